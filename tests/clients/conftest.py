@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import ensembles
 import plugins
 import pytest
+import python_backends
 import repository as models
 from held import Gate, build_backend
 from protocols import GRPC, HTTP
@@ -59,14 +60,28 @@ def start(tmp_path):
         yield lambda *arguments, **named: servers.enter_context(Server(tmp_path, *arguments, **named))
 
 
+@pytest.fixture(scope="session", params=python_backends.BOTH)
+def python_backend(request):
+    """Each backend that runs models in Python."""
+    return request.param
+
+
+@pytest.fixture
+def start_python(start, python_backend):
+    """Starts servers of one's own that run models in Python."""
+
+    def start_with_backend(repository, *options):
+        return start(repository, *python_backend.options, *options, variables=python_backend.variables)
+
+    return start_with_backend
+
+
 @pytest.fixture(scope="session")
-def python_server(tmp_path_factory):
+def python_server(tmp_path_factory, python_backend):
     """One server with every model in Python for all tests that leave it as it is."""
     folder = tmp_path_factory.mktemp("python")
-    repository = folder / "models"
-    repository.mkdir()
-    backends = f"--backend-directory={plugins.BACKENDS}"
-    with Server(folder, plugins.write_all(repository), backends, variables=plugins.VARIABLES) as server:
+    repository = plugins.write_all(folder / "models")
+    with Server(folder, repository, *python_backend.options, variables=python_backend.variables) as server:
         yield server.wait_until_ready()
 
 

@@ -76,6 +76,7 @@ SERVED = {
 
 def write_all(repository):
     """Writes all of `SERVED`, and a model of another backend."""
+    repository.mkdir()
     for name, (file, config) in SERVED.items():
         python_model(repository, name, file, config)
     models.identity(repository, "FP32")

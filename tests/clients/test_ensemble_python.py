@@ -1,4 +1,4 @@
-"""Ensembles with members in Triton's Python backend, unmodified: conditions that depend on what is computed, and streams."""
+"""Ensembles with members in Python: conditions that depend on what is computed, and streams."""
 
 import ensembles
 import numpy as np
@@ -9,8 +9,6 @@ from protocols import GRPC
 from repository import tensor
 from serving import Server
 from tritonclient.utils import InferenceServerException
-
-pytestmark = plugins.needed
 
 # Finds what is greater than 0; answers without FOUND if there is nothing.
 FINDER = """
@@ -83,9 +81,9 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(folder, tmp_path_factory):
-    backends = f"--backend-directory={plugins.BACKENDS}"
-    with Server(tmp_path_factory.mktemp("server"), folder, backends, variables=plugins.VARIABLES) as server:
+def server(folder, tmp_path_factory, python_backend):
+    options, variables = python_backend.options, python_backend.variables
+    with Server(tmp_path_factory.mktemp("server"), folder, *options, variables=variables) as server:
         yield server.wait_until_ready()
 
 

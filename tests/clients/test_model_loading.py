@@ -155,13 +155,11 @@ class TritonPythonModel:
 """
 
 
-@plugins.needed
-def test_a_load_is_tried_as_often_as_the_command_line_says(start, folder):
+def test_a_load_is_tried_as_often_as_the_command_line_says(start_python, folder):
     """Twice for each command: the first command fails, and the first attempt of the second one succeeds."""
     config = models.tensor("input", "X", "FP32", 1) + models.tensor("output", "Y", "FP32", 1)
     plugins.python_model(folder, "failing", config=f"max_batch_size: 0\n{config}", text=FAILING)
-    options = (f"--backend-directory={plugins.BACKENDS}", "--model-load-retry-count=1")
-    server = start(folder, EXPLICIT, *options, variables=plugins.VARIABLES)
+    server = start_python(folder, EXPLICIT, "--model-load-retry-count=1")
     attempts = folder.parent / "attempts"
     with GRPC.connect(server) as client:
         assert "not yet" in refusal(client.load_model, "failing")[1]

@@ -1,17 +1,15 @@
-"""Triton's own plug-ins, unmodified, at the edges of their life: the local cache, a backend written in Python, a model's
-process that dies, and the end of the server."""
+"""Triton's own plug-ins, unmodified, at the edges of their life: the local cache, and a model's process that dies."""
 
 import os
 import pathlib
 import signal
-from collections import Counter
 
 import numpy as np
 import plugins
 import pytest
 import repository as models
 from protocols import GRPC, HTTP, metric, pending
-from serving import PATIENCE, eventually, http_status
+from serving import PATIENCE, eventually
 from tritonclient.utils import InferenceServerException
 
 pytestmark = plugins.needed
@@ -19,14 +17,14 @@ pytestmark = plugins.needed
 
 @pytest.fixture
 def serve(start, tmp_path):
-    """Starts a server with models that a function writes; the backends are Triton's, or those of a directory."""
+    """Starts a server with models that a function writes, and Triton's backends."""
 
-    def serve(write, *options, backends=plugins.BACKENDS):
+    def serve(write, *options):
         folder = tmp_path / "models"
         if not folder.exists():
             folder.mkdir()
             write(folder)
-        options = (f"--backend-directory={backends}", *options)
+        options = (f"--backend-directory={plugins.BACKENDS}", *options)
         return start(folder, *options, variables=plugins.VARIABLES).wait_until_ready()
 
     return serve
@@ -89,29 +87,6 @@ def test_a_cache_without_a_size_keeps_the_server_from_starting(start, tmp_path):
     assert "Failed to initialize LocalCache: config didn't contain a valid 'size' field." in str(failed.value)
 
 
-def test_a_backend_written_in_python_runs_models_without_files(serve, tmp_path):
-    backends = tmp_path / "backends"
-    (backends / "mine").mkdir(parents=True)
-    (backends / "python").symlink_to(plugins.BACKENDS / "python")
-    (backends / "mine/model.py").write_text((plugins.MODELS / "backend.py").read_text())
-
-    def write(folder):
-        for factor in (2, 5):
-            (folder / f"times_{factor}/1").mkdir(parents=True)
-            parameter = f'parameters {{ key: "FACTOR" value: {{ string_value: "{factor}" }} }}'
-            (folder / f"times_{factor}/config.pbtxt").write_text(f'backend: "mine"\n{parameter}')
-        # By the same library, as another backend.
-        plugins.python_model(folder, "waiter")
-
-    server = serve(write, backends=backends)
-    with HTTP.connect(server) as client:
-        for factor in (2, 5):
-            result = client.infer(f"times_{factor}", [HTTP.input("X", np.array([1, 2], np.float32))])
-            assert result.as_numpy("Y").tolist() == [factor, 2 * factor]
-            assert client.get_model_config(f"times_{factor}")["backend"] == "mine"
-        assert client.infer("waiter", plugins.waiter_inputs(HTTP, 3)).as_numpy("Y").item() == 6
-
-
 def stub(server, instance):
     """The process that runs an instance of a model, a child of the server."""
     for process in pathlib.Path("/proc").glob("[0-9]*"):
@@ -161,49 +136,3 @@ def test_the_death_of_a_models_process_is_an_error_for_its_requests_and_for_nobo
         assert client.is_server_live() and client.is_server_ready() and client.is_model_ready("waiter")
         result = client.infer("identity_fp32", [GRPC.input("INPUT", np.ones(3, np.float32))])
         assert result.as_numpy("OUTPUT").tolist() == [1, 1, 1]
-
-
-def test_whatever_a_model_in_python_has_accepted_is_answered_before_the_server_ends(serve, threads, tmp_path):
-    gate = tmp_path / "gate"
-    server = serve(lambda folder: plugins.python_model(folder, "waiter"))
-
-    def ask(x):
-        protocol = (HTTP, GRPC)[x % 2]
-        with protocol.connect(server) as client:
-            return client.infer("waiter", plugins.waiter_inputs(protocol, x, gate)).as_numpy("Y").item()
-
-    answers = [threads.submit(ask, 0)]
-    eventually(plugins.begun(gate), "the first to be executed")
-    answers += [threads.submit(ask, x) for x in range(1, 13)]
-    eventually(lambda: pending(server, "waiter") == 12, "the others to wait")
-    process = stub(server, "waiter_0")
-    server.terminate()
-    eventually(lambda: http_status(server.http_port, "/v2/health/live") is None, "newcomers to be refused")
-    gate.touch()
-    assert [answer.result(PATIENCE) for answer in answers] == [2 * x for x in range(13)]
-    assert server.process.wait(PATIENCE) == 0
-    eventually(lambda: not pathlib.Path(f"/proc/{process}").exists(), "the model's process to end")
-
-
-def test_a_server_under_load_ends_in_order(serve, threads):
-    server = serve(lambda folder: plugins.python_model(folder, "waiter"))
-    answered = Counter()
-
-    def call(x):
-        with GRPC.connect(server) as client:
-            while True:
-                try:
-                    result = client.infer("waiter", plugins.waiter_inputs(GRPC, x))
-                except InferenceServerException as error:
-                    # Whoever comes too late was not accepted.
-                    assert error.status() == "StatusCode.UNAVAILABLE", error
-                    return
-                assert result.as_numpy("Y").item() == 2 * x
-                answered[x] += 1
-
-    callers = [threads.submit(call, x) for x in range(12)]
-    eventually(lambda: answered.total() > 200, "the callers to be under way")
-    server.terminate()
-    for caller in callers:
-        caller.result(PATIENCE)
-    assert server.process.wait(PATIENCE) == 0

@@ -1,4 +1,4 @@
-"""Triton's Python backend, unmodified: tensors, batches, sequences, errors, and what a model hears and tells."""
+"""Models in Python: tensors, batches, sequences, errors, and what a model hears and tells."""
 
 import json
 import re
@@ -12,8 +12,6 @@ import requests
 from protocols import GRPC, HTTP, metric, pending
 from serving import PATIENCE, eventually
 from tritonclient.utils import InferenceServerException
-
-pytestmark = plugins.needed
 
 
 @pytest.fixture
@@ -256,15 +254,14 @@ BAD_MODELS = {
 }
 
 
-def test_a_model_that_cannot_be_loaded_says_why_in_pythons_words(start, tmp_path):
+def test_a_model_that_cannot_be_loaded_says_why_in_pythons_words(start_python, tmp_path):
     folder = tmp_path / "models"
     folder.mkdir()
     tensors = models.tensor("input", "X", "FP32", 1) + models.tensor("output", "Y", "FP32", 1)
     for name, (text, _) in BAD_MODELS.items():
         plugins.python_model(folder, name, text=text, config="" if name == "careless" else tensors)
     plugins.python_model(folder, "waiter")
-    options = (f"--backend-directory={plugins.BACKENDS}", "--exit-on-error=false", "--strict-readiness=false")
-    server = start(folder, *options, variables=plugins.VARIABLES)
+    server = start_python(folder, "--exit-on-error=false", "--strict-readiness=false")
     with HTTP.connect(server) as client:
         index = eventually(lambda: client.get_model_repository_index(), "the index")
         reasons = {model["name"]: (model["state"], model.get("reason", "")) for model in index}

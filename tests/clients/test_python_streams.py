@@ -1,4 +1,4 @@
-"""Triton's Python backend: decoupled models, cancellation as a model sees it, and models that ask other models."""
+"""Models in Python: decoupled models, cancellation as a model sees it, and models that ask other models."""
 
 import json
 import queue
@@ -10,8 +10,6 @@ import requests
 from protocols import GRPC, HTTP
 from serving import PATIENCE, eventually
 from tritonclient.utils import InferenceServerException
-
-pytestmark = plugins.needed
 
 
 @pytest.fixture

@@ -461,16 +461,15 @@ def test_each_request_of_a_sequence_has_its_trace(serve, protocol, file, model):
         assert sums == [str(sum(range(step + 1)))]
 
 
-@plugins.needed
-def test_requests_of_python_models_are_spans_below_theirs(tmp_path_factory, collector):
+def test_requests_of_python_models_are_spans_below_theirs(tmp_path_factory, collector, python_backend):
     folder = tmp_path_factory.mktemp("python")
     repository = folder / "models"
     repository.mkdir()
     models.identity(repository, "FP32")
     plugins.python_model(repository, "relay", text=RELAY)
     plugins.python_model(repository, "streamer")
-    options = [f"--backend-directory={plugins.BACKENDS}", *collector.options()]
-    with Server(folder, repository, *options, variables=plugins.VARIABLES) as server:
+    options = [*python_backend.options, *collector.options()]
+    with Server(folder, repository, *options, variables=python_backend.variables) as server:
         server.wait_until_ready()
         with GRPC.connect(server) as client:
             client.infer("relay", [GRPC.input("X", np.ones(3, np.float32))], headers={"traceparent": PARENT})

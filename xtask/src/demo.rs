@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: from a fresh clone to a server with a classifier, an ensemble that tells the shapes in pictures,
-//! and a text generator, and requests to all of them.
+//! `cargo xtask demo`: from a fresh clone to a server with a classifier, the same in Python, an ensemble that tells the
+//! shapes in pictures, and a text generator, and requests to all of them.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -57,6 +57,9 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     step("training a classifier of handwritten digits", || {
         process::run(python::command().arg("demo/train.py").arg(&folder))
     })?;
+    step("training a pipeline of scikit-learn for the same digits, as a model in Python", || {
+        process::run(python::command().arg("demo/train_pipeline.py").arg(&folder))
+    })?;
     step("training a network that tells shapes apart, behind a model that decodes pictures", || {
         process::run(python::command().arg("demo/train_shapes.py").arg(&folder))
     })?;
@@ -67,6 +70,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
         let mut command = Command::new(&server);
         command
             .arg(format!("--model-repository={}", models.display()))
+            .arg(format!("--backend-config=python,python-executable={}", python::interpreter().display()))
             .env(runtime_library::VARIABLE, &library);
         for (name, port) in ["http", "grpc", "metrics"].iter().zip(ports) {
             command.arg(format!("--{name}-address=127.0.0.1")).arg(format!("--{name}-port={port}"));
@@ -77,6 +81,11 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
         let mut classify = python::command();
         classify.arg("demo/classify.py").arg(&folder).args([ports[0].to_string(), ports[1].to_string()]);
         process::run(&mut classify)
+    })?;
+    step("asking the pipeline in Python for the same digits", || {
+        let mut compare = python::command();
+        compare.arg("demo/compare.py").arg(&folder).arg(ports[1].to_string());
+        process::run(&mut compare)
     })?;
     step("telling the shapes in PNG files, by the ensemble of both models", || {
         let mut tell = python::command();
@@ -118,6 +127,7 @@ fn show_places([http, grpc, metrics]: [u16; 3], folder: &Path) -> Result<()> {
         println!("   {line}");
     }
     println!("\nHTTP         http://127.0.0.1:{http}/v2/models/digits");
+    println!("in Python    http://127.0.0.1:{http}/v2/models/digits_pipeline");
     println!("ensemble     http://127.0.0.1:{http}/v2/models/shape_of_picture");
     println!("gRPC         127.0.0.1:{grpc}");
     println!("metrics      http://127.0.0.1:{metrics}/metrics");

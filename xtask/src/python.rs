@@ -10,7 +10,7 @@ use crate::{process, workspace};
 
 /// The interpreter of the environment, which must exist, started in the root.
 pub(crate) fn command() -> Command {
-    let mut command = Command::new(folder().join("bin/python"));
+    let mut command = Command::new(interpreter());
     // Client libraries print warnings about packages that the tests do not use.
     command.current_dir(workspace::root()).env("PYTHONWARNINGS", "ignore").env("PYTHONUNBUFFERED", "1");
     command
@@ -61,6 +61,11 @@ pub(crate) fn install(requirements: &str) -> Result<()> {
     ]);
     process::run(&mut pip)?;
     fs::write(stamp, wanted).context("cannot write to target/venv")
+}
+
+/// The interpreter of the environment, which may not exist yet.
+pub(crate) fn interpreter() -> PathBuf {
+    folder().join("bin/python")
 }
 
 fn folder() -> PathBuf {

@@ -42,6 +42,8 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
     for program in debian_program::ALL {
         install(program.name, program.variable, &|| program.fetch());
     }
+    // The tests of the backend for Python run models in this environment.
+    steps.run("python packages", || python::install("tests/requirements.txt"));
     steps.run("tests", || tests(&servers));
     if quick {
         return Ok(steps.summary());
@@ -58,7 +60,7 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         None => steps.run("memory", || memcheck::check(memcheck::FEW)),
         Some(reason) => steps.skip("memory", reason),
     }
-    steps.run("python packages", || python::install("tests/requirements.txt"));
+    steps.run("python modules", python_modules);
     let mut brought = None;
     steps.attempt("plug-ins", || {
         let folder = plugins::fetch()?;
@@ -112,6 +114,13 @@ fn fetch_allocators(steps: &mut Steps) -> Vec<(&'static str, PathBuf)> {
         });
     }
     fetched
+}
+
+/// The modules that the server gives to models in Python, without a server.
+fn python_modules() -> Result<()> {
+    let mut pytest = python::command();
+    pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "-q", "crates/backend-python/python/tests"]);
+    process::run(&mut pytest)
 }
 
 /// Without `plugins`, the tests that need Triton's plug-ins are skipped. `programs` are the variables and paths of those

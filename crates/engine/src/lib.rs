@@ -24,6 +24,7 @@ use inference::{
     metrics::{MetricsForm, MetricsText},
     repository::RepositoryOpener,
 };
+use tokio::runtime::Handle;
 
 mod check;
 mod clock;
@@ -37,6 +38,7 @@ mod instance_table;
 mod limiter;
 mod limits;
 mod model;
+mod model_loader;
 mod network_threads;
 mod observe;
 mod options;
@@ -52,6 +54,7 @@ use engine_threads::EngineThreads;
 pub use host_policy::HostPolicy;
 pub use limits::{MemoryLimits, usable_memory};
 pub use model::Model;
+use model_loader::EngineModelLoader;
 use observe::metrics::Exposition;
 pub use observe::{BatchStatistic, DurationStatistic, MetricsOptions, ModelStatistics, ResponseStatistic};
 pub use options::{
@@ -211,7 +214,10 @@ impl Engine {
             stop_announced: AtomicBool::new(false),
             exiting: AtomicBool::new(false),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        let shared = Arc::new(shared);
+        let (engine, runtime) = (Arc::downgrade(&shared), Handle::current());
+        shared.repository.set_model_loader(Arc::new(EngineModelLoader { engine, runtime }));
+        Ok(Self { shared })
     }
 
     /// Loads the models of the start: every model of the repositories, or those that the options name. Returns when

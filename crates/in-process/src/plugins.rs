@@ -3,6 +3,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use backend_image::ImageBackend;
 use backend_onnx::{LibrarySearch, OnnxBackend};
+use backend_python::PythonBackend;
 use c_api::{
     agent::Agents,
     backend::{Libraries, ServerHandle},
@@ -24,7 +25,11 @@ pub fn plugins(
 ) -> Plugins {
     let handle = ServerHandle(server.as_ptr().cast());
     Plugins {
-        backends: vec![Arc::new(OnnxBackend::new(onnxruntime)), Arc::new(ImageBackend)],
+        backends: vec![
+            Arc::new(OnnxBackend::new(onnxruntime)),
+            Arc::new(ImageBackend),
+            Arc::new(PythonBackend::new(c_api::types::metrics::registry())),
+        ],
         finder: Some(Arc::new(Libraries::new(handle))),
         cache: None,
         agents: Some(Arc::new(Agents::new(agents))),

@@ -14,6 +14,7 @@ pub mod config;
 mod error;
 mod inferer;
 pub mod log_target;
+pub mod metric_registry;
 pub mod metrics;
 mod name;
 mod report;
@@ -29,7 +30,7 @@ mod trace;
 
 pub use byte_budget::{ByteBudget, ByteReservation, NoRoom, REQUEST_BYTES};
 pub use error::{Error, ErrorCode, FailureReason, panic_message};
-pub use inferer::Inferer;
+pub use inferer::{Inferer, ModelChangeDone, ModelLoader};
 pub use metrics::MetricSource;
 pub use name::Name;
 pub use proto::nearest;

@@ -130,6 +130,8 @@ impl Sequences {
         let step = &meta.sequence;
         let begins = step.start;
         self.set_controls(&mut execution.request, Some(step), true);
+        // An iterative model learns the id that the scheduler generated, and that only the first execution is the start.
+        execution.request.sequence.clone_from(step);
         let state = self.memory(assignment.instance, assignment.slot, begins);
         let slot_ref = SlotRef {
             slot_owner: assignment.slot_owner.clone(),

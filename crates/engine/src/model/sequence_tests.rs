@@ -251,6 +251,8 @@ impl BackendInstance for Countdown {
         let _ = self.sizes.send(batch.executions.len());
         for execution in batch.executions {
             let state = execution.state.clone().expect("the model has a state");
+            let sequence = &execution.request.sequence;
+            assert_eq!((sequence.id.is_some(), sequence.start), (true, seen_start(&execution.request)));
             let left = match seen_start(&execution.request) {
                 true => number(execution.request.input("IN").unwrap()),
                 false => number(&state.inputs()[0]),

@@ -1,20 +1,34 @@
 //! Sends the requests of backends to the models of the repository.
-use std::sync::{Arc, Weak};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock, Weak},
+};
 
 use arc_swap::ArcSwap;
-use inference::{Error, Inferer, Request, ResponseStream};
+use inference::{Error, Inferer, ModelLoader, Request, ResponseStream};
 
 use super::table::ModelTable;
 
 /// Looks models up in the latest table. Does not keep the table alive, because the table's models may own the inferer.
-#[derive(Debug)]
 pub(super) struct TableInferer {
     table: Weak<ArcSwap<ModelTable>>,
+    /// Set once the engine exists.
+    model_loader: OnceLock<Arc<dyn ModelLoader>>,
 }
 
 impl TableInferer {
     pub(super) fn new(table: &Arc<ArcSwap<ModelTable>>) -> Self {
-        Self { table: Arc::downgrade(table) }
+        Self { table: Arc::downgrade(table), model_loader: OnceLock::new() }
+    }
+
+    /// Lets backends load models. Must be called once.
+    pub(super) fn set_model_loader(&self, model_loader: Arc<dyn ModelLoader>) {
+        let set = self.model_loader.set(model_loader);
+        debug_assert!(set.is_ok(), "an engine has one loader of models");
+    }
+
+    fn table(&self) -> Result<Arc<ArcSwap<ModelTable>>, Error> {
+        self.table.upgrade().ok_or_else(|| Error::unavailable("the server has ended"))
     }
 }
 
@@ -26,8 +40,26 @@ impl Inferer for TableInferer {
         mut request: Request,
     ) -> Result<ResponseStream, Error> {
         request.model_version = version;
-        let table = self.table.upgrade().ok_or_else(|| Error::unavailable("the server has ended"))?;
-        let model = table.load().serving(model, version)?;
+        let model = self.table()?.load().serving(model, version)?;
         model.infer(request)
+    }
+
+    fn is_decoupled(&self, model: &str, version: Option<i64>) -> Result<bool, Error> {
+        Ok(self.table()?.load().serving(model, version)?.config().decoupled)
+    }
+
+    fn is_ready(&self, model: &str, version: Option<i64>) -> bool {
+        let model = self.table().and_then(|table| table.load().serving(model, version));
+        model.is_ok_and(|model| model.ready_here())
+    }
+
+    fn model_loader(&self) -> Option<Arc<dyn ModelLoader>> {
+        self.model_loader.get().cloned()
+    }
+}
+
+impl fmt::Debug for TableInferer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableInferer").finish_non_exhaustive()
     }
 }

@@ -380,17 +380,20 @@ impl Loader {
         {
             return Ok(brought);
         }
-        let built_in = self.plugins.backends.iter().find(|backend| backend.name() == name);
+        for backend in &self.plugins.backends {
+            if backend.runs(source, &settings(backend.settings_name()))? {
+                return Ok(backend.clone());
+            }
+        }
+        let is_built_in = self.plugins.backends.iter().any(|backend| backend.name() == name);
         let runtime = &source.declared.runtime;
-        let is_usual = runtime.is_empty() || *runtime == format!("libtriton_{name}.so");
-        match (built_in, finder) {
-            (Some(backend), _) if is_usual => Ok(backend.clone()),
-            (_, Some(finder)) => finder.find(source, &settings),
-            (Some(_), None) => Err(Error::invalid(format!(
+        match finder {
+            Some(finder) => finder.find(source, &settings),
+            None if is_built_in => Err(Error::invalid(format!(
                 "unable to find backend library '{runtime}' for model '{}', searched: ",
                 source.name
             ))),
-            (None, None) => Err(Error::invalid(format!(
+            None => Err(Error::invalid(format!(
                 "unable to find backend library for backend '{name}', try specifying runtime on the model configuration."
             ))),
         }

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use inference::{Error, Name, repository::RepositoryOpener};
+use inference::{Error, ModelLoader, Name, repository::RepositoryOpener};
 use tokio::sync::{mpsc, oneshot};
 
 mod agent_thread;
@@ -61,6 +61,7 @@ pub(crate) struct RepositoryOptions {
 pub(crate) struct Repository {
     commands: mpsc::Sender<Command>,
     table: Arc<ArcSwap<ModelTable>>,
+    inferer: Arc<TableInferer>,
 }
 
 type Done<T> = oneshot::Sender<T>;
@@ -100,7 +101,8 @@ impl Repository {
         let (paths, opener) = (std::mem::take(&mut options.paths), options.opener.take());
         let repositories = Repositories::new(paths, options.namespacing, opener)?;
         let table = Arc::new(ArcSwap::default());
-        let loader = loader.with_inferer(Arc::new(TableInferer::new(&table)));
+        let inferer = Arc::new(TableInferer::new(&table));
+        let loader = loader.with_inferer(inferer.clone());
         let brings_files = options.brings_files;
         let task = RepositoryTask::new(Arc::new(loader), &options, repositories, table.clone());
         // Only then can a server of these options have left something.
@@ -109,7 +111,12 @@ impl Repository {
         }
         // The task ends when this handle, the last sender, is dropped.
         tokio::spawn(task.run(inbox));
-        Ok(Self { commands, table })
+        Ok(Self { commands, table, inferer })
+    }
+
+    /// Lets backends load models. Must be called once.
+    pub(crate) fn set_model_loader(&self, model_loader: Arc<dyn ModelLoader>) {
+        self.inferer.set_model_loader(model_loader);
     }
 
     /// Loads every model. Returns when each model is ready or has failed.

@@ -41,6 +41,17 @@ pub trait Backend: Send + Sync {
         self.name()
     }
 
+    /// Whether the backend, which is built into the server, runs a model. `settings` are those of the backend. If it does
+    /// not, a library of the backend's name may. May block.
+    ///
+    /// # Errors
+    /// A setting has a value that is not allowed.
+    fn runs(&self, source: &ModelSource, settings: &BTreeMap<String, String>) -> Result<bool, Error> {
+        let _ = settings;
+        let (name, runtime) = (&source.declared.backend, &source.declared.runtime);
+        Ok(name == self.name() && (runtime.is_empty() || *runtime == format!("libtriton_{name}.so")))
+    }
+
     /// The instance groups for a model whose configuration has none, the best first.
     fn preferred_groups(&self) -> Vec<proto::ModelInstanceGroup> {
         Vec::new()

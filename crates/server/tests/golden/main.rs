@@ -1,7 +1,6 @@
 //! Every recorded exchange gives the recorded response, or the response in the lists.
 //!
-//! Each configuration of the recordings has one server. It has the recorded models, with native backends instead of the
-//! Python ones. Each exchange uses its own socket, byte for byte, in the recorded order. [`judge`] defines what is
+//! Each configuration of the recordings has one server. It has the recorded models: with native backends, and again in Python. Each exchange uses its own socket, byte for byte, in the recorded order. [`judge`] defines what is
 //! compared. The lists are in [`table`]. One of them may only get shorter.
 mod expect;
 mod judge;
@@ -15,12 +14,16 @@ mod unrecorded;
 
 use std::{
     collections::BTreeMap,
+    fs::File,
     io::{self, Write},
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
+use backend_onnx::LibrarySearch;
 use engine::Plugins;
 use inference::{MetricSource, backend::Backend, metrics::MetricsText};
+use object_stores::CacheOptions;
 use server::{Extensions, options::ProcessEnvironment};
 use testing::{
     Repository,
@@ -122,16 +125,21 @@ impl Tally {
     }
 }
 
-/// The shared memory object of the recorded clients: 64 numbers.
-struct RecordedObject;
+/// The shared memory object of the recorded clients: 64 numbers. It has one name, so one test at a time has it.
+struct RecordedObject {
+    _lock: File,
+}
 
 impl RecordedObject {
     const PATH: &str = "/dev/shm/proto_a";
 
     fn create() -> Self {
         let numbers: Vec<u8> = (0..64_u8).flat_map(|number| f32::from(number).to_le_bytes()).collect();
+        let lock = std::env::temp_dir().join("nereid-recorded-object.lock");
+        let lock = File::create(lock).expect("there is a directory for temporary files");
+        lock.lock().expect("files can be locked");
         std::fs::write(Self::PATH, numbers).expect("the system has shared memory");
-        Self
+        Self { _lock: lock }
     }
 }
 
@@ -157,6 +165,28 @@ impl MetricSource for CacheBlocks {
 
 #[test]
 fn every_recorded_exchange_is_answered_as_recorded_or_as_listed() {
+    replay_all(&[], || {
+        let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(Python)];
+        Plugins::from(backends).with_metrics(Some(Arc::new(CacheBlocks)))
+    });
+}
+
+/// The recorded models themselves, in the interpreter that the tests of the workspace have.
+#[test]
+fn the_recorded_models_in_python_answer_as_recorded_or_as_listed() {
+    let interpreter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/venv/bin/python");
+    let setting = format!("--backend-config=python,python-executable={}", interpreter.display());
+    replay_all(&[&setting], || {
+        let nowhere = LibrarySearch { named: None, program_directory: None, python_prefixes: Vec::new() };
+        let copies = CacheOptions { directory: PathBuf::new(), max_unused_bytes: 0 };
+        let all = in_process::plugins(&in_process::Server::hosting(), nowhere, PathBuf::new(), copies);
+        Plugins::from(all.backends).with_metrics(all.more_metrics)
+    });
+}
+
+/// Replays all exchanges. Each server has what `plugins` makes: the backend of the models, and their metrics.
+#[expect(clippy::unwrap_used, reason = "a failing test says where")]
+fn replay_all(options: &[&str], plugins: impl Fn() -> Plugins) {
     let repository = Arc::new(Repository::golden().unwrap());
     let runtime = Runtime::new().unwrap();
     let _object = RecordedObject::create();
@@ -176,10 +206,8 @@ fn every_recorded_exchange_is_answered_as_recorded_or_as_listed() {
     let mut tally = Tally::default();
     for (configuration, records) in by_configuration {
         let (arguments, environment) = &settings[&configuration];
-        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-        let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(Python)];
-        let plugins = Plugins::from(backends).with_metrics(Some(Arc::new(CacheBlocks)));
-        let extensions = Extensions { plugins, ..Extensions::default() };
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).chain(options.iter().copied()).collect();
+        let extensions = Extensions { plugins: plugins(), ..Extensions::default() };
         let served = Served::in_environment(&repository, &arguments, extensions, environment);
         for record in records {
             if SHOWN_ELSEWHERE.iter().any(|(prefix, _)| record.name.starts_with(prefix)) {

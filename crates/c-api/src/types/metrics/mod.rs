@@ -1,6 +1,4 @@
 //! `TRITONSERVER_Metric*`: metrics that plug-ins count. The server shows them after its own metrics.
-mod registry;
-
 use std::{
     ffi::c_char,
     ptr,
@@ -15,12 +13,35 @@ use parking_lot::Mutex;
 
 use super::{error::CError, parameter::NamedParameter};
 use crate::handle::{Handle, array, borrow, delete, give, guard, put, text};
-use inference::metrics::MetricLabels as Labels;
-use registry::{Family, Value, kind_of, number_of};
-pub use registry::{Kind, Registry};
+pub use inference::metric_registry::MetricRegistry;
+pub use inference::metrics::MetricKind as Kind;
+use inference::{
+    metric_registry::{CustomMetric as Value, CustomMetricFamily as Family},
+    metrics::MetricLabels as Labels,
+};
 
 /// The only state that the C interface keeps for the whole process: these functions name no server.
-static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(Arc::default);
+static REGISTRY: LazyLock<Arc<MetricRegistry>> = LazyLock::new(Arc::default);
+
+/// `TRITONSERVER_MetricKind`.
+fn kind_of(number: u32) -> Option<Kind> {
+    [Kind::Counter, Kind::Gauge, Kind::Histogram].get(usize::try_from(number).ok()?).copied()
+}
+
+/// `TRITONSERVER_MetricKind`.
+fn number_of(kind: Kind) -> u32 {
+    match kind {
+        Kind::Counter => 0,
+        Kind::Gauge => 1,
+        Kind::Histogram => 2,
+        Kind::Summary => unreachable!("plug-ins cannot make summaries"),
+    }
+}
+
+/// The registry of the process, which other sources of metrics share.
+pub fn registry() -> Arc<MetricRegistry> {
+    REGISTRY.clone()
+}
 
 /// The metrics of plug-ins, for the server's metrics text.
 pub fn source() -> Arc<dyn MetricSource> {

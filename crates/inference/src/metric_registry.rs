@@ -1,4 +1,4 @@
-//! The metrics that plug-ins count: families by name, each with one value per set of labels.
+//! The metrics that plug-ins and models count: families by name, each with one value per set of labels.
 //!
 //! A family stays registered for ever: a second request for its name returns the same family. All handles with the same
 //! labels share one value. The value is shown while a handle of it exists.
@@ -10,28 +10,12 @@ use std::{
     },
 };
 
-use inference::{
-    Error, ErrorCode, MetricSource,
-    metrics::{MetricFamilyText, MetricLabels as Labels, MetricsText, label_text},
-};
 use parking_lot::Mutex;
 
-pub use inference::metrics::MetricKind as Kind;
-
-/// `TRITONSERVER_MetricKind`.
-pub(super) fn kind_of(number: u32) -> Option<Kind> {
-    [Kind::Counter, Kind::Gauge, Kind::Histogram].get(usize::try_from(number).ok()?).copied()
-}
-
-/// `TRITONSERVER_MetricKind`.
-pub(super) fn number_of(kind: Kind) -> u32 {
-    match kind {
-        Kind::Counter => 0,
-        Kind::Gauge => 1,
-        Kind::Histogram => 2,
-        Kind::Summary => unreachable!("plug-ins cannot make summaries"),
-    }
-}
+use crate::{
+    Error, ErrorCode, MetricSource,
+    metrics::{MetricFamilyText, MetricKind as Kind, MetricLabels as Labels, MetricsText, label_text},
+};
 
 fn does_not_support(kind: Kind, what: &str) -> Error {
     let name = kind.as_str().to_uppercase();
@@ -40,40 +24,44 @@ fn does_not_support(kind: Kind, what: &str) -> Error {
 
 /// All families of the process.
 #[derive(Debug, Default)]
-pub struct Registry {
-    families: Mutex<Vec<Arc<Family>>>,
+pub struct MetricRegistry {
+    families: Mutex<Vec<Arc<CustomMetricFamily>>>,
 }
 
 /// The values of one family.
 #[derive(Debug)]
-pub(super) struct Family {
+pub struct CustomMetricFamily {
     name: String,
     help: String,
     kind: Kind,
-    values: Mutex<BTreeMap<Labels, Shared>>,
+    values: Mutex<BTreeMap<Labels, HeldMetric>>,
 }
 
 /// A value, and the number of its handles.
 #[derive(Debug)]
-struct Shared {
-    value: Arc<Value>,
+struct HeldMetric {
+    value: Arc<CustomMetric>,
     holders: usize,
 }
 
 /// One shared value.
 #[derive(Debug)]
-pub(super) enum Value {
-    Counter(Number),
-    Gauge(Number),
-    Histogram(Mutex<Histogram>),
+pub enum CustomMetric {
+    /// A number that only increases.
+    Counter(MetricNumber),
+    /// A number.
+    Gauge(MetricNumber),
+    /// Observed values.
+    Histogram(Mutex<CustomHistogram>),
 }
 
 /// A double that several threads change.
 #[derive(Debug, Default)]
-pub(super) struct Number(AtomicU64);
+pub struct MetricNumber(AtomicU64);
 
+/// How many values were observed up to each bound, and their sum.
 #[derive(Debug)]
-pub(super) struct Histogram {
+pub struct CustomHistogram {
     bounds: Vec<f64>,
     /// For each bound, the number of values up to it and above the bound before it. The last element counts the values
     /// above all bounds.
@@ -81,12 +69,12 @@ pub(super) struct Histogram {
     sum: f64,
 }
 
-impl Registry {
+impl MetricRegistry {
     /// The family of that name, registered if it does not exist.
     ///
     /// # Errors
     /// INVALID_ARG if the name is not valid in Prometheus, or if the family has another kind.
-    pub(super) fn family(&self, kind: Kind, name: &str, help: &str) -> Result<Arc<Family>, Error> {
+    pub fn family(&self, kind: Kind, name: &str, help: &str) -> Result<Arc<CustomMetricFamily>, Error> {
         if !is_name(name, true) {
             return Err(Error::invalid("Invalid metric name"));
         }
@@ -96,7 +84,7 @@ impl Registry {
             Some(_) => Err(Error::invalid("Family name already exists with different type")),
             None => {
                 let (name, help) = (name.to_owned(), help.to_owned());
-                let family = Arc::new(Family { name, help, kind, values: Mutex::default() });
+                let family = Arc::new(CustomMetricFamily { name, help, kind, values: Mutex::default() });
                 families.push(family.clone());
                 Ok(family)
             }
@@ -104,7 +92,7 @@ impl Registry {
     }
 }
 
-impl MetricSource for Registry {
+impl MetricSource for MetricRegistry {
     fn append_to(&self, text: &mut MetricsText) {
         let mut families = self.families.lock().clone();
         families.sort_by_key(|family| family.kind);
@@ -120,8 +108,9 @@ impl MetricSource for Registry {
     }
 }
 
-impl Family {
-    pub(super) fn kind(&self) -> Kind {
+impl CustomMetricFamily {
+    /// The kind of all values.
+    pub fn kind(&self) -> Kind {
         self.kind
     }
 
@@ -129,11 +118,13 @@ impl Family {
     ///
     /// # Errors
     /// INVALID_ARG for label names that are not valid in Prometheus, and for bounds that do not increase.
-    pub(super) fn value(&self, labels: &Labels, bounds: Option<Vec<f64>>) -> Result<Arc<Value>, Error> {
+    pub fn value(&self, labels: &Labels, bounds: Option<Vec<f64>>) -> Result<Arc<CustomMetric>, Error> {
         let fresh = match (self.kind, bounds) {
-            (Kind::Counter, None) => Value::Counter(Number::default()),
-            (Kind::Gauge, None) => Value::Gauge(Number::default()),
-            (Kind::Histogram, Some(bounds)) => Value::Histogram(Mutex::new(Histogram::new(bounds)?)),
+            (Kind::Counter, None) => CustomMetric::Counter(MetricNumber::default()),
+            (Kind::Gauge, None) => CustomMetric::Gauge(MetricNumber::default()),
+            (Kind::Histogram, Some(bounds)) => {
+                CustomMetric::Histogram(Mutex::new(CustomHistogram::new(bounds)?))
+            }
             (Kind::Summary, _) => return Err(Error::invalid("Unsupported metric kind")),
             (Kind::Histogram, None) => {
                 return Err(Error::invalid("Bucket boundaries not found in Metric args."));
@@ -147,14 +138,14 @@ impl Family {
             return Err(Error::invalid("Invalid label name"));
         }
         let mut values = self.values.lock();
-        let fresh = || Shared { value: Arc::new(fresh), holders: 0 };
+        let fresh = || HeldMetric { value: Arc::new(fresh), holders: 0 };
         let shared = values.entry(labels.clone()).or_insert_with(fresh);
         shared.holders += 1;
         Ok(shared.value.clone())
     }
 
     /// Removes a handle of a value. When the last handle is removed, the value disappears from the text.
-    pub(super) fn let_go(&self, labels: &Labels) {
+    pub fn let_go(&self, labels: &Labels) {
         let mut values = self.values.lock();
         if let Some(shared) = values.get_mut(labels) {
             shared.holders -= 1;
@@ -171,18 +162,18 @@ impl Family {
             return;
         }
         let mut family = MetricFamilyText::begin(text, &self.name, self.kind, &self.help);
-        for (labels, Shared { value, .. }) in values.iter() {
+        for (labels, HeldMetric { value, .. }) in values.iter() {
             match &**value {
-                Value::Counter(number) | Value::Gauge(number) => {
+                CustomMetric::Counter(number) | CustomMetric::Gauge(number) => {
                     family.sample(&label_text(labels), number.get());
                 }
-                Value::Histogram(histogram) => histogram.lock().append_to(&mut family, labels),
+                CustomMetric::Histogram(histogram) => histogram.lock().append_to(&mut family, labels),
             }
         }
     }
 }
 
-impl Value {
+impl CustomMetric {
     fn kind(&self) -> Kind {
         match self {
             Self::Counter(_) => Kind::Counter,
@@ -195,7 +186,7 @@ impl Value {
     ///
     /// # Errors
     /// UNSUPPORTED for histograms.
-    pub(super) fn get(&self) -> Result<f64, Error> {
+    pub fn get(&self) -> Result<f64, Error> {
         match self {
             Self::Counter(number) | Self::Gauge(number) => Ok(number.get()),
             Self::Histogram(_) => Err(does_not_support(self.kind(), "Value")),
@@ -206,7 +197,7 @@ impl Value {
     ///
     /// # Errors
     /// UNSUPPORTED for histograms, INVALID_ARG for a counter that would decrease.
-    pub(super) fn increment(&self, by: f64) -> Result<(), Error> {
+    pub fn increment(&self, by: f64) -> Result<(), Error> {
         match self {
             Self::Counter(_) if by < 0.0 => Err(Error::new(
                 ErrorCode::InvalidArgument,
@@ -224,7 +215,7 @@ impl Value {
     ///
     /// # Errors
     /// UNSUPPORTED for all but gauges.
-    pub(super) fn set(&self, to: f64) -> Result<(), Error> {
+    pub fn set(&self, to: f64) -> Result<(), Error> {
         match self {
             Self::Gauge(number) => {
                 number.0.store(to.to_bits(), Relaxed);
@@ -238,7 +229,7 @@ impl Value {
     ///
     /// # Errors
     /// UNSUPPORTED for all but histograms.
-    pub(super) fn observe(&self, value: f64) -> Result<(), Error> {
+    pub fn observe(&self, value: f64) -> Result<(), Error> {
         match self {
             Self::Histogram(histogram) => {
                 histogram.lock().observe(value);
@@ -249,7 +240,7 @@ impl Value {
     }
 }
 
-impl Number {
+impl MetricNumber {
     fn get(&self) -> f64 {
         f64::from_bits(self.0.load(Relaxed))
     }
@@ -264,7 +255,7 @@ impl Number {
     }
 }
 
-impl Histogram {
+impl CustomHistogram {
     fn new(bounds: Vec<f64>) -> Result<Self, Error> {
         if !bounds.is_sorted_by(|one, next| one < next) || bounds.iter().any(|bound| bound.is_nan()) {
             return Err(Error::invalid("Bucket Boundaries must be strictly sorted"));
@@ -316,7 +307,7 @@ mod tests {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
-    fn text(registry: &Registry) -> String {
+    fn text(registry: &MetricRegistry) -> String {
         let mut text = MetricsText::default();
         registry.append_to(&mut text);
         text.finish()
@@ -324,7 +315,7 @@ mod tests {
 
     #[test]
     fn families_are_shown_by_kind_and_only_with_values() {
-        let registry = Registry::default();
+        let registry = MetricRegistry::default();
         let gauge = registry.family(Kind::Gauge, "g", "a gauge\nof \\ mine").unwrap();
         let counter = registry.family(Kind::Counter, "c", "").unwrap();
         registry.family(Kind::Counter, "empty", "nothing").unwrap();
@@ -340,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_histogram_counts_what_is_below_each_bound() {
-        let registry = Registry::default();
+        let registry = MetricRegistry::default();
         let family = registry.family(Kind::Histogram, "h", "").unwrap();
         let value = family.value(&labels(&[("a", "b")]), Some(vec![1.0, 2.5])).unwrap();
         for observed in [0.5, 1.0, 2.0, 9.0] {
@@ -355,7 +346,7 @@ mod tests {
 
     #[test]
     fn metrics_with_the_same_labels_share_a_value_until_the_last_is_deleted() {
-        let registry = Registry::default();
+        let registry = MetricRegistry::default();
         let family = registry.family(Kind::Counter, "c", "").unwrap();
         let again = registry.family(Kind::Counter, "c", "other words").unwrap();
         let (one, two) =
@@ -370,7 +361,7 @@ mod tests {
 
     #[test]
     fn names_and_kinds_must_fit() {
-        let registry = Registry::default();
+        let registry = MetricRegistry::default();
         for bad in ["", "1a", "a b", "ä"] {
             assert_eq!(registry.family(Kind::Gauge, bad, "").unwrap_err().message, "Invalid metric name");
         }
@@ -387,7 +378,7 @@ mod tests {
 
     #[test]
     fn bounds_are_for_histograms_and_grow() {
-        let registry = Registry::default();
+        let registry = MetricRegistry::default();
         let value = |kind: Kind, bounds| {
             let family = registry.family(kind, kind.as_str(), "").unwrap();
             family.value(&Labels::new(), bounds).map(drop).map_err(|error| error.message.into_owned())

@@ -1,0 +1,25 @@
+"""The words for exceptions of a model."""
+
+
+def is_own(filename):
+    """Whether a file is one of the server's modules."""
+    return filename.startswith("<nereid>/nereid_")
+
+
+def text_of(error):
+    """The type and text of an exception, and the places of the model's code from the innermost one on."""
+    kind = type(error).__name__
+    try:
+        text = f"{kind}: {error}"
+    except Exception:
+        text = kind
+    places = []
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not is_own(code.co_filename) and code.co_filename != "<string>":
+            places.append(f"  {code.co_filename}({trace.tb_lineno}): {code.co_name}\n")
+        trace = trace.tb_next
+    if not places:
+        return text
+    return f"{text}\n\nAt:\n{''.join(reversed(places))}"

@@ -1,0 +1,221 @@
+//! Memory that the server and a worker share: two areas for each worker, one for each direction.
+//!
+//! An area is a file without a name (`memfd`), whose descriptor the worker gets over its socket. The worker maps it. The
+//! server does not: it reads and writes the file, so that no reference to bytes that a worker may change ever exists,
+//! and a worker that makes the file smaller is an error of a call. Nothing remains when both processes have ended.
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use inference::{Error, Tensor, TensorData, TensorMemory};
+use rustix::{
+    buffer::spare_capacity,
+    fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create},
+    io::{Errno, pread, pwrite},
+};
+
+use crate::ranges::{AreaFull, RangeTable};
+
+/// A free range of this size gives its memory back to the system.
+const RETURNED_BYTES: usize = 32 << 20;
+
+/// The memory of one direction.
+#[derive(Debug)]
+pub(crate) struct SharedArea {
+    file: OwnedFd,
+    /// The size that the server has given to the file.
+    byte_size: usize,
+}
+
+impl SharedArea {
+    /// An empty area.
+    ///
+    /// # Errors
+    /// That of the system.
+    pub(crate) fn new(name: &str) -> Result<Self, Errno> {
+        Ok(Self { file: memfd_create(name, MemfdFlags::CLOEXEC)?, byte_size: 0 })
+    }
+
+    /// The descriptor, for the worker.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Makes the file at least so large.
+    fn reach(&mut self, byte_size: usize) -> Result<(), Errno> {
+        if byte_size > self.byte_size {
+            ftruncate(&self.file, byte_size as u64)?;
+            self.byte_size = byte_size;
+        }
+        Ok(())
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    fn write(&self, mut offset: usize, mut bytes: &[u8]) -> Result<(), Errno> {
+        while !bytes.is_empty() {
+            match pwrite(&self.file, bytes, offset as u64) {
+                Ok(0) => return Err(Errno::IO),
+                Ok(written) => {
+                    offset += written;
+                    bytes = &bytes[written..];
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads `byte_size` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// The file does not have them, or there is not so much memory.
+    pub(crate) fn read(&self, offset: usize, byte_size: usize) -> Result<Vec<u8>, Errno> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(byte_size).map_err(|_| Errno::NOMEM)?;
+        while bytes.len() < byte_size {
+            let at = (offset + bytes.len()) as u64;
+            let missing = byte_size - bytes.len();
+            // The capacity may be larger than what was asked for.
+            let read = if bytes.capacity() == byte_size {
+                pread(&self.file, spare_capacity(&mut bytes), at)
+            } else {
+                let mut part = vec![0; missing];
+                pread(&self.file, &mut part, at).inspect(|&count| bytes.extend_from_slice(&part[..count]))
+            };
+            match read {
+                Ok(0) => return Err(Errno::IO),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Gives the memory of a range that nobody uses back to the system. The range reads as zeros afterwards.
+    fn forget(&self, offset: usize, byte_size: usize) {
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // A system that cannot do it keeps the memory.
+        let _ = fallocate(&self.file, how, offset as u64, byte_size as u64);
+    }
+}
+
+/// The area for what the server gives to a worker. The server decides what lies where.
+#[derive(Debug)]
+pub(crate) struct InputArea {
+    area: SharedArea,
+    ranges: RangeTable,
+}
+
+impl InputArea {
+    /// An empty area that may have so many bytes.
+    pub(crate) fn new(area: SharedArea, limit: usize) -> Self {
+        Self { area, ranges: RangeTable::new(limit) }
+    }
+
+    /// Copies a tensor into the area, and returns where it lies.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if the area has no room; the error of the tensor's memory.
+    pub(crate) fn put(&mut self, tensor: &Tensor) -> Result<usize, Error> {
+        let byte_size = tensor.byte_size();
+        let offset = self.ranges.take(byte_size).map_err(|AreaFull| full(tensor, byte_size))?;
+        let written = self.fill(offset, tensor.memory(), tensor.name());
+        written.inspect_err(|_| self.give_back(offset))?;
+        Ok(offset)
+    }
+
+    fn fill(&mut self, offset: usize, memory: &TensorMemory, name: &str) -> Result<(), Error> {
+        self.area.reach(self.ranges.byte_size()).map_err(failed)?;
+        let data = memory.host(name)?;
+        let mut at = offset;
+        for piece in TensorData::pieces(&data) {
+            self.area.write(at, piece).map_err(failed)?;
+            at += piece.len();
+        }
+        Ok(())
+    }
+
+    /// The worker does not use a range any more.
+    pub(crate) fn give_back(&mut self, offset: usize) {
+        if let Some((offset, length)) = self.ranges.give_back(offset)
+            && length >= RETURNED_BYTES
+        {
+            self.area.forget(offset, length);
+        }
+    }
+
+    /// The bytes of a range that lies within a range in use, as the worker has left them.
+    pub(crate) fn read(&self, offset: usize, byte_size: usize) -> Option<Result<Vec<u8>, Errno>> {
+        self.ranges.is_used(offset, byte_size).then(|| self.area.read(offset, byte_size))
+    }
+
+    /// The bytes that the worker has not given back.
+    #[cfg(test)]
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.ranges.used_bytes()
+    }
+}
+
+fn full(tensor: &Tensor, byte_size: usize) -> Error {
+    Error::exhausted(format!(
+        "tensor '{}' of {byte_size} bytes does not fit in the memory that the server shares with the model's process \
+         (setting 'shared-memory-limit-bytes')",
+        tensor.name()
+    ))
+}
+
+/// The error of a request for a failed operation on an area.
+pub(crate) fn failed(errno: Errno) -> Error {
+    Error::internal(format!("the memory that the server shares with the model's process failed: {errno}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use inference::{DataType, ErrorCode};
+
+    use super::*;
+
+    fn tensor(pieces: &[&[u8]]) -> Tensor {
+        let data = TensorData::from_pieces(pieces.iter().map(|piece| Bytes::copy_from_slice(piece)));
+        let shape = [i64::try_from(data.len()).unwrap()][..].into();
+        Tensor::new("X".into(), DataType::Uint8, shape, data)
+    }
+
+    #[test]
+    fn what_is_put_in_can_be_read_at_its_place() {
+        let mut area = InputArea::new(SharedArea::new("test").unwrap(), 1 << 20);
+        let one = area.put(&tensor(&[&[1; 100], &[2; 50]])).unwrap();
+        let two = area.put(&tensor(&[b"abc"])).unwrap();
+        assert_eq!(area.read(two, 3).unwrap(), Ok(b"abc".to_vec()));
+        assert_eq!(area.read(one + 99, 2).unwrap(), Ok(vec![1, 2]));
+        assert!(area.read(one, 4096).is_none());
+        area.give_back(one);
+        assert!(area.read(one, 1).is_none());
+        assert_eq!(area.used_bytes(), 64);
+    }
+
+    #[test]
+    fn a_tensor_beyond_the_limit_is_refused_by_name() {
+        let mut area = InputArea::new(SharedArea::new("test").unwrap(), 128);
+        let error = area.put(&tensor(&[&[0; 129]])).unwrap_err();
+        assert_eq!(error.code, ErrorCode::ResourceExhausted);
+        assert!(error.message.starts_with("tensor 'X' of 129 bytes does not fit"), "{error}");
+        assert!(area.put(&tensor(&[&[0; 128]])).is_ok());
+    }
+
+    #[test]
+    fn bytes_that_the_file_does_not_have_are_an_error() {
+        let area = SharedArea::new("test").unwrap();
+        assert_eq!(area.read(0, 1), Err(Errno::IO));
+        assert_eq!(area.read(0, 0), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_large_range_gives_its_memory_back() {
+        let mut area = InputArea::new(SharedArea::new("test").unwrap(), 128 << 20);
+        let data = vec![7; RETURNED_BYTES];
+        let offset = area.put(&tensor(&[&data])).unwrap();
+        area.give_back(offset);
+        assert_eq!(area.area.read(offset, 2), Ok(vec![0, 0]));
+    }
+}

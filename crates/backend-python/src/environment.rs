@@ -1,0 +1,106 @@
+//! Which interpreter runs a model, and in which environment.
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+};
+
+use inference::{Error, backend::ModelSource};
+
+use crate::{
+    archives::{UnpackedArchive, UnpackedArchives},
+    settings::{EXECUTION_ENV_PATH, PYTHON_EXECUTABLE, PythonSettings},
+};
+
+/// The variable with the interpreter of models for which nothing else is said.
+const VARIABLE: &str = "NEREID_PYTHON";
+
+/// The beginning of a path in a configuration that means the model's directory.
+const MODEL_DIRECTORY: &str = "$$TRITON_MODEL_DIRECTORY";
+
+/// How the interpreter of a model is started.
+#[derive(Debug)]
+pub(crate) struct Environment {
+    interpreter: String,
+    /// The folder of an environment with its own interpreter.
+    folder: Option<PathBuf>,
+    /// Keeps the folder of an unpacked archive.
+    _archive: Option<Arc<UnpackedArchive>>,
+}
+
+impl Environment {
+    /// The interpreter of the model's environment, or the one that the model names, or the settings, or the variable
+    /// `NEREID_PYTHON`, or `python3`. Unpacks an archive, which may take long.
+    ///
+    /// # Errors
+    /// The environment cannot be used.
+    pub(crate) fn of(
+        source: &ModelSource,
+        backend_directory: Option<&Path>,
+        settings: &PythonSettings,
+        archives: &UnpackedArchives,
+    ) -> Result<Self, Error> {
+        let parameter = |name: &str| {
+            let value = source.declared.parameters.get(name).map(|value| value.string_value.clone());
+            value.filter(|value| !value.is_empty())
+        };
+        let named = parameter(PYTHON_EXECUTABLE).map(|path| resolved(&path, source));
+        let of_variable = || env::var(VARIABLE).ok().filter(|path| !path.is_empty());
+        let interpreter = named
+            .or_else(|| settings.python_executable.clone())
+            .or_else(of_variable)
+            .unwrap_or_else(|| "python3".to_owned());
+        // A backend in Python may bring its environment.
+        let of_backend = || {
+            let archive = backend_directory?.join("pb_exec_env_model.py.tar.gz");
+            archive.is_file().then(|| archive.display().to_string())
+        };
+        let Some(path) = parameter(EXECUTION_ENV_PATH).or_else(of_backend) else {
+            return Ok(Self { interpreter, folder: None, _archive: None });
+        };
+        Self::in_folder(&resolved(&path, source), archives)
+    }
+
+    fn in_folder(path: &str, archives: &UnpackedArchives) -> Result<Self, Error> {
+        let canonical = Path::new(path)
+            .canonicalize()
+            .map_err(|_| Error::internal(format!("Failed to get the canonical path for {path}.")))?;
+        let archive = if canonical.is_dir() { None } else { Some(archives.unpacked(&canonical)?) };
+        let folder = archive.as_ref().map_or(canonical, |archive| archive.folder().to_owned());
+        let script = folder.join("bin/activate");
+        if !script.is_file() {
+            return Err(Error::internal(format!(
+                "Path {} does not exist. The Python environment should contain an 'activate' script.",
+                script.display()
+            )));
+        }
+        let names = ["python3", "python"].map(|name| folder.join("bin").join(name));
+        let interpreter = names.iter().find(|path| path.is_file()).ok_or_else(|| {
+            Error::internal(format!("the Python environment {} has no interpreter", folder.display()))
+        })?;
+        let interpreter = interpreter.to_string_lossy().into_owned();
+        Ok(Self { interpreter, folder: Some(folder), _archive: archive })
+    }
+
+    /// The command, without arguments.
+    pub(crate) fn command(&self) -> Command {
+        let Some(folder) = &self.folder else { return Command::new(&self.interpreter) };
+        // The script sets what programs of the environment need. Its language is that of bash.
+        let script = "source \"$0/bin/activate\" >/dev/null && exec \"$@\"";
+        let mut command = Command::new("bash");
+        command.arg("-c").arg(script).arg(folder).arg(&self.interpreter);
+        let libraries = env::var("LD_LIBRARY_PATH").unwrap_or_default();
+        let own = folder.join("lib").display().to_string();
+        let separator = if libraries.is_empty() { "" } else { ":" };
+        command.env("LD_LIBRARY_PATH", format!("{own}{separator}{libraries}"));
+        command
+    }
+}
+
+fn resolved(path: &str, source: &ModelSource) -> String {
+    match path.strip_prefix(MODEL_DIRECTORY) {
+        Some(rest) => format!("{}{rest}", source.model_directory.display()),
+        None => path.to_owned(),
+    }
+}

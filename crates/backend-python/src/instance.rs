@@ -1,0 +1,131 @@
+//! An instance of a model in Python, as the engine runs it.
+use std::{
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use inference::{
+    Error, FailureReason,
+    backend::{BackendInstance, Batch, Device, InstanceSpec},
+    config::{ModelConfig, Scheduling},
+};
+
+use crate::{
+    channel::{Alarm, WorkerFrameKind},
+    link::{InstanceLink, unhealthy},
+    model_context::ModelContext,
+    pace::ExecutionPace,
+    restart::RestartPolicy,
+    supervisor::Supervisor,
+    worker::{CommandFailure, Worker, command_frame},
+};
+
+/// An instance and the thread that serves its worker. Dropping it finalizes the model.
+pub(crate) struct PythonInstance {
+    link: Arc<InstanceLink>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl PythonInstance {
+    /// Initializes the model in a worker. `spare` is a worker of the model that has no instance yet.
+    ///
+    /// # Errors
+    /// The worker does not start, or the model does not initialize itself.
+    pub(crate) fn start(
+        model: &Arc<ModelContext>,
+        spare: Option<Worker>,
+        (config, config_json): (&Arc<ModelConfig>, &str),
+        spec: &InstanceSpec,
+    ) -> Result<Self, Error> {
+        let instance = spec.name.to_string();
+        let mut worker = match spare {
+            Some(worker) => worker,
+            None => {
+                let alarm = Alarm::new()
+                    .map_err(|errno| Error::internal(format!("failed to start '{instance}': {errno}")))?;
+                Worker::launch(model, &instance, &Arc::new(alarm))?
+            }
+        };
+        let arguments = arguments(model, config_json, spec);
+        let frame = command_frame(WorkerFrameKind::Initialize, &[&arguments]);
+        let execution_kind = worker.command(frame, None, || false).map_err(|failure| match failure {
+            CommandFailure::Refused(text) => Error::internal(text).because(FailureReason::Backend),
+            CommandFailure::Ended | CommandFailure::Late | CommandFailure::Unwanted => unhealthy(&instance),
+        })?;
+        let pace = pace(model, config, &execution_kind);
+        let alarm = worker.channel.alarm().clone();
+        let link = InstanceLink::new(&instance, config.clone(), worker.channel.clone(), alarm, pace);
+        let link = Arc::new(link);
+        let supervisor = Supervisor {
+            instance: instance.clone(),
+            model: model.clone(),
+            link: link.clone(),
+            arguments,
+            restarts: RestartPolicy::default(),
+        };
+        let thread = thread::Builder::new().name(instance.clone()).spawn(move || supervisor.run(worker));
+        let thread = thread.map_err(|error| {
+            Error::internal(format!("failed to start the thread of instance '{instance}': {error}"))
+        })?;
+        Ok(Self { link, thread: Some(thread) })
+    }
+
+    /// What tells whether the instance has a worker.
+    pub(crate) fn link(&self) -> &Arc<InstanceLink> {
+        &self.link
+    }
+}
+
+/// The arguments of `initialize`, as JSON. All values are texts.
+fn arguments(model: &ModelContext, config_json: &str, spec: &InstanceSpec) -> String {
+    let (kind, device) = match spec.device {
+        Device::Cpu => ("CPU", 0),
+        Device::Gpu(device) => ("GPU", device),
+        Device::Model => ("MODEL", 0),
+    };
+    serde_json::json!({
+        "model_config": config_json,
+        "model_instance_kind": kind,
+        "model_instance_device_id": device.to_string(),
+        "model_instance_name": spec.name.as_str(),
+        "model_repository": model.model_directory.to_string_lossy(),
+        "model_version": model.version.to_string(),
+        "model_name": model.name.as_str(),
+    })
+    .to_string()
+}
+
+/// A model works ahead if nobody decides about its batches: neither a batcher nor the rate limiter.
+fn pace(model: &ModelContext, config: &ModelConfig, execution_kind: &str) -> ExecutionPace {
+    let is_unbatched = matches!(config.scheduling, Scheduling::Unbatched);
+    let is_limited = config.instance_groups.iter().any(|group| !group.rate_limiter.resources.is_empty());
+    let concurrent = match (execution_kind, model.parameters.concurrent_executions) {
+        ("async", Some(concurrent)) => concurrent,
+        (_, Some(_)) => {
+            log::warn!(
+                "parameter 'MAX_CONCURRENT_EXECUTIONS' of model '{}' has no effect: its function execute is no coroutine",
+                model.name
+            );
+            1
+        }
+        (_, None) => 1,
+    };
+    // A coroutine may wait for long, whatever its executions took.
+    ExecutionPace::new(is_unbatched && !is_limited && execution_kind != "async", concurrent)
+}
+
+impl BackendInstance for PythonInstance {
+    fn execute(&mut self, batch: Batch) {
+        self.link.submit(batch);
+    }
+}
+
+impl Drop for PythonInstance {
+    fn drop(&mut self) {
+        self.link.end();
+        if let Some(thread) = self.thread.take() {
+            // A thread that has panicked has already logged the panic.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The backend `python`: it runs models that are written in Python, as they are written for Triton's Python backend.
+//!
+//! Each instance has a worker: a process of a Python interpreter that runs the modules of `python/`, which the server
+//! carries. Server and worker talk over a socket (`frames`, `marshal`, `messages`), and large tensors are in memory that
+//! both share (`area`). The thread of an instance submits batches through an `InstanceLink`. The thread of a `Supervisor`
+//! reads the answers, watches the process, and starts another one when it has ended.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod answers;
+mod archives;
+mod area;
+mod backend;
+mod calls;
+mod channel;
+mod environment;
+mod frames;
+mod inferences;
+mod instance;
+mod link;
+mod marshal;
+mod messages;
+mod model;
+mod model_context;
+mod model_metrics;
+mod model_services;
+mod outputs;
+mod pace;
+mod process;
+mod python_modules;
+mod ranges;
+mod readiness;
+mod restart;
+mod services;
+mod settings;
+mod spawner;
+mod supervisor;
+mod worker;
+
+pub use backend::PythonBackend;

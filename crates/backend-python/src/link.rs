@@ -1,0 +1,259 @@
+//! Where the thread of an instance and the thread that serves its worker meet.
+//!
+//! The first one submits batches, and waits while the worker has as many as it may. The second one reports what has
+//! ended, takes what waits, and tells when the worker has ended and when it is there again.
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use inference::{Error, FailureReason, backend::Batch, config::ModelConfig};
+use parking_lot::{Condvar, Mutex};
+
+use crate::{
+    calls::{WaitingCall, send_calls},
+    channel::{Alarm, WorkerChannel},
+    pace::ExecutionPace,
+    readiness::ANSWER_LIMIT,
+};
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct InstanceLink {
+    /// The name of the instance, for errors.
+    instance: String,
+    pub(crate) config: Arc<ModelConfig>,
+    state: Mutex<LinkState>,
+    changed: Condvar,
+    pub(crate) alarm: Arc<Alarm>,
+}
+
+#[derive(Debug)]
+struct LinkState {
+    phase: WorkerPhase,
+    waiting: VecDeque<WaitingCall>,
+    /// Batches that the worker has.
+    in_flight: usize,
+    /// When the worker got the batches that it has.
+    sent: Instant,
+    pace: ExecutionPace,
+}
+
+/// What has become of the worker.
+#[derive(Debug, Clone)]
+enum WorkerPhase {
+    Running(Arc<WorkerChannel>),
+    /// It has ended, or starts again. It is not expected before this time.
+    Down {
+        until: Instant,
+    },
+    /// The instance ends.
+    Ending,
+}
+
+/// A request waits so long for a worker that starts again, unless its own timeout is shorter.
+const MOST_PATIENCE: Duration = Duration::from_secs(10);
+
+impl InstanceLink {
+    pub(crate) fn new(
+        instance: &str,
+        config: Arc<ModelConfig>,
+        channel: Arc<WorkerChannel>,
+        alarm: Arc<Alarm>,
+        pace: ExecutionPace,
+    ) -> Self {
+        let state = LinkState {
+            phase: WorkerPhase::Running(channel),
+            waiting: VecDeque::new(),
+            in_flight: 0,
+            sent: Instant::now(),
+            pace,
+        };
+        Self {
+            instance: instance.to_owned(),
+            config,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            alarm,
+        }
+    }
+
+    /// Triton's text for a worker that has ended.
+    pub(crate) fn unhealthy(&self) -> Error {
+        unhealthy(&self.instance)
+    }
+
+    /// Gives a batch to the worker, or lets it wait. Blocks until the instance may take another one.
+    pub(crate) fn submit(&self, batch: Batch) {
+        let mut state = self.state.lock();
+        state.waiting.push_back(WaitingCall { batch, since: Instant::now() });
+        let due = state.take_due();
+        if let Some((channel, calls)) = due {
+            drop(state);
+            self.send(&channel, calls);
+            state = self.state.lock();
+        }
+        loop {
+            match &state.phase {
+                WorkerPhase::Running(_) => {
+                    if state.in_flight + state.waiting.len() < state.pace.capacity() {
+                        return;
+                    }
+                    self.changed.wait(&mut state);
+                }
+                WorkerPhase::Down { until } => {
+                    let until = *until;
+                    let Some(deadline) = state.refuse_late(until, &self.instance) else { return };
+                    let _ = self.changed.wait_until(&mut state, deadline);
+                }
+                WorkerPhase::Ending => {
+                    let waiting = std::mem::take(&mut state.waiting);
+                    drop(state);
+                    waiting.into_iter().for_each(|call| call.fail(&self.unhealthy()));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Batches of the worker have ended. Returns what the worker can have next; [`InstanceLink::send`] sends it.
+    pub(crate) fn ended(&self, count: usize) -> Option<(Arc<WorkerChannel>, Vec<WaitingCall>)> {
+        let mut state = self.state.lock();
+        state.in_flight = state.in_flight.saturating_sub(count);
+        let now = Instant::now();
+        let taken = now - state.sent;
+        state.pace.ended(count, taken);
+        state.sent = now;
+        state.take_due()
+    }
+
+    /// Tells the thread of the instance that batches have ended, after their requests were answered.
+    pub(crate) fn notify(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Sends batches to the worker.
+    pub(crate) fn send(&self, channel: &WorkerChannel, calls: Vec<WaitingCall>) {
+        let count = calls.len();
+        let sent = send_calls(channel, &self.config, calls, &self.unhealthy());
+        if sent < count {
+            // The requests of a batch have all ended. Its place is free.
+            if let Some((channel, calls)) = self.ended(count - sent) {
+                self.send(&channel, calls);
+            }
+            self.notify();
+        }
+    }
+
+    /// How long the worker has had a batch without an end of one.
+    pub(crate) fn busy_time(&self) -> Option<Duration> {
+        let state = self.state.lock();
+        (state.in_flight > 0).then(|| state.sent.elapsed())
+    }
+
+    /// The worker has ended. The caller answers the requests that the worker had.
+    pub(crate) fn worker_ended(&self, until: Instant) {
+        let mut state = self.state.lock();
+        if !matches!(state.phase, WorkerPhase::Ending) {
+            state.phase = WorkerPhase::Down { until };
+        }
+        state.in_flight = 0;
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Answers the batches that cannot wait any longer for a worker that has ended. Returns when the next one cannot.
+    pub(crate) fn refuse_late(&self) -> Option<Instant> {
+        let mut state = self.state.lock();
+        let WorkerPhase::Down { until } = state.phase else { return None };
+        state.refuse_late(until, &self.instance)
+    }
+
+    /// The worker is there again.
+    pub(crate) fn worker_started(&self, channel: Arc<WorkerChannel>) {
+        let mut state = self.state.lock();
+        if matches!(state.phase, WorkerPhase::Ending) {
+            return;
+        }
+        state.phase = WorkerPhase::Running(channel);
+        let due = state.take_due();
+        drop(state);
+        if let Some((channel, calls)) = due {
+            self.send(&channel, calls);
+        }
+        self.changed.notify_all();
+    }
+
+    /// The instance ends.
+    pub(crate) fn end(&self) {
+        self.state.lock().phase = WorkerPhase::Ending;
+        self.changed.notify_all();
+        self.alarm.ring();
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        matches!(self.state.lock().phase, WorkerPhase::Ending)
+    }
+
+    /// Asks whether requests can come now. A model with the function `is_ready` is asked too, which may block.
+    ///
+    /// # Errors
+    /// The reason why they cannot.
+    pub(crate) fn ready(&self) -> Result<(), Error> {
+        let running = match &self.state.lock().phase {
+            WorkerPhase::Running(channel) => Some(channel.clone()),
+            WorkerPhase::Down { .. } | WorkerPhase::Ending => None,
+        };
+        let channel = running.ok_or_else(|| self.unhealthy())?;
+        channel.readiness.ask(ANSWER_LIMIT).map_err(Error::unavailable)
+    }
+}
+
+/// Triton's error for a worker that has ended.
+pub(crate) fn unhealthy(instance: &str) -> Error {
+    Error::internal(format!("Stub process '{instance}' is not healthy.")).because(FailureReason::Backend)
+}
+
+impl LinkState {
+    /// The batches that the worker may have now.
+    fn take_due(&mut self) -> Option<(Arc<WorkerChannel>, Vec<WaitingCall>)> {
+        let WorkerPhase::Running(channel) = &self.phase else { return None };
+        let concurrent = self.pace.concurrent();
+        let count = match concurrent {
+            // All that wait go in one message, when the last one has ended.
+            1 if self.in_flight == 0 => self.waiting.len(),
+            1 => 0,
+            concurrent => concurrent.saturating_sub(self.in_flight).min(self.waiting.len()),
+        };
+        if count == 0 {
+            return None;
+        }
+        if self.in_flight == 0 {
+            self.sent = Instant::now();
+        }
+        self.in_flight += count;
+        Some((channel.clone(), self.waiting.drain(..count).collect()))
+    }
+
+    /// Answers the batches that cannot wait until the worker is expected. Returns when the next one cannot wait any longer;
+    /// `None` if none waits.
+    fn refuse_late(&mut self, until: Instant, instance: &str) -> Option<Instant> {
+        let now = Instant::now();
+        let limit = |call: &WaitingCall| call.since + call.patience(MOST_PATIENCE);
+        let mut next = None::<Instant>;
+        let calls = std::mem::take(&mut self.waiting);
+        for call in calls {
+            let limit = limit(&call);
+            if until > limit || limit <= now {
+                let mut error = unhealthy(instance);
+                error.code = inference::ErrorCode::Unavailable;
+                call.fail(&error);
+            } else {
+                next = Some(next.map_or(limit, |next| next.min(limit)));
+                self.waiting.push_back(call);
+            }
+        }
+        next
+    }
+}

@@ -1,0 +1,96 @@
+//! A model version in Python: its configuration, its instances and their readiness.
+use std::sync::{Arc, Weak};
+
+use inference::{
+    Error, FailureReason,
+    backend::{BackendModel, Instance, InstanceSpec},
+    config::ModelConfig,
+};
+use parking_lot::Mutex;
+
+use crate::{
+    channel::{Alarm, WorkerFrameKind},
+    instance::PythonInstance,
+    link::{InstanceLink, unhealthy},
+    model_context::ModelContext,
+    worker::{CommandFailure, Worker, command_frame},
+};
+
+/// See the module documentation.
+pub(crate) struct PythonModel {
+    context: Arc<ModelContext>,
+    /// The worker that has completed the configuration. The first instance takes it.
+    spare: Mutex<Option<Worker>>,
+    /// The configuration that instances get, as JSON.
+    config_json: Mutex<String>,
+    links: Mutex<Vec<Weak<InstanceLink>>>,
+}
+
+impl PythonModel {
+    pub(crate) fn new(context: Arc<ModelContext>) -> Self {
+        Self { context, spare: Mutex::default(), config_json: Mutex::default(), links: Mutex::default() }
+    }
+
+    /// Triton's name for the worker that completes a configuration.
+    fn spare_name(&self) -> String {
+        format!("{}_0", self.context.name)
+    }
+}
+
+impl BackendModel for PythonModel {
+    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
+        let name = self.spare_name();
+        let alarm =
+            Alarm::new().map_err(|errno| Error::internal(format!("failed to start '{name}': {errno}")))?;
+        let mut worker = Worker::launch(&self.context, &name, &Arc::new(alarm))?;
+        let json = proto::json::to_json(config);
+        let completed = worker.command(command_frame(WorkerFrameKind::Complete, &[&json]), None, || false);
+        let completed = completed.map_err(|failure| match failure {
+            CommandFailure::Refused(text) => Error::internal(text).because(FailureReason::Backend),
+            CommandFailure::Ended | CommandFailure::Late | CommandFailure::Unwanted => unhealthy(&name),
+        })?;
+        if !completed.is_empty() {
+            *config = proto::json::parse(&completed)
+                .map_err(|error| {
+                    Error::internal(format!(
+                        "the configuration that auto_complete_config of model '{}' returns is wrong: {error}",
+                        self.context.name
+                    ))
+                })?
+                .config;
+        }
+        *self.spare.lock() = Some(worker);
+        Ok(())
+    }
+
+    fn configured(&self, config: &proto::ModelConfig) {
+        *self.config_json.lock() = proto::json::to_json(config);
+    }
+
+    fn copies_foreign_memory(&self) -> bool {
+        true
+    }
+
+    fn reports_readiness(&self) -> bool {
+        true
+    }
+
+    fn ready(&self) -> Result<(), Error> {
+        let links: Vec<_> = self.links.lock().iter().filter_map(Weak::upgrade).collect();
+        for link in links {
+            link.ready()?;
+        }
+        Ok(())
+    }
+
+    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
+        let spare = self.spare.lock().take();
+        let json = self.config_json.lock().clone();
+        let instance = PythonInstance::start(&self.context, spare, (config, &json), spec)?;
+        let mut links = self.links.lock();
+        links.retain(|link| link.strong_count() > 0);
+        links.push(Arc::downgrade(instance.link()));
+        // The instance waits for its worker, which a network thread must not do.
+        Ok(Instance::ThreadBound(Box::new(instance)))
+    }
+}

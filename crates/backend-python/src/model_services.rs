@@ -1,0 +1,155 @@
+//! What the model of a worker uses of the server besides requests: metrics, and the loading of other models.
+use std::{sync::Arc, thread};
+
+use bytes::Bytes;
+use inference::{Error, ModelChangeDone, ModelLoader};
+use parking_lot::Mutex;
+
+use crate::{
+    channel::{Alarm, WorkerChannel},
+    marshal::{DamagedMessage, MarshalValue},
+    model_context::ModelContext,
+    model_metrics::ModelMetrics,
+    services::{ServiceAnswer, ServiceValue, about_request, reply},
+};
+
+/// See the module documentation. Dropped with the worker.
+pub(crate) struct ModelServices {
+    model: Arc<ModelContext>,
+    metrics: ModelMetrics,
+    finished: Arc<FinishedAnswers>,
+}
+
+/// Answers that came after their questions, by the numbers of the questions.
+#[derive(Default)]
+struct FinishedAnswers(Mutex<Vec<(u64, ServiceAnswer)>>);
+
+impl FinishedAnswers {
+    fn push(&self, alarm: &Alarm, number: u64, answer: ServiceAnswer) {
+        self.0.lock().push((number, answer));
+        alarm.ring();
+    }
+}
+
+impl ModelServices {
+    pub(crate) fn new(model: Arc<ModelContext>) -> Self {
+        let metrics = ModelMetrics::new(model.parts.metrics.clone());
+        Self { model, metrics, finished: Arc::default() }
+    }
+
+    pub(crate) fn model(&self) -> &ModelContext {
+        &self.model
+    }
+
+    /// Answers a question, now or when the answer is there.
+    ///
+    /// # Errors
+    /// The question is damaged.
+    pub(crate) fn ask(
+        &mut self,
+        channel: &WorkerChannel,
+        number: u64,
+        name: &str,
+        arguments: &[MarshalValue<'_>],
+    ) -> Result<(), DamagedMessage> {
+        if let Some(answer) = about_request(channel, name, arguments)? {
+            reply(channel, number, &answer);
+            return Ok(());
+        }
+        if let Some(answer) = self.metrics.ask(name, arguments)? {
+            reply(channel, number, &answer);
+            return Ok(());
+        }
+        if let Err(error) = self.change_models(channel, number, name, arguments)? {
+            reply(channel, number, &Err(error));
+        }
+        Ok(())
+    }
+
+    /// Begins a change of models, or a question about one. The answer comes later, unless this fails.
+    fn change_models(
+        &self,
+        channel: &WorkerChannel,
+        number: u64,
+        name: &str,
+        arguments: &[MarshalValue<'_>],
+    ) -> Result<Result<(), Error>, DamagedMessage> {
+        let (finished, alarm) = (self.finished.clone(), channel.alarm().clone());
+        let done: ModelChangeDone = Box::new(move |result| {
+            finished.push(&alarm, number, result.map(|()| ServiceValue::Nothing));
+        });
+        Ok(match (name, arguments) {
+            ("load_model", [model, config, files]) => {
+                let file = |pair: &MarshalValue<'_>| {
+                    let [path, content] = pair.as_array()?;
+                    let path = path.as_str()?;
+                    let MarshalValue::Bytes(content) = content else {
+                        return Err(DamagedMessage("the content of a file is expected"));
+                    };
+                    let path = path.strip_prefix("file:").unwrap_or(path).to_owned();
+                    Ok((path, Bytes::copy_from_slice(content)))
+                };
+                let files = files.as_list()?.iter().map(file).collect::<Result<Vec<_>, _>>()?;
+                let (model, config) = (model.as_str()?, config.as_str()?);
+                let config = (!config.is_empty()).then(|| config.to_owned());
+                self.loader().map(|loader| loader.load(model, config, files, done))
+            }
+            ("unload_model", [model, dependents]) => {
+                let (model, dependents) = (model.as_str()?, dependents.as_bool()?);
+                self.loader().map(|loader| loader.unload(model, dependents, done))
+            }
+            ("is_model_ready", [model, version]) => {
+                let (model, version) = (model.as_str()?, version.as_str()?);
+                self.is_ready(channel, number, model.to_owned(), version)
+            }
+            _ => Err(Error::unsupported(format!("there is no question '{name}'"))),
+        })
+    }
+
+    fn loader(&self) -> Result<Arc<dyn ModelLoader>, Error> {
+        let loader = self.model.inferer.as_ref().and_then(|inferer| inferer.model_loader());
+        loader.ok_or_else(|| Error::unavailable("models cannot be loaded here"))
+    }
+
+    /// Another backend may answer, so this asks on a thread of its own.
+    fn is_ready(
+        &self,
+        channel: &WorkerChannel,
+        number: u64,
+        model: String,
+        version: &str,
+    ) -> Result<(), Error> {
+        let version = match version {
+            "" => None,
+            text => Some(text.parse::<i64>().map_err(|_| {
+                Error::invalid(format!(
+                    "failed to get model version from specified version string '{text}' (details: stoll), version should be \
+                     an integral value > 0"
+                ))
+            })?),
+        };
+        let inferer =
+            self.model.inferer.clone().ok_or_else(|| Error::unavailable("the model has no server"))?;
+        let (finished, alarm) = (self.finished.clone(), channel.alarm().clone());
+        let ask = move || {
+            let is_ready = inferer.is_ready(&model, version);
+            finished.push(&alarm, number, Ok(ServiceValue::Bool(is_ready)));
+        };
+        let started = thread::Builder::new().name("python-readiness".into()).spawn(ask);
+        started.map(drop).map_err(|error| Error::internal(format!("failed to start a thread: {error}")))
+    }
+
+    /// Does something without an answer.
+    ///
+    /// # Errors
+    /// The item is damaged.
+    pub(crate) fn tell(&mut self, name: &str, arguments: &[MarshalValue<'_>]) -> Result<(), DamagedMessage> {
+        self.metrics.tell(name, arguments)
+    }
+
+    /// Sends the answers that have come since their questions.
+    pub(crate) fn answer_finished(&mut self, channel: &WorkerChannel) {
+        let finished = std::mem::take(&mut *self.finished.0.lock());
+        finished.iter().for_each(|(number, answer)| reply(channel, *number, answer));
+    }
+}

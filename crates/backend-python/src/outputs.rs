@@ -1,0 +1,170 @@
+//! From the responses of a worker to those of the server: the bytes are read, and compared with the configuration.
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use inference::{
+    Error, FailureReason, OutputSelection, Response, Tensor, config::ModelConfig, element_count,
+};
+use rustix::io::Errno;
+
+use crate::{
+    area::{SharedArea, failed},
+    channel::WorkerChannel,
+    messages::{WireData, WireResponse, WireTensor, parameters_of_json},
+};
+
+/// How the outputs of a model are compared with its configuration.
+#[derive(Debug, Default)]
+pub(crate) struct OutputRules {
+    /// An output that contradicts the configuration is an error. Otherwise the log has one warning.
+    pub(crate) are_strict: bool,
+    has_warned: AtomicBool,
+}
+
+impl OutputRules {
+    pub(crate) fn new(are_strict: bool) -> Self {
+        Self { are_strict, has_warned: AtomicBool::new(false) }
+    }
+
+    /// Compares an output with the configuration.
+    ///
+    /// # Errors
+    /// The output contradicts the configuration, and the rules are strict.
+    fn check(&self, tensor: &WireTensor<'_>, config: &ModelConfig) -> Result<(), Error> {
+        let Some(contradiction) = contradiction(tensor, config) else { return Ok(()) };
+        if self.are_strict {
+            return Err(Error::internal(contradiction).because(FailureReason::Backend));
+        }
+        if !self.has_warned.swap(true, Relaxed) {
+            log::warn!(
+                "{contradiction}; the response has the output as it is (parameter STRICT_OUTPUTS makes it an error)"
+            );
+        }
+        Ok(())
+    }
+}
+
+fn contradiction(tensor: &WireTensor<'_>, config: &ModelConfig) -> Option<String> {
+    let output = config.outputs.iter().find(|output| *output.name == *tensor.name)?;
+    let what = || format!("output '{}' of model '{}'", output.name, config.name);
+    if output.datatype != tensor.datatype {
+        return Some(format!(
+            "{} has datatype {}, but the configuration has {}",
+            what(),
+            tensor.datatype.protocol_name(),
+            output.datatype.protocol_name()
+        ));
+    }
+    let dims = output.reshape.as_ref().unwrap_or(&output.dims);
+    let has_batch_dimension = config.max_batch_size.is_some() && !output.is_shape_tensor;
+    let shape = match (&tensor.shape[..], has_batch_dimension) {
+        (shape, false) => Some(shape),
+        ([_, shape @ ..], true) => Some(shape),
+        ([], true) => None,
+    };
+    let fits = shape.is_some_and(|shape| {
+        shape.len() == dims.len() && shape.iter().zip(dims).all(|(is, dim)| *dim == -1 || is == dim)
+    });
+    (!fits).then(|| {
+        let batch = if has_batch_dimension { "a batch of " } else { "" };
+        format!(
+            "{} has shape {:?}, but the configuration has {batch}{:?}",
+            what(),
+            &tensor.shape[..],
+            &dims[..]
+        )
+    })
+}
+
+/// Reads the bytes of a worker's tensors.
+pub(crate) struct TensorReader<'a> {
+    pub(crate) channel: &'a WorkerChannel,
+    /// The area of the worker.
+    pub(crate) outputs: &'a SharedArea,
+}
+
+impl TensorReader<'_> {
+    /// The tensors with their bytes. The worker may reuse its memory afterwards, whether this succeeds or not.
+    ///
+    /// # Errors
+    /// A tensor is damaged.
+    pub(crate) fn read<'a>(
+        &self,
+        tensors: impl Iterator<Item = &'a WireTensor<'a>> + Clone,
+    ) -> Result<Vec<Tensor>, Error> {
+        let read = tensors.clone().map(|tensor| self.tensor(tensor)).collect();
+        self.give_back(tensors);
+        read
+    }
+
+    /// Lets the worker reuse the memory of tensors.
+    pub(crate) fn give_back<'a>(&self, tensors: impl Iterator<Item = &'a WireTensor<'a>>) {
+        let mut numbers = smallvec::SmallVec::<[u64; 4]>::new();
+        let mut bytes = 0;
+        for tensor in tensors {
+            if let WireData::Area { number, byte_size, .. } = tensor.data {
+                numbers.push(number);
+                bytes += byte_size;
+            }
+        }
+        if !numbers.is_empty() {
+            self.channel.give_back(&numbers, bytes >= LARGE_BYTES);
+        }
+    }
+
+    fn tensor(&self, tensor: &WireTensor<'_>) -> Result<Tensor, Error> {
+        let bytes = match tensor.data {
+            WireData::Inline(bytes) => Ok(bytes.to_vec()),
+            WireData::Area { is_of_worker: true, offset, byte_size, .. } => {
+                self.outputs.read(offset, byte_size)
+            }
+            WireData::Area { is_of_worker: false, offset, byte_size, .. } => {
+                self.channel.input.lock().read(offset, byte_size).unwrap_or(Err(Errno::FAULT))
+            }
+        };
+        let bytes = bytes.map_err(failed)?;
+        let expected = tensor.datatype.byte_size().map(|size| {
+            // A shape without dimensions is a single element for Python.
+            let count = if tensor.shape.is_empty() { Ok(1) } else { element_count(&tensor.shape) };
+            count.ok().and_then(|count| usize::try_from(count).ok()?.checked_mul(size))
+        });
+        if expected.is_some_and(|expected| expected != Some(bytes.len())) {
+            return Err(Error::internal(format!(
+                "output '{}' has {} bytes, which do not fit its shape {:?}",
+                tensor.name,
+                bytes.len(),
+                &tensor.shape[..]
+            )));
+        }
+        Ok(Tensor::new(tensor.name.into(), tensor.datatype, tensor.shape.clone(), bytes))
+    }
+}
+
+/// A worker learns at once that the server has read outputs of this size.
+const LARGE_BYTES: usize = 1 << 20;
+
+/// The response that a client gets: the outputs that it wants.
+///
+/// # Errors
+/// The model's error, or what is wrong with the response.
+pub(crate) fn response(
+    wire: &WireResponse<'_>,
+    reader: &TensorReader<'_>,
+    wanted: &OutputSelection,
+    (config, rules): (&ModelConfig, &OutputRules),
+) -> Result<Response, Error> {
+    if let Some(error) = &wire.error {
+        reader.give_back(wire.outputs.iter());
+        return Err(error.clone());
+    }
+    let is_wanted = |tensor: &&WireTensor<'_>| {
+        wanted.includes(tensor.name) && config.outputs.iter().any(|output| *output.name == *tensor.name)
+    };
+    let unwanted = wire.outputs.iter().filter(|tensor| !is_wanted(tensor));
+    reader.give_back(unwanted);
+    let outputs = reader.read(wire.outputs.iter().filter(is_wanted));
+    let outputs = outputs.map_err(|error| error.because(FailureReason::Backend))?;
+    wire.outputs.iter().filter(is_wanted).try_for_each(|tensor| rules.check(tensor, config))?;
+    let parameters = parameters_of_json(wire.parameters)
+        .map_err(|damage| Error::internal(damage.0).because(FailureReason::Backend))?;
+    Ok(Response { outputs, parameters })
+}

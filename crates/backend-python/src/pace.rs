@@ -1,0 +1,76 @@
+//! How many executions of an instance wait for its worker ahead of time. Pure.
+//!
+//! A worker that executes one small request after the other sleeps between them, because each comes in a message of its
+//! own. So the instance of a model without batching accepts more executions than one, while they are brief. They wait
+//! in the server, and go to the worker together when it has ended the last message.
+use std::time::Duration;
+
+/// Executions that wait ahead of time take no longer than this together.
+const WORK_AHEAD: Duration = Duration::from_millis(1);
+
+const MOST_AHEAD: usize = 64;
+
+/// The capacity of an instance, from the durations of its executions.
+#[derive(Debug, Clone)]
+pub(crate) struct ExecutionPace {
+    /// The moving average; `None` before the first execution, or if the instance executes nothing ahead of time.
+    average: Option<Duration>,
+    works_ahead: bool,
+    concurrent: usize,
+}
+
+impl ExecutionPace {
+    /// The pace of an instance that may execute so many batches at the same time.
+    pub(crate) fn new(works_ahead: bool, concurrent: usize) -> Self {
+        Self { average: None, works_ahead: works_ahead && concurrent == 1, concurrent: concurrent.max(1) }
+    }
+
+    /// How many executions the worker may have before it has answered one.
+    pub(crate) fn concurrent(&self) -> usize {
+        self.concurrent
+    }
+
+    /// How many executions the instance accepts before one has ended.
+    pub(crate) fn capacity(&self) -> usize {
+        let Some(average) = self.average.filter(|_| self.works_ahead) else { return self.concurrent };
+        let fit = WORK_AHEAD.as_nanos() / average.as_nanos().max(1);
+        usize::try_from(fit).unwrap_or(MOST_AHEAD).clamp(1, MOST_AHEAD)
+    }
+
+    /// So many executions have taken this time together.
+    pub(crate) fn ended(&mut self, count: usize, taken: Duration) {
+        let each = taken / u32::try_from(count.max(1)).unwrap_or(u32::MAX);
+        self.average = Some(match self.average {
+            // A slow execution counts at once, and fast ones step by step.
+            Some(average) if each < average => (average * 7 + each) / 8,
+            Some(_) | None => each,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brief_executions_wait_ahead_and_long_ones_do_not() {
+        let mut pace = ExecutionPace::new(true, 1);
+        assert_eq!(pace.capacity(), 1);
+        pace.ended(1, Duration::from_micros(100));
+        assert_eq!(pace.capacity(), 10);
+        pace.ended(10, Duration::from_millis(30));
+        assert_eq!(pace.capacity(), 1);
+        for _ in 0..100 {
+            pace.ended(10, Duration::from_micros(50));
+        }
+        assert_eq!(pace.capacity(), MOST_AHEAD);
+    }
+
+    #[test]
+    fn a_batching_model_and_a_concurrent_one_have_a_fixed_capacity() {
+        for (mut pace, capacity) in [(ExecutionPace::new(false, 1), 1), (ExecutionPace::new(true, 8), 8)] {
+            pace.ended(1, Duration::from_micros(1));
+            assert_eq!(pace.capacity(), capacity);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Asks a model whether it is ready (`is_ready`), over a socket of its own, so that an execution that takes long does not
+//! delay the answer. `python/nereid_readiness.py` is the other side.
+//!
+//! A question is a number of four bytes. The answer repeats it, and has the reason why the model is not ready. Each message
+//! is a packet. A worker whose model has the function sends the number 0 before the model is initialized.
+use std::{
+    os::fd::OwnedFd,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair},
+};
+
+/// How long a model may take to answer.
+// As Triton: 5 seconds.
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// The longest answer, with its number.
+const MOST_BYTES: usize = 8 << 10;
+
+/// The server's end.
+#[derive(Debug)]
+pub(crate) struct ReadinessSocket {
+    socket: OwnedFd,
+    /// Held while a question waits for its answer, so that there is one at a time.
+    state: Mutex<QuestionState>,
+}
+
+#[derive(Debug, Default)]
+struct QuestionState {
+    /// Whether the model has the function; `None` before the first look.
+    has_function: Option<bool>,
+    number: u32,
+}
+
+impl ReadinessSocket {
+    /// The server's end and that of the worker.
+    ///
+    /// # Errors
+    /// That of the system.
+    pub(crate) fn pair() -> Result<(Self, OwnedFd), Errno> {
+        let flags = SocketFlags::CLOEXEC;
+        let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        Ok((Self { socket, state: Mutex::default() }, theirs))
+    }
+
+    /// Asks the model, which has been initialized. Waits at most `limit` for its answer, and for questions of other
+    /// threads before.
+    ///
+    /// # Errors
+    /// The reason why the model is not ready.
+    pub(crate) fn ask(&self, limit: Duration) -> Result<(), String> {
+        let mut state = self.state.lock();
+        let has_function = *state
+            .has_function
+            .get_or_insert_with(|| self.receive(Instant::now()).is_some_and(|(number, _)| number == 0));
+        if !has_function {
+            return Ok(());
+        }
+        let deadline = Instant::now() + limit;
+        // 0 is no question.
+        state.number = state.number.wrapping_add(1).max(1);
+        let sent = send(&self.socket, &state.number.to_le_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        if sent.is_err() {
+            // The worker has ended, or has answered none of many questions.
+            return Err(LATE.to_owned());
+        }
+        loop {
+            match self.receive(deadline) {
+                Some((number, reason)) if number == state.number => {
+                    return if reason.is_empty() { Ok(()) } else { Err(reason) };
+                }
+                // The answer to a question that nobody waits for any more.
+                Some(_) => {}
+                None => return Err(LATE.to_owned()),
+            }
+        }
+    }
+
+    /// The next packet; `None` if there is none before the deadline, or the worker has ended.
+    fn receive(&self, deadline: Instant) -> Option<(u32, String)> {
+        let mut packet = [0; MOST_BYTES];
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
+            match poll(&mut polled, Some(&Timespec::try_from(left).unwrap_or_default())) {
+                Ok(0) => return None,
+                Err(Errno::INTR) => {}
+                Err(_) => return None,
+                Ok(_) => {
+                    let (count, _) = recv(&self.socket, &mut packet[..], RecvFlags::DONTWAIT).ok()?;
+                    let (number, reason) = packet[..count].split_first_chunk()?;
+                    return Some((u32::from_le_bytes(*number), String::from_utf8_lossy(reason).into_owned()));
+                }
+            }
+        }
+    }
+}
+
+// As Triton.
+const LATE: &str = "Timed out waiting for user-defined is_ready() response";
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    fn answer(worker: &OwnedFd, number: u32, reason: &str) {
+        let packet = [&number.to_le_bytes(), reason.as_bytes()].concat();
+        send(worker, &packet, SendFlags::empty()).unwrap();
+    }
+
+    fn next_question(worker: &OwnedFd) -> u32 {
+        let mut question = [0; 4];
+        recv(worker, &mut question[..], RecvFlags::empty()).unwrap();
+        u32::from_le_bytes(question)
+    }
+
+    #[test]
+    fn a_model_without_the_function_is_ready_and_is_not_asked() {
+        let (server, worker) = ReadinessSocket::pair().unwrap();
+        assert_eq!(server.ask(Duration::ZERO), Ok(()));
+        drop(worker);
+        assert_eq!(server.ask(ANSWER_LIMIT), Ok(()));
+    }
+
+    #[test]
+    fn answers_belong_to_their_questions() {
+        let (server, worker) = ReadinessSocket::pair().unwrap();
+        answer(&worker, 0, "");
+        assert_eq!(server.ask(Duration::ZERO), Err(LATE.to_owned()));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let late = next_question(&worker);
+                answer(&worker, late, "an old reason");
+                let question = next_question(&worker);
+                answer(&worker, question, "");
+                let question = next_question(&worker);
+                answer(&worker, question, "not today");
+            });
+            assert_eq!(server.ask(ANSWER_LIMIT), Ok(()));
+            assert_eq!(server.ask(ANSWER_LIMIT), Err("not today".to_owned()));
+        });
+        drop(worker);
+        assert_eq!(server.ask(ANSWER_LIMIT), Err(LATE.to_owned()));
+    }
+}

@@ -1,0 +1,264 @@
+//! Support for all tests: models of a few lines, their instances, requests and answers.
+use std::{
+    fs,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    task::{Context, Poll, Wake, Waker},
+    thread::Thread,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use inference::{
+    DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponseItem,
+    ResponsePath, ResponseStream, Tensor, Timeline, Timestamp,
+    backend::{Backend, BackendModel, Batch, Device, Execution, Instance, InstanceSpec, ModelSource},
+    config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish},
+    response_channel,
+};
+use nereid_backend_python::PythonBackend;
+
+/// Longer than anything takes that works.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A model: the text of `model.py`, and its configuration.
+pub(crate) struct TestModel {
+    folder: Arc<tempfile::TempDir>,
+    pub(crate) settings: Vec<(String, String)>,
+    config: String,
+    backend: PythonBackend,
+}
+
+/// The interpreter with NumPy that the tests of the workspace have.
+pub(crate) fn interpreter() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.join("target/venv/bin/python")
+}
+
+/// One input `X` and one output `Y`.
+pub(crate) const CONFIG: &str = "input { name: 'X' data_type: TYPE_FP32 dims: [ -1 ] }\n\
+                                 output { name: 'Y' data_type: TYPE_FP32 dims: [ -1 ] }\n";
+
+/// The beginning of each model.
+const HEAD: &str = "import os, time, json, threading, asyncio\nimport numpy as np\nimport triton_python_backend_utils as pb_utils\n\n\
+                    def x_of(request):\n    return pb_utils.get_input_tensor_by_name(request, 'X').as_numpy()\n\n\
+                    def y(array):\n    return pb_utils.InferenceResponse([pb_utils.Tensor('Y', np.asarray(array, np.float32))])\n\n";
+
+/// Writes the log to the output of a failing test.
+struct TestLog;
+
+impl log::Log for TestLog {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        eprintln!("{} {}", record.level(), record.args());
+    }
+
+    fn flush(&self) {}
+}
+
+impl TestModel {
+    /// A model with those lines in its class.
+    pub(crate) fn new(config: &str, methods: &str) -> Self {
+        let indented: String = methods.lines().map(|line| format!("    {line}\n")).collect();
+        Self::of_file(config, &format!("{HEAD}class TritonPythonModel:\n{indented}"))
+    }
+
+    /// A model with that file.
+    pub(crate) fn of_file(config: &str, file: &str) -> Self {
+        // Fails if another test of the process has set it.
+        let _ = log::set_logger(&TestLog);
+        log::set_max_level(log::LevelFilter::Info);
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("m/1")).unwrap();
+        fs::write(folder.path().join("m/1/model.py"), file).unwrap();
+        let interpreter = interpreter().to_string_lossy().into_owned();
+        Self {
+            folder: Arc::new(folder),
+            settings: vec![("python-executable".to_owned(), interpreter)],
+            config: format!("backend: 'python'\n{config}"),
+            backend: PythonBackend::new(Arc::default()),
+        }
+    }
+
+    /// A folder for files of the test.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn with_setting(mut self, name: &str, value: &str) -> Self {
+        self.settings.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Opens the model and completes its configuration.
+    pub(crate) fn open(&self) -> Result<(Box<dyn BackendModel>, Arc<ModelConfig>), Error> {
+        let model_directory = self.folder.path().join("m");
+        let layout = ModelLayout { name: "m".to_owned(), versions: [(1, Vec::new())].into() };
+        let path = model_directory.join("config.pbtxt");
+        let source = ConfigSource::Text { path: &path, content: self.config.as_bytes() };
+        let declared = declare(source, &layout, Completion::Auto)?;
+        let model = self.backend.open(&ModelSource {
+            name: "m".into(),
+            version: 1,
+            version_directory: model_directory.join("1"),
+            model_directory,
+            declared: Arc::new(declared.config.clone()),
+            settings: self.settings.iter().cloned().collect(),
+            inferer: None,
+            host_policies: Default::default(),
+        })?;
+        let mut completed = declared.config.clone();
+        model.complete_config(&mut completed)?;
+        model.configured(&completed);
+        let config = finish(&declared, completed, &CompletionContext::default())?.typed;
+        Ok((model, Arc::new(config)))
+    }
+
+    /// An instance of the model on a thread of its own.
+    pub(crate) fn load(&self) -> Result<Loaded, Error> {
+        let (model, config) = self.open()?;
+        let model: Arc<dyn BackendModel> = model.into();
+        let (batches, given) = mpsc::channel::<Batch>();
+        let (report, loaded) = mpsc::channel();
+        let shared = model.clone();
+        // An instance is built, run and dropped on one thread.
+        let thread = std::thread::spawn(move || {
+            let spec = InstanceSpec {
+                name: "m_0".into(),
+                device: Device::Cpu,
+                threads: NonZeroUsize::MIN,
+                passive: false,
+            };
+            match shared.instance(&config, &spec) {
+                Ok(Instance::ThreadBound(mut instance)) => {
+                    report.send(Ok(())).unwrap();
+                    given.into_iter().for_each(|batch| instance.execute(batch));
+                }
+                Ok(Instance::Movable(_)) => panic!("a network thread must never wait for a worker"),
+                Err(error) => report.send(Err(error)).unwrap(),
+            }
+        });
+        loaded.recv().expect("the thread reports")?;
+        Ok(Loaded { batches: Some(batches), thread: Some(thread), model, _folder: self.folder.clone() })
+    }
+
+    /// Why the model cannot be loaded.
+    pub(crate) fn refusal(&self) -> String {
+        self.load().map(|_| ()).unwrap_err().with_code()
+    }
+}
+
+/// A loaded model with one instance.
+pub(crate) struct Loaded {
+    batches: Option<mpsc::Sender<Batch>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    pub(crate) model: Arc<dyn BackendModel>,
+    /// A worker that starts again reads the model's file again.
+    _folder: Arc<tempfile::TempDir>,
+}
+
+struct Unobserved;
+impl ResponsePath for Unobserved {}
+
+impl Loaded {
+    /// Gives the instance requests as one batch.
+    pub(crate) fn send(&self, requests: Vec<Request>) -> Vec<ResponseStream> {
+        let (executions, streams): (Vec<_>, Vec<_>) = requests
+            .into_iter()
+            .map(|request| {
+                let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
+                let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), Flow::unlimited());
+                (Execution::new(request, responder), stream)
+            })
+            .unzip();
+        let execution_times = Arc::new(ExecutionTimes::start(1, || Timestamp::from_nanos(1)));
+        let batch = Batch { executions, execution_times };
+        self.batches.as_ref().unwrap().send(batch).unwrap();
+        streams
+    }
+
+    /// The answers to a batch, one for each request.
+    pub(crate) fn run(&self, requests: Vec<Request>) -> Vec<Result<Response, Error>> {
+        self.send(requests).into_iter().map(only).collect()
+    }
+
+    /// The values of `Y` for those of `X`.
+    pub(crate) fn ask(&self, x: &[f32]) -> Result<Vec<f32>, Error> {
+        self.run(vec![request(x)]).remove(0).map(|response| floats(&response))
+    }
+
+    /// The error for a request, with the time until it came.
+    pub(crate) fn failure(&self, x: &[f32]) -> (Error, Duration) {
+        let begin = Instant::now();
+        let error = self.ask(x).expect_err("the request fails");
+        (error, begin.elapsed())
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        self.batches = None;
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// The next item of a stream.
+pub(crate) fn next(stream: &mut ResponseStream) -> Option<ResponseItem> {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let begin = Instant::now();
+    loop {
+        if let Poll::Ready(item) = stream.poll_item(&mut Context::from_waker(&waker)) {
+            return item;
+        }
+        assert!(begin.elapsed() < PATIENCE, "no response came");
+        std::thread::park_timeout(Duration::from_secs(1));
+    }
+}
+
+/// The only response of a stream.
+pub(crate) fn only(mut stream: ResponseStream) -> Result<Response, Error> {
+    let item = next(&mut stream).expect("a request has a response");
+    assert!(item.last, "a request has one response");
+    item.result
+}
+
+/// A request with values of `X`.
+pub(crate) fn request(x: &[f32]) -> Request {
+    let bytes: Vec<u8> = x.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let shape = [i64::try_from(x.len()).unwrap()][..].into();
+    let tensor = Tensor::new(Name::new("X"), DataType::Fp32, shape, bytes);
+    Request { inputs: RequestInputs::Tensors(vec![tensor]), ..Request::default() }
+}
+
+pub(crate) fn bytes_of(response: &Response, name: &str) -> Bytes {
+    response.output(name).expect("the response has the output").host().unwrap().contiguous()
+}
+
+/// The values of `Y`.
+pub(crate) fn floats(response: &Response) -> Vec<f32> {
+    bytes_of(response, "Y")
+        .chunks_exact(4)
+        .map(|value| f32::from_le_bytes(value.try_into().unwrap()))
+        .collect()
+}
+
+/// Waits until something is so.
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,44 @@
+//! Loads and unloads models for backends.
+use std::sync::Weak;
+
+use bytes::Bytes;
+use inference::{Error, ModelChangeDone, ModelLoader};
+use tokio::runtime::Handle;
+
+use crate::{Engine, EngineInner, LoadParameters};
+
+/// Performs commands of backends as those of clients. Does not keep the engine alive.
+pub(crate) struct EngineModelLoader {
+    pub(crate) engine: Weak<EngineInner>,
+    pub(crate) runtime: Handle,
+}
+
+impl EngineModelLoader {
+    fn perform<F>(&self, command: impl FnOnce(Engine) -> F, done: ModelChangeDone)
+    where
+        F: Future<Output = Result<(), Error>> + Send + 'static,
+    {
+        match self.engine.upgrade() {
+            Some(shared) => {
+                let command = command(Engine { shared });
+                self.runtime.spawn(async move { done(command.await) });
+            }
+            None => done(Err(Error::unavailable("the server has ended"))),
+        }
+    }
+}
+
+impl ModelLoader for EngineModelLoader {
+    fn load(&self, model: &str, config: Option<String>, files: Vec<(String, Bytes)>, done: ModelChangeDone) {
+        let (model, given) = (model.to_owned(), LoadParameters { config, files });
+        self.perform(|engine| async move { engine.load(&model, given).await }, done);
+    }
+
+    fn unload(&self, model: &str, dependents: bool, done: ModelChangeDone) {
+        let model = model.to_owned();
+        let unload = |engine: Engine| async move {
+            if dependents { engine.unload_with_dependents(&model).await } else { engine.unload(&model).await }
+        };
+        self.perform(unload, done);
+    }
+}
