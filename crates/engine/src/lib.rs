@@ -56,9 +56,7 @@ pub use limits::{MemoryLimits, usable_memory};
 pub use model::Model;
 use model_loader::EngineModelLoader;
 use observe::metrics::Exposition;
-pub use observe::{
-    BatchStatistic, DurationStatistic, MetricsOptions, ModelStatistics, ResponseStatistic, WantedQuantile,
-};
+pub use observe::{BatchStatistic, DurationStatistic, MetricsOptions, ModelStatistics, ResponseStatistic};
 pub use options::{
     BackendSetting, ControlMode, EngineOptions, LoadPolicy, ModelControl, RateLimitResource, ServerMetadata,
     StartupModels,

@@ -1,9 +1,5 @@
 //! Metrics as text: the only writer of the two forms, and the interface of further sources of metrics.
-use std::{
-    collections::BTreeMap,
-    fmt::{self, Write as _},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use crate::TraceId;
 
@@ -100,17 +96,17 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('\n', "\\n")
 }
 
-/// A value as both forms write it.
-struct MetricValue(f64);
+/// Numbers below this are exact as whole numbers.
+const EXACT: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
 
-impl fmt::Display for MetricValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            value if value.is_nan() => f.write_str("NaN"),
-            value if value.is_infinite() => f.write_str(if value > 0.0 { "+Inf" } else { "-Inf" }),
-            value => write!(f, "{value}"),
-        }
-    }
+/// Writes a value as both forms do. Most values are whole numbers, and these are faster to write.
+fn push_value(text: &mut String, value: f64) {
+    let _ = match value {
+        value if value.fract() == 0.0 && value.abs() < EXACT => write!(text, "{}", value as i64),
+        value if value.is_nan() => text.write_str("NaN"),
+        value if value.is_infinite() => text.write_str(if value > 0.0 { "+Inf" } else { "-Inf" }),
+        value => write!(text, "{value}"),
+    };
 }
 
 /// An observed value, and the trace of the request that it belongs to.
@@ -159,7 +155,9 @@ impl<'a> MetricFamilyText<'a> {
 
     /// Writes a sample of `<name><suffix>`. Histograms have several suffixes.
     pub fn suffixed(&mut self, suffix: &str, labels: &str, value: f64) {
-        let _ = writeln!(self.text, "{}{suffix}{labels} {}", self.name, MetricValue(value));
+        self.push_all(&[self.name, suffix, labels, " "]);
+        push_value(self.text, value);
+        self.text.push('\n');
     }
 
     /// Writes the number of values up to `bound`, and one of those values if the form shows it.
@@ -169,11 +167,9 @@ impl<'a> MetricFamilyText<'a> {
         if let (MetricsForm::OpenMetrics, Some(exemplar)) = (self.form, exemplar) {
             let Exemplar { trace_id, value, at } = exemplar;
             let (seconds, millis) = (at.as_secs(), at.subsec_millis());
-            let _ = write!(
-                self.text,
-                " # {{trace_id=\"{trace_id}\"}} {} {seconds}.{millis:03}",
-                MetricValue(value)
-            );
+            let _ = write!(self.text, " # {{trace_id=\"{trace_id}\"}} ");
+            push_value(self.text, value);
+            let _ = write!(self.text, " {seconds}.{millis:03}");
         }
         self.text.push('\n');
     }
@@ -181,7 +177,9 @@ impl<'a> MetricFamilyText<'a> {
     /// Writes a quantile of a summary.
     pub fn quantile(&mut self, labels: &str, quantile: f64, value: f64) {
         self.bounded("", labels, "quantile", quantile);
-        let _ = writeln!(self.text, " {}", MetricValue(value));
+        self.text.push(' ');
+        push_value(self.text, value);
+        self.text.push('\n');
     }
 
     /// Writes a name with a number as its last label.
@@ -193,8 +191,13 @@ impl<'a> MetricFamilyText<'a> {
         };
         // OpenMetrics writes whole numbers with a fraction.
         let fraction = if self.form == MetricsForm::OpenMetrics && bound.fract() == 0.0 { ".0" } else { "" };
-        let bound = MetricValue(bound);
-        let _ = write!(self.text, "{}{suffix}{others}{comma}{label}=\"{bound}{fraction}\"}}", self.name);
+        self.push_all(&[self.name, suffix, others, comma, label, "=\""]);
+        push_value(self.text, bound);
+        self.push_all(&[fraction, "\"}"]);
+    }
+
+    fn push_all(&mut self, parts: &[&str]) {
+        parts.iter().for_each(|part| self.text.push_str(part));
     }
 }
 

@@ -209,9 +209,12 @@ impl Timeline {
 
     /// Records the execution that contains the request. Only the first one counts.
     pub fn executing(&self, execution_times: Arc<ExecutionTimes>) {
-        let begun = execution_times.exec_start;
-        if self.execution.set(execution_times).is_ok() {
-            self.tell(TraceActivity::ComputeStart, begun);
+        let (begun, rows) = (execution_times.exec_start, execution_times.rows);
+        if self.execution.set(execution_times).is_ok()
+            && let Some(trace) = self.trace()
+        {
+            trace.batched(rows);
+            trace.tell(TraceActivity::ComputeStart, begun);
         }
     }
 

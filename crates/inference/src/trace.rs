@@ -92,6 +92,11 @@ pub trait TraceSink: Any + Send + Sync {
         let _ = (model, version, request_id);
     }
 
+    /// A batch of this number of rows contains the request. Called before its computation starts.
+    fn batched(&self, rows: u32) {
+        let _ = rows;
+    }
+
     /// Whether the sink receives tensors.
     fn wants_tensors(&self) -> bool {
         false
@@ -185,6 +190,7 @@ impl TraceContext {
     pub fn trace_id(&self) -> Option<TraceId> {
         self.sink.trace_id()
     }
+
     /// This version of a model has accepted the request.
     pub fn accepted(&self, model: &Name, version: i64, request_id: &Name) {
         self.sink.accepted(model, version, request_id);
@@ -203,6 +209,10 @@ impl TraceContext {
     /// What a backend passes on to others: an object in JSON.
     pub fn propagated(&self) -> Option<String> {
         self.sink.propagated()
+    }
+
+    pub(crate) fn batched(&self, rows: u32) {
+        self.sink.batched(rows);
     }
 
     pub(crate) fn tell_tensors(&self, activity: TensorActivity, tensors: &[Tensor]) {

@@ -1,6 +1,8 @@
 //! What is fixed when the server starts.
 use std::{path::PathBuf, time::Duration};
 
+use http::HeaderMap;
+
 use crate::settings::EffectiveSettings;
 
 /// The configuration of tracing.
@@ -54,6 +56,10 @@ pub struct OtlpConfig {
     pub url: String,
     /// Attributes of the resource, in the given order.
     pub resource: Vec<(String, String)>,
+    /// Headers of each request to the collector.
+    pub headers: HeaderMap,
+    /// Whether there are spans for the time in queues, and attributes for batches. Triton has neither.
+    pub phases: bool,
     /// The form of the spans.
     pub protocol: OtlpProtocol,
     /// The most spans that wait for the collector.
@@ -69,6 +75,8 @@ impl Default for OtlpConfig {
         Self {
             url: "http://localhost:4318/v1/traces".to_owned(),
             resource: Vec::new(),
+            headers: HeaderMap::new(),
+            phases: false,
             protocol: OtlpProtocol::HttpJson,
             max_queue_size: 2048,
             schedule_delay: Duration::from_secs(5),

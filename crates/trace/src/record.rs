@@ -75,6 +75,8 @@ pub(crate) struct TracedModel {
 pub(crate) enum TraceElement {
     /// The model has accepted the request.
     Accepted,
+    /// The rows of the batch that contains the request.
+    Batch(u32),
     /// A time of the server, in nanoseconds of the clock of the process.
     Time(&'static str, u64),
     /// A time of a plug-in, with a name of its own.

@@ -184,6 +184,13 @@ impl TraceSink for TraceRecord {
         }
     }
 
+    /// Only spans show batches.
+    fn batched(&self, rows: u32) {
+        if self.root.origin.is_some() && self.wants_timestamps() {
+            self.collect(TraceElement::Batch(rows), 0);
+        }
+    }
+
     fn wants_tensors(&self) -> bool {
         self.root.origin.is_none() && self.root.setting.settings.levels.tensors
     }

@@ -325,6 +325,24 @@ fn a_whole_batch_is_sent_at_once_and_no_request_has_more_spans() {
 }
 
 #[test]
+fn a_collector_gets_the_headers_that_it_asks_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let head = thread::spawn(move || {
+        let reader = BufReader::new(listener.accept().unwrap().0);
+        reader.lines().map(Result::unwrap).take_while(|line| !line.is_empty()).collect::<Vec<_>>()
+    });
+    let headers = crate::read_headers("X-Key=a%20secret,User-Agent=mine").unwrap();
+    let tracer = to_collector(OtlpConfig { url, headers, ..OtlpConfig::default() }, settings(BOTH));
+    run(&sample(&tracer).unwrap());
+    assert!(!tracer.finish(LONG), "the collector closes the connection without an answer");
+    let head = head.join().unwrap();
+    for line in ["x-key: a secret", "user-agent: mine", "content-type: application/json"] {
+        assert!(head.iter().any(|other| other == line), "{line} is not in {head:?}");
+    }
+}
+
+#[test]
 fn spans_are_sent_after_the_delay() {
     let (url, bodies) = collector("200 OK");
     let otlp = OtlpConfig { url, schedule_delay: Duration::from_millis(20), ..OtlpConfig::default() };

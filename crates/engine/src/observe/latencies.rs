@@ -2,6 +2,7 @@
 use std::{sync::Arc, time::Duration};
 
 use inference::{ReportedTimes, Timeline, Timestamp, config::ModelConfig};
+use parking_lot::Mutex;
 
 use super::{
     MetricsOptions,
@@ -29,17 +30,21 @@ struct Histograms {
     compute: ShardedHistogram,
 }
 
-/// Values in microseconds.
 struct Summaries {
     options: Arc<MetricsOptions>,
     /// As Triton: a model with a response cache has no summary of requests.
-    request: Option<Summary>,
+    request: Option<Mutex<Summary>>,
+    /// The summaries that each executed request enters, behind one lock.
+    phases: Mutex<PhaseSummaries>,
+    /// Hits and misses of a model with a response cache.
+    cache: Option<(Mutex<Summary>, Mutex<Summary>)>,
+}
+
+struct PhaseSummaries {
     queue: Summary,
     compute_input: Summary,
     compute_infer: Summary,
     compute_output: Summary,
-    /// The two of a model with a response cache.
-    cache: Option<(Summary, Summary)>,
 }
 
 /// What the histograms show.
@@ -66,15 +71,18 @@ impl Latencies {
             ShardedHistogram::new(bounds.iter().map(|millis| (millis * 1e6) as u64).collect())
         };
         let summaries = || {
-            let summary = || Summary::new(now);
+            let summary = || Mutex::new(Summary::new(now));
             let cached = config.response_cache.is_some();
+            let phases = PhaseSummaries {
+                queue: Summary::new(now),
+                compute_input: Summary::new(now),
+                compute_infer: Summary::new(now),
+                compute_output: Summary::new(now),
+            };
             Box::new(Summaries {
                 options: options.clone(),
                 request: (!cached).then(summary),
-                queue: summary(),
-                compute_input: summary(),
-                compute_infer: summary(),
-                compute_output: summary(),
+                phases: Mutex::new(phases),
                 cache: cached.then(|| (summary(), summary())),
             })
         };
@@ -97,7 +105,7 @@ impl Latencies {
         if let Some(summaries) = &self.summaries
             && let Some(request) = &summaries.request
         {
-            summaries.observe(request, took, now);
+            request.lock().observe(took, now);
         }
     }
 
@@ -109,10 +117,11 @@ impl Latencies {
         }
         if let Some(summaries) = &self.summaries {
             let now = times.exec_end;
-            summaries.observe(&summaries.queue, queued, now);
-            summaries.observe(&summaries.compute_input, times.input(), now);
-            summaries.observe(&summaries.compute_infer, times.infer(), now);
-            summaries.observe(&summaries.compute_output, times.output(), now);
+            let mut phases = summaries.phases.lock();
+            phases.queue.observe(queued, now);
+            phases.compute_input.observe(times.input(), now);
+            phases.compute_infer.observe(times.infer(), now);
+            phases.compute_output.observe(times.output(), now);
         }
     }
 
@@ -135,9 +144,9 @@ impl Latencies {
             histograms.queue.observe(queued);
         }
         if let Some(summaries) = &self.summaries {
-            summaries.observe(&summaries.queue, queued, now);
+            summaries.phases.lock().queue.observe(queued, now);
             if let Some((hits, _)) = &summaries.cache {
-                summaries.observe(hits, looked_up, now);
+                hits.lock().observe(looked_up, now);
             }
         }
     }
@@ -147,7 +156,7 @@ impl Latencies {
         if let Some(summaries) = &self.summaries
             && let Some((_, misses)) = &summaries.cache
         {
-            summaries.observe(misses, took, now);
+            misses.lock().observe(took, now);
         }
     }
 
@@ -178,26 +187,23 @@ impl Latencies {
     /// The summaries that the model has, by the name and the help of their families.
     pub(super) fn read_summaries(&self, now: Timestamp) -> Vec<(&'static str, &'static str, SummaryReading)> {
         let Some(summaries) = &self.summaries else { return Vec::new() };
-        let Summaries { options, request, queue, compute_input, compute_infer, compute_output, cache } =
-            &**summaries;
-        let (hits, misses) = match cache {
-            Some((hits, misses)) => (Some(hits), Some(misses)),
-            None => (None, None),
-        };
+        let Summaries { options, request, phases, cache } = &**summaries;
+        let read = |summary: &mut Summary| summary.read(now, &options.quantiles);
+        let read_own = |summary: Option<&Mutex<Summary>>| summary.map(|summary| read(&mut summary.lock()));
+        let request = read_own(request.as_ref());
+        let mut phases = phases.lock();
+        let PhaseSummaries { queue, compute_input, compute_infer, compute_output } = &mut *phases;
         let all = [
-            request.as_ref(),
-            Some(queue),
-            Some(compute_input),
-            Some(compute_infer),
-            Some(compute_output),
-            hits,
-            misses,
+            request,
+            Some(read(queue)),
+            Some(read(compute_input)),
+            Some(read(compute_infer)),
+            Some(read(compute_output)),
+            read_own(cache.as_ref().map(|(hits, _)| hits)),
+            read_own(cache.as_ref().map(|(_, misses)| misses)),
         ];
-        let shown = SUMMARY_FAMILIES
-            .into_iter()
-            .zip(all)
-            .filter_map(|((name, help), summary)| Some((name, help, summary?.read(now, &options.quantiles))));
-        shown.collect()
+        let named = SUMMARY_FAMILIES.into_iter().zip(all);
+        named.filter_map(|((name, help), reading)| Some((name, help, reading?))).collect()
     }
 }
 
@@ -226,9 +232,3 @@ pub(super) const SUMMARY_FAMILIES: [(&str, &str); 7] = [
     ("nv_cache_hit_summary_per_model", "Summary of cache hit counts/durations per model, in microseconds."),
     ("nv_cache_miss_summary_per_model", "Summary of cache miss counts/durations per model, in microseconds."),
 ];
-
-impl Summaries {
-    fn observe(&self, summary: &Summary, duration: Duration, now: Timestamp) {
-        summary.observe(duration.as_secs_f64() * 1e6, now, &self.options.quantiles);
-    }
-}

@@ -12,7 +12,6 @@ mod summary;
 
 pub(crate) use latencies::Latencies;
 pub use options::MetricsOptions;
-pub use quantiles::WantedQuantile;
 pub use record::{BatchStatistic, DurationStatistic, ModelStatistics};
 pub(crate) use record::{Lookup, Record};
 pub use responses::ResponseStatistic;

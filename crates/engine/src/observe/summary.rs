@@ -2,121 +2,109 @@
 use std::time::Duration;
 
 use inference::Timestamp;
-use parking_lot::Mutex;
 
-use super::quantiles::{QuantileSketch, WantedQuantile};
+use super::quantiles::{DurationCounts, quantiles_of};
 
 /// The time that a summary looks back.
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// The window moves in so many steps.
-const AGES: usize = 5;
+const STEPS: usize = 5;
 
-/// Quantiles of the values of the last minute, and the number and the sum of all values.
+/// Quantiles of the durations of the last minute, and the number and the sum of all durations.
 ///
-/// There are [`AGES`] sketches. Each gets every value, and each in turn forgets everything, one at each step of the
-/// window. The oldest one answers: it has seen at least four fifths of the window.
+/// The durations of each step of the window are counted apart. The oldest step is forgotten when a new one begins, so that
+/// the quantiles are those of the last 48 to 60 seconds.
 pub(crate) struct Summary {
-    state: Mutex<SummaryState>,
-}
-
-struct SummaryState {
-    sketches: [QuantileSketch; AGES],
-    /// The sketch that forgets next, and that answers until then.
-    oldest: usize,
+    steps: [DurationCounts; STEPS],
+    /// The step that counts now.
+    current: usize,
     /// When the window moves.
     next_step: Timestamp,
     count: u64,
-    sum: f64,
+    sum: Duration,
 }
 
 /// What a summary shows.
 #[derive(Debug, PartialEq)]
 pub(crate) struct SummaryReading {
-    /// Each wanted quantile and its value, which is NaN if the window is empty.
+    /// Each wanted quantile and its value in microseconds, which is NaN if the window is empty.
     pub(crate) quantiles: Vec<(f64, f64)>,
     /// The number of all values.
     pub(crate) count: u64,
-    /// Their sum.
+    /// Their sum in microseconds.
     pub(crate) sum: f64,
 }
 
 impl Summary {
     pub(crate) fn new(now: Timestamp) -> Self {
-        let (sketches, next_step) = (Default::default(), now + step());
-        let state = SummaryState { sketches, oldest: 0, next_step, count: 0, sum: 0.0 };
-        Self { state: Mutex::new(state) }
+        Self { steps: Default::default(), current: 0, next_step: now + step(), count: 0, sum: Duration::ZERO }
     }
 
-    pub(crate) fn observe(&self, value: f64, now: Timestamp, wanted: &[WantedQuantile]) {
-        let mut state = self.state.lock();
-        state.move_to(now);
-        state.count += 1;
-        state.sum += value;
-        state.sketches.iter_mut().for_each(|sketch| sketch.insert(value, wanted));
+    pub(crate) fn observe(&mut self, duration: Duration, now: Timestamp) {
+        self.move_to(now);
+        self.count += 1;
+        self.sum += duration;
+        self.steps[self.current].insert(duration);
     }
 
-    pub(crate) fn read(&self, now: Timestamp, wanted: &[WantedQuantile]) -> SummaryReading {
-        let mut state = self.state.lock();
-        state.move_to(now);
-        let SummaryState { sketches, oldest, count, sum, .. } = &mut *state;
-        let sketch = &mut sketches[*oldest];
-        let value =
-            |wanted_one: &WantedQuantile| (wanted_one.quantile, sketch.query(wanted_one.quantile, wanted));
-        SummaryReading { quantiles: wanted.iter().map(value).collect(), count: *count, sum: *sum }
+    pub(crate) fn read(&mut self, now: Timestamp, wanted: &[f64]) -> SummaryReading {
+        self.move_to(now);
+        let values = quantiles_of(&self.steps, wanted).into_iter().map(|nanos| nanos / 1e3);
+        SummaryReading {
+            quantiles: wanted.iter().copied().zip(values).collect(),
+            count: self.count,
+            sum: self.sum.as_secs_f64() * 1e6,
+        }
     }
-}
 
-impl SummaryState {
     fn move_to(&mut self, now: Timestamp) {
         // After a whole window without a look, nothing is left.
         if self.next_step + WINDOW <= now {
-            self.sketches.iter_mut().for_each(QuantileSketch::clear);
+            self.steps.iter_mut().for_each(DurationCounts::clear);
             self.next_step = now + step();
         }
         while self.next_step <= now {
-            self.sketches[self.oldest].clear();
-            self.oldest = (self.oldest + 1) % AGES;
+            self.current = (self.current + 1) % STEPS;
+            self.steps[self.current].clear();
             self.next_step = self.next_step + step();
         }
     }
 }
 
 const fn step() -> Duration {
-    Duration::from_secs(WINDOW.as_secs() / AGES as u64)
+    Duration::from_secs(WINDOW.as_secs() / STEPS as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MEDIAN: [WantedQuantile; 1] = [WantedQuantile { quantile: 0.5, error: 0.01 }];
-
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_nanos(1) + Duration::from_secs(seconds)
     }
 
-    fn median(summary: &Summary, seconds: u64) -> f64 {
-        summary.read(at(seconds), &MEDIAN).quantiles[0].1
+    fn median(summary: &mut Summary, seconds: u64) -> f64 {
+        summary.read(at(seconds), &[0.5]).quantiles[0].1
     }
 
     #[test]
     fn a_value_counts_for_at_least_four_fifths_of_a_minute_and_at_most_a_minute() {
         for offset in 0..12 {
-            let summary = Summary::new(at(0));
-            summary.observe(7.0, at(offset), &MEDIAN);
-            assert_eq!(median(&summary, offset + 48 - offset % 12 - 1), 7.0, "{offset}");
-            assert_eq!(median(&summary, 59), 7.0);
-            assert!(median(&summary, 60).is_nan(), "{offset}");
+            let mut summary = Summary::new(at(0));
+            summary.observe(Duration::from_nanos(100), at(offset));
+            assert_eq!(median(&mut summary, offset + 48 - offset % 12 - 1), 0.1, "{offset}");
+            assert_eq!(median(&mut summary, 59), 0.1);
+            assert!(median(&mut summary, 60).is_nan(), "{offset}");
         }
     }
 
     #[test]
     fn the_window_forgets_old_values_and_keeps_new_ones() {
-        let summary = Summary::new(at(0));
+        let mut summary = Summary::new(at(0));
         for second in 0..200 {
-            summary.observe(f64::from(u32::try_from(second).unwrap()), at(second), &MEDIAN);
-            let median = median(&summary, second);
+            summary.observe(Duration::from_micros(second), at(second));
+            let median = median(&mut summary, second);
             let window = second.min(48)..=second.min(60);
             let age = second as f64 - median;
             assert!(
@@ -124,7 +112,7 @@ mod tests {
                 "{age}"
             );
         }
-        let read = summary.read(at(1_000), &MEDIAN);
+        let read = summary.read(at(1_000), &[0.5]);
         assert!(read.quantiles[0].1.is_nan());
         assert_eq!((read.count, read.sum), (200, 19_900.0));
     }

@@ -5,7 +5,7 @@ use inference::{
     Request, Timestamp, TraceActivity, TraceContext, TraceId, TraceIdentity, TraceSink,
     metrics::MetricsForm::{self, OpenMetrics, Prometheus},
 };
-use nereid_engine::{Engine, MetricsOptions, WantedQuantile};
+use nereid_engine::{Engine, MetricsOptions};
 
 use crate::{
     caching,
@@ -152,7 +152,7 @@ async fn batch_sizes_are_those_of_the_statistics() {
 }
 
 fn summarizing() -> MetricsOptions {
-    let quantiles = vec![WantedQuantile { quantile: 0.5, error: 0.01 }];
+    let quantiles = vec![0.5];
     MetricsOptions { summary_latencies: true, host: false, quantiles, ..MetricsOptions::default() }
 }
 

@@ -2,7 +2,7 @@
 use std::{ffi::c_char, time::Duration};
 
 use c_api::{handle::text, types::error::CError};
-use engine::WantedQuantile;
+use engine::MetricsOptions;
 use inference::Error;
 
 use super::{ServerOptions, Settings, set};
@@ -92,15 +92,10 @@ fn apply(own: &mut Settings, name: &str, setting: &str, value: &str) -> Result<(
 }
 
 /// `0.5:0.05,0.99:0.001`
-fn quantiles(text: &str) -> Result<Vec<WantedQuantile>, Error> {
-    let quantile = |pair: &str| {
-        let (quantile, error) = pair.split_once(':')?;
-        let read = |text: &str| text.trim().parse().ok().filter(|value| (0.0..=1.0).contains(value));
-        Some(WantedQuantile { quantile: read(quantile)?, error: read(error)? })
-    };
+fn quantiles(text: &str) -> Result<Vec<f64>, Error> {
     let refused =
         |pair: &str| Error::invalid(format!("'{pair}' is not <quantile>:<error>, both from 0 to 1"));
-    text.split(',').map(|pair| quantile(pair).ok_or_else(|| refused(pair))).collect()
+    text.split(',').map(|pair| MetricsOptions::quantile(pair).ok_or_else(|| refused(pair))).collect()
 }
 
 fn truth(value: &str) -> Result<bool, Error> {

@@ -56,6 +56,8 @@ pub struct OpenTelemetryVariables {
     pub max_export_batch_size: Option<String>,
     /// `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL`, otherwise `OTEL_EXPORTER_OTLP_PROTOCOL`.
     pub protocol: Option<String>,
+    /// `OTEL_EXPORTER_OTLP_TRACES_HEADERS`, otherwise `OTEL_EXPORTER_OTLP_HEADERS`.
+    pub headers: Option<String>,
 }
 
 impl ProcessEnvironment {
@@ -87,6 +89,8 @@ impl ProcessEnvironment {
                 max_export_batch_size: text("OTEL_BSP_MAX_EXPORT_BATCH_SIZE"),
                 protocol: text("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
                     .or_else(|| text("OTEL_EXPORTER_OTLP_PROTOCOL")),
+                headers: text("OTEL_EXPORTER_OTLP_TRACES_HEADERS")
+                    .or_else(|| text("OTEL_EXPORTER_OTLP_HEADERS")),
             },
         }
     }

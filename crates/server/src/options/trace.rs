@@ -90,6 +90,9 @@ impl TypedTrace {
                 (Some("opentelemetry"), "bsp_schedule_delay") if opentelemetry => {
                     (number(0, i64::from(i32::MAX)), format!("opentelemetry,{key}"))
                 }
+                (Some("opentelemetry"), "phases") if opentelemetry => {
+                    (values::boolean(value).map(drop), format!("opentelemetry,{key}"))
+                }
                 (Some("opentelemetry"), "protocol") if opentelemetry => {
                     (protocol(value).map(drop), format!("opentelemetry,{key}"))
                 }
@@ -198,6 +201,10 @@ impl TypedTrace {
         if let Some(Err(text)) = &named {
             warnings.push(format!("Warning: the variable OTEL_EXPORTER_OTLP_PROTOCOL is ignored: {text}"));
         }
+        let headers = otel.headers.as_deref().map(trace::read_headers);
+        if let Some(Err(text)) = &headers {
+            warnings.push(format!("Warning: the variable OTEL_EXPORTER_OTLP_HEADERS is ignored: {text}"));
+        }
         let size = |given: Option<i64>, otherwise| {
             given.and_then(|given| usize::try_from(given).ok()).unwrap_or(otherwise)
         };
@@ -209,6 +216,8 @@ impl TypedTrace {
         OtlpConfig {
             url: self.values(mode, "url").last().map_or(default.url, str::to_owned),
             resource: self.values(mode, "resource").map(attribute).collect(),
+            phases: self.values(mode, "phases").last().is_some_and(|text| values::boolean(text) == Ok(true)),
+            headers: headers.and_then(Result::ok).unwrap_or_default(),
             protocol: named.and_then(Result::ok).unwrap_or_default(),
             max_queue_size,
             schedule_delay: delay
@@ -358,6 +367,7 @@ mod tests {
             "mode=OpenTelemetry",
             "opentelemetry,url=host/x",
             "opentelemetry,resource=a=b=c",
+            "opentelemetry,phases=on",
             "opentelemetry,bsp_max_queue_size=100",
         ] {
             typed.add_setting(text).unwrap();
@@ -367,6 +377,7 @@ mod tests {
             schedule_delay: Some("20".into()),
             max_export_batch_size: Some("many".into()),
             protocol: Some("http/protobuf".into()),
+            headers: Some("x-key=secret".into()),
         };
         let environment = ProcessEnvironment { opentelemetry, ..ProcessEnvironment::default() };
         let (config, warnings) = resolved(&typed, &environment);
@@ -375,6 +386,8 @@ mod tests {
             OtlpConfig {
                 url: "host/x".into(),
                 resource: vec![("a".into(), "b=c".into())],
+                headers: trace::read_headers("x-key=secret").unwrap(),
+                phases: true,
                 protocol: OtlpProtocol::HttpProtobuf,
                 max_queue_size: 100,
                 schedule_delay: Duration::from_millis(20),
@@ -390,10 +403,18 @@ mod tests {
     fn a_protocol_of_the_environment_that_is_not_offered_is_ignored() {
         let mut typed = TypedTrace::default();
         typed.add_setting("mode=opentelemetry").unwrap();
-        let opentelemetry = OpenTelemetryVariables { protocol: Some("grpc".into()), ..Default::default() };
+        let opentelemetry = OpenTelemetryVariables {
+            protocol: Some("grpc".into()),
+            headers: Some("secret".into()),
+            ..Default::default()
+        };
         let environment = ProcessEnvironment { opentelemetry, ..ProcessEnvironment::default() };
         let (config, warnings) = resolved(&typed, &environment);
         assert_eq!(collector(config), OtlpConfig::default());
         assert!(warnings[0].contains("OTEL_EXPORTER_OTLP_PROTOCOL is ignored"), "{warnings:?}");
+        assert_eq!(
+            warnings[1],
+            "Warning: the variable OTEL_EXPORTER_OTLP_HEADERS is ignored: header 1 has no '='"
+        );
     }
 }

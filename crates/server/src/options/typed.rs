@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use engine::{ControlMode, HostPolicy, RateLimitResource, WantedQuantile};
+use engine::{ControlMode, HostPolicy, RateLimitResource};
 
 use super::meaning::{BackendSetting, RestrictionSettings};
 use super::trace;
@@ -186,7 +186,7 @@ pub(super) struct TypedMetrics {
     pub(super) model_histograms: Option<bool>,
     pub(super) interval_ms: i64,
     /// Replace the default quantiles, if there are any.
-    pub(super) quantiles: Vec<WantedQuantile>,
+    pub(super) quantiles: Vec<f64>,
     /// Unknown keys of `--metrics-config`.
     pub(super) unknown_settings: Vec<String>,
 }

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use engine::{ProcessorSet, RateLimitResource, WantedQuantile};
+use engine::{MetricsOptions, ProcessorSet, RateLimitResource};
 use frontend::restrict::Category;
 
 use super::meaning::{RequiredHeader, RestrictionSettings};
@@ -100,11 +100,7 @@ pub(super) fn cache_setting(text: &str) -> Result<(&str, &str, &str), String> {
 pub(super) fn quantiles(text: &str, typed: &mut super::typed::TypedOptions) {
     typed.metrics.quantiles.clear();
     for pair in text.split(',') {
-        let read = pair.split_once(':').and_then(|(quantile, error)| {
-            let read = |text: &str| text.trim().parse().ok().filter(|value| (0.0..=1.0).contains(value));
-            Some(WantedQuantile { quantile: read(quantile)?, error: read(error)? })
-        });
-        match read {
+        match MetricsOptions::quantile(pair) {
             Some(quantile) => typed.metrics.quantiles.push(quantile),
             None => typed.warnings.push(format!(
                 "Warning: '--metrics-config summary_quantiles' leaves '{pair}' out: a quantile is \

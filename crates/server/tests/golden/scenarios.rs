@@ -1,5 +1,5 @@
 //! Exchanges of more than one request and one response, and exchanges that were recorded in words.
-use std::{net::TcpListener, sync::Arc};
+use std::{net::TcpListener, sync::Arc, thread, time::Instant};
 
 use inference::backend::Backend;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use testing::{
     Repository,
     fixtures::Python,
     golden::{Exchange, Record},
-    http::{Connection, request},
+    http::{self, Connection, request},
     schema,
 };
 
@@ -228,8 +228,19 @@ fn missing_certificates(_: &Record, _: &Stage<'_>) -> Result<(), String> {
     expect_refusal(started(&[&["--exit-on-error=false"], &missing[..]].concat()), "/nowhere/cert.pem")
 }
 
-/// The recorded server had fewer models. All of them are in this server's index.
+/// The recorded server had fewer models. All of them are in this server's index. An unload is answered when it begins, so
+/// the index may show its end later.
 fn index(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
+    let deadline = Instant::now() + http::TIMEOUT;
+    loop {
+        match index_now(record, stage) {
+            Err(_) if Instant::now() < deadline => thread::yield_now(),
+            result => return result,
+        }
+    }
+}
+
+fn index_now(record: &Record, stage: &Stage<'_>) -> Result<(), String> {
     let Exchange::Http { request, response } = &record.exchange else { return Err("told".into()) };
     let mut connection =
         Connection::open(port_of(record, stage)?.address).map_err(error_during("connect"))?;

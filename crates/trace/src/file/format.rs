@@ -25,6 +25,7 @@ fn append_element(text: &mut Vec<u8>, request: &FinishedRequest, element: &Trace
         TraceElement::Time(name, at) => append_time(text, name, *at),
         TraceElement::Custom(name, at) => append_time(text, name, *at),
         TraceElement::Tensor(tensor) => append_tensor(text, tensor),
+        TraceElement::Batch(_) => {}
     }
     text.push(b'}');
 }

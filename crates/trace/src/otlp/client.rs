@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{
-    Method, Request, Uri,
+    HeaderMap, HeaderValue, Method, Request, Uri,
     header::{CONTENT_TYPE, USER_AGENT},
 };
 use http_body_util::{BodyExt, Full, Limited};
@@ -14,22 +14,26 @@ use hyper_util::{
 };
 use inference::Error;
 
-use crate::config::OtlpProtocol;
+use crate::config::{OtlpConfig, OtlpProtocol};
 
 /// The most bytes of an answer that are read. Nothing of it is used.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
+
+/// The name of the server towards the collector.
+const AGENT: &str = concat!("nereid/", env!("CARGO_PKG_VERSION"));
 
 /// Sends batches to one URL.
 pub(super) struct CollectorClient {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     uri: Uri,
-    content_type: &'static str,
+    headers: HeaderMap,
 }
 
 impl CollectorClient {
     /// # Errors
     /// INVALID_ARG: the URL is not valid, or its scheme is neither `http` nor `https`.
-    pub(super) fn new(url: &str, protocol: OtlpProtocol) -> Result<Self, Error> {
+    pub(super) fn new(config: &OtlpConfig) -> Result<Self, Error> {
+        let url = &config.url;
         let invalid = |why: &dyn std::fmt::Display| {
             Error::invalid(format!(
                 "--trace-config opentelemetry,url: '{url}' is not a URL of a collector: {why}"
@@ -50,11 +54,14 @@ impl CollectorClient {
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
-        let content_type = match protocol {
+        let content_type = match config.protocol {
             OtlpProtocol::HttpJson => "application/json",
             OtlpProtocol::HttpProtobuf => "application/x-protobuf",
         };
-        Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), uri, content_type })
+        let mut headers = config.headers.clone();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
+        Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), uri, headers })
     }
 
     pub(super) fn url(&self) -> &Uri {
@@ -63,13 +70,10 @@ impl CollectorClient {
 
     /// Sends a batch. An error says what the collector has done.
     pub(super) async fn send(&self, body: Vec<u8>) -> Result<(), String> {
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(self.uri.clone())
-            .header(CONTENT_TYPE, self.content_type)
-            .header(USER_AGENT, concat!("nereid/", env!("CARGO_PKG_VERSION")))
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|error| format!("cannot be asked: {error}"))?;
+        let mut request = Request::new(Full::new(Bytes::from(body)));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
         let answer = self.client.request(request).await.map_err(|error| {
             // The innermost cause says what a person can change.
             let mut cause: &dyn std::error::Error = &error;
@@ -106,7 +110,8 @@ mod tests {
     #[test]
     fn a_url_without_a_scheme_is_http() {
         let of = |url: &str| {
-            CollectorClient::new(url, OtlpProtocol::HttpJson).map(|client| client.url().to_string())
+            let config = OtlpConfig { url: url.to_owned(), ..OtlpConfig::default() };
+            CollectorClient::new(&config).map(|client| client.url().to_string())
         };
         assert_eq!(of("localhost:4318/v1/traces").unwrap(), "http://localhost:4318/v1/traces");
         assert_eq!(of("https://host/x").unwrap(), "https://host/x");

@@ -3,6 +3,7 @@
 //! A thread of its own makes spans, and sends them in batches. Requests hand their traces over through a queue with a
 //! bound. A collector that is slow or away loses spans, and delays nothing.
 mod client;
+mod headers;
 mod json;
 mod protobuf;
 mod spans;
@@ -21,6 +22,8 @@ use tokio::sync::Notify;
 use crate::{config::OtlpConfig, metrics::TraceCounters, record::FinishedTrace};
 use thread::OtlpThread;
 
+pub use headers::read_headers;
+
 /// Hands traces to the thread that sends spans.
 pub(crate) struct OtlpExporter {
     shared: Arc<SpanQueue>,
@@ -32,6 +35,7 @@ pub(super) struct SpanQueue {
     state: Mutex<SpanQueueState>,
     max_spans: usize,
     batch: usize,
+    phases: bool,
     /// Signalled when there is a whole batch, and when the thread must end.
     work: Notify,
     /// Signalled when the thread has ended.
@@ -58,6 +62,7 @@ impl OtlpExporter {
             state: Mutex::default(),
             max_spans: config.max_queue_size.max(1),
             batch: config.max_export_batch_size.max(1),
+            phases: config.phases,
             work: Notify::new(),
             ended: Condvar::new(),
         });
@@ -77,7 +82,7 @@ impl OtlpExporter {
 
     /// Adds a trace, or drops it if too many spans wait.
     pub(crate) fn push(&self, trace: FinishedTrace) {
-        let spans = spans::count(&trace);
+        let spans = spans::count(&trace, self.shared.phases);
         let mut state = self.shared.state.lock();
         if state.has_ended || state.spans + spans > self.shared.max_spans {
             drop(state);

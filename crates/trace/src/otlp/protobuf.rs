@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn both_forms_say_the_same() {
-        let (resource, spans) = ([("a".to_owned(), "b".to_owned())], spans::of(&nested_trace()));
+        let (resource, spans) = ([("a".to_owned(), "b".to_owned())], spans::of(&nested_trace(), true));
         let decoded = ExportTraceServiceRequest::decode(&request(&resource, &spans)[..]).unwrap();
         let json: serde_json::Value =
             serde_json::from_slice(&super::super::json::request(&resource, &spans)).unwrap();

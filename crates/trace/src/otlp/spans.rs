@@ -2,7 +2,7 @@
 //!
 //! The root span `InferRequest` contains the times of the frontend. Below it is a span with the name of the model, and
 //! below that the span `compute`. Requests to further models have such a pair each, below the span of the model that
-//! has sent them. Activities of plug-ins named `X_START` and `X_END` are a span `X` below that of the model.
+//! has sent them. If the operator wants phases, there is a span `queue` beside `compute`. Activities of plug-ins named `X_START` and `X_END` are a span `X` below that of the model.
 use std::borrow::Cow;
 
 use crate::{
@@ -35,22 +35,29 @@ pub(super) enum AttributeValue {
 
 const ROOT: &str = "InferRequest";
 const COMPUTE: &str = "compute";
+const QUEUE: &str = "queue";
+/// The attribute of `compute` that says how many rows its batch has.
+const BATCH_ROWS: &str = "nereid.batch_rows";
 
-/// The number of spans of a trace.
-pub(super) fn count(trace: &FinishedTrace) -> usize {
+/// The number of spans of a trace, with `phases` or without.
+pub(super) fn count(trace: &FinishedTrace, phases: bool) -> usize {
     let of_request = |request: &FinishedRequest| {
         let opens = |element: &&TraceElement| match element {
             TraceElement::Time(name, _) => *name == "COMPUTE_START",
             TraceElement::Custom(name, _) => name.ends_with("_START"),
-            TraceElement::Accepted | TraceElement::Tensor(_) => false,
+            TraceElement::Accepted | TraceElement::Batch(_) | TraceElement::Tensor(_) => false,
         };
-        1 + request.elements.iter().filter(opens).count()
+        let has = |name| {
+            request.elements.iter().any(|element| matches!(element, TraceElement::Time(at, _) if *at == name))
+        };
+        let queue = usize::from(phases && has("QUEUE_START") && has("COMPUTE_START"));
+        1 + queue + request.elements.iter().filter(opens).count()
     };
     1 + trace.requests.iter().map(of_request).sum::<usize>()
 }
 
-/// The spans of a trace: those inside others come first, and the root last.
-pub(super) fn of(trace: &FinishedTrace) -> Vec<Span> {
+/// The spans of a trace, with `phases` or without: those inside others come first, and the root last.
+pub(super) fn of(trace: &FinishedTrace, phases: bool) -> Vec<Span> {
     let Some(origin) = &trace.origin else { return Vec::new() };
     let mut root = Span {
         span_id: origin.root_span,
@@ -58,9 +65,9 @@ pub(super) fn of(trace: &FinishedTrace) -> Vec<Span> {
         is_root: true,
         ..span(origin, ROOT, 0, origin.begun.as_nanos())
     };
-    let mut spans = Vec::with_capacity(count(trace));
+    let mut spans = Vec::with_capacity(count(trace, phases));
     for request in &trace.requests {
-        RequestSpans::new(origin, request).collect(&mut root, &mut spans);
+        RequestSpans::new(origin, request, phases).collect(&mut root, &mut spans);
     }
     let times = spans.iter().map(|span: &Span| span.end).chain(root.events.iter().map(|(_, at)| *at));
     root.end = times.fold(root.start, u64::max);
@@ -90,14 +97,18 @@ struct RequestSpans<'t> {
     origin: &'t TraceOrigin,
     request: &'t FinishedRequest,
     model: Span,
+    phases: bool,
+    /// Where it begins, if the operator wants it, and the request has been in a queue.
+    queue: Option<Span>,
     compute: Option<Span>,
+    batch_rows: Option<u32>,
     /// The spans of plug-ins that have not ended, the outermost first.
     open: Vec<Span>,
     ended: Vec<Span>,
 }
 
 impl<'t> RequestSpans<'t> {
-    fn new(origin: &'t TraceOrigin, request: &'t FinishedRequest) -> Self {
+    fn new(origin: &'t TraceOrigin, request: &'t FinishedRequest, phases: bool) -> Self {
         let name = request.about.as_ref().map_or("", |about| about.name.as_str());
         let start = request.elements.iter().find_map(|element| match element {
             TraceElement::Time("REQUEST_START", at) => Some(*at),
@@ -107,7 +118,17 @@ impl<'t> RequestSpans<'t> {
         let mut model =
             Span { span_id: request.spans.own, ..span(origin, name, request.spans.parent, start) };
         model.attributes = attributes(request);
-        Self { origin, request, model, compute: None, open: Vec::new(), ended: Vec::new() }
+        Self {
+            origin,
+            request,
+            model,
+            phases,
+            queue: None,
+            compute: None,
+            batch_rows: None,
+            open: Vec::new(),
+            ended: Vec::new(),
+        }
     }
 
     /// Adds the spans to `spans`, and the times of the frontend to `root`.
@@ -116,6 +137,7 @@ impl<'t> RequestSpans<'t> {
             match element {
                 TraceElement::Time(name, at) => self.time(root, name, *at),
                 TraceElement::Custom(name, at) => self.custom(name, *at),
+                TraceElement::Batch(rows) => self.batch_rows = self.phases.then_some(*rows),
                 TraceElement::Accepted | TraceElement::Tensor(_) => {}
             }
         }
@@ -125,6 +147,9 @@ impl<'t> RequestSpans<'t> {
         self.model.end = self.open.iter().map(|span| span.end).fold(last, u64::max);
         spans.append(&mut self.ended);
         spans.extend(self.open.into_iter().rev());
+        if let (Some(compute), Some(rows)) = (&mut self.compute, self.batch_rows) {
+            compute.attributes.push((BATCH_ROWS, AttributeValue::Number(rows.into())));
+        }
         spans.extend(self.compute);
         spans.push(self.model);
     }
@@ -134,6 +159,15 @@ impl<'t> RequestSpans<'t> {
         let event = (Cow::Borrowed(name), wall);
         if name == "COMPUTE_START" && self.compute.is_none() {
             self.compute = Some(span(self.origin, COMPUTE, self.model.span_id, at));
+        }
+        if name == "QUEUE_START" && self.phases {
+            self.queue = Some(span(self.origin, QUEUE, self.model.span_id, at));
+        }
+        if name == "COMPUTE_START"
+            && let Some(mut queue) = self.queue.take()
+        {
+            queue.end = wall.max(queue.start);
+            self.ended.push(queue);
         }
         let span = match (&mut self.compute, name) {
             (

@@ -68,8 +68,8 @@ fn events(span: &Span) -> Vec<(&str, u64)> {
 #[test]
 fn a_request_inside_another_is_a_span_below_its_model() {
     let nested = nested_trace();
-    let spans = of(&nested);
-    assert_eq!(count(&nested), spans.len());
+    let spans = of(&nested, false);
+    assert_eq!(count(&nested, false), spans.len());
     assert_eq!(
         shape(&spans),
         [
@@ -108,8 +108,8 @@ fn activities_of_plug_ins_are_spans_or_events() {
     ]);
     elements.extend(times(&[("REQUEST_END", 30)]));
     let trace = trace(vec![request(5, 0, (50, 1), elements)]);
-    let spans = of(&trace);
-    assert_eq!(count(&trace), spans.len());
+    let spans = of(&trace, false);
+    assert_eq!(count(&trace, false), spans.len());
     let outer = spans.iter().find(|span| span.name == "OUTER").unwrap();
     assert_eq!(
         shape(&spans)[..4],
@@ -128,6 +128,34 @@ fn activities_of_plug_ins_are_spans_or_events() {
 #[test]
 fn a_request_that_no_instance_has_run_has_no_span_for_it() {
     let spans =
-        of(&trace(vec![request(5, 0, (50, 1), times(&[("REQUEST_START", 20), ("REQUEST_END", 21)]))]));
+        of(&trace(vec![request(5, 0, (50, 1), times(&[("REQUEST_START", 20), ("REQUEST_END", 21)]))]), false);
     assert_eq!(shape(&spans), [("model5", 1, 1020, 1021), ("InferRequest", 77, 1010, 1021)]);
+}
+
+#[test]
+fn phases_show_the_time_in_the_queue_and_the_rows_of_the_batch() {
+    let mut run = times(&[("REQUEST_START", 20), ("QUEUE_START", 21)]);
+    run.push(TraceElement::Batch(7));
+    run.extend(times(&[("COMPUTE_START", 25), ("COMPUTE_END", 26), ("REQUEST_END", 27)]));
+    let refused = times(&[("REQUEST_START", 30), ("QUEUE_START", 31), ("REQUEST_END", 32)]);
+    let trace = trace(vec![request(5, 0, (50, 1), run), request(6, 0, (60, 1), refused)]);
+    let spans = of(&trace, true);
+    assert_eq!(count(&trace, true), spans.len());
+    assert_eq!(
+        shape(&spans)[..5],
+        [
+            ("queue", 50, 1021, 1025),
+            ("compute", 50, 1025, 1026),
+            ("model5", 1, 1020, 1027),
+            ("model6", 1, 1030, 1032),
+            ("InferRequest", 77, 1010, 1032),
+        ]
+    );
+    assert_eq!(spans[1].attributes, [("nereid.batch_rows", AttributeValue::Number(7))]);
+    assert_eq!(events(&spans[2]), [("REQUEST_START", 1020), ("QUEUE_START", 1021), ("REQUEST_END", 1027)]);
+    assert!(
+        of(&trace, false)
+            .iter()
+            .all(|span| span.name != "queue" && span.name != "compute" || span.attributes.is_empty())
+    );
 }

@@ -31,6 +31,7 @@ pub(super) struct OtlpThread {
     resource: Vec<(String, String)>,
     delay: Duration,
     batch: usize,
+    phases: bool,
     counters: Arc<TraceCounters>,
     /// The spans that wait for the rest of their batch. A trace may be in several batches.
     spans: VecDeque<Span>,
@@ -39,11 +40,12 @@ pub(super) struct OtlpThread {
 impl OtlpThread {
     pub(super) fn new(config: &OtlpConfig, counters: Arc<TraceCounters>) -> Result<Self, Error> {
         Ok(Self {
-            client: CollectorClient::new(&config.url, config.protocol)?,
+            client: CollectorClient::new(config)?,
             protocol: config.protocol,
             resource: resource(&config.resource),
             delay: config.schedule_delay.max(MIN_DELAY),
             batch: config.max_export_batch_size.max(1),
+            phases: config.phases,
             counters,
             spans: VecDeque::new(),
         })
@@ -80,7 +82,7 @@ impl OtlpThread {
 
     fn take(&mut self, queue: &SpanQueue) {
         for trace in queue.take() {
-            self.spans.extend(spans::of(&trace));
+            self.spans.extend(spans::of(&trace, self.phases));
         }
     }
 

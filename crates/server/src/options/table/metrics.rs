@@ -100,6 +100,6 @@ pub(super) const TRACING: &[Spec] = &[checked(
     |typed, value| typed.trace.add_setting(value),
     "Trace requests. For every mode: level (OFF, TIMESTAMPS, TENSORS), rate, count, mode \
              (triton, opentelemetry), max-buffered-bytes. For triton: file, log-frequency. For opentelemetry: url, \
-             resource, protocol (http/json, http/protobuf), bsp_max_queue_size, bsp_schedule_delay, \
+             resource, phases (spans for queues, rows of batches), protocol (http/json, http/protobuf), bsp_max_queue_size, bsp_schedule_delay, \
              bsp_max_export_batch_size. May be given several times.",
 )];

@@ -125,10 +125,7 @@ fn each_setting_of_metrics_reaches_its_field() {
     assert!(shown(&["histogram_latencies=on"]).histogram_latencies);
     assert!(!shown(&["model_histograms=false"]).model_histograms);
     assert_eq!(shown(&["summary_latencies=false", "histogram_latencies=off", "model_histograms=1"]), usual());
-    let quantiles = vec![
-        engine::WantedQuantile { quantile: 0.25, error: 0.01 },
-        engine::WantedQuantile { quantile: 1.0, error: 0.0 },
-    ];
+    let quantiles = vec![0.25, 1.0];
     let given = "summary_quantiles=0.25:0.01,x,1:0,0.5,2:0.1";
     assert_eq!(shown(&[given]), engine::MetricsOptions { quantiles, ..usual() });
     assert_eq!(shown(&["summary_quantiles=x"]).quantiles, usual().quantiles);
