@@ -20,6 +20,7 @@ mod gates;
 mod memcheck;
 mod plugins;
 mod process;
+mod process_tree;
 mod python;
 mod runtime_library;
 mod steps;

@@ -65,6 +65,7 @@ pub(crate) fn line(command: &Command) -> String {
 pub(crate) struct ServerProcess {
     child: Child,
     log: PathBuf,
+    ready_after: Duration,
     _watched: children::Child,
 }
 
@@ -80,10 +81,10 @@ impl ServerProcess {
     pub(crate) fn start(command: &mut Command, log: PathBuf, http_port: u16) -> Result<ServerProcess> {
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let start = Instant::now();
         let child = command.spawn().with_context(|| format!("cannot start {}", line(command)))?;
         let watched = children::Child::watch(child.id())?;
-        let mut server = ServerProcess { child, log, _watched: watched };
-        let start = Instant::now();
+        let mut server = ServerProcess { child, log, ready_after: Duration::ZERO, _watched: watched };
         let mut shown = 0;
         while !matches!(http_get(http_port, "/v2/health/ready"), Ok((200, _))) && !server.says_ready() {
             if let Some(status) = server.child.try_wait()? {
@@ -100,7 +101,13 @@ impl ServerProcess {
             }
             sleep(STEP);
         }
+        server.ready_after = start.elapsed();
         Ok(server)
+    }
+
+    /// How long the server took from its start until it was ready, within the time between two looks.
+    pub(crate) fn ready_after(&self) -> Duration {
+        self.ready_after
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -9,10 +9,12 @@ mod ensemble;
 mod generation;
 mod observe;
 mod plan;
+mod python_models;
 mod reload;
 mod shared_memory;
 mod table;
 
+use std::borrow::Borrow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -49,6 +51,7 @@ enum Only {
     Cache,
     Observe,
     SharedMemory,
+    Python,
     Micro,
 }
 
@@ -69,10 +72,11 @@ impl BenchOptions {
                 Some("cache") => Some(Only::Cache),
                 Some("observe") => Some(Only::Observe),
                 Some("shm") => Some(Only::SharedMemory),
+                Some("python") => Some(Only::Python),
                 Some("micro") => Some(Only::Micro),
                 Some(other) => {
                     bail!(
-                        "--only is load, adversary, reload, ensemble, cache, observe, shm or micro, not '{other}'"
+                        "--only is load, adversary, reload, ensemble, cache, observe, shm, python or micro, not '{other}'"
                     )
                 }
             },
@@ -121,6 +125,10 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
     if wanted(Only::SharedMemory) {
         let (folder, server, library) = prepare(options)?;
         good &= shared_memory::run(options, &folder, &server, &library)?;
+    }
+    if wanted(Only::Python) {
+        let (folder, server, library) = prepare(options)?;
+        good &= python_models::run(options, &folder, &server, &library)?;
     }
     if wanted(Only::Micro) {
         micro()?;
@@ -198,13 +206,24 @@ fn load(options: &BenchOptions) -> Result<bool> {
 
 /// The figures of all rounds for each contender. The contenders take turns.
 fn measure(row: &BenchRow, contenders: &[&Contender], options: &BenchOptions) -> Result<Vec<Vec<Figures>>> {
+    measure_with(row, contenders, options, &[])
+}
+
+/// The same, with more options of the load generator.
+fn measure_with(
+    row: &BenchRow,
+    contenders: &[impl Borrow<Contender>],
+    options: &BenchOptions,
+    more: &[String],
+) -> Result<Vec<Vec<Figures>>> {
     let mut rounds: Vec<Vec<Figures>> = vec![Vec::new(); contenders.len()];
     for round in 0..options.rounds {
         // Each round begins with another contender, so that the same one is not always measured after a busy one.
         for turn in 0..contenders.len() {
             let index = (round + turn) % contenders.len();
-            let figures = contenders[index].measure(row, options.seconds)?;
-            println!("{:<12} {}", contenders[index].name(), figures.line());
+            let contender: &Contender = contenders[index].borrow();
+            let figures = contender.measure_with(row, options.seconds, more)?;
+            println!("{:<12} {}", contender.name(), figures.line());
             rounds[index].push(figures);
         }
     }

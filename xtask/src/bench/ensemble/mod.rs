@@ -98,20 +98,20 @@ impl ExecutedTime {
     }
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// The first two lines of a table whose first columns hold texts and whose other columns hold numbers.
-fn table_head(texts: &[&str], numbers: &[&str]) -> String {
+pub(super) fn table_head(texts: &[&str], numbers: &[&str]) -> String {
     let headings = [texts, numbers].concat().join(" | ");
     format!("| {headings} |\n|{}{}\n", "---|".repeat(texts.len()), "---:|".repeat(numbers.len()))
 }
 
 /// The cells of a line of a table, after its texts: each a number with so many digits, `-` for none.
-fn cells(numbers: &[(f64, usize)]) -> String {
+pub(super) fn cells(numbers: &[(f64, usize)]) -> String {
     let mut text = String::new();
     for &(number, digits) in numbers {
         match number.is_nan() {

@@ -1,0 +1,109 @@
+"""Many requests to models in Python leave nothing behind: no process, no thread, no descriptor, no memory.
+
+$NEREID_PYTHON_SOAK_REQUESTS is how many requests there are; a million take some minutes. `nereid perf` sends them.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+from serving import BINARY, ROOT, eventually
+from test_python_processes import descendants
+
+REQUESTS = int(os.environ.get("NEREID_PYTHON_SOAK_REQUESTS", "20000"))
+# What a request is, how often it occurs, and its options: the responses of a stream are few and quick.
+MIX = {
+    "identity": (0.78, 16, ["--protocol=grpc"]),
+    "bls_chain": (0.1, 8, ["--protocol=http"]),
+    "count": (0.1, 8, ["--protocol=grpc", "--streaming", "--input-data={counts}"]),
+    "identity4m": (0.02, 2, ["--protocol=http"]),
+}
+MEMBERS = ("first", "second")
+# Buffers may grow a little with the number of requests that happen to be open at the same time.
+TOLERANCE_BYTES = 8 << 20
+# The server gives memory back at most once a second.
+SETTLED = 3.0
+PATIENCE = 1800
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("soak")
+    subprocess.run([sys.executable, ROOT / "bench" / "python_models.py", folder], check=True)
+    (folder / "counts.json").write_text(json.dumps([{"INPUT0": [count]} for count in (1, 2, 5)]))
+    return folder
+
+
+@pytest.fixture
+def server(start_python, models):
+    names = [f"--load-model={name}" for name in (*MIX, *MEMBERS)]
+    return start_python(models / "ours", "--model-control-mode=explicit", *names).wait_until_ready()
+
+
+def load(server, models, requests):
+    """Sends so many requests of all kinds at the same time."""
+    running = {}
+    for model, (share, callers, options) in MIX.items():
+        port = server.grpc_port if "--protocol=grpc" in options else server.http_port
+        line = [BINARY, "perf", f"--model={model}", f"--url=127.0.0.1:{port}", f"--concurrency={callers}", "--warm-up=0"]
+        line += [f"--request-count={max(round(share * requests), 1)}", "--payload=binary"]
+        line += [option.format(counts=models / "counts.json") for option in options]
+        if not any(option.startswith("--input-data") for option in options):
+            line.append("--input-data=random")
+        results = models / f"{model}.csv"
+        running[model] = results, subprocess.Popen([*line, "--csv", results], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    answered = 0
+    for model, (results, process) in running.items():
+        output, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, (model, output.decode())
+        headings, figures = results.read_text().splitlines()
+        figures = dict(zip(headings.split(","), figures.split(",")))
+        assert figures["errors"] == "0", (model, output.decode())
+        answered += round(MIX[model][0] * requests)
+    return answered
+
+
+def descriptors(process):
+    return len(os.listdir(f"/proc/{process}/fd"))
+
+
+def threads(process):
+    return len(os.listdir(f"/proc/{process}/task"))
+
+
+def memory_bytes(process):
+    lines = pathlib.Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def state(server):
+    """What each process has: descriptors, threads, bytes; the server first."""
+    processes = [server.process.pid, *sorted(descendants(server.process.pid))]
+    return {process: (descriptors(process), threads(process), memory_bytes(process)) for process in processes}
+
+
+def settled(server, before=None):
+    """The state when the connections of the load have been closed and freed memory has gone back."""
+    time.sleep(SETTLED)
+    if before is not None:
+        counts = lambda state: {process: values[:2] for process, values in state.items()}  # noqa: E731
+        more = lambda: {p: v for p, v in counts(state(server)).items() if p not in before or any(map(int.__gt__, v, before[p][:2]))}  # noqa: E731
+        eventually(lambda: not more(), f"processes, descriptors and threads to be no more than {counts(before)}")
+    return state(server)
+
+
+def test_many_requests_leave_no_descriptor_no_process_and_no_memory(server, models, record_property):
+    load(server, models, max(REQUESTS // 10, 5000))
+    before = settled(server)
+    assert len(before) == 1 + len(MIX) + len(MEMBERS)
+    assert load(server, models, REQUESTS) >= 0.99 * REQUESTS
+    after = settled(server, before)
+    total = [sum(values[2] for values in each.values()) for each in (before, after)]
+    print(f"{REQUESTS} requests: {total[0] / 1e6:.1f} MB before, {total[1] / 1e6:.1f} MB after; {before} {after}")
+    record_property("bytes", total)
+    assert after.keys() == before.keys(), "a model's process was started again"
+    assert total[1] <= total[0] + TOLERANCE_BYTES
