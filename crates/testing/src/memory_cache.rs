@@ -108,7 +108,7 @@ impl MemoryCache {
         if entries.contains_key(key) && !terms.replaces {
             return Err(Error::new(ErrorCode::AlreadyExists, format!("key '{key}' already exists")));
         }
-        let entry = pack(answer)?;
+        let entry = packed::packed(answer)?;
         let needed = entry.len();
         if let Some(limit) = self.limit.filter(|&limit| needed > limit) {
             return Err(Error::internal(format!(
@@ -152,7 +152,7 @@ impl ResponseCache for MemoryCache {
         let (entries, key) = (self.entries.clone(), key.to_owned());
         Box::pin(async move {
             held.notified().await;
-            entries.lock().insert(key, pack(&answer)?);
+            entries.lock().insert(key, packed::packed(&answer)?);
             Ok(())
         })
     }
@@ -167,12 +167,6 @@ impl ResponseCache for MemoryCache {
         entries.retain(|key, _| !key.starts_with(prefix));
         Box::pin(ready(Ok((before - entries.len()) as u64)))
     }
-}
-
-fn pack(answer: &CachedAnswer) -> Result<Vec<u8>, Error> {
-    let mut entry = vec![0; packed::size(answer)?];
-    packed::write(answer, &mut entry)?;
-    Ok(entry)
 }
 
 /// Finds one cache, under the name `local`.

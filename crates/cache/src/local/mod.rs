@@ -154,9 +154,6 @@ impl LocalResponseCache {
     fn store(&self, key: &str, answer: &CachedAnswer, replaces: bool) -> Result<(), Error> {
         let begun = Instant::now();
         let Self { memory, space } = self;
-        if !replaces && space.has(key) {
-            return Err(exists(key));
-        }
         let size = packed::size(answer)?;
         let weight = bookkeeping::<Bytes>()
             + allocated(key.len())
@@ -167,8 +164,7 @@ impl LocalResponseCache {
                 format!("Requested byte_size: {weight} is greater than total cache size: {}", space.limit());
             return Err(Error::internal(text));
         }
-        let mut own = vec![0; size];
-        packed::write(answer, &mut own)?;
+        let own = packed::packed(answer)?;
         memory.make_room(space, weight)?;
         let inserted = space.insert(key, own.into(), weight, replaces);
         match inserted {

@@ -2,11 +2,12 @@
 //!
 //! Models without a quota share one space. A model with a quota has a space of its own, which other models cannot take.
 use std::{
-    hash::{BuildHasher, RandomState},
+    hash::BuildHasher,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use bytes::Bytes;
+use hashbrown::DefaultHashBuilder;
 use parking_lot::Mutex;
 
 use super::shard::Shard;
@@ -19,7 +20,7 @@ pub(super) struct Space {
     limit: AtomicUsize,
     used: AtomicUsize,
     shards: [Mutex<Shard<Bytes>>; SHARDS],
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
     /// Evictions so far: shards give room in turn, so that each keeps a share.
     turn: AtomicUsize,
 }
@@ -30,7 +31,7 @@ impl Space {
             limit: AtomicUsize::new(limit),
             used: AtomicUsize::new(0),
             shards: Default::default(),
-            hasher: RandomState::new(),
+            hasher: DefaultHashBuilder::default(),
             turn: AtomicUsize::new(0),
         }
     }
@@ -67,12 +68,6 @@ impl Space {
         shard.lock().get(hash, key).cloned()
     }
 
-    /// Whether there is a value. Does not count as a use.
-    pub(super) fn has(&self, key: &str) -> bool {
-        let (shard, hash) = self.shard(key);
-        shard.lock().has(hash, key)
-    }
-
     /// Reserves so many bytes, if they fit below the limit.
     pub(super) fn reserve(&self, weight: usize) -> bool {
         let reserve = |used: usize| (used + weight <= self.limit()).then_some(used + weight);
@@ -89,10 +84,11 @@ impl Space {
     pub(super) fn insert(&self, key: &str, value: Bytes, weight: usize, replaces: bool) -> Option<usize> {
         let (shard, hash) = self.shard(key);
         let mut shard = shard.lock();
-        if !replaces && shard.has(hash, key) {
-            return None;
-        }
-        let replaced = shard.remove(hash, key).map_or(0, |(_, weight)| weight);
+        let replaced = match replaces {
+            true => shard.remove(hash, key).map_or(0, |(_, weight)| weight),
+            false if shard.has(hash, key) => return None,
+            false => 0,
+        };
         shard.insert(hash, key, value, weight);
         drop(shard);
         self.release(replaced);

@@ -1,12 +1,22 @@
 //! Tests of equal requests at the same time: they run once, and each still has its own end.
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    task::{Context, Wake},
+    time::Duration,
+};
 
-use inference::{ErrorCode, FailureReason, Request, Response, backend::Execution, cache::CacheStatus};
+use futures_util::StreamExt;
+use inference::{
+    Error, ErrorCode, FailureReason, Request, Response, ResponseStream, backend::Execution,
+    cache::CacheStatus,
+};
+use nereid_engine::Engine;
+use parking_lot::Mutex;
 use testing::{Gate, MemoryCache};
 
 use crate::{
     caching::{cached, counts, echo_behind, first_byte, send, serve_with, statistics},
-    support::{TIMEOUT, answer, ask, echo, request},
+    support::{Native, TIMEOUT, answer, ask, echo, request},
 };
 
 const QUEUE: &str = "dynamic_batching { default_queue_policy { default_timeout_microseconds: 60000000
@@ -19,6 +29,17 @@ fn hurried(value: u8) -> Request {
 /// Caches whose look-ups are done at once, and those that may wait.
 fn caches() -> [Arc<MemoryCache>; 2] {
     [MemoryCache::default(), MemoryCache::that_never_waits()].map(Arc::new)
+}
+
+/// A backend that fails, and whose batches wait for `gate`.
+fn failing_behind(gate: &Arc<Gate>) -> Native {
+    let gate = gate.clone();
+    echo().execute(move |_, batch| {
+        gate.pass();
+        for Execution { responder, .. } in batch.executions {
+            responder.fail(Error::internal("no").because(FailureReason::Backend));
+        }
+    })
 }
 
 #[tokio::test]
@@ -85,13 +106,7 @@ async fn another_request_leads_when_the_client_of_the_leader_goes() {
 async fn a_failure_is_told_to_all_and_kept_for_none() {
     for cache in caches() {
         let gate = Gate::shut();
-        let behind = gate.clone();
-        let failing = echo().execute(move |_, batch| {
-            behind.pass();
-            for Execution { responder, .. } in batch.executions {
-                responder.fail(inference::Error::internal("no").because(FailureReason::Backend));
-            }
-        });
+        let failing = failing_behind(&gate);
         let engine = serve_with(cached("").options(), failing, &cache).await;
         let all: Vec<_> = (0..5).map(|_| ask(&engine, "m", 7)).collect();
         assert!(gate.wait_for(1, TIMEOUT));
@@ -102,6 +117,36 @@ async fn a_failure_is_told_to_all_and_kept_for_none() {
         assert_eq!((statistics(&engine).fail.count, counts(&engine)), (5, [0, 1, 0, 0]));
         assert_eq!(ask(&engine, "m", 7).only().await.unwrap_err().message, "no");
         assert_eq!((counts(&engine), cache.inserts()), ([0, 2, 0, 0], 0));
+    }
+}
+
+/// A client that asks again on the thread that wakes it.
+struct AskingAgain {
+    engine: Engine,
+    second: Mutex<Option<ResponseStream>>,
+}
+
+impl Wake for AskingAgain {
+    fn wake(self: Arc<Self>) {
+        *self.second.lock() = Some(ask(&self.engine, "m", 7));
+    }
+}
+
+#[tokio::test]
+async fn who_asks_again_after_a_failure_asks_the_model() {
+    for cache in caches() {
+        let gate = Gate::shut();
+        let engine = serve_with(cached("").options(), failing_behind(&gate), &cache).await;
+        let mut first = ask(&engine, "m", 7);
+        let asking = Arc::new(AskingAgain { engine: engine.clone(), second: Mutex::default() });
+        let waker = asking.clone().into();
+        assert!(first.poll_next_unpin(&mut Context::from_waker(&waker)).is_pending());
+        gate.open();
+        assert!(gate.wait_for(2, TIMEOUT), "the second request is executed");
+        for stream in [first, asking.second.lock().take().unwrap()] {
+            assert_eq!(stream.only().await.unwrap_err().message, "no");
+        }
+        assert_eq!((counts(&engine), engine.in_flight()), ([0, 2, 0, 0], 0));
     }
 }
 

@@ -40,6 +40,16 @@ pub fn write(answer: &CachedAnswer, buffer: &mut [u8]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Packs an answer into a buffer of its own.
+///
+/// # Errors
+/// As [`size`].
+pub fn packed(answer: &CachedAnswer) -> Result<Vec<u8>, Error> {
+    let mut buffer = Vec::with_capacity(size(answer)?);
+    each_part(answer, |part| buffer.extend_from_slice(part))?;
+    Ok(buffer)
+}
+
 /// Unpacks the output of [`write()`]. Each tensor gets memory of its own.
 ///
 /// # Errors

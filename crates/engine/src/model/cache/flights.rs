@@ -3,10 +3,11 @@
 //! The first request with a key leads its flight: it looks the answer up, and executes if there is none. Requests with the
 //! same key wait for it. If the leader goes without an answer, the request that has waited longest leads.
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
+use hashbrown::HashMap;
 use inference::Timestamp;
 
 /// Which requests are equal: those with the same key, between two times at which the cache was emptied.

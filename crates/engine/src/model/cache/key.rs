@@ -5,6 +5,8 @@
 //! AEGIS-128X4 as a message authentication code (RFC 10032) with a secret of these servers: it reads large tensors at the
 //! speed of memory. Otherwise it is BLAKE3, which needs no secret. The key is the same in every server that serves the same
 //! model and shares the cache.
+use std::sync::Arc;
+
 use aegis::aegis128x4::Aegis128X4Mac;
 use blake3::Hasher;
 use inference::{Error, Name, Parameter, Request, SequenceId, Tensor};
@@ -72,7 +74,11 @@ impl Keys {
         common.number(version.cast_unsigned());
         common.bytes(fingerprint);
         let unkeyed = KeyHasher::after(&common.0, None);
-        Self { prefix: format!("{model}/{version}/"), common: common.0, model: RwLock::new((None, unkeyed)) }
+        Self {
+            prefix: format!("{model}/{version}/"),
+            common: common.0.into_vec(),
+            model: RwLock::new((None, unkeyed)),
+        }
     }
 
     /// Servers may agree on another secret while they run.
@@ -98,7 +104,7 @@ impl Keys {
     ///
     /// # Errors
     /// UNSUPPORTED if the host cannot read an input.
-    pub(super) fn of(&self, request: &Request, secret: Option<[u8; 32]>) -> Result<String, Error> {
+    pub(super) fn of(&self, request: &Request, secret: Option<[u8; 32]>) -> Result<Arc<str>, Error> {
         let mut inputs: SmallVec<[&Tensor; 8]> = request.tensors().iter().collect();
         inputs.sort_unstable_by_key(|tensor| tensor.name());
         let mut hasher = self.hasher(secret);
@@ -109,10 +115,10 @@ impl Keys {
                 hasher.update(piece);
             }
         }
-        let mut key = String::with_capacity(self.prefix.len() + 2 * HASH_BYTES);
-        key.push_str(&self.prefix);
-        key.push_str(&blake3::Hash::from_bytes(hasher.finish()).to_hex());
-        Ok(key)
+        let hash = blake3::Hash::from_bytes(hasher.finish()).to_hex();
+        let mut key: SmallVec<[u8; 256]> = SmallVec::from_slice(self.prefix.as_bytes());
+        key.extend_from_slice(hash.as_bytes());
+        Ok(std::str::from_utf8(&key).expect("a name and digits are text").into())
     }
 }
 
@@ -161,9 +167,10 @@ fn description(request: &Request, inputs: &[&Tensor]) -> Encoding {
     encoding
 }
 
-/// An unambiguous encoding: numbers have a fixed size, and a length precedes values of variable size.
+/// An unambiguous encoding: numbers have a fixed size, and a length precedes values of variable size. That of most requests
+/// needs no memory of the heap.
 #[derive(Default)]
-struct Encoding(Vec<u8>);
+struct Encoding(SmallVec<[u8; 256]>);
 
 impl Encoding {
     fn number(&mut self, number: u64) {
@@ -224,7 +231,7 @@ mod tests {
         Keys::new(&model.into(), version, &[fingerprint; 32])
     }
 
-    fn key(request: &Request) -> String {
+    fn key(request: &Request) -> Arc<str> {
         keys("m", 1, 0).of(request, SECRET).unwrap()
     }
 
@@ -312,11 +319,11 @@ mod tests {
         assert_eq!(hash, "79b9503e3891e69afdb9c2199b3900d542c2904a6785f70a7efd754ee3463032");
         let keys = keys("m", 1, 0);
         let unkeyed = "m/1/112bc9e7344a672893d5c50d25b2f56845ef5f9531e6efe87df86a3bc7b74a44";
-        assert_eq!(keys.of(&usual(), None).unwrap(), unkeyed);
+        assert_eq!(&*keys.of(&usual(), None).unwrap(), unkeyed);
         let other = keys.of(&usual(), Some([8; 32])).unwrap();
         assert_ne!(other, key, "who does not know the secret does not know the keys");
         assert_eq!(keys.of(&usual(), SECRET).unwrap(), key);
-        assert_eq!(keys.of(&usual(), None).unwrap(), unkeyed);
+        assert_eq!(&*keys.of(&usual(), None).unwrap(), unkeyed);
     }
 }
 

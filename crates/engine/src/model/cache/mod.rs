@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use inference::{
     Error, ErrorCode, Name, ResponseStream, Timestamp,
     backend::Execution,
@@ -132,7 +133,7 @@ impl ModelCache {
         // The model must see the bytes that the key describes.
         request.request.bring_to_host()?;
         let key = self.keys.of(&request.request, self.cache.secret())?;
-        let (asking, stream) = self.ask(model, request, (self.emptied.load(SeqCst), key.into()), queued);
+        let (asking, stream) = self.ask(model, request, (self.emptied.load(SeqCst), key), queued);
         asking.begin()?;
         Ok(stream)
     }
@@ -189,10 +190,14 @@ impl ModelCache {
         self.ended_flights.load(Acquire)
     }
 
-    /// The answer of a flight has been stored, or cannot be given to others.
-    fn end_flight(&self, key: &FlightKey) {
-        let waiting = self.with_flights(|flights| flights.end(key));
-        waiting.into_iter().for_each(AskingRequest::execute_alone);
+    /// Continues an insertion in the background. After it, ends the flight of the answer, if it has one.
+    fn spawn_insertion(self: &Arc<Self>, rest: RestOfInsertion, flight: Option<FlightKey>) {
+        let cache = self.clone();
+        self.runtime.spawn(async move {
+            rest.await;
+            // All that waited have had the answer before it was stored.
+            flight.into_iter().for_each(|key| drop(cache.with_flights(|flights| flights.end(&key))));
+        });
     }
 
     /// Whether an answer may be stored that was asked for when the cache had been emptied so often.
@@ -226,6 +231,9 @@ impl TimerTarget for ModelCache {
     }
 }
 
+/// What remains of an insertion that the cache could not do at once.
+type RestOfInsertion = BoxFuture<'static, ()>;
+
 /// An answer that is being stored.
 struct Insertion {
     cache: Arc<ModelCache>,
@@ -236,21 +244,20 @@ struct Insertion {
     began: Timestamp,
     /// The answer takes the place of another one.
     replaces: bool,
-    /// Others may wait for the answer, until it is stored.
-    leads: bool,
 }
 
 impl Insertion {
-    /// If the cache cannot store the answer at once, the insertion continues in the background.
-    fn begin(self, answer: Arc<CachedAnswer>) {
-        let ModelCache { cache, caching, runtime, .. } = &*self.cache;
+    /// Returns the rest of the insertion, if the cache cannot store the answer at once.
+    fn begin(self, answer: Arc<CachedAnswer>) -> Option<RestOfInsertion> {
+        let ModelCache { cache, caching, .. } = &*self.cache;
         let lifetime = caching.time_to_live.map(|time_to_live| time_to_live + caching.stale_time);
         let terms = StorageTerms { lifetime, replaces: self.replaces || lifetime.is_some() };
         let mut storing = cache.insert(&self.key.1, answer, terms);
         if let Poll::Ready(stored) = storing.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return self.end(stored);
+            self.end(stored);
+            return None;
         }
-        runtime.clone().spawn(async move { self.end(storing.await) });
+        Some(Box::pin(async move { self.end(storing.await) }))
     }
 
     /// The insertion has ended, with success or without.
@@ -274,9 +281,6 @@ impl Insertion {
             // The cache has been emptied, perhaps before the answer was in it.
             let removal = self.cache.cache.remove_all(&self.key.1);
             self.cache.runtime.spawn(removal);
-        }
-        if self.leads {
-            self.cache.end_flight(&self.key);
         }
     }
 }

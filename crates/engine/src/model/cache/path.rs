@@ -7,7 +7,7 @@ use std::{
 };
 
 use inference::{
-    EntryId, ExecutionTimes, FailureReason, InFlightResponse, Name, Outcome, ReportedTimes, Response,
+    EntryId, Error, ExecutionTimes, FailureReason, InFlightResponse, Name, Outcome, ReportedTimes, Response,
     ResponsePath, ResponseReport, Timeline, Timestamp,
     cache::{CacheStatus, CachedAnswer},
     id_prefix,
@@ -15,7 +15,7 @@ use inference::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{Insertion, ModelCache, flights::FlightKey};
+use super::{Insertion, ModelCache, asking::AskingRequest, flights::FlightKey};
 use crate::{
     clock::{now, unix_time},
     model::Model,
@@ -151,63 +151,98 @@ impl CachePath {
         if let Some(looked_up) = missed {
             record.cache_miss(looked_up);
         }
-        let waiting = match &answer {
-            Some(answer) if leads => {
-                self.cache.with_flights(|flights| flights.answered(&self.key, answer.clone()))
-            }
-            _ => Vec::new(),
-        };
+        // Stored before the client has its answer, so that the next equal request finds it.
         let stored = answer.clone().filter(|answer| self.cache.may_store(self.key.0, answer));
-        let is_stored = stored.is_some();
-        // Done before the client has its answer, so that the next equal request finds it.
-        if let Some(stored) = stored {
-            let insertion = Insertion {
-                cache: self.cache.clone(),
-                key: self.key.clone(),
-                record: record.clone(),
-                looked_up: missed,
-                began: now(),
-                replaces: matches!(status, CacheStatus::TooOld | CacheStatus::Refreshed),
-                leads,
-            };
-            insertion.begin(stored);
-        } else if let Some(looked_up) = missed {
-            record.cache_miss_ended(looked_up, now());
+        let storing = match stored {
+            Some(stored) => {
+                let insertion = Insertion {
+                    cache: self.cache.clone(),
+                    key: self.key.clone(),
+                    record: record.clone(),
+                    looked_up: missed,
+                    began: now(),
+                    replaces: matches!(status, CacheStatus::TooOld | CacheStatus::Refreshed),
+                };
+                insertion.begin(stored)
+            }
+            None => {
+                missed.into_iter().for_each(|looked_up| record.cache_miss_ended(looked_up, now()));
+                None
+            }
+        };
+        // The flight ends before the client has its answer, too: what it asks for next is a new question.
+        let followers = if leads {
+            self.take_followers(answer, failure, storing.is_some())
+        } else {
+            Followers::default()
+        };
+        if let Some(storing) = storing {
+            self.cache.spawn_insertion(storing, leads.then(|| self.key.clone()));
         }
         self.model.respond(response);
-        match (answer, failure) {
-            (Some(answer), _) => {
-                for request in waiting {
-                    request.collapse(answer.clone());
-                }
-                if leads && !is_stored {
-                    self.cache.end_flight(&self.key);
-                }
-            }
-            (None, None) if leads => self.cache.end_flight(&self.key),
-            (None, Some(error)) if leads => self.failed(&error),
-            (None, _) => {}
-        }
+        followers.go_on(&self.request.id);
     }
 
-    /// The leader has failed. What concerns only its own client makes another request lead.
-    fn failed(&self, error: &inference::Error) {
-        if error.reason == FailureReason::Cancelled || *error == timed_out() {
-            let next = self.cache.with_flights(|flights| flights.lead_next(&self.key));
-            if let Some(next) = next {
-                next.lead_on();
+    /// Ends the flight of a leader, or keeps it while its answer is being stored.
+    fn take_followers(
+        &self,
+        answer: Option<Arc<CachedAnswer>>,
+        failure: Option<Error>,
+        is_being_stored: bool,
+    ) -> Followers {
+        let key = &self.key;
+        self.cache.with_flights(|flights| match (answer, failure) {
+            (Some(answer), _) if is_being_stored => {
+                Followers::Share(flights.answered(key, answer.clone()), answer)
             }
-            return;
-        }
-        let waiting = self.cache.with_flights(|flights| flights.end(&self.key));
-        let own_prefix = id_prefix(&self.request.id);
-        for request in waiting {
-            let mut error = error.clone();
-            // Nobody learns the id of another client's request.
-            if let Some(rest) = error.message.strip_prefix(&own_prefix) {
-                error.message = format!("{}{rest}", id_prefix(&request.path.request.id)).into();
+            (Some(answer), _) => Followers::Share(flights.end(key), answer),
+            (None, None) => Followers::Execute(flights.end(key)),
+            // What concerns only its own client makes another request lead.
+            (None, Some(error)) if error.reason == FailureReason::Cancelled || error == timed_out() => {
+                Followers::LeadOn(flights.lead_next(key))
             }
-            request.execution.responder.fail(error);
+            (None, Some(error)) => Followers::Fail(flights.end(key), error),
+        })
+    }
+}
+
+/// The requests that have waited for a leader, and what becomes of them.
+enum Followers {
+    /// They get its answer.
+    Share(Vec<AskingRequest>, Arc<CachedAnswer>),
+    /// Its answer cannot be shared: each executes for itself.
+    Execute(Vec<AskingRequest>),
+    /// They fail as it did.
+    Fail(Vec<AskingRequest>, Error),
+    /// One of them leads the others.
+    LeadOn(Option<AskingRequest>),
+}
+
+impl Default for Followers {
+    fn default() -> Self {
+        Self::LeadOn(None)
+    }
+}
+
+impl Followers {
+    /// Called after the leader, whose request has this id, has responded.
+    fn go_on(self, leader: &str) {
+        match self {
+            Self::Share(requests, answer) => {
+                requests.into_iter().for_each(|request| request.collapse(answer.clone()));
+            }
+            Self::Execute(requests) => requests.into_iter().for_each(AskingRequest::execute_alone),
+            Self::Fail(requests, error) => {
+                for request in requests {
+                    let mut error = error.clone();
+                    // Nobody learns the id of another client's request.
+                    if let Some(rest) = error.message.strip_prefix(&id_prefix(leader)) {
+                        error.message = format!("{}{rest}", id_prefix(&request.path.request.id)).into();
+                    }
+                    request.execution.responder.fail(error);
+                }
+            }
+            Self::LeadOn(next) => next.into_iter().for_each(AskingRequest::lead_on),
         }
     }
 }

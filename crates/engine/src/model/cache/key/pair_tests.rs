@@ -127,7 +127,7 @@ impl Parts {
         self.sort();
     }
 
-    fn key(&self, keys: &Keys, secret: Option<[u8; 32]>) -> String {
+    fn key(&self, keys: &Keys, secret: Option<[u8; 32]>) -> std::sync::Arc<str> {
         let tensor = |(name, (datatype, shape, data)): (&&str, &(DataType, Vec<i64>, Vec<u8>))| {
             Tensor::new((*name).into(), *datatype, shape[..].into(), Bytes::from(data.clone()))
         };
