@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::contenders::Contender;
 use super::plan::{BenchProtocol, BenchRow};
 use super::table::Figures;
-use super::{BenchOptions, write};
+use super::{BenchOptions, shared_memory, write};
 use crate::steps::heading;
 use crate::{process, python};
 
@@ -24,22 +24,38 @@ struct CacheRow {
     model: &'static str,
     cached: &'static str,
     callers: u32,
+    requests: CacheRequests,
+}
+
+/// What the callers ask.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CacheRequests {
+    Equal,
+    /// Their tensors lie in shared memory of the client.
+    EqualInSharedMemory,
     /// Each request differs from all others.
-    different: bool,
+    Different,
 }
 
-const fn row(model: &'static str, cached: &'static str, callers: u32, different: bool) -> CacheRow {
-    CacheRow { model, cached, callers, different }
+use CacheRequests::{Different, Equal, EqualInSharedMemory};
+
+const fn row(model: &'static str, cached: &'static str, callers: u32, requests: CacheRequests) -> CacheRow {
+    CacheRow { model, cached, callers, requests }
 }
 
-const ROWS: [CacheRow; 6] = [
-    row("read_1k", "read_1k_cached", 1, false),
-    row("read_600k", "read_600k_cached", 1, false),
-    row("read_4m", "read_4m_cached", 1, false),
-    row("read_16m", "read_16m_cached", 1, false),
-    row("small", "small_cached", 64, false),
-    row("small", "small_cached", 64, true),
+const ROWS: [CacheRow; 9] = [
+    row("read_1k", "read_1k_cached", 1, Equal),
+    row("read_600k", "read_600k_cached", 1, Equal),
+    row("read_4m", "read_4m_cached", 1, Equal),
+    row("read_16m", "read_16m_cached", 1, Equal),
+    row("read_600k", "read_600k_cached", 1, EqualInSharedMemory),
+    row("read_4m", "read_4m_cached", 1, EqualInSharedMemory),
+    row("read_16m", "read_16m_cached", 1, EqualInSharedMemory),
+    row("small", "small_cached", 64, Equal),
+    row("small", "small_cached", 64, Different),
 ];
+/// The bytes of the 16 numbers that each model answers.
+const OUTPUT_BYTES: usize = 64;
 
 /// Measures, prints and writes the table. Returns true if every request to ours was answered.
 pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library: &Path) -> Result<bool> {
@@ -59,12 +75,18 @@ pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library:
                 continue;
             }
             heading(&name);
-            let bytes = if row.different { SMALL_CACHE } else { LARGE_CACHE };
-            let more = [format!("--cache-config=local,size={bytes}")];
+            let bytes = if row.requests == Different { SMALL_CACHE } else { LARGE_CACHE };
+            let more = [format!("--cache-config=local,size={bytes}"), shared_memory::ALLOWED.to_owned()];
             // Started for each row: the reference may not survive one.
             let mut contenders = vec![Contender::ours_with("ours", server, &folder, library, &more)?];
             if let Some(packages) = &options.reference {
-                contenders.push(Contender::reference_with("reference", packages, server, &folder, &more)?);
+                contenders.push(Contender::reference_with(
+                    "reference",
+                    packages,
+                    server,
+                    &folder,
+                    &more[..1],
+                )?);
             }
             let mut rounds = vec![(Vec::new(), Vec::new()); contenders.len()];
             let mut has_failed = false;
@@ -105,7 +127,11 @@ pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library:
 
 impl CacheRow {
     fn name(&self, protocol: BenchProtocol) -> String {
-        let kind = if self.different { "different" } else { "equal" };
+        let kind = match self.requests {
+            Equal => "equal",
+            EqualInSharedMemory => "equal shm",
+            Different => "different",
+        };
         format!("{kind} {} {} x{}", self.model, protocol.name(), self.callers)
     }
 
@@ -117,12 +143,15 @@ impl CacheRow {
         seconds: u32,
         folder: &Path,
     ) -> Result<(Figures, Figures)> {
-        let more =
-            self.different.then(|| format!("--input-data={}", folder.join("different.json").display()));
+        let more = match self.requests {
+            Equal => Vec::new(),
+            EqualInSharedMemory => shared_memory::perf_options(OUTPUT_BYTES).to_vec(),
+            Different => vec![format!("--input-data={}", folder.join("different.json").display())],
+        };
         let of = |model: &'static str| {
             let (name, callers) = (self.name(protocol), self.callers);
             let row = BenchRow { name, model, protocol, callers, rate: None, bare: false };
-            contender.measure_with(&row, seconds, more.as_slice())
+            contender.measure_with(&row, seconds, &more)
         };
         let (without, with) = (of(self.model)?, of(self.cached)?);
         println!("{:<12} without: {}", contender.name(), without.line());

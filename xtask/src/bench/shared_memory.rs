@@ -17,9 +17,15 @@ use crate::steps::heading;
 use crate::workspace::{self, cargo};
 
 /// The models, and the bytes of their input and of their output.
-const MODELS: [(&str, u64); 2] = [("large4", 4 << 20), ("large16", 16 << 20)];
+const MODELS: [(&str, usize); 2] = [("large4", 4 << 20), ("large16", 16 << 20)];
 
-const ALLOWED: &str = "--allow-client-shm=true";
+/// The option of the server that lets clients register shared memory.
+pub(super) const ALLOWED: &str = "--allow-client-shm=true";
+
+/// The options of `nereid perf` for tensors in shared memory. Each output has at most so many bytes.
+pub(super) fn perf_options(output_bytes: usize) -> [String; 2] {
+    ["--shared-memory=system".to_owned(), format!("--output-shared-memory-size={output_bytes}")]
+}
 
 /// Measures, prints and writes the table. Returns true if every request to ours was answered.
 pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library: &Path) -> Result<bool> {
@@ -60,9 +66,8 @@ pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library:
                     let index = (round + turn) % contenders.len();
                     let row =
                         BenchRow { name: name.clone(), model, protocol, callers: 1, rate: None, bare: false };
-                    let more =
-                        ["--shared-memory=system".to_owned(), format!("--output-shared-memory-size={bytes}")];
-                    let figures = contenders[index].measure_with(&row, options.seconds, &more)?;
+                    let figures =
+                        contenders[index].measure_with(&row, options.seconds, &perf_options(bytes))?;
                     println!("{:<16} {}", contenders[index].name(), figures.line());
                     rounds[index].push(figures);
                 }
@@ -89,7 +94,13 @@ fn build_bare() -> Result<PathBuf> {
     Ok(workspace::target().join("release/examples/bare_shared_memory"))
 }
 
-fn bare_p50_us(bare: &Path, model: &Path, library: &Path, bytes: u64, options: &BenchOptions) -> Result<f64> {
+fn bare_p50_us(
+    bare: &Path,
+    model: &Path,
+    library: &Path,
+    bytes: usize,
+    options: &BenchOptions,
+) -> Result<f64> {
     let mut command = Command::new(bare);
     command.arg("--model").arg(model).env(runtime_library::VARIABLE, library);
     command.args(["--bytes", &bytes.to_string(), "--seconds", &options.seconds.to_string()]);
