@@ -92,7 +92,10 @@ def settled(server, before=None):
     if before is not None:
         counts = lambda state: {process: values[:2] for process, values in state.items()}  # noqa: E731
         more = lambda: {p: v for p, v in counts(state(server)).items() if p not in before or any(map(int.__gt__, v, before[p][:2]))}  # noqa: E731
-        eventually(lambda: not more(), f"processes, descriptors and threads to be no more than {counts(before)}")
+        try:
+            eventually(lambda: not more(), "what the requests have used to be given back", patience=20)
+        except AssertionError:
+            pytest.fail(f"descriptors and threads of processes: {more()}, before: {counts(before)}")
     return state(server)
 
 

@@ -31,6 +31,7 @@ mod python_modules;
 mod ranges;
 mod readiness;
 mod restart;
+mod sandbox;
 mod services;
 mod settings;
 mod spawner;

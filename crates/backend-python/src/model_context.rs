@@ -11,6 +11,7 @@ use crate::{
     archives::UnpackedArchives,
     environment::Environment,
     outputs::OutputRules,
+    sandbox::{Sandbox, ToldProtections},
     settings::{PythonParameters, PythonSettings},
     spawner::Spawner,
 };
@@ -29,6 +30,8 @@ pub(crate) struct ModelContext {
     pub(crate) parameters: PythonParameters,
     pub(crate) output_rules: OutputRules,
     pub(crate) environment: Environment,
+    /// `None` if the workers run without one.
+    pub(crate) sandbox: Option<Arc<Sandbox>>,
     pub(crate) parts: BackendParts,
     pub(crate) inferer: Option<Arc<dyn Inferer>>,
 }
@@ -39,6 +42,7 @@ pub(crate) struct BackendParts {
     pub(crate) spawner: Arc<Spawner>,
     pub(crate) metrics: Arc<MetricRegistry>,
     pub(crate) archives: Arc<UnpackedArchives>,
+    pub(crate) told_protections: Arc<ToldProtections>,
 }
 
 /// The file of a model, and of a backend in Python.
@@ -58,6 +62,8 @@ impl ModelContext {
         let parameters = PythonParameters::of(&source.declared)?;
         let file = model_file(source, backend_directory.as_deref())?;
         let environment = Environment::of(source, backend_directory.as_deref(), &settings, &parts.archives)?;
+        let sandbox_settings = settings.sandbox.clone().with_mode(parameters.sandbox);
+        let sandbox = Sandbox::of(&source.name, &sandbox_settings, &parts.told_protections)?;
         Ok(Self {
             name: source.name.clone(),
             version: source.version,
@@ -67,6 +73,7 @@ impl ModelContext {
             file,
             output_rules: OutputRules::new(parameters.strict_outputs),
             environment,
+            sandbox,
             settings,
             parameters,
             parts,

@@ -4,5 +4,6 @@
 mod failures;
 mod loading;
 mod requests;
+mod sandbox;
 mod support;
 mod workers;
