@@ -11,6 +11,7 @@ use crate::{
     archives::UnpackedArchives,
     environment::Environment,
     outputs::OutputRules,
+    restart_counter::RestartCounter,
     sandbox::{Sandbox, ToldProtections},
     settings::{PythonParameters, PythonSettings},
     spawner::Spawner,
@@ -32,6 +33,7 @@ pub(crate) struct ModelContext {
     pub(crate) environment: Environment,
     /// `None` if the workers run without one.
     pub(crate) sandbox: Option<Arc<Sandbox>>,
+    pub(crate) restart_counter: RestartCounter,
     pub(crate) parts: BackendParts,
     pub(crate) inferer: Option<Arc<dyn Inferer>>,
 }
@@ -74,6 +76,7 @@ impl ModelContext {
             output_rules: OutputRules::new(parameters.strict_outputs),
             environment,
             sandbox,
+            restart_counter: RestartCounter::new(&parts.metrics, &source.name, source.version)?,
             settings,
             parameters,
             parts,

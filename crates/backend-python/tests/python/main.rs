@@ -5,5 +5,6 @@ mod failures;
 mod loading;
 mod requests;
 mod sandbox;
+mod slow_clients;
 mod support;
 mod workers;
