@@ -60,12 +60,12 @@ impl ModelContext {
         backend_directory: Option<PathBuf>,
         parts: BackendParts,
     ) -> Result<Self, Error> {
-        let settings = PythonSettings::of(&source.settings)?;
         let parameters = PythonParameters::of(&source.declared)?;
+        let mut settings = PythonSettings::of(&source.settings)?;
+        settings.sandbox = settings.sandbox.with_mode(parameters.sandbox);
         let file = model_file(source, backend_directory.as_deref())?;
+        let sandbox = Sandbox::of(&source.name, &settings.sandbox, &parts.told_protections)?;
         let environment = Environment::of(source, backend_directory.as_deref(), &settings, &parts.archives)?;
-        let sandbox_settings = settings.sandbox.clone().with_mode(parameters.sandbox);
-        let sandbox = Sandbox::of(&source.name, &sandbox_settings, &parts.told_protections)?;
         Ok(Self {
             name: source.name.clone(),
             version: source.version,

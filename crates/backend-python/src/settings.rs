@@ -3,7 +3,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use inference::{Error, ErrorCode, backend::KnownNames};
 
-use crate::sandbox::{SandboxMode, SandboxSettings};
+use crate::{
+    environment_settings::EnvironmentSettings,
+    sandbox::{SandboxMode, SandboxSettings},
+};
 
 /// The names that this backend understands.
 pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
@@ -11,8 +14,12 @@ pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
         "auto-complete-config",
         "backend-directory",
         "default-max-batch-size",
+        "environments",
+        "environments-directory",
+        "environments-timeout-seconds",
         "implementation",
         "min-compute-capability",
+        "pip-index-url",
         "python-executable",
         "sandbox",
         "sandbox-directory",
@@ -62,6 +69,7 @@ pub(crate) struct PythonSettings {
     /// The interpreter, unless the model names one.
     pub(crate) python_executable: Option<String>,
     pub(crate) sandbox: SandboxSettings,
+    pub(crate) environments: EnvironmentSettings,
 }
 
 const MIB: u64 = 1 << 20;
@@ -107,6 +115,7 @@ impl PythonSettings {
             thread_pool_size: usize::try_from(threads).unwrap_or(usize::MAX),
             python_executable: settings.get("python-executable").filter(|path| !path.is_empty()).cloned(),
             sandbox: SandboxSettings::of(settings)?,
+            environments: EnvironmentSettings::of(settings)?,
         })
     }
 }
