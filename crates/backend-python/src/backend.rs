@@ -16,7 +16,7 @@ use crate::{
     archives::UnpackedArchives,
     model::PythonModel,
     model_context::{BackendParts, DEFAULT_FILE, ModelContext},
-    settings::KNOWN_NAMES,
+    settings::{KNOWN_NAMES, SANDBOX},
     spawner::Spawner,
 };
 
@@ -38,7 +38,8 @@ impl PythonBackend {
     /// A backend that has started nothing. Models register their metrics in `metrics`.
     pub fn new(metrics: Arc<MetricRegistry>) -> Self {
         let archives = Arc::new(UnpackedArchives::default());
-        let parts = BackendParts { spawner: Arc::new(Spawner::new()), metrics, archives };
+        let spawner = Arc::new(Spawner::new());
+        let parts = BackendParts { spawner, metrics, archives, told_protections: Arc::default() };
         Self { parts, logged: Mutex::new(None) }
     }
 
@@ -79,6 +80,9 @@ impl Backend for PythonBackend {
                 )));
             }
         };
+        if !is_ours {
+            refuse_sandbox(source, settings)?;
+        }
         self.log_choice(is_ours, backends);
         Ok(is_ours)
     }
@@ -89,6 +93,20 @@ impl Backend for PythonBackend {
         let context = ModelContext::of(source, directory, self.parts.clone())?;
         Ok(Box::new(PythonModel::new(Arc::new(context))))
     }
+}
+
+/// A sandbox that was asked for must not be missing silently.
+fn refuse_sandbox(source: &ModelSource, settings: &BTreeMap<String, String>) -> Result<(), Error> {
+    let of_server = settings.get("sandbox").map(String::as_str);
+    let of_model = source.declared.parameters.get(SANDBOX).map(|value| value.string_value.as_str());
+    if [of_server, of_model].into_iter().flatten().any(|mode| mode != "off") {
+        return Err(Error::unsupported(format!(
+            "model '{}' must run in a sandbox, which Triton's Python backend does not have: set 'implementation' of backend \
+             'python' to 'built-in'",
+            source.name
+        )));
+    }
+    Ok(())
 }
 
 fn is_of_python(source: &ModelSource) -> bool {

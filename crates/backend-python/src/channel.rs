@@ -2,6 +2,7 @@
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
+    task::Wake,
     time::Duration,
 };
 
@@ -54,6 +55,16 @@ impl Alarm {
     /// Readable while the alarm rings.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ring();
     }
 }
 

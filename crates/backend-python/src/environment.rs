@@ -10,7 +10,9 @@ use inference::{Error, backend::ModelSource};
 
 use crate::{
     archives::{UnpackedArchive, UnpackedArchives},
+    sandbox::SandboxMode,
     settings::{EXECUTION_ENV_PATH, PYTHON_EXECUTABLE, PythonSettings},
+    virtual_environments::{EnvironmentOwner, interpreter_for},
 };
 
 /// The variable with the interpreter of models for which nothing else is said.
@@ -30,7 +32,7 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// The interpreter of the model's environment, or the one that the model names, or the settings, or the variable
+    /// The interpreter of the model's environment, or of one made for it, or the one that the model names, or the settings, or the variable
     /// `NEREID_PYTHON`, or `python3`. Unpacks an archive, which may take long.
     ///
     /// # Errors
@@ -47,6 +49,7 @@ impl Environment {
         };
         let named = parameter(PYTHON_EXECUTABLE).map(|path| resolved(&path, source));
         let of_variable = || env::var(VARIABLE).ok().filter(|path| !path.is_empty());
+        let names_interpreter = named.is_some();
         let interpreter = named
             .or_else(|| settings.python_executable.clone())
             .or_else(of_variable)
@@ -57,7 +60,19 @@ impl Environment {
             archive.is_file().then(|| archive.display().to_string())
         };
         let Some(path) = parameter(EXECUTION_ENV_PATH).or_else(of_backend) else {
-            return Ok(Self { interpreter, folder: None, _archive: None });
+            let owner = EnvironmentOwner {
+                model: &source.name,
+                version_directory: &source.version_directory,
+                model_directory: &source.model_directory,
+                names_interpreter,
+                is_in_sandbox: settings.sandbox.mode != SandboxMode::Off,
+            };
+            let made = if settings.environments.are_made {
+                interpreter_for(owner, &interpreter, &settings.environments)?
+            } else {
+                None
+            };
+            return Ok(Self { interpreter: made.unwrap_or(interpreter), folder: None, _archive: None });
         };
         Self::in_folder(&resolved(&path, source), archives)
     }

@@ -152,6 +152,11 @@ impl InstanceLink {
         (state.in_flight > 0).then(|| state.sent.elapsed())
     }
 
+    /// The worker could not go on for so long, because a client did not read. This is no time of its batches.
+    pub(crate) fn waited_for_client(&self, time: Duration) {
+        self.state.lock().sent += time;
+    }
+
     /// The worker has ended. The caller answers the requests that the worker had.
     pub(crate) fn worker_ended(&self, until: Instant) {
         let mut state = self.state.lock();

@@ -11,6 +11,8 @@ use crate::{
     archives::UnpackedArchives,
     environment::Environment,
     outputs::OutputRules,
+    restart_counter::RestartCounter,
+    sandbox::{Sandbox, ToldProtections},
     settings::{PythonParameters, PythonSettings},
     spawner::Spawner,
 };
@@ -29,6 +31,9 @@ pub(crate) struct ModelContext {
     pub(crate) parameters: PythonParameters,
     pub(crate) output_rules: OutputRules,
     pub(crate) environment: Environment,
+    /// `None` if the workers run without one.
+    pub(crate) sandbox: Option<Arc<Sandbox>>,
+    pub(crate) restart_counter: RestartCounter,
     pub(crate) parts: BackendParts,
     pub(crate) inferer: Option<Arc<dyn Inferer>>,
 }
@@ -39,6 +44,7 @@ pub(crate) struct BackendParts {
     pub(crate) spawner: Arc<Spawner>,
     pub(crate) metrics: Arc<MetricRegistry>,
     pub(crate) archives: Arc<UnpackedArchives>,
+    pub(crate) told_protections: Arc<ToldProtections>,
 }
 
 /// The file of a model, and of a backend in Python.
@@ -54,9 +60,11 @@ impl ModelContext {
         backend_directory: Option<PathBuf>,
         parts: BackendParts,
     ) -> Result<Self, Error> {
-        let settings = PythonSettings::of(&source.settings)?;
         let parameters = PythonParameters::of(&source.declared)?;
+        let mut settings = PythonSettings::of(&source.settings)?;
+        settings.sandbox = settings.sandbox.with_mode(parameters.sandbox);
         let file = model_file(source, backend_directory.as_deref())?;
+        let sandbox = Sandbox::of(&source.name, &settings.sandbox, &parts.told_protections)?;
         let environment = Environment::of(source, backend_directory.as_deref(), &settings, &parts.archives)?;
         Ok(Self {
             name: source.name.clone(),
@@ -67,6 +75,8 @@ impl ModelContext {
             file,
             output_rules: OutputRules::new(parameters.strict_outputs),
             environment,
+            sandbox,
+            restart_counter: RestartCounter::new(&parts.metrics, &source.name, source.version)?,
             settings,
             parameters,
             parts,

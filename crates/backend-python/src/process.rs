@@ -15,7 +15,10 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
 };
 
-use crate::spawner::Spawner;
+use crate::{
+    sandbox::{Sandbox, ScratchFolder},
+    spawner::Spawner,
+};
 
 /// A process that was started and has not been waited for.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub(crate) struct WorkerProcess {
     pid: Pid,
     /// Readable when the process has ended.
     descriptor: OwnedFd,
+    /// The files of a process in a sandbox.
+    scratch: Option<ScratchFolder>,
 }
 
 /// What the system says of a process.
@@ -42,10 +47,26 @@ impl WorkerProcess {
     /// That of the system.
     pub(crate) fn start(spawner: &Spawner, mut command: Command, socket: OwnedFd) -> std::io::Result<Self> {
         command.stdin(Stdio::from(socket)).process_group(0);
-        let mut child = spawner.spawn(command)?;
+        Self::watch(spawner.spawn(command)?, None)
+    }
+
+    /// As [`Self::start`], in a sandbox. The gate of the process is closed.
+    ///
+    /// # Errors
+    /// That of the system.
+    pub(crate) fn start_in_sandbox(
+        sandbox: &Sandbox,
+        command: &Command,
+        socket: OwnedFd,
+    ) -> std::io::Result<Self> {
+        let scratch = sandbox.scratch()?;
+        Self::watch(sandbox.spawn(command, socket, scratch.path())?, Some(scratch))
+    }
+
+    fn watch(mut child: Child, scratch: Option<ScratchFolder>) -> std::io::Result<Self> {
         let pid = Pid::from_child(&child);
         match pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(descriptor) => Ok(Self { child, pid, descriptor }),
+            Ok(descriptor) => Ok(Self { child, pid, descriptor, scratch }),
             Err(errno) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -80,7 +101,10 @@ impl WorkerProcess {
     /// Ends the process and all processes of its group, and waits for it.
     pub(crate) fn end(mut self) -> Option<ExitStatus> {
         self.end_group();
-        self.child.wait().ok()
+        let status = self.child.wait().ok();
+        // Nothing of the process writes any more.
+        self.scratch = None;
+        status
     }
 
     fn end_group(&self) {

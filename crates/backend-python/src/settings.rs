@@ -3,15 +3,30 @@ use std::{collections::BTreeMap, time::Duration};
 
 use inference::{Error, ErrorCode, backend::KnownNames};
 
+use crate::{
+    environment_settings::EnvironmentSettings,
+    sandbox::{SandboxMode, SandboxSettings},
+};
+
 /// The names that this backend understands.
 pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
     settings: &[
         "auto-complete-config",
         "backend-directory",
         "default-max-batch-size",
+        "environments",
+        "environments-directory",
+        "environments-timeout-seconds",
         "implementation",
         "min-compute-capability",
+        "pip-index-url",
         "python-executable",
+        "sandbox",
+        "sandbox-directory",
+        "sandbox-max-memory-bytes",
+        "sandbox-max-open-files",
+        "sandbox-max-processes",
+        "sandbox-user",
         "shared-memory-limit-bytes",
         "shm-default-byte-size",
         "shm-growth-byte-size",
@@ -28,6 +43,7 @@ pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
         MAX_EXECUTE_SECONDS,
         MAX_MEMORY_BYTES,
         PYTHON_EXECUTABLE,
+        SANDBOX,
         STRICT_OUTPUTS,
     ],
 };
@@ -38,6 +54,7 @@ const MAX_CONCURRENT_EXECUTIONS: &str = "MAX_CONCURRENT_EXECUTIONS";
 const MAX_EXECUTE_PROCESSOR_SECONDS: &str = "MAX_EXECUTE_PROCESSOR_SECONDS";
 const MAX_EXECUTE_SECONDS: &str = "MAX_EXECUTE_SECONDS";
 const MAX_MEMORY_BYTES: &str = "MAX_MEMORY_BYTES";
+pub(crate) const SANDBOX: &str = "SANDBOX";
 const STRICT_OUTPUTS: &str = "STRICT_OUTPUTS";
 
 /// The settings of the backend.
@@ -51,6 +68,8 @@ pub(crate) struct PythonSettings {
     pub(crate) thread_pool_size: usize,
     /// The interpreter, unless the model names one.
     pub(crate) python_executable: Option<String>,
+    pub(crate) sandbox: SandboxSettings,
+    pub(crate) environments: EnvironmentSettings,
 }
 
 const MIB: u64 = 1 << 20;
@@ -95,6 +114,8 @@ impl PythonSettings {
             area_limit: usize::try_from(limit).unwrap_or(usize::MAX),
             thread_pool_size: usize::try_from(threads).unwrap_or(usize::MAX),
             python_executable: settings.get("python-executable").filter(|path| !path.is_empty()).cloned(),
+            sandbox: SandboxSettings::of(settings)?,
+            environments: EnvironmentSettings::of(settings)?,
         })
     }
 }
@@ -112,6 +133,8 @@ pub(crate) struct PythonParameters {
     pub(crate) concurrent_executions: Option<usize>,
     /// Outputs that contradict the configuration are errors. Otherwise the log has a warning.
     pub(crate) strict_outputs: bool,
+    /// The sandbox that the model wants.
+    pub(crate) sandbox: SandboxMode,
 }
 
 impl PythonParameters {
@@ -150,6 +173,10 @@ impl PythonParameters {
             Some("yes") => true,
             Some(other) => return Err(refused(STRICT_OUTPUTS, other, "which is neither 'yes' nor 'no'")),
         };
+        let sandbox = match text(SANDBOX) {
+            None => SandboxMode::Off,
+            Some(value) => value.parse().map_err(|rule| refused(SANDBOX, value, rule))?,
+        };
         Ok(Self {
             execute_limit: seconds(MAX_EXECUTE_SECONDS)?,
             processor_limit: seconds(MAX_EXECUTE_PROCESSOR_SECONDS)?,
@@ -157,6 +184,7 @@ impl PythonParameters {
             concurrent_executions: count(MAX_CONCURRENT_EXECUTIONS)?
                 .map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
             strict_outputs,
+            sandbox,
         })
     }
 }

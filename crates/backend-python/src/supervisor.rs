@@ -2,6 +2,7 @@
 //! another one when the worker has ended.
 use std::{
     sync::Arc,
+    task::{Context, Waker},
     time::{Duration, Instant},
 };
 
@@ -9,6 +10,7 @@ use crate::{
     answers::{RequestAnswerer, fail_all},
     channel::WorkerFrameKind,
     frames::ReadOutcome,
+    health::WorkerHealth,
     inferences::Inferences,
     link::InstanceLink,
     marshal::{DamagedMessage, MarshalValue},
@@ -40,12 +42,17 @@ enum WorkerEnd {
     Unhealthy(String),
 }
 
-/// How often the server looks at a worker that has work, and at one that has none.
-const BUSY_INTERVAL: Duration = Duration::from_millis(200);
-const IDLE_INTERVAL: Duration = Duration::from_millis(300);
+impl From<DamagedMessage> for WorkerEnd {
+    fn from(damage: DamagedMessage) -> Self {
+        Self::Unhealthy(damage.to_string())
+    }
+}
 
-/// How long a process may be stopped.
-const STOPPED_LIMIT: Duration = Duration::from_millis(400);
+/// What the thread knows of the worker that it serves.
+struct WorkerService {
+    health: WorkerHealth,
+    inferences: Inferences,
+}
 
 impl Supervisor {
     /// Serves workers until the instance ends.
@@ -59,6 +66,7 @@ impl Supervisor {
             }
             match self.start_again() {
                 Some(started) => {
+                    self.model.restart_counter.count();
                     self.link.worker_started(started.channel.clone());
                     worker = Some(started);
                 }
@@ -149,46 +157,80 @@ impl Supervisor {
 
     /// Serves a worker until it ends or must end.
     fn serve(&self, worker: &mut Worker) -> WorkerEnd {
-        let mut health = WorkerHealth::default();
-        let mut inferences = Inferences::new(worker.channel.clone(), self.model.clone());
+        let inferences = Inferences::new(worker.channel.clone(), self.model.clone());
+        let mut service = WorkerService { health: WorkerHealth::default(), inferences };
         loop {
             if self.link.is_ending() {
                 return WorkerEnd::Unwanted;
             }
-            match self.read_all(worker, &mut inferences) {
-                Ok(true) => {}
-                Ok(false) => return WorkerEnd::Ended,
-                Err(damage) => return WorkerEnd::Unhealthy(damage.to_string()),
-            }
-            let interval = if self.link.busy_time().is_some() { BUSY_INTERVAL } else { IDLE_INTERVAL };
-            let limit = health.next_look(interval);
-            let Wakeup { socket, process, alarm } = worker.wait(Some(limit), true);
-            if alarm {
-                inferences.proceed();
-                worker.services.answer_finished(&worker.channel);
-            }
-            if process && !socket {
-                return WorkerEnd::Ended;
-            }
-            if let Err(reason) = self.look_after(worker, &mut health, interval) {
-                return WorkerEnd::Unhealthy(reason);
+            let waited =
+                self.read_all(worker, &mut service).and_then(|()| self.wait(worker, &mut service, true));
+            match waited {
+                Ok(Wakeup { process: true, socket: false, .. }) => return WorkerEnd::Ended,
+                Ok(_) => {}
+                Err(end) => return end,
             }
         }
     }
 
-    /// Reads and answers what the socket has. False if the worker has closed it.
-    fn read_all(&self, worker: &mut Worker, inferences: &mut Inferences) -> Result<bool, DamagedMessage> {
+    /// Waits for news of the worker, of other models and of the instance, and watches the worker meanwhile. Its messages are
+    /// no news, and its execution takes no time, unless the thread `reads`.
+    fn wait(
+        &self,
+        worker: &mut Worker,
+        service: &mut WorkerService,
+        reads: bool,
+    ) -> Result<Wakeup, WorkerEnd> {
+        let WorkerService { health, inferences } = service;
+        let busy = || if reads { self.link.busy_time() } else { None };
+        let limit = health.next_look(busy());
+        let wakeup = worker.wait(Some(limit), reads);
+        if wakeup.alarm {
+            inferences.proceed();
+            worker.services.answer_finished(&worker.channel);
+        }
+        let looked = health.look(&worker.process, &self.model.parameters, busy());
+        looked.map(|()| wakeup).map_err(WorkerEnd::Unhealthy)
+    }
+
+    /// Waits until the client of a request has read enough, if the request demands that. The worker is watched, and not read:
+    /// then it waits, too.
+    fn wait_for_client(
+        &self,
+        worker: &mut Worker,
+        service: &mut WorkerService,
+        handle: u64,
+    ) -> Result<(), WorkerEnd> {
+        let responder = worker.channel.calls.lock().request(handle).map(|request| request.responder.clone());
+        let Some(responder) = responder.filter(|responder| !responder.has_capacity()) else { return Ok(()) };
+        let waker = Waker::from(worker.channel.alarm().clone());
+        let began = Instant::now();
+        while responder.poll_capacity(&mut Context::from_waker(&waker)).is_pending() {
+            if self.link.is_ending() {
+                return Err(WorkerEnd::Unwanted);
+            }
+            let Wakeup { socket, process, .. } = self.wait(worker, service, false)?;
+            if socket || process {
+                return Err(WorkerEnd::Ended);
+            }
+        }
+        self.link.waited_for_client(began.elapsed());
+        Ok(())
+    }
+
+    /// Reads and answers what the socket has.
+    fn read_all(&self, worker: &mut Worker, service: &mut WorkerService) -> Result<(), WorkerEnd> {
         loop {
             let outcome = worker.reader.read(worker.channel.socket());
             while let Some(frame) =
                 worker.reader.next_frame().map_err(|()| DamagedMessage("its length is out of range"))?
             {
-                self.answer(worker, inferences, &frame)?;
+                self.answer(worker, service, &frame)?;
             }
             match outcome {
                 ReadOutcome::Some => {}
-                ReadOutcome::Nothing => return Ok(true),
-                ReadOutcome::Closed => return Ok(false),
+                ReadOutcome::Nothing => return Ok(()),
+                ReadOutcome::Closed => return Err(WorkerEnd::Ended),
             }
         }
     }
@@ -197,9 +239,9 @@ impl Supervisor {
     fn answer(
         &self,
         worker: &mut Worker,
-        inferences: &mut Inferences,
+        service: &mut WorkerService,
         frame: &[u8],
-    ) -> Result<(), DamagedMessage> {
+    ) -> Result<(), WorkerEnd> {
         let value = MarshalValue::read(frame)?;
         let items = value.as_list()?.iter().map(WorkerItem::of).collect::<Result<Vec<_>, _>>()?;
         let ended = items.iter().filter(|item| matches!(item, WorkerItem::Done { .. })).count();
@@ -209,6 +251,10 @@ impl Supervisor {
             self.link.send(&channel, calls);
         }
         for item in items {
+            if let WorkerItem::Send { handle, is_last: false, .. } = item {
+                self.wait_for_client(worker, service, handle)?;
+            }
+            let inferences = &mut service.inferences;
             let answerer = RequestAnswerer { worker, link: &self.link, model: &self.model };
             match item {
                 WorkerItem::Done { call, error, answers } => answerer.done(call, error, &answers),
@@ -239,82 +285,5 @@ impl Supervisor {
             self.link.notify();
         }
         Ok(())
-    }
-
-    /// Looks at the process from time to time.
-    ///
-    /// # Errors
-    /// The reason why the process must be ended.
-    fn look_after(
-        &self,
-        worker: &Worker,
-        health: &mut WorkerHealth,
-        interval: Duration,
-    ) -> Result<(), String> {
-        let now = Instant::now();
-        let parameters = &self.model.parameters;
-        let busy = self.link.busy_time();
-        if let (Some(limit), Some(busy)) = (parameters.execute_limit, busy)
-            && busy > limit
-        {
-            return Err(format!("an execution takes longer than {} s", limit.as_secs_f64()));
-        }
-        if now < health.looked + interval {
-            return Ok(());
-        }
-        health.looked = now;
-        let Some(status) = worker.process.status() else { return Ok(()) };
-        if !status.is_stopped {
-            health.stopped_since = None;
-        } else if now - *health.stopped_since.get_or_insert(now) >= STOPPED_LIMIT {
-            return Err("a signal has stopped it".to_owned());
-        }
-        let used = health.processor_time_of_execution(busy.map(|busy| now - busy), status.processor_time);
-        match parameters.processor_limit {
-            Some(limit) if used > limit => {
-                Err(format!("an execution uses more than {} s of processor time", limit.as_secs_f64()))
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-}
-
-/// What earlier looks at a process have found.
-struct WorkerHealth {
-    looked: Instant,
-    stopped_since: Option<Instant>,
-    /// The processor time at the last look.
-    processor_time: Duration,
-    /// When the latest execution began, and the processor time at the look before.
-    execution: Option<(Instant, Duration)>,
-}
-
-impl Default for WorkerHealth {
-    fn default() -> Self {
-        Self { looked: Instant::now(), stopped_since: None, processor_time: Duration::MAX, execution: None }
-    }
-}
-
-impl WorkerHealth {
-    /// How long the thread may wait before the next look.
-    fn next_look(&self, interval: Duration) -> Duration {
-        (self.looked + interval).saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
-    }
-
-    /// The processor time since the last look before the execution began, if there is one.
-    fn processor_time_of_execution(&mut self, begun: Option<Instant>, now: Duration) -> Duration {
-        let before = std::mem::replace(&mut self.processor_time, now).min(now);
-        let Some(begun) = begun else {
-            self.execution = None;
-            return Duration::ZERO;
-        };
-        // The begin is computed from the time since then, which two looks measure with different errors.
-        let is_same =
-            |known: &(Instant, Duration)| known.0.max(begun) - known.0.min(begun) < Duration::from_millis(1);
-        let (_, at_begin) = *match self.execution.take_if(|known| is_same(known)) {
-            Some(known) => self.execution.insert(known),
-            None => self.execution.insert((begun, before)),
-        };
-        now.saturating_sub(at_begin)
     }
 }

@@ -15,7 +15,7 @@ use inference::{Error, FailureReason};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::{
-        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, send,
         sendmsg, socketpair,
     },
 };
@@ -31,6 +31,7 @@ use crate::{
     process::{WorkerProcess, exit_text},
     python_modules::{BOOTSTRAP, MODULES},
     readiness::ReadinessSocket,
+    sandbox::{OPEN_GATE, gate_failure},
     services::log_line,
 };
 
@@ -88,8 +89,16 @@ impl Worker {
         let (input, outputs) = (area("nereid-inputs")?, area("nereid-outputs")?);
         let command = model.command(instance, BOOTSTRAP);
         let program = program_of(&command);
-        let process = WorkerProcess::start(&model.parts.spawner, command, theirs)
-            .map_err(|error| failed(&format!("start the Python interpreter '{program}'"), &error))?;
+        let process = match &model.sandbox {
+            None => WorkerProcess::start(&model.parts.spawner, command, theirs),
+            Some(sandbox) => WorkerProcess::start_in_sandbox(sandbox, &command, theirs),
+        };
+        let cannot_start = format!("start the Python interpreter '{program}'");
+        let process = process.map_err(|error| failed(&cannot_start, &error))?;
+        if model.sandbox.is_some() {
+            send(&ours, OPEN_GATE, SendFlags::NOSIGNAL)
+                .map_err(|errno| failed("reach the process", &errno))?;
+        }
         let descriptors = [input.file(), outputs.file(), theirs_for_readiness.as_fd()];
         send_descriptors(&ours, &descriptors).map_err(|errno| failed("reach the process", &errno))?;
         let input = InputArea::new(input, model.settings.area_limit);
@@ -108,7 +117,11 @@ impl Worker {
             Err(CommandFailure::Refused(text)) => Err(Error::internal(text).because(FailureReason::Backend)),
             Err(failure) => {
                 let status = worker.process.has_ended_within(Duration::from_millis(100));
-                let how = if status { exit_text(worker.process.end()) } else { format!("{failure:?}") };
+                let status = if status { worker.process.end() } else { None };
+                if let Some(reason) = gate_failure(status).filter(|_| model.sandbox.is_some()) {
+                    return Err(failed(&cannot_start, &reason));
+                }
+                let how = status.map_or_else(|| format!("{failure:?}"), |status| exit_text(Some(status)));
                 log::error!("the Python interpreter '{program}' of '{instance}' did not start: {how}");
                 Err(crate::link::unhealthy(instance))
             }

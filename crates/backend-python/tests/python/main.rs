@@ -4,5 +4,7 @@
 mod failures;
 mod loading;
 mod requests;
+mod sandbox;
+mod slow_clients;
 mod support;
 mod workers;

@@ -167,11 +167,21 @@ impl ResponsePath for Unobserved {}
 impl Loaded {
     /// Gives the instance requests as one batch.
     pub(crate) fn send(&self, requests: Vec<Request>) -> Vec<ResponseStream> {
+        self.send_to_reader(requests, None)
+    }
+
+    /// As [`Self::send`], for clients that may leave so many responses unread.
+    pub(crate) fn send_to_reader(
+        &self,
+        requests: Vec<Request>,
+        most_unread: Option<NonZeroUsize>,
+    ) -> Vec<ResponseStream> {
         let (executions, streams): (Vec<_>, Vec<_>) = requests
             .into_iter()
             .map(|request| {
+                let flow = Flow { most_unread, ..Flow::unlimited() };
                 let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
-                let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), Flow::unlimited());
+                let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), flow);
                 (Execution::new(request, responder), stream)
             })
             .unzip();

@@ -1,0 +1,52 @@
+//! The metric that counts how often the workers of a model were started again.
+use std::{fmt, sync::Arc};
+
+use inference::{
+    Error,
+    metric_registry::{CustomMetric, CustomMetricFamily, MetricRegistry},
+    metrics::{MetricKind, MetricLabels},
+};
+
+/// The counter of one model version. It is shown as long as the version is loaded.
+pub(crate) struct RestartCounter {
+    family: Arc<CustomMetricFamily>,
+    labels: MetricLabels,
+    value: Arc<CustomMetric>,
+}
+
+const NAME: &str = "nereid_python_worker_restarts_total";
+const HELP: &str = "Number of times that a process of a model in Python was started again";
+
+impl RestartCounter {
+    /// The counter of a version, from zero on.
+    ///
+    /// # Errors
+    /// The registry has another metric with this name.
+    pub(crate) fn new(registry: &MetricRegistry, model: &str, version: i64) -> Result<Self, Error> {
+        let family = registry.family(MetricKind::Counter, NAME, HELP)?;
+        let labels = MetricLabels::from([
+            ("model".to_owned(), model.to_owned()),
+            ("version".to_owned(), version.to_string()),
+        ]);
+        let value = family.value(&labels, None)?;
+        Ok(Self { family, labels, value })
+    }
+
+    /// A worker was started again.
+    pub(crate) fn count(&self) {
+        // A counter accepts what makes it larger.
+        let _ = self.value.increment(1.0);
+    }
+}
+
+impl Drop for RestartCounter {
+    fn drop(&mut self) {
+        self.family.let_go(&self.labels);
+    }
+}
+
+impl fmt::Debug for RestartCounter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RestartCounter").field("labels", &self.labels).finish_non_exhaustive()
+    }
+}

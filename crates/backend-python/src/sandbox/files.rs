@@ -1,0 +1,76 @@
+//! What a sandbox permits with files, and which processes it may signal: rules of Landlock for the calling thread.
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
+};
+
+use crate::sandbox::Protection;
+
+/// Files that a program may write although all files are read-only: what is written to them is gone.
+const SINKS: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/full"];
+
+/// Makes all files read-only but those in `scratch`, closes the network, and keeps signals inside. Returns what the
+/// kernel cannot do. What the thread starts inherits the rules, and nothing removes them.
+pub(super) fn restrict(scratch: &Path) -> Vec<Protection> {
+    match enforce(scratch) {
+        Ok(LandlockStatus::Available { effective_abi, .. }) => missing(effective_abi),
+        Ok(LandlockStatus::NotEnabled | LandlockStatus::NotImplemented) => missing(ABI::Unsupported),
+        Err(error) => {
+            log::error!("the rules of Landlock cannot be enforced: {error}");
+            missing(ABI::Unsupported)
+        }
+    }
+}
+
+fn enforce(scratch: &Path) -> Result<LandlockStatus, RulesetError> {
+    let everything = AccessFs::from_all(ABI::V5);
+    let rule = |path: &Path, access: BitFlags<AccessFs>| {
+        PathFd::new(path).map(|file| PathBeneath::new(file, access))
+    };
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(everything)?
+        .handle_access(AccessNet::from_all(ABI::V4))?
+        .scope(Scope::from_all(ABI::V6))?
+        .create()?;
+    if let Ok(root) = rule(Path::new("/"), AccessFs::from_read(ABI::V5)) {
+        ruleset = ruleset.add_rule(root)?;
+    }
+    if let Ok(scratch) = rule(scratch, everything) {
+        ruleset = ruleset.add_rule(scratch)?;
+    }
+    for sink in SINKS {
+        let write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
+        if let Ok(sink) = rule(Path::new(sink), write) {
+            ruleset = ruleset.add_rule(sink)?;
+        }
+    }
+    Ok(ruleset.restrict_self()?.landlock)
+}
+
+/// What a kernel with this version of Landlock cannot do.
+fn missing(abi: ABI) -> Vec<Protection> {
+    let needed = [
+        (ABI::V1, Protection::Files),
+        (ABI::V3, Protection::Truncation),
+        (ABI::V5, Protection::Devices),
+        (ABI::V6, Protection::Signals),
+    ];
+    needed.into_iter().filter(|(least, _)| abi < *least).map(|(_, protection)| protection).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_of_landlock_adds_a_protection() {
+        assert_eq!(missing(ABI::Unsupported).len(), 4);
+        let without_v3 = [Protection::Truncation, Protection::Devices, Protection::Signals];
+        assert_eq!(missing(ABI::V2), without_v3);
+        assert_eq!(missing(ABI::V5), [Protection::Signals]);
+        assert_eq!(missing(ABI::V6), []);
+    }
+}

@@ -1,0 +1,108 @@
+//! How a process starts in a sandbox.
+//!
+//! The thread that has entered the sandbox shares the server's memory, and processes of one sandbox may signal and trace
+//! each other. So the thread must have ended before code of the model runs. The process begins as a shell, the gate, that
+//! sets limits and waits for a line. The server opens the gate when the thread is gone, and the shell becomes the
+//! interpreter.
+use std::{
+    fs, io,
+    os::{fd::OwnedFd, unix::process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    process::{Resource, getrlimit},
+    thread::gettid,
+};
+
+use crate::sandbox::{Protection, Sandbox, SandboxMode, enter};
+
+/// The gate. Shells name the limit on processes differently. What follows the limits is the command.
+const GATE: &str = "ulimit -c 0 && ulimit -n \"$1\" && { ulimit -u \"$2\" 2>/dev/null || ulimit -p \"$2\"; } && \
+                    { [ \"$3\" = - ] || ulimit -d \"$3\"; } || exit 125\nshift 3\nread -r line || exit 125\nexec \"$@\"";
+
+/// The line that the gate waits for, on the worker's socket.
+pub(crate) const OPEN_GATE: &[u8] = b"\n";
+
+/// A thread that has ended is gone within microseconds, unless the machine is very busy.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Sandbox {
+    /// Starts a process behind a closed gate.
+    ///
+    /// # Errors
+    /// That of the system, or the sandbox is required and incomplete.
+    pub(crate) fn spawn(&self, command: &Command, socket: OwnedFd, scratch: &Path) -> io::Result<Child> {
+        let mut gated = self.gated(command, scratch);
+        gated.stdin(Stdio::from(socket)).process_group(0);
+        let (mode, user) = (self.settings.mode, self.settings.user);
+        let (child, thread) = thread::scope(|scope| {
+            let work = || {
+                let missing = enter(scratch, user);
+                if mode == SandboxMode::Required && !missing.is_empty() {
+                    let text = format!("the sandbox is incomplete: {missing:?}");
+                    return (Err(io::Error::other(text)), gettid());
+                }
+                if let Some(user) = user.filter(|_| !missing.contains(&Protection::User)) {
+                    gated.uid(user.uid).gid(user.gid);
+                }
+                (gated.spawn(), gettid())
+            };
+            let thread = thread::Builder::new().name("python-sandbox".into()).spawn_scoped(scope, work)?;
+            thread.join().map_err(|_| io::Error::other("the thread that starts a process has panicked"))
+        })?;
+        let child = child?;
+        let task = PathBuf::from(format!("/proc/self/task/{}", thread.as_raw_nonzero()));
+        ended_soon(&task, child)
+    }
+
+    /// The command behind the gate, with the folder for its files.
+    fn gated(&self, command: &Command, scratch: &Path) -> Command {
+        let most = |resource: Resource, wanted: u64| {
+            getrlimit(resource).maximum.map_or(wanted, |most| most.min(wanted))
+        };
+        let memory =
+            self.settings.memory_bytes.map(|bytes| (most(Resource::Data, bytes) >> 10).max(1).to_string());
+        let mut gated = Command::new("/bin/sh");
+        gated.args(["-c", GATE, "sh"]);
+        gated.arg(most(Resource::Nofile, self.settings.open_files).to_string());
+        gated.arg(most(Resource::Nproc, self.settings.processes).to_string());
+        gated.arg(memory.as_deref().unwrap_or("-"));
+        gated.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => gated.env(name, value),
+                None => gated.env_remove(name),
+            };
+        }
+        gated.env("TMPDIR", scratch).env("HOME", scratch);
+        gated
+    }
+}
+
+/// Waits until a thread is gone. Otherwise the process must not go on.
+fn ended_soon(task: &Path, mut child: Child) -> io::Result<Child> {
+    let deadline = Instant::now() + PATIENCE;
+    while fs::exists(task).unwrap_or(true) {
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(io::Error::other("the thread that has started the process does not end"));
+        }
+        thread::sleep(Duration::from_micros(50));
+    }
+    Ok(child)
+}
+
+/// What a process that ended before it was an interpreter tells by its status.
+pub(crate) fn gate_failure(status: Option<ExitStatus>) -> Option<&'static str> {
+    match status?.code()? {
+        125 => Some("its limits cannot be set"),
+        126 => Some("the user of the sandbox may not run it"),
+        127 => Some("it is not there, or the user of the sandbox may not reach it"),
+        _ => None,
+    }
+}
