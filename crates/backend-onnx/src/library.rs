@@ -115,7 +115,11 @@ impl LibrarySearch {
             places.push(LibraryLocation::Directory(directory.join("../lib")));
         }
         places.extend(FILE_NAMES.map(LibraryLocation::Loader));
-        let packages = self.python_prefixes.iter().flat_map(|prefix| python_packages(prefix));
+        // A server that is installed in a virtual environment belongs to it, also if the environment is not active.
+        let own = self.program_directory.as_deref().and_then(Path::parent);
+        let own = own.filter(|prefix| prefix.join("pyvenv.cfg").is_file());
+        let prefixes = own.into_iter().chain(self.python_prefixes.iter().map(PathBuf::as_path));
+        let packages = prefixes.flat_map(python_packages);
         places.extend(packages.map(|packages| LibraryLocation::Directory(packages.join("onnxruntime/capi"))));
         places
     }

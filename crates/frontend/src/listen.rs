@@ -85,6 +85,17 @@ impl BoundSocket {
         Ok(Self { socket, file: Some(file), given })
     }
 
+    /// A socket that another program, such as a service manager, has bound to a port for this server.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if the socket cannot be used.
+    pub fn given(listener: TcpListener) -> Result<Self, Error> {
+        let refused = |error: io::Error| Error::unavailable(format!("cannot use a given socket: {error}"));
+        let given = listener.local_addr().map_err(refused)?.to_string();
+        listener.set_nonblocking(true).map_err(refused)?;
+        Ok(Self { socket: listener.into(), file: None, given })
+    }
+
     /// Begins to listen. The listener does not block, because an asynchronous runtime needs that.
     ///
     /// # Errors

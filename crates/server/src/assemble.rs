@@ -32,6 +32,7 @@ use crate::{
         GrpcSettings, HttpProtocolSettings, RequiredHeader, ResolvedOptions, RestrictionSettings,
         TRITON_VERSION,
     },
+    service_manager::GivenSockets,
     startup_tables,
 };
 use ports::{Credentials, Slots, Sockets};
@@ -119,14 +120,19 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 impl<'a> StartingServer<'a> {
-    /// Binds the ports, opens the response cache, and makes the engine. Must be called in a tokio runtime.
+    /// Binds the ports that the service manager has not opened, opens the response cache, and makes the engine. Must be
+    /// called in a tokio runtime.
     ///
     /// # Errors
     /// Something that the options name is not available.
-    pub async fn new(options: &'a ResolvedOptions, extensions: Extensions) -> Result<Self, StartError> {
+    pub async fn new(
+        options: &'a ResolvedOptions,
+        extensions: Extensions,
+        given: GivenSockets,
+    ) -> Result<Self, StartError> {
         vertex_ai::check_routes(options)?;
         let credentials = Credentials::read(options)?;
-        let sockets = Sockets::bind(options)?;
+        let sockets = Sockets::bind(options, given)?;
         if options.repository.paths.is_empty() {
             return Err(creating(Error::invalid("--model-repository must be specified")));
         }
@@ -205,7 +211,7 @@ impl Server {
     /// # Errors
     /// Those of [`StartingServer::new`] and [`StartingServer::serve`].
     pub async fn start(options: &ResolvedOptions, extensions: Extensions) -> Result<Self, StartError> {
-        let starting = StartingServer::new(options, extensions).await?;
+        let starting = StartingServer::new(options, extensions, GivenSockets::default()).await?;
         let loaded = starting.load().await;
         starting.serve(loaded).await
     }

@@ -9,6 +9,7 @@ mod backend_settings;
 pub mod descriptors;
 mod extensions;
 pub mod options;
+pub mod service_manager;
 pub mod signals;
 mod startup_tables;
 pub mod table;

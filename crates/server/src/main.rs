@@ -16,6 +16,7 @@ use server::{
     Extensions, StartingServer, Stopped,
     logging::{self, LogSettings},
     options::{self, Invocation, ProcessEnvironment, ResolvedOptions, TRITON_VERSION},
+    service_manager::{self, GivenSockets},
     signals::{self, Signals},
 };
 
@@ -107,6 +108,7 @@ fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
             .iter()
             .map(|setting| (setting.backend.as_deref(), setting.key.as_str(), setting.value.as_str())),
     );
+    let given = GivenSockets::take()?;
     let log = logging::install(&options.logging)?;
     log::info!(
         "nereid {}, which behaves as Triton Inference Server {TRITON_VERSION}",
@@ -123,7 +125,7 @@ fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
         .thread_stack_size(NETWORK_STACK_BYTES)
         .enable_all()
         .build()?;
-    let ended = runtime.block_on(run(options, log, begun))?;
+    let ended = runtime.block_on(run(options, log, given, begun))?;
     // The shutdown ends the remaining network tasks and finalizes plug-ins. A backend that hangs must not delay the exit
     // for longer.
     match ended {
@@ -142,12 +144,17 @@ fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
     }
 }
 
-async fn run(options: &ResolvedOptions, log: Arc<LogSettings>, begun: Instant) -> anyhow::Result<Ended> {
+async fn run(
+    options: &ResolvedOptions,
+    log: Arc<LogSettings>,
+    given: GivenSockets,
+    begun: Instant,
+) -> anyhow::Result<Ended> {
     let mut signals = Signals::listen()?;
     let (access_log, reopened) = watch::channel(None);
     tokio::spawn(signals::reopen_logs_on_hangup(log, reopened)?);
     let starting = tokio::select! {
-        starting = StartingServer::new(options, extensions(options)) => starting?,
+        starting = StartingServer::new(options, extensions(options), given) => starting?,
         // A plug-in may be in the middle of its initialization.
         _ = signals.first() => return Ok(Ended::LoadsAbandoned),
     };
@@ -165,10 +172,13 @@ async fn run(options: &ResolvedOptions, log: Arc<LogSettings>, begun: Instant) -
     let took = begun.elapsed().as_millis();
     if server.all_loaded() {
         log::info!("ready in {took} ms");
+        service_manager::notify_ready("serving");
     } else {
         log::warn!("started in {took} ms, but not all models are loaded");
+        service_manager::notify_ready("serving, but not all models are loaded");
     }
     signals.first().await;
+    service_manager::notify_stopping();
     Ok(ended(server.stop().await))
 }
 

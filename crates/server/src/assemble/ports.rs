@@ -14,6 +14,7 @@ use super::{EndpointService, StartError, creating};
 use crate::{
     descriptors,
     options::{Connections, ListenSettings, ResolvedOptions},
+    service_manager::GivenSockets,
 };
 
 /// The bound sockets. The server binds them before it loads any model, so that a port conflict fails before the time
@@ -27,24 +28,30 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    pub(super) fn bind(options: &ResolvedOptions) -> Result<Self, StartError> {
+    /// Binds the sockets that the service manager has not `given`.
+    pub(super) fn bind(options: &ResolvedOptions, mut given: GivenSockets) -> Result<Self, StartError> {
         use EndpointService::{Grpc, Http, Metrics, SageMaker, VertexAi};
-        let bind = |service: EndpointService, at: Option<&ListenSettings>| {
-            at.map(|at| bind(at).map_err(|error| service.failed(error))).transpose()
+        let mut bind = |service: EndpointService, at: Option<&ListenSettings>| {
+            at.map(|at| bind(at, &mut given).map_err(|error| service.failed(error))).transpose()
         };
-        Ok(Self {
+        let sockets = Self {
             grpc: bind(Grpc, options.grpc.as_ref().map(|grpc| &grpc.listen))?,
             http: bind(Http, options.http.as_ref().map(|http| &http.listen))?,
             sagemaker: bind(SageMaker, options.sagemaker.as_ref().map(|sagemaker| &sagemaker.listen))?,
             vertex_ai: bind(VertexAi, options.vertex_ai.as_ref().map(|vertex_ai| &vertex_ai.listen))?,
             metrics: bind(Metrics, options.metrics.as_ref().map(|metrics| &metrics.listen))?,
-        })
+        };
+        given.finish().map_err(creating)?;
+        Ok(sockets)
     }
 }
 
-fn bind(at: &ListenSettings) -> Result<BoundSocket, Error> {
-    match unix_path(&at.address) {
-        Some(path) => BoundSocket::bind_unix(path, at.socket_mode),
+fn bind(at: &ListenSettings, given: &mut GivenSockets) -> Result<BoundSocket, Error> {
+    if let Some(path) = unix_path(&at.address) {
+        return BoundSocket::bind_unix(path, at.socket_mode);
+    }
+    match given.remove(at.port) {
+        Some(socket) => BoundSocket::given(socket),
         None => BoundSocket::bind(&at.address, at.port, at.reuse_port),
     }
 }

@@ -1,0 +1,92 @@
+//! What the server and its service manager (systemd) tell each other: sockets that the manager has opened, and how far the
+//! server is. Without a manager nothing happens.
+//!
+//! Source of the contracts: sd_listen_fds(3) and sd_notify(3).
+use std::net::TcpListener;
+
+use inference::Error;
+use listenfd::ListenFd;
+use sd_notify::NotifyState;
+
+/// The listening sockets that the service manager has opened, with their ports.
+#[derive(Debug, Default)]
+pub struct GivenSockets(Vec<(u16, TcpListener)>);
+
+impl GivenSockets {
+    /// Takes the sockets of the environment variable `LISTEN_FDS`, which it removes. Must be called before the first
+    /// thread starts.
+    ///
+    /// # Errors
+    /// INVALID_ARG if one of them is no TCP socket that listens.
+    pub fn take() -> Result<Self, Error> {
+        let mut given = ListenFd::from_env();
+        let sockets = (0..given.len()).map(|index| {
+            let refused = |error| {
+                let text =
+                    format!("socket {index} of the service manager is no TCP socket that listens: {error}");
+                Error::invalid(text)
+            };
+            let socket = given.take_tcp_listener(index).map_err(refused)?;
+            let socket = socket.ok_or_else(|| Error::internal("a socket of the service manager is gone"))?;
+            let port = socket.local_addr().map_err(refused)?.port();
+            Ok((port, socket))
+        });
+        sockets.collect::<Result<_, Error>>().map(Self)
+    }
+
+    /// The socket for an endpoint with this port, if there is one.
+    pub(crate) fn remove(&mut self, port: u16) -> Option<TcpListener> {
+        let index = self.0.iter().position(|(given, _)| *given == port)?;
+        Some(self.0.swap_remove(index).1)
+    }
+
+    /// # Errors
+    /// INVALID_ARG if a socket is left: its clients would wait for ever.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        self.0.first().map_or(Ok(()), |(port, _)| {
+            Err(Error::invalid(format!(
+                "the service manager has opened port {port}, but no endpoint of the server has this port"
+            )))
+        })
+    }
+}
+
+/// Tells the service manager that the server serves.
+pub fn notify_ready(status: &str) {
+    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
+}
+
+/// Tells the service manager that the server stops.
+pub fn notify_stopping() {
+    notify(&[NotifyState::Stopping]);
+}
+
+fn notify(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        log::warn!("the service manager cannot be told that the state has changed: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a failing test should stop")]
+    use super::*;
+
+    #[test]
+    fn an_endpoint_gets_the_socket_of_its_port_and_none_may_be_left() {
+        let socket = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let mut given = GivenSockets(vec![(port, socket)]);
+        assert!(given.remove(port - 1).is_none());
+        let taken = given.remove(port).unwrap();
+        assert_eq!(taken.local_addr().unwrap().port(), port);
+        given.finish().unwrap();
+        let left = GivenSockets(vec![(port, taken)]).finish().unwrap_err();
+        assert_eq!(
+            left.message,
+            format!(
+                "the service manager has opened port {port}, but no endpoint of the server has this port"
+            )
+        );
+    }
+}
