@@ -1,4 +1,4 @@
-//! Tasks of the workspace: `cargo xtask test | deepcheck | memcheck | gates | header | setup | demo | bench`.
+//! Tasks of the workspace: `cargo xtask test | deepcheck | memcheck | gates | header | setup | demo | dist | bench`.
 //!
 //! This program does everything that needs more than cargo: the checks of a change, the Python environment, the
 //! download of ONNX Runtime, the demo, the benchmarks. It writes everything below `target`, makes each thing once and
@@ -16,6 +16,7 @@ mod debian;
 mod debian_program;
 mod deepcheck;
 mod demo;
+mod dist;
 mod gates;
 mod memcheck;
 mod plugins;
@@ -67,6 +68,10 @@ cargo xtask demo [--port-base N] [--once] [--dev]
     Trains a classifier of handwritten digits, serves it, classifies digits over HTTP and gRPC, shows the result and
     keeps serving. HTTP, gRPC and metrics listen on N, N+1, N+2 [default: 8000]. --once ends after the result.
     --dev uses a debug build.
+
+cargo xtask dist [--dev] [--only wheel|deb|tar|image]
+    Makes packages in target/dist: a Python wheel, a Debian package, an archive, and a container image. With licences
+    and lists of all parts. --dev packs a debug build, for tests of the packages.
 
 cargo xtask bench [--reference DIR] [--before BINARY] [--rounds N] [--seconds S] [--server BINARY]
                   [--only load|adversary|reload|ensemble|cache|micro] [--filter TEXT]
@@ -150,6 +155,7 @@ fn run() -> Result<bool> {
             Ok(true)
         }
         "demo" => demo::run(&demo::DemoOptions::parse(arguments)?),
+        "dist" => dist::run(&dist::DistOptions::parse(arguments)?),
         "bench" => bench::run(&bench::BenchOptions::parse(arguments)?),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

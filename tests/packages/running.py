@@ -1,0 +1,57 @@
+"""A server that a package has installed, in an environment that knows nothing of this repository."""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import subprocess
+import time
+
+PATIENCE = 60.0
+PORT = re.compile(r"Started HTTPService at \S*:(\d+)")
+REQUEST = {
+    "inputs": [
+        {"name": name, "datatype": "FP32", "shape": [1, 16], "data": [value] * 16}
+        for name, value in (("INPUT0", 3.0), ("INPUT1", 1.0))
+    ]
+}
+# Nothing of the one who runs the tests: no virtual environment, no ONNX Runtime of the repository.
+ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+
+
+@contextlib.contextmanager
+def running(line, log_path, variables=None):
+    """Starts a server, and gives its HTTP port when it serves."""
+    line = [*map(str, line), "--http-port=0", "--grpc-port=0", "--metrics-port=0"]
+    with open(log_path, "wb") as log:
+        process = subprocess.Popen(line, env=ENVIRONMENT | (variables or {}), stdout=log, stderr=subprocess.STDOUT)
+    try:
+        end = time.monotonic() + PATIENCE
+        while not (found := PORT.search(log_path.read_text())):
+            assert process.poll() is None and time.monotonic() < end, log_path.read_text()[-3000:]
+            time.sleep(0.01)
+        yield int(found[1])
+    finally:
+        process.terminate()
+        code = process.wait(PATIENCE)
+    assert code == 0, log_path.read_text()[-3000:]
+
+
+def ask(port):
+    """The sums and differences of a request to `add_sub`."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection.request("POST", "/v2/models/add_sub/infer", json.dumps(REQUEST))
+    response = connection.getresponse()
+    answer = json.loads(response.read())
+    assert response.status == 200, answer
+    return {output["name"]: output["data"][0] for output in answer["outputs"]}
+
+
+def can(*command):
+    """Whether this machine permits a command."""
+    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def is_root():
+    return os.geteuid() == 0

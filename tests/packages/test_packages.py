@@ -1,0 +1,171 @@
+"""Each package, installed in a clean place, serves a model, and brings what it must bring."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import DIST, package
+from running import PATIENCE, ask, can, is_root, running
+
+SUMS = {"OUTPUT0": 4.0, "OUTPUT1": 2.0}
+
+
+def run(*line, **named):
+    return subprocess.run([*map(str, line)], check=True, capture_output=True, text=True, **named).stdout
+
+
+def check_licences(folder):
+    """The licences of the server and of its parts, and a list of the parts that names each one's licence."""
+    assert "Apache License" in (folder / "LICENSE").read_text()
+    notices = (folder / "THIRD-PARTY-LICENSES.txt").read_text()
+    parts = json.loads((folder / "nereid.cdx.json").read_text())
+    assert parts["bomFormat"] == "CycloneDX" and len(parts["components"]) > 100
+    for part in parts["components"]:
+        assert f"{part['name']} {part['version']}: " in notices
+        assert part["licenses"][0]["expression"] and len(part["hashes"][0]["content"]) == 64
+    names = {part["name"] for part in parts["components"]}
+    assert {"tokio", "hyper", "rustls"} <= names
+    assert not names & {"criterion", "tempfile-of-tests", "moto"}, "parts of tests are no parts"
+
+
+def test_the_wheel_installs_a_server_that_uses_the_onnxruntime_of_its_environment(tmp_path, repository_folder):
+    environment = tmp_path / "environment"
+    begun = time.monotonic()
+    run(sys.executable, "-m", "venv", environment)
+    run(environment / "bin/pip", "install", "--disable-pip-version-check", package("nereid_server-*.whl"))
+    # The environment is not active.
+    line = [environment / "bin/nereid", f"--model-repository={repository_folder}"]
+    with running(line, tmp_path / "log") as port:
+        assert ask(port) == SUMS
+    print(f"from nothing to the first answer: {time.monotonic() - begun:.1f} s")
+    log = (tmp_path / "log").read_text()
+    assert str(environment) in log and "onnxruntime" in log
+    ask_package = "import nereid_server as n; print(n.BINARY, n.LIBRARY, n.HEADER)"
+    for path in run(environment / "bin/python", "-c", ask_package).split():
+        assert os.path.isfile(path), path
+    assert "nereid" in run(environment / "bin/python", "-m", "nereid_server", "--version")
+    (information,) = environment.glob("lib/python3*/site-packages/nereid_server-*.dist-info")
+    places = information / "licenses", information / "sboms"
+    together = tmp_path / "together"
+    together.mkdir()
+    for place in places:
+        for file in place.iterdir():
+            shutil.copy(file, together)
+    check_licences(together)
+
+
+def test_programs_in_c_are_built_with_the_wheel(tmp_path):
+    environment = tmp_path / "environment"
+    run(sys.executable, "-m", "venv", environment)
+    run(environment / "bin/pip", "install", "--disable-pip-version-check", "--no-deps", package("nereid_server-*.whl"))
+    source = tmp_path / "version.c"
+    source.write_text(
+        "#include <nereid.h>\n#include <stdio.h>\n"
+        "int main(void) { uint32_t major, minor;\n"
+        "  if (TRITONSERVER_ApiVersion(&major, &minor)) return 1;\n"
+        '  printf("%u", major); return 0; }\n'
+    )
+    library = environment / "lib"
+    options = ["-I", environment / "include", "-L", library, "-ltritonserver", f"-Wl,-rpath,{library}"]
+    run("gcc", source, "-o", tmp_path / "version", *options)
+    assert run(tmp_path / "version") == "1"
+
+
+def test_the_archive_serves_where_it_was_unpacked(tmp_path, repository_folder):
+    run("tar", "--extract", "--file", package("nereid-*-linux.tar.gz"), "--directory", tmp_path)
+    (tree,) = tmp_path.glob("nereid-*")
+    with running([tree / "bin/nereid", f"--model-repository={repository_folder}"], tmp_path / "log") as port:
+        assert ask(port) == SUMS
+    assert str(tree / "lib/libonnxruntime") in os.path.realpath(next((tree / "lib").glob("libonnxruntime*")))
+    check_licences(tree / "share/doc/nereid")
+    assert (tree / "share/doc/nereid/onnxruntime/LICENSE").is_file()
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """A root with nothing but the Debian package."""
+    root = tmp_path / "root"
+    for folder in ("var/lib/dpkg/updates", "var/lib/dpkg/info", "etc", "var/log"):
+        (root / folder).mkdir(parents=True)
+    (root / "var/lib/dpkg/status").touch()
+    # The packages that it depends on are those of this machine.
+    force = ["--force-script-chrootless", "--force-depends", "--force-not-root"]
+    run("dpkg", f"--root={root}", *force, "--install", package("nereid_*.deb"))
+    return root
+
+
+@pytest.mark.skipif(not is_root(), reason="only the superuser gives files to other users")
+def test_the_debian_package_makes_a_user_and_folders_and_serves(installed, tmp_path, repository_folder):
+    (user,) = [line for line in (installed / "etc/passwd").read_text().splitlines() if line.startswith("nereid:")]
+    uid = int(user.split(":")[2])
+    models = installed / "var/lib/nereid/models"
+    assert (models.stat().st_uid, models.stat().st_mode & 0o777) == (uid, 0o750)
+    library = f"--onnxruntime-library={installed / 'usr/lib/nereid'}"
+    line = [installed / "usr/bin/nereid", f"--model-repository={repository_folder}", library]
+    with running(line, tmp_path / "log") as port:
+        assert ask(port) == SUMS
+    check_licences(installed / "usr/share/doc/nereid")
+    assert "/etc/default/nereid" in run("dpkg", f"--root={installed}", "--status", "nereid")
+    run("dpkg", f"--root={installed}", "--force-script-chrootless", "--force-not-root", "--remove", "nereid")
+    assert not (installed / "usr/bin/nereid").exists() and models.exists(), "models stay"
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze")
+def test_systemd_understands_the_units(tmp_path):
+    root = tmp_path / "root"
+    run("dpkg-deb", "--extract", package("nereid_*.deb"), root)
+    units = root / "usr/lib/systemd/system"
+    # The program and the file of options are not installed on this machine.
+    for unit in units.iterdir():
+        unit.write_text(unit.read_text().replace("/usr/bin/nereid", str(root / "usr/bin/nereid")))
+    verify = ["systemd-analyze", "verify", "--man=no", *units.iterdir()]
+    found = subprocess.run(verify, capture_output=True, text=True, check=False)
+    ours = [line for line in found.stderr.splitlines() if "nereid" in line]
+    assert found.returncode == 0 and not ours, found.stderr
+
+
+@pytest.fixture
+def image(tmp_path):
+    """The files of the image, as a runtime of containers would unpack them, and its configuration."""
+    umoci = DIST.parent / "umoci/usr/bin/umoci"
+    (layout,) = [path.parent for path in DIST.glob("image/index.json")]
+    (index,) = json.loads((layout / "index.json").read_text())["manifests"]
+    tag = index["annotations"]["org.opencontainers.image.ref.name"]
+    bundle = tmp_path / "bundle"
+    run(umoci, "unpack", "--rootless", "--image", f"{layout}:{tag}", bundle)
+
+    def blob(digest):
+        return json.loads((layout / "blobs" / digest.replace(":", "/")).read_text())
+
+    return bundle / "rootfs", blob(blob(index["digest"])["config"]["digest"])["config"]
+
+
+def test_the_image_says_how_it_runs(image):
+    root, configuration = image
+    assert configuration["User"] == "65534:65534"
+    assert configuration["Entrypoint"] == ["/usr/bin/nereid"]
+    assert set(configuration["ExposedPorts"]) == {"8000/tcp", "8001/tcp", "8002/tcp"}
+    assert os.readlink(root / "opt/tritonserver/bin/tritonserver") == "/usr/bin/nereid"
+    assert (root / "opt/tritonserver/lib/libtritonserver.so").is_file()
+    assert "BEGIN CERTIFICATE" in (root / "etc/ssl/certs/ca-certificates.crt").read_text()
+    assert not (root / "bin/sh").exists()
+    check_licences(root / "usr/share/doc/nereid")
+    assert (root / "usr/share/doc/libc6/copyright").is_file()
+
+
+# A root of one's own, which nobody can write, and a user that no file knows.
+MOUNTS = 'mount --bind "$1" "$1" && mount --bind "$2" "$1/models" && mount -o remount,ro,bind "$1" && shift 2 && exec "$@"'
+UNSHARE = ["unshare", "--mount", "--propagation", "private"]
+
+
+@pytest.mark.skipif(not (is_root() and can(*UNSHARE, "true")), reason="this machine does not permit mounts")
+def test_any_user_runs_the_image_on_a_root_that_nobody_can_write(image, tmp_path, repository_folder):
+    root, configuration = image
+    inside = ["chroot", "--userspec=12345:54321", root, *configuration["Entrypoint"], *configuration["Cmd"]]
+    line = [*UNSHARE, "sh", "-c", MOUNTS, "sh", root, repository_folder, *inside]
+    with running(line, tmp_path / "log", {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}) as port:
+        assert ask(port) == SUMS

@@ -1,0 +1,105 @@
+//! What all packages contain.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::{copy, licences, make_empty, sbom, write};
+use crate::workspace::{self, cargo};
+use crate::{process, runtime_library};
+
+/// How the server in a package is built.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum PackageBuild {
+    /// For tests of the packages: the debug build.
+    Dev,
+    /// The profile `dist`.
+    Dist,
+}
+
+/// The files for packages, which lie in one folder.
+pub(super) struct PackageContents {
+    /// The version of the workspace.
+    pub(super) version: String,
+    pub(super) server: PathBuf,
+    /// `libtritonserver.so`.
+    pub(super) library: PathBuf,
+    pub(super) header: PathBuf,
+    /// The licence of the server.
+    pub(super) licence: PathBuf,
+    /// Those of what it contains.
+    pub(super) notices: PathBuf,
+    /// The list of its parts, in CycloneDX's format.
+    pub(super) sbom: PathBuf,
+    /// ONNX Runtime's library, and its licences.
+    pub(super) onnxruntime: PathBuf,
+    pub(super) onnxruntime_licences: Vec<PathBuf>,
+    /// The least release of glibc that the programs need, for example 34 for 2.34.
+    pub(super) glibc_minor: u32,
+}
+
+impl PackageContents {
+    pub(super) fn make(build: PackageBuild, folder: &Path) -> Result<PackageContents> {
+        make_empty(folder)?;
+        let (profile, built) = match build {
+            PackageBuild::Dev => ("dev", "debug"),
+            PackageBuild::Dist => ("dist", "dist"),
+        };
+        let mut build = cargo(&["build", "--locked", "--profile", profile]);
+        process::run(build.args(["--package", "nereid-server", "--package", "nereid-libtritonserver"]))?;
+        let built = workspace::target().join(built);
+        let root = workspace::root();
+        let contents = PackageContents {
+            version: version()?,
+            server: folder.join("nereid"),
+            library: folder.join("libtritonserver.so"),
+            header: root.join("include/nereid.h"),
+            licence: root.join("LICENSE"),
+            notices: folder.join("THIRD-PARTY-LICENSES.txt"),
+            sbom: folder.join("nereid.cdx.json"),
+            onnxruntime: runtime_library::fetch()?,
+            onnxruntime_licences: runtime_library::licences()?,
+            glibc_minor: 0,
+        };
+        for (from, to) in
+            [(built.join("nereid"), &contents.server), (built.join("libtritonserver.so"), &contents.library)]
+        {
+            copy(&from, to)?;
+            // The symbols that plug-ins and C programs use are in a table of their own, which stays.
+            process::run(Command::new("strip").arg("--strip-all").arg(to))?;
+        }
+        let parts = sbom::parts()?;
+        write(&contents.notices, &licences::text(&parts)?)?;
+        write(&contents.sbom, &sbom::text(&parts, &contents.version)?)?;
+        let newest = [&contents.server, &contents.library].map(|file| newest_glibc(file));
+        let [server, library] = newest;
+        Ok(PackageContents { glibc_minor: server?.max(library?), ..contents })
+    }
+}
+
+/// The version of the workspace.
+fn version() -> Result<String> {
+    let packages = workspace::packages()?;
+    let server = packages.iter().find(|package| package["name"] == "nereid-server");
+    let version = server.and_then(|server| server["version"].as_str());
+    Ok(version.context("the workspace has no nereid-server")?.to_owned())
+}
+
+/// The newest release of glibc whose symbols a file uses.
+fn newest_glibc(file: &Path) -> Result<u32> {
+    let symbols = process::output(Command::new("objdump").arg("--dynamic-syms").arg(file))?;
+    let minors = symbols.split("GLIBC_2.").skip(1).filter_map(|rest| {
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse().ok()
+    });
+    minors.max().with_context(|| format!("{} uses no glibc", file.display()))
+}
+
+/// Makes a file executable for all.
+pub(super) fn make_executable(path: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("cannot change {}", path.display()))
+}

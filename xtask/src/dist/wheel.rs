@@ -1,0 +1,53 @@
+//! A Python wheel: `pip install nereid-server` puts the server into an environment, whose ONNX Runtime it uses.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::archive::file_name;
+use super::contents::{PackageContents, make_executable};
+use super::{copy, make_empty, write};
+use crate::{process, python, workspace};
+
+/// Makes `nereid_server-VERSION-py3-none-manylinux_2_N_x86_64.whl`.
+pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf> {
+    python::install("packaging/wheel/requirements.txt")?;
+    let sources = workspace::root().join("packaging/wheel");
+    let tree = folder.join("wheel");
+    make_empty(&tree)?;
+    let version = &contents.version;
+    for module in ["__init__.py", "__main__.py"] {
+        let path = Path::new("nereid_server").join(module);
+        copy(&sources.join(&path), &tree.join(&path))?;
+    }
+    let data = tree.join(format!("nereid_server-{version}.data"));
+    copy(&contents.server, &data.join("scripts/nereid"))?;
+    make_executable(&data.join("scripts/nereid"))?;
+    copy(&contents.library, &data.join("data/lib/libtritonserver.so"))?;
+    copy(&contents.header, &data.join("data/include/nereid.h"))?;
+    let info = tree.join(format!("nereid_server-{version}.dist-info"));
+    for file in [&contents.licence, &contents.notices] {
+        copy(file, &info.join("licenses").join(file_name(file)))?;
+    }
+    copy(&contents.sbom, &info.join("sboms").join(file_name(&contents.sbom)))?;
+    let description = fs::read_to_string(sources.join("README.md")).context("cannot read the description")?;
+    let licences = [&contents.licence, &contents.notices]
+        .map(|file| format!("License-File: {}\n", file_name(file).display()))
+        .concat();
+    let metadata = format!(
+        "Metadata-Version: 2.4\nName: nereid-server\nVersion: {version}\nSummary: Serves machine learning models with the \
+         protocols of Triton Inference Server\nLicense-Expression: Apache-2.0\n{licences}Requires-Python: >=3.9\n\
+         Requires-Dist: onnxruntime>=1.17\nClassifier: Operating System :: POSIX :: Linux\n\
+         Description-Content-Type: text/markdown\n\n{description}"
+    );
+    write(&info.join("METADATA"), &metadata)?;
+    let (glibc, processor) = (contents.glibc_minor, std::env::consts::ARCH);
+    let tag = format!("py3-none-manylinux_2_{glibc}_{processor}");
+    let generator = "Wheel-Version: 1.0\nGenerator: nereid\nRoot-Is-Purelib: false\n";
+    write(&info.join("WHEEL"), &format!("{generator}Tag: {tag}\n"))?;
+    // Writes the list of the files with their digests, too.
+    let mut pack = python::command();
+    process::run(pack.args(["-m", "wheel", "pack", "--dest-dir"]).arg(folder).arg(&tree))?;
+    Ok(folder.join(format!("nereid_server-{version}-{tag}.whl")))
+}
