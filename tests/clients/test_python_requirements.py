@@ -3,6 +3,7 @@
 The packages are wheels in a folder: nothing comes from a network.
 """
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -168,11 +169,20 @@ def program(folder, name, text):
     return folder
 
 
-def test_a_server_that_is_killed_leaves_nothing_that_another_one_uses(start_making, folder, wheels, cache, tmp_path):
+def test_a_server_that_is_killed_leaves_nothing_that_another_one_uses(
+    start_making, folder, wheels, cache, tmp_path, threads
+):
     # This uv makes half of an environment, and waits.
     slow = f'[ "$1" = venv ] && for last; do :; done && mkdir -p "$last/bin" && echo $$ > {tmp_path}/pid; exec sleep 1000'
     model(folder, "where", requirements(wheels, "1.0"))
-    server = start_making(folder, before_path=program(tmp_path / "bin", "uv", slow))
+    explicit = "--model-control-mode=explicit"
+    server = start_making(folder, explicit, before_path=program(tmp_path / "bin", "uv", slow))
+
+    def load():
+        with HTTP.connect(server) as client, contextlib.suppress(Exception):
+            client.load_model("where")
+
+    threads.submit(load)
     eventually(lambda: (tmp_path / "pid").exists() and environments(cache), "half of the environment")
     server.expected_code = -9
     server.kill()

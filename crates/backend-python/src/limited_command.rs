@@ -3,7 +3,7 @@ use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom},
     os::unix::process::CommandExt,
-    process::{Command, ExitStatus, Stdio},
+    process::{Command, Stdio},
     time::Instant,
 };
 
@@ -22,45 +22,52 @@ pub(crate) struct CommandFailed {
 /// The end of the output that is kept.
 const KEPT_BYTES: u64 = 32 << 10;
 
+/// Runs the program after it: in a group that has no terminal, a program that uses the terminal would be stopped.
+const UNSTOPPED: &str = "trap '' TTOU TTIN TSTP; exec \"$@\"";
+
 /// Runs a program until it ends, or until the deadline, when it is ended with what it has started. `input` becomes its
 /// standard input: whoever holds a lock on it holds the lock together with the program.
 ///
 /// # Errors
 /// The program cannot be started, has failed, or was ended.
-pub(crate) fn run_until(command: &mut Command, input: &File, deadline: Instant) -> Result<(), CommandFailed> {
-    let without_output = |error: io::Error| CommandFailed {
-        how: format!("'{}' cannot be run: {error}", command_name(command)),
-        output: String::new(),
-    };
-    let (input, output, errors) = streams(input).map_err(without_output)?;
-    let name = command_name(command);
-    let started = command.stdin(input).stdout(errors.0).stderr(errors.1).process_group(0).spawn();
-    let mut child = started.map_err(|error| CommandFailed {
+pub(crate) fn run_until(command: &Command, input: &File, deadline: Instant) -> Result<(), CommandFailed> {
+    let name = command.get_program().to_string_lossy();
+    let not_run = |error: io::Error| CommandFailed {
         how: format!("'{name}' cannot be run: {error}"),
         output: String::new(),
-    })?;
+    };
+    let (input, output, errors) = streams(input).map_err(not_run)?;
+    let mut shell = behind_shell(command);
+    let mut child =
+        shell.stdin(input).stdout(errors.0).stderr(errors.1).process_group(0).spawn().map_err(not_run)?;
     let pid = Pid::from_child(&child);
     let is_late = !ends_before(pid, deadline);
     if is_late {
         // The process has not been waited for, so no other group can have its number.
         let _ = kill_process_group(pid, Signal::KILL);
     }
-    let status = child.wait();
-    let how = match status {
+    let how = match child.wait() {
         Ok(_) if is_late => format!("'{name}' did not end in time"),
         Ok(status) if status.success() => return Ok(()),
-        Ok(status) => failure_text(&name, status),
+        Ok(status) => format!("'{name}' failed ({status})"),
         Err(error) => format!("'{name}' is lost: {error}"),
     };
     Err(CommandFailed { how, output: end_of(output).unwrap_or_default() })
 }
 
-fn command_name(command: &Command) -> String {
-    command.get_program().to_string_lossy().into_owned()
-}
-
-fn failure_text(name: &str, status: ExitStatus) -> String {
-    format!("'{name}' failed ({status})")
+fn behind_shell(command: &Command) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", UNSTOPPED, "sh"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    if let Some(place) = command.get_current_dir() {
+        shell.current_dir(place);
+    }
+    shell
 }
 
 type Outputs = (Stdio, Stdio);

@@ -198,7 +198,7 @@ impl EnvironmentMaker<'_> {
         let mut command = Command::new(self.base);
         command.args(["-I", "-S", "-c", script]).arg(place.path());
         let nothing = File::open("/dev/null").map_err(|error| error.to_string())?;
-        run_until(&mut command, &nothing, deadline).map_err(|failure| told(&failure))?;
+        run_until(&command, &nothing, deadline).map_err(|failure| told(&failure))?;
         fs::read_to_string(place.path()).map_err(|error| error.to_string())
     }
 
@@ -209,7 +209,7 @@ impl EnvironmentMaker<'_> {
         {
             return Err(format!("the folder {}: {error}", folder.display()));
         }
-        for command in &mut self.commands(folder)? {
+        for command in &self.commands(folder)? {
             run_until(command, lock, deadline).map_err(|failure| {
                 let _ = fs::remove_dir_all(folder);
                 told(&failure)
