@@ -194,12 +194,13 @@ def test_a_model_whose_process_does_not_come_back_is_not_ready(start_python, fol
         eventually(lambda: not client.is_model_ready("unsteady"), "the model not to be ready")
         assert not client.is_server_ready()
         assert client.is_model_ready("steady")
+        eventually(lambda: "could not be started again" in server.log(), "a start that fails")
+        assert "the gate is closed" in server.log()
         steady.wait_for_answers()
         gate.unlink()
         eventually(lambda: client.is_model_ready("unsteady"), "the model to be ready")
         assert client.is_server_ready()
         assert ask(server, "unsteady", "behave")
-        assert "could not be started again" in server.log() and "the gate is closed" in server.log()
         assert restarts(server) == 1
 
 
