@@ -288,7 +288,7 @@ fn take(lock: &File, deadline: Instant) -> io::Result<()> {
         match lock.try_lock() {
             Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                thread::sleep(Duration::from_millis(50))
+                thread::sleep(Duration::from_millis(50));
             }
             Err(TryLockError::WouldBlock) => {
                 return Err(io::Error::other("another server makes it, and takes too long"));

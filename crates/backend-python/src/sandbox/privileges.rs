@@ -1,6 +1,6 @@
 //! Takes the privileges of the calling thread away, and so of what it starts.
 use rustix::{
-    process::{geteuid, getuid},
+    process::geteuid,
     thread::{
         CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
         clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
@@ -30,7 +30,7 @@ pub(super) fn drop_all(user: Option<SandboxUser>) -> Vec<Protection> {
     }
     // Old kernels have no ambient set.
     let _ = clear_ambient_capability_set();
-    let changes_user = user.is_some_and(|user| user.uid != getuid().as_raw());
+    let changes_user = user.is_some_and(SandboxUser::is_another);
     let kept = match capabilities(None) {
         Ok(sets) if changes_user => (sets.effective, sets.permitted),
         _ => (CapabilitySet::empty(), CapabilitySet::empty()),
@@ -39,7 +39,8 @@ pub(super) fn drop_all(user: Option<SandboxUser>) -> Vec<Protection> {
     if set_capabilities(None, sets).is_err() {
         missing.push(Protection::Privileges);
     }
-    if changes_user && !kept.0.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
+    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    if changes_user && !(geteuid().is_root() && kept.0.contains(needed)) {
         missing.push(Protection::User);
     }
     // The kernel counts no processes of the superuser.

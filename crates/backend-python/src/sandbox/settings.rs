@@ -2,6 +2,7 @@
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
 use inference::Error;
+use rustix::process::{getgid, getuid};
 
 const SANDBOX: &str = "sandbox";
 const USER: &str = "sandbox-user";
@@ -40,6 +41,13 @@ impl FromStr for SandboxMode {
 pub(crate) struct SandboxUser {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
+}
+
+impl SandboxUser {
+    /// Whether the server has another user or group.
+    pub(super) fn is_another(self) -> bool {
+        (self.uid, self.gid) != (getuid().as_raw(), getgid().as_raw())
+    }
 }
 
 impl FromStr for SandboxUser {
