@@ -18,6 +18,7 @@ import python_backends
 from protocols import HTTP
 from serving import eventually
 from test_python_environments import ENDS, WHERE, told
+from test_python_processes import living
 
 pytestmark = pytest.mark.parametrize("python_backend", python_backends.OURS, indirect=True)
 
@@ -187,7 +188,7 @@ def test_a_server_that_is_killed_leaves_nothing_that_another_one_uses(
     server.expected_code = -9
     server.kill()
     server.process.wait()
-    os.kill(int((tmp_path / "pid").read_text()), 9)
+    eventually(lambda: not living({int((tmp_path / "pid").read_text())}), "the program to end with the server")
     (tmp_path / "bin" / "uv").unlink()
     assert told(start_making(folder).wait_until_ready())[0] == "wheel 1.0"
 

@@ -3,7 +3,7 @@ use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom},
     os::unix::process::CommandExt,
-    process::{Command, Stdio},
+    process::Command,
     time::Instant,
 };
 
@@ -22,31 +22,43 @@ pub(crate) struct CommandFailed {
 /// The end of the output that is kept.
 const KEPT_BYTES: u64 = 32 << 10;
 
-/// Runs the program after it: in a group that has no terminal, a program that uses the terminal would be stopped.
-const UNSTOPPED: &str = "trap '' TTOU TTIN TSTP; exec \"$@\"";
+/// Runs the program that follows. In a group without a terminal, a program that uses the terminal would be stopped, unless
+/// it ignores the signals. The standard input ends with the server: then the group ends, too. What is the standard error at
+/// the beginning is kept open.
+const WATCHED: &str = "trap '' TTOU TTIN TSTP; exec 8<&0 9>&2 2>&1\n{ read -r line <&8; kill -KILL 0; } &\n\
+                       exec \"$@\" </dev/null 8<&-";
 
-/// Runs a program until it ends, or until the deadline, when it is ended with what it has started. `input` becomes its
-/// standard input: whoever holds a lock on it holds the lock together with the program.
+/// Runs a program until it ends, or until the deadline, when it is ended with what it has started. It ends with the server,
+/// however that ends. The program holds `lock` open: a lock on it lasts as long as the program.
 ///
 /// # Errors
 /// The program cannot be started, has failed, or was ended.
-pub(crate) fn run_until(command: &Command, input: &File, deadline: Instant) -> Result<(), CommandFailed> {
+pub(crate) fn run_until(command: &Command, lock: &File, deadline: Instant) -> Result<(), CommandFailed> {
     let name = command.get_program().to_string_lossy();
     let not_run = |error: io::Error| CommandFailed {
         how: format!("'{name}' cannot be run: {error}"),
         output: String::new(),
     };
-    let (input, output, errors) = streams(input).map_err(not_run)?;
+    let output = tempfile::tempfile().map_err(not_run)?;
+    let (theirs, ours) = io::pipe().map_err(not_run)?;
     let mut shell = behind_shell(command);
-    let mut child =
-        shell.stdin(input).stdout(errors.0).stderr(errors.1).process_group(0).spawn().map_err(not_run)?;
+    shell
+        .stdin(theirs)
+        .stdout(output.try_clone().map_err(not_run)?)
+        .stderr(lock.try_clone().map_err(not_run)?);
+    let mut child = shell.process_group(0).spawn().map_err(not_run)?;
+    // The command has copies of the descriptors.
+    drop(shell);
     let pid = Pid::from_child(&child);
     let is_late = !ends_before(pid, deadline);
     if is_late {
         // The process has not been waited for, so no other group can have its number.
         let _ = kill_process_group(pid, Signal::KILL);
     }
-    let how = match child.wait() {
+    let ended = child.wait();
+    // Ends what is left of the group.
+    drop(ours);
+    let how = match ended {
         Ok(_) if is_late => format!("'{name}' did not end in time"),
         Ok(status) if status.success() => return Ok(()),
         Ok(status) => format!("'{name}' failed ({status})"),
@@ -57,7 +69,7 @@ pub(crate) fn run_until(command: &Command, input: &File, deadline: Instant) -> R
 
 fn behind_shell(command: &Command) -> Command {
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", UNSTOPPED, "sh"]).arg(command.get_program()).args(command.get_args());
+    shell.args(["-c", WATCHED, "sh"]).arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
             Some(value) => shell.env(name, value),
@@ -68,14 +80,6 @@ fn behind_shell(command: &Command) -> Command {
         shell.current_dir(place);
     }
     shell
-}
-
-type Outputs = (Stdio, Stdio);
-
-fn streams(input: &File) -> io::Result<(Stdio, File, Outputs)> {
-    let output = tempfile::tempfile()?;
-    let outputs = (Stdio::from(output.try_clone()?), Stdio::from(output.try_clone()?));
-    Ok((Stdio::from(input.try_clone()?), output, outputs))
 }
 
 fn ends_before(pid: Pid, deadline: Instant) -> bool {
@@ -127,6 +131,19 @@ mod tests {
         let missing = Command::new("/nowhere/program");
         let failed = run_until(&missing, &tempfile::tempfile().unwrap(), Instant::now() + long).unwrap_err();
         assert_eq!(failed.how, "'/nowhere/program' failed (exit status: 127)");
+    }
+
+    #[test]
+    fn what_a_program_leaves_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let pid = folder.path().join("pid");
+        run(&format!("sleep 1000 & echo $! > {}", pid.display()), Duration::from_secs(60)).unwrap();
+        let pid = std::fs::read_to_string(pid).unwrap();
+        let state = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        // The init process of the system waits for it at any time: until then it is a zombie.
+        while !(state().is_empty() || state().contains(") Z ")) {
+            std::thread::yield_now();
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! An environment lies in a folder of the cache whose name is a digest of all that it is made from. It is made in its
 //! place, because its files contain their paths. It counts when the mark of completeness is there, which comes last. A
-//! lock keeps two makers apart, also of two servers. The programs that make an environment hold the lock, too: what they
-//! do after their server was killed disturbs nobody.
+//! lock keeps two makers apart, also of two servers. The programs that make an environment end with their server, and hold
+//! the lock as long as they run.
 use std::{
     env, fs,
     fs::{File, TryLockError},
