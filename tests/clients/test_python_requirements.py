@@ -150,19 +150,6 @@ def server_is_up(server):
         return False
 
 
-def test_a_half_made_environment_is_made_anew(start_making, folder, wheels, cache):
-    model(folder, "where", requirements(wheels, "1.0"))
-    server = start_making(folder).wait_until_ready()
-    server.terminate()
-    server.process.wait()
-    [made] = environments(cache)
-    (made / ".nereid-complete").unlink()
-    (made / "bin" / "python").unlink()
-    (made / "rubbish").touch()
-    assert told(start_making(folder).wait_until_ready())[0] == "wheel 1.0"
-    assert not (made / "rubbish").exists()
-
-
 def program(folder, name, text):
     folder.mkdir()
     (folder / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -174,7 +161,7 @@ def test_a_server_that_is_killed_leaves_nothing_that_another_one_uses(
     start_making, folder, wheels, cache, tmp_path, threads
 ):
     # This uv makes half of an environment, and waits.
-    slow = f'[ "$1" = venv ] && for last; do :; done && mkdir -p "$last/bin" && echo $$ > {tmp_path}/pid; exec sleep 1000'
+    slow = f'[ "$1" = venv ] && for last; do :; done && mkdir -p "$last/bin" && touch "$last/rubbish" && echo $$ > {tmp_path}/pid; exec sleep 1000'
     model(folder, "where", requirements(wheels, "1.0"))
     explicit = "--model-control-mode=explicit"
     server = start_making(folder, explicit, before_path=program(tmp_path / "bin", "uv", slow))
@@ -190,7 +177,10 @@ def test_a_server_that_is_killed_leaves_nothing_that_another_one_uses(
     server.process.wait()
     eventually(lambda: not living({int((tmp_path / "pid").read_text())}), "the program to end with the server")
     (tmp_path / "bin" / "uv").unlink()
+    [half] = environments(cache)
+    assert (half / "rubbish").exists()
     assert told(start_making(folder).wait_until_ready())[0] == "wheel 1.0"
+    assert not (half / "rubbish").exists()
 
 
 def test_the_time_of_an_environment_has_a_limit(start_making, folder, wheels, cache, tmp_path):
