@@ -164,8 +164,7 @@ fn a_model_cannot_raise_the_limits_of_its_sandbox() {
         format!("{TEXT}parameters {{ key: 'MAX_MEMORY_BYTES' value: {{ string_value: '9000000000' }} }}\n");
     let model = TestModel::new(&config, RUNS)
         .with_setting("sandbox", "best-effort")
-        .with_setting("sandbox-max-memory-bytes", "2147483648")
-        .with_setting("sandbox-user", &format!("{}", rustix::process::getuid().as_raw()));
+        .with_setting("sandbox-max-memory-bytes", "2147483648");
     let loaded = model.load().unwrap();
     let program = "import resource as r; told = r.getrlimit(r.RLIMIT_DATA)";
     assert_eq!(told(&model, &loaded, program), "(2147483648, 2147483648)");
