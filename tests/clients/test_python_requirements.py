@@ -3,6 +3,7 @@
 The packages are wheels in a folder: nothing comes from a network.
 """
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -17,6 +18,7 @@ import python_backends
 from protocols import HTTP
 from serving import eventually
 from test_python_environments import ENDS, WHERE, told
+from test_python_processes import living
 
 pytestmark = pytest.mark.parametrize("python_backend", python_backends.OURS, indirect=True)
 
@@ -148,19 +150,6 @@ def server_is_up(server):
         return False
 
 
-def test_a_half_made_environment_is_made_anew(start_making, folder, wheels, cache):
-    model(folder, "where", requirements(wheels, "1.0"))
-    server = start_making(folder).wait_until_ready()
-    server.terminate()
-    server.process.wait()
-    [made] = environments(cache)
-    (made / ".nereid-complete").unlink()
-    (made / "bin" / "python").unlink()
-    (made / "rubbish").touch()
-    assert told(start_making(folder).wait_until_ready())[0] == "wheel 1.0"
-    assert not (made / "rubbish").exists()
-
-
 def program(folder, name, text):
     folder.mkdir()
     (folder / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -168,18 +157,30 @@ def program(folder, name, text):
     return folder
 
 
-def test_a_server_that_is_killed_leaves_nothing_that_another_one_uses(start_making, folder, wheels, cache, tmp_path):
+def test_a_server_that_is_killed_leaves_nothing_that_another_one_uses(
+    start_making, folder, wheels, cache, tmp_path, threads
+):
     # This uv makes half of an environment, and waits.
-    slow = f'[ "$1" = venv ] && for last; do :; done && mkdir -p "$last/bin" && echo $$ > {tmp_path}/pid; exec sleep 1000'
+    slow = f'[ "$1" = venv ] && for last; do :; done && mkdir -p "$last/bin" && touch "$last/rubbish" && echo $$ > {tmp_path}/pid; exec sleep 1000'
     model(folder, "where", requirements(wheels, "1.0"))
-    server = start_making(folder, before_path=program(tmp_path / "bin", "uv", slow))
+    explicit = "--model-control-mode=explicit"
+    server = start_making(folder, explicit, before_path=program(tmp_path / "bin", "uv", slow))
+
+    def load():
+        with HTTP.connect(server) as client, contextlib.suppress(Exception):
+            client.load_model("where")
+
+    threads.submit(load)
     eventually(lambda: (tmp_path / "pid").exists() and environments(cache), "half of the environment")
     server.expected_code = -9
     server.kill()
     server.process.wait()
-    os.kill(int((tmp_path / "pid").read_text()), 9)
+    eventually(lambda: not living({int((tmp_path / "pid").read_text())}), "the program to end with the server")
     (tmp_path / "bin" / "uv").unlink()
+    [half] = environments(cache)
+    assert (half / "rubbish").exists()
     assert told(start_making(folder).wait_until_ready())[0] == "wheel 1.0"
+    assert not (half / "rubbish").exists()
 
 
 def test_the_time_of_an_environment_has_a_limit(start_making, folder, wheels, cache, tmp_path):

@@ -15,7 +15,7 @@ import python_backends
 from serving import BINARY, ROOT, eventually
 from test_python_processes import descendants
 
-REQUESTS = int(os.environ.get("NEREID_PYTHON_SOAK_REQUESTS", "20000"))
+REQUESTS = int(os.environ.get("NEREID_PYTHON_SOAK_REQUESTS", "10000"))
 # What a request is, how often it occurs, and its options: the responses of a stream are few and quick.
 MIX = {
     "identity": (0.78, 16, ["--protocol=grpc"]),

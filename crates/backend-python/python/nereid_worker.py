@@ -65,6 +65,10 @@ def _limit_memory(limit):
     if limit is not None:
         import resource
 
+        # A sandbox may have a lower limit, which cannot be raised.
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        if most != resource.RLIM_INFINITY:
+            limit = min(limit, most)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 

@@ -3,7 +3,7 @@ use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom},
     os::unix::process::CommandExt,
-    process::{Command, ExitStatus, Stdio},
+    process::Command,
     time::Instant,
 };
 
@@ -22,53 +22,64 @@ pub(crate) struct CommandFailed {
 /// The end of the output that is kept.
 const KEPT_BYTES: u64 = 32 << 10;
 
-/// Runs a program until it ends, or until the deadline, when it is ended with what it has started. `input` becomes its
-/// standard input: whoever holds a lock on it holds the lock together with the program.
+/// Runs the program that follows. In a group without a terminal, a program that uses the terminal would be stopped, unless
+/// it ignores the signals. The standard input ends with the server: then the group ends, too. What is the standard error at
+/// the beginning is kept open.
+const WATCHED: &str = "trap '' TTOU TTIN TSTP; exec 8<&0 9>&2 2>&1\n{ read -r line <&8; kill -KILL 0; } &\n\
+                       exec \"$@\" </dev/null 8<&-";
+
+/// Runs a program until it ends, or until the deadline, when it is ended with what it has started. It ends with the server,
+/// however that ends. The program holds `lock` open: a lock on it lasts as long as the program.
 ///
 /// # Errors
 /// The program cannot be started, has failed, or was ended.
-pub(crate) fn run_until(command: &mut Command, input: &File, deadline: Instant) -> Result<(), CommandFailed> {
-    let without_output = |error: io::Error| CommandFailed {
-        how: format!("'{}' cannot be run: {error}", command_name(command)),
-        output: String::new(),
-    };
-    let (input, output, errors) = streams(input).map_err(without_output)?;
-    let name = command_name(command);
-    let started = command.stdin(input).stdout(errors.0).stderr(errors.1).process_group(0).spawn();
-    let mut child = started.map_err(|error| CommandFailed {
+pub(crate) fn run_until(command: &Command, lock: &File, deadline: Instant) -> Result<(), CommandFailed> {
+    let name = command.get_program().to_string_lossy();
+    let not_run = |error: io::Error| CommandFailed {
         how: format!("'{name}' cannot be run: {error}"),
         output: String::new(),
-    })?;
+    };
+    let output = tempfile::tempfile().map_err(not_run)?;
+    let (theirs, ours) = io::pipe().map_err(not_run)?;
+    let mut shell = behind_shell(command);
+    shell
+        .stdin(theirs)
+        .stdout(output.try_clone().map_err(not_run)?)
+        .stderr(lock.try_clone().map_err(not_run)?);
+    let mut child = shell.process_group(0).spawn().map_err(not_run)?;
+    // The command has copies of the descriptors.
+    drop(shell);
     let pid = Pid::from_child(&child);
     let is_late = !ends_before(pid, deadline);
     if is_late {
         // The process has not been waited for, so no other group can have its number.
         let _ = kill_process_group(pid, Signal::KILL);
     }
-    let status = child.wait();
-    let how = match status {
+    let ended = child.wait();
+    // Ends what is left of the group.
+    drop(ours);
+    let how = match ended {
         Ok(_) if is_late => format!("'{name}' did not end in time"),
         Ok(status) if status.success() => return Ok(()),
-        Ok(status) => failure_text(&name, status),
+        Ok(status) => format!("'{name}' failed ({status})"),
         Err(error) => format!("'{name}' is lost: {error}"),
     };
     Err(CommandFailed { how, output: end_of(output).unwrap_or_default() })
 }
 
-fn command_name(command: &Command) -> String {
-    command.get_program().to_string_lossy().into_owned()
-}
-
-fn failure_text(name: &str, status: ExitStatus) -> String {
-    format!("'{name}' failed ({status})")
-}
-
-type Outputs = (Stdio, Stdio);
-
-fn streams(input: &File) -> io::Result<(Stdio, File, Outputs)> {
-    let output = tempfile::tempfile()?;
-    let outputs = (Stdio::from(output.try_clone()?), Stdio::from(output.try_clone()?));
-    Ok((Stdio::from(input.try_clone()?), output, outputs))
+fn behind_shell(command: &Command) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", WATCHED, "sh"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    if let Some(place) = command.get_current_dir() {
+        shell.current_dir(place);
+    }
+    shell
 }
 
 fn ends_before(pid: Pid, deadline: Instant) -> bool {
@@ -117,10 +128,22 @@ mod tests {
         );
         let failed = run("echo begun; sleep 1000 & wait", Duration::from_millis(300)).unwrap_err();
         assert_eq!((failed.how.as_str(), failed.output.as_str()), ("'sh' did not end in time", "begun\n"));
-        let mut missing = Command::new("/nowhere/program");
-        let failed =
-            run_until(&mut missing, &tempfile::tempfile().unwrap(), Instant::now() + long).unwrap_err();
-        assert!(failed.how.starts_with("'/nowhere/program' cannot be run: "), "{failed:?}");
+        let missing = Command::new("/nowhere/program");
+        let failed = run_until(&missing, &tempfile::tempfile().unwrap(), Instant::now() + long).unwrap_err();
+        assert_eq!(failed.how, "'/nowhere/program' failed (exit status: 127)");
+    }
+
+    #[test]
+    fn what_a_program_leaves_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let pid = folder.path().join("pid");
+        run(&format!("sleep 1000 & echo $! > {}", pid.display()), Duration::from_secs(60)).unwrap();
+        let pid = std::fs::read_to_string(pid).unwrap();
+        let state = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        // The init process of the system waits for it at any time: until then it is a zombie.
+        while !(state().is_empty() || state().contains(") Z ")) {
+            std::thread::yield_now();
+        }
     }
 
     #[test]

@@ -106,7 +106,13 @@ impl ModelServices {
         })
     }
 
+    /// What loads models. A model in a sandbox could load one that has none.
     fn loader(&self) -> Result<Arc<dyn ModelLoader>, Error> {
+        if self.model.sandbox.is_some() {
+            let text =
+                format!("model '{}' runs in a sandbox and cannot load or unload models", self.model.name);
+            return Err(Error::unsupported(text));
+        }
         let loader = self.model.inferer.as_ref().and_then(|inferer| inferer.model_loader());
         loader.ok_or_else(|| Error::unavailable("models cannot be loaded here"))
     }

@@ -2,8 +2,8 @@
 //!
 //! An environment lies in a folder of the cache whose name is a digest of all that it is made from. It is made in its
 //! place, because its files contain their paths. It counts when the mark of completeness is there, which comes last. A
-//! lock keeps two makers apart, also of two servers. The programs that make an environment hold the lock, too: what they
-//! do after their server was killed disturbs nobody.
+//! lock keeps two makers apart, also of two servers. The programs that make an environment end with their server, and hold
+//! the lock as long as they run.
 use std::{
     env, fs,
     fs::{File, TryLockError},
@@ -198,7 +198,7 @@ impl EnvironmentMaker<'_> {
         let mut command = Command::new(self.base);
         command.args(["-I", "-S", "-c", script]).arg(place.path());
         let nothing = File::open("/dev/null").map_err(|error| error.to_string())?;
-        run_until(&mut command, &nothing, deadline).map_err(|failure| told(&failure))?;
+        run_until(&command, &nothing, deadline).map_err(|failure| told(&failure))?;
         fs::read_to_string(place.path()).map_err(|error| error.to_string())
     }
 
@@ -209,7 +209,7 @@ impl EnvironmentMaker<'_> {
         {
             return Err(format!("the folder {}: {error}", folder.display()));
         }
-        for command in &mut self.commands(folder)? {
+        for command in &self.commands(folder)? {
             run_until(command, lock, deadline).map_err(|failure| {
                 let _ = fs::remove_dir_all(folder);
                 told(&failure)
@@ -288,7 +288,7 @@ fn take(lock: &File, deadline: Instant) -> io::Result<()> {
         match lock.try_lock() {
             Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                thread::sleep(Duration::from_millis(50))
+                thread::sleep(Duration::from_millis(50));
             }
             Err(TryLockError::WouldBlock) => {
                 return Err(io::Error::other("another server makes it, and takes too long"));

@@ -46,7 +46,9 @@ impl Sandbox {
                     let text = format!("the sandbox is incomplete: {missing:?}");
                     return (Err(io::Error::other(text)), gettid());
                 }
-                if let Some(user) = user.filter(|_| !missing.contains(&Protection::User)) {
+                if let Some(user) =
+                    user.filter(|user| user.is_another() && !missing.contains(&Protection::User))
+                {
                     gated.uid(user.uid).gid(user.gid);
                 }
                 (gated.spawn(), gettid())

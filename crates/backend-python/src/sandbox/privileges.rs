@@ -1,6 +1,6 @@
 //! Takes the privileges of the calling thread away, and so of what it starts.
 use rustix::{
-    process::{geteuid, getuid},
+    process::geteuid,
     thread::{
         CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
         clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
@@ -12,6 +12,12 @@ use crate::sandbox::{Protection, SandboxUser};
 
 /// More capabilities than a kernel has.
 const MOST_CAPABILITIES: u32 = 64;
+
+const NOTHING: CapabilitySets = CapabilitySets {
+    effective: CapabilitySet::empty(),
+    permitted: CapabilitySet::empty(),
+    inheritable: CapabilitySet::empty(),
+};
 
 /// Drops all capabilities for good. `user` is the user that the started process becomes: for that change the thread keeps
 /// its capabilities, and the process loses them by the change. Returns what cannot be done.
@@ -30,20 +36,20 @@ pub(super) fn drop_all(user: Option<SandboxUser>) -> Vec<Protection> {
     }
     // Old kernels have no ambient set.
     let _ = clear_ambient_capability_set();
-    let changes_user = user.is_some_and(|user| user.uid != getuid().as_raw());
-    let kept = match capabilities(None) {
-        Ok(sets) if changes_user => (sets.effective, sets.permitted),
-        _ => (CapabilitySet::empty(), CapabilitySet::empty()),
-    };
-    let sets = CapabilitySets { effective: kept.0, permitted: kept.1, inheritable: CapabilitySet::empty() };
-    if set_capabilities(None, sets).is_err() {
+    let sets = capabilities(None).unwrap_or(NOTHING);
+    let changes_user = user.is_some_and(SandboxUser::is_another);
+    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    let can_change = changes_user && geteuid().is_root() && sets.effective.contains(needed);
+    let kept =
+        if can_change { CapabilitySets { inheritable: CapabilitySet::empty(), ..sets } } else { NOTHING };
+    if set_capabilities(None, kept).is_err() {
         missing.push(Protection::Privileges);
     }
-    if changes_user && !kept.0.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
+    if changes_user && !can_change {
         missing.push(Protection::User);
     }
     // The kernel counts no processes of the superuser.
-    if user.map_or_else(|| geteuid().is_root(), |user| user.uid == 0) {
+    if geteuid().is_root() && !can_change {
         missing.push(Protection::Processes);
     }
     missing

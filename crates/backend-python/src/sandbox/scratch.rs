@@ -212,7 +212,7 @@ mod tests {
         let closed = scratch.path().join("closed");
         fs::create_dir(&closed).unwrap();
         fs::write(closed.join("file"), "x").unwrap();
-        fs::set_permissions(&closed, Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&closed, Permissions::from_mode(0o0)).unwrap();
         let (path, root) = (scratch.path().to_owned(), folders.root().to_owned());
         drop(scratch);
         assert!(!path.exists() && root.is_dir());

@@ -2,6 +2,7 @@
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
 use inference::Error;
+use rustix::process::{getgid, getuid};
 
 const SANDBOX: &str = "sandbox";
 const USER: &str = "sandbox-user";
@@ -42,6 +43,13 @@ pub(crate) struct SandboxUser {
     pub(crate) gid: u32,
 }
 
+impl SandboxUser {
+    /// Whether the server has another user or group.
+    pub(super) fn is_another(self) -> bool {
+        (self.uid, self.gid) != (getuid().as_raw(), getgid().as_raw())
+    }
+}
+
 impl FromStr for SandboxUser {
     type Err = ();
 
@@ -50,7 +58,9 @@ impl FromStr for SandboxUser {
         let (uid, gid) = text.split_once(':').unwrap_or((text, text));
         // The largest number means "no change" to the system.
         let number = |text: &str| text.parse().ok().filter(|number| *number < u32::MAX).ok_or(());
-        Ok(Self { uid: number(uid)?, gid: number(gid)? })
+        let user = Self { uid: number(uid)?, gid: number(gid)? };
+        // The superuser would keep much of its power.
+        if user.uid == 0 { Err(()) } else { Ok(user) }
     }
 }
 
@@ -91,7 +101,7 @@ impl SandboxSettings {
         let user = match settings.get(USER) {
             None => None,
             Some(value) => {
-                let rule = "which is no user: <uid> or <uid>:<gid>, in numbers";
+                let rule = "which is no user besides root: <uid> or <uid>:<gid>, in numbers";
                 Some(value.parse().map_err(|()| refused(USER, value, rule))?)
             }
         };
@@ -143,6 +153,7 @@ mod tests {
         for (name, value) in [
             ("sandbox", "on"),
             ("sandbox-user", "nobody"),
+            ("sandbox-user", "0:5"),
             ("sandbox-user", "4294967295"),
             ("sandbox-user", "1:"),
             ("sandbox-max-open-files", "0"),

@@ -159,6 +159,18 @@ fn a_worker_has_limits() {
 }
 
 #[test]
+fn a_model_cannot_raise_the_limits_of_its_sandbox() {
+    let config =
+        format!("{TEXT}parameters {{ key: 'MAX_MEMORY_BYTES' value: {{ string_value: '9000000000' }} }}\n");
+    let model = TestModel::new(&config, RUNS)
+        .with_setting("sandbox", "best-effort")
+        .with_setting("sandbox-max-memory-bytes", "2147483648");
+    let loaded = model.load().unwrap();
+    let program = "import resource as r; told = r.getrlimit(r.RLIMIT_DATA)";
+    assert_eq!(told(&model, &loaded, program), "(2147483648, 2147483648)");
+}
+
+#[test]
 fn a_model_asks_for_a_sandbox_and_cannot_leave_the_servers() {
     let parameter =
         |mode: &str| format!("{CONFIG}parameters {{ key: 'SANDBOX' value: {{ string_value: '{mode}' }} }}\n");
