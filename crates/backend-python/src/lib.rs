@@ -13,6 +13,7 @@ mod area;
 mod backend;
 mod calls;
 mod channel;
+mod dialog;
 mod environment;
 mod frames;
 mod inferences;
@@ -35,6 +36,7 @@ mod services;
 mod settings;
 mod spawner;
 mod supervisor;
+mod watch;
 mod worker;
 
 pub use backend::PythonBackend;

@@ -6,18 +6,14 @@ use std::{
 };
 
 use crate::{
-    answers::{RequestAnswerer, fail_all},
+    answers::fail_all,
     channel::WorkerFrameKind,
-    frames::ReadOutcome,
-    inferences::Inferences,
     link::InstanceLink,
-    marshal::{DamagedMessage, MarshalValue},
-    messages::WorkerItem,
     model_context::ModelContext,
     process::exit_text,
     restart::RestartPolicy,
-    services::log_line,
-    worker::{CommandFailure, Wakeup, Worker, command_frame},
+    watch::Wakeup,
+    worker::{CommandFailure, Worker, command_frame},
 };
 
 /// Serves one instance, worker after worker.
@@ -69,8 +65,8 @@ impl Supervisor {
     }
 
     /// Serves one worker. Breaks if the instance has ended.
-    fn serve_until_end(&mut self, mut worker: Worker) -> std::ops::ControlFlow<()> {
-        let end = self.serve(&mut worker);
+    fn serve_until_end(&mut self, worker: Worker) -> std::ops::ControlFlow<()> {
+        let end = self.serve(&worker);
         let id = worker.process.id();
         match end {
             WorkerEnd::Unwanted => {
@@ -86,7 +82,8 @@ impl Supervisor {
         let pause = self.restarts.ended_after(lifetime);
         self.link.worker_ended(Instant::now() + pause);
         worker.channel.close();
-        fail_all(&worker, &self.link.unhealthy());
+        worker.channel.dialog.lock().end();
+        fail_all(&worker.channel, &self.link.unhealthy());
         let Worker { process, .. } = worker;
         let how = exit_text(process.end());
         log::error!(
@@ -148,97 +145,34 @@ impl Supervisor {
     }
 
     /// Serves a worker until it ends or must end.
-    fn serve(&self, worker: &mut Worker) -> WorkerEnd {
+    fn serve(&self, worker: &Worker) -> WorkerEnd {
         let mut health = WorkerHealth::default();
-        let mut inferences = Inferences::new(worker.channel.clone(), self.model.clone());
+        let channel = &worker.channel;
+        // The result of the last command may have come together with something else.
+        let mut wakeup = Wakeup { socket: true, ..Wakeup::default() };
         loop {
             if self.link.is_ending() {
                 return WorkerEnd::Unwanted;
             }
-            match self.read_all(worker, &mut inferences) {
-                Ok(true) => {}
-                Ok(false) => return WorkerEnd::Ended,
-                Err(damage) => return WorkerEnd::Unhealthy(damage.to_string()),
+            if wakeup.socket {
+                match channel.dialog.lock().read_all(channel, &self.link) {
+                    Ok(true) => {}
+                    Ok(false) => return WorkerEnd::Ended,
+                    Err(damage) => return WorkerEnd::Unhealthy(damage.to_string()),
+                }
             }
-            let interval = if self.link.busy_time().is_some() { BUSY_INTERVAL } else { IDLE_INTERVAL };
-            let limit = health.next_look(interval);
-            let Wakeup { socket, process, alarm } = worker.wait(Some(limit), true);
-            if alarm {
-                inferences.proceed();
-                worker.services.answer_finished(&worker.channel);
+            if wakeup.alarm {
+                channel.dialog.lock().proceed(channel);
             }
-            if process && !socket {
+            if wakeup.process && !wakeup.socket {
                 return WorkerEnd::Ended;
             }
+            let interval = if self.link.busy_time().is_some() { BUSY_INTERVAL } else { IDLE_INTERVAL };
             if let Err(reason) = self.look_after(worker, &mut health, interval) {
                 return WorkerEnd::Unhealthy(reason);
             }
+            wakeup = channel.wait(Some(health.next_look(interval)));
         }
-    }
-
-    /// Reads and answers what the socket has. False if the worker has closed it.
-    fn read_all(&self, worker: &mut Worker, inferences: &mut Inferences) -> Result<bool, DamagedMessage> {
-        loop {
-            let outcome = worker.reader.read(worker.channel.socket());
-            while let Some(frame) =
-                worker.reader.next_frame().map_err(|()| DamagedMessage("its length is out of range"))?
-            {
-                self.answer(worker, inferences, &frame)?;
-            }
-            match outcome {
-                ReadOutcome::Some => {}
-                ReadOutcome::Nothing => return Ok(true),
-                ReadOutcome::Closed => return Ok(false),
-            }
-        }
-    }
-
-    /// Answers the items of a frame. The worker gets its next batches first, so that it works meanwhile.
-    fn answer(
-        &self,
-        worker: &mut Worker,
-        inferences: &mut Inferences,
-        frame: &[u8],
-    ) -> Result<(), DamagedMessage> {
-        let value = MarshalValue::read(frame)?;
-        let items = value.as_list()?.iter().map(WorkerItem::of).collect::<Result<Vec<_>, _>>()?;
-        let ended = items.iter().filter(|item| matches!(item, WorkerItem::Done { .. })).count();
-        if ended > 0
-            && let Some((channel, calls)) = self.link.ended(ended)
-        {
-            self.link.send(&channel, calls);
-        }
-        for item in items {
-            let answerer = RequestAnswerer { worker, link: &self.link, model: &self.model };
-            match item {
-                WorkerItem::Done { call, error, answers } => answerer.done(call, error, &answers),
-                WorkerItem::Send { handle, response, is_last } => {
-                    answerer.sent(handle, response.as_ref(), is_last);
-                }
-                WorkerItem::Abandoned { handle } => answerer.abandoned(handle),
-                WorkerItem::Infer { id, request, decoupled } => {
-                    inferences.begin(id, &request, decoupled, &worker.outputs);
-                }
-                WorkerItem::CancelInfer { id } => inferences.cancel(id),
-                WorkerItem::Taken { id, count } => inferences.taken(id, count),
-                WorkerItem::Log { level, file, line, text } => log_line(level, file, line, text),
-                WorkerItem::Ask { reply, name, arguments } => {
-                    worker.services.ask(&worker.channel, reply, name, arguments)?;
-                }
-                WorkerItem::Tell { name, arguments } => worker.services.tell(name, arguments)?,
-                WorkerItem::Freed(offsets) => {
-                    let mut input = worker.channel.input.lock();
-                    offsets.into_iter().for_each(|offset| input.give_back(offset));
-                }
-                WorkerItem::WantsSpace => worker.channel.give_back(&[], true),
-                // No command waits for a result.
-                WorkerItem::Result(_) => {}
-            }
-        }
-        if ended > 0 {
-            self.link.notify();
-        }
-        Ok(())
     }
 
     /// Looks at the process from time to time.

@@ -134,11 +134,11 @@ impl TestModel {
                 passive: false,
             };
             match shared.instance(&config, &spec) {
-                Ok(Instance::ThreadBound(mut instance)) => {
+                Ok(Instance::Movable(mut instance)) => {
                     report.send(Ok(())).unwrap();
                     given.into_iter().for_each(|batch| instance.execute(batch));
                 }
-                Ok(Instance::Movable(_)) => panic!("a network thread must never wait for a worker"),
+                Ok(Instance::ThreadBound(_)) => panic!("network threads run brief executions"),
                 Err(error) => report.send(Err(error)).unwrap(),
             }
         });
