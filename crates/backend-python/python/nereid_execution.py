@@ -12,7 +12,7 @@ from nereid_request import (
 from nereid_response import InferenceResponse, TritonError
 
 # Results wait no longer than this for further ones.
-_FLUSH_SECONDS = 100e-6
+_FLUSH_SECONDS = 200e-6
 
 # While a decoupled model has so many coroutines, the server gives it no more requests.
 _MOST_TASKS = 1000
@@ -117,17 +117,17 @@ class SerialExecutions(Executions):
     def __init__(self, model, services, facts):
         super().__init__(model, services, facts)
         self._items = []
-        self._flushed = 0.0
+        self._began = 0.0
 
     def run(self, call, tail):
-        (number, wires) = call
-        self._items.append(self._done(number, wires, tail))
-        now = time.monotonic()
+        items = self._items
+        if not items:
+            self._began = time.monotonic()
+        items.append(self._done(call[0], call[1], tail))
         # More executions have come with this one: their results go together, unless they take long.
-        if not self.channel.commands or now - self._flushed > _FLUSH_SECONDS:
-            items, self._items = self._items, []
+        if not self.channel.commands or time.monotonic() - self._began > _FLUSH_SECONDS:
+            self._items = []
             self.channel.send(*self.services.dropped_items(), *items)
-            self._flushed = time.monotonic()
 
     def _done(self, number, wires, tail):
         requests = []

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 /// Executions that wait ahead of time take no longer than this together.
-const WORK_AHEAD: Duration = Duration::from_millis(1);
+const WORK_AHEAD: Duration = Duration::from_millis(2);
 
 const MOST_AHEAD: usize = 128;
 
@@ -73,8 +73,8 @@ impl ExecutionPace {
         self.alone = if is_alone { self.alone.saturating_add(1) } else { 0 };
         let each = taken / u32::try_from(count.max(1)).unwrap_or(u32::MAX);
         self.average = Some(match self.average {
-            // A slow execution counts at once, and fast ones step by step.
-            Some(average) if each < average => (average * 7 + each) / 8,
+            // A slow execution counts at once, and brief ones step by step: their times depend on what else the system does.
+            Some(average) if each < WORK_AHEAD => (average * 7 + each) / 8,
             Some(_) | None => each,
         });
     }
@@ -89,7 +89,7 @@ mod tests {
         let mut pace = ExecutionPace::new(true, 1);
         assert_eq!(pace.capacity(), 1);
         pace.ended(1, Duration::from_micros(100), false);
-        assert_eq!(pace.capacity(), 10);
+        assert_eq!(pace.capacity(), 20);
         pace.ended(10, Duration::from_millis(30), false);
         assert_eq!(pace.capacity(), 1);
         for _ in 0..100 {
@@ -121,7 +121,7 @@ mod tests {
             pace.ended(1, Duration::from_micros(40), true);
         }
         assert!(pace.answers_soon(pause));
-        pace.ended(1, Duration::from_millis(1), true);
+        pace.ended(1, Duration::from_millis(2), true);
         assert!(!pace.answers_soon(pause), "the last execution was long");
     }
 

@@ -164,19 +164,24 @@ pub(crate) struct Loaded {
 struct Unobserved;
 impl ResponsePath for Unobserved {}
 
+/// Requests as one batch, and their responses.
+pub(crate) fn batch_of(requests: Vec<Request>) -> (Batch, Vec<ResponseStream>) {
+    let (executions, streams) = requests
+        .into_iter()
+        .map(|request| {
+            let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
+            let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), Flow::unlimited());
+            (Execution::new(request, responder), stream)
+        })
+        .unzip();
+    let execution_times = Arc::new(ExecutionTimes::start(1, || Timestamp::from_nanos(1)));
+    (Batch { executions, execution_times }, streams)
+}
+
 impl Loaded {
     /// Gives the instance requests as one batch.
     pub(crate) fn send(&self, requests: Vec<Request>) -> Vec<ResponseStream> {
-        let (executions, streams): (Vec<_>, Vec<_>) = requests
-            .into_iter()
-            .map(|request| {
-                let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
-                let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), Flow::unlimited());
-                (Execution::new(request, responder), stream)
-            })
-            .unzip();
-        let execution_times = Arc::new(ExecutionTimes::start(1, || Timestamp::from_nanos(1)));
-        let batch = Batch { executions, execution_times };
+        let (batch, streams) = batch_of(requests);
         self.batches.as_ref().unwrap().send(batch).unwrap();
         streams
     }
