@@ -108,11 +108,21 @@ class Channel:
 
     def next_command(self):
         """Waits for the next command."""
-        if not self.commands:
+        commands = self.commands
+        if not commands:
             if self._inputs.freed:
                 self.send()
-            self.wait_until(lambda: self.commands)
-        return self.commands.popleft()
+            if self._reading.acquire(False):
+                try:
+                    while not commands:
+                        self._dispatch(self._next_frame())
+                finally:
+                    self._reading.release()
+                    if self._sleepers:
+                        self._wake()
+            else:
+                self.wait_until(lambda: commands)
+        return commands.popleft()
 
     def wait_until(self, is_there):
         """Waits until `is_there()`, and reads as long as nobody else does."""

@@ -4,24 +4,18 @@ import time
 
 import nereid_channel as channel_module
 from nereid_errors import text_of
-from nereid_request import TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, InferenceRequest
+from nereid_request import (
+    TRITONSERVER_REQUEST_RELEASE_ALL,
+    TRITONSERVER_REQUEST_RELEASE_RESCHEDULE,
+    InferenceRequest,
+)
 from nereid_response import InferenceResponse, TritonError
 
 # Results wait no longer than this for further ones.
-_FLUSH_SECONDS = 100e-6
+_FLUSH_SECONDS = 200e-6
 
 # While a decoupled model has so many coroutines, the server gives it no more requests.
 _MOST_TASKS = 1000
-
-
-class RequestHandle:
-    """A request as the server knows it."""
-
-    __slots__ = ("number", "requested")
-
-    def __init__(self, number, requested):
-        self.number = number
-        self.requested = requested
 
 
 class ModelError(Exception):
@@ -38,28 +32,12 @@ class Executions:
         self.codec = services.codec
         self.model_name, self.model_version, self.instance, self.file = facts[0], facts[1], facts[2], facts[6]
         self.is_decoupled = services.is_decoupled
+        self.served = self.model_name, self.model_version, self.is_decoupled
         self.execute = getattr(model, "execute", None)
 
     def request(self, wire, tail):
-        number, request_id, correlation_id, flags, timeout, priority, parameters, outputs, trace, inputs = wire
         tensor_from = self.codec.tensor_from
-        return InferenceRequest._from_wire(
-            RequestHandle(number, outputs),
-            {
-                "id": request_id,
-                "correlation_id": correlation_id,
-                "flags": flags,
-                "timeout": timeout,
-                "priority": priority,
-                "parameters": parameters,
-                "requested_outputs": outputs,
-                "trace": trace,
-                "inputs": [tensor_from(tensor, tail) for tensor in inputs],
-                "model_name": self.model_name,
-                "model_version": self.model_version,
-                "decoupled": self.is_decoupled,
-            },
-        )
+        return InferenceRequest._from_server(wire, [tensor_from(tensor, tail) for tensor in wire[9]], self.served)
 
     def head(self, text):
         return f"Failed to process the request(s) for model '{self.instance}', message: {text}"
@@ -85,9 +63,12 @@ class Executions:
                 "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
                 f"InferenceRequest(s) size is:{len(requests)}, and InferenceResponse(s) size is:{len(returned)}\n"
             )
-        return [self.answer(request, response) for request, response in zip(requests, returned)]
+        return list(map(self.answer, requests, returned))
 
     def answer(self, request, response):
+        if type(response) is InferenceResponse and request._sender is None and request._release_flags == TRITONSERVER_REQUEST_RELEASE_ALL:
+            # What most models do.
+            return self.codec.response_to(response, request._wire[7])
         if request._release_flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE:
             if response is not None:
                 raise ModelError(
@@ -101,7 +82,7 @@ class Executions:
             return None
         if not isinstance(response, InferenceResponse):
             raise ModelError(_wrong_type(response))
-        wire = self.codec.response_to(response, request._handle.requested)
+        wire = self.codec.response_to(response, request._wire[7])
         if request._sender is not None:
             request._close()
         return wire
@@ -136,17 +117,17 @@ class SerialExecutions(Executions):
     def __init__(self, model, services, facts):
         super().__init__(model, services, facts)
         self._items = []
-        self._flushed = 0.0
+        self._began = 0.0
 
     def run(self, call, tail):
-        (number, wires) = call
-        self._items.append(self._done(number, wires, tail))
-        now = time.monotonic()
+        items = self._items
+        if not items:
+            self._began = time.monotonic()
+        items.append(self._done(call[0], call[1], tail))
         # More executions have come with this one: their results go together, unless they take long.
-        if not self.channel.commands or now - self._flushed > _FLUSH_SECONDS:
-            items, self._items = self._items, []
+        if not self.channel.commands or time.monotonic() - self._began > _FLUSH_SECONDS:
+            self._items = []
             self.channel.send(*self.services.dropped_items(), *items)
-            self._flushed = time.monotonic()
 
     def _done(self, number, wires, tail):
         requests = []
@@ -154,7 +135,7 @@ class SerialExecutions(Executions):
             requests = [self.request(wire, tail) for wire in wires]
             self.check_execute()
             returned = self.execute(requests)
-            if hasattr(returned, "__await__"):
+            if type(returned) is not list and hasattr(returned, "__await__"):
                 returned = self._await(returned)
             return channel_module.DONE, number, None, self.answers(requests, returned)
         except BaseException as error:

@@ -53,10 +53,20 @@ class InferenceTrace:
 _REQUIRED = object()
 
 
+class RequestHandle:
+    """A request as the server knows it."""
+
+    __slots__ = ("number", "requested")
+
+    def __init__(self, number, requested):
+        self.number = number
+        self.requested = requested
+
+
 class InferenceRequest:
     """A request: one that the server gives to a model, or one that a model makes to ask another model."""
 
-    __slots__ = ("_handle", "_fields", "_sender", "_release_flags", "__weakref__")
+    __slots__ = ("_known", "_inputs", "_wire", "_served", "_number", "_sender", "_release_flags", "__weakref__")
 
     def __init__(
         self,
@@ -86,13 +96,13 @@ class InferenceRequest:
         if isinstance(correlation_id, int) and not 0 <= correlation_id < 1 << 64:
             raise TritonModelException(f"Correlation ID must be from 0 to 2^64 - 1, found {correlation_id}")
         whose = f"request with id '{request_id}' and model name '{model_name}'"
-        self._handle = None
-        self._sender = None
+        self._number = self._wire = self._sender = None
         self._release_flags = TRITONSERVER_REQUEST_RELEASE_ALL
-        self._fields = {
+        self._inputs = _checked_inputs(inputs, whose)
+        self._known = {
             "id": request_id,
             "correlation_id": correlation_id,
-            "inputs": _checked_inputs(inputs, whose),
+            "inputs": self._inputs,
             "requested_outputs": _checked_names(requested_output_names, whose),
             "model_name": model_name,
             "model_version": model_version,
@@ -107,15 +117,58 @@ class InferenceRequest:
     def _from_wire(cls, handle, fields):
         """A request that the server gives to a model. `fields` is kept as it is."""
         request = cls.__new__(cls)
-        request._handle = handle
-        request._fields = fields
+        request._number = handle
+        request._known = fields
+        request._wire = None
+        request._inputs = fields["inputs"]
         request._release_flags = TRITONSERVER_REQUEST_RELEASE_ALL
         # A decoupled model may drop a request without having asked for its sender.
         request._sender = InferenceResponseSender(handle, True) if fields.get("decoupled") else None
         return request
 
+    @classmethod
+    def _from_server(cls, wire, inputs, served):
+        """The same, from a message: most models ask for nothing but the inputs. `served`: the model's name and version,
+        and whether it is decoupled."""
+        request = cls.__new__(cls)
+        request._wire = wire
+        request._inputs = inputs
+        request._served = served
+        request._known = request._number = request._sender = None
+        request._release_flags = TRITONSERVER_REQUEST_RELEASE_ALL
+        if served[2]:
+            request._sender = InferenceResponseSender(request._handle, True)
+        return request
+
+    @property
+    def _handle(self):
+        """How the server knows the request; None for a request that a model has made."""
+        if self._number is None and self._wire is not None:
+            self._number = RequestHandle(self._wire[0], self._wire[7])
+        return self._number
+
+    @property
+    def _fields(self):
+        if self._known is None:
+            _, request_id, correlation_id, flags, timeout, priority, parameters, outputs, trace, _ = self._wire
+            self._known = {
+                "id": request_id,
+                "correlation_id": correlation_id,
+                "flags": flags,
+                "timeout": timeout,
+                "priority": priority,
+                "parameters": parameters,
+                "requested_outputs": outputs,
+                "trace": trace,
+                "inputs": self._inputs,
+                "model_name": self._served[0],
+                "model_version": self._served[1],
+                "decoupled": self._served[2],
+            }
+        return self._known
+
     def inputs(self):
-        return self._fields["inputs"]
+        return self._inputs
 
     def request_id(self):
         return self._fields.get("id", "")

@@ -30,13 +30,16 @@ class Codec:
         return Tensor._from_memory(name, datatype, shape, tail[offset : offset + byte_size])
 
     def tensor_to(self, tensor):
+        array = tensor._array
+        if tensor._memory is None and array.nbytes <= INLINE_BYTES:
+            return tensor._name, tensor._datatype, tensor._shape, array.tobytes()
         datatype, shape, buffers = tensor._encoded()
         byte_size = sum(map(len, buffers))
         if byte_size <= INLINE_BYTES:
             data = buffers[0] if len(buffers) == 1 else b"".join(buffers)
         else:
             data = self._shared(tensor, buffers, byte_size)
-        return tensor._name, datatype, tuple(shape), data
+        return tensor._name, datatype, shape, data
 
     def _shared(self, tensor, buffers, byte_size):
         if len(buffers) == 1:
@@ -62,10 +65,11 @@ class Codec:
         error = response._error
         if error is not None:
             return (int(error.code()), error.message()), (), response._parameters
+        to_wire = self.tensor_to
         tensors = response._output_tensors
         if requested is not None:
-            tensors = [tensor for tensor in tensors if tensor._name in requested]
-        return None, [self.tensor_to(tensor) for tensor in tensors], response._parameters
+            return None, [to_wire(tensor) for tensor in tensors if tensor._name in requested], response._parameters
+        return None, [to_wire(tensor) for tensor in tensors], response._parameters
 
     def response_from(self, wire, tail):
         error, outputs, parameters = wire

@@ -144,6 +144,8 @@ class Worker:
         config = json.loads(arguments["model_config"])
         self._services.instance = facts[2]
         self._services.is_decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled", False))
+        # Modules stay, and need not be looked at by each collection of garbage.
+        gc.freeze()
         self._model = self._load()()
         if hasattr(self._model, "initialize"):
             self._model.initialize(arguments)
@@ -155,7 +157,7 @@ class Worker:
         self._executions = executions(self._model, self._services, facts)
         nereid_readiness.serve(self._readiness, self._model, facts[2])
         self._services.may_infer = True
-        # What the model has built stays, and need not be looked at by each collection of garbage.
+        # So does what the model has built.
         gc.collect()
         gc.freeze()
         return "async" if self._is_concurrent else "serial"

@@ -4,17 +4,20 @@ use std::sync::Arc;
 use inference::{Error, FailureReason, OutputSelection, Responder, backend::Execution};
 
 use crate::{
+    area::SharedArea,
     calls::OpenRequest,
+    channel::WorkerChannel,
     link::InstanceLink,
     messages::{WireResponse, WorkerAnswer},
     model_context::ModelContext,
     outputs::{TensorReader, response},
-    worker::Worker,
 };
 
 /// Answers the requests that a worker has.
 pub(crate) struct RequestAnswerer<'a> {
-    pub(crate) worker: &'a Worker,
+    pub(crate) channel: &'a WorkerChannel,
+    /// The area of the worker.
+    pub(crate) outputs: &'a SharedArea,
     pub(crate) link: &'a InstanceLink,
     pub(crate) model: &'a Arc<ModelContext>,
 }
@@ -25,18 +28,18 @@ impl RequestAnswerer<'_> {
         wire: &WireResponse<'_>,
         wanted: &OutputSelection,
     ) -> Result<inference::Response, Error> {
-        let reader = TensorReader { channel: &self.worker.channel, outputs: &self.worker.outputs };
+        let reader = TensorReader { channel: self.channel, outputs: self.outputs };
         response(wire, &reader, wanted, (&self.link.config, &self.model.output_rules))
     }
 
     /// An execution has ended.
     pub(crate) fn done(&self, call: u64, error: Option<&str>, answers: &[WorkerAnswer<'_>]) {
-        let Some(call) = self.worker.channel.calls.lock().end_call(call) else { return };
+        let Some(call) = self.channel.calls.lock().end_call(call) else { return };
         call.times.compute_ended();
         if let Some(error) = error {
             let error = Error::internal(error.to_owned()).because(FailureReason::Backend);
             for handle in call.handles {
-                let request = self.worker.channel.calls.lock().end_request(handle);
+                let request = self.channel.calls.lock().end_request(handle);
                 if let Some(request) = request {
                     end(request, Err(error.clone()));
                 }
@@ -54,7 +57,7 @@ impl RequestAnswerer<'_> {
     }
 
     fn complete(&self, handle: u64, wire: &WireResponse<'_>) {
-        let request = self.worker.channel.calls.lock().end_request(handle);
+        let request = self.channel.calls.lock().end_request(handle);
         let Some(request) = request else { return };
         let response = self.response(wire, &request.outputs);
         end(request, response);
@@ -63,7 +66,7 @@ impl RequestAnswerer<'_> {
     /// Releases a request that only senders answer from now on.
     fn execution_ended(&self, handle: u64) {
         let execution = {
-            let mut calls = self.worker.channel.calls.lock();
+            let mut calls = self.channel.calls.lock();
             calls.request(handle).and_then(|request| request.execution.take())
         };
         // Dropped without the lock: the next request of a sequence may run.
@@ -71,7 +74,7 @@ impl RequestAnswerer<'_> {
     }
 
     fn reschedule(&self, handle: u64) {
-        let request = self.worker.channel.calls.lock().end_request(handle);
+        let request = self.channel.calls.lock().end_request(handle);
         let Some(OpenRequest { execution: Some(execution), .. }) = request else { return };
         if let Err((error, Execution { responder, .. })) = execution.reschedule() {
             responder.fail(error);
@@ -82,7 +85,7 @@ impl RequestAnswerer<'_> {
     pub(crate) fn sent(&self, handle: u64, wire: Option<&WireResponse<'_>>, is_last: bool) {
         let is_last = is_last || !self.link.config.decoupled;
         let (responder, wanted) = {
-            let mut calls = self.worker.channel.calls.lock();
+            let mut calls = self.channel.calls.lock();
             let Some(request) = calls.request(handle) else { return };
             (request.responder.clone(), request.outputs.clone())
         };
@@ -96,7 +99,7 @@ impl RequestAnswerer<'_> {
             }
             return;
         }
-        let request = self.worker.channel.calls.lock().end_request(handle);
+        let request = self.channel.calls.lock().end_request(handle);
         match (response, request) {
             (Some(response), Some(request)) => end(request, response),
             (None, Some(request)) => {
@@ -110,7 +113,7 @@ impl RequestAnswerer<'_> {
 
     /// The model has dropped a request that has no end.
     pub(crate) fn abandoned(&self, handle: u64) {
-        let request = self.worker.channel.calls.lock().end_request(handle);
+        let request = self.channel.calls.lock().end_request(handle);
         if let Some(request) = request {
             let text = format!("model '{}' dropped the request without a final response", self.model.name);
             end(request, Err(Error::internal(text).because(FailureReason::Backend)));
@@ -133,7 +136,7 @@ fn answer(responder: Responder, response: Result<inference::Response, Error>) {
 }
 
 /// Ends all requests of a worker that has ended.
-pub(crate) fn fail_all(worker: &Worker, error: &Error) {
-    let requests = worker.channel.calls.lock().close();
+pub(crate) fn fail_all(channel: &WorkerChannel, error: &Error) {
+    let requests = channel.calls.lock().close();
     requests.into_iter().for_each(|request| end(request, Err(error.clone())));
 }

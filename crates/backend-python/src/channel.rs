@@ -1,9 +1,10 @@
 //! What the threads of the server share of one worker: its socket, its areas, and the executions that it has.
 use std::{
+    fmt,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
     task::Wake,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -16,8 +17,10 @@ use rustix::{
 use crate::{
     area::InputArea,
     calls::CallTable,
+    dialog::Dialog,
     frames::{FrameWriter, OutgoingFrames},
     readiness::ReadinessSocket,
+    watch::{Wakeup, WorkerWatch},
 };
 
 /// Wakes the thread that serves a worker.
@@ -69,7 +72,6 @@ impl Wake for Alarm {
 }
 
 /// See the module documentation.
-#[derive(Debug)]
 pub(crate) struct WorkerChannel {
     socket: OwnedFd,
     outgoing: Mutex<OutgoingFrames>,
@@ -80,6 +82,21 @@ pub(crate) struct WorkerChannel {
     alarm: Arc<Alarm>,
     /// Asks the model whether it is ready.
     pub(crate) readiness: ReadinessSocket,
+    /// Wakes the thread of the supervisor.
+    pub(crate) watch: WorkerWatch,
+    /// Held by the thread that reads what the worker sends, also while it answers: that is the exception from the rule
+    /// that no lock is held across a call. A thread that may hold it already only tries to lock it.
+    pub(crate) dialog: Mutex<Dialog>,
+}
+
+/// What a channel is made of.
+pub(crate) struct ChannelParts {
+    pub(crate) socket: OwnedFd,
+    pub(crate) readiness: ReadinessSocket,
+    pub(crate) input: InputArea,
+    pub(crate) alarm: Arc<Alarm>,
+    pub(crate) watch: WorkerWatch,
+    pub(crate) dialog: Dialog,
 }
 
 /// The kinds of frames to a worker; `python/nereid_worker.py` has the same numbers.
@@ -107,13 +124,15 @@ pub(crate) enum WorkerFrameKind {
 /// So many outputs that the server has read wait for the next execution. More are told at once.
 const MOST_RETURNED: usize = 64;
 
+impl fmt::Debug for WorkerChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerChannel").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
 impl WorkerChannel {
-    pub(crate) fn new(
-        socket: OwnedFd,
-        readiness: ReadinessSocket,
-        input: InputArea,
-        alarm: Arc<Alarm>,
-    ) -> Self {
+    pub(crate) fn new(parts: ChannelParts) -> Self {
+        let ChannelParts { socket, readiness, input, alarm, watch, dialog } = parts;
         Self {
             socket,
             readiness,
@@ -122,6 +141,8 @@ impl WorkerChannel {
             calls: Mutex::default(),
             returned: Mutex::default(),
             alarm,
+            watch,
+            dialog: Mutex::new(dialog),
         }
     }
 
@@ -143,15 +164,38 @@ impl WorkerChannel {
     }
 
     /// Sends what waits for the socket.
-    pub(crate) fn flush(&self) {
+    fn flush(&self) {
         if self.outgoing.lock().flush(&self.socket).is_err() {
             self.close();
         }
     }
 
     /// Whether frames wait for the socket.
-    pub(crate) fn has_waiting_frames(&self) -> bool {
+    fn has_waiting_frames(&self) -> bool {
         self.outgoing.lock().is_waiting()
+    }
+
+    /// Waits for news of the worker, and sends what the socket did not take before. Only the thread that serves the worker
+    /// calls this.
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> Wakeup {
+        self.watch.watch_writes(self.socket(), self.has_waiting_frames());
+        let wakeup = self.watch.wait(limit);
+        if wakeup.writable {
+            self.flush();
+        }
+        if wakeup.alarm {
+            self.alarm.silence();
+        }
+        wakeup
+    }
+
+    /// Waits until the worker has sent something, but not longer than until `deadline`. Returns whether it has.
+    pub(crate) fn wait_readable(&self, deadline: Instant) -> bool {
+        let limit = deadline.saturating_duration_since(Instant::now());
+        let limit = Timespec::try_from(limit).unwrap_or_default();
+        let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
+        // An interrupted wait ends early.
+        poll(&mut polled, Some(&limit)).is_ok_and(|ready| ready > 0)
     }
 
     /// Ends the conversation. Both sides see it.

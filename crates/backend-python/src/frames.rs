@@ -2,7 +2,7 @@
 //!
 //! A frame is its length in four bytes, and so many bytes. Frames to a worker have a header, which is one value, and after
 //! it the bytes of small tensors, so that the worker's arrays lie in the frame. Frames of a worker are a list of items.
-use std::{collections::VecDeque, os::fd::AsFd};
+use std::{collections::VecDeque, ops::Range, os::fd::AsFd};
 
 use rustix::{
     io::Errno,
@@ -122,6 +122,8 @@ pub(crate) struct FrameBuffer {
 /// What reading has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadOutcome {
+    /// Bytes have come, and perhaps more than there was room for.
+    Full,
     /// Bytes have come.
     Some,
     /// None have come.
@@ -142,9 +144,11 @@ impl FrameBuffer {
         self.taken = 0;
         self.buffer.reserve(READ_BYTES);
         loop {
+            let room = self.buffer.capacity() - self.buffer.len();
             let place = rustix::buffer::spare_capacity(&mut self.buffer);
             return match recv(socket.as_fd(), place, RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => ReadOutcome::Closed,
+                Ok((_, count)) if count == room => ReadOutcome::Full,
                 Ok(_) => ReadOutcome::Some,
                 Err(Errno::AGAIN) => ReadOutcome::Nothing,
                 Err(Errno::INTR) => continue,
@@ -153,8 +157,9 @@ impl FrameBuffer {
         }
     }
 
-    /// Takes the next whole frame, without its length. `Err` if the length is damaged.
-    pub(crate) fn next_frame(&mut self) -> Result<Option<Vec<u8>>, ()> {
+    /// Takes the next whole frame, without its length. [`FrameBuffer::frame`] has its bytes until the next read. `Err` if
+    /// the length is damaged.
+    pub(crate) fn next_frame(&mut self) -> Result<Option<Range<usize>>, ()> {
         let Some((length, rest)) = self.buffer[self.taken..].split_first_chunk::<4>() else {
             return Ok(None);
         };
@@ -162,10 +167,17 @@ impl FrameBuffer {
         if length > MAX_FRAME_BYTES {
             return Err(());
         }
-        let Some(frame) = rest.get(..length) else { return Ok(None) };
-        let frame = frame.to_vec();
-        self.taken += 4 + length;
-        Ok(Some(frame))
+        if rest.len() < length {
+            return Ok(None);
+        }
+        let start = self.taken + 4;
+        self.taken = start + length;
+        Ok(Some(start..self.taken))
+    }
+
+    /// The bytes of a frame.
+    pub(crate) fn frame(&self, range: Range<usize>) -> &[u8] {
+        &self.buffer[range]
     }
 }
 
@@ -213,8 +225,8 @@ mod tests {
         while read.len() < frames.len() {
             let _ = outgoing.flush(&ours).unwrap();
             assert_ne!(reader.read(&theirs), ReadOutcome::Closed);
-            while let Some(frame) = reader.next_frame().unwrap() {
-                read.push(frame);
+            while let Some(range) = reader.next_frame().unwrap() {
+                read.push(reader.frame(range).to_vec());
             }
         }
         assert!(frames.iter().zip(&read).all(|(frame, read)| frame[4..] == read[..]));

@@ -118,6 +118,11 @@ impl BackendInstance for PythonInstance {
     fn execute(&mut self, batch: Batch) {
         self.link.submit(batch);
     }
+
+    fn is_brief(&self) -> Option<bool> {
+        // Whoever waits for the worker must not be a network thread.
+        Some(!self.link.would_wait())
+    }
 }
 
 impl Drop for PythonInstance {

@@ -13,6 +13,7 @@ mod area;
 mod backend;
 mod calls;
 mod channel;
+mod dialog;
 mod environment;
 mod environment_settings;
 mod frames;
@@ -41,6 +42,7 @@ mod settings;
 mod spawner;
 mod supervisor;
 mod virtual_environments;
+mod watch;
 mod worker;
 
 pub use backend::PythonBackend;

@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::{
     calls::{WaitingCall, send_calls},
     channel::{Alarm, WorkerChannel},
+    dialog::DialogState,
     pace::ExecutionPace,
     readiness::ANSWER_LIMIT,
 };
@@ -37,6 +38,8 @@ struct LinkState {
     in_flight: usize,
     /// When the worker got the batches that it has.
     sent: Instant,
+    /// When a thread that has read an answer itself was ready for the next execution.
+    free_since: Instant,
     pace: ExecutionPace,
 }
 
@@ -55,6 +58,9 @@ enum WorkerPhase {
 /// A request waits so long for a worker that starts again, unless its own timeout is shorter.
 const MOST_PATIENCE: Duration = Duration::from_secs(10);
 
+/// So long a thread that has sent an execution waits for the answer, before it leaves the answer to the supervisor.
+const MOST_READING: Duration = Duration::from_micros(500);
+
 impl InstanceLink {
     pub(crate) fn new(
         instance: &str,
@@ -68,6 +74,7 @@ impl InstanceLink {
             waiting: VecDeque::new(),
             in_flight: 0,
             sent: Instant::now(),
+            free_since: Instant::now(),
             pace,
         };
         Self {
@@ -84,16 +91,29 @@ impl InstanceLink {
         unhealthy(&self.instance)
     }
 
-    /// Gives a batch to the worker, or lets it wait. Blocks until the instance may take another one.
+    /// Gives a batch to the worker, or lets it wait. Blocks until the instance may take another one, unless
+    /// [`InstanceLink::would_wait`] was false: then this takes a fraction of a millisecond at most.
     pub(crate) fn submit(&self, batch: Batch) {
         let mut state = self.state.lock();
-        state.waiting.push_back(WaitingCall { batch, since: Instant::now() });
+        let (waits, now) = (state.would_wait(), Instant::now());
+        let idle = now.saturating_duration_since(state.free_since);
+        let reads = state.pace.answers_soon(idle) && !self.config.decoupled;
+        state.waiting.push_back(WaitingCall { batch, since: now });
         let due = state.take_due();
-        if let Some((channel, calls)) = due {
-            drop(state);
-            self.send(&channel, calls);
-            state = self.state.lock();
+        drop(state);
+        match due {
+            Some((channel, calls)) if reads => self.send_and_read(&channel, calls),
+            Some((channel, calls)) => self.send(&channel, calls),
+            None => {}
         }
+        // A worker that ends meanwhile concerns the next batch: this thread may be one of the network.
+        if waits {
+            self.wait_for_room();
+        }
+    }
+
+    fn wait_for_room(&self) {
+        let mut state = self.state.lock();
         loop {
             match &state.phase {
                 WorkerPhase::Running(_) => {
@@ -117,13 +137,35 @@ impl InstanceLink {
         }
     }
 
+    /// Sends batches to the worker, and reads their answers on this thread if they come at once.
+    fn send_and_read(&self, channel: &WorkerChannel, calls: Vec<WaitingCall>) {
+        let Some(mut dialog) = channel.dialog.try_lock() else { return self.send(channel, calls) };
+        channel.watch.watch_reads(channel.socket(), false);
+        self.send(channel, calls);
+        let deadline = Instant::now() + MOST_READING;
+        while self.state.lock().in_flight > 0
+            && channel.wait_readable(deadline)
+            // The supervisor finds what is wrong.
+            && matches!(dialog.read_all(channel, self), Ok(DialogState::Open))
+        {}
+        drop(dialog);
+        channel.watch.watch_reads(channel.socket(), true);
+        self.state.lock().free_since = Instant::now();
+    }
+
+    /// Whether [`InstanceLink::submit`] would wait now.
+    pub(crate) fn would_wait(&self) -> bool {
+        self.state.lock().would_wait()
+    }
+
     /// Batches of the worker have ended. Returns what the worker can have next; [`InstanceLink::send`] sends it.
     pub(crate) fn ended(&self, count: usize) -> Option<(Arc<WorkerChannel>, Vec<WaitingCall>)> {
         let mut state = self.state.lock();
         state.in_flight = state.in_flight.saturating_sub(count);
         let now = Instant::now();
         let taken = now - state.sent;
-        state.pace.ended(count, taken);
+        let is_alone = count == 1 && state.waiting.is_empty();
+        state.pace.ended(count, taken, is_alone);
         state.sent = now;
         state.take_due()
     }
@@ -221,6 +263,11 @@ pub(crate) fn unhealthy(instance: &str) -> Error {
 }
 
 impl LinkState {
+    fn would_wait(&self) -> bool {
+        let is_running = matches!(self.phase, WorkerPhase::Running(_));
+        !is_running || self.in_flight + self.waiting.len() + 1 >= self.pace.capacity()
+    }
+
     /// The batches that the worker may have now.
     fn take_due(&mut self) -> Option<(Arc<WorkerChannel>, Vec<WaitingCall>)> {
         let WorkerPhase::Running(channel) = &self.phase else { return None };

@@ -90,7 +90,6 @@ impl BackendModel for PythonModel {
         let mut links = self.links.lock();
         links.retain(|link| link.strong_count() > 0);
         links.push(Arc::downgrade(instance.link()));
-        // The instance waits for its worker, which a network thread must not do.
-        Ok(Instance::ThreadBound(Box::new(instance)))
+        Ok(Instance::Movable(Box::new(instance)))
     }
 }

@@ -37,10 +37,6 @@ impl ModelServices {
         Self { model, metrics, finished: Arc::default() }
     }
 
-    pub(crate) fn model(&self) -> &ModelContext {
-        &self.model
-    }
-
     /// Answers a question, now or when the answer is there.
     ///
     /// # Errors

@@ -12,37 +12,28 @@ use std::{
 };
 
 use inference::{Error, FailureReason};
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    net::{
-        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, send,
-        sendmsg, socketpair,
-    },
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, send,
+    sendmsg, socketpair,
 };
 
 use crate::{
     area::{InputArea, SharedArea},
-    channel::{Alarm, WorkerChannel, WorkerFrameKind},
-    frames::{FrameBuffer, FrameWriter, ReadOutcome},
-    marshal::MarshalValue,
-    messages::WorkerItem,
+    channel::{Alarm, ChannelParts, WorkerChannel, WorkerFrameKind},
+    dialog::Dialog,
+    frames::{FrameWriter, ReadOutcome},
     model_context::ModelContext,
-    model_services::ModelServices,
     process::{WorkerProcess, exit_text},
     python_modules::{BOOTSTRAP, MODULES},
     readiness::ReadinessSocket,
     sandbox::{OPEN_GATE, gate_failure},
-    services::log_line,
+    watch::WorkerWatch,
 };
 
 /// See the module documentation.
 pub(crate) struct Worker {
     pub(crate) process: WorkerProcess,
     pub(crate) channel: Arc<WorkerChannel>,
-    /// The area that the worker writes.
-    pub(crate) outputs: SharedArea,
-    pub(crate) reader: FrameBuffer,
-    pub(crate) services: ModelServices,
     pub(crate) started: Instant,
 }
 
@@ -57,14 +48,6 @@ pub(crate) enum CommandFailure {
     Late,
     /// The caller wants the worker to end.
     Unwanted,
-}
-
-/// What woke the thread that serves a worker.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Wakeup {
-    pub(crate) socket: bool,
-    pub(crate) process: bool,
-    pub(crate) alarm: bool,
 }
 
 impl Worker {
@@ -101,15 +84,16 @@ impl Worker {
         }
         let descriptors = [input.file(), outputs.file(), theirs_for_readiness.as_fd()];
         send_descriptors(&ours, &descriptors).map_err(|errno| failed("reach the process", &errno))?;
-        let input = InputArea::new(input, model.settings.area_limit);
-        let mut worker = Self {
-            process,
-            channel: Arc::new(WorkerChannel::new(ours, readiness, input, alarm.clone())),
-            outputs,
-            reader: FrameBuffer::default(),
-            services: ModelServices::new(model.clone()),
-            started: Instant::now(),
-        };
+        let watch = WorkerWatch::new(ours.as_fd(), process.descriptor(), alarm.descriptor());
+        let channel = WorkerChannel::new(ChannelParts {
+            socket: ours,
+            readiness,
+            input: InputArea::new(input, model.settings.area_limit),
+            alarm: alarm.clone(),
+            watch: watch.map_err(|errno| failed("watch the process", &errno))?,
+            dialog: Dialog::new(model, outputs, alarm.clone()),
+        });
+        let mut worker = Self { process, channel: Arc::new(channel), started: Instant::now() };
         let greeting =
             worker.command(start_frame(model, instance), Some(model.settings.process_timeout), || false);
         match greeting {
@@ -139,10 +123,8 @@ impl Worker {
         self.channel.send(frame);
         let mut has_ended = false;
         loop {
-            while let Some(frame) = self.reader.next_frame().map_err(|()| CommandFailure::Ended)? {
-                if let Some(result) = self.items_until_result(&frame)? {
-                    return result.map_err(CommandFailure::Refused);
-                }
+            if let Some(result) = self.channel.dialog.lock().result(&self.channel)? {
+                return result.map_err(CommandFailure::Refused);
             }
             if has_ended {
                 return Err(CommandFailure::Ended);
@@ -155,81 +137,15 @@ impl Worker {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(CommandFailure::Late);
             }
-            let wakeup = self.wait(left, true);
-            self.services.answer_finished(&self.channel);
+            let wakeup = self.channel.wait(left);
+            let mut dialog = self.channel.dialog.lock();
+            dialog.services.answer_finished(&self.channel);
             has_ended = if wakeup.socket {
-                self.reader.read(self.channel.socket()) == ReadOutcome::Closed
+                dialog.reader.read(self.channel.socket()) == ReadOutcome::Closed
             } else {
                 wakeup.process
             };
         }
-    }
-
-    /// Answers the items of a frame, up to the result of a command.
-    fn items_until_result(&mut self, frame: &[u8]) -> Result<Option<Result<String, String>>, CommandFailure> {
-        let model = self.services.model().name.clone();
-        let damaged = |damage: crate::marshal::DamagedMessage| {
-            log::error!("a worker of model '{model}' has sent a message that cannot be read: {damage}");
-            CommandFailure::Ended
-        };
-        let value = MarshalValue::read(frame).map_err(damaged)?;
-        for item in value.as_list().map_err(damaged)? {
-            match WorkerItem::of(item).map_err(damaged)? {
-                WorkerItem::Result(result) => {
-                    return Ok(Some(result.map(str::to_owned).map_err(str::to_owned)));
-                }
-                WorkerItem::Log { level, file, line, text } => log_line(level, file, line, text),
-                WorkerItem::Ask { reply, name, arguments } => {
-                    self.services.ask(&self.channel, reply, name, arguments).map_err(damaged)?;
-                }
-                WorkerItem::Tell { name, arguments } => {
-                    self.services.tell(name, arguments).map_err(damaged)?;
-                }
-                WorkerItem::Freed(offsets) => {
-                    let mut input = self.channel.input.lock();
-                    offsets.into_iter().for_each(|offset| input.give_back(offset));
-                }
-                WorkerItem::WantsSpace => self.channel.give_back(&[], true),
-                // Nothing else concerns a model that does not execute.
-                WorkerItem::Done { .. }
-                | WorkerItem::Send { .. }
-                | WorkerItem::Abandoned { .. }
-                | WorkerItem::Infer { .. }
-                | WorkerItem::CancelInfer { .. }
-                | WorkerItem::Taken { .. } => {}
-            }
-        }
-        Ok(None)
-    }
-
-    /// Waits for news, and sends what the socket did not take before.
-    pub(crate) fn wait(&self, limit: Option<Duration>, reads: bool) -> Wakeup {
-        let mut events = PollFlags::empty();
-        events.set(PollFlags::IN, reads);
-        events.set(PollFlags::OUT, self.channel.has_waiting_frames());
-        let mut polled = [
-            PollFd::from_borrowed_fd(self.channel.socket(), events),
-            PollFd::from_borrowed_fd(self.process.descriptor(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.channel.alarm().descriptor(), PollFlags::IN),
-        ];
-        let limit = limit.map(|limit| Timespec::try_from(limit).unwrap_or_default());
-        // An interrupted wait has no news.
-        if poll(&mut polled, limit.as_ref()).is_err() {
-            return Wakeup::default();
-        }
-        let [socket, process, alarm] = polled.map(|polled| polled.revents());
-        if socket.contains(PollFlags::OUT) {
-            self.channel.flush();
-        }
-        let wakeup = Wakeup {
-            socket: socket.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR),
-            process: !process.is_empty(),
-            alarm: !alarm.is_empty(),
-        };
-        if wakeup.alarm {
-            self.channel.alarm().silence();
-        }
-        wakeup
     }
 
     /// Lets the model finalize itself, and waits for the end of the process. A process that does not end in time is

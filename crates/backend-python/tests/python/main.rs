@@ -1,6 +1,7 @@
 //! The backend as the server uses it: models in Python, their tensors, their failures, and the death of their processes.
 #![expect(clippy::unwrap_used, reason = "what supports tests is part of them")]
 
+mod brief;
 mod failures;
 mod loading;
 mod requests;

@@ -134,11 +134,11 @@ impl TestModel {
                 passive: false,
             };
             match shared.instance(&config, &spec) {
-                Ok(Instance::ThreadBound(mut instance)) => {
+                Ok(Instance::Movable(mut instance)) => {
                     report.send(Ok(())).unwrap();
                     given.into_iter().for_each(|batch| instance.execute(batch));
                 }
-                Ok(Instance::Movable(_)) => panic!("a network thread must never wait for a worker"),
+                Ok(Instance::ThreadBound(_)) => panic!("network threads run brief executions"),
                 Err(error) => report.send(Err(error)).unwrap(),
             }
         });
@@ -164,6 +164,24 @@ pub(crate) struct Loaded {
 struct Unobserved;
 impl ResponsePath for Unobserved {}
 
+/// Requests as one batch, and their responses, of which a client may leave so many unread.
+pub(crate) fn batch_of(
+    requests: Vec<Request>,
+    most_unread: Option<NonZeroUsize>,
+) -> (Batch, Vec<ResponseStream>) {
+    let (executions, streams) = requests
+        .into_iter()
+        .map(|request| {
+            let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
+            let flow = Flow { most_unread, ..Flow::unlimited() };
+            let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), flow);
+            (Execution::new(request, responder), stream)
+        })
+        .unzip();
+    let execution_times = Arc::new(ExecutionTimes::start(1, || Timestamp::from_nanos(1)));
+    (Batch { executions, execution_times }, streams)
+}
+
 impl Loaded {
     /// Gives the instance requests as one batch.
     pub(crate) fn send(&self, requests: Vec<Request>) -> Vec<ResponseStream> {
@@ -176,17 +194,7 @@ impl Loaded {
         requests: Vec<Request>,
         most_unread: Option<NonZeroUsize>,
     ) -> Vec<ResponseStream> {
-        let (executions, streams): (Vec<_>, Vec<_>) = requests
-            .into_iter()
-            .map(|request| {
-                let flow = Flow { most_unread, ..Flow::unlimited() };
-                let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
-                let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), flow);
-                (Execution::new(request, responder), stream)
-            })
-            .unzip();
-        let execution_times = Arc::new(ExecutionTimes::start(1, || Timestamp::from_nanos(1)));
-        let batch = Batch { executions, execution_times };
+        let (batch, streams) = batch_of(requests, most_unread);
         self.batches.as_ref().unwrap().send(batch).unwrap();
         streams
     }

@@ -184,7 +184,7 @@ impl Executor {
         actions.rejected.extend(cancelled);
         let mut lent = None;
         let runs_here = |assignment: &Assignment, brief: bool| {
-            if brief && self.may_run_here(assignment) {
+            if self.may_run_here(assignment, brief) {
                 lent = self.threads.network.lend(at);
             }
             lent.is_some()

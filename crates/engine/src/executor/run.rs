@@ -28,10 +28,11 @@ use crate::{
 };
 
 impl Executor {
-    /// Whether a batch may run on the thread of the caller whose request completed it.
-    pub(super) fn may_run_here(&self, assignment: &Assignment) -> bool {
+    /// Whether a batch may run on the thread of the caller whose request completed it. `measured`: the last executions of
+    /// the model were brief.
+    pub(super) fn may_run_here(&self, assignment: &Assignment, measured: bool) -> bool {
         // A decoupled model may block on a slow client. Large tensors take long, whatever the last executions took.
-        assignment.movable.is_some()
+        assignment.movable.as_ref().is_some_and(|movable| movable.is_brief().unwrap_or(measured))
             && !self.config.decoupled
             && input_bytes(&assignment.batch.rows) <= BRIEF_BYTES
     }
@@ -42,7 +43,7 @@ impl Executor {
         while let Some(assignment) = next {
             let instance = assignment.batch.instance;
             next = self.run(assignment, &mut None);
-            let stays = |next: &mut Assignment| !self.may_run_here(next) || now() - since > BRIEF_TIME;
+            let stays = |next: &mut Assignment| !self.may_run_here(next, true) || now() - since > BRIEF_TIME;
             if let Some(late) = next.take_if(stays) {
                 self.instances.put(instance, WorkerMessage::Work(late));
             }

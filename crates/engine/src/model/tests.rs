@@ -229,32 +229,50 @@ async fn a_batch_waits_for_its_delay_and_no_longer() {
     }
 }
 
+/// Tells on which thread it executes.
+struct ReportsThread {
+    sender: mpsc::Sender<ThreadId>,
+    is_brief: Option<bool>,
+}
+impl BackendModel for ReportsThread {
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+        Ok(Instance::Movable(Box::new(Self { sender: self.sender.clone(), is_brief: self.is_brief })))
+    }
+}
+impl BackendInstance for ReportsThread {
+    fn execute(&mut self, batch: Batch) {
+        self.sender.send(thread::current().id()).unwrap();
+        batch.executions.into_iter().for_each(|execution| execution.responder.complete(Response::default()));
+    }
+
+    fn is_brief(&self) -> Option<bool> {
+        self.is_brief
+    }
+}
+
+/// How many of so many executions, one after the other, run on the thread of their caller.
+async fn executions_here(count: u32, is_brief: Option<bool>) -> usize {
+    let (sender, threads) = mpsc::channel();
+    let model = start(Scheduling::Unbatched, ReportsThread { sender, is_brief }, &["m_0"]).unwrap();
+    for _ in 0..count {
+        ask(&model, 1).only().await.unwrap();
+    }
+    threads.try_iter().filter(|&thread| thread == thread::current().id()).count()
+}
+
 #[tokio::test]
 async fn brief_executions_run_where_their_request_arrives() {
-    let (sender, threads) = mpsc::channel();
-    struct ReportsThread(mpsc::Sender<ThreadId>);
-    impl BackendModel for ReportsThread {
-        fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-            Ok(Instance::Movable(Box::new(ReportsThread(self.0.clone()))))
-        }
-    }
-    impl BackendInstance for ReportsThread {
-        fn execute(&mut self, batch: Batch) {
-            self.0.send(thread::current().id()).unwrap();
-            batch
-                .executions
-                .into_iter()
-                .for_each(|execution| execution.responder.complete(Response::default()));
-        }
-    }
-    let model = start(Scheduling::Unbatched, ReportsThread(sender), &["m_0"]).unwrap();
     // A thousand executions take about a microsecond each. All but the first few are brief, whatever the load of the
     // machine is.
-    for value in 0..1000 {
-        ask(&model, (value % 256) as u8).only().await.unwrap();
-    }
-    let here = threads.try_iter().filter(|&thread| thread == thread::current().id()).count();
-    assert!(here > 0, "no execution ran on the caller's thread");
+    assert!(executions_here(1000, None).await > 0, "no execution ran on the caller's thread");
+}
+
+#[tokio::test]
+async fn an_instance_may_say_itself_whether_its_executions_are_brief() {
+    // The first one is always due at once. A later one may come before the instance is idle again.
+    assert!(executions_here(1000, Some(true)).await > 0);
+    assert_eq!(executions_here(1, Some(true)).await, 1);
+    assert_eq!(executions_here(1000, Some(false)).await, 0);
 }
 
 #[tokio::test]

@@ -229,6 +229,12 @@ pub trait BackendInstance {
     /// The backend must respond to every execution through its responder, now or later. Dropping a responder sends an
     /// internal error. A panic fails the batch and makes the model unavailable.
     fn execute(&mut self, batch: Batch);
+
+    /// Whether an execution that begins now keeps its thread for tens of microseconds only, so that a network thread may
+    /// run it. `None` if only the durations of earlier executions can tell; the server measures them. Must not block.
+    fn is_brief(&self) -> Option<bool> {
+        None
+    }
 }
 
 /// Requests that run together. Their rows never exceed `max_batch_size`. Inputs that do not allow ragged batches have
