@@ -83,16 +83,19 @@ impl Sandbox {
         if settings.mode == SandboxMode::Off {
             return Ok(None);
         }
-        let folders = ScratchFolders::new(settings.directory.as_deref(), settings.user).map_err(|error| {
+        let folders = ScratchFolders::new(settings.directory.as_deref()).map_err(|error| {
             let text =
                 format!("the sandbox of model '{model}' cannot make a folder for scratch files: {error}");
             Error::internal(text)
         })?;
-        let sandbox = Self { settings: settings.clone(), folders };
+        let mut sandbox = Self { settings: settings.clone(), folders };
         let (user, root) = (settings.user, sandbox.folders.root());
         let missing = thread::scope(|scope| scope.spawn(|| enter(root, user)).join());
         let missing =
             missing.map_err(|_| Error::internal("the thread that tries out a sandbox has panicked"))?;
+        if missing.contains(&Protection::User) {
+            sandbox.settings.user = None;
+        }
         sandbox.report(model, &missing, told)?;
         Ok(Some(Arc::new(sandbox)))
     }
@@ -136,7 +139,7 @@ impl Sandbox {
     /// # Errors
     /// That of the system.
     pub(crate) fn scratch(&self) -> std::io::Result<ScratchFolder> {
-        self.folders.make()
+        self.folders.make(self.settings.user)
     }
 }
 

@@ -26,7 +26,6 @@ const LOCK: &str = ".lock";
 #[derive(Debug)]
 pub(super) struct ScratchFolders {
     root: PathBuf,
-    user: Option<SandboxUser>,
     /// The locked file, and its path. The path is removed last.
     _lock: (File, TempPath),
 }
@@ -38,7 +37,7 @@ pub(crate) struct ScratchFolder(PathBuf);
 impl ScratchFolders {
     /// Makes the folder in `directory`, or where the system has temporary files. First removes what killed servers have
     /// left there.
-    pub(super) fn new(directory: Option<&Path>, user: Option<SandboxUser>) -> io::Result<Self> {
+    pub(super) fn new(directory: Option<&Path>) -> io::Result<Self> {
         let directory = directory.map_or_else(std::env::temp_dir, Path::to_owned).canonicalize()?;
         remove_abandoned(&directory);
         // The lock is there before the folder, so that nobody takes the folder for an abandoned one.
@@ -48,7 +47,7 @@ impl ScratchFolders {
         file.lock()?;
         let root = root_of(&path).ok_or_else(|| io::Error::other("the name of a lock is strange"))?;
         fs::create_dir(&root)?;
-        let folders = Self { root, user, _lock: (file, path) };
+        let folders = Self { root, _lock: (file, path) };
         // Another user must reach its own folder, and sees no others.
         fs::set_permissions(&folders.root, Permissions::from_mode(0o711))?;
         Ok(folders)
@@ -58,13 +57,13 @@ impl ScratchFolders {
         &self.root
     }
 
-    /// Makes a folder for a worker.
-    pub(super) fn make(&self) -> io::Result<ScratchFolder> {
+    /// Makes a folder for a worker, which may become another user.
+    pub(super) fn make(&self, user: Option<SandboxUser>) -> io::Result<ScratchFolder> {
         let private = Permissions::from_mode(0o700);
         let folder =
             tempfile::Builder::new().prefix("worker-").permissions(private).tempdir_in(&self.root)?;
         let folder = ScratchFolder(folder.keep());
-        if let Some(SandboxUser { uid, gid }) = self.user.filter(|_| geteuid().is_root()) {
+        if let Some(SandboxUser { uid, gid }) = user.filter(|user| user.is_another()) {
             let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             chownat(CWD, &folder.0, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
         }
@@ -199,8 +198,8 @@ mod tests {
         let outside = place.path().join("outside");
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("kept"), "").unwrap();
-        let folders = ScratchFolders::new(Some(place.path()), None).unwrap();
-        let scratch = folders.make().unwrap();
+        let folders = ScratchFolders::new(Some(place.path())).unwrap();
+        let scratch = folders.make(None).unwrap();
         let mut deep = scratch.path().to_owned();
         for _ in 0..500 {
             deep.push("d");
@@ -224,12 +223,12 @@ mod tests {
     #[test]
     fn folders_of_a_killed_server_are_removed_and_those_of_a_running_one_are_not() {
         let place = tempfile::tempdir().unwrap();
-        let running = ScratchFolders::new(Some(place.path()), None).unwrap();
+        let running = ScratchFolders::new(Some(place.path())).unwrap();
         let killed = place.path().join("nereid-scratch-killed");
         fs::create_dir_all(killed.join("worker-1")).unwrap();
         fs::write(place.path().join("nereid-scratch-killed.lock"), "").unwrap();
         fs::create_dir(place.path().join("nereid-scratch-other")).unwrap();
-        let next = ScratchFolders::new(Some(place.path()), None).unwrap();
+        let next = ScratchFolders::new(Some(place.path())).unwrap();
         assert!(!killed.exists() && !place.path().join("nereid-scratch-killed.lock").exists());
         assert!(running.root().is_dir() && next.root().is_dir());
         // Without a lock nothing says whose it is.
