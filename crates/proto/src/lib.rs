@@ -28,7 +28,7 @@ mod generated {
     }
 }
 
-pub use fields::Fields;
+pub use fields::{Fields, TextPosition};
 pub use generated::health;
 pub use generated::inference::*;
 pub use suggest::nearest;

@@ -11,6 +11,7 @@ mod instances;
 mod members;
 mod misspelt;
 mod resolve;
+pub mod rule;
 mod sequence;
 mod typed;
 mod validate;
@@ -25,8 +26,10 @@ pub use instances::{InstanceGroup, InstanceKind, RateLimits, ResourceNeed, Secon
 pub use members::{FittedEnsemble, fit_members};
 pub use misspelt::{misspelt_names, unknown_setting};
 pub use resolve::{
-    Completion, ConfigSource, Declared, GivenConfig, KEEP_BATCH_PARAMETER, complete, declare, finish, read,
+    Completion, ConfigSource, Declared, ExaminedText, GivenConfig, KEEP_BATCH_PARAMETER, complete, declare,
+    examine, finish, finish_all, read,
 };
+pub use rule::Rule;
 pub use sequence::{Control, ControlInput, FalseTrue, InitialState, SequenceScheduling, StateSpec};
 pub use versions::{
     VersionDirectory, absent_versions, no_version_available, select_versions, version_directory,
