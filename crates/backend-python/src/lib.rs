@@ -16,6 +16,7 @@ mod channel;
 mod environment;
 mod frames;
 mod inferences;
+mod inspection;
 mod instance;
 mod link;
 mod marshal;

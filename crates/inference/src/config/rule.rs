@@ -48,6 +48,10 @@ rules! {
     TENSOR = "tensor": "An input or output has a name, a datatype and possible dims.";
     BATCH_TENSOR = "batch-tensor": "`batch_input` and `batch_output` name inputs and outputs that exist.";
     INSTANCE_GROUP = "instance-group": "Instance groups have devices that exist.";
+    MODEL_FILE = "model-file": "Each version that is served has a model file that its backend can read.";
+    GRAPH = "graph": "The configuration agrees with the graph: inputs, outputs, datatypes, shapes, batch dimension.";
+    EXTERNAL_DATA = "external-data": "The files with a graph's external data are beside the graph.";
+    PARAMETER = "parameter": "A parameter has a value that its reader accepts.";
     FILE_PATH = "file-path": "Files that a configuration names are inside the model's directory, and exist.";
     WARMUP = "warmup": "Samples of `model_warmup` have data and fit the batch size.";
     VALUE = "value": "A value has a meaning: a number from 1, a name, a size that memory can have.";
