@@ -1,5 +1,5 @@
-//! `nereid`: serves models, or measures the performance of a server (`nereid perf`), or makes API keys
-//! (`nereid api-key`).
+//! `nereid`: serves models, or checks repositories (`nereid check`), or measures the performance of a server (`nereid
+//! perf`), or makes API keys (`nereid api-key`).
 #![forbid(unsafe_code)]
 use std::{
     io::{self, Write},
@@ -13,7 +13,7 @@ use c_api::plugin::exit_at_once;
 use frontend::api_keys;
 use object_stores::{CacheOptions, default_cache_directory};
 use server::{
-    Extensions, StartingServer, Stopped,
+    Extensions, StartingServer, Stopped, check_command,
     logging::{self, LogSettings},
     options::{self, Invocation, ProcessEnvironment, ResolvedOptions, TRITON_VERSION},
     signals::{self, Signals},
@@ -29,6 +29,12 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
     if arguments.peek().is_some_and(|first| first == "perf") {
         return perf::run(arguments, &mut io::stdout(), &mut io::stderr()).into();
+    }
+    if arguments.peek().is_some_and(|first| first == "check") {
+        let (mut out, mut err) = (io::stdout(), io::stderr());
+        let environment = ProcessEnvironment::of_this_process();
+        let plugins = |options: &ResolvedOptions| extensions(options).plugins;
+        return check_command::run(arguments.skip(1), &environment, plugins, (&mut out, &mut err)).into();
     }
     if arguments.peek().is_some_and(|first| first == "api-key") {
         return print_api_key(arguments);

@@ -9,6 +9,7 @@ const INDENT: &str = "        ";
 pub fn usage() -> String {
     let mut text = String::from(
         "Usage: nereid --model-repository=<path> [option]...     serve models\n       \
+         nereid check <repository>...                     check models without loading them\n       \
          nereid perf -m <model> [option]...               measure a server ('nereid perf --help')\n       \
          nereid api-key [--hash]                          make a key, or a digest, for --api-key-file\n\n",
     );
