@@ -84,6 +84,11 @@ impl<'a> Lexer<'a> {
         Ok((token, start, self.line))
     }
 
+    /// The byte offset behind the last token.
+    pub(super) fn offset(&self) -> usize {
+        self.at
+    }
+
     /// The column of a byte offset: characters from the beginning of its line, counted from 1.
     pub(super) fn column(&self, at: usize) -> usize {
         let before = &self.source[..at];

@@ -6,14 +6,17 @@
 //! how the source goes on. A report contains the position, the reason and, for a misspelt name, the name that was
 //! probably meant.
 
+mod format;
 mod lexer;
 mod parser;
 mod scalar;
+mod write;
 
 use std::fmt;
 use std::path::Path;
 
 use lexer::Fault;
+pub use write::{ConfigLeaf, leaves, write};
 
 use crate::Parsed;
 
@@ -42,6 +45,17 @@ pub fn parse_what_can_be(source: &[u8]) -> (Parsed, Option<TextError>) {
             (Parsed::default(), TextError::all(&String::from_utf8_lossy(source), vec![fault]))
         }
     }
+}
+
+/// Formats a configuration: its comments, its order and its blank lines stay, and its meaning. Formatting twice changes
+/// nothing more.
+///
+/// # Errors
+/// The mistakes of a source that is not a configuration.
+pub fn format(source: &[u8]) -> Result<String, TextError> {
+    parse(source)?;
+    let source = String::from_utf8_lossy(source);
+    format::format(&source).map_err(|fault| TextError::new(&source, fault))
 }
 
 /// The kind of a mistake.

@@ -338,9 +338,7 @@ impl<'a> Parser<'a> {
         if field.is_map() {
             let (key, value) = entry(&value);
             if let (Some(key), Some(map)) = (key, message.get_field_mut(field).as_map_mut()) {
-                if let MapKey::String(name) = &key {
-                    self.fields.note(&format!("{}.{name}", self.path), Some(begin));
-                }
+                self.fields.note(&format!("{}.{}", self.path, key_text(&key)), Some(begin));
                 map.insert(key, value);
             }
         } else if let Some(list) = message.get_field_mut(field).as_list_mut() {
@@ -501,6 +499,18 @@ impl<'a> Parser<'a> {
             self.advance()?;
         }
         Ok(bytes)
+    }
+}
+
+/// The key of a map entry, as paths have it.
+pub(super) fn key_text(key: &MapKey) -> String {
+    match key {
+        MapKey::Bool(key) => key.to_string(),
+        MapKey::I32(key) => key.to_string(),
+        MapKey::I64(key) => key.to_string(),
+        MapKey::U32(key) => key.to_string(),
+        MapKey::U64(key) => key.to_string(),
+        MapKey::String(key) => key.clone(),
     }
 }
 
