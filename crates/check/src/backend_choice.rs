@@ -45,6 +45,17 @@ impl BackendChoice {
     }
 }
 
+/// The built-in backend that runs a model, with its settings in `source`.
+pub(crate) fn built_in(options: &CheckOptions, source: &mut ModelSource) -> Option<Arc<dyn Backend>> {
+    match BackendChoice::of(options, source) {
+        Ok(BackendChoice::BuiltIn(backend)) => {
+            source.settings = settings_of(options, backend.settings_name());
+            Some(backend)
+        }
+        Ok(BackendChoice::Library) | Err(_) => None,
+    }
+}
+
 /// The name of a backend that a name probably means.
 pub(crate) fn near_backend(options: &CheckOptions, name: &str) -> Option<String> {
     let known = options.plugins.backends.iter().map(|backend| backend.name().to_owned());

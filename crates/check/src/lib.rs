@@ -7,8 +7,10 @@
 #![deny(missing_docs)]
 
 mod backend_choice;
+mod effective;
 mod ensembles;
 mod finding;
+mod initial;
 mod model;
 mod python;
 mod render;
@@ -18,7 +20,9 @@ mod unread_files;
 
 use engine::{BackendSetting, Plugins};
 
+pub use effective::{EffectiveConfig, effective_config};
 pub use finding::{CheckReport, Finding, Severity};
+pub use initial::initial_config;
 pub use render::{json, sarif, text};
 pub use repositories::check_repositories;
 pub use rules::all_rules;

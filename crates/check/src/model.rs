@@ -26,6 +26,19 @@ use crate::{
     unread_files::unread_files,
 };
 
+/// The configuration of a version after each step.
+#[derive(Debug, Clone)]
+pub(crate) struct ConfigStages {
+    /// With what follows from the model's files and from defaults.
+    pub(crate) declared: proto::ModelConfig,
+    /// With what the backend has read from the model's file.
+    pub(crate) completed: proto::ModelConfig,
+    /// As the server would show it.
+    pub(crate) shown: proto::ModelConfig,
+    /// Whether the backend has told all that it would complete.
+    pub(crate) is_complete: bool,
+}
+
 /// A model that was looked at.
 pub(crate) struct CheckedModel {
     pub(crate) name: Name,
@@ -39,6 +52,8 @@ pub(crate) struct CheckedModel {
     /// version, or it has problems.
     pub(crate) versions: BTreeMap<i64, Option<ModelConfig>>,
     pub(crate) python: Vec<PythonSource>,
+    /// The steps to the configurations of the versions, as far as the rules allow to take them.
+    pub(crate) stages: BTreeMap<i64, ConfigStages>,
 }
 
 impl CheckedModel {
@@ -87,6 +102,7 @@ pub(crate) fn check_model(directory: &Path, options: &CheckOptions) -> CheckedMo
         given: None,
         versions: BTreeMap::new(),
         python: Vec::new(),
+        stages: BTreeMap::new(),
     };
     let Some(given) = read_config(&mut model, options) else {
         check_layout(&mut model);
@@ -254,8 +270,10 @@ fn check_version(
             return None;
         }
     }
-    let ResolvedConfig { mut typed, warnings, .. } =
-        finish_all(declared, completed, &environment, errors).filter(|_| errors.is_empty())?;
+    let resolved = finish_all(declared, completed.clone(), &environment, errors);
+    let ResolvedConfig { mut typed, shown, warnings } = resolved.filter(|_| errors.is_empty())?;
+    let stages = ConfigStages { declared: declared.config.clone(), completed, shown, is_complete };
+    model.stages.insert(version, stages);
     warnings.into_iter().for_each(|text| model.warn(rule::VALUE, text));
     layout::check_files(&mut typed, &model.directory, errors);
     if let Some(inspection) = &inspection {
