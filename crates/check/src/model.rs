@@ -155,9 +155,14 @@ fn completion(options: &CheckOptions) -> Completion {
 fn check_agents(model: &mut CheckedModel, given: &GivenConfig, options: &CheckOptions) {
     let agents = given.config.model_repository_agents.iter().flat_map(|agents| &agents.agents);
     for (position, agent) in agents.enumerate() {
-        let known = options.plugins.agents.as_ref().is_some_and(|agents| agents.has(&agent.name));
-        if !known {
-            let error = not_found(&agent.name, &options.agent_directory.join(&agent.name));
+        // As the server words it, with agents in libraries and without.
+        let searched = match &options.plugins.agents {
+            Some(agents) if agents.has(&agent.name) => None,
+            Some(_) => Some(options.agent_directory.join(&agent.name)),
+            None => Some(options.agent_directory.clone()),
+        };
+        if let Some(directory) = searched {
+            let error = not_found(&agent.name, &directory);
             let field = format!("model_repository_agents.agents[{position}].name");
             let finding = model.at(Severity::Error, REPOSITORY_AGENT, &field, &error.message);
             model.findings.push(finding);
