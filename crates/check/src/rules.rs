@@ -56,4 +56,13 @@ mod tests {
         assert_eq!(ids.len(), all_rules().count());
         assert!(ids.iter().all(|id| id.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')));
     }
+
+    #[test]
+    fn the_manual_lists_every_rule() {
+        let manual = include_str!("../../../docs/checking.md");
+        for rule in all_rules() {
+            let row = format!("| `{}` | {} |", rule.id, rule.summary);
+            assert!(manual.contains(&row), "{row}");
+        }
+    }
 }
