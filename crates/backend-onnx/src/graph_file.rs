@@ -50,7 +50,7 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<GraphFile>> {
 
 /// What has been read of a model.
 #[derive(Default)]
-struct Reading {
+struct GraphReading {
     version: u64,
     has_graph: bool,
     inputs: Vec<ValueInfo>,
@@ -62,7 +62,7 @@ struct Reading {
 fn read_from(stream: &mut BufReader<impl Read + Seek>) -> io::Result<Option<GraphFile>> {
     let length = stream.seek(SeekFrom::End(0))?;
     stream.seek(SeekFrom::Start(0))?;
-    let mut reading = Reading::default();
+    let mut reading = GraphReading::default();
     while let Some(field) = next_field(stream, length)? {
         match (field.number, field.content) {
             (1, WireContent::Number(version)) => reading.version = version,
@@ -76,7 +76,7 @@ fn read_from(stream: &mut BufReader<impl Read + Seek>) -> io::Result<Option<Grap
     Ok((reading.has_graph && is_whole).then(|| reading.finished()))
 }
 
-impl Reading {
+impl GraphReading {
     fn finished(self) -> GraphFile {
         let is_constant = |slot: &ValueInfo| self.initialisers.contains(slot.name.as_str());
         let (constant, inputs): (Vec<_>, Vec<_>) = self.inputs.into_iter().partition(is_constant);

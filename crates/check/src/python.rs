@@ -149,3 +149,46 @@ fn exchange(child: &mut Child, names: Vec<u8>) -> Result<Vec<u8>, String> {
         Err(_) => Err(format!("took longer than {} s", LONGEST.as_secs())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Rule, line and suggestion of the findings about a source.
+    fn told(source: &str, interpreter: &str) -> Vec<(&'static str, Option<usize>, Option<String>)> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("model.py");
+        fs::write(&file, source).expect("a file");
+        let source = PythonSource { file, interpreter: Some(interpreter.to_owned()) };
+        let findings = check_sources(&[("m".into(), source)]).into_iter();
+        findings.map(|finding| (finding.rule.id, finding.line, finding.suggestion)).collect()
+    }
+
+    #[test]
+    fn source_code_is_compiled_and_not_run() {
+        let good = "import os\nos.abort()\nclass TritonPythonModel:\n  def execute(self, requests): pass\n";
+        assert_eq!(told(good, "python3"), []);
+        assert_eq!(told("class TritonPythonModel(:\n", "python3"), [("python-syntax", Some(1), None)]);
+        assert_eq!(
+            told("class TritonPytonModel: pass\n", "python3"),
+            [("python-model", None, Some("TritonPytonModel".to_owned()))]
+        );
+        assert_eq!(
+            told(
+                "class TritonPythonModel:\n  def execute(self): pass\n  def finalise(self): pass\n",
+                "python3"
+            ),
+            [("python-model", Some(3), Some("finalize".to_owned()))]
+        );
+        assert_eq!(told("from models import *\n", "python3"), []);
+        assert_eq!(told("from models import Mine as TritonPythonModel\n", "python3"), []);
+        assert_eq!(told("class TritonPythonModel(Base): pass\n", "python3"), []);
+    }
+
+    #[test]
+    fn an_interpreter_that_is_not_there_gives_a_note() {
+        assert_eq!(told("class (", "/no/python"), [("python-syntax", None, None)]);
+    }
+}

@@ -18,21 +18,21 @@ pub(super) fn format(source: &str) -> Result<String, Fault> {
 
 /// Comments and blank lines before an item.
 #[derive(Default)]
-struct Lead<'a> {
-    comments: Vec<Comment<'a>>,
+struct ItemLead<'a> {
+    comments: Vec<SourceComment<'a>>,
     /// A blank line comes before the item itself.
     blank: bool,
 }
 
-struct Comment<'a> {
+struct SourceComment<'a> {
     text: &'a str,
     /// A blank line comes before the comment.
     blank: bool,
 }
 
 /// A field, or an element of a list.
-struct Item<'a> {
-    lead: Lead<'a>,
+struct SourceItem<'a> {
+    lead: ItemLead<'a>,
     /// `None` for an element of a list.
     name: Option<&'a str>,
     value: FormattedValue<'a>,
@@ -42,28 +42,28 @@ struct Item<'a> {
 
 enum FormattedValue<'a> {
     Scalar(String),
-    Message(Body<'a>),
-    List(Body<'a>),
+    Message(ItemBody<'a>),
+    List(ItemBody<'a>),
 }
 
 /// The items between braces or brackets.
-struct Body<'a> {
-    items: Vec<Item<'a>>,
+struct ItemBody<'a> {
+    items: Vec<SourceItem<'a>>,
     /// The comment behind the opening brace.
     opening: Option<&'a str>,
     /// Comments before the closing brace.
-    end: Vec<Comment<'a>>,
+    end: Vec<SourceComment<'a>>,
     /// The source has the whole body on one line.
     on_one_line: bool,
 }
 
-impl Body<'_> {
+impl ItemBody<'_> {
     fn has_comments(&self) -> bool {
-        self.opening.is_some() || !self.end.is_empty() || self.items.iter().any(Item::has_comments)
+        self.opening.is_some() || !self.end.is_empty() || self.items.iter().any(SourceItem::has_comments)
     }
 }
 
-impl Item<'_> {
+impl SourceItem<'_> {
     fn has_comments(&self) -> bool {
         self.trail.is_some()
             || !self.lead.comments.is_empty()
@@ -107,16 +107,16 @@ impl<'a> TreeReader<'a> {
     }
 
     /// The comment that follows the last token on its line, and what comes before the present token.
-    fn between(&self) -> (Option<&'a str>, Lead<'a>) {
+    fn between(&self) -> (Option<&'a str>, ItemLead<'a>) {
         let gap = &self.source[self.before..self.at];
-        let (mut trail, mut lead, mut blank) = (None, Lead::default(), false);
+        let (mut trail, mut lead, mut blank) = (None, ItemLead::default(), false);
         for (position, line) in gap.split('\n').enumerate() {
             let line = line.trim();
             let is_last = position == gap.matches('\n').count();
             match line.strip_prefix('#') {
                 Some(_) if position == 0 && self.before > 0 => trail = Some(line),
                 Some(_) => {
-                    lead.comments.push(Comment { text: line, blank });
+                    lead.comments.push(SourceComment { text: line, blank });
                     blank = false;
                 }
                 None if position > 0 && !is_last => blank = true,
@@ -128,13 +128,13 @@ impl<'a> TreeReader<'a> {
     }
 
     /// Reads up to the closing symbol, which is not skipped, or to the end of the source.
-    fn body(&mut self, close: Option<char>) -> Result<Body<'a>, Fault> {
+    fn body(&mut self, close: Option<char>) -> Result<ItemBody<'a>, Fault> {
         let begin = self.before;
         let (mut opening, mut lead) = self.between();
         if close.is_none() {
             opening = None;
         }
-        let mut items: Vec<Item<'a>> = Vec::new();
+        let mut items: Vec<SourceItem<'a>> = Vec::new();
         loop {
             let is_end = match close {
                 None => self.token == Token::End,
@@ -142,7 +142,7 @@ impl<'a> TreeReader<'a> {
             };
             if is_end {
                 let on_one_line = !self.source[begin..self.at].contains('\n');
-                return Ok(Body { items, opening, end: lead.comments, on_one_line });
+                return Ok(ItemBody { items, opening, end: lead.comments, on_one_line });
             }
             let mut item = if close == Some(']') { self.element(lead)? } else { self.field(lead)? };
             let mut trail = None;
@@ -162,13 +162,13 @@ impl<'a> TreeReader<'a> {
     }
 
     /// Takes the comments before the present token, which is inside an item, to the comments before the item.
-    fn stray(&self, lead: &mut Lead<'a>) {
+    fn stray(&self, lead: &mut ItemLead<'a>) {
         let (trail, between) = self.between();
-        lead.comments.extend(trail.map(|text| Comment { text, blank: false }));
+        lead.comments.extend(trail.map(|text| SourceComment { text, blank: false }));
         lead.comments.extend(between.comments);
     }
 
-    fn field(&mut self, mut lead: Lead<'a>) -> Result<Item<'a>, Fault> {
+    fn field(&mut self, mut lead: ItemLead<'a>) -> Result<SourceItem<'a>, Fault> {
         let name = &self.source[self.at..self.end];
         self.advance()?;
         self.stray(&mut lead);
@@ -177,15 +177,15 @@ impl<'a> TreeReader<'a> {
             self.stray(&mut lead);
         }
         let value = self.value(&mut lead)?;
-        Ok(Item { lead, name: Some(name), value, trail: None })
+        Ok(SourceItem { lead, name: Some(name), value, trail: None })
     }
 
-    fn element(&mut self, mut lead: Lead<'a>) -> Result<Item<'a>, Fault> {
+    fn element(&mut self, mut lead: ItemLead<'a>) -> Result<SourceItem<'a>, Fault> {
         let value = self.value(&mut lead)?;
-        Ok(Item { lead, name: None, value, trail: None })
+        Ok(SourceItem { lead, name: None, value, trail: None })
     }
 
-    fn value(&mut self, lead: &mut Lead<'a>) -> Result<FormattedValue<'a>, Fault> {
+    fn value(&mut self, lead: &mut ItemLead<'a>) -> Result<FormattedValue<'a>, Fault> {
         let close = match self.token {
             Token::Symbol('{') => '}',
             Token::Symbol('<') => '>',
@@ -198,7 +198,7 @@ impl<'a> TreeReader<'a> {
         Ok(if close == ']' { FormattedValue::List(body) } else { FormattedValue::Message(body) })
     }
 
-    fn scalar(&mut self, lead: &mut Lead<'a>) -> Result<String, Fault> {
+    fn scalar(&mut self, lead: &mut ItemLead<'a>) -> Result<String, Fault> {
         let mut text = String::new();
         if self.symbol(&['-']) {
             text.push('-');
@@ -223,8 +223,8 @@ impl<'a> TreeReader<'a> {
 
 fn join<'a>(
     trail: Option<&'a str>,
-    (more, lead): (Option<&'a str>, Lead<'a>),
-) -> (Option<&'a str>, Lead<'a>) {
+    (more, lead): (Option<&'a str>, ItemLead<'a>),
+) -> (Option<&'a str>, ItemLead<'a>) {
     (trail.or(more), lead)
 }
 
@@ -238,7 +238,7 @@ fn quoted(literal: &str) -> String {
     }
 }
 
-fn write_body(text: &mut String, body: &Body<'_>, depth: usize) {
+fn write_body(text: &mut String, body: &ItemBody<'_>, depth: usize) {
     for (position, item) in body.items.iter().enumerate() {
         write_lead(text, &item.lead, depth, position == 0);
         write_item(text, item, depth);
@@ -255,14 +255,14 @@ fn write_body(text: &mut String, body: &Body<'_>, depth: usize) {
     write_comments(text, &body.end, depth, body.items.is_empty());
 }
 
-fn write_lead(text: &mut String, lead: &Lead<'_>, depth: usize, is_first: bool) {
+fn write_lead(text: &mut String, lead: &ItemLead<'_>, depth: usize, is_first: bool) {
     write_comments(text, &lead.comments, depth, is_first);
     if lead.blank && !(is_first && lead.comments.is_empty()) {
         text.push('\n');
     }
 }
 
-fn write_comments(text: &mut String, comments: &[Comment<'_>], depth: usize, is_first: bool) {
+fn write_comments(text: &mut String, comments: &[SourceComment<'_>], depth: usize, is_first: bool) {
     for (position, comment) in comments.iter().enumerate() {
         if comment.blank && !(is_first && position == 0) {
             text.push('\n');
@@ -273,7 +273,7 @@ fn write_comments(text: &mut String, comments: &[Comment<'_>], depth: usize, is_
     }
 }
 
-fn write_item(text: &mut String, item: &Item<'_>, depth: usize) {
+fn write_item(text: &mut String, item: &SourceItem<'_>, depth: usize) {
     let indent = INDENT.repeat(depth);
     text.push_str(&indent);
     if let Some(short) = on_one_line(item).filter(|short| indent.len() + short.len() <= WIDTH) {
@@ -309,7 +309,7 @@ fn write_item(text: &mut String, item: &Item<'_>, depth: usize) {
 
 /// The item on one line, if it has no comments inside, and if it is short: a scalar, a list of scalars, or a message that
 /// the source has on one line.
-fn on_one_line(item: &Item<'_>) -> Option<String> {
+fn on_one_line(item: &SourceItem<'_>) -> Option<String> {
     let name = item.name.unwrap_or_default();
     let (colon, value) = match &item.value {
         FormattedValue::Scalar(scalar) => (": ", scalar.clone()),
