@@ -141,7 +141,8 @@ impl EnsembleCheck<'_> {
             let text = format!(
                 "ensemble '{ensemble}' depends on '{name}' whose required version {version} is not loaded."
             );
-            (text, None)
+            // A step that names no version names version 0.
+            (text, (version == 0).then(|| "model_version: -1".to_owned()))
         })
     }
 }

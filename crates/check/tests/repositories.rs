@@ -86,7 +86,7 @@ fn ensembles_are_judged_with_their_members() {
     let member = format!("backend: 'identity'\nmax_batch_size: 2\n{IO}");
     let ensemble = |member: &str, input: &str, output: &str, more: &str| {
         format!(
-            "platform: 'ensemble'\n{IO}{more}\nensemble_scheduling {{ step {{\n model_name: '{member}'\n input_map {{ key: \
+            "platform: 'ensemble'\n{IO}{more}\nensemble_scheduling {{ step {{\n model_name: '{member}' model_version: -1\n input_map {{ key: \
              '{input}' value: 'IN' }}\n output_map {{ key: '{output}' value: 'OUT' }} }} }}"
         )
     };
@@ -112,8 +112,9 @@ fn ensembles_are_judged_with_their_members() {
         ("two/1/", ""),
     ]);
     let report = check(&root);
-    let texts = |model: &str| -> Vec<_> {
-        report.of_model(model).map(|finding| (finding.line, finding.text.as_str())).collect()
+    let texts = |model: &str| -> Vec<(Option<usize>, &str)> {
+        let of_model = report.findings.iter().filter(|finding| finding.model.as_deref() == Some(model));
+        of_model.map(|finding| (finding.line, finding.text.as_str())).collect()
     };
     for model in ["member", "good", "above"] {
         assert_eq!(texts(model), [], "{model}");
@@ -143,6 +144,17 @@ fn ensembles_are_judged_with_their_members() {
         let text = format!("circular dependency between ensembles: {model} -> ... -> {other} -> {model}");
         assert!(texts(model).contains(&(Some(4), text.as_str())), "{:?}", texts(model));
     }
+}
+
+#[test]
+fn a_step_without_a_version_means_version_0() {
+    let member = format!("backend: 'identity'\n{IO}");
+    let ensemble = format!(
+        "platform: 'ensemble'\n{IO}ensemble_scheduling {{ step {{ model_name: 'a' input_map {{ key: 'IN' value: 'IN' }} \
+         output_map {{ key: 'OUT' value: 'OUT' }} }} }}"
+    );
+    let files = [("a/config.pbtxt", &*member), ("a/1/", ""), ("e/config.pbtxt", &*ensemble), ("e/1/", "")];
+    assert_eq!(told(&check(&repository(&files))), [row("e", "ensemble-members", "model_version: -1")]);
 }
 
 #[test]
