@@ -123,7 +123,7 @@ impl EnsembleCheck<'_> {
         let Some(member) = self.models.get(name) else {
             let text =
                 format!("ensemble {ensemble} contains models that are not available or ambiguous: {name}");
-            let others = self.models.keys().filter(|other| *other != ensemble).map(|other| other.to_string());
+            let others = self.models.keys().filter(|other| *other != ensemble).map(ToString::to_string);
             return Err((text, nearest(name, others)));
         };
         if member.has_errors() {

@@ -1,5 +1,4 @@
 //! One wrong character in a word of a configuration: the check names the word that was meant.
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 use std::{fs, path::Path};
 
 use inference::config::examine;

@@ -86,7 +86,7 @@ impl ConfigErrors {
                 MistakeKind::WrongValue => rule::WRONG_VALUE,
                 MistakeKind::Repeated => rule::REPEATED_FIELD,
             },
-            suggestion: mistake.suggestion.clone(),
+            suggestion: mistake.suggestion.as_deref().map(str::to_owned),
         });
         Self { problems: problems.collect(), file: Some(file.to_owned()), rule: None }
     }

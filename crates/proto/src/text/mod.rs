@@ -85,7 +85,7 @@ pub struct TextError {
     /// Describes the mistake in one line.
     pub message: String,
     /// The name that was probably meant.
-    pub suggestion: Option<String>,
+    pub suggestion: Option<Box<str>>,
     /// The line itself, or its part around the mistake if it is very long.
     pub source_line: String,
     /// Further mistakes in the same source, in order. Their own lists are empty.
@@ -121,7 +121,7 @@ impl TextError {
             column: column + 1,
             kind: fault.kind,
             message: fault.why,
-            suggestion: fault.suggestion,
+            suggestion: fault.suggestion.map(String::into_boxed_str),
             source_line: text.chars().skip(skipped).take(2 * SHOWN).collect(),
             others: Vec::new(),
             caret: column - skipped,

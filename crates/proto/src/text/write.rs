@@ -80,7 +80,7 @@ impl TextWriter<'_> {
                 for (key, value) in entries {
                     let path = format!("{path}.{}", key_text(key));
                     let key = scalar(&key_kind, &key_value(key));
-                    self.entry(name, &key, (&value_kind, value), &path, depth);
+                    self.entry((name, &key), (&value_kind, value), &path, depth);
                 }
             }
             single => {
@@ -90,7 +90,7 @@ impl TextWriter<'_> {
         }
     }
 
-    fn entry(&mut self, name: &str, key: &str, (kind, value): (&Kind, &Value), path: &str, depth: usize) {
+    fn entry(&mut self, (name, key): (&str, &str), (kind, value): (&Kind, &Value), path: &str, depth: usize) {
         let Value::Message(inner) = value else {
             let text = format!("{name} {{ key: {key} value: {} }}", scalar(kind, value));
             return self.line(&text, depth, path, name);
