@@ -42,6 +42,17 @@ impl OnnxInspection {
     }
 }
 
+impl OnnxInspection {
+    /// The configuration without the outputs whose shapes the file does not tell.
+    fn known(&self, config: &ModelConfig) -> ModelConfig {
+        let GraphFile { signature, unknown_shapes } = &self.graph;
+        let mut known = config.clone();
+        let is_there = |name: &str| signature.outputs.iter().any(|slot| slot.name == *name);
+        known.outputs.retain(|output| !unknown_shapes.contains(&output.name) || !is_there(&output.name));
+        known
+    }
+}
+
 impl ModelInspection for OnnxInspection {
     fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
         if complete::is_complete(config) {
@@ -65,10 +76,7 @@ impl ModelInspection for OnnxInspection {
     }
 
     fn check(&self, config: &ModelConfig, errors: &mut ConfigErrors) {
-        let GraphFile { signature, unknown_shapes } = &self.graph;
-        let mut known = config.clone();
-        let is_there = |name: &str| signature.outputs.iter().any(|slot| slot.name == *name);
-        known.outputs.retain(|output| !unknown_shapes.contains(&output.name) || !is_there(&output.name));
+        let (known, signature) = (self.known(config), &self.graph.signature);
         let before = errors.problems().len();
         validate::check(&known, signature, Agreement::Covered, errors);
         if errors.problems().len() == before {
@@ -95,5 +103,10 @@ impl ModelInspection for OnnxInspection {
             }
             Err(error) => errors.invalid("", format!("unable to read '{}': {error}", self.file.display())),
         }
+    }
+
+    /// Outputs with dims that the file leaves open: the load accepts them if the runtime derives the same dims.
+    fn doubt(&self, config: &ModelConfig, doubts: &mut ConfigErrors) {
+        validate::check(&self.known(config), &self.graph.signature, Agreement::Exact, doubts);
     }
 }

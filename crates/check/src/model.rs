@@ -283,6 +283,15 @@ fn check_version(
     layout::check_files(&mut typed, &model.directory, errors);
     if let Some(inspection) = &inspection {
         inspection.check(&typed, errors);
+        if errors.is_empty() {
+            let mut doubts = ConfigErrors::default();
+            inspection.doubt(&typed, &mut doubts);
+            for problem in doubts.problems() {
+                let text = format!("{}; the load tells whether this holds", problem.text);
+                let finding = model.at(Severity::Warning, problem.rule, &problem.field, &text);
+                model.findings.push(finding);
+            }
+        }
     }
     if let Some(backend) = &backend
         && let Err(error) = layout::batching_library(&**backend, &source, &typed)

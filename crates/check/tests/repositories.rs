@@ -121,7 +121,7 @@ fn ensembles_are_judged_with_their_members() {
     }
     assert_eq!(
         texts("missing"),
-        [(Some(5), "ensemble missing contains models that are not available or ambiguous: membre")]
+        [(Some(6), "ensemble missing contains models that are not available or ambiguous: membre")]
     );
     assert!(told(&report).contains(&row("missing", "ensemble-members", "member")));
     assert_eq!(
@@ -132,7 +132,7 @@ fn ensembles_are_judged_with_their_members() {
                 "ensemble names allows maximum batch size 4, but it contains model member which only allows maximum batch \
                  size to be 2"
             ),
-            (Some(5), "in ensemble names, input IN in model member is not mapped to any ensemble tensors"),
+            (Some(7), "in ensemble names, input IN in model member is not mapped to any ensemble tensors"),
             (
                 Some(7),
                 "in ensemble names, ensemble tensor IN is mapping to non-existing input INN in model member"

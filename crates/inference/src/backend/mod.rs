@@ -99,6 +99,11 @@ pub trait ModelInspection: Send + Sync {
         let _ = (config, errors);
     }
 
+    /// Adds the rules that a complete configuration may break: only the load can tell.
+    fn doubt(&self, config: &ModelConfig, doubts: &mut ConfigErrors) {
+        let _ = (config, doubts);
+    }
+
     /// The source code in Python that the backend runs.
     fn python_source(&self) -> Option<PythonSource> {
         None
