@@ -19,6 +19,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("all.descriptors"), all.encode_file_descriptor_set())?;
     let config = compiler(&["model_config.proto"])?;
     fs::write(out.join("model_config.descriptors"), config.encode_file_descriptor_set())?;
+    // The schema for editors has the comments, too. It is decoded only when it is asked for.
+    let mut documented = compiler(&["model_config.proto"])?;
+    documented.include_source_info(true);
+    fs::write(out.join("model_config.documented.descriptors"), documented.encode_file_descriptor_set())?;
     Ok(())
 }
 

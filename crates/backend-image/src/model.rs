@@ -3,8 +3,10 @@ use std::sync::Arc;
 
 use inference::{
     Error,
-    backend::{Backend, BackendModel, Device, Instance, InstanceSpec, KnownNames, ModelSource},
-    config::ModelConfig,
+    backend::{
+        Backend, BackendModel, Device, Instance, InstanceSpec, KnownNames, ModelInspection, ModelSource,
+    },
+    config::{ConfigErrors, ModelConfig, rule},
 };
 
 use crate::{instance::PictureInstance, parameters, settings::PictureSettings};
@@ -27,12 +29,23 @@ impl Backend for ImageBackend {
         Some(parameters::KNOWN_NAMES)
     }
 
+    fn inspect(&self, _: &ModelSource) -> Result<Option<Box<dyn ModelInspection>>, Error> {
+        Ok(Some(Box::new(PictureModel)))
+    }
+
     fn open(&self, _: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
         Ok(Box::new(PictureModel))
     }
 }
 
 struct PictureModel;
+
+impl ModelInspection for PictureModel {
+    fn check(&self, config: &ModelConfig, errors: &mut ConfigErrors) {
+        errors.begin(rule::PARAMETER);
+        PictureSettings::of(config).err().iter().for_each(|error| errors.push_error("", error));
+    }
+}
 
 impl BackendModel for PictureModel {
     fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {

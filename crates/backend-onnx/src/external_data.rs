@@ -12,7 +12,10 @@ use std::{
 
 use inference::Error;
 
-use crate::ort::{FileContent, FilesInMemory};
+use crate::{
+    ort::{FileContent, FilesInMemory},
+    wire::{WireContent, next_field, skip_to, varint},
+};
 
 /// Reads the files that the graph in `model` refers to. Files that are missing, or outside of the graph's directory, are
 /// left to the runtime, which refuses them.
@@ -36,6 +39,15 @@ pub(crate) fn read(model: &Path) -> Result<Arc<FilesInMemory>, Error> {
         files.add(&location, content.map_err(|error| unreadable(&path, error))?);
     }
     Ok(Arc::new(files))
+}
+
+/// The files that the graph in `model` refers to and that are missing, or outside of the graph's directory.
+pub(crate) fn missing(model: &Path) -> io::Result<Vec<String>> {
+    let Some(directory) = model.parent() else { return Ok(Vec::new()) };
+    let locations = locations(BufReader::new(File::open(model)?))?;
+    let is_missing =
+        |location: &String| !is_below(directory, location) || !directory.join(location).is_file();
+    Ok(locations.into_iter().filter(is_missing).collect())
 }
 
 /// Whether a location is inside the directory, also if it is a link.
@@ -98,40 +110,21 @@ fn locations(mut model: BufReader<impl Read + Seek>) -> io::Result<BTreeSet<Stri
     // The ends of the messages that are open, the innermost last.
     let mut open = vec![(MessageKind::Model, u64::MAX)];
     while let Some(&(message, end)) = open.last() {
-        let position = model.stream_position()?;
-        if position >= end {
+        if model.stream_position()? >= end {
             open.pop();
             continue;
         }
-        let Some(key) = varint(&mut model)? else { break };
-        let length = match key & 7 {
-            0 => {
-                varint(&mut model)?;
-                continue;
-            }
-            1 => 8,
-            2 => match varint(&mut model)? {
-                Some(length) => length,
-                None => break,
-            },
-            5 => 4,
-            _ => break,
-        };
-        let begin = model.stream_position()?;
-        let Some(field_end) = begin.checked_add(length).filter(|field_end| *field_end <= end) else { break };
-        match message.content(key >> 3) {
-            Content::Inner(inner) if key & 7 == 2 && open.len() < MOST_LEVELS => {
-                open.push((inner, field_end));
-            }
-            Content::ExternalData if length <= LONGEST_ENTRY => {
+        let Some(field) = next_field(&mut model, end)? else { break };
+        let WireContent::Bytes { end: field_end } = field.content else { continue };
+        match message.content(field.number) {
+            Content::Inner(inner) if open.len() < MOST_LEVELS => open.push((inner, field_end)),
+            Content::ExternalData if field_end - model.stream_position()? <= LONGEST_ENTRY => {
                 let mut entry = Vec::new();
+                let length = field_end - model.stream_position()?;
                 Read::take(&mut model, length).read_to_end(&mut entry)?;
                 found.extend(location(&entry));
             }
-            Content::Inner(_) | Content::ExternalData | Content::Other => {
-                let Ok(length) = i64::try_from(length) else { break };
-                model.seek_relative(length)?;
-            }
+            Content::Inner(_) | Content::ExternalData | Content::Other => skip_to(&mut model, field_end)?,
         }
     }
     Ok(found)
@@ -152,22 +145,6 @@ fn location(entry: &[u8]) -> Option<String> {
         }
     }
     (key == b"location").then(|| String::from_utf8(value).ok()).flatten()
-}
-
-/// A number of variable length; `None` at the end of the file, or if it is too long.
-fn varint(reader: &mut impl Read) -> io::Result<Option<u64>> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let mut byte = [0];
-        if reader.read(&mut byte)? == 0 {
-            return Ok(None);
-        }
-        value |= u64::from(byte[0] & 0x7f) << shift;
-        if byte[0] < 0x80 {
-            return Ok(Some(value));
-        }
-    }
-    Ok(None)
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ mod bench_baseline;
 mod complete;
 mod external_data;
 mod gather;
+mod graph_file;
+mod inspection;
 mod instance;
 mod iteration;
 mod library;
@@ -33,6 +35,7 @@ mod state;
 mod strings;
 mod telemetry;
 mod validate;
+mod wire;
 mod zip_map;
 
 pub use bench_baseline::BareLoop;

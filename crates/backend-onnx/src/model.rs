@@ -7,7 +7,10 @@ use std::{
 
 use inference::{
     Error, FailureReason, MemoryKind, Name,
-    backend::{Backend, BackendModel, Device, Instance, InstanceSpec, KnownNames, MemoryUsage, ModelSource},
+    backend::{
+        Backend, BackendModel, Device, Instance, InstanceSpec, KnownNames, MemoryUsage, ModelInspection,
+        ModelSource,
+    },
     config::ModelConfig,
 };
 use parking_lot::Mutex;
@@ -15,6 +18,7 @@ use parking_lot::Mutex;
 use crate::{
     LibrarySearch, complete, external_data,
     gather::Copies,
+    inspection::OnnxInspection,
     instance::OnnxInstance,
     iteration::Iteration,
     ort::{FilesInMemory, GraphLevel, RunOptions, Runtime, Session, SessionOptions, ValueInfo, ValueKind},
@@ -82,6 +86,10 @@ impl Backend for OnnxBackend {
 
     fn known_names(&self) -> Option<KnownNames> {
         Some(settings::KNOWN_NAMES)
+    }
+
+    fn inspect(&self, source: &ModelSource) -> Result<Option<Box<dyn ModelInspection>>, Error> {
+        Ok(Some(Box::new(OnnxInspection::of(source)?)))
     }
 
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
@@ -240,7 +248,7 @@ impl BackendModel for OnnxModel {
 ///
 /// # Errors
 /// UNAVAILABLE if there is no file, UNSUPPORTED for a path outside the version's directory.
-fn model_file(source: &ModelSource) -> Result<PathBuf, Error> {
+pub(crate) fn model_file(source: &ModelSource) -> Result<PathBuf, Error> {
     let configured = match source.declared.default_model_filename.as_str() {
         "" => DEFAULT_FILE,
         name => name,

@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use inference::{
     Error,
-    config::{BatchInput, ControlInput, InputSpec, ModelConfig, OutputSpec, StateSpec},
+    config::{BatchInput, ConfigErrors, ControlInput, InputSpec, ModelConfig, OutputSpec, StateSpec, rule},
+    nearest,
 };
 
 use crate::{
@@ -20,34 +21,70 @@ use crate::{
 /// INVALID_ARGUMENT for the first disagreement, UNSUPPORTED for a value that is not a tensor, INTERNAL for a control
 /// that the graph lacks.
 pub(crate) fn validate(config: &ModelConfig, signature: &Signature) -> Result<(), Error> {
-    check_kinds(signature)?;
-    let (controls, states) = sequence_inputs(config);
-    for control in controls {
-        validate_control(config, signature, control)?;
+    let mut errors = ConfigErrors::default();
+    check(config, signature, Agreement::Exact, &mut errors);
+    errors.first().map_or(Ok(()), Err)
+}
+
+/// Adds every disagreement. `outputs` says how the dims of outputs must agree.
+pub(crate) fn check(
+    config: &ModelConfig,
+    signature: &Signature,
+    outputs: Agreement,
+    errors: &mut ConfigErrors,
+) {
+    errors.begin(rule::GRAPH);
+    if let Err(error) = check_kinds(signature) {
+        return errors.push_error("", &error);
     }
+    let mut note = |field: String, near: Option<String>, checked: Result<(), Error>| {
+        if let Err(error) = checked {
+            errors.push_meaning(error.code, &field, error.message.to_string(), near);
+        }
+    };
+    let (controls, states) = sequence_inputs(config);
+    for (position, control) in controls.iter().enumerate() {
+        let field = format!("sequence_batching.control_input[{position}]");
+        let near = near(signature.inputs.iter(), &control.name);
+        note(field, near, validate_control(config, signature, control));
+    }
+    note(String::new(), None, validate_count(config, signature));
+    for (position, input) in config.inputs.iter().enumerate() {
+        let near = near(signature.feeds(), &input.name);
+        note(format!("input[{position}]"), near, validate_input(config, signature, input));
+    }
+    for (position, input) in config.batch_inputs.iter().enumerate() {
+        let checked = validate_batch_input(config, signature, input);
+        note(format!("batch_input[{position}]"), None, checked);
+    }
+    for (position, output) in config.outputs.iter().enumerate() {
+        let near = near(signature.outputs.iter(), &output.name);
+        note(format!("output[{position}]"), near, validate_output(config, signature, output, outputs));
+    }
+    for (position, state) in states.iter().enumerate() {
+        let checked = validate_state(config, signature, state);
+        note(format!("sequence_batching.state[{position}]"), None, checked);
+    }
+}
+
+/// The name of the graph that a name probably means, if the graph does not have the name itself.
+fn near<'a>(slots: impl Iterator<Item = &'a ValueInfo> + Clone, name: &str) -> Option<String> {
+    if slots.clone().any(|slot| slot.name == *name) {
+        return None;
+    }
+    nearest(name, slots.map(|slot| slot.name.to_string()))
+}
+
+fn validate_count(config: &ModelConfig, signature: &Signature) -> Result<(), Error> {
+    let (controls, states) = sequence_inputs(config);
     let required = config.inputs.iter().filter(|input| !input.optional).count();
     let made: usize = config.batch_inputs.iter().map(|input| input.target_names.len()).sum();
     let expected = required + made + controls.len() + states.len();
     let provided = signature.inputs.len();
-    if expected != provided {
-        return Err(unable(
-            config,
-            format!("configuration expects {expected} inputs, model provides {provided}"),
-        ));
+    if expected == provided {
+        return Ok(());
     }
-    for input in &config.inputs {
-        validate_input(config, signature, input)?;
-    }
-    for input in &config.batch_inputs {
-        validate_batch_input(config, signature, input)?;
-    }
-    for output in &config.outputs {
-        validate_output(config, signature, output)?;
-    }
-    for state in states {
-        validate_state(config, signature, state)?;
-    }
-    Ok(())
+    Err(unable(config, format!("configuration expects {expected} inputs, model provides {provided}")))
 }
 
 fn validate_control(
@@ -144,7 +181,12 @@ fn validate_batch_input(
     Ok(())
 }
 
-fn validate_output(config: &ModelConfig, signature: &Signature, output: &OutputSpec) -> Result<(), Error> {
+fn validate_output(
+    config: &ModelConfig,
+    signature: &Signature,
+    output: &OutputSpec,
+    agreement: Agreement,
+) -> Result<(), Error> {
     let name = &output.name;
     let (element, model_shape) = tensor(find(signature.outputs.iter(), name, "output")?);
     check_datatype(config, element, Element::of(output.datatype), &format!("output '{name}'"))?;
@@ -153,12 +195,12 @@ fn validate_output(config: &ModelConfig, signature: &Signature, output: &OutputS
         return Ok(());
     }
     let dims = output.reshape.as_ref().unwrap_or(&output.dims);
-    check_dims(config, name, model_shape, dims, Agreement::Exact)
+    check_dims(config, name, model_shape, dims, agreement)
 }
 
 /// How configured dims and the dims of the graph must agree.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Agreement {
+pub(crate) enum Agreement {
     /// -1 in the graph stands for any dim.
     Covered,
     /// Every dim must be the same, -1 included.

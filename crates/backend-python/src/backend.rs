@@ -7,13 +7,14 @@ use std::{
 
 use inference::{
     Error,
-    backend::{Backend, BackendModel, KnownNames, ModelSource},
+    backend::{Backend, BackendModel, KnownNames, ModelInspection, ModelSource},
     metric_registry::MetricRegistry,
 };
 use parking_lot::Mutex;
 
 use crate::{
     archives::UnpackedArchives,
+    inspection::PythonInspection,
     model::PythonModel,
     model_context::{BackendParts, DEFAULT_FILE, ModelContext},
     settings::{KNOWN_NAMES, SANDBOX},
@@ -85,6 +86,12 @@ impl Backend for PythonBackend {
         }
         self.log_choice(is_ours, backends);
         Ok(is_ours)
+    }
+
+    fn inspect(&self, source: &ModelSource) -> Result<Option<Box<dyn ModelInspection>>, Error> {
+        let backends = Path::new(source.settings.get("backend-directory").map_or("", String::as_str));
+        let directory = if is_of_python(source) { None } else { python_directory(source, backends) };
+        Ok(Some(Box::new(PythonInspection::of(source, directory.as_deref())?)))
     }
 
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {

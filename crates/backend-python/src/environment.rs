@@ -43,28 +43,18 @@ impl Environment {
         settings: &PythonSettings,
         archives: &UnpackedArchives,
     ) -> Result<Self, Error> {
-        let parameter = |name: &str| {
-            let value = source.declared.parameters.get(name).map(|value| value.string_value.clone());
-            value.filter(|value| !value.is_empty())
-        };
-        let named = parameter(PYTHON_EXECUTABLE).map(|path| resolved(&path, source));
-        let of_variable = || env::var(VARIABLE).ok().filter(|path| !path.is_empty());
-        let names_interpreter = named.is_some();
-        let interpreter = named
-            .or_else(|| settings.python_executable.clone())
-            .or_else(of_variable)
-            .unwrap_or_else(|| "python3".to_owned());
+        let interpreter = interpreter(source, settings);
         // A backend in Python may bring its environment.
         let of_backend = || {
             let archive = backend_directory?.join("pb_exec_env_model.py.tar.gz");
             archive.is_file().then(|| archive.display().to_string())
         };
-        let Some(path) = parameter(EXECUTION_ENV_PATH).or_else(of_backend) else {
+        let Some(path) = parameter(source, EXECUTION_ENV_PATH).or_else(of_backend) else {
             let owner = EnvironmentOwner {
                 model: &source.name,
                 version_directory: &source.version_directory,
                 model_directory: &source.model_directory,
-                names_interpreter,
+                names_interpreter: parameter(source, PYTHON_EXECUTABLE).is_some(),
                 is_in_sandbox: settings.sandbox.mode != SandboxMode::Off,
             };
             let made = if settings.environments.are_made {
@@ -111,6 +101,26 @@ impl Environment {
         command.env("LD_LIBRARY_PATH", format!("{own}{separator}{libraries}"));
         command
     }
+}
+
+/// The program that runs a model which has no environment of its own. `None` if it has one.
+pub(crate) fn plain_interpreter(source: &ModelSource, settings: &PythonSettings) -> Option<String> {
+    parameter(source, EXECUTION_ENV_PATH).is_none().then(|| interpreter(source, settings))
+}
+
+fn interpreter(source: &ModelSource, settings: &PythonSettings) -> String {
+    let named = parameter(source, PYTHON_EXECUTABLE).map(|path| resolved(&path, source));
+    let of_variable = || env::var(VARIABLE).ok().filter(|path| !path.is_empty());
+    named
+        .or_else(|| settings.python_executable.clone())
+        .or_else(of_variable)
+        .unwrap_or_else(|| "python3".to_owned())
+}
+
+/// The value of a parameter, unless it is empty.
+fn parameter(source: &ModelSource, name: &str) -> Option<String> {
+    let value = source.declared.parameters.get(name).map(|value| value.string_value.clone());
+    value.filter(|value| !value.is_empty())
 }
 
 fn resolved(path: &str, source: &ModelSource) -> String {

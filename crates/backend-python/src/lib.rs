@@ -19,6 +19,7 @@ mod environment_settings;
 mod frames;
 mod health;
 mod inferences;
+mod inspection;
 mod instance;
 mod limited_command;
 mod link;

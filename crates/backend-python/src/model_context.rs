@@ -93,7 +93,7 @@ impl ModelContext {
     }
 }
 
-fn model_file(source: &ModelSource, backend_directory: Option<&Path>) -> Result<PathBuf, Error> {
+pub(crate) fn model_file(source: &ModelSource, backend_directory: Option<&Path>) -> Result<PathBuf, Error> {
     let declared = &source.declared.default_model_filename;
     let name = if declared.is_empty() { DEFAULT_FILE } else { declared };
     if !name.ends_with(".py") {

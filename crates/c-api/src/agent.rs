@@ -45,6 +45,10 @@ impl Agents {
     pub fn new(directory: PathBuf) -> Self {
         Self { directory, running: Mutex::default() }
     }
+
+    fn library(&self, name: &str) -> PathBuf {
+        self.directory.join(name).join(format!("libtritonrepoagent_{name}.so"))
+    }
 }
 
 impl AgentFinder for Agents {
@@ -57,14 +61,17 @@ impl AgentFinder for Agents {
         {
             return Ok(Arc::new(AttachableAgent(agent)));
         }
-        let directory = self.directory.join(name);
-        let path = directory.join(format!("libtritonrepoagent_{name}.so"));
+        let path = self.library(name);
         if !path.is_file() {
-            return Err(not_found(name, &directory));
+            return Err(not_found(name, &self.directory.join(name)));
         }
         let agent = Agent::start(&path)?;
         running.push((name.to_owned(), Arc::downgrade(&agent)));
         Ok(Arc::new(AttachableAgent(agent)))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.library(name).is_file()
     }
 }
 

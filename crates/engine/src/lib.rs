@@ -64,6 +64,7 @@ pub use options::{
 pub use processors::{ProcessorSet, usable as usable_processors};
 use readiness::ReadinessPolicy;
 pub use readiness::{Readiness, ReadinessRule};
+pub use repository::layout;
 pub use repository::{IndexEntry, LoadParameters, ModelState, NotReady, Polling};
 use repository::{Loader, Repository, RepositoryOptions};
 pub use thread_group::ThreadGroup;

@@ -11,6 +11,7 @@
 mod descriptors;
 mod fields;
 pub mod json;
+mod schema;
 mod suggest;
 pub mod text;
 
@@ -28,9 +29,10 @@ mod generated {
     }
 }
 
-pub use fields::Fields;
+pub use fields::{Fields, TextPosition};
 pub use generated::health;
 pub use generated::inference::*;
+pub use schema::json_schema;
 pub use suggest::nearest;
 
 /// Encoded `google.protobuf.FileDescriptorSet` with all files of the protocol, for server reflection.

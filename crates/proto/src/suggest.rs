@@ -2,20 +2,20 @@
 
 use prost_reflect::{EnumDescriptor, MessageDescriptor};
 
-/// The message about a field name that `message` does not have.
-pub(crate) fn unknown_field(name: &str, message: &MessageDescriptor) -> String {
-    let hint = hint(name, message.fields().map(|field| field.name().to_owned()));
-    format!("'{name}' is not a field of {}{hint}", message.name())
+/// The message about a field name that `message` does not have, and the name that was probably meant.
+pub(crate) fn unknown_field(name: &str, message: &MessageDescriptor) -> (String, Option<String>) {
+    let near = nearest(name, message.fields().map(|field| field.name().to_owned()));
+    (format!("'{name}' is not a field of {}{}", message.name(), hint(near.as_deref())), near)
 }
 
-/// The message about a value name that the enumeration does not have.
-pub(crate) fn unknown_value(name: &str, values: &EnumDescriptor) -> String {
-    let hint = hint(name, values.values().map(|value| value.name().to_owned()));
-    format!("'{name}' is not a value of {}{hint}", values.name())
+/// The message about a value name that the enumeration does not have, and the name that was probably meant.
+pub(crate) fn unknown_value(name: &str, values: &EnumDescriptor) -> (String, Option<String>) {
+    let near = nearest(name, values.values().map(|value| value.name().to_owned()));
+    (format!("'{name}' is not a value of {}{}", values.name(), hint(near.as_deref())), near)
 }
 
-fn hint(name: &str, known: impl Iterator<Item = String>) -> String {
-    nearest(name, known).map(|known| format!(", did you mean '{known}'?")).unwrap_or_default()
+fn hint(near: Option<&str>) -> String {
+    near.map(|known| format!(", did you mean '{known}'?")).unwrap_or_default()
 }
 
 /// The name of `known` with the least edit distance to `name`, if at most a third of `name` differs.

@@ -1,6 +1,6 @@
 //! Tests of sources that the text format accepts and refuses, one row for each rule.
 
-use nereid_proto::text::parse;
+use nereid_proto::text::{MistakeKind, parse, parse_what_can_be};
 use nereid_proto::{ModelConfig, json};
 
 fn config(source: &str) -> ModelConfig {
@@ -240,4 +240,50 @@ fn after_a_missing_brace_nothing_more_is_checked() {
     );
     let unclosed = parse(b"nme { a: 1").unwrap_err();
     assert_eq!(unclosed.others[0].message, "expected the end of a value, found the end of the file");
+}
+
+#[test]
+fn wrong_values_and_repetitions_are_reported_together() {
+    let source = "max_batch_size: 'x'\nname: 'a' name: 'b'\ninput { dims: [ 1, 'two', 3 ] data_type: 'FP32' optional: 7 }\n\
+                  dynamic_batching { } sequence_batching { }\nbackend:\nplatform: 'p'";
+    let error = parse(source.as_bytes()).unwrap_err();
+    let kinds: Vec<_> = error.each().map(|one| (one.line, one.kind)).collect();
+    use MistakeKind::{Repeated, WrongValue};
+    assert_eq!(
+        kinds,
+        [
+            (1, WrongValue),
+            (2, Repeated),
+            (3, WrongValue),
+            (3, WrongValue),
+            (3, WrongValue),
+            (4, Repeated),
+            (6, WrongValue)
+        ],
+        "{error}"
+    );
+}
+
+#[test]
+fn a_misspelt_name_counts_as_the_name_that_was_probably_meant() {
+    let (parsed, error) =
+        parse_what_can_be(b"max_batchsize: 4 inputs { nme: 'x' dimz: 3 data_type: TYPE_F32 } colour: 'red'");
+    let meant: Vec<_> = error.as_ref().unwrap().each().map(|one| one.suggestion.as_deref()).collect();
+    assert_eq!(
+        meant,
+        [Some("max_batch_size"), Some("input"), Some("name"), Some("dims"), Some("TYPE_FP32"), None]
+    );
+    let config = &parsed.config;
+    assert_eq!(
+        (config.max_batch_size, config.input[0].name.as_str(), &config.input[0].dims[..]),
+        (4, "x", &[3][..])
+    );
+    let place = parsed.fields.position("input[0].dims").unwrap();
+    assert_eq!((place.line, place.column), (1, 36));
+}
+
+#[test]
+fn a_misspelt_name_whose_value_does_not_fit_is_skipped() {
+    let (parsed, error) = parse_what_can_be(b"max_batchsize: 'four' max_batch_size: 4");
+    assert_eq!((error.unwrap().each().count(), parsed.config.max_batch_size), (1, 4));
 }

@@ -6,6 +6,8 @@
 mod access_log;
 mod assemble;
 mod backend_settings;
+pub mod check_command;
+pub mod config_command;
 pub mod descriptors;
 mod extensions;
 pub mod options;

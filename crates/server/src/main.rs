@@ -1,7 +1,9 @@
-//! `nereid`: serves models, or measures the performance of a server (`nereid perf`), or makes API keys
-//! (`nereid api-key`).
+//! `nereid`: serves models. Its commands check repositories (`nereid check`), show, format and write configurations
+//! (`nereid config`, `nereid init`), measure the performance of a server (`nereid perf`), or make API keys (`nereid
+//! api-key`).
 #![forbid(unsafe_code)]
 use std::{
+    ffi::OsString,
     io::{self, Write},
     process::ExitCode,
     sync::Arc,
@@ -13,7 +15,7 @@ use c_api::plugin::exit_at_once;
 use frontend::api_keys;
 use object_stores::{CacheOptions, default_cache_directory};
 use server::{
-    Extensions, StartingServer, Stopped,
+    Extensions, StartingServer, Stopped, check_command, config_command,
     logging::{self, LogSettings},
     options::{self, Invocation, ProcessEnvironment, ResolvedOptions, TRITON_VERSION},
     service_manager::{self, GivenSockets},
@@ -31,6 +33,9 @@ fn main() -> ExitCode {
     if arguments.peek().is_some_and(|first| first == "perf") {
         return perf::run(arguments, &mut io::stdout(), &mut io::stderr()).into();
     }
+    if let Some(code) = look_at_models(&mut arguments) {
+        return code;
+    }
     if arguments.peek().is_some_and(|first| first == "api-key") {
         return print_api_key(arguments);
     }
@@ -45,8 +50,24 @@ fn main() -> ExitCode {
     }
 }
 
+/// `nereid check`, `nereid config` and `nereid init`, if the command line has one of them.
+fn look_at_models(arguments: &mut std::iter::Peekable<impl Iterator<Item = OsString>>) -> Option<ExitCode> {
+    let command =
+        arguments.next_if(|first| ["check", "config", "init"].iter().any(|known| first == known))?;
+    let (mut out, mut err) = (io::stdout(), io::stderr());
+    let streams: (&mut dyn Write, &mut dyn Write) = (&mut out, &mut err);
+    let environment = ProcessEnvironment::of_this_process();
+    let plugins = |options: &ResolvedOptions| extensions(options).plugins;
+    let code = match command.to_str() {
+        Some("check") => check_command::run(arguments, &environment, plugins, streams),
+        Some("config") => config_command::run_config(arguments, &environment, plugins, streams),
+        _ => config_command::run_init(arguments, &environment, plugins, streams),
+    };
+    Some(code.into())
+}
+
 /// `nereid api-key`: makes a key, or with `--hash` the digest of a key from stdin.
-fn print_api_key(arguments: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
+fn print_api_key(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let words: Vec<_> = arguments.skip(1).collect();
     let made = match &words[..] {
         [] => api_keys::new_key()

@@ -45,6 +45,10 @@ impl AgentFinder for Agents {
         let act = self.agents.get(name).ok_or_else(|| not_found(name, Path::new("/native")))?.clone();
         Ok(Arc::new(Agent { name: name.to_owned(), act, told: self.told.clone() }))
     }
+
+    fn has(&self, name: &str) -> bool {
+        self.agents.contains_key(name)
+    }
 }
 
 #[derive(Clone)]

@@ -3,7 +3,9 @@ use std::{sync::Arc, thread, time::Duration};
 
 use inference::{
     Error, FailureReason, Request, Response, Tensor,
-    backend::{Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelSource},
+    backend::{
+        Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelInspection, ModelSource,
+    },
     config::ModelConfig,
 };
 
@@ -47,10 +49,19 @@ impl Backend for Identity {
         "identity"
     }
 
+    fn inspect(&self, _: &ModelSource) -> Result<Option<Box<dyn ModelInspection>>, Error> {
+        Ok(Some(Box::new(NothingToRead)))
+    }
+
     fn open(&self, _: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
         Ok(Box::new(Model { gate: self.gate.clone() }))
     }
 }
+
+/// The backend reads no files.
+struct NothingToRead;
+
+impl ModelInspection for NothingToRead {}
 
 struct Model {
     gate: Arc<Gate>,

@@ -36,6 +36,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("trace", &["inference"]),
     ("frontend", &["engine", "inference", "proto", "shared-memory", "trace"]),
     ("perf", &["proto"]),
+    ("check", &["engine", "inference", "proto"]),
     (
         "server",
         &[
@@ -44,6 +45,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "inference",
             "engine",
             "backend-onnx",
+            "check",
             "object-stores",
             "c-api",
             "in-process",

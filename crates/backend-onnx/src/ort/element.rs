@@ -7,6 +7,11 @@ use ort_sys::ONNXTensorElementDataType as Sys;
 pub(crate) struct Element(pub(super) i32);
 
 impl Element {
+    /// The type of that number in a file. The runtime's interface has the same numbers.
+    pub(crate) fn of_number(number: i32) -> Self {
+        Self(number)
+    }
+
     /// The runtime's type for a datatype. Every datatype has one.
     pub(crate) fn of(datatype: DataType) -> Self {
         Self(Self::sys(datatype) as i32)

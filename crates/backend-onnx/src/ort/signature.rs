@@ -165,6 +165,13 @@ pub(super) fn element_and_shape(
     Ok((Element(element), shape))
 }
 
+impl ValueInfo {
+    /// An input or output that was not read from a session.
+    pub(crate) fn new(symbol: CString, kind: ValueKind) -> Self {
+        Self { name: Name::new(&symbol.to_string_lossy()), symbol, kind }
+    }
+}
+
 #[cfg(test)]
 impl ValueInfo {
     /// A tensor, for tests of code that reads a signature.

@@ -1,5 +1,6 @@
 //! Support for all tests: the library, a model on disk, a loaded instance, requests and their answers.
 use std::{
+    cell::RefCell,
     fs,
     num::NonZeroUsize,
     path::{Path, PathBuf},
@@ -15,7 +16,8 @@ use inference::{
         ModelSource, SequenceState,
     },
     config::{
-        Completion, CompletionContext, ConfigSource, FileEntry, ModelConfig, ModelLayout, declare, finish,
+        Completion, CompletionContext, ConfigErrors, ConfigSource, Declared, FileEntry, ModelConfig,
+        ModelLayout, declare, finish,
     },
     response_channel,
 };
@@ -44,6 +46,8 @@ pub(crate) struct Model {
     pub(crate) repository: tempfile::TempDir,
     config: String,
     settings: Vec<(String, String)>,
+    /// What the files of a model do not tell for sure.
+    doubts: RefCell<String>,
 }
 
 impl Model {
@@ -52,6 +56,7 @@ impl Model {
             repository: tempfile::tempdir().unwrap(),
             config: config.to_owned(),
             settings: Vec::new(),
+            doubts: RefCell::default(),
         };
         fs::create_dir_all(model.version_directory()).unwrap();
         fs::write(model.version_directory().join("model.onnx"), graph.encode()).unwrap();
@@ -71,7 +76,7 @@ impl Model {
         self.directory().join("1")
     }
 
-    pub(crate) fn open(&self, backend: &OnnxBackend) -> Result<Opened, Error> {
+    fn declared(&self) -> Result<Declared, Error> {
         let entries = fs::read_dir(self.version_directory()).unwrap().map(|entry| {
             let entry = entry.unwrap();
             let is_directory = entry.file_type().unwrap().is_dir();
@@ -81,8 +86,11 @@ impl Model {
         let layout = ModelLayout { name: "model".to_owned(), versions };
         let path = self.directory().join("config.pbtxt");
         let source = ConfigSource::Text { path: &path, content: self.config.as_bytes() };
-        let declared = declare(source, &layout, Completion::Auto)?;
-        let model = backend.open(&ModelSource {
+        Ok(declare(source, &layout, Completion::Auto)?)
+    }
+
+    fn source(&self, declared: &Declared) -> ModelSource {
+        ModelSource {
             name: "model".into(),
             version: 1,
             model_directory: self.directory(),
@@ -91,16 +99,61 @@ impl Model {
             settings: self.settings.iter().cloned().collect(),
             inferer: None,
             host_policies: Default::default(),
-        })?;
+        }
+    }
+
+    pub(crate) fn open(&self, backend: &OnnxBackend) -> Result<Opened, Error> {
+        let declared = self.declared()?;
+        let model = backend.open(&self.source(&declared))?;
         let mut completed = declared.config.clone();
         model.complete_config(&mut completed)?;
         let config = finish(&declared, completed, &CompletionContext::default())?.typed;
         Ok(Opened { model, config: Arc::new(config) })
     }
 
-    /// Opens the model and builds one instance.
+    /// Opens the model and builds one instance. A look at the files alone must come to the same verdict.
     pub(crate) fn load(&self, backend: &OnnxBackend) -> Result<Loaded, Error> {
-        self.open(backend)?.instance()
+        let loaded = self.open(backend).and_then(Opened::instance);
+        self.compare_with_inspection(backend, loaded.as_ref().err());
+        loaded
+    }
+
+    /// Requires that what the files tell is what the load has told.
+    fn compare_with_inspection(&self, backend: &OnnxBackend, refusal: Option<&Error>) {
+        let inspected = self.inspect(backend);
+        match (refusal, &inspected) {
+            (None, Err(problem)) => panic!("the model loads, but its files tell: {problem}"),
+            // Only the runtime knows all rules for graphs, and which shapes follow from others.
+            (Some(error), _) if error.message.contains("onnx runtime error") => {}
+            (Some(error), Ok(())) if error.message.contains("ONNX Runtime") => {}
+            (Some(error), Ok(())) => {
+                assert!(self.doubts.borrow().contains(&*error.message), "the files do not tell: {error}");
+            }
+            (Some(error), Err(told)) => {
+                assert!(told.contains(&*error.message), "the files tell: {told}\nthe load: {error}");
+            }
+            (None, Ok(())) => {}
+        }
+    }
+
+    /// What the files tell, without the runtime: the problems, if there are any.
+    fn inspect(&self, backend: &OnnxBackend) -> Result<(), String> {
+        let told = |error: Error| error.message.into_owned();
+        let declared = self.declared().map_err(told)?;
+        let inspection = backend.inspect(&self.source(&declared)).map_err(told)?.unwrap();
+        let mut completed = declared.config.clone();
+        inspection.complete_config(&mut completed).map_err(told)?;
+        let environment = CompletionContext::default();
+        let config = finish(&declared, completed, &environment).map_err(|errors| errors.to_string())?.typed;
+        let mut errors = ConfigErrors::default();
+        inspection.check(&config, &mut errors);
+        if !errors.is_empty() {
+            return Err(errors.to_string());
+        }
+        let mut doubts = ConfigErrors::default();
+        inspection.doubt(&config, &mut doubts);
+        *self.doubts.borrow_mut() = doubts.to_string();
+        Ok(())
     }
 
     /// Why the model cannot be loaded, with the code.

@@ -103,7 +103,7 @@ fn a_worker_that_dies_again_and_again_is_not_waited_for() {
 fn a_model_that_does_not_finalize_is_ended() {
     let methods = "def initialize(self, args):\n    open(os.path.dirname(args['model_repository']) + '/pid', 'w').write(str(os.getpid()))\n\
                    def finalize(self):\n    time.sleep(1000)";
-    let model = TestModel::new(CONFIG, methods).with_setting("stub-timeout-seconds", "1");
+    let model = TestModel::new(CONFIG, methods).with_setting("stub-timeout-seconds", "5");
     drop(model.load().unwrap());
     let pid = fs::read_to_string(model.folder().join("pid")).unwrap();
     assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());

@@ -93,18 +93,8 @@ impl BackendFinder for Libraries {
         source: &ModelSource,
         settings: &BackendSettings<'_>,
     ) -> Result<Option<Arc<dyn Backend>>, Error> {
-        let name = &source.declared.backend;
-        let library = library_name(source)?;
-        let own = [&source.version_directory, &source.model_directory];
-        let Some(directory) = own.into_iter().find(|directory| directory.join(&library).is_file()) else {
-            return Ok(None);
-        };
-        let found = Found {
-            library: directory.join(&library),
-            directory: directory.clone(),
-            settings_name: name.clone(),
-        };
-        self.open(name, &found, settings).map(Some)
+        let found = brought(source)?;
+        found.map(|found| self.open(&source.declared.backend, &found, settings)).transpose()
     }
 
     fn find(&self, source: &ModelSource, settings: &BackendSettings<'_>) -> Result<Arc<dyn Backend>, Error> {
@@ -112,6 +102,19 @@ impl BackendFinder for Libraries {
         let backends = settings(name).remove("backend-directory").unwrap_or_default();
         let found = find(source, Path::new(&backends))?;
         self.open(name, &found, settings)
+    }
+
+    fn has_library(
+        &self,
+        source: &ModelSource,
+        settings: &BackendSettings<'_>,
+        own: bool,
+    ) -> Result<bool, Error> {
+        if own {
+            return brought(source).map(|found| found.is_some());
+        }
+        let backends = settings(&source.declared.backend).remove("backend-directory").unwrap_or_default();
+        find(source, Path::new(&backends)).map(|_| true)
     }
 
     fn found(&self) -> Vec<Arc<dyn Backend>> {
@@ -137,6 +140,18 @@ fn library_name(source: &ModelSource) -> Result<String, Error> {
         )));
     }
     Ok(runtime.clone())
+}
+
+/// The library in the model's own directories.
+fn brought(source: &ModelSource) -> Result<Option<Found>, Error> {
+    let library = library_name(source)?;
+    let own = [&source.version_directory, &source.model_directory];
+    let directory = own.into_iter().find(|directory| directory.join(&library).is_file());
+    Ok(directory.map(|directory| Found {
+        library: directory.join(&library),
+        directory: directory.clone(),
+        settings_name: source.declared.backend.clone(),
+    }))
 }
 
 fn find(source: &ModelSource, backends: &Path) -> Result<Found, Error> {

@@ -54,6 +54,7 @@ pub(crate) use instances::PreparedUpdate;
 use resource_claims::ResourceClaims;
 use strategy::CustomBatchFilter;
 use warmup::WarmUp;
+pub(crate) use warmup::prepare_warmups;
 
 /// See the module documentation.
 pub(crate) struct Executor {

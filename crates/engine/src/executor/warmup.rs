@@ -100,6 +100,18 @@ impl WarmUp {
     }
 }
 
+/// Builds the requests of all samples, to find out whether they can be built.
+///
+/// # Errors
+/// As when the model is loaded.
+pub(crate) fn prepare_warmups(
+    config: &ModelConfig,
+    validator: &RequestValidator,
+    directory: &Path,
+) -> Result<(), Error> {
+    WarmUp::prepare(config, validator, directory).map(drop)
+}
+
 /// Builds one request of a sample.
 fn request(
     config: &ModelConfig,

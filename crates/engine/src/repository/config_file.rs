@@ -101,10 +101,14 @@ impl ConfigFileReader {
 
     /// The file with a model's configuration, if there is one.
     fn config_path(&self, directory: &Path) -> PathBuf {
-        let custom =
-            self.config_name.as_ref().map(|name| directory.join("configs").join(format!("{name}.pbtxt")));
-        custom.filter(|path| path.is_file()).unwrap_or_else(|| directory.join("config.pbtxt"))
+        path_in(directory, self.config_name.as_deref())
     }
+}
+
+/// The file with a model's configuration. `configs/<config_name>.pbtxt` takes precedence, if it exists.
+pub(super) fn path_in(directory: &Path, config_name: Option<&str>) -> PathBuf {
+    let custom = config_name.map(|name| directory.join("configs").join(format!("{name}.pbtxt")));
+    custom.filter(|path| path.is_file()).unwrap_or_else(|| directory.join("config.pbtxt"))
 }
 
 /// The error about a file or a directory that cannot be read.

@@ -16,7 +16,7 @@ use inference::{
     cache::ResponseCache,
     config::{
         Completion, CompletionContext, ConfigErrors, InstanceGroup, InstanceKind, ModelConfig,
-        ResolvedConfig, Scheduling, finish, misspelt_names,
+        ResolvedConfig, Scheduling, finish, misspelt_names, unused_cache,
     },
     log_target::MULTILINE,
 };
@@ -237,7 +237,9 @@ impl Loader {
         let checked = plan.declared.check_instance_groups(&environment);
         checked.map_err(|errors| report(&plan.name, errors))?;
         source.declared = Arc::new(plan.declared.config_for_backend(&environment));
-        misspelt_names(declared, backend.known_names()).iter().for_each(|warning| log::warn!("{warning}"));
+        for useless in misspelt_names(declared, backend.known_names()) {
+            log::warn!("{}", useless.text);
+        }
         let begun = match base {
             Some(base) => BegunCopy::Updates(&base.model),
             None => BegunCopy::Opened(backend.open(&source)?),
@@ -360,10 +362,7 @@ impl Loader {
     fn cache_for(&self, config: &ModelConfig) -> Result<Option<Arc<dyn ResponseCache>>, Error> {
         let Some(caching) = &config.response_cache else { return Ok(None) };
         let Some(cache) = &self.plugins.cache else {
-            log::warn!(
-                "model '{}' enables the response cache, which has no effect: the server has none (--cache-config)",
-                config.name
-            );
+            log::warn!("{}", unused_cache(&config.name));
             return Ok(None);
         };
         cache_for_model(cache, &config.name, caching).map(Some)

@@ -17,6 +17,7 @@ mod files;
 mod freed_memory;
 mod given;
 mod inferer;
+pub mod layout;
 mod load;
 mod polling;
 mod private_directory;

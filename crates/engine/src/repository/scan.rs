@@ -89,7 +89,11 @@ pub(super) fn list(
     found
 }
 
-fn list_directory(name: &Name, path: &Path, warnings: &mut Vec<String>) -> Result<Vec<FoundPlace>, Error> {
+pub(super) fn list_directory(
+    name: &Name,
+    path: &Path,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<FoundPlace>, Error> {
     let directories = subdirectories(path, warnings)?;
     let names: Vec<_> = directories.iter().map(|directory| file_name(directory)).collect();
     warnings.extend(unlike_a_repository(path, &names));

@@ -40,7 +40,7 @@ pub(super) fn open(
 }
 
 // As Triton: backend_model.cc, TritonModel::Create; but in the directory that holds the model's files (S-W16).
-fn library(
+pub(super) fn library(
     backend: &dyn Backend,
     source: &ModelSource,
     config: &ModelConfig,

@@ -20,6 +20,9 @@ pub trait AgentFinder: Send + Sync {
     /// # Errors
     /// [`not_found`]; the agent's own error if it does not start.
     fn find(&self, name: &str) -> Result<Arc<dyn RepositoryAgent>, Error>;
+
+    /// Whether there is an agent with that name. Starts nothing.
+    fn has(&self, name: &str) -> bool;
 }
 
 /// An agent that can attach to models.

@@ -5,7 +5,10 @@
 //! interface use the same traits, which follow `tritonbackend.h`.
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use crate::{Error, ExecutionTimes, Inferer, MemoryKind, Name, config::ModelConfig};
+use crate::{
+    Error, ExecutionTimes, Inferer, MemoryKind, Name,
+    config::{ConfigErrors, ModelConfig},
+};
 
 mod execution;
 mod sequence_state;
@@ -57,11 +60,63 @@ pub trait Backend: Send + Sync {
         Vec::new()
     }
 
+    /// Reads what the files of a version say of it, without running anything of the model and without libraries. May
+    /// block. `None` if only [`Backend::open`] can tell.
+    ///
+    /// # Errors
+    /// The files are missing, or are not a model of this backend.
+    fn inspect(&self, source: &ModelSource) -> Result<Option<Box<dyn ModelInspection>>, Error> {
+        let _ = source;
+        Ok(None)
+    }
+
     /// Opens one version of a model. May block: a thread for loading models calls it.
     ///
     /// # Errors
     /// The reason why the version cannot be served. It becomes the reason of the UNAVAILABLE state of the version.
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error>;
+}
+
+/// What a backend reads from the files of a version that it has not opened.
+pub trait ModelInspection: Send + Sync {
+    /// Completes a configuration as [`BackendModel::complete_config`] does.
+    ///
+    /// # Errors
+    /// The files contradict the configuration.
+    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
+        let _ = config;
+        Ok(())
+    }
+
+    /// Whether [`ModelInspection::complete_config`] completes all that the backend would complete. If not, inputs and
+    /// outputs that the configuration lacks may come when the model is loaded.
+    fn completes_all(&self) -> bool {
+        true
+    }
+
+    /// Adds the rules that a complete configuration breaks, which would make the load fail.
+    fn check(&self, config: &ModelConfig, errors: &mut ConfigErrors) {
+        let _ = (config, errors);
+    }
+
+    /// Adds the rules that a complete configuration may break: only the load can tell.
+    fn doubt(&self, config: &ModelConfig, doubts: &mut ConfigErrors) {
+        let _ = (config, doubts);
+    }
+
+    /// The source code in Python that the backend runs.
+    fn python_source(&self) -> Option<PythonSource> {
+        None
+    }
+}
+
+/// A file with source code in Python.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PythonSource {
+    /// The file.
+    pub file: PathBuf,
+    /// The program that runs it; `None` if it cannot be started without other work, such as unpacking an archive.
+    pub interpreter: Option<String>,
 }
 
 /// The names that a backend understands. A name that ends in an asterisk matches every name with that prefix.
@@ -90,6 +145,18 @@ pub trait BackendFinder: Send + Sync {
     /// # Errors
     /// INVALID_ARG if no backend has that name; the backend's own error if it does not start.
     fn find(&self, source: &ModelSource, settings: &BackendSettings<'_>) -> Result<Arc<dyn Backend>, Error>;
+
+    /// Whether a library of the model's own directories, or of the backends' directory, would run a model. Opens nothing.
+    /// May block. `own`: only of the model's own directories.
+    ///
+    /// # Errors
+    /// As [`BackendFinder::find`], as far as the files tell.
+    fn has_library(
+        &self,
+        source: &ModelSource,
+        settings: &BackendSettings<'_>,
+        own: bool,
+    ) -> Result<bool, Error>;
 
     /// The backends that the finder has found so far, by name.
     fn found(&self) -> Vec<Arc<dyn Backend>>;

@@ -2,7 +2,7 @@
 //!
 //! As Triton: model_config_utils.cc, AutoCompleteBackendFields. Unlike Triton, the search uses the files of the
 //! versions, the highest version first, and not those of the directory whose name sorts first.
-use super::{ConfigErrors, VersionPolicy, select_versions};
+use super::{ConfigErrors, VersionPolicy, rule, select_versions};
 use crate::ErrorCode;
 
 /// The parts of a model's directory that determine the configuration.
@@ -73,7 +73,10 @@ pub(super) fn complete_backend_fields(
             "Invalid model name: Could not determine backend for model '{name}' with no backend in model \
              configuration. Expected model name of the form 'model.<backend_name>'."
         );
-        return Err(ConfigErrors::one(ErrorCode::InvalidArgument, text));
+        let mut errors = ConfigErrors::default();
+        errors.begin(rule::BACKEND);
+        errors.push(ErrorCode::InvalidArgument, "", text);
+        return Err(errors);
     };
     backend.clone_into(&mut config.backend);
     config.default_model_filename = format!("model.{backend}");

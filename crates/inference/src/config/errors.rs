@@ -4,8 +4,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use proto::Fields;
+use proto::{Fields, TextPosition, text::MistakeKind, text::TextError};
 
+use super::rule::{self, Rule};
 use crate::{Error, ErrorCode};
 
 /// One broken rule.
@@ -19,6 +20,12 @@ pub struct Problem {
     pub field: String,
     /// Line of that field in the configuration file, counted from 1, if the file contains the field.
     pub line: Option<usize>,
+    /// The character of that line, counted from 1.
+    pub column: Option<usize>,
+    /// The id of the rule, for reports.
+    pub rule: Rule,
+    /// The word that was probably meant.
+    pub suggestion: Option<String>,
 }
 
 /// All problems of one configuration.
@@ -29,6 +36,8 @@ pub struct Problem {
 pub struct ConfigErrors {
     problems: Vec<Problem>,
     file: Option<PathBuf>,
+    /// The rule whose problems are added.
+    rule: Option<Rule>,
 }
 
 impl ConfigErrors {
@@ -62,23 +71,84 @@ impl ConfigErrors {
         errors
     }
 
-    pub(super) fn invalid(&mut self, field: &str, text: impl Into<String>) {
+    /// The mistakes in the text of a configuration.
+    pub(super) fn of_text(file: &Path, error: &TextError) -> Self {
+        let problems = error.each().map(|mistake| Problem {
+            code: ErrorCode::Internal,
+            text: mistake.message.clone(),
+            field: String::new(),
+            line: Some(mistake.line),
+            column: Some(mistake.column),
+            rule: match mistake.kind {
+                MistakeKind::Syntax => rule::SYNTAX,
+                MistakeKind::UnknownField => rule::UNKNOWN_FIELD,
+                MistakeKind::UnknownValue => rule::UNKNOWN_VALUE,
+                MistakeKind::WrongValue => rule::WRONG_VALUE,
+                MistakeKind::Repeated => rule::REPEATED_FIELD,
+            },
+            suggestion: mistake.suggestion.as_deref().map(str::to_owned),
+        });
+        Self { problems: problems.collect(), file: Some(file.to_owned()), rule: None }
+    }
+
+    /// Begins a rule: the problems that follow are its problems.
+    pub fn begin(&mut self, rule: Rule) {
+        self.rule = Some(rule);
+    }
+
+    /// Adds a broken rule about a field, with INVALID_ARG.
+    pub fn invalid(&mut self, field: &str, text: impl Into<String>) {
         self.push(ErrorCode::InvalidArgument, field, text);
     }
 
     /// Adds a problem, unless the list already contains it: some rules have the same words for many fields.
-    pub(super) fn push(&mut self, code: ErrorCode, field: &str, text: impl Into<String>) {
-        let text = text.into();
+    pub fn push(&mut self, code: ErrorCode, field: &str, text: impl Into<String>) {
+        self.push_meaning(code, field, text, None);
+    }
+
+    /// As [`ConfigErrors::push`], with the word that was probably meant.
+    pub fn push_meaning(
+        &mut self,
+        code: ErrorCode,
+        field: &str,
+        text: impl Into<String>,
+        suggestion: Option<String>,
+    ) {
+        let (text, rule) = (text.into(), self.rule.unwrap_or(rule::CONFIGURATION));
         if !self.problems.iter().any(|problem| problem.text == text) {
-            self.problems.push(Problem { code, text, field: field.to_owned(), line: None });
+            let field = field.to_owned();
+            self.problems.push(Problem { code, text, field, line: None, column: None, rule, suggestion });
         }
     }
 
-    /// Sets the line of each problem.
-    pub(super) fn located(mut self, file: Option<&Path>, fields: &Fields) -> Self {
+    /// Adds an error of another part of the server.
+    pub fn push_error(&mut self, field: &str, error: &Error) {
+        self.push(error.code, field, error.message.to_string());
+    }
+
+    /// Takes over the problems of another list.
+    pub fn absorb(&mut self, others: Self) {
+        for problem in others.problems {
+            if !self.problems.iter().any(|known| known.text == problem.text) {
+                self.problems.push(problem);
+            }
+        }
+        self.file = self.file.take().or(others.file);
+    }
+
+    /// The first problem as an error of the server; `None` without problems.
+    pub fn first(&self) -> Option<Error> {
+        self.problems.first().map(|problem| Error::new(problem.code, problem.text.clone()))
+    }
+
+    /// Sets the position of each problem.
+    #[must_use]
+    pub fn located(mut self, file: Option<&Path>, fields: &Fields) -> Self {
         self.file = file.map(Path::to_owned);
-        for problem in &mut self.problems {
-            problem.line = problem.line.or_else(|| nearest_line(fields, &problem.field));
+        for problem in self.problems.iter_mut().filter(|problem| problem.line.is_none()) {
+            let position = nearest_position(fields, &problem.field);
+            problem.line = position.map(|position| position.line);
+            problem.column = position.map(|position| position.column);
         }
         self
     }
@@ -88,12 +158,12 @@ impl ConfigErrors {
     }
 }
 
-/// The line of the field, or of the nearest enclosing field in the file: a missing field has no line.
-fn nearest_line(fields: &Fields, field: &str) -> Option<usize> {
+/// The position of the field, or of the nearest enclosing field in the file: a missing field has none.
+fn nearest_position(fields: &Fields, field: &str) -> Option<TextPosition> {
     let mut path = field;
     loop {
-        if let Some(line) = fields.line(path) {
-            return Some(line);
+        if let Some(position) = fields.position(path) {
+            return Some(position);
         }
         path = &path[..path.rfind(['.', '['])?];
     }

@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use scheduling::{EnsembleGraph, GraphStep, StepInput};
 
-use super::{EnsembleScheduling, EnsembleStep, ModelConfig};
-use crate::{DataType, Error, Name, Shape};
+use super::{ConfigErrors, EnsembleScheduling, EnsembleStep, ModelConfig, rule};
+use crate::{DataType, Error, ErrorCode, Name, Shape, nearest};
 
 /// What follows from an ensemble together with its members.
 #[derive(Debug)]
@@ -32,11 +32,57 @@ pub fn fit_members(
     scheduling: &EnsembleScheduling,
     members: &[&ModelConfig],
 ) -> Result<FittedEnsemble, Error> {
-    let steps = || scheduling.steps.iter().zip(members.iter().copied());
-    for (step, member) in steps() {
-        check_mapping(config, step, member)?;
+    let known: Vec<_> = members.iter().copied().map(Some).collect();
+    let mut errors = ConfigErrors::default();
+    check_members(config, scheduling, &known, &mut errors);
+    if let Some(error) = errors.first() {
+        return Err(error);
     }
-    check_consistency(config, steps())?;
+    let steps = || scheduling.steps.iter().zip(members.iter().copied());
+    let labels = config.outputs.iter().map(|output| {
+        let inherited = steps().find_map(|(step, member)| {
+            let mapped = step.outputs.iter().find(|mapped| mapped.tensor == output.name)?;
+            Some(member.output(&mapped.name)?.labels.clone())
+        });
+        if output.label_filename.is_some() { output.labels.clone() } else { inherited.unwrap_or_default() }
+    });
+    Ok(FittedEnsemble {
+        graph: ensemble_graph(config, scheduling, members),
+        decoupled: members.iter().any(|member| member.decoupled),
+        has_sequences: members.iter().any(|member| member.has_sequences),
+        labels: labels.collect(),
+    })
+}
+
+/// Adds every rule that an ensemble breaks together with its members. `members` has the configuration of the member of
+/// each step; `None` for a member that is not known. Rules about it are not checked.
+pub fn check_members(
+    config: &ModelConfig,
+    scheduling: &EnsembleScheduling,
+    members: &[Option<&ModelConfig>],
+    errors: &mut ConfigErrors,
+) {
+    errors.begin(rule::ENSEMBLE_MEMBERS);
+    let steps = || {
+        let steps = scheduling.steps.iter().zip(members.iter().copied()).enumerate();
+        steps.filter_map(|(position, (step, member))| Some(EnsembleUse { position, step, member: member? }))
+    };
+    steps().for_each(|used| used.check(config, errors));
+    check_consistency(config, steps(), errors);
+    let known: Vec<_> = members.iter().copied().flatten().collect();
+    if !errors.is_empty() || known.len() < scheduling.steps.len() {
+        return;
+    }
+    check_streams(config, scheduling, &ensemble_graph(config, scheduling, &known), errors);
+    let decoupled = known.iter().any(|member| member.decoupled);
+    check_cache(config, decoupled, &known, errors);
+}
+
+fn ensemble_graph(
+    config: &ModelConfig,
+    scheduling: &EnsembleScheduling,
+    members: &[&ModelConfig],
+) -> EnsembleGraph {
     let numbers = number_tensors(config, &scheduling.steps);
     let number = |tensor: &Name| numbers.get(tensor).copied().unwrap_or_default();
     let graph_step = |(step, member): (&EnsembleStep, &ModelConfig)| GraphStep {
@@ -53,53 +99,63 @@ pub fn fit_members(
     };
     let inputs = config.inputs.iter().map(|input| number(&input.name)).collect();
     let outputs = config.outputs.iter().map(|output| number(&output.name)).collect();
-    let graph = EnsembleGraph::new(numbers.len(), inputs, outputs, steps().map(graph_step).collect());
-    check_streams(config, scheduling, &graph)?;
-    let labels = config.outputs.iter().map(|output| {
-        let inherited = steps().find_map(|(step, member)| {
-            let mapped = step.outputs.iter().find(|mapped| mapped.tensor == output.name)?;
-            Some(member.output(&mapped.name)?.labels.clone())
-        });
-        if output.label_filename.is_some() { output.labels.clone() } else { inherited.unwrap_or_default() }
-    });
-    let labels = labels.collect();
-    let decoupled = members.iter().any(|member| member.decoupled);
-    check_cache(config, decoupled, members)?;
-    let has_sequences = members.iter().any(|member| member.has_sequences);
-    Ok(FittedEnsemble { graph, decoupled, has_sequences, labels })
+    let steps = scheduling.steps.iter().zip(members.iter().copied()).map(graph_step).collect();
+    EnsembleGraph::new(numbers.len(), inputs, outputs, steps)
 }
 
-/// Requires that a step names inputs and outputs that its member has, and leaves out optional inputs only.
-fn check_mapping(config: &ModelConfig, step: &EnsembleStep, member: &ModelConfig) -> Result<(), Error> {
-    let (ensemble, name) = (&config.name, &member.name);
-    if let Some(most) = member.max_batch_size
-        && let allowed = config.max_batch_size.map_or(0, u32::from)
-        && most.get() < allowed
-    {
-        return Err(Error::invalid(format!(
-            "ensemble {ensemble} allows maximum batch size {allowed}, but it contains model {name} which only allows \
-             maximum batch size to be {most}"
-        )));
+/// A step with the configuration of its member.
+struct EnsembleUse<'a> {
+    position: usize,
+    step: &'a EnsembleStep,
+    member: &'a ModelConfig,
+}
+
+impl EnsembleUse<'_> {
+    fn field(&self, map: &str, name: &Name) -> String {
+        format!("ensemble_scheduling.step[{}].{map}.{name}", self.position)
     }
-    if let Some(mapped) = step.inputs.iter().find(|mapped| member.input(&mapped.name).is_none()) {
-        return Err(Error::invalid(format!(
-            "in ensemble {ensemble}, ensemble tensor {} is mapping to non-existing input {} in model {name}",
-            mapped.tensor, mapped.name
-        )));
-    }
-    let is_mapped = |input: &Name| step.inputs.iter().any(|mapped| mapped.name == *input);
-    if let Some(missing) = member.inputs.iter().find(|input| !input.optional && !is_mapped(&input.name)) {
-        return Err(Error::invalid(format!(
-            "in ensemble {ensemble}, input {} in model {name} is not mapped to any ensemble tensors",
-            missing.name
-        )));
-    }
-    match step.outputs.iter().find(|mapped| member.output(&mapped.name).is_none()) {
-        Some(mapped) => Err(Error::invalid(format!(
-            "in ensemble {ensemble}, ensemble tensor {} is mapped from non-existing output {} in model {name}",
-            mapped.tensor, mapped.name
-        ))),
-        None => Ok(()),
+
+    /// Requires that the step names inputs and outputs that its member has, and leaves out optional inputs only.
+    fn check(&self, config: &ModelConfig, errors: &mut ConfigErrors) {
+        let Self { position, step, member } = self;
+        let (ensemble, name) = (&config.name, &member.name);
+        if let Some(most) = member.max_batch_size
+            && let allowed = config.max_batch_size.map_or(0, u32::from)
+            && most.get() < allowed
+        {
+            let text = format!(
+                "ensemble {ensemble} allows maximum batch size {allowed}, but it contains model {name} which only allows \
+                 maximum batch size to be {most}"
+            );
+            errors.invalid("max_batch_size", text);
+        }
+        let is_mapped = |input: &Name| step.inputs.iter().any(|mapped| mapped.name == *input);
+        for mapped in step.inputs.iter().filter(|mapped| member.input(&mapped.name).is_none()) {
+            let text = format!(
+                "in ensemble {ensemble}, ensemble tensor {} is mapping to non-existing input {} in model {name}",
+                mapped.tensor, mapped.name
+            );
+            let near = nearest(&mapped.name, member.inputs.iter().map(|input| input.name.to_string()));
+            let field = self.field("input_map", &mapped.name);
+            errors.push_meaning(ErrorCode::InvalidArgument, &field, text, near);
+        }
+        for missing in member.inputs.iter().filter(|input| !input.optional && !is_mapped(&input.name)) {
+            let field = format!("ensemble_scheduling.step[{position}].input_map");
+            let text = format!(
+                "in ensemble {ensemble}, input {} in model {name} is not mapped to any ensemble tensors",
+                missing.name
+            );
+            errors.invalid(&field, text);
+        }
+        for mapped in step.outputs.iter().filter(|mapped| member.output(&mapped.name).is_none()) {
+            let text = format!(
+                "in ensemble {ensemble}, ensemble tensor {} is mapped from non-existing output {} in model {name}",
+                mapped.tensor, mapped.name
+            );
+            let near = nearest(&mapped.name, member.outputs.iter().map(|output| output.name.to_string()));
+            let field = self.field("output_map", &mapped.name);
+            errors.push_meaning(ErrorCode::InvalidArgument, &field, text, near);
+        }
     }
 }
 
@@ -117,23 +173,24 @@ impl<'a> TensorUse<'a> {
         Self { model: &model.name, datatype, dims, batched: model.client_dims(dims) }
     }
 
-    fn check(&self, tensor: &Name, ensemble: &Name, other: &Self) -> Result<(), Error> {
+    /// The rule that two uses of a tensor break, if they do.
+    fn disagreement(&self, tensor: &Name, ensemble: &Name, other: &Self) -> Option<String> {
         let inconsistent = |what: &str, one: String, two: String| {
-            Error::invalid(format!(
+            format!(
                 "in ensemble {ensemble}, ensemble tensor {tensor}: inconsistent {what}: {one} is inferred from model {} \
                  while {two} is inferred from model {}",
                 self.model, other.model
-            ))
+            )
         };
         if self.datatype != other.datatype {
             let [one, two] = [self, other].map(|used| used.datatype.config_name().to_owned());
-            return Err(inconsistent("data type", one, two));
+            return Some(inconsistent("data type", one, two));
         }
         if agree(self.dims, other.dims) || agree(&self.batched, &other.batched) {
-            return Ok(());
+            return None;
         }
         let [one, two] = [self, other].map(|used| shown(&used.batched));
-        Err(inconsistent("shape", one, two))
+        Some(inconsistent("shape", one, two))
     }
 }
 
@@ -150,8 +207,9 @@ fn shown(dims: &[i64]) -> String {
 /// Requires that all models agree on the datatype and the shape of each tensor.
 fn check_consistency<'a>(
     config: &'a ModelConfig,
-    steps: impl Iterator<Item = (&'a EnsembleStep, &'a ModelConfig)>,
-) -> Result<(), Error> {
+    steps: impl Iterator<Item = EnsembleUse<'a>>,
+    errors: &mut ConfigErrors,
+) {
     let mut uses: BTreeMap<&Name, TensorUse<'_>> = BTreeMap::new();
     for input in &config.inputs {
         let dims = input.reshape.as_deref().unwrap_or(&input.dims);
@@ -161,23 +219,27 @@ fn check_consistency<'a>(
         let dims = output.reshape.as_deref().unwrap_or(&output.dims);
         uses.insert(&output.name, TensorUse::new(config, output.datatype, dims));
     }
-    for (step, member) in steps {
+    for used in steps {
+        let EnsembleUse { step, member, .. } = used;
         let inputs = step.inputs.iter().filter_map(|mapped| {
             let input = member.input(&mapped.name)?;
-            Some((&mapped.tensor, TensorUse::new(member, input.datatype, &input.dims)))
+            Some(("input_map", mapped, TensorUse::new(member, input.datatype, &input.dims)))
         });
         let outputs = step.outputs.iter().filter_map(|mapped| {
             let output = member.output(&mapped.name)?;
-            Some((&mapped.tensor, TensorUse::new(member, output.datatype, &output.dims)))
+            Some(("output_map", mapped, TensorUse::new(member, output.datatype, &output.dims)))
         });
-        for (tensor, used) in inputs.chain(outputs) {
-            match uses.get(tensor) {
-                Some(first) => first.check(tensor, &config.name, &used)?,
-                None => drop(uses.insert(tensor, used)),
+        for (map, mapped, one) in inputs.chain(outputs) {
+            let field = used.field(map, &mapped.name);
+            match uses.get(&mapped.tensor) {
+                Some(first) => {
+                    let problem = first.disagreement(&mapped.tensor, &config.name, &one);
+                    problem.into_iter().for_each(|text| errors.invalid(&field, text));
+                }
+                None => drop(uses.insert(&mapped.tensor, one)),
             }
         }
     }
-    Ok(())
 }
 
 fn number_tensors(config: &ModelConfig, steps: &[EnsembleStep]) -> BTreeMap<Name, usize> {
@@ -197,7 +259,8 @@ fn check_streams(
     config: &ModelConfig,
     scheduling: &EnsembleScheduling,
     graph: &EnsembleGraph,
-) -> Result<(), Error> {
+    errors: &mut ConfigErrors,
+) {
     // The decoupled step whose responses a tensor follows; `None` inside: no such step.
     let mut sources: Vec<Option<Option<usize>>> = vec![None; graph.tensors];
     graph.inputs.iter().for_each(|&input| sources[input] = Some(None));
@@ -211,34 +274,35 @@ fn check_streams(
         let mut of_inputs = step.inputs.iter().filter_map(|input| sources[input.tensor]);
         let source = of_inputs.next().unwrap_or_default();
         if of_inputs.any(|other| other != source) {
-            return Err(Error::invalid(format!(
+            let text = format!(
                 "in ensemble {}, step of model '{}' receives inputs originated from different decoupled models",
                 config.name, scheduling.steps[index].model
-            )));
+            );
+            errors.invalid(&format!("ensemble_scheduling.step[{index}].input_map"), text);
         }
         let follows = if step.is_decoupled { Some(index) } else { source };
         step.outputs.iter().for_each(|&output| sources[output] = Some(follows));
     }
-    Ok(())
 }
 
 /// Refuses a response cache for an ensemble whose answers depend on more than the request (S-W36).
-fn check_cache(config: &ModelConfig, decoupled: bool, members: &[&ModelConfig]) -> Result<(), Error> {
+fn check_cache(config: &ModelConfig, decoupled: bool, members: &[&ModelConfig], errors: &mut ConfigErrors) {
     let name = &config.name;
-    let Some(caching) = &config.response_cache else { return Ok(()) };
+    let Some(caching) = &config.response_cache else { return };
     if decoupled && !caching.decoupled {
-        return Err(Error::invalid(format!(
+        let text = format!(
             "Response Cache does not currently support model {name} with 'decoupled' transaction policy. Please disable \
              the response cache."
-        )));
+        );
+        errors.invalid("response_cache", text);
     }
     if members.iter().any(|member| member.has_sequences) {
-        return Err(Error::invalid(format!(
+        let text = format!(
             "Response Cache does not currently support model {name} with sequence batching scheduler. Please disable the \
              response cache."
-        )));
+        );
+        errors.invalid("response_cache", text);
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -19,19 +19,32 @@ const OF_THE_SERVER: [&str; 7] = [
 /// Accelerators of Triton's backends for instances on GPUs.
 const GPU_ACCELERATORS: [&str; 5] = ["tensorrt", "cuda", "auto_io", "gpu_io", "auto_mixed_precision"];
 
-/// Warnings about parameters and accelerators of a configuration. Each names the model.
-pub fn misspelt_names(config: &proto::ModelConfig, known: Option<KnownNames>) -> Vec<String> {
+/// A name in a configuration that has no effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UselessName {
+    /// The field, such as `parameters.threads`.
+    pub field: String,
+    /// The warning. It names the model.
+    pub text: String,
+    /// The name that was probably meant.
+    pub suggestion: Option<String>,
+}
+
+/// Parameters and accelerators of a configuration that have no effect.
+pub fn misspelt_names(config: &proto::ModelConfig, known: Option<KnownNames>) -> Vec<UselessName> {
     let mut warnings = Vec::new();
     let model = &config.name;
     if let Some(known) = known {
         let parameters = [known.parameters, &OF_THE_SERVER].concat();
         for parameter in config.parameters.keys().filter(|name| !is_among(name, &parameters)) {
             if let Some(near) = nearest(parameter, parameters.iter().copied()) {
-                warnings.push(format!(
+                let text = format!(
                     "parameter '{parameter}' of model '{model}' has no effect: backend '{}' does not know it, did you \
                      mean '{near}'?",
                     config.backend
-                ));
+                );
+                let field = format!("parameters.{parameter}");
+                warnings.push(UselessName { field, text, suggestion: Some(near.to_owned()) });
             }
         }
     }
@@ -39,10 +52,13 @@ pub fn misspelt_names(config: &proto::ModelConfig, known: Option<KnownNames>) ->
     for accelerator in accelerators.flat_map(|all| &all.gpu_execution_accelerator) {
         let name = &accelerator.name;
         let near = nearest(name, GPU_ACCELERATORS).filter(|near| near != name);
+        let suggestion = near.map(str::to_owned);
         let near = near.map(|near| format!(", did you mean '{near}'?")).unwrap_or_default();
-        warnings.push(format!(
+        let text = format!(
             "accelerator '{name}' of model '{model}' has no effect: it is for instances on GPUs, and there are none{near}"
-        ));
+        );
+        let field = "optimization.execution_accelerators.gpu_execution_accelerator".to_owned();
+        warnings.push(UselessName { field, text, suggestion });
     }
     warnings
 }
@@ -58,6 +74,13 @@ pub fn unknown_setting(backend: &str, setting: &str, known: KnownNames) -> Optio
     Some(format!(
         "--backend-config={backend},{setting} has no effect: the backend does not know the setting{near}"
     ))
+}
+
+/// The warning about a model that enables the response cache on a server without one.
+pub fn unused_cache(model: &str) -> String {
+    format!(
+        "model '{model}' enables the response cache, which has no effect: the server has none (--cache-config)"
+    )
 }
 
 /// A known name that ends in an asterisk matches every name with that prefix.
@@ -79,7 +102,7 @@ mod tests {
 
     fn warnings(text: &str) -> Vec<String> {
         let config = proto::text::parse(format!("name: 'm' backend: 'b' {text}").as_bytes()).unwrap().config;
-        misspelt_names(&config, Some(KNOWN))
+        misspelt_names(&config, Some(KNOWN)).into_iter().map(|name| name.text).collect()
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod instances;
 mod members;
 mod misspelt;
 mod resolve;
+pub mod rule;
 mod sequence;
 mod typed;
 mod validate;
@@ -22,11 +23,13 @@ pub use complete::CompletionContext;
 pub use ensemble::{EnsembleScheduling, EnsembleStep, MappedTensor};
 pub use errors::{ConfigErrors, Problem};
 pub use instances::{InstanceGroup, InstanceKind, RateLimits, ResourceNeed, SecondaryDevice};
-pub use members::{FittedEnsemble, fit_members};
-pub use misspelt::{misspelt_names, unknown_setting};
+pub use members::{FittedEnsemble, check_members, fit_members};
+pub use misspelt::{UselessName, misspelt_names, unknown_setting, unused_cache};
 pub use resolve::{
-    Completion, ConfigSource, Declared, GivenConfig, KEEP_BATCH_PARAMETER, complete, declare, finish, read,
+    Completion, ConfigSource, Declared, ExaminedText, GivenConfig, KEEP_BATCH_PARAMETER, complete, declare,
+    examine, finish, finish_all, read,
 };
+pub use rule::Rule;
 pub use sequence::{Control, ControlInput, FalseTrue, InitialState, SequenceScheduling, StateSpec};
 pub use versions::{
     VersionDirectory, absent_versions, no_version_available, select_versions, version_directory,

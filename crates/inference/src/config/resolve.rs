@@ -5,7 +5,11 @@
 //! what the model file defines. All functions are pure: files and machine properties are arguments.
 use std::path::{Path, PathBuf};
 
-use proto::{Fields, Parsed, model_config::SchedulingChoice};
+use proto::{
+    Fields, Parsed,
+    model_config::SchedulingChoice,
+    text::{MistakeKind, TextError},
+};
 
 use super::{
     CompletionContext, ConfigErrors, ModelLayout, ResolvedConfig, VersionPolicy,
@@ -154,25 +158,75 @@ pub fn declare(
     read(source, completion)?.declare(layout, completion)
 }
 
+/// A configuration file with all its mistakes.
+#[derive(Debug, Clone)]
+pub struct ExaminedText {
+    /// What the file contains. A misspelt name counts as the name that was probably meant.
+    pub given: GivenConfig,
+    /// The mistakes, if there are any. [`read`] refuses such a file.
+    pub errors: ConfigErrors,
+    /// Whether the rules for configurations can be applied to `given`: nothing is missing in it because of a mistake.
+    pub is_judgeable: bool,
+}
+
+/// As [`read`] for a file, but goes on after mistakes, to find all of them.
+pub fn examine(path: &Path, content: &[u8]) -> ExaminedText {
+    let (Parsed { config, fields }, error) = proto::text::parse_what_can_be(content);
+    let is_certain = |mistake: &TextError| match mistake.kind {
+        MistakeKind::UnknownField | MistakeKind::UnknownValue => mistake.suggestion.is_some(),
+        MistakeKind::Syntax | MistakeKind::WrongValue | MistakeKind::Repeated => false,
+    };
+    let is_judgeable = error.iter().flat_map(TextError::each).all(is_certain);
+    let errors = error.map(|error| ConfigErrors::of_text(path, &error)).unwrap_or_default();
+    let given = GivenConfig { config, fields, file: Some(path.to_owned()), is_given: true };
+    ExaminedText { given, errors, is_judgeable }
+}
+
 impl GivenConfig {
+    /// The fields that the source sets.
+    pub fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    /// The file of the configuration; `None` for a missing file and for an override.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
     /// Fills in the fields that the model's files and the defaults determine. Checks every rule that does not depend
     /// on the backend.
     ///
     /// # Errors
     /// INVALID_ARG for broken rules.
     pub fn declare(self, layout: &ModelLayout, completion: Completion) -> Result<Declared, ConfigErrors> {
-        let Self { mut config, fields, file, is_given } = self;
         let mut errors = ConfigErrors::default();
-        complete_backend_fields(&mut config, layout)
-            .map_err(|errors| errors.located(file.as_deref(), &fields))?;
-        normalise(&mut config);
-        check_structure(&config, &mut errors);
-        if completion == Completion::Strict {
-            check_tensors(&config, &mut errors);
+        let declared = self.declare_all(layout, completion, &mut errors);
+        errors.into_result()?;
+        declared
+            .ok_or_else(|| ConfigErrors::one(ErrorCode::Internal, "the configuration cannot be completed"))
+    }
+
+    /// As [`declare`](Self::declare), but adds the problems to `errors`, and goes on after them. `None` if the backend is
+    /// not known: then no other rule can be applied.
+    pub fn declare_all(
+        self,
+        layout: &ModelLayout,
+        completion: Completion,
+        errors: &mut ConfigErrors,
+    ) -> Option<Declared> {
+        let Self { mut config, fields, file, is_given } = self;
+        if let Err(unknown) = complete_backend_fields(&mut config, layout) {
+            errors.absorb(unknown.located(file.as_deref(), &fields));
+            return None;
         }
-        directory_has_the_name(&config, &layout.name, &mut errors);
-        errors.located(file.as_deref(), &fields).into_result()?;
-        Ok(Declared { config, fields, file, is_given })
+        normalise(&mut config);
+        check_structure(&config, errors);
+        if completion == Completion::Strict {
+            check_tensors(&config, errors);
+        }
+        directory_has_the_name(&config, &layout.name, errors);
+        *errors = std::mem::take(errors).located(file.as_deref(), &fields);
+        Some(Declared { config, fields, file, is_given })
     }
 }
 
@@ -190,12 +244,35 @@ pub fn finish(
     completed: proto::ModelConfig,
     environment: &CompletionContext,
 ) -> Result<ResolvedConfig, ConfigErrors> {
-    let config = complete(&declared.config, completed)?;
+    let mut errors = ConfigErrors::default();
+    let resolved = finish_all(declared, completed, environment, &mut errors);
+    errors.into_result()?;
+    resolved.ok_or_else(|| ConfigErrors::one(ErrorCode::Internal, "the configuration cannot be completed"))
+}
+
+/// As [`finish`], but adds the problems to `errors`, where those of [`GivenConfig::declare_all`] may already be. `None` if
+/// there are any.
+pub fn finish_all(
+    declared: &Declared,
+    completed: proto::ModelConfig,
+    environment: &CompletionContext,
+    errors: &mut ConfigErrors,
+) -> Option<ResolvedConfig> {
+    let config = match complete(&declared.config, completed) {
+        Ok(config) => config,
+        Err(problem) => {
+            errors.absorb(problem);
+            return None;
+        }
+    };
     if !declared.is_given && config.input.is_empty() && config.output.is_empty() {
         let text = format!("model configuration is not provided for model '{}'", config.name);
-        return Err(ConfigErrors::one(ErrorCode::NotFound, text));
+        errors.absorb(ConfigErrors::one(ErrorCode::NotFound, text));
+        return None;
     }
-    resolve(config, environment).map_err(|errors| errors.located(declared.file.as_deref(), &declared.fields))
+    let resolved = resolve(config, environment, errors);
+    *errors = std::mem::take(errors).located(declared.file.as_deref(), &declared.fields);
+    resolved
 }
 
 /// Takes over the fields that a backend may complete: `max_batch_size`, `input`, `output`, the scheduling choice if
@@ -241,21 +318,26 @@ fn choice_number(choice: Option<&SchedulingChoice>) -> u32 {
 fn resolve(
     mut config: proto::ModelConfig,
     environment: &CompletionContext,
-) -> Result<ResolvedConfig, ConfigErrors> {
-    let mut errors = ConfigErrors::default();
+    errors: &mut ConfigErrors,
+) -> Option<ResolvedConfig> {
     normalise(&mut config);
     complete_instance_groups(&mut config, environment);
-    check_instance_groups(&config, environment, &mut errors);
-    check_structure(&config, &mut errors);
-    check_tensors(&config, &mut errors);
-    check_warmups(&config, &mut errors);
-    check_states(&config, &mut errors);
-    if errors.is_empty() {
-        check_paths(&config, &mut errors);
+    check_instance_groups(&config, environment, errors);
+    check_structure(&config, errors);
+    check_tensors(&config, errors);
+    check_warmups(&config, errors);
+    check_states(&config, errors);
+    check_paths(&config, errors);
+    if !errors.is_empty() {
+        return None;
     }
-    errors.into_result()?;
-    let (typed, warnings) = typed(&config)?;
-    Ok(ResolvedConfig { typed, shown: config, warnings })
+    match typed(&config) {
+        Ok((typed, warnings)) => Some(ResolvedConfig { typed, shown: config, warnings }),
+        Err(problems) => {
+            errors.absorb(problems);
+            None
+        }
+    }
 }
 
 #[cfg(test)]

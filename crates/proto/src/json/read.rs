@@ -58,7 +58,7 @@ impl ConfigReader {
         for (name, value) in members {
             let found =
                 descriptor.get_field_by_name(&name).or_else(|| descriptor.get_field_by_json_name(&name));
-            let Some(field) = found else { return Err(self.wrong(unknown_field(&name, descriptor))) };
+            let Some(field) = found else { return Err(self.wrong(unknown_field(&name, descriptor).0)) };
             if matches!(value, Json::Null) {
                 continue;
             }
@@ -204,6 +204,6 @@ impl ConfigReader {
         if let Some(value) = values.values().find(|value| value.name().eq_ignore_ascii_case(name)) {
             return Ok(value.number());
         }
-        Err(self.wrong(unknown_value(name, values)))
+        Err(self.wrong(unknown_value(name, values).0))
     }
 }

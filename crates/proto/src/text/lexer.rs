@@ -2,17 +2,26 @@
 //!
 //! As Triton: the tokenizer of protobuf's TextFormat, with C-like numbers and escapes.
 
+use super::MistakeKind;
+
 /// A position in the source with a mistake, and the reason.
 #[derive(Debug)]
 pub(super) struct Fault {
     /// Byte offset.
     pub(super) at: usize,
+    pub(super) kind: MistakeKind,
     pub(super) why: String,
+    /// The word that was probably meant.
+    pub(super) suggestion: Option<String>,
 }
 
 impl Fault {
     pub(super) fn new(at: usize, why: impl Into<String>) -> Self {
-        Self { at, why: why.into() }
+        Self { at, kind: MistakeKind::Syntax, why: why.into(), suggestion: None }
+    }
+
+    pub(super) fn of_kind(self, kind: MistakeKind) -> Self {
+        Self { kind, ..self }
     }
 }
 
@@ -44,7 +53,8 @@ impl std::fmt::Display for Token<'_> {
     }
 }
 
-/// Splits a source into tokens, one at a time.
+/// Splits a source into tokens, one at a time. A copy reads on from the same place.
+#[derive(Clone, Copy)]
 pub(super) struct Lexer<'a> {
     source: &'a str,
     at: usize,
@@ -72,6 +82,18 @@ impl<'a> Lexer<'a> {
             other => self.symbol(other)?,
         };
         Ok((token, start, self.line))
+    }
+
+    /// The byte offset behind the last token.
+    pub(super) fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// The column of a byte offset: characters from the beginning of its line, counted from 1.
+    pub(super) fn column(&self, at: usize) -> usize {
+        let before = &self.source[..at];
+        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        before[start..].chars().count() + 1
     }
 
     fn peek(&self) -> Option<char> {

@@ -2,17 +2,21 @@
 //!
 //! Accepts what protobuf's TextFormat accepts for this schema: `#` comments, braces or angle brackets, lists for
 //! repeated fields, `,` and `;` after a field, adjacent strings, C escapes and C numbers. It refuses everything else.
-//! It reports all misspelt names at once, and the first of the other mistakes. A report contains the position, the
-//! reason and, for a misspelt name, the name that was probably meant.
+//! It reports all misspelt names, wrong values and repeated fields at once, up to the first place where it cannot tell
+//! how the source goes on. A report contains the position, the reason and, for a misspelt name, the name that was
+//! probably meant.
 
+mod format;
 mod lexer;
 mod parser;
 mod scalar;
+mod write;
 
 use std::fmt;
 use std::path::Path;
 
 use lexer::Fault;
+pub use write::{ConfigLeaf, leaves, write};
 
 use crate::Parsed;
 
@@ -21,13 +25,52 @@ use crate::Parsed;
 /// # Errors
 /// The first mistake in the source. Its [`TextError::others`] contains the further ones.
 pub fn parse(source: &[u8]) -> Result<Parsed, TextError> {
+    let (parsed, error) = parse_what_can_be(source);
+    match error {
+        None => Ok(parsed),
+        Some(error) => Err(error),
+    }
+}
+
+/// As [`parse`], but returns what could be read of a source with mistakes, too. A misspelt name counts as the name that
+/// was probably meant.
+pub fn parse_what_can_be(source: &[u8]) -> (Parsed, Option<TextError>) {
     match std::str::from_utf8(source) {
-        Ok(source) => parser::parse(source).map_err(|faults| TextError::all(source, faults)),
+        Ok(source) => {
+            let (parsed, faults) = parser::parse(source);
+            (parsed, TextError::all(source, faults))
+        }
         Err(error) => {
             let fault = Fault::new(error.valid_up_to(), "the file is not valid UTF-8");
-            Err(TextError::all(&String::from_utf8_lossy(source), vec![fault]))
+            (Parsed::default(), TextError::all(&String::from_utf8_lossy(source), vec![fault]))
         }
     }
+}
+
+/// Formats a configuration: its comments, its order and its blank lines stay, and its meaning. Formatting twice changes
+/// nothing more.
+///
+/// # Errors
+/// The mistakes of a source that is not a configuration.
+pub fn format(source: &[u8]) -> Result<String, TextError> {
+    parse(source)?;
+    let source = String::from_utf8_lossy(source);
+    format::format(&source).map_err(|fault| TextError::new(&source, fault))
+}
+
+/// The kind of a mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MistakeKind {
+    /// The source breaks off, or contains something where nothing can be.
+    Syntax,
+    /// A message does not have the field.
+    UnknownField,
+    /// An enumeration does not have the value.
+    UnknownValue,
+    /// The value does not have the type of the field.
+    WrongValue,
+    /// A field is set twice, or together with a field that it excludes.
+    Repeated,
 }
 
 /// A mistake in a text source.
@@ -37,8 +80,12 @@ pub struct TextError {
     pub line: usize,
     /// The character on the line, counted from 1.
     pub column: usize,
+    /// The kind of the mistake.
+    pub kind: MistakeKind,
     /// Describes the mistake in one line.
     pub message: String,
+    /// The name that was probably meant.
+    pub suggestion: Option<Box<str>>,
     /// The line itself, or its part around the mistake if it is very long.
     pub source_line: String,
     /// Further mistakes in the same source, in order. Their own lists are empty.
@@ -51,12 +98,16 @@ pub struct TextError {
 const SHOWN: usize = 100;
 
 impl TextError {
-    /// `faults` must not be empty.
-    fn all(source: &str, faults: Vec<Fault>) -> Self {
+    /// The mistakes as one error; `None` if there are none.
+    fn all(source: &str, faults: Vec<Fault>) -> Option<Self> {
         let mut errors = faults.into_iter().map(|fault| Self::new(source, fault));
-        let nothing = || Self::new(source, Fault::new(0, "the file cannot be read"));
-        let first = errors.next().unwrap_or_else(nothing);
-        Self { others: errors.collect(), ..first }
+        let first = errors.next()?;
+        Some(Self { others: errors.collect(), ..first })
+    }
+
+    /// This mistake and the further ones, in order.
+    pub fn each(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.others)
     }
 
     fn new(source: &str, fault: Fault) -> Self {
@@ -68,7 +119,9 @@ impl TextError {
         Self {
             line: before.matches('\n').count() + 1,
             column: column + 1,
+            kind: fault.kind,
             message: fault.why,
+            suggestion: fault.suggestion.map(String::into_boxed_str),
             source_line: text.chars().skip(skipped).take(2 * SHOWN).collect(),
             others: Vec::new(),
             caret: column - skipped,

@@ -5,18 +5,22 @@ use prost_reflect::{
 };
 
 use super::lexer::{Fault, Lexer, Token};
-use super::scalar;
+use super::{MistakeKind, scalar};
 use crate::descriptors::{model_config, rival};
 use crate::suggest::{unknown_field, unknown_value};
-use crate::{Fields, Parsed};
+use crate::{Fields, Parsed, TextPosition};
 
-/// Reads a whole configuration.
-///
-/// # Errors
-/// At least one fault, in the order of the source: every unknown name, up to the first fault of another kind.
-pub(super) fn parse(source: &str) -> Result<Parsed, Vec<Fault>> {
+/// Mistakes after which the parser stops.
+const MOST_FAULTS: usize = 100;
+
+/// Reads a whole configuration. Returns what could be read, and the faults in the order of the source, up to the first
+/// after which the parser cannot go on.
+pub(super) fn parse(source: &str) -> (Parsed, Vec<Fault>) {
     let mut lexer = Lexer::new(source);
-    let (token, at, line) = lexer.next().map_err(|fault| vec![fault])?;
+    let (token, at, line) = match lexer.next() {
+        Ok(first) => first,
+        Err(fault) => return (Parsed::default(), vec![fault]),
+    };
     let mut parser = Parser {
         lexer,
         token,
@@ -25,17 +29,19 @@ pub(super) fn parse(source: &str) -> Result<Parsed, Vec<Fault>> {
         path: String::new(),
         fields: Fields::default(),
         open: Vec::new(),
-        unknown_names: Vec::new(),
+        faults: Vec::new(),
     };
     let mut message = DynamicMessage::new(model_config());
     let end = parser.fields_until(None, &mut message);
-    let mut faults = parser.unknown_names;
+    let mut faults = parser.faults;
     faults.extend(end.err());
-    if !faults.is_empty() {
-        return Err(faults);
+    match message.transcode_to() {
+        Ok(config) => (Parsed { config, fields: parser.fields }, faults),
+        Err(error) => {
+            faults.push(Fault::new(0, error.to_string()));
+            (Parsed::default(), faults)
+        }
     }
-    let config = message.transcode_to().map_err(|error| vec![Fault::new(0, error.to_string())])?;
-    Ok(Parsed { config, fields: parser.fields })
 }
 
 /// A message whose end the parser has not reached.
@@ -56,9 +62,8 @@ struct Parser<'a> {
     path: String,
     fields: Fields,
     open: Vec<OpenMessage>,
-    /// Names that the schema does not have. The parser continues after each, so that it can report all of them at
-    /// once.
-    unknown_names: Vec<Fault>,
+    /// Mistakes after which the parser has continued, so that it can report all of them at once.
+    faults: Vec<Fault>,
 }
 
 /// The fields of one message that the parser has read so far, with their lines.
@@ -81,6 +86,23 @@ impl<'a> Parser<'a> {
 
     fn expected<T>(&self, what: &str) -> Result<T, Fault> {
         Err(Fault::new(self.at, format!("expected {what}, found {}", self.token)))
+    }
+
+    /// Records a mistake after which the parser continues.
+    ///
+    /// # Errors
+    /// The mistake itself, if there are too many.
+    fn record(&mut self, fault: Fault) -> Result<(), Fault> {
+        if self.faults.len() >= MOST_FAULTS {
+            return Err(fault);
+        }
+        self.faults.push(fault);
+        Ok(())
+    }
+
+    fn note(&mut self) {
+        let position = TextPosition { line: self.line, column: self.lexer.column(self.at) };
+        self.fields.note(&self.path, Some(position));
     }
 
     /// Reads fields up to the closing symbol, or to the end of the source if there is no closing symbol.
@@ -112,18 +134,31 @@ impl<'a> Parser<'a> {
     /// Reads a field with all its values and the separator after it.
     fn field(&mut self, name: &str, message: &mut DynamicMessage, seen: &mut Seen) -> Result<(), Fault> {
         let descriptor = message.descriptor();
-        let Some(field) = descriptor.get_field_by_name(name) else {
-            return self.skip_unknown_field(name, &descriptor);
-        };
-        self.refuse_second(&field, seen)?;
-        seen.push((field.number(), self.line));
+        match descriptor.get_field_by_name(name) {
+            Some(field) => {
+                if let Some(fault) = self.second(&field, seen) {
+                    self.record(fault)?;
+                }
+                self.known_field(&field, message, seen)
+            }
+            None => self.unknown_field(name, message, seen),
+        }
+    }
 
+    fn known_field(
+        &mut self,
+        field: &FieldDescriptor,
+        message: &mut DynamicMessage,
+        seen: &mut Seen,
+    ) -> Result<(), Fault> {
+        let name = field.name();
+        seen.push((field.number(), self.line));
         let parent = self.path.len();
         if parent > 0 {
             self.path.push('.');
         }
         self.path.push_str(name);
-        self.fields.note(&self.path, Some(self.line));
+        self.note();
         self.advance()?;
 
         let colon = self.skip(':')?;
@@ -132,38 +167,76 @@ impl<'a> Parser<'a> {
             return self.expected(&format!("':' after '{name}'"));
         }
         if self.token == Token::Symbol('[') {
-            self.list(&field, message)?;
+            self.list(field, message)?;
         } else {
-            self.one_value(&field, message)?;
+            self.one_value(field, message)?;
         }
         self.path.truncate(parent);
         let _separated = self.skip(';')? || self.skip(',')?;
         Ok(())
     }
 
-    /// Records a field that `message` does not have, and skips its value.
+    /// Records a field that `message` does not have. Reads its value as that of the field that was probably meant, or
+    /// skips the value.
     ///
     /// If an enclosing message has a field with that name, a brace is missing. Then the parser cannot judge the rest
     /// of the source.
-    fn skip_unknown_field(&mut self, name: &str, message: &MessageDescriptor) -> Result<(), Fault> {
-        let root = model_config();
+    fn unknown_field(
+        &mut self,
+        name: &str,
+        message: &mut DynamicMessage,
+        seen: &mut Seen,
+    ) -> Result<(), Fault> {
+        let (root, descriptor) = (model_config(), message.descriptor());
         let outer = self.open.iter().rev().skip(1).map(|open| &open.message).chain([&root]);
         let owner =
-            outer.filter(|outer| *outer != message).find(|outer| outer.get_field_by_name(name).is_some());
+            outer.filter(|outer| **outer != descriptor).find(|outer| outer.get_field_by_name(name).is_some());
         if let (Some(owner), Some(OpenMessage { field, line, .. })) = (owner, self.open.last()) {
             let why = format!(
                 "'{name}' is not a field of {} but of {}: is the end of '{field}' of line {line} missing?",
-                message.name(),
+                descriptor.name(),
                 owner.name()
             );
-            return Err(Fault::new(self.at, why));
+            return Err(Fault::new(self.at, why).of_kind(MistakeKind::UnknownField));
         }
-        self.unknown_names.push(Fault::new(self.at, unknown_field(name, message)));
-        self.advance()?;
-        let colon = self.skip(':')?;
-        self.skip_value(colon)?;
-        let _separated = self.skip(';')? || self.skip(',')?;
-        Ok(())
+        let (why, suggestion) = unknown_field(name, &descriptor);
+        let meant = suggestion.as_deref().and_then(|name| descriptor.get_field_by_name(name));
+        let fault = Fault::new(self.at, why).of_kind(MistakeKind::UnknownField);
+        self.record(Fault { suggestion, ..fault })?;
+        match meant {
+            Some(meant) if self.second(&meant, seen).is_none() && self.try_field(&meant, message, seen) => {
+                Ok(())
+            }
+            Some(_) | None => {
+                self.advance()?;
+                let colon = self.skip(':')?;
+                self.skip_value(colon)?;
+                let _separated = self.skip(';')? || self.skip(',')?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads a field whose name is misspelt. Goes back if the value does not fit: then the guess was wrong.
+    fn try_field(&mut self, meant: &FieldDescriptor, message: &mut DynamicMessage, seen: &mut Seen) -> bool {
+        let (lexer, token, at, line) = (self.lexer, self.token, self.at, self.line);
+        let (path, open, faults, fields) =
+            (self.path.len(), self.open.len(), self.faults.len(), self.fields.clone());
+        let (before, noted) = (message.clone(), seen.len());
+        let read = self.known_field(meant, message, seen);
+        let is_name =
+            |fault: &Fault| matches!(fault.kind, MistakeKind::UnknownField | MistakeKind::UnknownValue);
+        if read.is_ok() && self.faults[faults..].iter().all(is_name) {
+            return true;
+        }
+        (self.lexer, self.token, self.at, self.line) = (lexer, token, at, line);
+        self.path.truncate(path);
+        self.open.truncate(open);
+        self.faults.truncate(faults);
+        self.fields = fields;
+        *message = before;
+        seen.truncate(noted);
+        false
     }
 
     /// Skips a value of any kind. Without a colon only a message or a list can be a value.
@@ -197,25 +270,22 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn refuse_second(&self, field: &FieldDescriptor, seen: &Seen) -> Result<(), Fault> {
+    /// The fault of a field that is set twice, or together with one that it excludes.
+    fn second(&self, field: &FieldDescriptor, seen: &Seen) -> Option<Fault> {
         let line_of = |number| seen.iter().find(|(other, _)| *other == number).map(|(_, line)| *line);
         let name = field.name();
         if field.is_list() || field.is_map() {
-            return Ok(());
+            return None;
         }
-        if let Some(line) = line_of(field.number()) {
-            return Err(Fault::new(self.at, format!("'{name}' is already set on line {line}")));
-        }
-        if let Some((choice, other)) = rival(field, |other| line_of(other.number()).is_some()) {
+        let why = if let Some(line) = line_of(field.number()) {
+            format!("'{name}' is already set on line {line}")
+        } else {
+            let (choice, other) = rival(field, |other| line_of(other.number()).is_some())?;
             let line = line_of(other.number()).unwrap_or_default();
-            let why = format!(
-                "'{name}' excludes '{}' of line {line}: only one {} may be set",
-                other.name(),
-                choice.name().replace('_', " ")
-            );
-            return Err(Fault::new(self.at, why));
-        }
-        Ok(())
+            let choice = choice.name().replace('_', " ");
+            format!("'{name}' excludes '{}' of line {line}: only one {choice} may be set", other.name())
+        };
+        Some(Fault::new(self.at, why).of_kind(MistakeKind::Repeated))
     }
 
     fn list(&mut self, field: &FieldDescriptor, message: &mut DynamicMessage) -> Result<(), Fault> {
@@ -244,6 +314,7 @@ impl<'a> Parser<'a> {
     /// Reads one value, and sets the field to it or appends it.
     fn one_value(&mut self, field: &FieldDescriptor, message: &mut DynamicMessage) -> Result<(), Fault> {
         let length = self.path.len();
+        let begin = TextPosition { line: self.line, column: self.lexer.column(self.at) };
         if field.is_list() || field.is_map() {
             let position = match &*message.get_field(field) {
                 Value::List(list) => list.len(),
@@ -251,16 +322,23 @@ impl<'a> Parser<'a> {
                 _ => 0,
             };
             self.path.push_str(&format!("[{position}]"));
-            self.fields.note(&self.path, Some(self.line));
+            self.note();
         }
         let value = match field.kind() {
             Kind::Message(inner) => Value::Message(self.message(field.name(), &inner)?),
-            kind => self.scalar(field.name(), &kind)?,
+            kind => match self.scalar(field.name(), &kind) {
+                Ok(value) => value,
+                Err(fault) => {
+                    self.path.truncate(length);
+                    return self.skip_wrong_value(fault);
+                }
+            },
         };
         self.path.truncate(length);
         if field.is_map() {
             let (key, value) = entry(&value);
             if let (Some(key), Some(map)) = (key, message.get_field_mut(field).as_map_mut()) {
+                self.fields.note(&format!("{}.{}", self.path, key_text(&key)), Some(begin));
                 map.insert(key, value);
             }
         } else if let Some(list) = message.get_field_mut(field).as_list_mut() {
@@ -269,6 +347,31 @@ impl<'a> Parser<'a> {
             message.set_field(field, value);
         }
         Ok(())
+    }
+
+    /// Records a value that its field cannot have, and skips it.
+    ///
+    /// # Errors
+    /// The fault, if the value may be missing: then the parser cannot tell how the source goes on.
+    fn skip_wrong_value(&mut self, fault: Fault) -> Result<(), Fault> {
+        let fault = fault.of_kind(MistakeKind::WrongValue);
+        match self.token {
+            Token::Text(_) | Token::Integer(_) | Token::Float(_) => {
+                self.record(fault)?;
+                self.skip_value(true)
+            }
+            Token::Identifier(_) => {
+                let mut ahead = self.lexer;
+                let begins_field =
+                    matches!(ahead.next(), Ok((Token::Symbol(':' | '{' | '<' | '['), ..)) | Err(_));
+                if begins_field {
+                    return Err(fault);
+                }
+                self.record(fault)?;
+                self.advance().map(drop)
+            }
+            Token::Symbol(_) | Token::End => Err(fault),
+        }
     }
 
     fn message(&mut self, field: &str, descriptor: &MessageDescriptor) -> Result<DynamicMessage, Fault> {
@@ -373,9 +476,12 @@ impl<'a> Parser<'a> {
             let what = format!("a value of {}", values.name());
             return self.whole(field, &what);
         };
-        let value = values.get_value_by_name(name);
+        let mut value = values.get_value_by_name(name);
         if value.is_none() {
-            self.unknown_names.push(Fault::new(self.at, unknown_value(name, values)));
+            let (why, suggestion) = unknown_value(name, values);
+            value = suggestion.as_deref().and_then(|meant| values.get_value_by_name(meant));
+            let fault = Fault::new(self.at, why).of_kind(MistakeKind::UnknownValue);
+            self.record(Fault { suggestion, ..fault })?;
         }
         self.advance()?;
         Ok(value.map_or(0, |value| value.number()))
@@ -393,6 +499,18 @@ impl<'a> Parser<'a> {
             self.advance()?;
         }
         Ok(bytes)
+    }
+}
+
+/// The key of a map entry, as paths have it.
+pub(super) fn key_text(key: &MapKey) -> String {
+    match key {
+        MapKey::Bool(key) => key.to_string(),
+        MapKey::I32(key) => key.to_string(),
+        MapKey::I64(key) => key.to_string(),
+        MapKey::U32(key) => key.to_string(),
+        MapKey::U64(key) => key.to_string(),
+        MapKey::String(key) => key.clone(),
     }
 }
 

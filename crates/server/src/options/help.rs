@@ -9,6 +9,9 @@ const INDENT: &str = "        ";
 pub fn usage() -> String {
     let mut text = String::from(
         "Usage: nereid --model-repository=<path> [option]...     serve models\n       \
+         nereid check <repository>...                     check models without loading them\n       \
+         nereid config fmt|show|schema ...                format, explain or describe configurations\n       \
+         nereid init <model directory>                    write config.pbtxt for a model\n       \
          nereid perf -m <model> [option]...               measure a server ('nereid perf --help')\n       \
          nereid api-key [--hash]                          make a key, or a digest, for --api-key-file\n\n",
     );

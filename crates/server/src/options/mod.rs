@@ -58,14 +58,52 @@ pub fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     environment: &ProcessEnvironment,
 ) -> Result<Invocation, BadOption> {
+    let (typed, positionals) = match read_line(arguments, environment)? {
+        ReadLine::Print(text) => return Ok(Invocation::Print(text)),
+        ReadLine::Options(typed, positionals) => (typed, positionals),
+    };
+    if let Some(argument) = positionals.first() {
+        return Err(BadOption::plain(format!("Unexpected argument: {argument}")));
+    }
+    resolve::resolve(*typed, environment).map(|options| Invocation::Serve(Box::new(options)))
+}
+
+/// Reads the options of a server from a command line whose positional arguments are further model repositories.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_with_repositories(
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: &ProcessEnvironment,
+) -> Result<Invocation, BadOption> {
+    let (mut typed, positionals) = match read_line(arguments, environment)? {
+        ReadLine::Print(text) => return Ok(Invocation::Print(text)),
+        ReadLine::Options(typed, positionals) => (typed, positionals),
+    };
+    typed.repository.paths.extend(positionals);
+    resolve::resolve(*typed, environment).map(|options| Invocation::Serve(Box::new(options)))
+}
+
+/// A command line before the rules between options.
+enum ReadLine {
+    /// `--help` or `--version`.
+    Print(String),
+    /// The options, and the arguments that belong to none.
+    Options(Box<typed::TypedOptions>, Vec<String>),
+}
+
+fn read_line(
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: &ProcessEnvironment,
+) -> Result<ReadLine, BadOption> {
     let mut typed = table::defaults();
     environment.prepare(&mut typed)?;
     let mut words = tokenizer::ArgumentTokens::new(arguments)?;
     while let Some(given) = words.next_option()? {
         // As Triton: the first option that fails, or that asks for help, decides.
         match given.option.name {
-            "help" => return Ok(Invocation::Print(usage())),
-            "version" => return Ok(Invocation::Print(version())),
+            "help" => return Ok(ReadLine::Print(usage())),
+            "version" => return Ok(ReadLine::Print(version())),
             name => {
                 let refused = |text| BadOption::framed(name, text).advising(given.option.advice());
                 given.option.apply(&mut typed, &given.value).map_err(refused)?;
@@ -73,10 +111,7 @@ pub fn parse(
             }
         }
     }
-    if let Some(argument) = words.first_positional() {
-        return Err(BadOption::plain(format!("Unexpected argument: {argument}")));
-    }
-    resolve::resolve(typed, environment).map(|options| Invocation::Serve(Box::new(options)))
+    Ok(ReadLine::Options(Box::new(typed), words.positionals()))
 }
 
 fn version() -> String {

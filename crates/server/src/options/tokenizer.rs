@@ -20,7 +20,7 @@ pub(super) struct GivenOption {
 /// The words of a command line that are not read yet.
 pub(super) struct ArgumentTokens {
     ahead: VecDeque<String>,
-    first_positional: Option<String>,
+    positionals: Vec<String>,
 }
 
 impl ArgumentTokens {
@@ -33,15 +33,14 @@ impl ArgumentTokens {
                 })
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { ahead, first_positional: None })
+        Ok(Self { ahead, positionals: Vec::new() })
     }
 
     /// The next option, or `None` at the end of the line.
     pub(super) fn next_option(&mut self) -> Result<Option<GivenOption>, BadOption> {
         while let Some(word) = self.ahead.pop_front() {
             if word == "--" {
-                let rest = self.ahead.pop_front();
-                self.first_positional = self.first_positional.take().or(rest);
+                self.positionals.extend(self.ahead.drain(..));
                 return Ok(None);
             }
             if let Some(option) = word.strip_prefix("--") {
@@ -54,15 +53,15 @@ impl ArgumentTokens {
                     let text = format!("invalid option -- '{letter}'");
                     return Err(BadOption::framed(format!("-{letter}"), text).advising(did_you_mean(&word)));
                 }
-                None => _ = self.first_positional.get_or_insert(word),
+                None => self.positionals.push(word),
             }
         }
         Ok(None)
     }
 
-    /// The first argument that belongs to no option. Call it when the whole line has been read.
-    pub(super) fn first_positional(&self) -> Option<&str> {
-        self.first_positional.as_deref()
+    /// The arguments that belong to no option. Call it when the whole line has been read.
+    pub(super) fn positionals(self) -> Vec<String> {
+        self.positionals
     }
 
     fn option(&mut self, word: &str) -> Result<GivenOption, BadOption> {
@@ -127,7 +126,7 @@ mod tests {
         while let Some(given) = words.next_option().map_err(|error| error.to_string())? {
             seen.push((given.option.name, given.value));
         }
-        Ok((seen, words.first_positional().map(str::to_owned)))
+        Ok((seen, words.positionals().into_iter().next()))
     }
 
     #[test]

@@ -10,8 +10,7 @@ use inference::{
     Error, Name,
     agent::{self, RepositoryAgent},
     config::{
-        Declared, FileEntry, GivenConfig, ModelLayout, VersionDirectory, absent_versions,
-        no_version_available, select_versions, version_directory,
+        Declared, FileEntry, GivenConfig, ModelLayout, absent_versions, no_version_available, select_versions,
     },
     repository::ModelCopy,
 };
@@ -23,8 +22,9 @@ use crate::{
     model::Model,
     repository::{
         agents::Agents,
-        config_file::{PlanError, unreadable},
+        config_file::PlanError,
         given::{LoadParameters, write_files},
+        layout,
         private_directory::PrivateDirectory,
         remote::{PlanSource, RemoteModel},
         scan,
@@ -123,7 +123,8 @@ impl Loader {
         let given = self.given(name, directory, directory, brought)?;
         let (agents, elsewhere) = self.agents(&given.config, directory)?.unzip();
         let directory = elsewhere.unwrap_or_else(|| directory.to_path_buf());
-        let versions = versions_of(&directory)?;
+        let (versions, ignored) = layout::versions(&directory)?;
+        ignored.iter().for_each(|warning| log::warn!("{warning}"));
         if versions.is_empty() {
             log::warn!("{}", scan::without_versions(&directory, &directory));
         }
@@ -219,22 +220,6 @@ impl Loader {
         };
         Agents::load(config, directory, find, read)
     }
-}
-
-/// The version directories of a model, and the files in each.
-fn versions_of(directory: &Path) -> Result<BTreeMap<i64, Vec<FileEntry>>, Error> {
-    let entries = scan::entries(directory).map_err(|error| unreadable(directory, &error))?;
-    let mut versions = BTreeMap::new();
-    for entry in entries.into_iter().filter(|entry| entry.is_directory) {
-        match version_directory(&entry.name) {
-            VersionDirectory::Version(version) => {
-                let path = directory.join(&entry.name);
-                versions.insert(version, scan::entries(&path).map_err(|error| unreadable(&path, &error))?);
-            }
-            VersionDirectory::Ignored(warning) => warning.iter().for_each(|warning| log::warn!("{warning}")),
-        }
-    }
-    Ok(versions)
 }
 
 fn has_agents(config: &proto::ModelConfig) -> bool {

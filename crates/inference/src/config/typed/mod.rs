@@ -18,7 +18,7 @@ use proto::{
     model_optimization_policy::ModelPriority,
 };
 
-use super::{Accelerator, ConfigErrors, ModelConfig, Scheduling, VersionPolicy};
+use super::{Accelerator, ConfigErrors, ModelConfig, Scheduling, VersionPolicy, rule};
 use crate::{DataType, Name, Shape, element_count};
 
 /// Converts a configuration that passed all rules. Also returns the warnings.
@@ -27,7 +27,8 @@ use crate::{DataType, Name, Shape, element_count};
 /// Values that no rule of Triton forbids but that have no meaning: numbers without a name, names with NUL, sizes
 /// larger than any memory, GPUs.
 pub(super) fn typed(config: &proto::ModelConfig) -> Result<(ModelConfig, Vec<String>), ConfigErrors> {
-    let errors = ConfigErrors::default();
+    let mut errors = ConfigErrors::default();
+    errors.begin(rule::VALUE);
     let mut conversion = ConfigConversion { errors, warnings: Vec::new(), model: &config.name };
     let typed = conversion.model(config);
     conversion.errors.into_result()?;

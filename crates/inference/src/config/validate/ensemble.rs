@@ -2,13 +2,15 @@
 //! some step uses it.
 use std::collections::{BTreeMap, BTreeSet};
 
-use proto::{ModelConfig, ModelEnsembling};
+use proto::{ModelConfig, ModelEnsembling, model_config::SchedulingChoice};
 
-use super::{ConfigErrors, is_ensemble};
+use super::{ConfigErrors, is_ensemble, rule};
+use crate::{ErrorCode, nearest};
 
 const FIELD: &str = "ensemble_scheduling";
 
 pub(super) fn check(config: &ModelConfig, ensemble: &ModelEnsembling, errors: &mut ConfigErrors) {
+    errors.begin(rule::ENSEMBLE);
     let name = &config.name;
     if !is_ensemble(config) {
         let text =
@@ -35,6 +37,7 @@ pub(super) fn check(config: &ModelConfig, ensemble: &ModelEnsembling, errors: &m
 }
 
 fn steps_are_complete(config: &ModelConfig, ensemble: &ModelEnsembling, errors: &mut ConfigErrors) {
+    errors.begin(rule::ENSEMBLE);
     for (position, step) in ensemble.step.iter().enumerate() {
         for (field, missing) in [
             ("model_name", step.model_name.is_empty()),
@@ -65,6 +68,7 @@ fn tensors_are_made_once<'a>(
     ensemble: &'a ModelEnsembling,
     errors: &mut ConfigErrors,
 ) -> EnsembleFlow<'a> {
+    errors.begin(rule::ENSEMBLE_TENSORS);
     let mut flow = EnsembleFlow::new();
     let mut made = BTreeSet::new();
     for (position, step) in ensemble.step.iter().enumerate() {
@@ -87,11 +91,14 @@ fn tensors_are_made_once<'a>(
 }
 
 fn tensors_are_connected(config: &ModelConfig, flow: &EnsembleFlow<'_>, errors: &mut ConfigErrors) {
+    errors.begin(rule::ENSEMBLE_TENSORS);
     let name = &config.name;
+    let near = |tensor: &str| nearest(tensor, flow.keys().copied()).map(str::to_owned);
     for (position, input) in config.input.iter().enumerate() {
         if !flow.contains_key(input.name.as_str()) {
             let text = format!("ensemble input '{}' for ensemble {name}' is not used", input.name);
-            errors.invalid(&format!("input[{position}]"), text);
+            let field = format!("input[{position}].name");
+            errors.push_meaning(ErrorCode::InvalidArgument, &field, text, near(&input.name));
         }
     }
     let ready = reachable(config, flow);
@@ -102,7 +109,8 @@ fn tensors_are_connected(config: &ModelConfig, flow: &EnsembleFlow<'_>, errors: 
         outputs.insert(tensor);
         match flow.get(tensor) {
             None => {
-                errors.invalid(field, format!("ensemble output '{tensor}' for ensemble {name}' is not used"));
+                let text = format!("ensemble output '{tensor}' for ensemble {name}' is not used");
+                errors.push_meaning(ErrorCode::InvalidArgument, field, text, near(tensor));
             }
             Some(_) if !ready.contains(tensor) => {
                 let source = unconnected_source(tensor, flow, &ready).map(|source| {
@@ -120,9 +128,27 @@ fn tensors_are_connected(config: &ModelConfig, flow: &EnsembleFlow<'_>, errors: 
     for (tensor, node) in flow {
         let has_purpose = outputs.contains(tensor) || (ready.contains(tensor) && node.used);
         if !has_purpose {
-            errors.invalid(FIELD, format!("ensemble tensor '{tensor}' is unused in ensemble '{name}'"));
+            let text = format!("ensemble tensor '{tensor}' is unused in ensemble '{name}'");
+            let others = flow.keys().copied().chain(outputs.iter().copied()).filter(|other| other != tensor);
+            let near = nearest(tensor, others).map(str::to_owned);
+            errors.push_meaning(ErrorCode::InvalidArgument, &place_of(config, tensor), text, near);
         }
     }
+}
+
+/// The field in which an ensemble names a tensor first.
+fn place_of(config: &ModelConfig, tensor: &str) -> String {
+    let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &config.scheduling_choice else {
+        return FIELD.to_owned();
+    };
+    for (position, step) in ensemble.step.iter().enumerate() {
+        for (map, entries) in [("input_map", &step.input_map), ("output_map", &step.output_map)] {
+            if let Some((name, _)) = entries.iter().find(|(_, value)| *value == tensor) {
+                return format!("{FIELD}.step[{position}].{map}.{name}");
+            }
+        }
+    }
+    FIELD.to_owned()
 }
 
 /// A tensor from which a tensor that cannot be produced follows, and which cannot be produced either: the last one before

@@ -1,7 +1,7 @@
 //! The rules of `instance_group`, after every group has its defaults.
 use proto::{ModelConfig, ModelInstanceGroup, model_instance_group::Kind};
 
-use super::ConfigErrors;
+use super::{ConfigErrors, rule};
 use crate::{
     ErrorCode,
     config::complete::{CompletionContext, is_ensemble, is_gpu},
@@ -16,6 +16,7 @@ pub(in super::super) fn check_instance_groups(
     environment: &CompletionContext,
     errors: &mut ConfigErrors,
 ) {
+    errors.begin(rule::INSTANCE_GROUP);
     if is_ensemble(config) {
         return;
     }

@@ -21,7 +21,19 @@ pub(super) use states::check_states;
 pub(super) use tensors::check_tensors;
 pub(super) use warmup::check_warmups;
 
-use super::{ConfigErrors, complete::is_ensemble, typed::caching::caches_decoupled};
+use super::{ConfigErrors, complete::is_ensemble, rule, typed::caching::caches_decoupled};
+use crate::{ErrorCode, nearest};
+
+/// The platforms of Triton's backends.
+const PLATFORMS: [&str; 7] = [
+    "ensemble",
+    "onnxruntime_onnx",
+    "pytorch_libtorch",
+    "tensorflow_graphdef",
+    "tensorflow_savedmodel",
+    "tensorrt_plan",
+    "torch_aoti",
+];
 
 /// The rules that depend neither on the backend nor on the machine (model_config_utils.cc, ValidateModelConfig).
 pub(super) fn check_structure(config: &ModelConfig, errors: &mut ConfigErrors) {
@@ -42,6 +54,7 @@ pub(super) fn check_structure(config: &ModelConfig, errors: &mut ConfigErrors) {
 
 /// The name of the model must equal the name of its directory.
 pub(super) fn directory_has_the_name(config: &ModelConfig, directory: &str, errors: &mut ConfigErrors) {
+    errors.begin(rule::MODEL_NAME);
     if config.name != directory {
         let model = &config.name;
         errors.invalid(
@@ -54,16 +67,20 @@ pub(super) fn directory_has_the_name(config: &ModelConfig, directory: &str, erro
 }
 
 fn name_is_given(config: &ModelConfig, errors: &mut ConfigErrors) {
+    errors.begin(rule::MODEL_NAME);
     if config.name.is_empty() {
         errors.invalid("name", "model configuration must specify 'name'");
     }
 }
 
 fn backend_fits_platform(config: &ModelConfig, errors: &mut ConfigErrors) {
+    errors.begin(rule::PLATFORM);
     let ModelConfig { name, platform, backend, .. } = config;
     if backend.is_empty() {
         if !is_ensemble(config) {
-            errors.invalid("platform", format!("unexpected platform type '{platform}' for {name}"));
+            let near = nearest(platform, PLATFORMS).map(str::to_owned);
+            let text = format!("unexpected platform type '{platform}' for {name}");
+            errors.push_meaning(ErrorCode::InvalidArgument, "platform", text, near);
         }
         return;
     }
@@ -81,14 +98,14 @@ fn backend_fits_platform(config: &ModelConfig, errors: &mut ConfigErrors) {
         _ => return,
     };
     if !platforms.contains(&platform.as_str()) {
-        errors.invalid(
-            "platform",
-            format!("unexpected 'platform' and 'backend' pair, got:{platform}, {backend}"),
-        );
+        let text = format!("unexpected 'platform' and 'backend' pair, got:{platform}, {backend}");
+        let near = nearest(platform, platforms.iter().copied()).or(platforms.first().copied());
+        errors.push_meaning(ErrorCode::InvalidArgument, "platform", text, near.map(str::to_owned));
     }
 }
 
 fn max_batch_size_is_not_negative(config: &ModelConfig, errors: &mut ConfigErrors) {
+    errors.begin(rule::MAX_BATCH_SIZE);
     if config.max_batch_size < 0 {
         let text = format!("'max_batch_size' must be non-negative value for {}", config.name);
         errors.invalid("max_batch_size", text);
@@ -96,12 +113,14 @@ fn max_batch_size_is_not_negative(config: &ModelConfig, errors: &mut ConfigError
 }
 
 fn version_policy_is_given(config: &ModelConfig, errors: &mut ConfigErrors) {
+    errors.begin(rule::VERSION_POLICY);
     if config.version_policy.is_none() {
         errors.invalid("version_policy", format!("must specify 'version policy' for {}", config.name));
     }
 }
 
 fn ensemble_is_scheduled(config: &ModelConfig, errors: &mut ConfigErrors) {
+    errors.begin(rule::ENSEMBLE);
     let scheduled = matches!(config.scheduling_choice, Some(SchedulingChoice::EnsembleScheduling(_)));
     if is_ensemble(config) && !scheduled {
         let text = format!(
@@ -113,6 +132,7 @@ fn ensemble_is_scheduled(config: &ModelConfig, errors: &mut ConfigErrors) {
 }
 
 fn decoupled_is_not_cached(config: &ModelConfig, errors: &mut ConfigErrors) {
+    errors.begin(rule::RESPONSE_CACHE);
     let decoupled = config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled);
     if decoupled && is_cached(config) && !caches_decoupled(config) {
         let text = format!(
@@ -125,6 +145,7 @@ fn decoupled_is_not_cached(config: &ModelConfig, errors: &mut ConfigErrors) {
 }
 
 fn metrics_are_complete(config: &ModelConfig, errors: &mut ConfigErrors) {
+    errors.begin(rule::MODEL_METRICS);
     let controls = config.model_metrics.iter().flat_map(|metrics| &metrics.metric_control);
     for (position, control) in controls.enumerate() {
         let field = format!("model_metrics.metric_control[{position}]");

@@ -6,7 +6,7 @@ use proto::{
     model_warmup::input::InputDataType,
 };
 
-use super::ConfigErrors;
+use super::{ConfigErrors, rule};
 use crate::ErrorCode;
 
 /// Checks label files as Triton does. The same rule applies to the model file and the files of warmup and initial
@@ -14,6 +14,7 @@ use crate::ErrorCode;
 ///
 /// The check looks only at names: a link inside the directory may point anywhere.
 pub(in super::super) fn check_paths(config: &ModelConfig, errors: &mut ConfigErrors) {
+    errors.begin(rule::FILE_PATH);
     let model = &config.name;
     let mut refuse = |field: &str, what: &str, whose: &str| {
         let text = format!("{what}{whose} in model '{model}' is outside model directory");

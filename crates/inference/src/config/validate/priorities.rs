@@ -1,11 +1,12 @@
 //! The rules of `dynamic_batching`.
 use proto::{ModelConfig, ModelDynamicBatching, model_queue_policy::TimeoutAction};
 
-use super::ConfigErrors;
+use super::{ConfigErrors, rule};
 
 const FIELD: &str = "dynamic_batching";
 
 pub(super) fn check(config: &ModelConfig, batching: &ModelDynamicBatching, errors: &mut ConfigErrors) {
+    errors.begin(rule::DYNAMIC_BATCHING);
     preferred_sizes_are_possible(config, batching, errors);
     levels_exist(config, batching, errors);
     order_can_be_preserved(config, batching, errors);

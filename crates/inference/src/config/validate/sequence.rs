@@ -6,7 +6,7 @@ use proto::{
     model_sequence_batching::{Control, StrategyChoice, StrategyDirect, StrategyOldest, control::Kind},
 };
 
-use super::{ConfigErrors, is_cached};
+use super::{ConfigErrors, is_cached, rule};
 
 const FIELD: &str = "sequence_batching";
 const PAIRS: &str = "'int32_false_true', 'fp32_false_true' and 'bool_false_true'";
@@ -29,6 +29,7 @@ pub(super) fn check(config: &ModelConfig, batching: &ModelSequenceBatching, erro
 }
 
 fn sequences_are_not_cached(config: &ModelConfig, errors: &mut ConfigErrors) {
+    errors.begin(rule::RESPONSE_CACHE);
     if is_cached(config) {
         let text = format!(
             "Response Cache does not currently support model {} with sequence batching scheduler. Please disable \
@@ -44,6 +45,7 @@ fn controls_are_named_once(
     batching: &ModelSequenceBatching,
     errors: &mut ConfigErrors,
 ) {
+    errors.begin(rule::SEQUENCE_BATCHING);
     let mut seen = HashSet::new();
     for (position, control) in batching.control_input.iter().enumerate() {
         let field = format!("{FIELD}.control_input[{position}].name");

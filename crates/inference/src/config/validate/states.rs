@@ -7,10 +7,11 @@ use proto::{
     model_sequence_batching::{InitialState, State},
 };
 
-use super::ConfigErrors;
+use super::{ConfigErrors, rule};
 
 /// As Triton: sequence_batch_scheduler.cc, GenerateInitialStateData.
 pub(in super::super) fn check_states(config: &ModelConfig, errors: &mut ConfigErrors) {
+    errors.begin(rule::STATE);
     let Some(SchedulingChoice::SequenceBatching(batching)) = &config.scheduling_choice else { return };
     let mut initialised = HashSet::new();
     for (position, state) in batching.state.iter().enumerate() {

@@ -4,8 +4,8 @@ use proto::{
     batch_output::Kind as OutputKind, model_input::Format,
 };
 
-use super::{ConfigErrors, repeated};
-use crate::{ShapeError, element_count};
+use super::{ConfigErrors, repeated, rule};
+use crate::{ErrorCode, ShapeError, element_count, nearest};
 
 /// The fields that inputs and outputs share.
 struct TensorField<'a> {
@@ -23,6 +23,7 @@ struct TensorField<'a> {
 
 /// Checks inputs, then outputs, then batch inputs and batch outputs (model_config_utils.cc, ValidateModelIOConfig).
 pub(in super::super) fn check_tensors(config: &ModelConfig, errors: &mut ConfigErrors) {
+    errors.begin(rule::TENSOR);
     for tensor in tensors(config) {
         for text in problems(config, &tensor) {
             errors.invalid(&tensor.field, format!("{text} for {}", config.name));
@@ -141,44 +142,55 @@ fn fixed_parts(shape: &[i64]) -> Vec<u128> {
 }
 
 fn check_batch_inputs(config: &ModelConfig, errors: &mut ConfigErrors) {
+    errors.begin(rule::BATCH_TENSOR);
     for (position, batch_input) in config.batch_input.iter().enumerate() {
         let field = &format!("batch_input[{position}]");
-        let mut says = |what: String| errors.invalid(field, format!("{what} for {}", config.name));
+        let mut says = |what: String, near: Option<String>| {
+            let text = format!("{what} for {}", config.name);
+            errors.push_meaning(ErrorCode::InvalidArgument, field, text, near);
+        };
         match InputKind::try_from(batch_input.kind) {
             Ok(kind) if batch_input.source_input.len() != 1 => {
                 let (kind, sources) = (kind.as_str_name(), batch_input.source_input.len());
-                says(format!("batch input kind '{kind}' expects 1 source input, got {sources}"));
+                says(format!("batch input kind '{kind}' expects 1 source input, got {sources}"), None);
             }
             Ok(_) => {}
-            Err(_) => says(format!("unknown batch input kind '{}'", batch_input.kind)),
+            Err(_) => says(format!("unknown batch input kind '{}'", batch_input.kind), None),
         }
         if ![DataType::TypeInt32, DataType::TypeFp32].contains(&batch_input.data_type()) {
-            says("batch input data type must be TYPE_INT32 or TYPE_FP32".to_owned());
+            says("batch input data type must be TYPE_INT32 or TYPE_FP32".to_owned(), None);
         }
         for source in unknown_sources(config, &batch_input.source_input) {
-            says(format!("unknown source input name '{source}'"));
+            let near = nearest(source, config.input.iter().map(|input| input.name.clone()));
+            says(format!("unknown source input name '{source}'"), near);
         }
     }
 }
 
 fn check_batch_outputs(config: &ModelConfig, errors: &mut ConfigErrors) {
+    errors.begin(rule::BATCH_TENSOR);
     for (position, batch_output) in config.batch_output.iter().enumerate() {
         let field = &format!("batch_output[{position}]");
-        let mut says = |what: String| errors.invalid(field, format!("{what} for {}", config.name));
+        let mut says = |what: String, near: Option<String>| {
+            let text = format!("{what} for {}", config.name);
+            errors.push_meaning(ErrorCode::InvalidArgument, field, text, near);
+        };
         match OutputKind::try_from(batch_output.kind) {
             Ok(kind) if batch_output.source_input.len() != 1 => {
                 let (kind, sources) = (kind.as_str_name(), batch_output.source_input.len());
-                says(format!("batch output kind '{kind}' expects 1 source input, got {sources}"));
+                says(format!("batch output kind '{kind}' expects 1 source input, got {sources}"), None);
             }
             Ok(_) => {}
-            Err(_) => says(format!("unknown batch output kind '{}'", batch_output.kind)),
+            Err(_) => says(format!("unknown batch output kind '{}'", batch_output.kind), None),
         }
         for source in unknown_sources(config, &batch_output.source_input) {
-            says(format!("unknown source input name '{source}'"));
+            let near = nearest(source, config.input.iter().map(|input| input.name.clone()));
+            says(format!("unknown source input name '{source}'"), near);
         }
         let known = |target: &str| config.output.iter().any(|output| output.name == target);
         for target in batch_output.target_name.iter().filter(|target| !known(target)) {
-            says(format!("unknown target output name '{target}'"));
+            let near = nearest(target, config.output.iter().map(|output| output.name.clone()));
+            says(format!("unknown target output name '{target}'"), near);
         }
     }
     let targets = config.batch_output.iter().flat_map(|batch_output| &batch_output.target_name);
@@ -194,6 +206,7 @@ fn unknown_sources<'a>(config: &ModelConfig, sources: &'a [String]) -> impl Iter
 
 /// Triton accepts a repeated name, and then uses the tensor that it finds first.
 fn names_are_unique(config: &ModelConfig, errors: &mut ConfigErrors) {
+    errors.begin(rule::TENSOR);
     let model = &config.name;
     let inputs = config.input.iter().map(|input| input.name.as_str()).filter(|name| !name.is_empty());
     for name in repeated(inputs) {

@@ -1,11 +1,12 @@
 //! The rules of `model_warmup` that do not depend on files.
 use proto::ModelConfig;
 
-use super::ConfigErrors;
+use super::{ConfigErrors, rule};
 
 /// As Triton: backend_model_instance.cc, GenerateWarmupData. A sample of batch size 0 is skipped, and its rules do
 /// not apply.
 pub(in super::super) fn check_warmups(config: &ModelConfig, errors: &mut ConfigErrors) {
+    errors.begin(rule::WARMUP);
     // A sample that is too large crashes Triton.
     let largest = u32::try_from(config.max_batch_size).unwrap_or(0).max(1);
     for (position, warmup) in

@@ -1,0 +1,112 @@
+//! What the file of a graph says of a model, before the runtime has opened it.
+use std::{num::NonZeroUsize, path::PathBuf};
+
+use inference::{
+    Error,
+    backend::{ModelInspection, ModelSource},
+    config::{ConfigErrors, ModelConfig, rule},
+};
+
+use crate::{
+    complete, external_data,
+    graph_file::{self, GraphFile},
+    iteration::Iteration,
+    model::model_file,
+    probe::Rows,
+    settings,
+    validate::{self, Agreement},
+};
+
+/// The graph of a version, read from its file.
+pub(crate) struct OnnxInspection {
+    graph: GraphFile,
+    file: PathBuf,
+    model_directory: PathBuf,
+    default_max_batch_size: i32,
+}
+
+impl OnnxInspection {
+    /// Reads the graph of a version.
+    ///
+    /// # Errors
+    /// The errors of opening the model, as far as its files tell them.
+    pub(crate) fn of(source: &ModelSource) -> Result<Self, Error> {
+        let file = model_file(source)?;
+        settings::maps_external_data(&source.declared)?;
+        let graph = graph_file::read(&file)
+            .map_err(|error| Error::internal(format!("unable to read '{}': {error}", file.display())))?
+            .ok_or_else(|| Error::invalid(format!("'{}' is not an ONNX model", file.display())))?;
+        let default_max_batch_size = settings::default_max_batch_size(&source.settings)?;
+        let model_directory = source.model_directory.clone();
+        Ok(Self { graph, file, model_directory, default_max_batch_size })
+    }
+}
+
+impl OnnxInspection {
+    /// The configuration without the outputs whose shapes the file does not tell.
+    fn known(&self, config: &ModelConfig) -> ModelConfig {
+        let GraphFile { signature, unknown_shapes } = &self.graph;
+        let mut known = config.clone();
+        let is_there = |name: &str| signature.outputs.iter().any(|slot| slot.name == *name);
+        known.outputs.retain(|output| !unknown_shapes.contains(&output.name) || !is_there(&output.name));
+        known
+    }
+}
+
+impl ModelInspection for OnnxInspection {
+    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
+        if complete::is_complete(config) {
+            return Ok(());
+        }
+        let GraphFile { signature, unknown_shapes } = &self.graph;
+        let is_known = |name: &str| !unknown_shapes.iter().any(|unknown| *unknown == *name);
+        let given: Vec<_> = config.output.iter().map(|output| output.name.clone()).collect();
+        // The runtime derives the shapes that the file leaves open. They do not keep the model from batching.
+        let mut known = signature.clone();
+        known.outputs.retain(|slot| is_known(&slot.name));
+        complete::complete(config, &known, self.default_max_batch_size, || {
+            Rows::Unknown("nothing was run".to_owned())
+        })?;
+        config.output.retain(|output| is_known(&output.name) || given.contains(&output.name));
+        Ok(())
+    }
+
+    fn completes_all(&self) -> bool {
+        self.graph.unknown_shapes.is_empty()
+    }
+
+    fn check(&self, config: &ModelConfig, errors: &mut ConfigErrors) {
+        let (known, signature) = (self.known(config), &self.graph.signature);
+        let before = errors.problems().len();
+        validate::check(&known, signature, Agreement::Covered, errors);
+        if errors.problems().len() == before {
+            Iteration::of(config, signature)
+                .err()
+                .iter()
+                .for_each(|error| errors.push_error("parameters", error));
+        }
+        errors.begin(rule::PARAMETER);
+        let options = settings::session_options(config, NonZeroUsize::MIN, &self.model_directory);
+        let refused = options.err().or_else(|| settings::run_entry(config).err());
+        refused.iter().for_each(|error| errors.push_error("parameters", error));
+        errors.begin(rule::EXTERNAL_DATA);
+        match external_data::missing(&self.file) {
+            Ok(missing) => {
+                for location in missing {
+                    let text = format!(
+                        "the graph of model '{}' refers to the file '{location}', which is not beside '{}'",
+                        config.name,
+                        self.file.display()
+                    );
+                    errors.invalid("", text);
+                }
+            }
+            Err(error) => errors.invalid("", format!("unable to read '{}': {error}", self.file.display())),
+        }
+    }
+
+    /// Outputs with dims that the file leaves open: the load accepts them if the runtime derives the same dims.
+    fn doubt(&self, config: &ModelConfig, doubts: &mut ConfigErrors) {
+        validate::check(&self.known(config), &self.graph.signature, Agreement::Exact, doubts);
+    }
+}

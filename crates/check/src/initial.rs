@@ -1,0 +1,108 @@
+//! Writes a configuration for a model that has none.
+use std::path::Path;
+
+use engine::layout;
+use inference::{
+    backend::{Backend, ModelSource},
+    config::{Completion, ConfigSource, Declared, ModelLayout, declare, rule},
+};
+use proto::{ModelConfig, text::write};
+
+use crate::{CheckOptions, CheckReport, Finding, Severity, backend_choice::built_in, effective::check_one};
+
+/// A configuration for a model, in the text form with comments.
+///
+/// It has what the model's file tells. `opens` lets the backend open the model if its files alone do not tell: a model in
+/// Python then runs `auto_complete_config`.
+///
+/// # Errors
+/// The findings that stand against the model.
+pub fn initial_config(directory: &Path, opens: bool, options: &CheckOptions) -> Result<String, CheckReport> {
+    let ignored = CheckOptions { must_be_complete: false, ..options.clone() };
+    let model = check_one(directory, &ignored)?;
+    let refuse = |text: String| {
+        let finding = Finding::new(Severity::Error, rule::CONFIGURATION, &model.directory, text);
+        CheckReport { models: 1, findings: vec![finding.about(&model.name)] }
+    };
+    let (versions, _) =
+        layout::versions(&model.directory).map_err(|error| refuse(error.message.to_string()))?;
+    let Some(&version) = versions.keys().next_back() else {
+        return Err(refuse(layout::without_versions(&model.directory)));
+    };
+    let layout = ModelLayout { name: model.name.to_string(), versions };
+    let missing = ConfigSource::Missing(&model.directory);
+    let declared =
+        declare(missing, &layout, Completion::Auto).map_err(|errors| refuse(errors.to_string()))?;
+    let mut source = layout::model_source(&model.name, version, &model.directory, declared.config.clone());
+    let backend = built_in(options, &mut source);
+    let Some(backend) = backend else {
+        return Err(refuse(format!(
+            "the backend '{}' of the model is not built in, and does not tell what the model's file says",
+            declared.config.backend
+        )));
+    };
+    let told = completed(&*backend, &source, &declared, opens).map_err(&refuse)?;
+    Ok(rendered(&declared, told))
+}
+
+/// What the backend tells of a model.
+struct ToldConfig {
+    config: ModelConfig,
+    /// Inputs or outputs are missing that the backend would add.
+    is_partial: bool,
+}
+
+fn completed(
+    backend: &dyn Backend,
+    source: &ModelSource,
+    declared: &Declared,
+    opens: bool,
+) -> Result<ToldConfig, String> {
+    let mut config = declared.to_be_completed();
+    let failed = |error: inference::Error| error.message.to_string();
+    let inspection = backend.inspect(source).map_err(failed)?;
+    if let Some(inspection) = &inspection {
+        inspection.complete_config(&mut config).map_err(failed)?;
+    }
+    let tells_all = inspection.is_some_and(|inspection| inspection.completes_all());
+    if !tells_all && opens {
+        config = declared.to_be_completed();
+        backend.open(source).and_then(|model| model.complete_config(&mut config)).map_err(failed)?;
+        return Ok(ToldConfig { config, is_partial: false });
+    }
+    Ok(ToldConfig { config, is_partial: !tells_all })
+}
+
+/// The text of a configuration with what was told. Defaults are left out.
+fn rendered(declared: &Declared, told: ToldConfig) -> String {
+    let ToldConfig { config: told, is_partial } = told;
+    let is_empty = told.input.is_empty() && told.output.is_empty();
+    let config = ModelConfig {
+        name: declared.config.name.clone(),
+        backend: declared.config.backend.clone(),
+        max_batch_size: told.max_batch_size,
+        input: told.input,
+        // A list that lacks outputs would hide them.
+        output: if is_partial { Vec::new() } else { told.output },
+        scheduling_choice: told.scheduling_choice,
+        model_transaction_policy: told.model_transaction_policy,
+        ..ModelConfig::default()
+    };
+    let mut text = write(&config, |_| None);
+    if config.max_batch_size == 0 && !is_empty {
+        text.push_str("\n# The model is served without batches. Dims include all dimensions of the tensors.\nmax_batch_size: 0\n");
+    }
+    if is_empty {
+        text.push_str(
+            "\n# The model does not tell its inputs and outputs. Describe them:\n#\n# input {\n#   name: \"INPUT0\"\n#   \
+             data_type: TYPE_FP32\n#   dims: [ -1 ]\n# }\n# output {\n#   name: \"OUTPUT0\"\n#   data_type: TYPE_FP32\n#   dims: [ \
+             -1 ]\n# }\n",
+        );
+    } else if is_partial {
+        text.push_str(
+            "\n# The graph's file does not tell the shapes of all outputs. The server completes them when it loads the \
+             model.\n",
+        );
+    }
+    text
+}

@@ -1,0 +1,53 @@
+//! A report for people: as compilers write it, with the line of the file and a caret.
+use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
+
+use crate::{CheckReport, Finding, Severity};
+
+/// The largest number of characters of a line that is shown.
+const SHOWN: usize = 160;
+
+/// The findings, and a line that counts them.
+pub fn text(report: &CheckReport) -> String {
+    let mut text = String::new();
+    let mut files = BTreeMap::new();
+    for finding in &report.findings {
+        write_finding(&mut text, finding, &mut files);
+    }
+    let count = |severity: Severity| {
+        let count = report.count(severity);
+        format!("{count} {}{}", severity.as_str(), if count == 1 { "" } else { "s" })
+    };
+    let counts = [Severity::Error, Severity::Warning, Severity::Note].map(count).join(", ");
+    let models = report.models;
+    let plural = if models == 1 { "" } else { "s" };
+    let _ = writeln!(text, "{models} model{plural} checked: {counts}");
+    text
+}
+
+fn write_finding<'a>(
+    text: &mut String,
+    finding: &'a Finding,
+    files: &mut BTreeMap<&'a Path, Option<String>>,
+) {
+    let Finding { severity, rule, file, line, column, text: what, suggestion, .. } = finding;
+    let _ = write!(text, "{}", file.display());
+    for number in [line, column].into_iter().flatten() {
+        let _ = write!(text, ":{number}");
+    }
+    let _ = write!(text, ": {}[{}]: {what}", severity.as_str(), rule.id);
+    if let Some(meant) = suggestion.as_ref().filter(|meant| !what.contains(&format!("'{meant}'?"))) {
+        let _ = write!(text, ", did you mean '{meant}'?");
+    }
+    text.push('\n');
+    let Some(line) = line else { return };
+    let content = files.entry(file).or_insert_with(|| fs::read_to_string(file).ok());
+    let shown = content.as_deref().and_then(|content| content.lines().nth(line.saturating_sub(1)));
+    let Some(shown) = shown.filter(|shown| shown.chars().count() <= SHOWN) else { return };
+    let _ = writeln!(text, "  {shown}");
+    if let Some(column) = column {
+        // Tabs stay tabs, so that the caret is right for every width.
+        let before = shown.chars().take(column.saturating_sub(1));
+        let indent: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+        let _ = writeln!(text, "  {indent}^");
+    }
+}

@@ -1,0 +1,68 @@
+//! The rules that only this crate checks, and the list of all rules.
+use inference::config::{Rule, rule};
+
+/// A repository can be read.
+pub(crate) const REPOSITORY: Rule = Rule::new("repository", "A repository is a directory of models.");
+/// A directory of a repository is a model.
+pub(crate) const REPOSITORY_LAYOUT: Rule = Rule::new(
+    "repository-layout",
+    "The directories of a repository are models: <repository>/<model>/<version>/<model file>.",
+);
+/// A model is in one repository.
+pub(crate) const UNIQUE_MODEL: Rule = Rule::new("unique-model", "A model is in one repository only.");
+/// Directories of a model are versions.
+pub(crate) const VERSION_DIRECTORY: Rule =
+    Rule::new("version-directory", "The name of a version directory is a number without leading zeros.");
+/// Files are read.
+pub(crate) const UNREAD_FILE: Rule =
+    Rule::new("unread-file", "The server, or the model's backend, reads each file of a model.");
+/// Source code in Python can be compiled.
+pub(crate) const PYTHON_SYNTAX: Rule =
+    Rule::new("python-syntax", "The source code of a model in Python can be compiled.");
+/// A model in Python has its class.
+pub(crate) const PYTHON_MODEL: Rule = Rule::new(
+    "python-model",
+    "A model in Python has the class `TritonPythonModel`, and methods that the server calls.",
+);
+/// An agent exists.
+pub(crate) const REPOSITORY_AGENT: Rule =
+    Rule::new("repository-agent", "The repository agents that a configuration names exist.");
+
+const OWN: &[Rule] = &[
+    REPOSITORY,
+    REPOSITORY_LAYOUT,
+    UNIQUE_MODEL,
+    VERSION_DIRECTORY,
+    UNREAD_FILE,
+    PYTHON_SYNTAX,
+    PYTHON_MODEL,
+    REPOSITORY_AGENT,
+];
+
+/// All rules that a finding can name.
+pub fn all_rules() -> impl Iterator<Item = Rule> {
+    rule::ALL.iter().chain(OWN).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_words() {
+        let ids: BTreeSet<_> = all_rules().map(|rule| rule.id).collect();
+        assert_eq!(ids.len(), all_rules().count());
+        assert!(ids.iter().all(|id| id.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')));
+    }
+
+    #[test]
+    fn the_manual_lists_every_rule() {
+        let manual = include_str!("../../../docs/checking.md");
+        for rule in all_rules() {
+            let row = format!("| `{}` | {} |", rule.id, rule.summary);
+            assert!(manual.contains(&row), "{row}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! `nereid check`: checks model repositories without loading them.
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use check::{CheckOptions, CheckReport, Severity, all_rules, check_repositories, json, sarif, text};
+use engine::Plugins;
+
+use crate::{
+    backend_settings,
+    options::{self, Invocation, ProcessEnvironment, ResolvedOptions},
+};
+
+/// The exit code if nothing stands against the repositories.
+pub const FINE: u8 = 0;
+/// The exit code if a model has an error, or a repository cannot be read.
+pub const HAS_ERRORS: u8 = 1;
+/// The exit code of a command line that cannot be understood.
+pub const WRONG_USAGE: u8 = 2;
+/// The exit code if there are warnings, but no errors, and `--strict` is given.
+pub const HAS_WARNINGS: u8 = 3;
+
+const USAGE: &str = "\
+Usage: nereid check [--strict] [--format=text|json|sarif] [server option]... <repository>...
+
+Reads the models of repositories as the server does, loads nothing, and reports every problem of every model.
+
+  --strict            warnings are errors for the exit code
+  --format <form>     text (default), json, or sarif (version 2.1.0)
+  --rules             list the rules and end
+
+The options of the server ('nereid --help') say for which server the repositories are. Those that matter are
+--model-repository, --model-config-name, --disable-auto-complete-config, --backend-directory, --backend-config,
+--repoagent-directory, --cache-config, --gpu-instances-on-cpu and --model-namespacing.
+
+Exit codes: 0 no error, 1 errors, 2 wrong usage, 3 warnings with --strict.
+";
+
+/// The options of the command itself.
+struct CheckFlags {
+    is_strict: bool,
+    render: fn(&CheckReport) -> String,
+}
+
+/// Runs the command. `arguments` are the words after `check`. `plugins` makes the plug-ins of a server with these
+/// options. Returns the exit code.
+pub fn run(
+    arguments: impl Iterator<Item = OsString>,
+    environment: &ProcessEnvironment,
+    plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
+    (out, err): (&mut dyn Write, &mut dyn Write),
+) -> u8 {
+    match check(arguments, environment, plugins) {
+        Ok((text, code)) => {
+            // If the reader has closed stdout, the error does not matter.
+            let _ = out.write_all(text.as_bytes());
+            code
+        }
+        Err(text) => {
+            let _ = writeln!(err, "{text}\n\n{USAGE}");
+            WRONG_USAGE
+        }
+    }
+}
+
+fn check(
+    arguments: impl Iterator<Item = OsString>,
+    environment: &ProcessEnvironment,
+    plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
+) -> Result<(String, u8), String> {
+    let mut flags = CheckFlags { is_strict: false, render: text };
+    let mut rest = Vec::new();
+    let mut words = arguments;
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some("--help" | "-h") => return Ok((USAGE.to_owned(), FINE)),
+            Some("--rules") => return Ok((rules(), FINE)),
+            Some("--strict") => flags.is_strict = true,
+            Some("--format") => {
+                let form = words.next().ok_or("option '--format' requires an argument")?;
+                flags.render = render(&form.to_string_lossy())?;
+            }
+            Some(word) if word.starts_with("--format=") => flags.render = render(&word["--format=".len()..])?,
+            Some("--") => {
+                rest.push(word);
+                rest.extend(words.by_ref());
+            }
+            Some(_) | None => rest.push(word),
+        }
+    }
+    let options = match options::parse_with_repositories(rest, environment) {
+        Ok(Invocation::Serve(options)) => options,
+        Ok(Invocation::Print(text)) => return Ok((text, FINE)),
+        Err(refused) => return Err(refused.to_string()),
+    };
+    let plugins = plugins(&options);
+    let repositories = directories(&options, &plugins)?;
+    let report = check_repositories(&repositories, &check_options(&options, plugins));
+    let code = match (report.count(Severity::Error), report.count(Severity::Warning)) {
+        (0, 0) => FINE,
+        (0, _) if flags.is_strict => HAS_WARNINGS,
+        (0, _) => FINE,
+        _ => HAS_ERRORS,
+    };
+    Ok(((flags.render)(&report), code))
+}
+
+fn render(form: &str) -> Result<fn(&CheckReport) -> String, String> {
+    match form {
+        "text" => Ok(text),
+        "json" => Ok(json),
+        "sarif" => Ok(sarif),
+        other => Err(format!("'--format' is '{other}', which is none of text, json, sarif")),
+    }
+}
+
+fn rules() -> String {
+    all_rules().map(|rule| format!("{:20} {}\n", rule.id, rule.summary)).collect()
+}
+
+fn directories(options: &ResolvedOptions, plugins: &Plugins) -> Result<BTreeSet<PathBuf>, String> {
+    let paths = &options.repository.paths;
+    if paths.is_empty() {
+        return Err("name at least one model repository".to_owned());
+    }
+    let is_remote =
+        |path: &&String| plugins.repositories.as_ref().is_some_and(|opener| opener.name(path).is_some());
+    match paths.iter().find(is_remote) {
+        Some(url) => Err(format!("'{url}' is in an object store, and a check reads directories only")),
+        None => Ok(paths.iter().map(|path| Path::new(path).to_path_buf()).collect()),
+    }
+}
+
+/// What a check must know of a server with these options.
+pub fn check_options(options: &ResolvedOptions, plugins: Plugins) -> CheckOptions {
+    CheckOptions {
+        plugins,
+        backend_settings: backend_settings::all(options),
+        must_be_complete: !options.repository.auto_complete,
+        config_name: options.repository.config_name.clone(),
+        gpu_groups_on_cpu: options.repository.load_policy.gpu_groups_on_cpu,
+        has_cache: options.cache.is_some(),
+        namespacing: options.repository.namespacing,
+        agent_directory: options.repository.agent_directory.clone(),
+    }
+}

@@ -1,0 +1,258 @@
+//! `nereid config`: formats configurations, shows where their values come from, and prints their schema. `nereid init`:
+//! writes one for a model without.
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use check::{CheckOptions, CheckReport, EffectiveConfig, effective_config, initial_config, text};
+use engine::Plugins;
+use serde_json::{Value, json};
+
+use crate::{
+    check_command::{FINE, HAS_ERRORS, WRONG_USAGE, check_options},
+    options::{self, Invocation, ProcessEnvironment, ResolvedOptions},
+};
+
+const CONFIG_USAGE: &str = "\
+Usage: nereid config fmt [--check] <file>...
+       nereid config show [--version=<number>] [--format=text|json] [server option]... <model directory>
+       nereid config schema
+
+  fmt      formats configurations; comments, order and meaning stay. '-' formats stdin to stdout. With --check it
+           changes nothing, and names the files that are not formatted
+  show     prints the configuration that a server with these options would use, with the origin of each value
+  schema   prints the JSON Schema of a configuration in JSON
+
+Exit codes: 0 done, 1 a file has errors or (--check) is not formatted, 2 wrong usage.
+";
+
+const INIT_USAGE: &str = "\
+Usage: nereid init [--print] [--force] [server option]... <model directory>
+
+Writes config.pbtxt for the model in a directory, from its ONNX file or from 'auto_complete_config' of a model in Python,
+which it runs.
+
+  --print   prints the configuration and writes nothing
+  --force   replaces a configuration that is there
+
+Exit codes: 0 done, 1 the model cannot be read, 2 wrong usage.
+";
+
+/// Where a command writes.
+type Streams<'a> = (&'a mut dyn Write, &'a mut dyn Write);
+
+/// Why a command has not done its work.
+enum CommandEnd {
+    /// The command line cannot be understood.
+    Usage(String),
+    /// The text for stdout or stderr, and the exit code.
+    Failed(String),
+}
+
+impl From<io::Error> for CommandEnd {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<CheckReport> for CommandEnd {
+    fn from(report: CheckReport) -> Self {
+        Self::Failed(text(&report).trim_end().to_owned())
+    }
+}
+
+/// Runs `nereid config`. `arguments` are the words after it. Returns the exit code.
+pub fn run_config(
+    mut arguments: impl Iterator<Item = OsString>,
+    environment: &ProcessEnvironment,
+    plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
+    (out, err): Streams<'_>,
+) -> u8 {
+    let command = arguments.next().unwrap_or_default();
+    let ended = match command.to_str() {
+        Some("fmt") => format_files(arguments, out),
+        Some("show") => show(arguments, environment, plugins, out),
+        Some("schema") => match arguments.next() {
+            None => writeln!(out, "{:#}", proto::json_schema()).map_err(CommandEnd::from),
+            Some(word) => Err(CommandEnd::Usage(format!("unexpected argument: {}", word.display()))),
+        },
+        Some("--help" | "-h") => write!(out, "{CONFIG_USAGE}").map_err(CommandEnd::from),
+        _ => Err(CommandEnd::Usage(format!("'{}' is none of fmt, show, schema", command.display()))),
+    };
+    end(ended, CONFIG_USAGE, err)
+}
+
+/// Runs `nereid init`. `arguments` are the words after it. Returns the exit code.
+pub fn run_init(
+    arguments: impl Iterator<Item = OsString>,
+    environment: &ProcessEnvironment,
+    plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
+    (out, err): Streams<'_>,
+) -> u8 {
+    let (flags, rest) = take_flags(arguments, &["--print", "--force", "--help", "-h"]);
+    if flags.iter().any(|flag| *flag == "--help" || *flag == "-h") {
+        return end(write!(out, "{INIT_USAGE}").map_err(CommandEnd::from), INIT_USAGE, err);
+    }
+    let ended = one_model(rest, environment, plugins).and_then(|(directory, options)| {
+        let file = directory.join("config.pbtxt");
+        let prints = flags.contains(&"--print");
+        if !prints && !flags.contains(&"--force") && file.exists() {
+            return Err(CommandEnd::Failed(format!("'{}' exists: --force replaces it", file.display())));
+        }
+        let config = initial_config(&directory, true, &options)?;
+        if prints {
+            return Ok(write!(out, "{config}")?);
+        }
+        fs::write(&file, config).map_err(|error| failed(&file, &error))?;
+        Ok(writeln!(out, "wrote {}", file.display())?)
+    });
+    end(ended, INIT_USAGE, err)
+}
+
+fn end(ended: Result<(), CommandEnd>, usage: &str, err: &mut dyn Write) -> u8 {
+    // If the reader has closed stderr, the error does not matter.
+    match ended {
+        Ok(()) => FINE,
+        Err(CommandEnd::Usage(text)) => {
+            let _ = writeln!(err, "{text}\n\n{usage}");
+            WRONG_USAGE
+        }
+        Err(CommandEnd::Failed(text)) => {
+            let _ = writeln!(err, "{text}");
+            HAS_ERRORS
+        }
+    }
+}
+
+fn failed(file: &Path, error: &io::Error) -> CommandEnd {
+    CommandEnd::Failed(format!("'{}': {error}", file.display()))
+}
+
+/// Takes these words out of a command line.
+fn take_flags(
+    arguments: impl Iterator<Item = OsString>,
+    known: &[&'static str],
+) -> (Vec<&'static str>, Vec<OsString>) {
+    let (mut flags, mut rest) = (Vec::new(), Vec::new());
+    for word in arguments {
+        match known.iter().find(|flag| word == **flag) {
+            Some(flag) => flags.push(*flag),
+            None => rest.push(word),
+        }
+    }
+    (flags, rest)
+}
+
+fn format_files(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> Result<(), CommandEnd> {
+    let (flags, files) = take_flags(arguments, &["--check"]);
+    if files.is_empty() {
+        return Err(CommandEnd::Usage("name at least one file".to_owned()));
+    }
+    let option = files.iter().find(|file| file.to_string_lossy().starts_with("--"));
+    if let Some(option) = option {
+        return Err(CommandEnd::Usage(format!("unrecognized option '{}'", option.display())));
+    }
+    let mut complaints = Vec::new();
+    for file in files.iter().map(PathBuf::from) {
+        let from_stdin = file.as_os_str() == "-";
+        let mut content = Vec::new();
+        let read = if from_stdin {
+            io::stdin().read_to_end(&mut content).map(drop)
+        } else {
+            fs::read(&file).map(|read| content = read)
+        };
+        if let Err(error) = read {
+            complaints.push(format!("'{}': {error}", file.display()));
+            continue;
+        }
+        match proto::text::format(&content) {
+            Err(error) => complaints.push(error.in_file(&file).to_string()),
+            Ok(formatted) if from_stdin && flags.is_empty() => out.write_all(formatted.as_bytes())?,
+            Ok(formatted) if formatted.as_bytes() == content => {}
+            Ok(_) if !flags.is_empty() => complaints.push(format!("{} is not formatted", file.display())),
+            Ok(formatted) => fs::write(&file, formatted).map_err(|error| failed(&file, &error))?,
+        }
+    }
+    if complaints.is_empty() { Ok(()) } else { Err(CommandEnd::Failed(complaints.join("\n"))) }
+}
+
+fn show(
+    arguments: impl Iterator<Item = OsString>,
+    environment: &ProcessEnvironment,
+    plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
+    out: &mut dyn Write,
+) -> Result<(), CommandEnd> {
+    let (mut version, mut is_json, mut rest) = (None, false, Vec::new());
+    let mut words = arguments;
+    while let Some(word) = words.next() {
+        let text = word.to_string_lossy().into_owned();
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (text.as_str(), None),
+        };
+        if !["--version", "--format"].contains(&name) {
+            rest.push(word);
+            continue;
+        }
+        let value = value.or_else(|| words.next().map(|word| word.to_string_lossy().into_owned()));
+        match (name, value.as_deref()) {
+            (_, None) => return Err(CommandEnd::Usage(format!("option '{name}' requires an argument"))),
+            ("--format", Some("text")) => is_json = false,
+            ("--format", Some("json")) => is_json = true,
+            ("--format", Some(other)) => {
+                return Err(CommandEnd::Usage(format!(
+                    "'--format' is '{other}', which is none of text, json"
+                )));
+            }
+            (_, Some(number)) => {
+                let parsed = number.parse();
+                let wrong = |_| CommandEnd::Usage(format!("'--version' is '{number}', which is no number"));
+                version = Some(parsed.map_err(wrong)?);
+            }
+        }
+    }
+    let (directory, options) = one_model(rest, environment, plugins)?;
+    let config = effective_config(&directory, version, &options)?;
+    if is_json {
+        return Ok(writeln!(out, "{:#}", shown_json(&config))?);
+    }
+    writeln!(out, "# version {}", config.version)?;
+    if !config.is_complete {
+        writeln!(out, "# The backend may complete inputs and outputs when it loads the model.")?;
+    }
+    Ok(write!(out, "{}", config.text())?)
+}
+
+fn shown_json(config: &EffectiveConfig) -> Value {
+    let text = proto::json::to_json(&config.config);
+    let form: Value = serde_json::from_str(&text).unwrap_or_default();
+    json!({
+        "version": config.version,
+        "config": form,
+        "origins": config.origins,
+        "complete": config.is_complete,
+    })
+}
+
+/// The directory of the one model of a command line, and the options of the server.
+fn one_model(
+    arguments: Vec<OsString>,
+    environment: &ProcessEnvironment,
+    plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
+) -> Result<(PathBuf, CheckOptions), CommandEnd> {
+    let options = match options::parse_with_repositories(arguments, environment) {
+        Ok(Invocation::Serve(options)) => options,
+        Ok(Invocation::Print(text)) => return Err(CommandEnd::Usage(text)),
+        Err(refused) => return Err(CommandEnd::Usage(refused.to_string())),
+    };
+    let paths: Vec<_> = options.repository.paths.iter().collect();
+    let [directory] = paths[..] else {
+        return Err(CommandEnd::Usage("name the directory of one model".to_owned()));
+    };
+    let directory = PathBuf::from(directory);
+    let plugins = plugins(&options);
+    Ok((directory, check_options(&options, plugins)))
+}
