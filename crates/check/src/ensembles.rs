@@ -44,7 +44,9 @@ impl EnsembleCheck<'_> {
             let has_circle = self.visit_members(&ensemble.members());
             self.open.pop();
             let mut findings = Vec::new();
-            if !has_circle {
+            // The check of a member may have found a circle through this ensemble.
+            let is_known = self.models[name].versions.get(&version).is_some_and(Option::is_some);
+            if !has_circle && is_known {
                 let fitted = self.fit(name, &config, &ensemble, &mut findings);
                 let model = self.models.get_mut(name).expect("the model is there");
                 model.versions.insert(version, fitted);
