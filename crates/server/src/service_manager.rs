@@ -69,7 +69,6 @@ fn notify(state: &[NotifyState<'_>]) {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test should stop")]
     use super::*;
 
     #[test]
