@@ -12,8 +12,8 @@ PATIENCE = 60.0
 PORT = re.compile(r"Started HTTPService at \S*:(\d+)")
 REQUEST = {
     "inputs": [
-        {"name": name, "datatype": "FP32", "shape": [1, 16], "data": [value] * 16}
-        for name, value in (("INPUT0", 3.0), ("INPUT1", 1.0))
+        {"name": name, "datatype": "INT32", "shape": [1, 16], "data": [value] * 16}
+        for name, value in (("INPUT0", 3), ("INPUT1", 1))
     ]
 }
 # Nothing of the one who runs the tests: no virtual environment, no ONNX Runtime of the repository.

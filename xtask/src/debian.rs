@@ -2,11 +2,21 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
 use crate::process;
+
+/// Whether the system has Debian's tools.
+pub(crate) fn is_here() -> bool {
+    let works = |program: &str| {
+        let status =
+            Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    ["apt-get", "dpkg", "dpkg-deb"].into_iter().all(works)
+}
 
 /// Downloads a package and unpacks it into a new folder.
 ///

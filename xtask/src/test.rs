@@ -8,8 +8,8 @@ use anyhow::{Result, ensure};
 use crate::steps::Steps;
 use crate::workspace::{Profile, cargo};
 use crate::{
-    allocators, debian_program, deepcheck, demo, gates, memcheck, plugins, process, python, runtime_library,
-    store_servers, workspace,
+    allocators, debian, debian_program, deepcheck, demo, dist, gates, memcheck, plugins, process, python,
+    runtime_library, store_servers, workspace,
 };
 
 /// Runs all steps and prints their results. Returns whether all passed.
@@ -79,6 +79,11 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         );
         Ok(())
     });
+    if debian::is_here() {
+        steps.run("packages", packages);
+    } else {
+        steps.skip("packages", "packages are made with Debian's tools");
+    }
     if workspace::has_cargo_command("deny") {
         // The advisories come from a repository of their own, which needs a network.
         steps.run("deny", || process::run(&mut cargo(&["deny", "check", "bans", "licenses", "sources"])));
@@ -121,6 +126,16 @@ fn python_modules() -> Result<()> {
     let mut pytest = python::command();
     pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "-q", "crates/backend-python/python/tests"]);
     process::run(&mut pytest)
+}
+
+/// Packages of a debug build, installed in clean places.
+fn packages() -> Result<()> {
+    ensure!(dist::run(&dist::DistOptions::for_tests())?, "the packages cannot be made");
+    let mut pytest = python::command();
+    pytest
+        .args(["-m", "pytest", "-p", "no:cacheprovider", "-rsfE", "tests/packages"])
+        .env("NEREID_DIST", workspace::target().join("dist"));
+    process::run_repeating(&mut pytest, &["FAILED ", "ERROR "])
 }
 
 /// Without `plugins`, the tests that need Triton's plug-ins are skipped. `programs` are the variables and paths of those

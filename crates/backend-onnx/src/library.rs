@@ -28,7 +28,7 @@ pub struct LibrarySearch {
     /// The library file, or its directory, if the operator has named one. The search then tries no other place. The
     /// setting `library` of `--backend-config` takes precedence over this field.
     pub named: Option<PathBuf>,
-    /// Directory of the running program. The search also tries `../lib`.
+    /// Directory of the running program. The search also tries `../lib` and `../lib/nereid`.
     pub program_directory: Option<PathBuf>,
     /// Prefixes of Python installations, such as `$VIRTUAL_ENV` and `/usr`, in the order of preference.
     pub python_prefixes: Vec<PathBuf>,
@@ -113,6 +113,7 @@ impl LibrarySearch {
         if let Some(directory) = &self.program_directory {
             places.push(LibraryLocation::Directory(directory.clone()));
             places.push(LibraryLocation::Directory(directory.join("../lib")));
+            places.push(LibraryLocation::Directory(directory.join("../lib/nereid")));
         }
         places.extend(FILE_NAMES.map(LibraryLocation::Loader));
         // A server that is installed in a virtual environment belongs to it, also if the environment is not active.

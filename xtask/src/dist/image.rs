@@ -162,6 +162,8 @@ fn make_own(contents: &PackageContents, own: &Path) -> Result<()> {
     for folder in ["models", "tmp"] {
         fs::create_dir_all(own.join(folder))?;
     }
+    // The loader finds it by this name, also where there is no /proc.
+    symlink(file_name(&contents.onnxruntime), own.join("usr/lib/libonnxruntime.so"))?;
     symlink("/usr/bin/nereid", own.join("opt/tritonserver/bin/tritonserver"))?;
     Ok(())
 }

@@ -31,6 +31,11 @@ pub(crate) struct DistOptions {
 }
 
 impl DistOptions {
+    /// All packages, of a debug build.
+    pub(crate) fn for_tests() -> DistOptions {
+        DistOptions { build: PackageBuild::Dev, only: None }
+    }
+
     pub(crate) fn parse(mut arguments: Arguments) -> Result<DistOptions> {
         let build = if arguments.flag("--dev") { PackageBuild::Dev } else { PackageBuild::Dist };
         let only: Option<String> = arguments.value("--only")?;

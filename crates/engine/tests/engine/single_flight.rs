@@ -143,7 +143,8 @@ async fn who_asks_again_after_a_failure_asks_the_model() {
         assert!(first.poll_next_unpin(&mut Context::from_waker(&waker)).is_pending());
         gate.open();
         assert!(gate.wait_for(2, TIMEOUT), "the second request is executed");
-        for stream in [first, asking.second.lock().take().unwrap()] {
+        let second = asking.second.lock().take().unwrap();
+        for stream in [first, second] {
             assert_eq!(stream.only().await.unwrap_err().message, "no");
         }
         assert_eq!((counts(&engine), engine.in_flight()), ([0, 2, 0, 0], 0));
