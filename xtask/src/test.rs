@@ -28,20 +28,7 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         println!("{}", runtime_library::fetch()?.display());
         Ok(())
     });
-    let mut servers = Vec::new();
-    let mut install = |name: &str, variable: &'static str, install: &dyn Fn() -> Result<PathBuf>| {
-        steps.attempt(name, || {
-            let program = install()?;
-            println!("{}", program.display());
-            servers.push((variable, program));
-            Ok(())
-        });
-    };
-    install("moto", store_servers::MOTO, &store_servers::moto);
-    install("azurite", store_servers::AZURITE, &store_servers::azurite);
-    for program in debian_program::ALL {
-        install(program.name, program.variable, &|| program.fetch());
-    }
+    let servers = install_servers(&mut steps);
     // The tests of the backend for Python run models in this environment.
     steps.run("python packages", || python::install("tests/requirements.txt"));
     steps.run("tests", || tests(&servers));
@@ -91,6 +78,25 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         steps.skip("deny", "cargo-deny is not installed");
     }
     Ok(steps.summary())
+}
+
+/// The variables and programs of those servers that can be installed.
+fn install_servers(steps: &mut Steps) -> Vec<(&'static str, PathBuf)> {
+    let mut servers = Vec::new();
+    let mut install = |name: &str, variable: &'static str, install: &dyn Fn() -> Result<PathBuf>| {
+        steps.attempt(name, || {
+            let program = install()?;
+            println!("{}", program.display());
+            servers.push((variable, program));
+            Ok(())
+        });
+    };
+    install("moto", store_servers::MOTO, &store_servers::moto);
+    install("azurite", store_servers::AZURITE, &store_servers::azurite);
+    for program in debian_program::ALL {
+        install(program.name, program.variable, &|| program.fetch());
+    }
+    servers
 }
 
 /// `servers` are the variables and programs of those servers that could be installed. Tests that need others do nothing.
