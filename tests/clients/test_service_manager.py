@@ -1,5 +1,6 @@
 """systemd's contract: sockets that it has opened, and what it is told. The test plays systemd's part."""
 
+import fcntl
 import os
 import socket
 import subprocess
@@ -34,7 +35,7 @@ def manager():
 
 def activated(line, sockets, variables):
     # Their numbers must not be those from 3 on, which the shell overwrites one after the other.
-    copies = [os.dup2(listener.fileno(), 50 + index) for index, listener in enumerate(sockets)]
+    copies = [fcntl.fcntl(listener.fileno(), fcntl.F_DUPFD_CLOEXEC, 50) for listener in sockets]
     variables = environment() | variables | {"LISTEN_FDS": str(len(copies)), "SOCKETS": " ".join(map(str, copies))}
     try:
         return subprocess.Popen(

@@ -36,6 +36,9 @@ fn main() -> ExitCode {
     if let Some(code) = look_at_models(&mut arguments) {
         return code;
     }
+    if arguments.peek().is_some_and(|first| first == "completions" || first == "man") {
+        return print_about_options(arguments);
+    }
     if arguments.peek().is_some_and(|first| first == "api-key") {
         return print_api_key(arguments);
     }
@@ -48,6 +51,23 @@ fn main() -> ExitCode {
         }
         Err(bad) => fail(&bad.to_string()),
     }
+}
+
+/// `nereid completions` and `nereid man`.
+fn print_about_options(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let command = arguments.next();
+    let shell = arguments.next().map(|shell| shell.to_string_lossy().into_owned());
+    let text = match (command.filter(|command| command == "man"), &shell, arguments.next()) {
+        (Some(_), None, None) => Some(options::manual()),
+        (None, Some(shell), None) => options::completions(shell),
+        _ => None,
+    };
+    let Some(text) = text else {
+        return fail(&format!("Usage: nereid completions {} | nereid man", options::SHELLS.join("|")));
+    };
+    // If the reader has closed stdout, the error does not matter.
+    let _ = io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
 }
 
 /// `nereid check`, `nereid config` and `nereid init`, if the command line has one of them.

@@ -1,10 +1,10 @@
 //! The environment variables that change how the server starts.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
 use super::refusal::BadOption;
 use super::typed::TypedOptions;
-use super::values;
+use super::{layers, table, values};
 
 /// The variables that the server reads, as they were when the process started. An empty variable counts as unset.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct ProcessEnvironment {
     pub virtual_env: Option<PathBuf>,
     /// `PATH`: shows where Python is installed.
     pub search_path: Option<OsString>,
+    /// `NEREID_<OPTION>`: values of options, by the names of the options.
+    pub options: BTreeMap<String, String>,
     /// The variables of OpenTelemetry.
     pub opentelemetry: OpenTelemetryVariables,
 }
@@ -63,8 +65,8 @@ pub struct OpenTelemetryVariables {
 impl ProcessEnvironment {
     /// Reads the variables of this process. Bytes that are not valid UTF-8 become replacement characters.
     pub fn of_this_process() -> Self {
-        let raw = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let text = |name| raw(name).map(|value| value.to_string_lossy().into_owned());
+        let raw = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let text = |name: &str| raw(name).map(|value| value.to_string_lossy().into_owned());
         Self {
             storage_uri: text("AIP_STORAGE_URI"),
             aip_mode: text("AIP_MODE"),
@@ -83,6 +85,9 @@ impl ProcessEnvironment {
                 .map(PathBuf::from),
             virtual_env: raw("VIRTUAL_ENV").map(PathBuf::from),
             search_path: raw("PATH"),
+            options: table::all()
+                .filter_map(|option| Some((option.name.to_owned(), text(&layers::variable(option)?)?)))
+                .collect(),
             opentelemetry: OpenTelemetryVariables {
                 max_queue_size: text("OTEL_BSP_MAX_QUEUE_SIZE"),
                 schedule_delay: text("OTEL_BSP_SCHEDULE_DELAY"),

@@ -13,7 +13,9 @@ pub fn usage() -> String {
          nereid config fmt|show|schema ...                format, explain or describe configurations\n       \
          nereid init <model directory>                    write config.pbtxt for a model\n       \
          nereid perf -m <model> [option]...               measure a server ('nereid perf --help')\n       \
-         nereid api-key [--hash]                          make a key, or a digest, for --api-key-file\n\n",
+         nereid api-key [--hash]                          make a key, or a digest, for --api-key-file\n       \
+         nereid completions bash|zsh|fish                 print completions for a shell\n       \
+         nereid man                                       print the manual page\n\n",
     );
     text.push_str(
         "Options may be shortened as long as they stay unambiguous; values follow as '--name value' \

@@ -9,15 +9,17 @@
 //! rule, the first error of the line wins, and values may begin with a dash. A parsing library would need a workaround
 //! for each of these points, and it would not replace the table.
 //!
-//! Only this module reads the environment.
+//! Only this module reads the environment, and the file that `--config` names.
 
 mod clash;
 mod environment;
 mod help;
+mod layers;
 mod managed;
 mod meaning;
 mod refusal;
 mod resolve;
+mod shell_completions;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -38,6 +40,7 @@ pub use meaning::{
     ServerSettings, TestHooks, VertexAiSettings,
 };
 pub use refusal::BadOption;
+pub use shell_completions::{SHELLS, completions, manual};
 
 /// The action that a command line asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,6 +102,9 @@ fn read_line(
     let mut typed = table::defaults();
     environment.prepare(&mut typed)?;
     let mut words = tokenizer::ArgumentTokens::new(arguments)?;
+    if !words.asks_for_text() {
+        layers::apply(words.clone(), environment, &mut typed)?;
+    }
     while let Some(given) = words.next_option()? {
         // As Triton: the first option that fails, or that asks for help, decides.
         match given.option.name {

@@ -18,6 +18,7 @@ pub(super) struct GivenOption {
 }
 
 /// The words of a command line that are not read yet.
+#[derive(Clone)]
 pub(super) struct ArgumentTokens {
     ahead: VecDeque<String>,
     positionals: Vec<String>,
@@ -34,6 +35,13 @@ impl ArgumentTokens {
             })
             .collect::<Result<_, _>>()?;
         Ok(Self { ahead, positionals: Vec::new() })
+    }
+
+    /// Whether the line asks for help or for the version before anything is wrong with it.
+    pub(super) fn asks_for_text(&self) -> bool {
+        let mut words = self.clone();
+        std::iter::from_fn(|| words.next_option().ok().flatten())
+            .any(|given| ["help", "version"].contains(&given.option.name))
     }
 
     /// The next option, or `None` at the end of the line.
@@ -106,7 +114,7 @@ fn find(typed: &str) -> Result<&'static Spec, BadOption> {
 }
 
 /// The option that a misspelt name most probably stands for. Dashes and value do not count.
-fn did_you_mean(typed: &str) -> Option<String> {
+pub(super) fn did_you_mean(typed: &str) -> Option<String> {
     let name = typed.trim_start_matches('-').split('=').next().unwrap_or_default();
     let known = nearest(name, table::all().map(|option| option.name))?;
     Some(format!("Did you mean '--{known}'?"))

@@ -93,6 +93,16 @@ pub(super) const RATE_LIMITER: &[Spec] = &[
 
 pub(super) const NEREID: &[Spec] = &[
     text(
+        "config",
+        // Read before the other options.
+        |_, _| {},
+        "A file with options in TOML: 'http-port = 8000', or 'port = 8000' below '[http]'. Lists are options that may be \
+             given several times. Options of the command line take precedence over variables of the environment, and those \
+             over the file. The variable of an option is NEREID_ and its name, for example NEREID_HTTP_PORT; lines are \
+             values of options that may be given several times.",
+    )
+    .default_note("the environment variable NEREID_CONFIG"),
+    text(
         "access-log",
         |typed, value| typed.logging.access_log = value.to_owned(),
         "Write a line for each request of a client to this file: a JSON object with model, id, status, sizes and times, \

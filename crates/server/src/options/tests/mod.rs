@@ -4,6 +4,7 @@ use super::typed::TypedOptions;
 use super::*;
 use std::collections::BTreeSet;
 
+mod layers;
 mod meanings;
 mod refusals;
 
@@ -30,7 +31,7 @@ const TRITON_OPTIONS: &str = "help id exit-timeout-secs exit-on-error strict-rea
              repoagent-directory backend-config allow-client-shm strict-model-config \
              response-cache-byte-size trace-file trace-level trace-rate trace-count trace-log-frequency";
 
-const OWN_OPTIONS: &str = "version access-log access-log-rate onnxruntime-library max-inflight-bytes max-unread-response-bytes max-intermediate-bytes max-client-shm-regions max-client-shm-byte-size client-shm-in-place \
+const OWN_OPTIONS: &str = "version config access-log access-log-rate onnxruntime-library max-inflight-bytes max-unread-response-bytes max-intermediate-bytes max-client-shm-regions max-client-shm-byte-size client-shm-in-place \
              gpu-instances-on-cpu serve-partial-models repository-settle-ms model-repository-cache-directory \
              model-repository-cache-byte-size strict-readiness-scope reload-sequence-timeout-secs shutdown-delay-secs max-connections http-openapi http-max-connections grpc-max-connections \
              metrics-max-connections grpc-max-concurrent-streams max-request-byte-size \
