@@ -79,6 +79,7 @@ fn deleting_a_server_waits_for_a_load_whose_caller_is_refused_at_once() {
     shell.send(&["delete"]);
     // The program reads this command when the server has been deleted.
     shell.send(&["end-loads"]);
+    eventually("the refusal", || !shell.has_loaders());
     place.release(1);
     assert_eq!(shell.answer(), OK);
     assert_eq!(shell.answer(), "Unavailable: Server exiting");

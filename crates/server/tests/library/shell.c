@@ -269,6 +269,8 @@ begin_load(const char* model)
   Load* load = &loads[load_count++];
   load->model = strdup(model);
   pthread_create(&load->thread, NULL, run_load, load);
+  /* The test sees by this name when the call has returned. */
+  pthread_setname_np(load->thread, "loader");
   answer(NULL);
 }
 

@@ -154,6 +154,14 @@ impl Shell {
         self.ask(&[&["new", &repository, &backends], settings].concat())
     }
 
+    /// Whether a load that `begin-load` has begun still waits in the library.
+    pub(crate) fn has_loaders(&self) -> bool {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        tasks
+            .flatten()
+            .any(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name == "loader\n"))
+    }
+
     /// The models that are ready, by name and version.
     pub(crate) fn ready(&mut self) -> Vec<String> {
         let answer = self.ask(&["index", "1"]);
