@@ -1,7 +1,9 @@
 """Each package, installed in a clean place, serves a model, and brings what it must bring."""
 
+import gzip
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -83,6 +85,7 @@ def test_the_archive_serves_where_it_was_unpacked(tmp_path, repository_folder):
     assert str(tree / "lib/libonnxruntime") in os.path.realpath(next((tree / "lib").glob("libonnxruntime*")))
     check_licences(tree / "share/doc/nereid")
     assert (tree / "share/doc/nereid/onnxruntime/LICENSE").is_file()
+    assert "NEREID_HTTP_PORT" in (tree / "share/man/man1/nereid.1").read_text()
 
 
 @pytest.fixture
@@ -104,11 +107,18 @@ def test_the_debian_package_makes_a_user_and_folders_and_serves(installed, tmp_p
     uid = int(user.split(":")[2])
     models = installed / "var/lib/nereid/models"
     assert (models.stat().st_uid, models.stat().st_mode & 0o777) == (uid, 0o750)
-    line = [installed / "usr/bin/nereid", f"--model-repository={repository_folder}"]
+    settings = installed / "etc/nereid.toml"
+    assert str(pathlib.PurePosixPath("/", models.relative_to(installed))) in settings.read_text()
+    settings.write_text(settings.read_text().replace("/var/", f"{installed}/var/"))
+    (models / "add_sub").symlink_to(repository_folder / "add_sub")
+    line = [installed / "usr/bin/nereid", f"--config={settings}"]
     with running(line, tmp_path / "log") as port:
         assert ask(port) == SUMS
     check_licences(installed / "usr/share/doc/nereid")
-    assert "/etc/default/nereid" in run("dpkg", f"--root={installed}", "--status", "nereid")
+    share = installed / "usr/share"
+    assert "http-port" in (share / "bash-completion/completions/nereid").read_text()
+    assert b"NEREID_HTTP_PORT" in gzip.decompress((share / "man/man1/nereid.1.gz").read_bytes())
+    assert "/etc/nereid.toml" in run("dpkg", f"--root={installed}", "--status", "nereid")
     run("dpkg", f"--root={installed}", "--force-script-chrootless", "--force-not-root", "--remove", "nereid")
     assert not (installed / "usr/bin/nereid").exists() and models.exists(), "models stay"
 

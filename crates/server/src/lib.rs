@@ -11,6 +11,7 @@ pub mod config_command;
 pub mod descriptors;
 mod extensions;
 pub mod options;
+pub mod options_reload;
 pub mod service_manager;
 pub mod signals;
 mod startup_tables;

@@ -18,6 +18,7 @@ use server::{
     Extensions, StartingServer, Stopped, check_command, config_command,
     logging::{self, LogSettings},
     options::{self, Invocation, ProcessEnvironment, ResolvedOptions, TRITON_VERSION},
+    options_reload::OptionsReload,
     service_manager::{self, GivenSockets},
     signals::{self, Signals},
 };
@@ -42,8 +43,12 @@ fn main() -> ExitCode {
     if arguments.peek().is_some_and(|first| first == "api-key") {
         return print_api_key(arguments);
     }
-    match options::parse(arguments, &ProcessEnvironment::of_this_process()) {
-        Ok(Invocation::Serve(options)) => serve(&options).unwrap_or_else(|error| fail(&error)),
+    let (arguments, environment) = (arguments.collect::<Vec<_>>(), ProcessEnvironment::of_this_process());
+    match options::parse(arguments.clone(), &environment) {
+        Ok(Invocation::Serve(options)) => {
+            let reload = OptionsReload::new(arguments, environment, &options);
+            serve(&options, reload).unwrap_or_else(|error| fail(&error))
+        }
         Ok(Invocation::Print(text)) => {
             // If the reader has closed stdout, the error does not matter.
             let _ = io::stdout().write_all(text.as_bytes());
@@ -136,7 +141,7 @@ fn fail(error: &dyn std::fmt::Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
+fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Result<ExitCode> {
     let begun = Instant::now();
     for warning in &options.warnings {
         let _ = writeln!(io::stderr(), "{warning}");
@@ -166,6 +171,10 @@ fn serve(options: &ResolvedOptions) -> anyhow::Result<ExitCode> {
         .thread_stack_size(NETWORK_STACK_BYTES)
         .enable_all()
         .build()?;
+    if let Some(reload) = reload {
+        let _in_runtime = runtime.enter();
+        runtime.spawn(signals::reload_options_on_hangup(reload, Arc::clone(&log))?);
+    }
     let ended = runtime.block_on(run(options, log, given, begun))?;
     // The shutdown ends the remaining network tasks and finalizes plug-ins. A backend that hangs must not delay the exit
     // for longer.

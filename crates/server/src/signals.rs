@@ -1,5 +1,5 @@
 //! The signals of the process: SIGINT and SIGTERM ask the server to stop, SIGHUP asks it to reopen the log
-//! file, and to look whether certificates and API keys have changed.
+//! file, to read the file of options again, and to look whether certificates and API keys have changed.
 //!
 //! After [`Signals::listen`], SIGINT and SIGTERM no longer end the process. The server reports the first of them and
 //! ignores later ones. Rust's start-up code ignores SIGPIPE, so writing to a closed connection is an ordinary error.
@@ -8,13 +8,13 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use in_process::logging::LogSettings;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::AccessLogWriter;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use crate::{AccessLogWriter, options_reload::OptionsReload};
 
-/// Reopens the log file and the file of the access log at each SIGHUP, for ever. After the call SIGHUP no longer ends the process. Must be called in a
-/// tokio runtime with I/O enabled.
+/// Reopens the log file and the file of the access log at each SIGHUP, for ever. After the call SIGHUP no longer ends
+/// the process. Must be called in a tokio runtime with I/O enabled.
 ///
 /// # Errors
 /// The system does not permit a handler for the signal.
@@ -34,6 +34,28 @@ pub fn reopen_logs_on_hangup(
                 }
                 Err(error) => log::error!("the old log file stays open (SIGHUP): {error}"),
             }
+        }
+    })
+}
+
+/// Reads the file of options again at each SIGHUP, for ever. Must be called in a tokio runtime with I/O enabled.
+///
+/// # Errors
+/// The system does not permit a handler for the signal.
+pub fn reload_options_on_hangup(
+    mut reload: OptionsReload,
+    log: Arc<LogSettings>,
+) -> io::Result<impl Future<Output = ()>> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        while hangup.recv().await.is_some() {
+            let log = Arc::clone(&log);
+            let read = tokio::task::spawn_blocking(move || {
+                reload.reload(&log);
+                reload
+            });
+            let Ok(back) = read.await else { return };
+            reload = back;
         }
     })
 }

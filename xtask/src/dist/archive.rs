@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::contents::PackageContents;
-use super::{copy, make_empty};
+use super::{copy, make_empty, write};
 use crate::process;
 
 /// Makes `nereid-VERSION-x86_64-linux.tar.gz`.
@@ -21,6 +21,7 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
     copy(&contents.onnxruntime, &tree.join("lib").join(file_name(&contents.onnxruntime)))?;
     copy(&contents.header, &tree.join("include/nereid.h"))?;
     copy_licences(contents, &tree.join("share/doc/nereid"))?;
+    write_help(contents, &tree.join("share"))?;
     let archive = folder.join(format!("{name}.tar.gz"));
     let mut tar = Command::new("tar");
     // The same files make the same archive.
@@ -44,6 +45,19 @@ pub(super) fn copy_licences(contents: &PackageContents, to: &Path) -> Result<()>
     }
     for file in &contents.onnxruntime_licences {
         copy(file, &to.join("onnxruntime").join(file_name(file)))?;
+    }
+    Ok(())
+}
+
+/// Writes the manual page and the completions for shells, which the server prints.
+pub(super) fn write_help(contents: &PackageContents, share: &Path) -> Result<()> {
+    for (words, place) in [
+        (&["man"][..], "man/man1/nereid.1"),
+        (&["completions", "bash"], "bash-completion/completions/nereid"),
+        (&["completions", "zsh"], "zsh/vendor-completions/_nereid"),
+        (&["completions", "fish"], "fish/vendor_completions.d/nereid.fish"),
+    ] {
+        write(&share.join(place), &process::output(Command::new(&contents.server).args(words))?)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::archive::{copy_licences, file_name};
+use super::archive::{copy_licences, file_name, write_help};
 use super::contents::{PackageContents, make_executable};
 use super::{copy, make_empty, size, write};
 use crate::{process, workspace};
@@ -27,7 +27,7 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
         ("nereid.socket", "usr/lib/systemd/system/nereid.socket"),
         ("nereid.sysusers", "usr/lib/sysusers.d/nereid.conf"),
         ("nereid.tmpfiles", "usr/lib/tmpfiles.d/nereid.conf"),
-        ("nereid.default", "etc/default/nereid"),
+        ("nereid.toml", "etc/nereid.toml"),
     ] {
         copy(&sources.join(file), &tree.join(place))?;
     }
@@ -35,13 +35,17 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
     copy_licences(contents, &documents)?;
     copy(&contents.licence, &documents.join("copyright"))?;
     copy(&workspace::root().join("README.md"), &documents.join("README.md"))?;
+    write_help(contents, &tree.join("usr/share"))?;
+    process::run(
+        Command::new("gzip").args(["-9", "--no-name"]).arg(tree.join("usr/share/man/man1/nereid.1")),
+    )?;
     let installed = size(&tree)? / 1024;
     let control = tree.join("DEBIAN");
     for script in ["postinst", "prerm", "postrm"] {
         copy(&sources.join(script), &control.join(script))?;
         make_executable(&control.join(script))?;
     }
-    write(&control.join("conffiles"), "/etc/default/nereid\n")?;
+    write(&control.join("conffiles"), "/etc/nereid.toml\n")?;
     let (version, architecture) = (&contents.version, architecture()?);
     // ONNX Runtime is written in C++.
     let control_text = format!(

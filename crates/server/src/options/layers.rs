@@ -8,6 +8,7 @@ use toml::{Table, Value};
 
 use super::{
     environment::ProcessEnvironment,
+    meaning::GivenOptions,
     refusal::BadOption,
     table::{self, Spec},
     tokenizer::{ArgumentTokens, did_you_mean},
@@ -104,6 +105,11 @@ fn of_environment(environment: &ProcessEnvironment, typed: &mut TypedOptions) ->
         found.extend(values);
     }
     found
+}
+
+/// Whether the options were also looked for in a file.
+pub(super) fn has_file(given: &GivenOptions, environment: &ProcessEnvironment) -> bool {
+    given.contains_key(CONFIG) || environment.options.contains_key(CONFIG)
 }
 
 /// The options in a file.

@@ -19,7 +19,11 @@ use frontend::tls::TlsOptions;
 use shared_memory::SharedMemoryOptions;
 use trace::TraceConfig;
 
+use super::{environment::ProcessEnvironment, layers};
 use crate::logging::LogConfig;
+
+/// The names of options, each with its values as they were written, in their order. Values may be secrets.
+pub type GivenOptions = BTreeMap<&'static str, Vec<String>>;
 
 /// All settings of a server that the command line and the environment determine.
 ///
@@ -72,8 +76,17 @@ pub struct ResolvedOptions {
     pub memory: MemorySettings,
     /// Delays for tests, from the environment.
     pub test_hooks: TestHooks,
+    /// The options that were given on the command line, in the environment or in the file.
+    pub given: GivenOptions,
     /// Lines for stderr about deprecated or overridden options, in the order of the command line.
     pub warnings: Vec<String>,
+}
+
+impl ResolvedOptions {
+    /// Whether the options were also looked for in a file (`--config`).
+    pub fn has_file(&self, environment: &ProcessEnvironment) -> bool {
+        layers::has_file(&self.given, environment)
+    }
 }
 
 /// Settings of the whole server.

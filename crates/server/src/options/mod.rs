@@ -35,9 +35,9 @@ pub use help::usage;
 pub use in_process::TRITON_VERSION;
 pub use meaning::{
     AccessLogSettings, BackendSetting, BackendsSettings, CacheSettings, Connections, CredentialSettings,
-    GrpcSettings, HttpProtocolSettings, HttpSettings, ListenSettings, MemorySettings, MetricsSettings,
-    RepositorySettings, RequiredHeader, ResolvedOptions, RestrictionSettings, SageMakerSettings,
-    ServerSettings, TestHooks, VertexAiSettings,
+    GivenOptions, GrpcSettings, HttpProtocolSettings, HttpSettings, ListenSettings, MemorySettings,
+    MetricsSettings, RepositorySettings, RequiredHeader, ResolvedOptions, RestrictionSettings,
+    SageMakerSettings, ServerSettings, TestHooks, VertexAiSettings,
 };
 pub use refusal::BadOption;
 pub use shell_completions::{SHELLS, completions, manual};

@@ -53,6 +53,13 @@ impl BadOption {
     }
 }
 
+impl BadOption {
+    /// The reason alone, without the usage.
+    pub fn reason(&self) -> &str {
+        &self.text
+    }
+}
+
 impl fmt::Display for BadOption {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.frame != Frame::Build {

@@ -97,6 +97,7 @@ pub(super) fn resolve(
         },
         repository: repository(typed.repository),
         test_hooks,
+        given: typed.given,
         warnings: typed.warnings,
     })
 }
@@ -107,7 +108,7 @@ fn check_between(typed: &mut TypedOptions) -> Result<(), BadOption> {
         let text = "Warning: '--allow-gpu-metrics' has no effect: no graphics processors are used.";
         typed.warnings.push(text.into());
     }
-    let trace_warnings = typed.trace.check(|option| typed.given.contains(option))?;
+    let trace_warnings = typed.trace.check(|option| typed.given.contains_key(option))?;
     typed.warnings.extend(trace_warnings);
     for setting in &typed.metrics.unknown_settings {
         typed.warnings.push(format!(

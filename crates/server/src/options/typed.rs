@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engine::{ControlMode, HostPolicy, RateLimitResource};
 
-use super::meaning::{BackendSetting, RestrictionSettings};
+use super::meaning::{BackendSetting, GivenOptions, RestrictionSettings};
 use super::trace;
 
 #[derive(Debug, Default)]
@@ -28,8 +28,8 @@ pub(super) struct TypedOptions {
     pub(super) rate_limit_on: bool,
     pub(super) rate_limit_resources: Vec<RateLimitResource>,
     pub(super) devices: TypedDevices,
-    /// Names of the options on the command line.
-    pub(super) given: BTreeSet<&'static str>,
+    /// The options that were given, with their values.
+    pub(super) given: GivenOptions,
     pub(super) warnings: Vec<String>,
 }
 
@@ -223,6 +223,6 @@ pub(super) struct TypedDevices {
 
 impl TypedOptions {
     pub(super) fn was_given(&self, option: &str) -> bool {
-        self.given.contains(option)
+        self.given.contains_key(option)
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn defaults() -> TypedOptions {
 
 /// Records that an option was given, and adds its warning, if it has one.
 pub(super) fn note(typed: &mut TypedOptions, option: &'static Spec, value: &str) {
-    typed.given.insert(option.name);
+    typed.given.entry(option.name).or_default().push(value.to_owned());
     if let Some(instead) = option.deprecated {
         typed.warnings.push(instead.replace("{value}", value));
     }
