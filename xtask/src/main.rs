@@ -10,6 +10,7 @@
 mod abi;
 mod allocators;
 mod arguments;
+mod axe;
 mod bench;
 mod children;
 mod debian;
@@ -61,7 +62,7 @@ cargo xtask header
 cargo xtask setup
     Makes target/venv with the Python packages of the tests and fetches ONNX Runtime into target/onnxruntime
     and, where they can be had, Triton's Python backend and local cache into target/plugins, azurite, which stands
-    for Azure in tests, into target/node, and redis-server, unless the system has it, into target/redis-server.
+    for Azure in tests, and axe-core into target/node, and redis-server, unless the system has it, into target/redis-server.
     Prints the environment variables that let the tests find them.
 
 cargo xtask demo [--port-base N] [--once] [--dev]
@@ -139,6 +140,10 @@ fn run() -> Result<bool> {
             match store_servers::azurite() {
                 Ok(program) => println!("{}={}", store_servers::AZURITE, program.display()),
                 Err(error) => println!("without azurite: {error:#}"),
+            }
+            match axe::fetch() {
+                Ok(script) => println!("{}={}", axe::VARIABLE, script.display()),
+                Err(error) => println!("without axe-core: {error:#}"),
             }
             for program in debian_program::ALL {
                 match program.fetch() {
