@@ -26,7 +26,9 @@ async def serious_violations(page):
     """What is seriously wrong in an open page as it is shown now: a line for each rule and its first elements."""
     # The browser's protocol evaluates the script, so that no rule of the page about scripts stops it.
     await page.evaluate(f"{_script().read_text()};0")
-    found = await page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((run) => run.violations)")
+    # Without `preload`, which asks for the style sheets anew: a page that is opened as a file must not.
+    options = "{resultTypes: ['violations'], preload: false}"
+    found = await page.evaluate(f"axe.run(document, {options}).then((run) => run.violations)")
     return [
         f"{rule['id']} ({rule['impact']}): {rule['help']}: " + "; ".join(node["html"] for node in rule["nodes"][:3])
         for rule in found

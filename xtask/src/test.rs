@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use crate::steps::Steps;
 use crate::workspace::{Profile, cargo};
 use crate::{
-    allocators, axe, debian, debian_program, deepcheck, demo, dist, gates, memcheck, plugins, process,
+    allocators, axe, debian, debian_program, deepcheck, demo, dist, docs, gates, memcheck, plugins, process,
     python, runtime_library, store_servers, workspace,
 };
 
@@ -28,6 +28,7 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         println!("{}", runtime_library::fetch()?.display());
         Ok(())
     });
+    steps.run("book", docs::make);
     let servers = install_servers(&mut steps);
     // The tests of the backend for Python run models in this environment.
     steps.run("python packages", || python::install("tests/requirements.txt"));
