@@ -133,9 +133,9 @@ fn run() -> Result<bool> {
             let renew = arguments.flag("--write");
             arguments.finish()?;
             if renew {
-                docs::write()?
+                docs::write()?;
             } else {
-                docs::make()?
+                docs::make()?;
             }
             Ok(true)
         }

@@ -104,7 +104,7 @@ impl PageRenderer<'_> {
                     out.push(Event::Start(Tag::Table(columns)));
                 }
                 Event::End(TagEnd::Table) => {
-                    out.extend([Event::End(TagEnd::Table), Event::Html("</div>".into())])
+                    out.extend([Event::End(TagEnd::Table), Event::Html("</div>".into())]);
                 }
                 Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
                     let dest_url = self.link(&dest_url).into();
