@@ -1,0 +1,220 @@
+"""Every example of the documentation is checked: it is run, or the program that reads it reads it."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+import requests
+from documentation import EXAMPLES, commands, of
+from python_backends import BUILT_IN
+from serving import BINARY, ROOT, TARGET, Server, environment
+
+LANGUAGES = {"bash", "console", "pbtxt", "json", "yaml", "toml", "python", "c", "text"}
+MODES = {"run", "answer", "lines"}
+
+# Programs of commands whose options are not ours to check.
+FOREIGN = {"git", "cd", "python3", "pip", "mv", "cp", "mkdir", "kill", "apt", "systemctl", "tar", "skopeo", "podman", "docker", "jq", "cc"}
+# What only the machine of the reader can tell: files of models, members of ensembles, caches, agents.
+NOT_KNOWN = {"model-file", "ensemble-members", "file-path", "graph"}
+IO = 'input { name: "IN" data_type: TYPE_INT32 dims: 1 }\noutput { name: "OUT" data_type: TYPE_INT32 dims: 1 }\n'
+STATUS_OF_WRONG_USAGE = 2
+
+
+def named(examples):
+    return pytest.mark.parametrize("example", examples, ids=str)
+
+
+@pytest.fixture(scope="module")
+def examples_server(tmp_path_factory):
+    """A server with the models of the examples."""
+    folder = tmp_path_factory.mktemp("examples")
+    with Server(folder, ROOT / "examples/models", *BUILT_IN.options, variables=BUILT_IN.variables) as server:
+        yield server.wait_until_ready()
+
+
+@pytest.fixture(scope="module")
+def routes(examples_server):
+    """What the server answers: pairs of a method and an expression for paths."""
+    paths = requests.get(f"http://{examples_server.http}/openapi.json", timeout=60).json()["paths"]
+    found = []
+    for path, item in paths.items():
+        expression = "".join("[^/]+" if part.startswith("{") else re.escape(part) for part in re.split(r"(\{\w+\})", path))
+        found += [(method.upper(), re.compile(expression)) for method in item]
+    assert len(found) > 40
+    return found
+
+
+def test_each_example_says_what_it_is():
+    assert len(EXAMPLES) > 80
+    for example in EXAMPLES:
+        assert example.language in LANGUAGES, f"{example}: which language? ({example.language!r})"
+        for mode in example.modes:
+            assert mode in MODES or mode.startswith("file="), f"{example}: {mode}"
+
+
+@named(of("json"))
+def test_json_can_be_read(example):
+    for document in example.text.splitlines() if "lines" in example.modes else [example.text]:
+        json.loads(document)
+
+
+@named(of("yaml"))
+def test_yaml_can_be_read(example):
+    yaml = pytest.importorskip("yaml")
+    assert yaml.safe_load(example.text)
+
+
+@named(of("toml"))
+def test_options_in_files_are_known(example, tmp_path):
+    (tmp_path / "nereid.toml").write_text(example.text)
+    (tmp_path / "models").mkdir()
+    check_usage(["check", f"--config={tmp_path / 'nereid.toml'}", str(tmp_path / "models")], tmp_path)
+
+
+@named(of("pbtxt"))
+def test_configurations_break_no_rule(example, tmp_path):
+    parts = re.split(r"^# \S+/config.pbtxt.*$", example.text, flags=re.MULTILINE)
+    for number, part in enumerate(part for part in parts if part.strip()):
+        config = part
+        if not re.search(r"^(backend|platform):", config, re.MULTILINE):
+            config += '\nbackend: "python"\n'
+        if not re.search(r"^input", config, re.MULTILINE) and "platform:" not in config:
+            config += IO
+        model = tmp_path / "models" / f"m{number}"
+        (model / "1").mkdir(parents=True)
+        (model / "1/model.py").write_text("class TritonPythonModel:\n    def execute(self, requests):\n        pass\n")
+        (model / "config.pbtxt").write_text(config)
+    checked = run_nereid(["check", "--format=json", "--cache-config=local,size=1000000", str(tmp_path / "models")], tmp_path)
+    findings = json.loads(checked.stdout)["findings"]
+    assert [one for one in findings if one["severity"] == "error" and one["rule"] not in NOT_KNOWN] == []
+
+
+def run_nereid(words, folder):
+    variables = environment() | BUILT_IN.variables
+    return subprocess.run(
+        [BINARY, *words], cwd=folder, env=variables, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def check_usage(words, folder):
+    checked = run_nereid(words, folder)
+    assert checked.returncode != STATUS_OF_WRONG_USAGE, checked.stderr
+
+
+def check_nereid(words, folder):
+    """Checks the words of a command without the command's effects."""
+    subcommand = words[0] if words and not words[0].startswith("-") else None
+    if subcommand == "perf":
+        # Nobody listens there.
+        measured = run_nereid([*words, "--url=127.0.0.1:1"] if "-u" not in words else replaced(words), folder)
+        assert "cannot connect" in measured.stderr, measured.stderr
+    elif subcommand in ("check", "config", "init", "api-key", "man", "completions"):
+        check_usage(words, folder)
+    else:
+        # A check reads directories only.
+        directory = folder / "models"
+        directory.mkdir(exist_ok=True)
+        words = [re.sub(r"^--model-repository=\w+://.*", f"--model-repository={directory}", word) for word in words]
+        check_usage(["check", *words, str(directory)], folder)
+
+
+def replaced(words):
+    at = words.index("-u")
+    return [*words[:at], "-u", "127.0.0.1:1", *words[at + 2 :]]
+
+
+def check_curl(words, routes):
+    address = next((word for word in words if "localhost" in word), None)
+    if address is None:
+        return
+    port, path = re.fullmatch(r"(?:https?://)?localhost(?::(\d+))?([^?]*).*", address).groups()
+    data = next((words[at + 1] for at, word in enumerate(words) if word in ("-d", "--data-binary")), None)
+    if data and data.startswith("{"):
+        json.loads(data)
+    method = words[words.index("-X") + 1] if "-X" in words else "POST" if data else "GET"
+    if port == "8002":
+        assert path == "/metrics"
+    elif port in ("8000", None):
+        # A name such as <model> stands for any.
+        assert any(one == method and route.fullmatch(path) for one, route in routes), f"no route {method} {path}"
+    else:
+        assert port == "8080", "platforms have port 8080"
+
+
+def check_xtask(words):
+    program = TARGET / "debug/xtask"
+    if not program.is_file():
+        pytest.skip("`cargo xtask` is not built")
+    known = subprocess.run([program, "help"], capture_output=True, text=True, check=True).stdout
+    for word in words:
+        if word.startswith("--") or word == words[0]:
+            assert re.search(rf"(cargo xtask |[\[ ]){re.escape(word.split('=')[0])}\b", known), f"xtask does not know {word}"
+
+
+@named(of("bash", "console"))
+def test_commands_are_understood(example, routes, tmp_path):
+    for program, *words in commands(example):
+        name = pathlib.PurePath(program).name
+        if name == "nereid":
+            check_nereid(words, tmp_path)
+        elif name == "curl":
+            check_curl(words, routes)
+        elif name == "cargo" and words[0] == "xtask":
+            check_xtask(words[1:])
+        else:
+            own = program.startswith(("target/", "serving/", "environment/"))
+            assert name in FOREIGN or own or name == "cargo", f"unknown command: {program}"
+
+
+@named(of("python"))
+def test_python_can_be_compiled(example):
+    compile(example.text, str(example), "exec")
+
+
+@named([example for example in EXAMPLES if example.mode("file")])
+def test_parts_of_files_are_in_the_files(example):
+    def words(text):
+        return "\n".join(line.strip() for line in text.splitlines() if line.strip())
+
+    # An ellipsis stands for what is left out.
+    whole = words((ROOT / example.mode("file")).read_text())
+    for part in re.split(r"^\s*(?:/\* \.\.\. \*/|# \.\.\.)$", example.text, flags=re.MULTILINE):
+        assert words(part) in whole, part
+
+
+@named([example for example in of("c") if not example.mode("file")])
+def test_c_is_a_part_of_a_file_that_is_compiled(example):
+    raise AssertionError("name the file: ```c,file=examples/...")
+
+
+def here(text, server):
+    """The text with the addresses of the server of the tests."""
+    for port, own in ((8000, server.http_port), (8001, server.grpc_port), (8002, server.metrics_port)):
+        text = text.replace(f"localhost:{port}", f"127.0.0.1:{own}")
+    return text
+
+
+@named([example for example in EXAMPLES if "run" in example.modes])
+def test_examples_run(example, examples_server, tmp_path):
+    program = {"python": [sys.executable, "-c"], "bash": ["bash", "-euo", "pipefail", "-c"]}[example.language]
+    variables = environment() | BUILT_IN.variables
+    variables["PATH"] = os.pathsep.join([str(BINARY.parent), variables["PATH"]])
+    line = [*program, here(example.text, examples_server)]
+    done = subprocess.run(line, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = EXAMPLES[EXAMPLES.index(example) + 1 :][:1]
+    if after and "answer" in after[0].modes and after[0].page == example.page:
+        if after[0].language == "json":
+            assert json.loads(done.stdout) == json.loads(after[0].text)
+        else:
+            assert done.stdout.split() == after[0].text.split()
+
+
+def test_answers_follow_what_is_run():
+    for before, example in zip([None, *EXAMPLES], EXAMPLES, strict=False):
+        if "answer" in example.modes:
+            assert before and before.page == example.page and "run" in before.modes, str(example)
