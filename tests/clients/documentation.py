@@ -68,9 +68,16 @@ def commands(example):
     lines = text.splitlines()
     if example.language == "console":
         lines = [line[2:] for line in lines if line.startswith("$ ")]
+    pending = ""
     for line in lines:
-        words = []
-        for word in [*shlex.split(line, comments=True), "&&"]:
+        try:
+            split = shlex.split(pending + line, comments=True)
+        except ValueError:
+            # The quotes end on another line.
+            pending += line + "\n"
+            continue
+        pending, words = "", []
+        for word in [*split, "&&"]:
             if word in ("&&", "||", "|", ";"):
                 while words and re.match(r"^\w+=", words[0]):
                     words.pop(0)
@@ -79,3 +86,4 @@ def commands(example):
                 words = []
             else:
                 words.append(word)
+    assert not pending, f"{example}: quotes do not end"

@@ -25,8 +25,8 @@ const NAMES_IN_TRITON: [(&str, &str); 13] = [
     ("model_configuration", "configuration"),
     ("model_management", "model-management"),
     ("batcher", "batching"),
-    ("scheduler", "batching"),
-    ("implicit_state_management", "onnx"),
+    ("scheduler", "sequences"),
+    ("implicit_state_management", "sequences"),
     ("ensemble_models", "ensembles"),
     ("rate_limiter", "batching"),
     ("response_cache", "response-cache"),
@@ -34,7 +34,7 @@ const NAMES_IN_TRITON: [(&str, &str); 13] = [
     ("performance_tuning", "batching"),
     ("optimization", "batching"),
     ("debugging_guide", "troubleshooting"),
-    ("inference_protocols", "openapi"),
+    ("inference_protocols", "protocols"),
 ];
 
 /// Writes the book into an empty folder. Returns the number of pages.
