@@ -36,7 +36,7 @@ async def press(page, key, **more):
         await page.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, **more)
 
 
-@pytest.mark.parametrize("name", ["index.html", "configuration.html", "metrics.html", "adr/index.html"])
+@pytest.mark.parametrize("name", ["index.html", "quickstart.html", "configuration-reference.html", "adr/index.html"])
 async def test_a_page_is_readable_by_all(name, tmp_path):
     async with browser.running(tmp_path) as running:
         page = await opened(running, name)
@@ -66,7 +66,7 @@ async def test_the_keyboard_is_enough(tmp_path):
         await page.look(375, 800)
         await page.evaluate("document.getElementById('menu').focus()")
         await press(page, "Enter", windowsVirtualKeyCode=13, text="\r")
-        assert await page.evaluate("document.getElementById('chapters').offsetParent !== null || getComputedStyle(document.getElementById('chapters')).display === 'block'")
+        assert await page.evaluate("getComputedStyle(document.getElementById('chapters')).display") == "block"
         assert await serious_violations(page) == []
         check_that_nothing_went_wrong(page)
 
