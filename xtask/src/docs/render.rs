@@ -107,8 +107,16 @@ impl PageRenderer<'_> {
                     out.extend([Event::End(TagEnd::Table), Event::Html("</div>".into())]);
                 }
                 Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
+                    let page = self.page_at(&dest_url);
                     let dest_url = self.link(&dest_url).into();
                     out.push(Event::Start(Tag::Link { link_type, dest_url, title, id }));
+                    // Sources name the file, and readers of a book know the title.
+                    let is_name =
+                        |next: &Event<'_>| matches!(next, Event::Text(text) if text.ends_with(".md"));
+                    if let Some(title) = page.filter(|_| events.peek().is_some_and(is_name)) {
+                        events.next();
+                        out.push(self.text(title.into()));
+                    }
                 }
                 Event::Start(Tag::Image { link_type, dest_url, title, id }) => {
                     let dest_url = self.link(&dest_url).into();
@@ -194,6 +202,12 @@ impl PageRenderer<'_> {
         )
     }
 
+    /// The title of the page that a link leads to, if it leads to the page as a whole.
+    fn page_at(&self, link: &str) -> Option<String> {
+        let path = pages::join(&self.page.path, link)?;
+        self.pages.page(&path).map(|page| page.title().replace('`', ""))
+    }
+
     /// The address of a link in the book.
     fn link(&mut self, link: &str) -> String {
         let (target, address) = self.target(link);
@@ -251,6 +265,18 @@ mod tests {
         assert!(page.html.contains("href=\"STYLE.html\"") && page.html.contains("href=\"https://x.y\""));
         let missing = page.links.iter().filter(|link| matches!(link.target, LinkTarget::Missing));
         assert_eq!(missing.map(|link| link.text.as_str()).collect::<Vec<_>>(), ["nothing.md", "../include"]);
+    }
+
+    #[test]
+    fn names_of_pages_become_their_titles() {
+        let html =
+            rendered("[batching.md](batching.md) [batching.md](batching.md#measure) [here](batching.md)")
+                .html;
+        assert!(
+            html.contains(">Tuning batching</a> <a href=\"batching.html#measure\">batching.md</a>"),
+            "{html}"
+        );
+        assert!(html.contains(">here</a>"));
     }
 
     #[test]
