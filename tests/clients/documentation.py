@@ -2,7 +2,7 @@
 
 An example says behind its opening quotes what it is: its language, and how it is tested. A plain language has a check of
 its own. `run`: it is run, against a server with `examples/models`. `answer`: the example before it prints this.
-`file=PATH`: it is a part of this file. `lines`: each line is a document.
+`file=PATH`: it is a part of this file. `model=NAME`: it is the code of this model. `lines`: each line is a document.
 """
 
 import re

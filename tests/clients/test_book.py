@@ -36,7 +36,7 @@ async def press(page, key, **more):
         await page.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, **more)
 
 
-@pytest.mark.parametrize("name", ["index.html", "quickstart.html", "metrics.html", "adr/index.html"])
+@pytest.mark.parametrize("name", ["index.html", "quickstart.html", "metrics.html"])
 async def test_a_page_is_readable_by_all(name, tmp_path):
     async with browser.running(tmp_path) as running:
         page = await opened(running, name)

@@ -4,10 +4,12 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
 import pytest
+import repository as models
 import requests
 from documentation import EXAMPLES, commands, of
 from python_backends import BUILT_IN
@@ -22,6 +24,14 @@ FOREIGN = {"git", "cd", "python3", "pip", "mv", "cp", "mkdir", "kill", "apt", "s
 NOT_KNOWN = {"model-file", "ensemble-members", "file-path", "graph"}
 IO = 'input { name: "IN" data_type: TYPE_INT32 dims: 1 }\noutput { name: "OUT" data_type: TYPE_INT32 dims: 1 }\n'
 STATUS_OF_WRONG_USAGE = 2
+# With the inputs and outputs of a classifier of pictures.
+RESNET = """resnet (float[n, 3, 224, 224] input) => (float[n, 1000] output)
+<int64[2] rows = {-1, 3}, int64[2] size = {3, 1000}> {
+  means = ReduceMean<axes = [2, 3]>(input)
+  channels = Reshape(means, rows)
+  weights = ConstantOfShape(size)
+  output = MatMul(channels, weights)
+}"""
 
 
 def named(examples):
@@ -30,9 +40,17 @@ def named(examples):
 
 @pytest.fixture(scope="module")
 def examples_server(tmp_path_factory):
-    """A server with the models of the examples."""
+    """A server with the models of the examples: those in files, those on pages, and one for requests to `resnet`."""
     folder = tmp_path_factory.mktemp("examples")
-    with Server(folder, ROOT / "examples/models", *BUILT_IN.options, variables=BUILT_IN.variables) as server:
+    repository = folder / "models"
+    shutil.copytree(ROOT / "examples/models", repository)
+    for example in EXAMPLES:
+        if name := example.mode("model"):
+            (repository / name / "1").mkdir(parents=True)
+            (repository / name / "1/model.py").write_text(example.text)
+    models.write(repository, "resnet", models.graph(RESNET), "max_batch_size: 8\n")
+    options = [*BUILT_IN.options, "--allow-client-shm=true"]
+    with Server(folder, repository, *options, variables=BUILT_IN.variables) as server:
         yield server.wait_until_ready()
 
 
@@ -53,7 +71,7 @@ def test_each_example_says_what_it_is():
     for example in EXAMPLES:
         assert example.language in LANGUAGES, f"{example}: which language? ({example.language!r})"
         for mode in example.modes:
-            assert mode in MODES or mode.startswith("file="), f"{example}: {mode}"
+            assert mode in MODES or mode.startswith(("file=", "model=")), f"{example}: {mode}"
 
 
 @named(of("json"))
@@ -234,6 +252,12 @@ def test_the_page_of_protocols_lists_all_routes_and_calls(examples_server):
     calls = set(re.findall(r"^\|[^|]*\| `(\w+)` \|", page, re.MULTILINE))
     service = (ROOT / "crates/proto/protos/grpc_service.proto").read_text()
     assert calls == set(re.findall(r"rpc (\w+)\(", service))
+
+
+def test_the_model_on_the_page_adds_up(examples_server):
+    tensor = {"name": "X", "datatype": "FP32", "shape": [3], "data": [1, 2, 4]}
+    answer = requests.post(f"http://{examples_server.http}/v2/models/sums/infer", json={"inputs": [tensor]}, timeout=60)
+    assert answer.json()["outputs"][0]["data"] == [7], answer.text
 
 
 def test_answers_follow_what_is_run():
