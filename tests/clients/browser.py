@@ -1,7 +1,7 @@
 """A real browser without a window, driven by its own protocol (Chrome DevTools).
 
-$NEREID_TEST_BROWSER is the program; `cargo xtask test` installs it. Otherwise that of the system is used, or the tests
-that need it are skipped.
+$NEREID_TEST_BROWSER is the program; `cargo xtask test` installs it. Otherwise that of the system is used, or the one
+that `cargo xtask setup` has fetched.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import shutil
 
 import aiohttp
 import pytest
-from serving import PATIENCE
+from serving import PATIENCE, TARGET
 
 # Without sandbox: the tests may run as root. Without network: a browser asks its maker for news.
 OPTIONS = (
@@ -25,7 +25,10 @@ LISTENS = re.compile(rb"DevTools listening on (ws://\S+)")
 
 
 def program():
+    fetched = TARGET / "chromium-headless-shell" / "chromium-headless-shell"
     found = os.environ.get("NEREID_TEST_BROWSER") or shutil.which("chromium-headless-shell")
+    if not found and fetched.is_file():
+        found = str(fetched)
     if not found:
         pytest.skip("no browser: NEREID_TEST_BROWSER names none")
     return found

@@ -12,15 +12,19 @@ import pytest
 from serving import TARGET
 
 
+def program():
+    fetched = TARGET / "promtool" / "usr" / "bin" / "promtool"
+    found = os.environ.get("NEREID_TEST_PROMTOOL") or shutil.which("promtool")
+    if not found and fetched.is_file():
+        found = str(fetched)
+    if not found:
+        pytest.skip("there is no promtool; `cargo xtask setup` fetches it")
+    return found
+
+
 def findings(text):
     """What promtool has to say about a text, a line for each finding."""
-    fetched = TARGET / "promtool" / "usr" / "bin" / "promtool"
-    program = os.environ.get("NEREID_TEST_PROMTOOL") or shutil.which("promtool")
-    if not program and fetched.is_file():
-        program = str(fetched)
-    if not program:
-        pytest.skip("there is no promtool; `cargo xtask setup` fetches it")
-    checked = subprocess.run([program, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+    checked = subprocess.run([program(), "check", "metrics"], input=text, capture_output=True, text=True, check=False)
     # 3: it has read everything, and has findings.
     assert checked.returncode in (0, 3), checked.stderr
     return (checked.stdout + checked.stderr).splitlines()

@@ -1,4 +1,4 @@
-//! Tasks of the workspace: `cargo xtask test | deepcheck | memcheck | gates | header | setup | demo | dist | bench`.
+//! Tasks of the workspace: `cargo xtask test | deepcheck | memcheck | gates | docs | header | setup | demo | dist | bench`.
 //!
 //! This program does everything that needs more than cargo: the checks of a change, the Python environment, the
 //! download of ONNX Runtime, the demo, the benchmarks. It writes everything below `target`, makes each thing once and
@@ -10,6 +10,7 @@
 mod abi;
 mod allocators;
 mod arguments;
+mod axe;
 mod bench;
 mod children;
 mod debian;
@@ -17,6 +18,7 @@ mod debian_program;
 mod deepcheck;
 mod demo;
 mod dist;
+mod docs;
 mod gates;
 mod memcheck;
 mod plugins;
@@ -24,6 +26,7 @@ mod process;
 mod process_tree;
 mod python;
 mod runtime_library;
+mod setup;
 mod steps;
 mod store_servers;
 mod test;
@@ -55,13 +58,17 @@ cargo xtask memcheck [--requests N]
 cargo xtask gates
     Only the rules of our own: which crate may use which, the shape of files, and the C interfaces.
 
+cargo xtask docs [--write]
+    Makes a book of the pages in docs, in target/docs, and checks all links. --write renews the pages that the server
+    writes itself, docs/options.md and docs/configuration-reference.md.
+
 cargo xtask header
     Writes include/nereid.h from the tables of the C interfaces and the sources of the functions.
 
 cargo xtask setup
     Makes target/venv with the Python packages of the tests and fetches ONNX Runtime into target/onnxruntime
     and, where they can be had, Triton's Python backend and local cache into target/plugins, azurite, which stands
-    for Azure in tests, into target/node, and redis-server, unless the system has it, into target/redis-server.
+    for Azure in tests, and axe-core into target/node, and redis-server, unless the system has it, into target/redis-server.
     Prints the environment variables that let the tests find them.
 
 cargo xtask demo [--port-base N] [--once] [--dev]
@@ -122,6 +129,16 @@ fn run() -> Result<bool> {
             arguments.finish()?;
             gates::run()
         }
+        "docs" => {
+            let renew = arguments.flag("--write");
+            arguments.finish()?;
+            if renew {
+                docs::write()?;
+            } else {
+                docs::make()?;
+            }
+            Ok(true)
+        }
         "header" => {
             arguments.finish()?;
             abi::write_header(&workspace::root())?;
@@ -129,29 +146,7 @@ fn run() -> Result<bool> {
         }
         "setup" => {
             arguments.finish()?;
-            python::install("tests/requirements.txt")?;
-            println!("{}={}", runtime_library::VARIABLE, runtime_library::fetch()?.display());
-            match plugins::fetch() {
-                Ok(folder) => println!("{}={}", plugins::VARIABLE, folder.display()),
-                Err(error) => println!("without Triton's plug-ins: {error:#}"),
-            }
-            println!("{}={}", store_servers::MOTO, store_servers::moto()?.display());
-            match store_servers::azurite() {
-                Ok(program) => println!("{}={}", store_servers::AZURITE, program.display()),
-                Err(error) => println!("without azurite: {error:#}"),
-            }
-            for program in debian_program::ALL {
-                match program.fetch() {
-                    Ok(path) => println!("{}={}", program.variable, path.display()),
-                    Err(error) => println!("without {}: {error:#}", program.name),
-                }
-            }
-            for allocator in allocators::ALL {
-                match allocator.fetch() {
-                    Ok(library) => println!("{}={}", allocator.variable, library.display()),
-                    Err(error) => println!("without {}: {error:#}", allocator.name),
-                }
-            }
+            setup::run()?;
             Ok(true)
         }
         "demo" => demo::run(&demo::DemoOptions::parse(arguments)?),

@@ -8,8 +8,8 @@ use anyhow::{Result, ensure};
 use crate::steps::Steps;
 use crate::workspace::{Profile, cargo};
 use crate::{
-    allocators, debian, debian_program, deepcheck, demo, dist, gates, memcheck, plugins, process, python,
-    runtime_library, store_servers, workspace,
+    allocators, axe, debian, debian_program, deepcheck, demo, dist, docs, gates, memcheck, plugins, process,
+    python, runtime_library, store_servers, workspace,
 };
 
 /// Runs all steps and prints their results. Returns whether all passed.
@@ -28,6 +28,7 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         println!("{}", runtime_library::fetch()?.display());
         Ok(())
     });
+    steps.run("book", docs::make);
     let servers = install_servers(&mut steps);
     // The tests of the backend for Python run models in this environment.
     steps.run("python packages", || python::install("tests/requirements.txt"));
@@ -93,6 +94,7 @@ fn install_servers(steps: &mut Steps) -> Vec<(&'static str, PathBuf)> {
     };
     install("moto", store_servers::MOTO, &store_servers::moto);
     install("azurite", store_servers::AZURITE, &store_servers::azurite);
+    install("axe-core", axe::VARIABLE, &axe::fetch);
     for program in debian_program::ALL {
         install(program.name, program.variable, &|| program.fetch());
     }

@@ -11,6 +11,7 @@
 mod descriptors;
 mod fields;
 pub mod json;
+mod reference;
 mod schema;
 mod suggest;
 pub mod text;
@@ -32,6 +33,7 @@ mod generated {
 pub use fields::{Fields, TextPosition};
 pub use generated::health;
 pub use generated::inference::*;
+pub use reference::{DocumentedField, DocumentedMessage, documented_messages};
 pub use schema::json_schema;
 pub use suggest::nearest;
 

@@ -28,7 +28,7 @@ pub fn json_schema() -> Value {
 }
 
 /// The comments in the file of a message, by the path of what they describe.
-fn comments(root: &MessageDescriptor) -> HashMap<Vec<i32>, String> {
+pub(crate) fn comments(root: &MessageDescriptor) -> HashMap<Vec<i32>, String> {
     let file = root.parent_file();
     let locations = file.file_descriptor_proto().source_code_info.iter().flat_map(|info| &info.location);
     let described = locations.filter_map(|location| {

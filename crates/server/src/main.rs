@@ -59,20 +59,34 @@ fn main() -> ExitCode {
 }
 
 /// `nereid completions` and `nereid man`.
-fn print_about_options(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let command = arguments.next();
-    let shell = arguments.next().map(|shell| shell.to_string_lossy().into_owned());
-    let text = match (command.filter(|command| command == "man"), &shell, arguments.next()) {
-        (Some(_), None, None) => Some(options::manual()),
-        (None, Some(shell), None) => options::completions(shell),
+fn print_about_options(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let words: Vec<_> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let text = match words[..] {
+        ["man"] => Some(options::manual()),
+        ["man", "options"] => Some(options::reference()),
+        ["man", "configuration"] => configuration_reference(),
+        ["completions", shell] => options::completions(shell),
         _ => None,
     };
     let Some(text) = text else {
-        return fail(&format!("Usage: nereid completions {} | nereid man", options::SHELLS.join("|")));
+        let shells = options::SHELLS.join("|");
+        return fail(&format!("Usage: nereid completions {shells} | nereid man [options|configuration]"));
     };
     // If the reader has closed stdout, the error does not matter.
     let _ = io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
+}
+
+/// The reference of configurations with the backends that are built in.
+fn configuration_reference() -> Option<String> {
+    let options = ["--model-repository=/models".into()];
+    match options::parse(options, &ProcessEnvironment::default()) {
+        Ok(Invocation::Serve(options)) => {
+            Some(check::configuration_reference(&extensions(&options).plugins.backends))
+        }
+        Ok(Invocation::Print(_)) | Err(_) => None,
+    }
 }
 
 /// `nereid check`, `nereid config` and `nereid init`, if the command line has one of them.

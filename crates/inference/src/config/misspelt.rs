@@ -16,6 +16,11 @@ const OF_THE_SERVER: [&str; 7] = [
     "TRITON_BATCH_STRATEGY_PATH",
 ];
 
+/// The names of the parameters that the server reads itself, for models of every backend.
+pub const fn server_parameters() -> [&'static str; 7] {
+    OF_THE_SERVER
+}
+
 /// Accelerators of Triton's backends for instances on GPUs.
 const GPU_ACCELERATORS: [&str; 5] = ["tensorrt", "cuda", "auto_io", "gpu_io", "auto_mixed_precision"];
 

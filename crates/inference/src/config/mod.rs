@@ -24,7 +24,7 @@ pub use ensemble::{EnsembleScheduling, EnsembleStep, MappedTensor};
 pub use errors::{ConfigErrors, Problem};
 pub use instances::{InstanceGroup, InstanceKind, RateLimits, ResourceNeed, SecondaryDevice};
 pub use members::{FittedEnsemble, check_members, fit_members};
-pub use misspelt::{UselessName, misspelt_names, unknown_setting, unused_cache};
+pub use misspelt::{UselessName, misspelt_names, server_parameters, unknown_setting, unused_cache};
 pub use resolve::{
     Completion, ConfigSource, Declared, ExaminedText, GivenConfig, KEEP_BATCH_PARAMETER, complete, declare,
     examine, finish, finish_all, read,

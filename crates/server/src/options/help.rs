@@ -15,7 +15,7 @@ pub fn usage() -> String {
          nereid perf -m <model> [option]...               measure a server ('nereid perf --help')\n       \
          nereid api-key [--hash]                          make a key, or a digest, for --api-key-file\n       \
          nereid completions bash|zsh|fish                 print completions for a shell\n       \
-         nereid man                                       print the manual page\n\n",
+         nereid man [options|configuration]               print the manual page, or a reference\n\n",
     );
     text.push_str(
         "Options may be shortened as long as they stay unambiguous; values follow as '--name value' \

@@ -17,6 +17,7 @@ mod help;
 mod layers;
 mod managed;
 mod meaning;
+mod reference;
 mod refusal;
 mod resolve;
 mod shell_completions;
@@ -39,6 +40,7 @@ pub use meaning::{
     MetricsSettings, RepositorySettings, RequiredHeader, ResolvedOptions, RestrictionSettings,
     SageMakerSettings, ServerSettings, TestHooks, VertexAiSettings,
 };
+pub use reference::reference;
 pub use refusal::BadOption;
 pub use shell_completions::{SHELLS, completions, manual};
 

@@ -1,0 +1,162 @@
+//! The parameters of a model's configuration, and the settings of backends, that Nereid reads itself.
+
+/// A parameter or a setting.
+pub(super) struct NamedValue {
+    pub(super) name: &'static str,
+    /// What the value can be, and what it means.
+    pub(super) meaning: &'static str,
+    pub(super) default: &'static str,
+}
+
+const fn named(name: &'static str, meaning: &'static str, default: &'static str) -> NamedValue {
+    NamedValue { name, meaning, default }
+}
+
+/// Parameters for models of every backend. A test compares them with what the server knows.
+pub(super) const OF_THE_SERVER: &[NamedValue] = &[
+    named(
+        "CACHE_TTL_SECONDS",
+        "A cached answer that is older is computed anew: a positive number.",
+        "answers do not age",
+    ),
+    named(
+        "CACHE_STALE_SECONDS",
+        "For so long after that time, clients get the old answer while a new one is computed.",
+        "0",
+    ),
+    named("CACHE_MAX_ANSWER_BYTES", "A larger answer is not stored.", "no limit; 1 MiB for decoupled models"),
+    named(
+        "CACHE_QUOTA_BYTES",
+        "The part of the cache `local` that belongs to the model alone.",
+        "all models share",
+    ),
+    named(
+        "CACHE_DECOUPLED",
+        "`true`: all responses of a decoupled model to a request are one answer.",
+        "`false`",
+    ),
+    named(
+        "MAX_UNREAD_RESPONSES",
+        "A decoupled model waits while its client has not read so many responses: a whole number from 1.",
+        "no model waits",
+    ),
+    named(
+        "TRITON_BATCH_STRATEGY_PATH",
+        "The library of a batching strategy.",
+        "`batchstrategy.so` of the version, the model or the backend",
+    ),
+];
+
+/// Parameters of ensembles.
+pub(super) const OF_ENSEMBLES: &[NamedValue] = &[named(
+    "MAX_INTERMEDIATE_BYTES",
+    "How many bytes of tensors the requests of the ensemble may hold between its steps.",
+    "`--max-intermediate-bytes`",
+)];
+
+/// Parameters and settings of built-in backends, by their names.
+pub(super) const OF_BACKENDS: &[NamedValue] = &[
+    named(
+        "AUTOCOMPLETE_BATCH",
+        "`no`: a model without `max_batch_size` is served without batching.",
+        "`yes`",
+    ),
+    named(
+        "ITERATION_DONE_OUTPUT",
+        "The output that tells which requests of an iterative model are finished.",
+        "none",
+    ),
+    named("MAP_EXTERNAL_DATA", "`true`: files of external data are mapped and not read.", "`false`"),
+    named("arena_extend_strategy", "For GPUs: no effect.", ""),
+    named("cudnn_conv_algo_search", "For GPUs: no effect.", ""),
+    named("do_copy_in_default_stream", "For GPUs: no effect.", ""),
+    named("gpu_mem_limit", "For GPUs: no effect.", ""),
+    named("enable_mem_arena", "`1` or `0`: the runtime keeps memory for the next run.", "`1`"),
+    named("enable_mem_pattern", "`1` or `0`: the runtime plans memory from earlier runs.", "`1`"),
+    named(
+        "execution_mode",
+        "`0`: operators run one after the other. `1`: independent operators run in parallel.",
+        "`0`",
+    ),
+    named(
+        "inter_op_thread_count",
+        "Threads for operators that run in parallel.",
+        "the instance's share of the processors",
+    ),
+    named("intra_op_thread_count", "Threads for one operator.", "the instance's share of the processors"),
+    named(
+        "memory.enable_memory_arena_shrinkage",
+        "Memory that is given back after each run, such as `cpu:0`.",
+        "none",
+    ),
+    named(
+        "session.*",
+        "Entries of the runtime's session configuration, passed on unchanged.",
+        "those of the runtime",
+    ),
+    named("auto-complete-config", "Set by the server.", ""),
+    named("backend-directory", "Set by the server.", "`--backend-directory`"),
+    named("default-max-batch-size", "`max_batch_size` of models that can batch and set none.", "4"),
+    named("min-compute-capability", "For GPUs: no effect.", ""),
+    named("enable-global-threadpool", "`1`: all sessions share their threads.", "`0`"),
+    named("library", "The library of ONNX Runtime, as `--onnxruntime-library`.", "searched"),
+    named(
+        "session.intra_op.allow_spinning",
+        "`1`: threads of the shared pool wait for work without sleeping.",
+        "`0`",
+    ),
+    named("telemetry", "`true`: the runtime decides whether it sends events to its maker.", "`false`"),
+    named("RESIZE", "`stretch`, `crop` or `pad`: how a picture gets the size of the output.", "`stretch`"),
+    named("SCALE", "FP32: each value, from 0 to 255, is multiplied by this number.", "1"),
+    named("MEAN", "FP32: subtracted after `SCALE`: one number, or one for each channel.", "0"),
+    named("STD", "FP32: divides after `MEAN`: one number, or one for each channel, not 0.", "1"),
+    named(
+        "MAX_PIXELS",
+        "Larger pictures are refused before they are decoded: a whole number from 1.",
+        "64000000",
+    ),
+    named("EXECUTION_ENV_PATH", "The environment of the model: an archive or a directory.", "none"),
+    named(
+        "FORCE_CPU_ONLY_INPUT_TENSORS",
+        "Accepted: all tensors are in the memory of the processor.",
+        "`yes`",
+    ),
+    named("MAX_CONCURRENT_EXECUTIONS", "Executions of a coroutine at the same time, for each instance.", "1"),
+    named("MAX_EXECUTE_PROCESSOR_SECONDS", "The processor time of an execution.", "no limit"),
+    named("MAX_EXECUTE_SECONDS", "The time of an execution.", "no limit"),
+    named("MAX_MEMORY_BYTES", "The memory for data of a process.", "no limit"),
+    named("PYTHON_EXECUTABLE", "The interpreter.", "see [python.md](python.md)"),
+    named(
+        "SANDBOX",
+        "`best-effort` or `required`, if that is stricter than the server's setting.",
+        "that of the server",
+    ),
+    named("STRICT_OUTPUTS", "`yes`: an output that contradicts the configuration is an error.", "`no`"),
+    named("environments", "`on`: environments are made from `requirements.txt`.", "`off`"),
+    named("environments-directory", "Where they are made.", "`~/.cache/nereid/python-environments`"),
+    named("environments-timeout-seconds", "The most time to make one, from 1 to 86400.", "600"),
+    named("implementation", "`built-in` or `triton`.", "`triton`, if it is in the backend directory"),
+    named("pip-index-url", "The index of packages.", "that of `pip`"),
+    named("python-executable", "The interpreter of models that name none.", "`python3`"),
+    named("sandbox", "`off`, `best-effort` or `required`.", "`off`"),
+    named("sandbox-directory", "Where models may write.", "see [python.md](python.md#sandbox)"),
+    named("sandbox-max-memory-bytes", "The memory of a model.", "no limit"),
+    named("sandbox-max-open-files", "The open files of a process.", "1024"),
+    named("sandbox-max-processes", "The processes and threads of the user of a process.", "4096"),
+    named("sandbox-user", "The user that runs models.", "that of the server"),
+    named(
+        "shared-memory-limit-bytes",
+        "The most memory that an instance shares with the server, in each direction.",
+        "4294967296",
+    ),
+    named("shm-default-byte-size", "Checked as in Triton. No effect.", "as in Triton"),
+    named("shm-growth-byte-size", "Checked as in Triton. No effect.", "as in Triton"),
+    named("shm-region-prefix-name", "Checked as in Triton. No effect.", "as in Triton"),
+    named("shm_message_queue_size", "Checked as in Triton. No effect.", "as in Triton"),
+    named("stub-timeout-seconds", "How long a process may take to start, and a model to finalize.", "30"),
+    named(
+        "thread-pool-size",
+        "Requests of `async_exec` that wait at the same time on threads of an instance.",
+        "32",
+    ),
+];

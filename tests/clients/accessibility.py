@@ -1,0 +1,36 @@
+"""axe-core, which finds in a page what keeps people from using it: contrast, names of controls, order of headings.
+
+$NEREID_TEST_AXE is the script; `cargo xtask test` downloads it. Otherwise the one that `cargo xtask setup` has
+downloaded is used, or the tests that need it are skipped.
+"""
+
+import os
+import pathlib
+
+import pytest
+from serving import TARGET
+
+SERIOUS = ("serious", "critical")
+
+
+def _script():
+    fetched = sorted((TARGET / "node").glob("axe-core-*/package/axe.min.js"))
+    named = os.environ.get("NEREID_TEST_AXE")
+    found = pathlib.Path(named) if named else next(iter(fetched), None)
+    if not found or not found.is_file():
+        pytest.skip("there is no axe-core; `cargo xtask setup` downloads it")
+    return found
+
+
+async def serious_violations(page):
+    """What is seriously wrong in an open page as it is shown now: a line for each rule and its first elements."""
+    # The browser's protocol evaluates the script, so that no rule of the page about scripts stops it.
+    await page.evaluate(f"{_script().read_text()};0")
+    # Without `preload`, which asks for the style sheets anew: a page that is opened as a file must not.
+    options = "{resultTypes: ['violations'], preload: false}"
+    found = await page.evaluate(f"axe.run(document, {options}).then((run) => run.violations)")
+    return [
+        f"{rule['id']} ({rule['impact']}): {rule['help']}: " + "; ".join(node["html"] for node in rule["nodes"][:3])
+        for rule in found
+        if rule["impact"] in SERIOUS
+    ]

@@ -1,0 +1,305 @@
+"""Every example of the documentation is checked: it is run, or the program that reads it reads it."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import repository as models
+import requests
+from documentation import EXAMPLES, commands, of
+from python_backends import BUILT_IN
+from serving import BINARY, ROOT, TARGET, Server, environment
+
+LANGUAGES = {"bash", "console", "pbtxt", "json", "yaml", "toml", "python", "c", "text"}
+MODES = {"run", "answer", "lines"}
+
+# Programs of commands whose options are not ours to check.
+FOREIGN = {"git", "cd", "python3", "pip", "mv", "cp", "mkdir", "kill", "apt", "systemctl", "tar", "skopeo", "podman", "docker", "jq", "cc"}
+# What only the machine of the reader can tell: files of models, members of ensembles, caches, agents.
+NOT_KNOWN = {"model-file", "ensemble-members", "file-path", "graph"}
+IO = 'input { name: "IN" data_type: TYPE_INT32 dims: 1 }\noutput { name: "OUT" data_type: TYPE_INT32 dims: 1 }\n'
+STATUS_OF_WRONG_USAGE = 2
+# With the inputs and outputs of a classifier of pictures.
+RESNET = """resnet (float[n, 3, 224, 224] input) => (float[n, 1000] output)
+<int64[2] rows = {-1, 3}, int64[2] size = {3, 1000}> {
+  means = ReduceMean<axes = [2, 3]>(input)
+  channels = Reshape(means, rows)
+  weights = ConstantOfShape(size)
+  output = MatMul(channels, weights)
+}"""
+
+
+def named(examples):
+    return pytest.mark.parametrize("example", examples, ids=str)
+
+
+@pytest.fixture(scope="module")
+def examples_server(tmp_path_factory):
+    """A server with the models of the examples: those in files, those on pages, and one for requests to `resnet`."""
+    folder = tmp_path_factory.mktemp("examples")
+    repository = folder / "models"
+    shutil.copytree(ROOT / "examples/models", repository)
+    for example in EXAMPLES:
+        if name := example.mode("model"):
+            (repository / name / "1").mkdir(parents=True)
+            (repository / name / "1/model.py").write_text(example.text)
+    models.write(repository, "resnet", models.graph(RESNET), "max_batch_size: 8\n")
+    options = [*BUILT_IN.options, "--allow-client-shm=true"]
+    with Server(folder, repository, *options, variables=BUILT_IN.variables) as server:
+        yield server.wait_until_ready()
+
+
+@pytest.fixture(scope="module")
+def routes(examples_server):
+    """What the server answers: pairs of a method and an expression for paths."""
+    paths = requests.get(f"http://{examples_server.http}/openapi.json", timeout=60).json()["paths"]
+    found = []
+    for path, item in paths.items():
+        expression = "".join("[^/]+" if part.startswith("{") else re.escape(part) for part in re.split(r"(\{\w+\})", path))
+        found += [(method.upper(), re.compile(expression)) for method in item]
+    assert len(found) > 40
+    return found
+
+
+def test_each_example_says_what_it_is():
+    assert len(EXAMPLES) > 80
+    for example in EXAMPLES:
+        assert example.language in LANGUAGES, f"{example}: which language? ({example.language!r})"
+        for mode in example.modes:
+            assert mode in MODES or mode.startswith(("file=", "model=")), f"{example}: {mode}"
+
+
+@named(of("json"))
+def test_json_can_be_read(example):
+    for document in example.text.splitlines() if "lines" in example.modes else [example.text]:
+        json.loads(document)
+
+
+@named(of("yaml"))
+def test_yaml_can_be_read(example):
+    yaml = pytest.importorskip("yaml")
+    assert yaml.safe_load(example.text)
+
+
+@named(of("toml"))
+def test_options_in_files_are_known(example, tmp_path):
+    (tmp_path / "nereid.toml").write_text(example.text)
+    (tmp_path / "models").mkdir()
+    check_usage(["check", f"--config={tmp_path / 'nereid.toml'}", str(tmp_path / "models")], tmp_path)
+
+
+@named(of("pbtxt"))
+def test_configurations_break_no_rule(example, tmp_path):
+    parts = re.split(r"^# \S+/config.pbtxt.*$", example.text, flags=re.MULTILINE)
+    for number, part in enumerate(part for part in parts if part.strip()):
+        config = part
+        if not re.search(r"^(backend|platform):", config, re.MULTILINE):
+            config += '\nbackend: "python"\n'
+        if not re.search(r"^input", config, re.MULTILINE) and "platform:" not in config:
+            config += IO
+        model = tmp_path / "models" / f"m{number}"
+        (model / "1").mkdir(parents=True)
+        (model / "1/model.py").write_text("class TritonPythonModel:\n    def execute(self, requests):\n        pass\n")
+        (model / "config.pbtxt").write_text(config)
+    checked = run_nereid(["check", "--format=json", "--cache-config=local,size=1000000", str(tmp_path / "models")], tmp_path)
+    findings = json.loads(checked.stdout)["findings"]
+    # Another test compiles the backend of an example.
+    unknown = NOT_KNOWN | ({"backend"} if example.mode("file") else set())
+    assert [one for one in findings if one["severity"] == "error" and one["rule"] not in unknown] == []
+
+
+def run_nereid(words, folder):
+    variables = environment() | BUILT_IN.variables
+    return subprocess.run(
+        [BINARY, *words], cwd=folder, env=variables, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def check_usage(words, folder):
+    checked = run_nereid(words, folder)
+    assert checked.returncode != STATUS_OF_WRONG_USAGE, checked.stderr
+
+
+def check_nereid(words, folder):
+    """Checks the words of a command without the command's effects."""
+    subcommand = words[0] if words and not words[0].startswith("-") else None
+    if subcommand == "perf":
+        # Nobody listens there.
+        measured = run_nereid([*words, "--url=127.0.0.1:1"] if "-u" not in words else replaced(words), folder)
+        assert "cannot connect" in measured.stderr, measured.stderr
+    elif subcommand in ("check", "config", "init", "api-key", "man", "completions"):
+        check_usage(words, folder)
+    else:
+        # A check reads directories only.
+        directory = folder / "models"
+        directory.mkdir(exist_ok=True)
+        words = [re.sub(r"^--model-repository=\w+://.*", f"--model-repository={directory}", word) for word in words]
+        check_usage(["check", *words, str(directory)], folder)
+
+
+def replaced(words):
+    at = words.index("-u")
+    return [*words[:at], "-u", "127.0.0.1:1", *words[at + 2 :]]
+
+
+def check_curl(words, routes):
+    address = next((word for word in words if "localhost" in word), None)
+    if address is None:
+        return
+    port, path = re.fullmatch(r"(?:https?://)?localhost(?::(\d+))?([^?]*).*", address).groups()
+    data = next((words[at + 1] for at, word in enumerate(words) if word in ("-d", "--data-binary")), None)
+    if data and data.startswith("{"):
+        json.loads(data)
+    method = words[words.index("-X") + 1] if "-X" in words else "POST" if data else "GET"
+    if port == "8002":
+        assert path == "/metrics"
+    elif port in ("8000", None):
+        # A name such as <model> stands for any.
+        assert any(one == method and route.fullmatch(path) for one, route in routes), f"no route {method} {path}"
+    else:
+        assert port == "8080", "platforms have port 8080"
+
+
+def check_xtask(words):
+    program = TARGET / "debug/xtask"
+    if not program.is_file():
+        pytest.skip("`cargo xtask` is not built")
+    known = subprocess.run([program, "help"], capture_output=True, text=True, check=True).stdout
+    for word in words:
+        if word.startswith("--") or word == words[0]:
+            assert re.search(rf"(cargo xtask |[\[ ]){re.escape(word.split('=')[0])}\b", known), f"xtask does not know {word}"
+
+
+@named(of("bash", "console"))
+def test_commands_are_understood(example, routes, tmp_path):
+    for program, *words in commands(example):
+        name = pathlib.PurePath(program).name
+        if name == "nereid":
+            check_nereid(words, tmp_path)
+        elif name == "curl":
+            check_curl(words, routes)
+        elif name == "cargo" and words[0] == "xtask":
+            check_xtask(words[1:])
+        else:
+            own = program.startswith(("target/", "serving/", "environment/"))
+            assert name in FOREIGN or own or name == "cargo", f"unknown command: {program}"
+
+
+@named(of("python"))
+def test_python_can_be_compiled(example):
+    compile(example.text, str(example), "exec")
+
+
+@named([example for example in EXAMPLES if example.mode("file")])
+def test_parts_of_files_are_in_the_files(example):
+    def words(text):
+        return "\n".join(line.strip() for line in text.splitlines() if line.strip())
+
+    # An ellipsis stands for what is left out.
+    whole = words((ROOT / example.mode("file")).read_text())
+    for part in re.split(r"^\s*(?:/\* \.\.\. \*/|# \.\.\.)$", example.text, flags=re.MULTILINE):
+        assert words(part) in whole, part
+
+
+def test_c_is_a_part_of_a_file_that_is_compiled():
+    for example in of("c"):
+        assert (example.mode("file") or "").startswith("examples/"), f"{example}: name the file: ```c,file=examples/..."
+
+
+def here(text, server):
+    """The text with the addresses of the server of the tests."""
+    for port, own in ((8000, server.http_port), (8001, server.grpc_port), (8002, server.metrics_port)):
+        text = text.replace(f"localhost:{port}", f"127.0.0.1:{own}")
+    return text
+
+
+@named([example for example in EXAMPLES if "run" in example.modes])
+def test_examples_run(example, examples_server, tmp_path):
+    program = {"python": [sys.executable, "-c"], "bash": ["bash", "-euo", "pipefail", "-c"]}[example.language]
+    variables = environment() | BUILT_IN.variables
+    variables["PATH"] = os.pathsep.join([str(BINARY.parent), variables["PATH"]])
+    line = [*program, here(example.text, examples_server)]
+    done = subprocess.run(line, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = EXAMPLES[EXAMPLES.index(example) + 1 :][:1]
+    if after and "answer" in after[0].modes and after[0].page == example.page:
+        if after[0].language == "json":
+            assert json.loads(done.stdout) == json.loads(after[0].text)
+        else:
+            assert done.stdout.split() == after[0].text.split()
+
+
+def test_the_page_of_protocols_lists_all_routes_and_calls(examples_server):
+    page = (ROOT / "docs/protocols.md").read_text()
+    rows = re.findall(r"^\| (`(?:GET|POST)[^|]*) \| (.*?) \|", page, re.MULTILINE)
+    listed = set()
+    for first, _ in rows:
+        path = re.search(r"(/\S+?)`", first)[1]
+        listed |= {(method, path) for method in re.findall(r"`(GET|POST)", first)}
+    document = requests.get(f"http://{examples_server.http}/openapi.json", timeout=60).json()
+    known = {
+        (method.upper(), path)
+        for path, item in document["paths"].items()
+        for method in item
+        if method in ("get", "post") and "/versions/" not in path and not re.search(r"/models/[^{]", path.replace("/repository", ""))
+    }
+    assert listed == known
+    calls = set(re.findall(r"^\|[^|]*\| `(\w+)` \|", page, re.MULTILINE))
+    service = (ROOT / "crates/proto/protos/grpc_service.proto").read_text()
+    assert calls == set(re.findall(r"rpc (\w+)\(", service))
+
+
+def test_the_model_on_the_page_adds_up(examples_server):
+    tensor = {"name": "X", "datatype": "FP32", "shape": [3], "data": [1, 2, 4]}
+    answer = requests.post(f"http://{examples_server.http}/v2/models/sums/infer", json={"inputs": [tensor]}, timeout=60)
+    assert answer.json()["outputs"][0]["data"] == [7], answer.text
+
+
+def test_answers_follow_what_is_run():
+    for before, example in zip([None, *EXAMPLES], EXAMPLES, strict=False):
+        if "answer" in example.modes:
+            assert before and before.page == example.page and "run" in before.modes, str(example)
+
+
+# Texts of other programs.
+NOT_OURS = ("ModuleNotFoundError", "PermissionError", "[Errno")
+# Where a text has what is only an example: names, numbers, paths.
+VARIABLE = re.compile(r"\.\.\.|'[^']*'|\"[^\"]*\"|\b\d[\w.:]*|/\S+|\[[^\]]*\]|\bnet\b|<[^>]*>")
+
+
+def texts_of_sources():
+    """What the sources say, in one line. A text that is divided over lines is whole, and no place has a name."""
+    whole = []
+    for path in [*ROOT.glob("crates/*/src/**/*.rs"), *ROOT.glob("crates/*/python/**/*.py")]:
+        text = re.sub(r'\\\n\s*|"\s*\n\s*"', "", path.read_text())
+        whole.append(re.sub(r"\{[^{}]*\}", "\0", text.replace('\\"', '"')))
+    return re.sub(r"\s+", " ", "".join(whole))
+
+
+def share_in(sources, text):
+    """Which share of the words of a text is in sources: in threes, because texts are put together of parts."""
+    found = known = 0
+    for part in VARIABLE.split(text):
+        words = part.split()
+        known += len(words)
+        here = set()
+        size = min(3, len(words))
+        for at in range(len(words) - size + 1):
+            if " ".join(words[at : at + size]).strip("(),.:;") in sources:
+                here.update(range(at, at + size))
+        found += len(here)
+    return found / max(known, 1)
+
+
+def test_texts_of_troubleshooting_are_in_the_sources():
+    sources = texts_of_sources()
+    rows = re.findall(r"^\| (`.*?) \| ", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+    texts = [text for row in rows for text in re.findall(r"`([^`]+)`", row) if not text.startswith(NOT_OURS)]
+    assert len(texts) > 90
+    assert [text for text in texts if share_in(sources, text) < 0.25] == []
+    assert share_in(sources, "purple elephants forgot which tensors were sleeping yesterday") < 0.25
