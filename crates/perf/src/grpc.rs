@@ -4,16 +4,19 @@ use std::cell::RefCell;
 
 use anyhow::{Context, Result, anyhow};
 use bytes::{Buf, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Request, header, request};
+use http::{HeaderMap, Request, request};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 
-use crate::call_failure::CallFailure;
+use std::time::{Duration, Instant};
+
+use crate::call_outcome::{CallFailure, CallTimes};
 use crate::endpoint::ServerEndpoint;
-use crate::payload::{SERVICE, grpc_message};
+use crate::framing::grpc_message;
+use crate::payload::SERVICE;
 
 /// The sizes of windows and frames. They are large enough that the client does not slow down responses of megabytes.
 const STREAM_WINDOW: u32 = 32 << 20;
@@ -34,12 +37,12 @@ pub(crate) struct GrpcCall {
 
 impl GrpcCall {
     /// `message` must be framed.
-    pub(crate) fn new(address: &str, method: &str, message: Bytes) -> Result<GrpcCall> {
-        let request = Request::post(format!("http://{address}/{SERVICE}/{method}"))
-            .header(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"))
-            .header(header::TE, HeaderValue::from_static("trailers"))
+    pub(crate) fn new(endpoint: &ServerEndpoint, method: &str, message: Bytes) -> Result<GrpcCall> {
+        let address = &endpoint.address;
+        let mut request = Request::post(format!("http://{address}/{SERVICE}/{method}"))
             .body(())
             .with_context(|| format!("'{address}' is not an address"))?;
+        *request.headers_mut() = (*endpoint.call_headers).clone();
         Ok(GrpcCall { parts: request.into_parts().0, message })
     }
 
@@ -69,7 +72,7 @@ impl GrpcConnection {
     }
 
     /// Sends the call and drops the response.
-    pub(crate) async fn exchange(&self, call: &GrpcCall) -> Result<(), CallFailure> {
+    pub(crate) async fn exchange(&self, call: &GrpcCall) -> Result<CallTimes, CallFailure> {
         self.receive(call, |_| {}).await
     }
 
@@ -82,30 +85,33 @@ impl GrpcConnection {
         &self,
         call: &GrpcCall,
         mut on_response: impl FnMut(),
-    ) -> Result<(), CallFailure> {
+    ) -> Result<CallTimes, CallFailure> {
         let mut unread = BytesMut::new();
         let mut refused = None;
-        self.receive(call, |piece| {
-            unread.extend_from_slice(&piece);
-            while let Some(message) = next_message(&mut unread) {
-                match proto::ModelStreamInferResponse::decode(message) {
-                    Ok(answer) if !answer.error_message.is_empty() => refused = Some(answer.error_message),
-                    // The last message may contain only the final flag.
-                    Ok(answer)
-                        if answer
-                            .infer_response
-                            .as_ref()
-                            .is_some_and(|response| !response.outputs.is_empty()) =>
-                    {
-                        on_response();
+        let times = self
+            .receive(call, |piece| {
+                unread.extend_from_slice(&piece);
+                while let Some(message) = next_message(&mut unread) {
+                    match proto::ModelStreamInferResponse::decode(message) {
+                        Ok(answer) if !answer.error_message.is_empty() => {
+                            refused = Some(answer.error_message)
+                        }
+                        // The last message may contain only the final flag.
+                        Ok(answer)
+                            if answer
+                                .infer_response
+                                .as_ref()
+                                .is_some_and(|response| !response.outputs.is_empty()) =>
+                        {
+                            on_response();
+                        }
+                        Ok(_) => {}
+                        Err(error) => refused = Some(error.to_string()),
                     }
-                    Ok(_) => {}
-                    Err(error) => refused = Some(error.to_string()),
                 }
-            }
-        })
-        .await?;
-        refused.map_or(Ok(()), |text| Err(CallFailure::Refused(text)))
+            })
+            .await?;
+        refused.map_or(Ok(times), |text| Err(CallFailure::Refused(text)))
     }
 
     /// Sends one message and returns the response.
@@ -117,21 +123,21 @@ impl GrpcConnection {
         method: &str,
         message: &impl Message,
     ) -> Result<A> {
-        let call = GrpcCall::new(&self.endpoint.address, method, grpc_message(message))?;
-        let answer = self.message(&call).await;
+        let call = GrpcCall::new(&self.endpoint, method, grpc_message(message))?;
+        let answer = self.message(&call).await.map(|(answer, _)| answer);
         let answer = answer.map_err(|failure| anyhow!("{method}: {}", failure.into_text()))?;
         A::decode(answer).with_context(|| format!("{method}: the answer is not the expected message"))
     }
 
     /// Sends the call and returns the message of the response.
-    pub(crate) async fn message(&self, call: &GrpcCall) -> Result<Bytes, CallFailure> {
+    pub(crate) async fn message(&self, call: &GrpcCall) -> Result<(Bytes, CallTimes), CallFailure> {
         let mut answer = BytesMut::new();
-        self.receive(call, |piece| answer.extend_from_slice(&piece)).await?;
+        let times = self.receive(call, |piece| answer.extend_from_slice(&piece)).await?;
         answer.advance(5.min(answer.len()));
-        Ok(answer.freeze())
+        Ok((answer.freeze(), times))
     }
 
-    async fn receive(&self, call: &GrpcCall, mut keep: impl FnMut(Bytes)) -> Result<(), CallFailure> {
+    async fn receive(&self, call: &GrpcCall, mut keep: impl FnMut(Bytes)) -> Result<CallTimes, CallFailure> {
         let broken = |error: hyper::Error| CallFailure::Broken(describe(&error));
         let mut sender = self.sender.borrow().clone();
         sender.ready().await.map_err(broken)?;
@@ -139,6 +145,7 @@ impl GrpcConnection {
         if head.status != 200 {
             return Err(CallFailure::Refused(format!("HTTP status {}", head.status)));
         }
+        let answered = Instant::now();
         let mut received = 0;
         let mut trailers = None;
         while let Some(frame) = Incoming::frame(&mut body).await {
@@ -154,7 +161,7 @@ impl GrpcConnection {
         check_status(trailers.as_ref().unwrap_or(&head.headers))?;
         match received {
             0..5 => Err(CallFailure::Refused("status OK without a message".into())),
-            _ => Ok(()),
+            _ => Ok(CallTimes { send: Duration::ZERO, receive: answered.elapsed() }),
         }
     }
 }
