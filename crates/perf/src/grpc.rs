@@ -88,30 +88,27 @@ impl GrpcConnection {
     ) -> Result<CallTimes, CallFailure> {
         let mut unread = BytesMut::new();
         let mut refused = None;
-        let times = self
-            .receive(call, |piece| {
-                unread.extend_from_slice(&piece);
-                while let Some(message) = next_message(&mut unread) {
-                    match proto::ModelStreamInferResponse::decode(message) {
-                        Ok(answer) if !answer.error_message.is_empty() => {
-                            refused = Some(answer.error_message)
-                        }
-                        // The last message may contain only the final flag.
-                        Ok(answer)
-                            if answer
-                                .infer_response
-                                .as_ref()
-                                .is_some_and(|response| !response.outputs.is_empty()) =>
-                        {
-                            on_response();
-                        }
-                        Ok(_) => {}
-                        Err(error) => refused = Some(error.to_string()),
+        self.receive(call, |piece| {
+            unread.extend_from_slice(&piece);
+            while let Some(message) = next_message(&mut unread) {
+                match proto::ModelStreamInferResponse::decode(message) {
+                    Ok(answer) if !answer.error_message.is_empty() => refused = Some(answer.error_message),
+                    // The last message may contain only the final flag.
+                    Ok(answer)
+                        if answer
+                            .infer_response
+                            .as_ref()
+                            .is_some_and(|response| !response.outputs.is_empty()) =>
+                    {
+                        on_response();
                     }
+                    Ok(_) => {}
+                    Err(error) => refused = Some(error.to_string()),
                 }
-            })
-            .await?;
-        refused.map_or(Ok(times), |text| Err(CallFailure::Refused(text)))
+            }
+        })
+        .await?;
+        refused.map_or(Ok(CallTimes::default()), |text| Err(CallFailure::Refused(text)))
     }
 
     /// Sends one message and returns the response.
