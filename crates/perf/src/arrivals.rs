@@ -22,7 +22,7 @@ pub(crate) struct Arrivals {
 
 enum Gaps {
     Constant { seconds: f64 },
-    Exponential { mean_seconds: f64, random: StdRng },
+    Exponential { mean_seconds: f64, random: Box<StdRng> },
     Listed { gaps: Vec<Duration>, next: usize },
 }
 
@@ -33,7 +33,7 @@ impl Arrivals {
         let gaps = match distribution {
             Distribution::Constant => Gaps::Constant { seconds: 1.0 / rate },
             Distribution::Poisson => {
-                Gaps::Exponential { mean_seconds: 1.0 / rate, random: StdRng::seed_from_u64(seed) }
+                Gaps::Exponential { mean_seconds: 1.0 / rate, random: Box::new(StdRng::seed_from_u64(seed)) }
             }
         };
         Arrivals { gaps, elapsed: 0.0 }

@@ -29,7 +29,7 @@ pub(crate) struct Prepared {
 /// A request that is prepared in parts, and as a whole for use outside of sequences.
 pub(crate) enum PreparedRequests {
     Http(Vec<(HttpTemplate, Bytes)>),
-    Grpc { requests: Vec<(GrpcTemplate, Bytes)>, call: GrpcCall, streaming: bool },
+    Grpc { requests: Vec<(GrpcTemplate, Bytes)>, call: Box<GrpcCall>, streaming: bool },
 }
 
 /// Sends one request after the other. Reopens its connection when necessary.

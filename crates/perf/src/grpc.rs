@@ -1,6 +1,7 @@
 //! gRPC over an HTTP/2 connection of hyper. The request message is framed in advance.
 
 use std::cell::RefCell;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use bytes::{Buf, Bytes, BytesMut};
@@ -10,8 +11,6 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
-
-use std::time::{Duration, Instant};
 
 use crate::call_outcome::{CallFailure, CallTimes};
 use crate::endpoint::ServerEndpoint;

@@ -5,11 +5,11 @@
 //! stays open. It counts the body of a valid response and does not keep it. Servers of the protocol always state the
 //! length, so the client refuses chunked responses.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, bail};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-use std::time::{Duration, Instant};
 
 use crate::call_outcome::{CallFailure, CallTimes};
 use crate::endpoint::{ServerEndpoint, ServerStream};

@@ -83,8 +83,8 @@ const MOST_ELEMENTS: usize = 1 << 32;
 /// # Errors
 /// The tensor is too large.
 pub(crate) fn element_count(shape: &[i64]) -> Result<usize> {
-    let sizes = shape.iter().map(|&size| usize::try_from(size).ok());
-    let count = sizes.fold(Some(1_usize), |count, size| count?.checked_mul(size?));
+    let mut sizes = shape.iter().map(|&size| usize::try_from(size).ok());
+    let count = sizes.try_fold(1_usize, |count, size| count.checked_mul(size?));
     let count = count.filter(|&count| count <= MOST_ELEMENTS);
     count.with_context(|| format!("a tensor of shape {shape:?} is too large"))
 }

@@ -165,7 +165,7 @@ fn requests(
                 let whole = template.request(None);
                 (template, whole)
             };
-            let call = grpc::GrpcCall::new(endpoint, method, bytes::Bytes::new())?;
+            let call = Box::new(grpc::GrpcCall::new(endpoint, method, bytes::Bytes::new())?);
             let streaming = options.streaming;
             Ok(PreparedRequests::Grpc { requests: requests.map(request).collect(), call, streaming })
         }

@@ -70,7 +70,7 @@ pub(crate) async fn closed(
             while tally.may_send() {
                 let mut trace = tally.request(Instant::now());
                 let answer = caller.call(|| trace.response()).await;
-                trace.end(answer);
+                trace.end(&answer);
                 // Lets the other callers run if responses are ready at once.
                 tokio::task::consume_budget().await;
             }

@@ -40,7 +40,7 @@ pub(crate) async fn open(
             while let Some(DueRequest { time, window }) = due.next().await {
                 let mut trace = tally.request(time);
                 let answer = caller.call(|| trace.response()).await;
-                trace.end_in(window.as_deref(), answer);
+                trace.end_in(window.as_deref(), &answer);
             }
             caller.end_sequence().await;
         });

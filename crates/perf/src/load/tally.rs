@@ -163,24 +163,24 @@ impl RequestTrace<'_> {
     }
 
     /// Counts the end of a request of a closed loop in the window that is open now.
-    pub(crate) fn end(self, answer: Result<AnsweredCall, String>) {
+    pub(crate) fn end(self, answer: &Result<AnsweredCall, String>) {
         match self.tally.window() {
-            Some(window) => self.count(&window, &answer),
+            Some(window) => self.count(&window, answer),
             None => self.tally.count_warm(),
         }
     }
 
     /// Counts the end of a request of an open loop in the window in which it was due.
-    pub(crate) fn end_in(self, due: Option<&Window>, answer: Result<AnsweredCall, String>) {
+    pub(crate) fn end_in(self, due: Option<&Window>, answer: &Result<AnsweredCall, String>) {
         // Throughput is what arrives in a window, wherever it was due.
-        if let (Some(window), Ok(_)) = (self.tally.window(), &answer) {
+        if let (Some(window), Ok(_)) = (self.tally.window(), answer) {
             window.measured.borrow_mut().completed += 1;
         }
         match due {
             Some(window) => {
                 let late = u64::from(self.sent - self.since > LATE);
                 window.measured.borrow_mut().late += late;
-                self.count(window, &answer);
+                self.count(window, answer);
             }
             None => self.tally.count_warm(),
         }

@@ -37,7 +37,7 @@ pub(crate) fn write(out: &mut dyn Write, options: &PerfOptions, rows: &[ReportRo
     let mut picture = Picture { svg: String::new() };
     picture.begin(options, &rows);
     match rows[..] {
-        [] => picture.text(LEFT, TOP + 20.0, "", "start", "There was no valid response."),
+        [] => picture.text((LEFT, TOP + 20.0), "", "start", "There was no valid response."),
         [row] => picture.distribution(row),
         _ => picture.curves(&rows, options),
     }
@@ -69,9 +69,9 @@ impl Picture {
         ));
         self.draw(format_args!("<title>{}</title><style>{STYLE}</style>", escaped(&title)));
         self.draw(format_args!(r#"<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>"#));
-        self.text(LEFT, 30.0, "title", "start", &title);
+        self.text((LEFT, 30.0), "title", "start", &title);
         let details = format!("{}, batch {}", options.address, options.batch);
-        self.text(LEFT, 50.0, "small", "start", &details);
+        self.text((LEFT, 50.0), "small", "start", &details);
     }
 
     /// Percentiles of latency against throughput, in the order of the points.
@@ -100,15 +100,15 @@ impl Picture {
                 r#"<line class="line c{index}" x1="{at}" x2="{}" y1="462" y2="462"/>"#,
                 at + 22.0
             ));
-            self.text(at + 28.0, 466.0, "small", "start", name);
+            self.text((at + 28.0, 466.0), "small", "start", name);
         }
         for row in rows {
             let number = six_digits(row.point().1);
-            self.text(x.at(throughput(row)), y.at(latency(row, 0.99)) - 9.0, "small", "middle", &number);
+            self.text((x.at(throughput(row)), y.at(latency(row, 0.99)) - 9.0), "small", "middle", &number);
         }
         let what = rows.first().map_or("", |row| row.point().0).to_lowercase();
         let note = format!("Numbers: {what}. Hollow: not stable.");
-        self.text(RIGHT, 466.0, "small", "end", &note);
+        self.text((RIGHT, 466.0), "small", "end", &note);
     }
 
     /// The shares of latencies, in bars whose widths are equal ratios.
@@ -148,7 +148,7 @@ impl Picture {
                 r#"<line class="line c{index}" x1="{place}" x2="{}" y1="462" y2="462"/>"#,
                 place + 22.0
             ));
-            self.text(place + 28.0, 466.0, "small", "start", &format!("{name} {}", time(latency)));
+            self.text((place + 28.0, 466.0), "small", "start", &format!("{name} {}", time(latency)));
         }
     }
 
@@ -162,17 +162,17 @@ impl Picture {
             self.draw(format_args!(
                 r#"<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{at:.1}" y2="{at:.1}"/>"#
             ));
-            self.text(LEFT - 8.0, at + 4.0, "small", "end", &label(y_name, tick));
+            self.text((LEFT - 8.0, at + 4.0), "small", "end", &label(y_name, tick));
         }
         for tick in x.ticks() {
             let at = x.at(tick);
             self.draw(format_args!(
                 r#"<line class="grid" x1="{at:.1}" x2="{at:.1}" y1="{TOP}" y2="{BOTTOM}"/>"#
             ));
-            self.text(at, BOTTOM + 16.0, "small", "middle", &label(x_name, tick));
+            self.text((at, BOTTOM + 16.0), "small", "middle", &label(x_name, tick));
         }
         self.draw(format_args!(r#"<path class="axis" fill="none" d="M{LEFT} {TOP}V{BOTTOM}H{RIGHT}"/>"#));
-        self.text((LEFT + RIGHT) / 2.0, BOTTOM + 36.0, "", "middle", x_name);
+        self.text(((LEFT + RIGHT) / 2.0, BOTTOM + 36.0), "", "middle", x_name);
         let middle = (TOP + BOTTOM) / 2.0;
         self.draw(format_args!(
             r#"<text x="20" y="{middle}" text-anchor="middle" transform="rotate(-90 20 {middle})">{}</text>"#,
@@ -180,7 +180,7 @@ impl Picture {
         ));
     }
 
-    fn text(&mut self, x: f64, y: f64, class: &str, anchor: &str, text: &str) {
+    fn text(&mut self, (x, y): (f64, f64), class: &str, anchor: &str, text: &str) {
         self.draw(format_args!(
             r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#,
             escaped(text)

@@ -4,13 +4,12 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::latency_csv::percentiles;
-use super::{ReportRow, six_digits};
+use super::{ReportRow, server_text, six_digits};
 use crate::histogram::Histogram;
 use crate::load::Measured;
 use crate::model::ModelTraits;
 use crate::options::{Distribution, Load, PerfOptions, Protocol, Until, WarmUp, Windows};
 use crate::search::Points;
-use crate::statistics::{ModelFigures, ServerPhase, ServerStatistics};
 
 /// Writes what is measured, and how.
 pub(crate) fn write_settings(
@@ -67,12 +66,8 @@ fn write_windows(out: &mut dyn Write, options: &PerfOptions) -> io::Result<()> {
         Windows::UntilStable { window, .. } => {
             let mode = if let Until::Elapsed(_) = window { "time_windows" } else { "count_windows" };
             writeln!(out, "  Using \"{mode}\" mode for stabilization")?;
-            match options.percentile {
-                None => writeln!(out, "  Stabilizing using average latency and throughput")?,
-                Some(percentile) => {
-                    writeln!(out, "  Stabilizing using p{percentile} latency and throughput")?
-                }
-            }
+            let name = options.percentile.map_or("average".into(), |percentile| format!("p{percentile}"));
+            writeln!(out, "  Stabilizing using {name} latency and throughput")?;
             match window {
                 Until::Elapsed(time) => writeln!(out, "  Measurement window: {} msec", time.as_millis()),
                 Until::Requests(count) => {
@@ -128,7 +123,7 @@ pub(crate) fn write_point(
     }
     if let Some(statistics) = &row.point.measured.statistics {
         writeln!(out, "  Server: ")?;
-        write_server(out, statistics, traits)?;
+        server_text::write(out, statistics, traits)?;
     }
     write_warnings(out, row, options)?;
     writeln!(out)?;
@@ -196,78 +191,6 @@ fn write_streaming(out: &mut dyn Write, measured: &Measured) -> io::Result<()> {
     writeln!(out, "    Responses: {} ({responses} responses/sec)", measured.responses)
 }
 
-fn write_server(out: &mut dyn Write, statistics: &ServerStatistics, traits: &ModelTraits) -> io::Result<()> {
-    if statistics.composing.is_empty() {
-        return write_model(out, &statistics.model, traits, "    ");
-    }
-    let sums = |of: fn(&ModelFigures) -> u64| statistics.composing.iter().map(of).sum::<u64>();
-    let queue = sums(|figures| figures.time(ServerPhase::Queue).mean_micros());
-    let compute = sums(|figures| figures.compute().mean_micros());
-    let total = write_counts(out, &statistics.model, traits, "    ")?;
-    let overhead = total.saturating_sub(queue + compute);
-    writeln!(out, " (overhead {overhead} usec + queue {queue} usec + compute {compute} usec)")?;
-    writeln!(out)?;
-    writeln!(out, "  Composing models: ")?;
-    for figures in &statistics.composing {
-        writeln!(out, "  {}: ", figures.name)?;
-        write_model(out, figures, &ModelTraits::default(), "      ")?;
-    }
-    Ok(())
-}
-
-fn write_model(
-    out: &mut dyn Write,
-    figures: &ModelFigures,
-    traits: &ModelTraits,
-    indent: &str,
-) -> io::Result<()> {
-    let total = write_counts(out, figures, traits, indent)?;
-    let mean = |phase| figures.time(phase).mean_micros();
-    let queue = mean(ServerPhase::Queue);
-    let phases = format!(
-        "compute input {} usec + compute infer {} usec + compute output {} usec",
-        mean(ServerPhase::ComputeInput),
-        mean(ServerPhase::ComputeInfer),
-        mean(ServerPhase::ComputeOutput)
-    );
-    if !traits.has_cache {
-        let overhead = total.saturating_sub(queue + figures.compute().mean_micros());
-        return writeln!(out, " (overhead {overhead} usec + queue {queue} usec + {phases})");
-    }
-    let (hit, miss) = (figures.time(ServerPhase::CacheHit), figures.time(ServerPhase::CacheMiss));
-    let compute = figures.compute();
-    let requests = (compute.count + hit.count).max(1);
-    let combined = (compute.nanoseconds + hit.nanoseconds + miss.nanoseconds) / requests / 1000;
-    let overhead = total.saturating_sub(queue + combined);
-    writeln!(out, " (overhead {overhead} usec + queue {queue} usec + cache hit/miss {combined} usec)")?;
-    writeln!(out, "{indent}  Average Cache Hit Latency: {} usec", hit.mean_micros())?;
-    writeln!(
-        out,
-        "{indent}  Average Cache Miss Latency: {} usec (cache lookup/insertion {} usec + {phases})",
-        miss.mean_micros() + compute.mean_micros(),
-        miss.mean_micros()
-    )
-}
-
-/// Writes the counts and the mean time of a request. Returns this time in microseconds.
-fn write_counts(
-    out: &mut dyn Write,
-    figures: &ModelFigures,
-    traits: &ModelTraits,
-    indent: &str,
-) -> io::Result<u64> {
-    let success = figures.time(ServerPhase::Success);
-    writeln!(out, "{indent}Inference count: {}", figures.inferences)?;
-    writeln!(out, "{indent}Execution count: {}", figures.executions)?;
-    if traits.has_cache {
-        writeln!(out, "{indent}Cache hit count: {}", figures.time(ServerPhase::CacheHit).count)?;
-        writeln!(out, "{indent}Cache miss count: {}", figures.time(ServerPhase::CacheMiss).count)?;
-    }
-    writeln!(out, "{indent}Successful request count: {}", success.count)?;
-    write!(out, "{indent}Avg request latency: {} usec", success.mean_micros())?;
-    Ok(success.mean_micros())
-}
-
 fn write_warnings(out: &mut dyn Write, row: &ReportRow, options: &PerfOptions) -> io::Result<()> {
     let measured = &row.point.measured;
     for (text, count) in &measured.errors {
@@ -323,6 +246,7 @@ pub(crate) fn write_summary(
 mod tests {
     use super::*;
     use crate::report::samples;
+    use crate::statistics::ServerStatistics;
 
     fn lines(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Vec<String> {
         let mut out = Vec::new();
