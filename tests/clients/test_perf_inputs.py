@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import repository as models
 from perf_tool import SHORT, perf, perf_report, perf_rows, where
 from protocols import metric
 
@@ -172,3 +173,31 @@ def test_tensors_may_be_in_shared_memory(start, repository, backend_option, tmp_
     [row] = perf_rows(tmp_path, *options, "--shared-memory", "system", "--output-shared-memory-size", 64)
     assert (row["requests"], row["errors"]) == ("50", "0")
     assert metric(server, "nv_inference_count", model="add_sub", version=1) == 200
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_ensemble_with_a_sequence_takes_sequences_and_shows_its_models(ensemble_server, tmp_path, protocol):
+    values = [3, 4, 5]
+    content = {
+        "data": [[{"INPUT": [value]} for value in values]],
+        "validation_data": [[{"DOUBLED": [int(2 * total)]} for total in np.cumsum(values)]],
+    }
+    options = once("-m", "doubled_sum", *where(ensemble_server, protocol), "--concurrency", 3)
+    report = perf_report(*options, "--request-count", 60, "--input-data", input_file(tmp_path, content))
+    assert "[ERROR]" not in report and "Request count: 60\n" in report
+    assert "  Composing models: \n  double: \n      Inference count: 60\n" in report
+    assert "\n  sum: \n      Inference count: 60\n" in report
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_model_with_a_cache_has_columns_for_it(start, tmp_path, protocol):
+    folder = tmp_path / "models"
+    models.add_sub(folder)
+    with (folder / "add_sub/config.pbtxt").open("a") as config:
+        config.write("response_cache { enable: true }\n")
+    server = start(folder, "--cache-config=local,size=1048576").wait_until_ready()
+    options = once("-m", "add_sub", *where(server, protocol), "--request-count", 30)
+    report = perf_report(*options, "-f", tmp_path / "perf.csv")
+    assert "Cache hit count: 29\n" in report and "Cache miss count: 1\n" in report
+    headings = (tmp_path / "perf.csv").read_text().splitlines()[0].split(",")
+    assert headings[8:11] == ["Server Cache Hit", "Server Cache Miss", "Client Recv"]

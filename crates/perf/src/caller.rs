@@ -13,7 +13,7 @@ use crate::endpoint::ServerEndpoint;
 use crate::feed::{CallerFeed, NextRequest, SharedFeed};
 use crate::grpc::{GrpcCall, GrpcConnection};
 use crate::http::HttpConnection;
-use crate::inputs::ExpectedOutput;
+use crate::inputs::WantedOutput;
 use crate::options::{PerfOptions, Protocol};
 use crate::payload::{GrpcTemplate, HttpTemplate};
 
@@ -23,7 +23,7 @@ pub(crate) struct Prepared {
     pub(crate) requests: PreparedRequests,
     pub(crate) chain: Vec<ChainedModel>,
     /// For each request, the outputs that are compared. Empty if none are.
-    pub(crate) expected: Vec<Vec<ExpectedOutput>>,
+    pub(crate) expected: Vec<Vec<WantedOutput>>,
 }
 
 /// A request that is prepared in parts, and as a whole for use outside of sequences.
@@ -123,7 +123,7 @@ async fn exchange_http(
     connection: &mut HttpConnection,
     mut request: Bytes,
     chain: &[ChainedModel],
-    expected: &[ExpectedOutput],
+    expected: &[WantedOutput],
 ) -> Result<(CallTimes, bool), CallFailure> {
     for next in chain {
         let answer = connection.receive(&request).await?;
@@ -144,7 +144,7 @@ async fn exchange_grpc(
     connection: &GrpcConnection,
     mut call: GrpcCall,
     chain: &[ChainedModel],
-    expected: &[ExpectedOutput],
+    expected: &[WantedOutput],
 ) -> Result<CallTimes, CallFailure> {
     for next in chain {
         let (answer, _) = connection.message(&call).await?;
@@ -160,8 +160,8 @@ async fn exchange_grpc(
 }
 
 /// Compares the outputs of a response with those of `validation_data`.
-fn compare(expected: &[ExpectedOutput], outputs: &[crate::tensors::InputTensor]) -> Result<(), CallFailure> {
-    for ExpectedOutput { name, bytes } in expected {
+fn compare(expected: &[WantedOutput], outputs: &[crate::tensors::InputTensor]) -> Result<(), CallFailure> {
+    for WantedOutput { name, bytes } in expected {
         match outputs.iter().find(|output| output.input.name == *name) {
             Some(output) if output.bytes == bytes => {}
             Some(_) => {

@@ -3,18 +3,18 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use crate::sequences::{OpenSequence, SequencePosition, Sequences};
+use crate::sequences::{OpenSequence, SequencePosition, SequenceSource};
 
 /// What all callers share.
 pub(crate) struct SharedFeed {
     request_count: usize,
     turn: Cell<usize>,
     /// `None`: requests are not part of sequences.
-    sequences: Option<RefCell<Sequences>>,
+    sequences: Option<RefCell<SequenceSource>>,
 }
 
 impl SharedFeed {
-    pub(crate) fn new(request_count: usize, sequences: Option<Sequences>) -> Rc<SharedFeed> {
+    pub(crate) fn new(request_count: usize, sequences: Option<SequenceSource>) -> Rc<SharedFeed> {
         Rc::new(SharedFeed { request_count, turn: Cell::new(0), sequences: sequences.map(RefCell::new) })
     }
 }
@@ -99,7 +99,7 @@ mod tests {
             end_id: None,
             count: 4,
         };
-        let sequences = Sequences::new(&options, vec![vec![0]], false, 1, 2).unwrap();
+        let sequences = SequenceSource::new(&options, vec![vec![0]], false, 1, 2).unwrap();
         let shared = SharedFeed::new(1, Some(sequences));
         let (mut first, mut second) = (CallerFeed::new(shared.clone()), CallerFeed::new(shared));
         let ids = [&mut first, &mut second].map(|feed| feed.next().position.unwrap().id);

@@ -12,17 +12,17 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::elements::{ElementKind, count_elements, push_array, push_text};
-use crate::inputs::{ExpectedOutput, element_count};
+use crate::inputs::{WantedOutput, element_count};
 use crate::model::{ModelInput, TargetModel};
 use crate::options::PerfOptions;
 use crate::tensors::InputTensor;
 
 /// The content of a request of one row, or of the whole batch.
 #[derive(Clone)]
-pub(crate) struct Step {
+pub(crate) struct InputStep {
     /// The shapes have no batch dimension, unless the step is a whole batch.
     pub(crate) inputs: Vec<InputTensor>,
-    pub(crate) outputs: Vec<ExpectedOutput>,
+    pub(crate) outputs: Vec<WantedOutput>,
     pub(crate) is_whole: bool,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Step {
 ///
 /// # Errors
 /// It cannot be read or does not match the model.
-pub(crate) fn read(path: &Path, model: &TargetModel, options: &PerfOptions) -> Result<Vec<Vec<Step>>> {
+pub(crate) fn read(path: &Path, model: &TargetModel, options: &PerfOptions) -> Result<Vec<Vec<InputStep>>> {
     let place = || path.display().to_string();
     if path.is_dir() {
         return Ok(vec![vec![directory(path, model, options).with_context(place)?]]);
@@ -40,7 +40,7 @@ pub(crate) fn read(path: &Path, model: &TargetModel, options: &PerfOptions) -> R
     streams(&content, &StepReader { model, options }).with_context(place)
 }
 
-fn streams(content: &Value, reader: &StepReader<'_>) -> Result<Vec<Vec<Step>>> {
+fn streams(content: &Value, reader: &StepReader<'_>) -> Result<Vec<Vec<InputStep>>> {
     // A model may have an input of the name 'data'.
     let entries = match content {
         Value::Object(content) => content.get("data").and_then(Value::as_array),
@@ -66,7 +66,7 @@ fn of_perf_analyzer(
     entries: &[Value],
     expected: Option<&Value>,
     reader: &StepReader<'_>,
-) -> Result<Vec<Vec<Step>>> {
+) -> Result<Vec<Vec<InputStep>>> {
     let not_aligned = "'validation_data' needs an entry for each entry of 'data'";
     let expected = expected.map(|expected| expected.as_array().context(not_aligned)).transpose()?;
     ensure!(!entries.is_empty(), "'data' is empty");
@@ -103,7 +103,7 @@ struct StepReader<'r> {
 
 impl StepReader<'_> {
     /// A step of `perf_analyzer`: all inputs with exactly their elements.
-    fn step(&self, content: &Value, expected: Option<&Value>) -> Result<Step> {
+    fn step(&self, content: &Value, expected: Option<&Value>) -> Result<InputStep> {
         let content = content.as_object().context("a step is an object of inputs")?;
         self.check_names(content, &self.model.inputs, "input")?;
         let mut inputs = Vec::new();
@@ -120,10 +120,10 @@ impl StepReader<'_> {
             None => Vec::new(),
             Some(expected) => self.outputs(expected).context("validation_data")?,
         };
-        Ok(Step { inputs, outputs, is_whole: false })
+        Ok(InputStep { inputs, outputs, is_whole: false })
     }
 
-    fn outputs(&self, expected: &Value) -> Result<Vec<ExpectedOutput>> {
+    fn outputs(&self, expected: &Value) -> Result<Vec<WantedOutput>> {
         let expected = expected.as_object().context("a step is an object of outputs")?;
         self.check_names(expected, &self.model.outputs, "output")?;
         let outputs =
@@ -132,7 +132,7 @@ impl StepReader<'_> {
             let (content, _) = parts(value)?;
             let bytes = bytes_of(&ElementKind::of(&output.datatype)?, content);
             let bytes = bytes.with_context(|| format!("output '{}'", output.name))?;
-            Ok(ExpectedOutput { name: output.name.clone(), bytes: bytes.into() })
+            Ok(WantedOutput { name: output.name.clone(), bytes: bytes.into() })
         };
         outputs.map(read).collect()
     }
@@ -178,7 +178,7 @@ impl StepReader<'_> {
     }
 
     /// A request of the short form: each input for the whole batch, or a part of it that is repeated.
-    fn short(&self, request: &Value) -> Result<Step> {
+    fn short(&self, request: &Value) -> Result<InputStep> {
         let request = request.as_object().context("a request is an object of inputs")?;
         let mut inputs = Vec::new();
         for input in &self.model.inputs {
@@ -187,7 +187,7 @@ impl StepReader<'_> {
             let tensor = repeated(input, shape, request.get(&input.name));
             inputs.push(tensor.with_context(|| format!("input '{}'", input.name))?);
         }
-        Ok(Step { inputs, outputs: Vec::new(), is_whole: true })
+        Ok(InputStep { inputs, outputs: Vec::new(), is_whole: true })
     }
 }
 
@@ -237,7 +237,7 @@ fn bytes_of(kind: &ElementKind, content: &Value) -> Result<Vec<u8>> {
 }
 
 /// A directory with a file for each input, and for each output that is compared.
-fn directory(path: &Path, model: &TargetModel, options: &PerfOptions) -> Result<Step> {
+fn directory(path: &Path, model: &TargetModel, options: &PerfOptions) -> Result<InputStep> {
     let reader = StepReader { model, options };
     let mut names = Vec::new();
     for entry in fs::read_dir(path).context("cannot list the directory")? {
@@ -270,8 +270,8 @@ fn directory(path: &Path, model: &TargetModel, options: &PerfOptions) -> Result<
     }
     let outputs = model.outputs.iter().filter(|output| names.contains(&output.name));
     let outputs =
-        outputs.map(|output| Ok(ExpectedOutput { name: output.name.clone(), bytes: content(output)? }));
-    Ok(Step { inputs, outputs: outputs.collect::<Result<_>>()?, is_whole: false })
+        outputs.map(|output| Ok(WantedOutput { name: output.name.clone(), bytes: content(output)? }));
+    Ok(InputStep { inputs, outputs: outputs.collect::<Result<_>>()?, is_whole: false })
 }
 
 /// The lines of a file as elements of texts.

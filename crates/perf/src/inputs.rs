@@ -9,7 +9,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use crate::elements::{ElementKind, random_elements, zero_elements};
-use crate::input_files::{self, Step};
+use crate::input_files::{self, InputStep};
 use crate::model::{ModelInput, TargetModel};
 use crate::options::{InputContent, PerfOptions};
 use crate::tensors::InputTensor;
@@ -18,7 +18,7 @@ use crate::tensors::InputTensor;
 pub(crate) struct RunInputs {
     pub(crate) requests: Vec<Vec<InputTensor>>,
     /// For each request, the outputs that are compared. Empty if no file has any.
-    pub(crate) expected: Vec<Vec<ExpectedOutput>>,
+    pub(crate) expected: Vec<Vec<WantedOutput>>,
     /// For each stream, the indexes of its requests. None is empty.
     pub(crate) streams: Vec<Vec<usize>>,
     pub(crate) from_files: bool,
@@ -26,7 +26,7 @@ pub(crate) struct RunInputs {
 
 /// An output that a response must have.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ExpectedOutput {
+pub(crate) struct WantedOutput {
     pub(crate) name: String,
     pub(crate) bytes: Bytes,
 }
@@ -90,13 +90,13 @@ pub(crate) fn element_count(shape: &[i64]) -> Result<usize> {
 }
 
 /// The requests of files. Requests of sequences have one row, so that a stream gives a request for each step.
-fn of_streams(model: &TargetModel, options: &PerfOptions, streams: &[Vec<Step>]) -> Result<RunInputs> {
+fn of_streams(model: &TargetModel, options: &PerfOptions, streams: &[Vec<InputStep>]) -> Result<RunInputs> {
     let batch = usize::try_from(options.batch)?;
     let mut inputs =
         RunInputs { requests: Vec::new(), expected: Vec::new(), streams: Vec::new(), from_files: true };
     // Only sequences keep streams apart.
-    let whole: Vec<Step>;
-    let streams: Vec<&[Step]> = match model.traits.has_sequences {
+    let whole: Vec<InputStep>;
+    let streams: Vec<&[InputStep]> = match model.traits.has_sequences {
         true => streams.iter().map(Vec::as_slice).collect(),
         false => {
             whole = streams.concat();
@@ -112,7 +112,7 @@ fn of_streams(model: &TargetModel, options: &PerfOptions, streams: &[Vec<Step>])
         };
         let first = inputs.requests.len();
         for index in 0..count {
-            let taken: Vec<&Step> = match steps[index % steps.len()].is_whole || batch == 1 {
+            let taken: Vec<&InputStep> = match steps[index % steps.len()].is_whole || batch == 1 {
                 true => vec![&steps[index % steps.len()]],
                 false => (0..batch).map(|row| &steps[(index * batch + row) % steps.len()]).collect(),
             };
@@ -137,7 +137,7 @@ fn requests_of(steps: usize, batch: usize) -> usize {
 }
 
 /// A request of these steps.
-fn joined(model: &TargetModel, batch: u64, steps: &[&Step]) -> Result<Vec<InputTensor>> {
+fn joined(model: &TargetModel, batch: u64, steps: &[&InputStep]) -> Result<Vec<InputTensor>> {
     let first = steps[0];
     let join = |(index, tensor): (usize, &InputTensor)| {
         let mut bytes = Vec::with_capacity(tensor.bytes.len() * steps.len());
@@ -158,14 +158,14 @@ fn joined(model: &TargetModel, batch: u64, steps: &[&Step]) -> Result<Vec<InputT
     first.inputs.iter().enumerate().map(join).collect()
 }
 
-fn expected(steps: &[&Step]) -> Vec<ExpectedOutput> {
-    let of = |output: &ExpectedOutput| {
+fn expected(steps: &[&InputStep]) -> Vec<WantedOutput> {
+    let of = |output: &WantedOutput| {
         let mut bytes = Vec::new();
         for step in steps {
             let same = step.outputs.iter().find(|other| other.name == output.name);
             bytes.extend_from_slice(&same?.bytes);
         }
-        Some(ExpectedOutput { name: output.name.clone(), bytes: bytes.into() })
+        Some(WantedOutput { name: output.name.clone(), bytes: bytes.into() })
     };
     // An output that only some rows of a batch have cannot be compared.
     steps[0].outputs.iter().filter_map(of).collect()

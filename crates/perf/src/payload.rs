@@ -10,7 +10,7 @@ use prost::Message;
 use proto::infer_parameter::ParameterChoice;
 
 use crate::framing::frame;
-use crate::options::{MessageCompression, ParameterValue, PerfOptions, Protocol};
+use crate::options::{GivenParameter, MessageCompression, PerfOptions, Protocol};
 use crate::sequences::SequencePosition;
 use crate::shared_memory::{RequestPlaces, TensorPlace};
 use crate::tensors::InputTensor;
@@ -128,9 +128,9 @@ fn json_parameters(options: &PerfOptions, binary_outputs: bool) -> Result<String
     }
     for (name, value) in &options.parameters {
         let value = match value {
-            ParameterValue::Bool(value) => value.to_string(),
-            ParameterValue::Int(value) => value.to_string(),
-            ParameterValue::Text(value) => serde_json::to_string(value)?,
+            GivenParameter::Bool(value) => value.to_string(),
+            GivenParameter::Int(value) => value.to_string(),
+            GivenParameter::Text(value) => serde_json::to_string(value)?,
         };
         members.push(format!("{}:{value}", serde_json::to_string(name)?));
     }
@@ -267,9 +267,9 @@ fn grpc_parameters(options: &PerfOptions) -> impl Iterator<Item = NamedParameter
     let sequence = of_sequence(&only).into_iter().filter(|_| options.sequences.of_one_request);
     let own = options.parameters.iter().map(|(name, value)| {
         let value = match value {
-            ParameterValue::Bool(value) => ParameterChoice::BoolParam(*value),
-            ParameterValue::Int(value) => ParameterChoice::Int64Param(*value),
-            ParameterValue::Text(value) => ParameterChoice::StringParam(value.clone()),
+            GivenParameter::Bool(value) => ParameterChoice::BoolParam(*value),
+            GivenParameter::Int(value) => ParameterChoice::Int64Param(*value),
+            GivenParameter::Text(value) => ParameterChoice::StringParam(value.clone()),
         };
         (name.clone(), choice(value))
     });

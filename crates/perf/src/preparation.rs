@@ -14,7 +14,7 @@ use crate::inputs::{self, RunInputs};
 use crate::model::{ModelTraits, TargetModel};
 use crate::options::{Load, PerfOptions, Protocol};
 use crate::payload::{GrpcTemplate, HttpTemplate};
-use crate::sequences::Sequences;
+use crate::sequences::SequenceSource;
 use crate::shared_memory::SharedTensors;
 use crate::statistics::StatisticsReader;
 use crate::{arrivals, grpc, http, payload};
@@ -41,7 +41,7 @@ impl PreparedRun {
     /// There are too few ids for the sequences.
     pub(crate) fn feed(&self, options: &PerfOptions, callers: usize) -> Result<Rc<SharedFeed>> {
         let sequences = match self.has_sequences {
-            true => Some(Sequences::new(
+            true => Some(SequenceSource::new(
                 &options.sequences,
                 self.streams.clone(),
                 self.from_files,
@@ -85,7 +85,10 @@ pub(crate) async fn prepare(options: &PerfOptions) -> Result<PreparedRun> {
         Load::Closed(_) | Load::Open { .. } => Vec::new(),
     };
     let endpoint = ServerEndpoint::new(options)?;
-    let described = describe(&endpoint, options).await?;
+    let mut described = describe(&endpoint, options).await?;
+    if !described.traits.has_sequences {
+        described.traits.has_sequences = has_sequence_member(&endpoint, options, &described).await;
+    }
     let has_sequences = described.traits.has_sequences && !options.sequences.of_one_request;
     ensure!(!has_sequences || options.batch == 1, "requests of sequences have one row: --batch must be 1");
     ensure!(!has_sequences || options.then.is_empty(), "--then takes models without sequences");
@@ -192,6 +195,34 @@ async fn describe(endpoint: &ServerEndpoint, options: &PerfOptions) -> Result<Ta
         },
     };
     model.with_context(asking)
+}
+
+/// The most models that an ensemble may have, its own ensembles included.
+const MOST_MEMBERS: usize = 1000;
+
+/// Whether a model of an ensemble takes sequences. Then the requests of the ensemble must form sequences.
+async fn has_sequence_member(
+    endpoint: &ServerEndpoint,
+    options: &PerfOptions,
+    ensemble: &TargetModel,
+) -> bool {
+    let mut members = ensemble.traits.composing_models.clone();
+    let mut next = 0;
+    while let Some(model) = members.get(next).cloned() {
+        next += 1;
+        let options = PerfOptions { model, version: None, ..options.clone() };
+        // Who may not see a member can measure the ensemble all the same.
+        let Ok(member) = describe(endpoint, &options).await else { continue };
+        if member.traits.has_sequences {
+            return true;
+        }
+        for name in member.traits.composing_models {
+            if !members.contains(&name) && members.len() < MOST_MEMBERS {
+                members.push(name);
+            }
+        }
+    }
+    false
 }
 
 /// How long the generator tries to find out the protocol of a port that gave no valid response.

@@ -14,7 +14,7 @@ use crate::options::SequenceOptions;
 const DEFAULT_LENGTH: u32 = 20;
 
 /// Gives sequences to callers.
-pub(crate) struct Sequences {
+pub(crate) struct SequenceSource {
     options: SequenceOptions,
     /// For each stream of the input data, the indexes of its requests.
     streams: Vec<Vec<usize>>,
@@ -43,7 +43,7 @@ pub(crate) struct SequencePosition {
     pub(crate) end: bool,
 }
 
-impl Sequences {
+impl SequenceSource {
     /// `streams` are the indexes of the requests of each stream; none is empty.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Sequences {
         from_files: bool,
         seed: u64,
         most_open: usize,
-    ) -> Result<Sequences> {
+    ) -> Result<SequenceSource> {
         if let Some(end) = options.end_id {
             let ids = end - options.first_id;
             ensure!(
@@ -62,7 +62,7 @@ impl Sequences {
                 "--sequence-id-range has {ids} ids, but {most_open} sequences are open at the same time"
             );
         }
-        Ok(Sequences {
+        Ok(SequenceSource {
             next_id: options.first_id,
             options: options.clone(),
             streams,
@@ -144,13 +144,13 @@ mod tests {
         SequenceOptions { of_one_request: false, length, variation, first_id: 5, end_id, count: 4 }
     }
 
-    fn sequences(options: &SequenceOptions, streams: &[&[usize]], from_files: bool) -> Sequences {
+    fn sequences(options: &SequenceOptions, streams: &[&[usize]], from_files: bool) -> SequenceSource {
         let streams = streams.iter().map(|stream| stream.to_vec()).collect();
-        Sequences::new(options, streams, from_files, 1, 2).unwrap()
+        SequenceSource::new(options, streams, from_files, 1, 2).unwrap()
     }
 
     /// All requests of the next sequence.
-    fn whole(sequences: &mut Sequences) -> Vec<(usize, SequencePosition)> {
+    fn whole(sequences: &mut SequenceSource) -> Vec<(usize, SequencePosition)> {
         let mut sequence = sequences.begin();
         let requests = std::iter::from_fn(|| sequences.next(&mut sequence)).collect();
         sequences.close(&sequence);
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!((first.id, second.id), (5, 6));
         sequences.close(&first);
         assert_eq!(sequences.begin().id, 5);
-        let few = Sequences::new(&options(None, 0.0, Some(6)), vec![vec![0]], false, 1, 2);
+        let few = SequenceSource::new(&options(None, 0.0, Some(6)), vec![vec![0]], false, 1, 2);
         assert!(few.err().unwrap().to_string().contains("1 ids, but 2 sequences"));
     }
 

@@ -1,9 +1,11 @@
 //! What the server counted while a window was measured, from the statistics extension of the protocol.
 
 use std::iter::zip;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::endpoint::ServerEndpoint;
 use crate::grpc::GrpcConnection;
@@ -11,6 +13,9 @@ use crate::http::HttpConnection;
 use crate::model::TargetModel;
 use crate::options::{PerfOptions, Protocol};
 use crate::payload;
+
+/// How long the generator waits for statistics. A server that does not give them is not asked again.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A number of events and the sum of their times.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -48,7 +53,7 @@ pub(crate) struct ModelFigures {
     pub(crate) name: String,
     pub(crate) inferences: u64,
     pub(crate) executions: u64,
-    times: [CountedTime; PHASES.len()],
+    pub(crate) times: [CountedTime; PHASES.len()],
 }
 
 impl ModelFigures {
@@ -107,7 +112,7 @@ pub(crate) struct StatisticsReader {
     options: PerfOptions,
     composing: Vec<String>,
     connection: Option<ReaderConnection>,
-    /// The server refused once. It is not asked again.
+    /// The server refused once, or did not answer. It is not asked again.
     is_refused: bool,
 }
 
@@ -139,9 +144,9 @@ impl StatisticsReader {
         if self.is_refused {
             return None;
         }
-        let all = self.fetch().await;
-        self.is_refused = all.is_err();
-        let all = all.ok()?;
+        let all = timeout(PATIENCE, self.fetch()).await.ok().and_then(Result::ok);
+        self.is_refused = all.is_none();
+        let all = all?;
         let model = figures_of(&self.options.model, self.options.version.as_deref(), &all)?;
         let composing = self.composing.iter().map(|name| figures_of(name, None, &all));
         Some(ServerStatistics { model, composing: composing.collect::<Option<_>>()? })

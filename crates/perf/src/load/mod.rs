@@ -18,14 +18,14 @@ pub(crate) use self::measured::{Measured, RequestRecord};
 pub(crate) use self::open_loop::open;
 use self::tally::{Tally, Window};
 use crate::caller::Caller;
-use crate::options::{Until, WarmUp, Windows};
+use crate::options::{PointWarmUp, Until, Windows};
 use crate::processor_time;
-use crate::stability::{AGREEING, StabilityRule, Verdict, WindowFigures, judge};
+use crate::stability::{AGREEING, ComparedWindow, StabilityRule, StabilityVerdict, judge};
 use crate::statistics::{ServerStatistics, StatisticsReader};
 
 /// How points are measured. All points of a run have the same plan.
 pub(crate) struct MeasurementPlan {
-    pub(crate) warm_up: WarmUp,
+    pub(crate) warm_up: PointWarmUp,
     pub(crate) windows: Windows,
     pub(crate) percentile: Option<u8>,
     pub(crate) latency_limit: Option<Duration>,
@@ -41,7 +41,7 @@ pub(crate) struct MeasuredPoint {
     /// Three windows agree, or only one was wanted.
     pub(crate) is_stable: bool,
     /// The figures of all windows.
-    pub(crate) windows: Vec<WindowFigures>,
+    pub(crate) windows: Vec<ComparedWindow>,
     /// When the reported windows began and ended.
     pub(crate) boundaries: Vec<Instant>,
 }
@@ -101,12 +101,12 @@ impl PointWindows<'_> {
     async fn measure(&mut self) -> Result<MeasuredPoint> {
         match self.plan.warm_up {
             // The first request belongs to the first window.
-            WarmUp::Time(time) if time.is_zero() => {}
-            WarmUp::Time(time) => {
+            PointWarmUp::Time(time) if time.is_zero() => {}
+            PointWarmUp::Time(time) => {
                 self.tally.begin();
                 sleep(time).await;
             }
-            WarmUp::Requests(count) => {
+            PointWarmUp::Requests(count) => {
                 self.tally.begin();
                 self.tally.warm_up(count).await;
             }
@@ -180,20 +180,20 @@ impl PointWindows<'_> {
                 last.pop_front();
             }
             let verdict = judge(&figures, rule);
-            if verdict != Verdict::Open {
+            if verdict != StabilityVerdict::Open {
                 let boundaries = last.iter().map(|(_, at)| *at).chain([end.at]).collect();
                 let mut windows = last.into_iter().map(|(measured, _)| measured);
                 let mut measured = windows.next().unwrap_or_else(Measured::new);
                 windows.for_each(|window| measured.merge(window));
-                let is_stable = verdict == Verdict::Stable;
+                let is_stable = verdict == StabilityVerdict::Stable;
                 return Ok(MeasuredPoint { measured, is_stable, windows: figures, boundaries });
             }
             (window, start) = (next, end);
         }
     }
 
-    fn figures(&self, measured: &Measured) -> WindowFigures {
-        WindowFigures {
+    fn figures(&self, measured: &Measured) -> ComparedWindow {
+        ComparedWindow {
             throughput: measured.requests_per_second(),
             latency: measured.stabilizing_latency(self.plan.percentile),
         }

@@ -45,7 +45,7 @@ pub(crate) struct Window {
 }
 
 /// The answers to one request, as they come.
-pub(crate) struct RequestTrace<'t> {
+pub(crate) struct CallTrace<'t> {
     tally: &'t Tally,
     since: Instant,
     sent: Instant,
@@ -139,12 +139,12 @@ impl Tally {
     }
 
     /// Begins a request that was due at `since` and is sent now.
-    pub(crate) fn request(&self, since: Instant) -> RequestTrace<'_> {
-        RequestTrace { tally: self, since, sent: Instant::now(), last: None, responses: Vec::new() }
+    pub(crate) fn request(&self, since: Instant) -> CallTrace<'_> {
+        CallTrace { tally: self, since, sent: Instant::now(), last: None, responses: Vec::new() }
     }
 }
 
-impl RequestTrace<'_> {
+impl CallTrace<'_> {
     /// Counts a response of a stream, which has just arrived.
     pub(crate) fn response(&mut self) {
         let now = Instant::now();

@@ -38,12 +38,12 @@ pub(crate) struct PerfOptions {
     /// Headers of each request, or metadata of each call.
     pub(crate) headers: Vec<(String, String)>,
     /// Parameters of each request.
-    pub(crate) parameters: Vec<(String, ParameterValue)>,
+    pub(crate) parameters: Vec<(String, GivenParameter)>,
     pub(crate) compression: Option<MessageCompression>,
     pub(crate) load: Load,
     /// The number of HTTP/2 connections. `None`: as many as callers, but at most eight.
     pub(crate) connections: Option<usize>,
-    pub(crate) warm_up: WarmUp,
+    pub(crate) warm_up: PointWarmUp,
     pub(crate) windows: Windows,
     /// The latency in percent of all requests that the windows are compared by. `None`: the mean.
     pub(crate) percentile: Option<u8>,
@@ -117,7 +117,7 @@ pub(crate) enum MessageCompression {
 
 /// The value of a parameter of the requests.
 #[derive(Debug, PartialEq, Clone)]
-pub(crate) enum ParameterValue {
+pub(crate) enum GivenParameter {
     Bool(bool),
     Int(i64),
     Text(String),
@@ -150,7 +150,7 @@ pub(crate) enum Distribution {
 
 /// What is sent before a point counts.
 #[derive(Debug, PartialEq, Clone, Copy)]
-pub(crate) enum WarmUp {
+pub(crate) enum PointWarmUp {
     Time(Duration),
     Requests(u64),
 }

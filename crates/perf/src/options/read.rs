@@ -8,8 +8,8 @@ use clap::ArgMatches;
 use clap::error::ErrorKind;
 
 use super::{
-    ClientEncryption, InputContent, MessageCompression, ParameterValue, PerfOptions, Protocol, ReportOptions,
-    TextContent, TrustedCertificates, Until, WarmUp, Windows, arguments, load, refused,
+    ClientEncryption, GivenParameter, InputContent, MessageCompression, PerfOptions, PointWarmUp, Protocol,
+    ReportOptions, TextContent, TrustedCertificates, Until, Windows, arguments, load, refused,
 };
 
 /// Reads a command line; the first argument is the program's name.
@@ -202,25 +202,25 @@ fn header(text: &str) -> Result<(String, String), String> {
     if valid { Ok((name.to_owned(), value.to_owned())) } else { Err(wrong()) }
 }
 
-fn parameter(text: &str) -> Result<(String, ParameterValue), String> {
+fn parameter(text: &str) -> Result<(String, GivenParameter), String> {
     let wrong = || format!("--request-parameter is NAME:VALUE:TYPE with bool, int or string, got '{text}'");
     let (rest, kind) = text.rsplit_once(':').ok_or_else(wrong)?;
     let (name, value) = rest.split_once(':').ok_or_else(wrong)?;
     let value = match kind.to_ascii_lowercase().as_str() {
-        "bool" => ParameterValue::Bool(value.to_ascii_lowercase().parse().map_err(|_| wrong())?),
-        "int" => ParameterValue::Int(value.parse().map_err(|_| wrong())?),
-        "string" => ParameterValue::Text(value.to_owned()),
+        "bool" => GivenParameter::Bool(value.to_ascii_lowercase().parse().map_err(|_| wrong())?),
+        "int" => GivenParameter::Int(value.parse().map_err(|_| wrong())?),
+        "string" => GivenParameter::Text(value.to_owned()),
         _ => return Err(wrong()),
     };
     Ok((name.to_owned(), value))
 }
 
-fn warm_up(matches: &ArgMatches) -> Result<WarmUp, String> {
+fn warm_up(matches: &ArgMatches) -> Result<PointWarmUp, String> {
     let requests = given(matches, "warmup-request-count");
     let requests = requests.map(|text| number("--warmup-request-count", text)).transpose()?;
     match requests {
-        Some(count) if count > 0 => Ok(WarmUp::Requests(count)),
-        _ => Ok(WarmUp::Time(seconds("--warm-up", or_default(matches, "warm-up"))?)),
+        Some(count) if count > 0 => Ok(PointWarmUp::Requests(count)),
+        _ => Ok(PointWarmUp::Time(seconds("--warm-up", or_default(matches, "warm-up"))?)),
     }
 }
 

@@ -43,7 +43,7 @@ fn every_option_has_its_place() {
         binary_outputs: true,
         streaming: true,
         headers: vec![("A".into(), "b:c".into())],
-        parameters: vec![("max".into(), ParameterValue::Int(5))],
+        parameters: vec![("max".into(), GivenParameter::Int(5))],
         compression: Some(MessageCompression::Gzip),
         load: Load::Open {
             rates: Points::List(vec![10.0, 2.5]),
@@ -51,7 +51,7 @@ fn every_option_has_its_place() {
             callers: 4,
         },
         connections: Some(2),
-        warm_up: WarmUp::Time(Duration::from_millis(500)),
+        warm_up: PointWarmUp::Time(Duration::from_millis(500)),
         windows: Windows::Single(Until::Requests(100)),
         percentile: Some(95),
         latency_limit: Some(Duration::from_millis(30)),

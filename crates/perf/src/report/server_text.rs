@@ -6,7 +6,11 @@ use crate::model::ModelTraits;
 use crate::statistics::{ModelFigures, ServerPhase, ServerStatistics};
 
 /// Writes the figures of a model, or of an ensemble and its models.
-pub(crate) fn write(out: &mut dyn Write, statistics: &ServerStatistics, traits: &ModelTraits) -> io::Result<()> {
+pub(crate) fn write(
+    out: &mut dyn Write,
+    statistics: &ServerStatistics,
+    traits: &ModelTraits,
+) -> io::Result<()> {
     if statistics.composing.is_empty() {
         return write_model(out, &statistics.model, traits, "    ");
     }
@@ -90,7 +94,8 @@ mod tests {
 
     #[test]
     fn an_ensemble_is_followed_by_its_models() {
-        let figures = |name: &str| ModelFigures { name: name.into(), executions: 7, ..ModelFigures::default() };
+        let figures =
+            |name: &str| ModelFigures { name: name.into(), executions: 7, ..ModelFigures::default() };
         let composing = vec![figures("first"), figures("second")];
         let text = written(&ServerStatistics { model: figures("whole"), composing }, &ModelTraits::default());
         assert!(text.contains("(overhead 0 usec + queue 0 usec + compute 0 usec)"), "{text}");
@@ -103,6 +108,9 @@ mod tests {
         let traits = ModelTraits { has_cache: true, ..ModelTraits::default() };
         let text = written(&ServerStatistics::default(), &traits);
         assert!(text.contains("    Cache hit count: 0\n    Cache miss count: 0\n"), "{text}");
-        assert!(text.contains("Average Cache Miss Latency: 0 usec (cache lookup/insertion 0 usec + compute"), "{text}");
+        assert!(
+            text.contains("Average Cache Miss Latency: 0 usec (cache lookup/insertion 0 usec + compute"),
+            "{text}"
+        );
     }
 }

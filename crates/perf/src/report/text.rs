@@ -8,7 +8,7 @@ use super::{ReportRow, server_text, six_digits};
 use crate::histogram::Histogram;
 use crate::load::Measured;
 use crate::model::ModelTraits;
-use crate::options::{Distribution, Load, PerfOptions, Protocol, Until, WarmUp, Windows};
+use crate::options::{Distribution, Load, PerfOptions, PointWarmUp, Protocol, Until, Windows};
 use crate::search::Points;
 
 /// Writes what is measured, and how.
@@ -20,7 +20,7 @@ pub(crate) fn write_settings(
     writeln!(out, "*** Measurement Settings ***")?;
     writeln!(out, "  Batch size: {}", options.batch)?;
     writeln!(out, "  Service Kind: TRITON")?;
-    if let WarmUp::Requests(count) = options.warm_up {
+    if let PointWarmUp::Requests(count) = options.warm_up {
         writeln!(out, "  Sending {count} warmup requests")?;
     }
     write_windows(out, options)?;
