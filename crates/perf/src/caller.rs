@@ -107,7 +107,7 @@ impl Caller {
                 reopened(connection.reopen().await).await?;
                 let call = call.with_message(request);
                 let answer = match streaming {
-                    true => connection.stream(&call, on_response).await,
+                    true => connection.stream(call, on_response).await,
                     false => exchange_grpc(connection, call, chain, expected).await,
                 };
                 answer.map_err(CallFailure::into_text)
@@ -147,13 +147,13 @@ async fn exchange_grpc(
     expected: &[WantedOutput],
 ) -> Result<CallTimes, CallFailure> {
     for next in chain {
-        let (answer, _) = connection.message(&call).await?;
+        let (answer, _) = connection.message(call).await?;
         call = next.grpc_call(answer).map_err(|error| refused(&error))?;
     }
     if expected.is_empty() {
-        return connection.exchange(&call).await;
+        return connection.exchange(call).await;
     }
-    let (answer, times) = connection.message(&call).await?;
+    let (answer, times) = connection.message(call).await?;
     let outputs = chain::grpc_outputs(answer).map_err(|error| refused(&error))?;
     compare(expected, &outputs)?;
     Ok(times)

@@ -28,7 +28,7 @@ pub(crate) struct GrpcConnection {
     sender: RefCell<SendRequest<Full<Bytes>>>,
 }
 
-/// A call that can be sent repeatedly. Cloning its parts copies no text.
+/// A call of a method with a framed message.
 pub(crate) struct GrpcCall {
     parts: request::Parts,
     message: Bytes,
@@ -50,8 +50,8 @@ impl GrpcCall {
         GrpcCall { parts: self.parts.clone(), message }
     }
 
-    fn request(&self) -> Request<Full<Bytes>> {
-        Request::from_parts(self.parts.clone(), Full::new(self.message.clone()))
+    fn into_request(self) -> Request<Full<Bytes>> {
+        Request::from_parts(self.parts, Full::new(self.message))
     }
 }
 
@@ -71,7 +71,7 @@ impl GrpcConnection {
     }
 
     /// Sends the call and drops the response.
-    pub(crate) async fn exchange(&self, call: &GrpcCall) -> Result<CallTimes, CallFailure> {
+    pub(crate) async fn exchange(&self, call: GrpcCall) -> Result<CallTimes, CallFailure> {
         self.receive(call, |_| {}).await
     }
 
@@ -82,7 +82,7 @@ impl GrpcConnection {
     /// As [`GrpcConnection::exchange`]. Also if one of the responses is an error.
     pub(crate) async fn stream(
         &self,
-        call: &GrpcCall,
+        call: GrpcCall,
         mut on_response: impl FnMut(),
     ) -> Result<CallTimes, CallFailure> {
         let mut unread = BytesMut::new();
@@ -120,24 +120,24 @@ impl GrpcConnection {
         message: &impl Message,
     ) -> Result<A> {
         let call = GrpcCall::new(&self.endpoint, method, grpc_message(message))?;
-        let answer = self.message(&call).await.map(|(answer, _)| answer);
+        let answer = self.message(call).await.map(|(answer, _)| answer);
         let answer = answer.map_err(|failure| anyhow!("{method}: {}", failure.into_text()))?;
         A::decode(answer).with_context(|| format!("{method}: the answer is not the expected message"))
     }
 
     /// Sends the call and returns the message of the response.
-    pub(crate) async fn message(&self, call: &GrpcCall) -> Result<(Bytes, CallTimes), CallFailure> {
+    pub(crate) async fn message(&self, call: GrpcCall) -> Result<(Bytes, CallTimes), CallFailure> {
         let mut answer = BytesMut::new();
         let times = self.receive(call, |piece| answer.extend_from_slice(&piece)).await?;
         answer.advance(5.min(answer.len()));
         Ok((answer.freeze(), times))
     }
 
-    async fn receive(&self, call: &GrpcCall, mut keep: impl FnMut(Bytes)) -> Result<CallTimes, CallFailure> {
+    async fn receive(&self, call: GrpcCall, mut keep: impl FnMut(Bytes)) -> Result<CallTimes, CallFailure> {
         let broken = |error: hyper::Error| CallFailure::Broken(describe(&error));
         let mut sender = self.sender.borrow().clone();
         sender.ready().await.map_err(broken)?;
-        let (head, mut body) = sender.send_request(call.request()).await.map_err(broken)?.into_parts();
+        let (head, mut body) = sender.send_request(call.into_request()).await.map_err(broken)?.into_parts();
         if head.status != 200 {
             return Err(CallFailure::Refused(format!("HTTP status {}", head.status)));
         }
