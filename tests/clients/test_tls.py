@@ -15,6 +15,7 @@ import requests
 import tritonclient.grpc
 import tritonclient.http
 from cryptography import x509
+from perf_tool import perf, perf_report
 from protocols import GRPC, HTTP, add_sub_inputs
 from serving import PATIENCE, eventually, run_to_end
 from tritonclient.utils import InferenceServerException
@@ -155,6 +156,20 @@ def test_mutual_tls_lets_in_only_clients_with_a_certificate(encrypted, authority
             client.is_server_live()
         with grpc_client(server, authority, wrong) as client, pytest.raises(InferenceServerException):
             client.is_server_live(client_timeout=PATIENCE)
+
+
+def test_the_load_generator_shows_its_certificate(encrypted, authority):
+    server, _ = encrypted(roots=authority.certificate)
+    own = authority.issue("client")
+    for protocol, scheme, trusted, chain, key in (
+        ("http", "https", "ssl-https-ca-certificates-file", "ssl-https-client-certificate-file", "ssl-https-private-key-file"),
+        ("grpc", "grpcs", "ssl-grpc-root-certifications-file", "ssl-grpc-certificate-chain-file", "ssl-grpc-private-key-file"),
+    ):
+        port = getattr(server, f"{protocol}_port")
+        options = ["-m", "add_sub", "-i", protocol, "-u", f"{scheme}://localhost:{port}", "--warm-up", 0]
+        options += ["--request-count", 5, f"--{trusted}", authority.certificate]
+        assert "Request count: 5\n" in perf_report(*options, f"--{chain}", own.certificate, f"--{key}", own.key)
+        assert perf(*options).returncode == 1
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion")

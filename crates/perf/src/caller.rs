@@ -1,68 +1,60 @@
-//! A caller: a connection or a share of one, and the request that it repeats.
+//! A caller: a connection or a share of one, and the requests that it sends one after the other.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Result;
 use bytes::Bytes;
+use tokio::time::timeout;
 
-use crate::call_failure::CallFailure;
-use crate::chain::ChainedModel;
+use crate::call_outcome::{CallFailure, CallTimes};
+use crate::chain::{self, ChainedModel};
 use crate::endpoint::ServerEndpoint;
+use crate::feed::{CallerFeed, NextRequest, SharedFeed};
 use crate::grpc::{GrpcCall, GrpcConnection};
 use crate::http::HttpConnection;
+use crate::inputs::WantedOutput;
 use crate::options::{PerfOptions, Protocol};
+use crate::payload::{GrpcTemplate, HttpTemplate};
 
-/// The prepared requests, shared by all callers.
-pub(crate) enum Prepared {
-    Http { endpoint: ServerEndpoint, requests: Turns<Bytes>, chain: Rc<[ChainedModel]> },
-    Grpc { endpoint: ServerEndpoint, calls: Turns<GrpcCall>, streaming: bool, chain: Rc<[ChainedModel]> },
+/// The prepared requests of a run, shared by all callers.
+pub(crate) struct Prepared {
+    pub(crate) endpoint: ServerEndpoint,
+    pub(crate) requests: PreparedRequests,
+    pub(crate) chain: Vec<ChainedModel>,
+    /// For each request, the outputs that are compared. Empty if none are.
+    pub(crate) expected: Vec<Vec<WantedOutput>>,
 }
 
-/// A list whose elements the callers take in turn. Clones share the position. Never empty.
-pub(crate) struct Turns<T>(Rc<(Vec<T>, Cell<usize>)>);
-
-impl<T> Turns<T> {
-    /// Gives the elements in this order, repeatedly.
-    ///
-    /// # Errors
-    /// The first error among the elements.
-    pub(crate) fn of(all: impl Iterator<Item = Result<T>>) -> Result<Turns<T>> {
-        let all: Vec<T> = all.collect::<Result<_>>()?;
-        debug_assert!(!all.is_empty(), "there is at least one request");
-        Ok(Turns(Rc::new((all, Cell::new(0)))))
-    }
-
-    fn next(&self) -> &T {
-        let (all, turn) = &*self.0;
-        let index = turn.get();
-        turn.set((index + 1) % all.len());
-        &all[index]
-    }
-}
-
-impl<T> Clone for Turns<T> {
-    fn clone(&self) -> Self {
-        Turns(self.0.clone())
-    }
+/// A request that is prepared in parts, and as a whole for use outside of sequences.
+pub(crate) enum PreparedRequests {
+    Http(Vec<(HttpTemplate, Bytes)>),
+    Grpc { requests: Vec<(GrpcTemplate, Bytes)>, call: Box<GrpcCall>, streaming: bool },
 }
 
 /// Sends one request after the other. Reopens its connection when necessary.
-pub(crate) enum Caller {
-    Http {
-        endpoint: ServerEndpoint,
-        requests: Turns<Bytes>,
-        chain: Rc<[ChainedModel]>,
-        connection: Option<HttpConnection>,
-    },
-    Grpc {
-        calls: Turns<GrpcCall>,
-        streaming: bool,
-        chain: Rc<[ChainedModel]>,
-        connection: Rc<GrpcConnection>,
-    },
+pub(crate) struct Caller {
+    prepared: Rc<Prepared>,
+    connection: CallerConnection,
+    feed: CallerFeed,
 }
+
+enum CallerConnection {
+    Http(Option<HttpConnection>),
+    Grpc(Rc<GrpcConnection>),
+}
+
+/// A request that has a valid response.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AnsweredCall {
+    pub(crate) times: CallTimes,
+    /// The request was the last one of a sequence.
+    pub(crate) ends_sequence: bool,
+    pub(crate) sequence_id: Option<u64>,
+}
+
+/// How long a caller waits for the response that ends its sequence after a point.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 impl Caller {
     /// Sends the next request and waits for the whole response. Calls `on_response` for each response of a stream when
@@ -70,61 +62,117 @@ impl Caller {
     ///
     /// # Errors
     /// The text under which the failure is counted.
-    pub(crate) async fn call(&mut self, on_response: impl FnMut()) -> Result<(), String> {
-        match self {
-            Caller::Http { endpoint, requests, chain, connection } => {
+    pub(crate) async fn call(&mut self, on_response: impl FnMut()) -> Result<AnsweredCall, String> {
+        let next = self.feed.next();
+        let answer = self.send(next, on_response).await;
+        if answer.is_err() {
+            self.feed.abandon();
+        }
+        let times = answer?;
+        let position = next.position;
+        let ends_sequence = position.is_some_and(|position| position.end);
+        Ok(AnsweredCall { times, ends_sequence, sequence_id: position.map(|position| position.id) })
+    }
+
+    /// Ends the open sequence, so that the server need not wait for its other requests.
+    pub(crate) async fn end_sequence(&mut self) {
+        if let Some(last) = self.feed.last() {
+            // If this fails, the server ends the sequence when it was idle for long enough.
+            let _ = timeout(FAREWELL, self.send(last, || {})).await;
+        }
+    }
+
+    async fn send(&mut self, next: NextRequest, on_response: impl FnMut()) -> Result<CallTimes, String> {
+        let NextRequest { index, position } = next;
+        let Prepared { endpoint, requests, chain, expected } = &*self.prepared;
+        let expected = expected.get(index).map_or(&[][..], Vec::as_slice);
+        match (requests, &mut self.connection) {
+            (PreparedRequests::Http(requests), CallerConnection::Http(connection)) => {
+                let (template, whole) = &requests[index];
+                let request = position.map_or_else(|| whole.clone(), |at| template.request(Some(&at)));
                 let mut open = match connection.take() {
                     Some(open) => open,
                     None => reopened(HttpConnection::open(endpoint).await).await?,
                 };
-                match exchange_http(&mut open, requests.next().clone(), chain).await {
-                    Ok(()) => *connection = Some(open),
-                    Err(CallFailure::Closed) => {}
-                    Err(CallFailure::Refused(text)) => {
-                        *connection = Some(open);
-                        return Err(text);
-                    }
-                    Err(CallFailure::Broken(text)) => return Err(text),
+                let answer = exchange_http(&mut open, request, chain, expected).await;
+                match answer {
+                    Ok((_, true)) | Err(CallFailure::Broken(_)) => {}
+                    Ok((_, false)) | Err(CallFailure::Refused(_)) => *connection = Some(open),
                 }
-                Ok(())
+                answer.map(|(times, _)| times).map_err(CallFailure::into_text)
             }
-            Caller::Grpc { calls, streaming, chain, connection } => {
+            (PreparedRequests::Grpc { requests, call, streaming }, CallerConnection::Grpc(connection)) => {
+                let (template, whole) = &requests[index];
+                let request = position.map_or_else(|| whole.clone(), |at| template.request(Some(&at)));
                 reopened(connection.reopen().await).await?;
+                let call = call.with_message(request);
                 let answer = match streaming {
-                    true => connection.stream(calls.next(), on_response).await,
-                    false => exchange_grpc(connection, calls.next(), chain).await,
+                    true => connection.stream(call, on_response).await,
+                    false => exchange_grpc(connection, call, chain, expected).await,
                 };
                 answer.map_err(CallFailure::into_text)
             }
+            _ => unreachable!("a caller has a connection of the protocol of its requests"),
         }
     }
 }
 
-/// Sends the request, and the outputs of each response to the next model.
+/// Sends the request, and the outputs of each response to the next model. Also tells whether the server closes the
+/// connection.
 async fn exchange_http(
     connection: &mut HttpConnection,
     mut request: Bytes,
     chain: &[ChainedModel],
-) -> Result<(), CallFailure> {
+    expected: &[WantedOutput],
+) -> Result<(CallTimes, bool), CallFailure> {
     for next in chain {
         let answer = connection.receive(&request).await?;
         request = next.http_request(&answer).map_err(|error| refused(&error))?;
     }
-    connection.exchange(&request).await
+    if expected.is_empty() {
+        return connection.exchange(&request).await;
+    }
+    let answer = connection.receive(&request).await?;
+    let times = answer.times;
+    let outputs = chain::http_outputs(&answer).map_err(|error| refused(&error))?;
+    compare(expected, &outputs)?;
+    Ok((times, false))
 }
 
 /// As [`exchange_http`], over gRPC.
 async fn exchange_grpc(
     connection: &GrpcConnection,
-    first: &GrpcCall,
+    mut call: GrpcCall,
     chain: &[ChainedModel],
-) -> Result<(), CallFailure> {
-    let mut further = None;
+    expected: &[WantedOutput],
+) -> Result<CallTimes, CallFailure> {
     for next in chain {
-        let answer = connection.message(further.as_ref().unwrap_or(first)).await?;
-        further = Some(next.grpc_call(answer).map_err(|error| refused(&error))?);
+        let (answer, _) = connection.message(call).await?;
+        call = next.grpc_call(answer).map_err(|error| refused(&error))?;
     }
-    connection.exchange(further.as_ref().unwrap_or(first)).await
+    if expected.is_empty() {
+        return connection.exchange(call).await;
+    }
+    let (answer, times) = connection.message(call).await?;
+    let outputs = chain::grpc_outputs(answer).map_err(|error| refused(&error))?;
+    compare(expected, &outputs)?;
+    Ok(times)
+}
+
+/// Compares the outputs of a response with those of `validation_data`.
+fn compare(expected: &[WantedOutput], outputs: &[crate::tensors::InputTensor]) -> Result<(), CallFailure> {
+    for WantedOutput { name, bytes } in expected {
+        match outputs.iter().find(|output| output.input.name == *name) {
+            Some(output) if output.bytes == bytes => {}
+            Some(_) => {
+                return Err(CallFailure::Refused(format!(
+                    "output '{name}' differs from the validation data"
+                )));
+            }
+            None => return Err(CallFailure::Refused(format!("output '{name}' is missing in the response"))),
+        }
+    }
+    Ok(())
 }
 
 fn refused(error: &anyhow::Error) -> CallFailure {
@@ -145,26 +193,29 @@ async fn reopened<T>(result: Result<T>) -> Result<T, String> {
 ///
 /// # Errors
 /// The server is not reachable.
-pub(crate) async fn open(count: usize, prepared: &Prepared, options: &PerfOptions) -> Result<Vec<Caller>> {
+pub(crate) async fn open(
+    count: usize,
+    prepared: &Rc<Prepared>,
+    feed: &Rc<SharedFeed>,
+    options: &PerfOptions,
+) -> Result<Vec<Caller>> {
     let mut callers = Vec::with_capacity(count);
-    match prepared {
-        Prepared::Http { endpoint, requests, chain } => {
-            for _ in 0..count {
-                let connection = Some(HttpConnection::open(endpoint).await?);
-                let (endpoint, requests, chain) = (endpoint.clone(), requests.clone(), chain.clone());
-                callers.push(Caller::Http { endpoint, requests, chain, connection });
+    let mut shared = Vec::new();
+    for index in 0..count {
+        let connection = match prepared.requests {
+            PreparedRequests::Http(_) => {
+                CallerConnection::Http(Some(HttpConnection::open(&prepared.endpoint).await?))
             }
-        }
-        Prepared::Grpc { endpoint, calls, streaming, chain } => {
-            let mut connections = Vec::new();
-            for _ in 0..connection_count(options, count) {
-                connections.push(Rc::new(GrpcConnection::open(endpoint).await?));
+            PreparedRequests::Grpc { .. } => {
+                let connections = connection_count(options, count);
+                if shared.len() < connections {
+                    shared.push(Rc::new(GrpcConnection::open(&prepared.endpoint).await?));
+                }
+                CallerConnection::Grpc(shared[index % connections].clone())
             }
-            for connection in connections.iter().cycle().take(count) {
-                let (calls, chain, connection) = (calls.clone(), chain.clone(), connection.clone());
-                callers.push(Caller::Grpc { calls, streaming: *streaming, chain, connection });
-            }
-        }
+        };
+        let (prepared, feed) = (prepared.clone(), CallerFeed::new(feed.clone()));
+        callers.push(Caller { prepared, connection, feed });
     }
     Ok(callers)
 }

@@ -7,11 +7,12 @@ use bytes::Bytes;
 use prost::Message;
 use serde_json::Value;
 
+use crate::endpoint::ServerEndpoint;
 use crate::grpc::GrpcCall;
 use crate::http::HttpAnswer;
 use crate::model::{ModelInput, TargetModel};
 use crate::options::{PerfOptions, Protocol};
-use crate::payload;
+use crate::payload::{GrpcTemplate, HttpTemplate};
 use crate::tensors::InputTensor;
 
 /// A model that gets the outputs of the model before it.
@@ -29,9 +30,13 @@ impl ChainedModel {
     ///
     /// # Errors
     /// The address is none.
-    pub(crate) fn new(options: PerfOptions, model: TargetModel) -> Result<ChainedModel> {
+    pub(crate) fn new(
+        options: PerfOptions,
+        endpoint: &ServerEndpoint,
+        model: TargetModel,
+    ) -> Result<ChainedModel> {
         let call = match options.protocol {
-            Protocol::Grpc => Some(GrpcCall::new(&options.address, "ModelInfer", Bytes::new())?),
+            Protocol::Grpc => Some(GrpcCall::new(endpoint, "ModelInfer", Bytes::new())?),
             Protocol::HttpJson | Protocol::HttpBinary => None,
         };
         let inputs = model.inputs.into_iter().map(|input| input.name).collect();
@@ -43,7 +48,8 @@ impl ChainedModel {
     /// # Errors
     /// The response lacks one of the inputs.
     pub(crate) fn http_request(&self, answer: &HttpAnswer) -> Result<Bytes> {
-        payload::http_infer(&self.options, &self.inputs_among(&http_outputs(answer)?)?, None)
+        let tensors = self.inputs_among(&http_outputs(answer)?)?;
+        Ok(HttpTemplate::new(&self.options, &tensors, None)?.request(None))
     }
 
     /// The call of this model after a response of the model before it.
@@ -53,7 +59,7 @@ impl ChainedModel {
     pub(crate) fn grpc_call(&self, answer: Bytes) -> Result<GrpcCall> {
         let tensors = self.inputs_among(&grpc_outputs(answer)?)?;
         let call = self.call.as_ref().context("a chain keeps its protocol")?;
-        Ok(call.with_message(payload::grpc_infer(&self.options, &tensors, None)))
+        Ok(call.with_message(GrpcTemplate::new(&self.options, &tensors, None).request(None)))
     }
 
     fn inputs_among(&self, outputs: &[InputTensor]) -> Result<Vec<InputTensor>> {
@@ -66,7 +72,7 @@ impl ChainedModel {
 }
 
 /// The binary outputs of a response over HTTP. They share its memory.
-fn http_outputs(answer: &HttpAnswer) -> Result<Vec<InputTensor>> {
+pub(crate) fn http_outputs(answer: &HttpAnswer) -> Result<Vec<InputTensor>> {
     let (json, mut at) = (&answer.body[..answer.json_length], answer.json_length);
     let json: Value = serde_json::from_slice(json).context("the answer is not JSON")?;
     let outputs = json["outputs"].as_array().context("the answer has no outputs")?.iter();
@@ -84,7 +90,7 @@ fn http_outputs(answer: &HttpAnswer) -> Result<Vec<InputTensor>> {
 }
 
 /// The outputs of a response over gRPC.
-fn grpc_outputs(answer: Bytes) -> Result<Vec<InputTensor>> {
+pub(crate) fn grpc_outputs(answer: Bytes) -> Result<Vec<InputTensor>> {
     let answer = proto::ModelInferResponse::decode(answer).context("the answer is not a response")?;
     let outputs = answer.outputs.into_iter().zip(answer.raw_output_contents);
     let tensors = outputs.map(|(output, bytes)| {
@@ -97,10 +103,13 @@ fn grpc_outputs(answer: Bytes) -> Result<Vec<InputTensor>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call_outcome::CallTimes;
+    use crate::model::ModelTraits;
     use crate::options;
 
     fn answer(json: &str, tail: &[u8]) -> HttpAnswer {
-        HttpAnswer { json_length: json.len(), body: [json.as_bytes(), tail].concat().into() }
+        let body = [json.as_bytes(), tail].concat().into();
+        HttpAnswer { json_length: json.len(), body, times: CallTimes::default() }
     }
 
     const TWO: &str = r#"{"outputs":[
@@ -112,7 +121,10 @@ mod tests {
         let input =
             |name: &&str| ModelInput { name: (*name).into(), datatype: "FP32".into(), shape: vec![-1] };
         let inputs = inputs.iter().map(input).collect();
-        ChainedModel::new(options, TargetModel { inputs, outputs: Vec::new(), max_batch_size: 8 }).unwrap()
+        let endpoint = ServerEndpoint::new(&options).unwrap();
+        let (outputs, traits) = (Vec::new(), ModelTraits::default());
+        let model = TargetModel { inputs, outputs, max_batch_size: 8, traits };
+        ChainedModel::new(options, &endpoint, model).unwrap()
     }
 
     #[test]

@@ -6,21 +6,24 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 
 use anyhow::{Context, Result, ensure};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::options::{PerfOptions, Protocol, TrustedCertificates};
+use crate::options::{MessageCompression, PerfOptions, Protocol, TrustedCertificates};
 
 /// See the module documentation. A clone shares what makes connections.
 #[derive(Clone)]
 pub(crate) struct ServerEndpoint {
     /// `host:port`.
     pub(crate) address: Arc<str>,
+    /// The headers of each call of gRPC.
+    pub(crate) call_headers: Arc<HeaderMap>,
     encryption: Option<(TlsConnector, ServerName<'static>)>,
 }
 
@@ -38,9 +41,18 @@ impl ServerEndpoint {
     pub(crate) fn new(options: &PerfOptions) -> Result<ServerEndpoint> {
         let encryption = match &options.encryption {
             None => None,
-            Some(trusted) => {
-                let mut config =
-                    ClientConfig::builder().with_root_certificates(roots(trusted)?).with_no_client_auth();
+            Some(encryption) => {
+                let config = ClientConfig::builder().with_root_certificates(roots(&encryption.trusted)?);
+                let mut config = match &encryption.identity {
+                    None => config.with_no_client_auth(),
+                    Some((chain, key)) => {
+                        let cannot = || format!("cannot use {} with {}", chain.display(), key.display());
+                        let chain = CertificateDer::pem_file_iter(chain).with_context(cannot)?;
+                        let chain = chain.collect::<Result<Vec<_>, _>>().with_context(cannot)?;
+                        let key = PrivateKeyDer::from_pem_file(key).with_context(cannot)?;
+                        config.with_client_auth_cert(chain, key).with_context(cannot)?
+                    }
+                };
                 if options.protocol == Protocol::Grpc {
                     config.alpn_protocols = vec![b"h2".to_vec()];
                 }
@@ -50,7 +62,8 @@ impl ServerEndpoint {
                 Some((TlsConnector::from(Arc::new(config)), name))
             }
         };
-        Ok(ServerEndpoint { address: options.address.as_str().into(), encryption })
+        let call_headers = Arc::new(call_headers(options)?);
+        Ok(ServerEndpoint { address: options.address.as_str().into(), call_headers, encryption })
     }
 
     /// Makes a connection.
@@ -66,6 +79,24 @@ impl ServerEndpoint {
         let stream = connector.connect(name.clone(), stream).await;
         Ok(ServerStream::Encrypted(Box::new(stream.with_context(|| format!("no TLS with {address}"))?)))
     }
+}
+
+fn call_headers(options: &PerfOptions) -> Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    // Messages that are not compressed may be sent all the same.
+    match options.compression {
+        Some(MessageCompression::Gzip) => headers.insert("grpc-encoding", HeaderValue::from_static("gzip")),
+        Some(MessageCompression::Deflate) => {
+            headers.insert("grpc-encoding", HeaderValue::from_static("deflate"))
+        }
+        None => None,
+    };
+    for (name, value) in &options.headers {
+        headers.append(HeaderName::try_from(name.as_str())?, HeaderValue::try_from(value.as_str())?);
+    }
+    Ok(headers)
 }
 
 fn roots(trusted: &TrustedCertificates) -> Result<RootCertStore> {

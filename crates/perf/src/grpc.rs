@@ -1,19 +1,21 @@
 //! gRPC over an HTTP/2 connection of hyper. The request message is framed in advance.
 
 use std::cell::RefCell;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use bytes::{Buf, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Request, header, request};
+use http::{HeaderMap, Request, request};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 
-use crate::call_failure::CallFailure;
+use crate::call_outcome::{CallFailure, CallTimes};
 use crate::endpoint::ServerEndpoint;
-use crate::payload::{SERVICE, grpc_message};
+use crate::framing::grpc_message;
+use crate::payload::SERVICE;
 
 /// The sizes of windows and frames. They are large enough that the client does not slow down responses of megabytes.
 const STREAM_WINDOW: u32 = 32 << 20;
@@ -26,7 +28,7 @@ pub(crate) struct GrpcConnection {
     sender: RefCell<SendRequest<Full<Bytes>>>,
 }
 
-/// A call that can be sent repeatedly. Cloning its parts copies no text.
+/// A call of a method with a framed message.
 pub(crate) struct GrpcCall {
     parts: request::Parts,
     message: Bytes,
@@ -34,12 +36,12 @@ pub(crate) struct GrpcCall {
 
 impl GrpcCall {
     /// `message` must be framed.
-    pub(crate) fn new(address: &str, method: &str, message: Bytes) -> Result<GrpcCall> {
-        let request = Request::post(format!("http://{address}/{SERVICE}/{method}"))
-            .header(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"))
-            .header(header::TE, HeaderValue::from_static("trailers"))
+    pub(crate) fn new(endpoint: &ServerEndpoint, method: &str, message: Bytes) -> Result<GrpcCall> {
+        let address = &endpoint.address;
+        let mut request = Request::post(format!("http://{address}/{SERVICE}/{method}"))
             .body(())
             .with_context(|| format!("'{address}' is not an address"))?;
+        *request.headers_mut() = (*endpoint.call_headers).clone();
         Ok(GrpcCall { parts: request.into_parts().0, message })
     }
 
@@ -48,8 +50,8 @@ impl GrpcCall {
         GrpcCall { parts: self.parts.clone(), message }
     }
 
-    fn request(&self) -> Request<Full<Bytes>> {
-        Request::from_parts(self.parts.clone(), Full::new(self.message.clone()))
+    fn into_request(self) -> Request<Full<Bytes>> {
+        Request::from_parts(self.parts, Full::new(self.message))
     }
 }
 
@@ -69,7 +71,7 @@ impl GrpcConnection {
     }
 
     /// Sends the call and drops the response.
-    pub(crate) async fn exchange(&self, call: &GrpcCall) -> Result<(), CallFailure> {
+    pub(crate) async fn exchange(&self, call: GrpcCall) -> Result<CallTimes, CallFailure> {
         self.receive(call, |_| {}).await
     }
 
@@ -80,9 +82,9 @@ impl GrpcConnection {
     /// As [`GrpcConnection::exchange`]. Also if one of the responses is an error.
     pub(crate) async fn stream(
         &self,
-        call: &GrpcCall,
+        call: GrpcCall,
         mut on_response: impl FnMut(),
-    ) -> Result<(), CallFailure> {
+    ) -> Result<CallTimes, CallFailure> {
         let mut unread = BytesMut::new();
         let mut refused = None;
         self.receive(call, |piece| {
@@ -105,7 +107,7 @@ impl GrpcConnection {
             }
         })
         .await?;
-        refused.map_or(Ok(()), |text| Err(CallFailure::Refused(text)))
+        refused.map_or(Ok(CallTimes::default()), |text| Err(CallFailure::Refused(text)))
     }
 
     /// Sends one message and returns the response.
@@ -117,28 +119,29 @@ impl GrpcConnection {
         method: &str,
         message: &impl Message,
     ) -> Result<A> {
-        let call = GrpcCall::new(&self.endpoint.address, method, grpc_message(message))?;
-        let answer = self.message(&call).await;
+        let call = GrpcCall::new(&self.endpoint, method, grpc_message(message))?;
+        let answer = self.message(call).await.map(|(answer, _)| answer);
         let answer = answer.map_err(|failure| anyhow!("{method}: {}", failure.into_text()))?;
         A::decode(answer).with_context(|| format!("{method}: the answer is not the expected message"))
     }
 
     /// Sends the call and returns the message of the response.
-    pub(crate) async fn message(&self, call: &GrpcCall) -> Result<Bytes, CallFailure> {
+    pub(crate) async fn message(&self, call: GrpcCall) -> Result<(Bytes, CallTimes), CallFailure> {
         let mut answer = BytesMut::new();
-        self.receive(call, |piece| answer.extend_from_slice(&piece)).await?;
+        let times = self.receive(call, |piece| answer.extend_from_slice(&piece)).await?;
         answer.advance(5.min(answer.len()));
-        Ok(answer.freeze())
+        Ok((answer.freeze(), times))
     }
 
-    async fn receive(&self, call: &GrpcCall, mut keep: impl FnMut(Bytes)) -> Result<(), CallFailure> {
+    async fn receive(&self, call: GrpcCall, mut keep: impl FnMut(Bytes)) -> Result<CallTimes, CallFailure> {
         let broken = |error: hyper::Error| CallFailure::Broken(describe(&error));
         let mut sender = self.sender.borrow().clone();
         sender.ready().await.map_err(broken)?;
-        let (head, mut body) = sender.send_request(call.request()).await.map_err(broken)?.into_parts();
+        let (head, mut body) = sender.send_request(call.into_request()).await.map_err(broken)?.into_parts();
         if head.status != 200 {
             return Err(CallFailure::Refused(format!("HTTP status {}", head.status)));
         }
+        let answered = Instant::now();
         let mut received = 0;
         let mut trailers = None;
         while let Some(frame) = Incoming::frame(&mut body).await {
@@ -154,7 +157,7 @@ impl GrpcConnection {
         check_status(trailers.as_ref().unwrap_or(&head.headers))?;
         match received {
             0..5 => Err(CallFailure::Refused("status OK without a message".into())),
-            _ => Ok(()),
+            _ => Ok(CallTimes { send: Duration::ZERO, receive: answered.elapsed() }),
         }
     }
 }

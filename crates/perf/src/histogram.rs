@@ -16,12 +16,25 @@ pub(crate) struct Histogram {
     buckets: Box<[u64]>,
     count: u64,
     sum: u128,
+    /// The sum of the squares, in square nanoseconds.
+    squares: f64,
     max: u64,
 }
 
 impl Histogram {
     pub(crate) fn new() -> Histogram {
-        Histogram { buckets: vec![0; BUCKETS].into_boxed_slice(), count: 0, sum: 0, max: 0 }
+        Histogram { buckets: vec![0; BUCKETS].into_boxed_slice(), count: 0, sum: 0, squares: 0.0, max: 0 }
+    }
+
+    /// Adds all values of another histogram.
+    pub(crate) fn merge(&mut self, other: &Histogram) {
+        for (bucket, count) in self.buckets.iter_mut().zip(&other.buckets) {
+            *bucket += count;
+        }
+        self.count += other.count;
+        self.sum += other.sum;
+        self.squares += other.squares;
+        self.max = self.max.max(other.max);
     }
 
     pub(crate) fn record(&mut self, duration: Duration) {
@@ -29,6 +42,7 @@ impl Histogram {
         self.buckets[bucket_of(nanoseconds)] += 1;
         self.count += 1;
         self.sum += u128::from(nanoseconds);
+        self.squares += (nanoseconds as f64).powi(2);
         self.max = self.max.max(nanoseconds);
     }
 
@@ -42,6 +56,23 @@ impl Histogram {
             0 => Duration::ZERO,
             count => Duration::from_nanos((self.sum / u128::from(count)) as u64),
         }
+    }
+
+    /// The standard deviation of the values as a sample. Zero for fewer than two values.
+    pub(crate) fn deviation(&self) -> Duration {
+        if self.count < 2 {
+            return Duration::ZERO;
+        }
+        let count = self.count as f64;
+        let mean = self.sum as f64 / count;
+        let variance = (self.squares - mean * mean * count) / (count - 1.0);
+        Duration::from_nanos(variance.max(0.0).sqrt() as u64)
+    }
+
+    /// The values that are not zero times in the histogram: the upper end of a bucket, and its count.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let counted = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        counted.map(|(bucket, &count)| (Duration::from_nanos(last_of(bucket).min(self.max)), count))
     }
 
     /// The largest value, exact. Zero without values.
@@ -135,6 +166,23 @@ mod tests {
         assert_eq!(histogram.quantile(0.5), Duration::from_nanos(100));
         assert_eq!(histogram.quantile(0.99), Duration::from_secs(1));
         assert_eq!(histogram.count(), 4);
+    }
+
+    #[test]
+    fn a_merged_histogram_is_that_of_all_values() {
+        let mut merged = of([1000, 2000]);
+        merged.merge(&of([3000, 4000]));
+        let whole = of([1000, 2000, 3000, 4000]);
+        assert_eq!((merged.count(), merged.mean(), merged.max()), (4, whole.mean(), whole.max()));
+        assert_eq!(merged.deviation(), whole.deviation());
+        assert_eq!(merged.quantile(0.5), whole.quantile(0.5));
+        assert_eq!(merged.counts().map(|(_, count)| count).sum::<u64>(), 4);
+    }
+
+    #[test]
+    fn the_deviation_is_that_of_a_sample() {
+        assert_eq!(of([2_000, 4_000, 4_000, 4_000, 5_000, 5_000, 7_000, 9_000]).deviation().as_nanos(), 2138);
+        assert_eq!(of([7]).deviation(), Duration::ZERO);
     }
 
     #[test]

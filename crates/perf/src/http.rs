@@ -5,11 +5,13 @@
 //! stays open. It counts the body of a valid response and does not keep it. Servers of the protocol always state the
 //! length, so the client refuses chunked responses.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, bail};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::call_failure::CallFailure;
+use crate::call_outcome::{CallFailure, CallTimes};
 use crate::endpoint::{ServerEndpoint, ServerStream};
 
 /// The size of the buffer, in bytes. It is large enough to read megabytes of tensors in few reads.
@@ -28,6 +30,24 @@ pub(crate) struct HttpAnswer {
     pub(crate) body: Bytes,
     /// The length of its JSON, in bytes. Binary tensors follow.
     pub(crate) json_length: usize,
+    pub(crate) times: CallTimes,
+}
+
+/// A response whose head has arrived.
+struct BegunAnswer {
+    head: Head,
+    /// The number of bytes in the buffer.
+    filled: usize,
+    send: Duration,
+    /// When the first byte arrived.
+    begun: Instant,
+}
+
+impl BegunAnswer {
+    /// The times of a response whose last byte has just arrived.
+    fn times(&self) -> CallTimes {
+        CallTimes { send: self.send, receive: self.begun.elapsed() }
+    }
 }
 
 struct Head {
@@ -46,15 +66,17 @@ impl HttpConnection {
         Ok(HttpConnection { stream, buffer: vec![0; BUFFER_SIZE].into_boxed_slice() })
     }
 
-    /// Sends a whole request. Drops the body of the response, unless it is an error.
-    pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<(), CallFailure> {
-        let (head, filled) = self.send(request).await.map_err(|error| broken(&error))?;
+    /// Sends a whole request. Drops the body of the response, unless it is an error. Also tells whether the server closes
+    /// the connection.
+    pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<(CallTimes, bool), CallFailure> {
+        let begun = self.send(request).await.map_err(|error| broken(&error))?;
+        let head = &begun.head;
         if head.status == 200 {
-            let rest = (head.length + head.content_length).checked_sub(filled);
+            let rest = (head.length + head.content_length).checked_sub(begun.filled);
             self.discard(rest).await.map_err(|error| broken(&error))?;
-            return if head.closes { Err(CallFailure::Closed) } else { Ok(()) };
+            return Ok((begun.times(), head.closes));
         }
-        Err(self.refusal(&head, filled).await)
+        Err(self.refusal(head, begun.filled).await)
     }
 
     /// Sends a whole request and keeps the body of a valid response.
@@ -62,15 +84,16 @@ impl HttpConnection {
     /// # Errors
     /// Also if the server closes the connection: more calls must follow.
     pub(crate) async fn receive(&mut self, request: &[u8]) -> Result<HttpAnswer, CallFailure> {
-        let (head, filled) = self.send(request).await.map_err(|error| broken(&error))?;
+        let begun = self.send(request).await.map_err(|error| broken(&error))?;
+        let head = &begun.head;
         if head.status != 200 {
-            return Err(self.refusal(&head, filled).await);
+            return Err(self.refusal(head, begun.filled).await);
         }
         if head.closes {
-            return Err(CallFailure::Broken(CallFailure::Closed.into_text()));
+            return Err(CallFailure::Broken("the server closes its connections".into()));
         }
         let mut body = BytesMut::with_capacity(head.content_length);
-        body.extend_from_slice(&self.buffer[head.length..filled]);
+        body.extend_from_slice(&self.buffer[head.length..begun.filled]);
         while body.len() < head.content_length {
             let count = self.read(0).await.map_err(|error| broken(&error))?;
             body.extend_from_slice(&self.buffer[..count]);
@@ -79,7 +102,7 @@ impl HttpConnection {
         if body.len() > head.content_length || json_length > body.len() {
             return Err(CallFailure::Broken("the answer has another length than announced".into()));
         }
-        Ok(HttpAnswer { body: body.freeze(), json_length })
+        Ok(HttpAnswer { body: body.freeze(), json_length, times: begun.times() })
     }
 
     /// The error of a response whose status is not 200.
@@ -97,7 +120,7 @@ impl HttpConnection {
     /// # Errors
     /// The connection failed or the status is not 200.
     pub(crate) async fn fetch(&mut self, request: &[u8]) -> Result<Vec<u8>> {
-        let (head, filled) = self.send(request).await?;
+        let BegunAnswer { head, filled, .. } = self.send(request).await?;
         let body = self.body(&head, filled).await?;
         match head.status {
             200 => Ok(body),
@@ -105,22 +128,24 @@ impl HttpConnection {
         }
     }
 
-    /// Writes the request and reads until the head of the response is complete. Returns the head, and the number of
-    /// bytes in the buffer.
-    async fn send(&mut self, request: &[u8]) -> Result<(Head, usize)> {
+    /// Writes the request and reads until the head of the response is complete.
+    async fn send(&mut self, request: &[u8]) -> Result<BegunAnswer> {
         let sending = "the connection broke while sending";
+        let start = Instant::now();
         self.stream.write_all(request).await.context(sending)?;
         // An encrypted connection may keep the end of it.
         self.stream.flush().await.context(sending)?;
-        let mut filled = 0;
+        let send = start.elapsed();
+        let mut filled = self.read(0).await?;
+        let begun = Instant::now();
         loop {
-            filled += self.read(filled).await?;
             if let Some(head) = parse_head(&self.buffer[..filled])? {
-                return Ok((head, filled));
+                return Ok(BegunAnswer { head, filled, send, begun });
             }
             if filled == self.buffer.len() {
                 bail!("the head of the answer does not end");
             }
+            filled += self.read(filled).await?;
         }
     }
 

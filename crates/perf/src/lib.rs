@@ -1,57 +1,67 @@
 //! A load generator that uses only the network protocols: `nereid perf`. The benchmarks measure with it.
 //!
 //! It reads the inputs from the model's metadata, prepares its requests, and sends them repeatedly over HTTP or gRPC,
-//! in a closed loop or by a Poisson schedule. It runs on one thread and prepares each request only once, because it
-//! often shares the processor with the server that it measures. The `client` column shows its own processor time.
+//! in a closed loop or by a schedule. It runs on one thread and prepares each request only once, because it often shares
+//! the processor with the server that it measures. It reports its own processor time.
 //!
 //! It deliberately does not depend on the engine, so that it measures all servers of the protocol in the same way.
 
 #![forbid(unsafe_code)]
 
 mod arrivals;
-mod call_failure;
+mod call_outcome;
 mod caller;
 mod chain;
+mod elements;
 mod endpoint;
+mod feed;
+mod framing;
 mod grpc;
 mod histogram;
 mod http;
+mod input_files;
+mod inputs;
 mod load;
 mod model;
 mod options;
 mod payload;
+mod preparation;
 mod processor_time;
 mod report;
+mod search;
+mod sequences;
 mod shared_memory;
+mod stability;
+mod statistics;
 mod tensors;
 mod timer;
 
 use std::ffi::OsString;
-use std::io::Write;
-use std::time::Duration;
+use std::io::{BufWriter, Write};
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::call_failure::CallFailure;
-use crate::caller::{Prepared, Turns};
-use crate::chain::ChainedModel;
-use crate::endpoint::ServerEndpoint;
-use crate::load::{Measured, MeasurementPlan};
-use crate::model::TargetModel;
-use crate::options::{Load, PerfOptions, Protocol};
+use crate::arrivals::Arrivals;
+use crate::load::{MeasuredPoint, MeasurementPlan};
+use crate::model::ModelTraits;
+use crate::options::{Load, PerfOptions};
+use crate::preparation::PreparedRun;
 use crate::report::ReportRow;
-use crate::shared_memory::SharedTensors;
+use crate::search::{Points, Search};
 
 /// Runs the load generator to its end; blocks. The first argument is the program's name.
 ///
-/// Writes the table or the help to `out`, row by row, and errors to `errors`. Returns the exit status: 0 for success, 1
-/// if the server is not reachable or no request of a row succeeded, 2 if the command line is wrong.
+/// Writes the report or the help to `out`, point by point, and errors to `errors`. Returns the exit status: 0 for success,
+/// 1 if the server is not reachable or no request of a point succeeded, 2 if the command line is wrong, 3 if a point is not
+/// stable.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, errors: &mut dyn Write) -> u8 {
     let (written, status) = match options::parse(arguments) {
         Err(error) if error.use_stderr() => (write!(errors, "{error}"), 2),
         Err(help) => (write!(out, "{help}"), 0),
         Ok(options) => match run_with(&options, out) {
-            Ok(()) => (Ok(()), 0),
+            Ok(true) => (Ok(()), 0),
+            Ok(false) => (Ok(()), 3),
             Err(error) => (writeln!(errors, "error: {error:#}"), 1),
         },
     };
@@ -59,174 +69,113 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, e
     written.map_or(1, |()| status)
 }
 
-fn run_with(options: &PerfOptions, out: &mut dyn Write) -> Result<()> {
+/// Returns whether all points are stable.
+fn run_with(options: &PerfOptions, out: &mut dyn Write) -> Result<bool> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let rows = tokio::task::LocalSet::new().block_on(&runtime, measure(options, out))?;
-    if let Some(path) = &options.csv {
-        let file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        report::write_csv(&mut std::io::BufWriter::new(file), options, &rows)?;
-    }
-    ensure!(rows.iter().all(|row| row.measured.latencies.count() > 0), "no request succeeded");
-    Ok(())
+    let (rows, traits) = tokio::task::LocalSet::new().block_on(&runtime, measure(options, out))?;
+    let reports = &options.reports;
+    write_file(reports.csv.as_deref(), |file| report::table::write_csv(file, options, &rows))?;
+    write_file(reports.latency_report.as_deref(), |file| {
+        report::latency_csv::write(file, options, &traits, &rows)
+    })?;
+    write_file(reports.plot.as_deref(), |file| report::plot::write(file, options, &rows))?;
+    write_file(reports.profile.as_deref(), |file| report::profile::write(file, &rows))?;
+    ensure!(rows.iter().all(|row| row.good() > 0), "no request succeeded");
+    Ok(rows.iter().all(|row| row.point.is_stable))
 }
 
-async fn measure(options: &PerfOptions, out: &mut dyn Write) -> Result<Vec<ReportRow>> {
-    let endpoint = ServerEndpoint::new(options)?;
-    let (prepared, shared) = prepare(&endpoint, options).await?;
-    let rows = measure_rows(options, &prepared, out).await;
-    if let Some(shared) = shared {
-        shared.unregister(&endpoint, options.protocol).await?;
-    }
-    rows
+fn write_file(path: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let cannot = || format!("cannot write {}", path.display());
+    let file = std::fs::File::create(path).with_context(cannot)?;
+    write(&mut BufWriter::new(file)).with_context(cannot)
 }
 
-async fn measure_rows(
+async fn measure(options: &PerfOptions, out: &mut dyn Write) -> Result<(Vec<ReportRow>, ModelTraits)> {
+    let mut run = preparation::prepare(options).await?;
+    let rows = measure_points(options, &mut run, out).await;
+    run.release(options).await?;
+    Ok((rows?, run.traits))
+}
+
+async fn measure_points(
     options: &PerfOptions,
-    prepared: &Prepared,
+    run: &mut PreparedRun,
     out: &mut dyn Write,
 ) -> Result<Vec<ReportRow>> {
     let plan = MeasurementPlan {
         warm_up: options.warm_up,
-        until: options.until,
+        windows: options.windows,
+        percentile: options.percentile,
+        latency_limit: options.latency_limit,
         server_pids: options.server_pids.clone(),
+        keep_requests: options.reports.profile.is_some(),
     };
-    report::write_headings(out, options)?;
-    let mut rows = Vec::new();
-    let steps: Vec<(usize, Option<f64>)> = match &options.load {
-        Load::Closed(counts) => counts.iter().map(|&callers| (callers, None)).collect(),
-        Load::Open { rates, callers } => rates.iter().map(|&rate| (*callers, Some(rate))).collect(),
+    let table = options.reports.table;
+    match table {
+        true => report::table::write_headings(out, options)?,
+        false => report::text::write_settings(out, options, &run.traits)?,
+    }
+    let points = match &options.load {
+        Load::Closed(points) | Load::Open { rates: points, .. } => points.clone(),
+        Load::Intervals { .. } => Points::List(vec![run.interval_rate()?]),
     };
-    for (callers, rate) in steps {
+    let mut search = Search::new(points);
+    let mut rows: Vec<ReportRow> = Vec::new();
+    let mut is_good = true;
+    while let Some(point) = search.next(is_good) {
+        let (callers, rate) = callers_and_rate(options, run, point);
+        if !table {
+            report::text::write_heading(out, callers, rate)?;
+        }
         let connections = caller::connection_count(options, callers);
-        let measured = row(callers, rate, prepared, options, &plan).await?;
-        let row = ReportRow { callers, connections, rate, measured };
-        report::write_row(out, &row, options)?;
+        let point = measure_point(callers, rate, run, options, &plan).await?;
+        is_good = is_within_limit(&point, options);
+        let row = ReportRow { callers, connections, rate, point };
+        match table {
+            true => report::table::write_row(out, &row, options)?,
+            false => report::text::write_point(out, &row, options, &run.traits)?,
+        }
         rows.push(row);
+    }
+    if !table {
+        report::text::write_summary(out, options, &rows)?;
     }
     Ok(rows)
 }
 
-async fn row(
+/// Whether a range goes on after the point.
+fn is_within_limit(point: &MeasuredPoint, options: &PerfOptions) -> bool {
+    let measured = &point.measured;
+    let latency = measured.stabilizing_latency(options.percentile);
+    // A point without a response has no latency.
+    measured.latencies.count() > 0 && options.latency_limit.is_none_or(|limit| latency <= limit)
+}
+
+fn callers_and_rate(options: &PerfOptions, run: &PreparedRun, point: f64) -> (usize, Option<f64>) {
+    let open = |callers: usize| match run.has_sequences {
+        true => options.sequences.count,
+        false => callers,
+    };
+    match &options.load {
+        Load::Closed(_) => (point as usize, None),
+        Load::Open { callers, .. } | Load::Intervals { callers, .. } => (open(*callers), Some(point)),
+    }
+}
+
+async fn measure_point(
     callers: usize,
     rate: Option<f64>,
-    prepared: &Prepared,
+    run: &mut PreparedRun,
     options: &PerfOptions,
     plan: &MeasurementPlan,
-) -> Result<Measured> {
-    let callers = caller::open(callers, prepared, options).await?;
-    match rate {
-        None => load::closed(callers, plan).await,
-        Some(rate) => load::open(callers, rate, options.seed, plan).await,
-    }
-}
-
-/// Reads the models' inputs from the server and prepares the requests of the run, and their shared memory.
-async fn prepare(
-    endpoint: &ServerEndpoint,
-    options: &PerfOptions,
-) -> Result<(Prepared, Option<SharedTensors>)> {
-    let described = describe(endpoint, options).await?;
-    let inputs = described.resolve(options.batch, &options.shapes)?;
-    let requests = tensors::fill(&inputs, &options.content, options.seed)?;
-    let shared = match options.shared_memory {
-        Some(output_byte_size) => {
-            let shared = SharedTensors::create(&requests, &described.outputs, output_byte_size)?;
-            shared.register(endpoint, options.protocol).await?;
-            Some(shared)
-        }
-        None => None,
+) -> Result<MeasuredPoint> {
+    let feed = run.feed(options, callers)?;
+    let callers = caller::open(callers, &run.requests, &feed, options).await?;
+    let arrivals = match (&options.load, rate) {
+        (Load::Open { distribution, .. }, Some(rate)) => Arrivals::new(*distribution, rate, options.seed),
+        (Load::Intervals { .. }, _) => Arrivals::listed(run.gaps.clone()),
+        _ => return load::closed(callers, plan, &mut run.statistics).await,
     };
-    let places = |index: usize| shared.as_ref().map(|shared| shared.of_request(index));
-    let requests = requests.iter().enumerate();
-    let mut chain = Vec::new();
-    for model in &options.then {
-        let options = PerfOptions { model: model.clone(), version: None, ..options.clone() };
-        let described = describe(endpoint, &options).await?;
-        chain.push(ChainedModel::new(options, described)?);
-    }
-    let chain = chain.into();
-    let prepared = match options.protocol {
-        Protocol::HttpJson | Protocol::HttpBinary => {
-            let requests =
-                requests.map(|(index, tensors)| payload::http_infer(options, tensors, places(index)));
-            let requests = Turns::of(requests)?;
-            Prepared::Http { endpoint: endpoint.clone(), requests, chain }
-        }
-        Protocol::Grpc => {
-            let method = if options.streaming { "ModelStreamInfer" } else { "ModelInfer" };
-            let calls = requests.map(|(index, tensors)| {
-                let message = payload::grpc_infer(options, tensors, places(index));
-                grpc::GrpcCall::new(&endpoint.address, method, message)
-            });
-            let calls = Turns::of(calls)?;
-            Prepared::Grpc { endpoint: endpoint.clone(), calls, streaming: options.streaming, chain }
-        }
-    };
-    Ok((prepared, shared))
-}
-
-/// Reads the model's inputs from the server.
-async fn describe(endpoint: &ServerEndpoint, options: &PerfOptions) -> Result<TargetModel> {
-    let asking = || format!("asking the server about model '{}'", options.model);
-    let model = match options.protocol {
-        Protocol::HttpJson | Protocol::HttpBinary => match describe_over_http(endpoint, options).await {
-            Err(error) if speaks_grpc(endpoint).await => Err(error.context(format!(
-                "{} speaks gRPC: add --protocol grpc, or name the HTTP port",
-                options.address
-            ))),
-            described => described,
-        },
-        Protocol::Grpc => match describe_over_grpc(endpoint, options).await {
-            Err(error) if speaks_http(endpoint).await => {
-                let text = "speaks HTTP/1.1 and not gRPC: name the gRPC port, or leave out --protocol grpc";
-                Err(error.context(format!("{} {text}", options.address)))
-            }
-            described => described,
-        },
-    };
-    model.with_context(asking)
-}
-
-/// How long the generator tries to find out the protocol of a port that gave no valid response.
-const PROBE: Duration = Duration::from_secs(2);
-
-/// Tells whether a gRPC call to this address gets a response, even a refusal.
-async fn speaks_grpc(endpoint: &ServerEndpoint) -> bool {
-    let asking = async {
-        let connection = grpc::GrpcConnection::open(endpoint).await?;
-        connection.fetch::<proto::ServerLiveResponse>("ServerLive", &proto::ServerLiveRequest {}).await
-    };
-    tokio::time::timeout(PROBE, asking).await.is_ok_and(|answer| answer.is_ok())
-}
-
-/// Tells whether a request to this address gets a response of HTTP/1.1.
-async fn speaks_http(endpoint: &ServerEndpoint) -> bool {
-    let asking = async {
-        let mut connection = http::HttpConnection::open(endpoint).await?;
-        let request = payload::http_get(&endpoint.address, "/v2/health/live");
-        Ok::<_, anyhow::Error>(connection.exchange(&request).await)
-    };
-    match tokio::time::timeout(PROBE, asking).await {
-        Ok(Ok(Ok(()) | Err(CallFailure::Refused(_) | CallFailure::Closed))) => true,
-        Ok(Ok(Err(CallFailure::Broken(_))) | Err(_)) | Err(_) => false,
-    }
-}
-
-async fn describe_over_http(endpoint: &ServerEndpoint, options: &PerfOptions) -> Result<TargetModel> {
-    let mut connection = http::HttpConnection::open(endpoint).await?;
-    let path = payload::model_path(options);
-    let metadata = connection.fetch(&payload::http_get(&options.address, &path)).await?;
-    let config = connection.fetch(&payload::http_get(&options.address, &format!("{path}/config"))).await?;
-    TargetModel::from_json(&metadata, &config)
-}
-
-async fn describe_over_grpc(endpoint: &ServerEndpoint, options: &PerfOptions) -> Result<TargetModel> {
-    let connection = grpc::GrpcConnection::open(endpoint).await?;
-    let (name, version) = (options.model.clone(), options.version.clone().unwrap_or_default());
-    let metadata = proto::ModelMetadataRequest { name: name.clone(), version: version.clone() };
-    let config = proto::ModelConfigRequest { name, version };
-    Ok(TargetModel::from_messages(
-        connection.fetch("ModelMetadata", &metadata).await?,
-        &connection.fetch("ModelConfig", &config).await?,
-    ))
+    load::open(callers, arrivals, plan, &mut run.statistics).await
 }

@@ -1,4 +1,7 @@
-//! Prepares the request of a run.
+//! Prepares the requests of a run, so that sending one costs little.
+//!
+//! A request whose parameters never change is prepared as a whole. A request of a sequence differs from the others in the
+//! id and the flags, so it is put together from prepared parts.
 
 use anyhow::Result;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -6,7 +9,9 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use prost::Message;
 use proto::infer_parameter::ParameterChoice;
 
-use crate::options::{PerfOptions, Protocol};
+use crate::framing::frame;
+use crate::options::{GivenParameter, MessageCompression, PerfOptions, Protocol};
+use crate::sequences::SequencePosition;
 use crate::shared_memory::{RequestPlaces, TensorPlace};
 use crate::tensors::InputTensor;
 
@@ -26,56 +31,114 @@ pub(crate) fn model_path(options: &PerfOptions) -> String {
 }
 
 /// A whole HTTP/1.1 GET request.
-pub(crate) fn http_get(address: &str, path: &str) -> Bytes {
-    format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").into()
-}
-
-/// A whole HTTP/1.1 inference request, head and body.
-///
-/// # Errors
-/// A tensor has no JSON form.
-pub(crate) fn http_infer(
-    options: &PerfOptions,
-    tensors: &[InputTensor],
-    places: Option<RequestPlaces<'_>>,
-) -> Result<Bytes> {
-    // Without tensors after it, the JSON part is the whole body.
-    let binary = options.protocol == Protocol::HttpBinary && places.is_none();
-    let header = match places {
-        Some(places) => json_header_of_places(tensors, places, options.sequences)?,
-        None => json_header(tensors, binary, options.sequences)?,
-    };
-    let tail: usize = if binary { tensors.iter().map(|tensor| tensor.bytes.len()).sum() } else { 0 };
-
-    let mut request = BytesMut::with_capacity(512 + header.len() + tail);
-    request.put_slice(format!("POST {}/infer HTTP/1.1\r\n", model_path(options)).as_bytes());
-    request.put_slice(format!("Host: {}\r\n", options.address).as_bytes());
-    if binary {
-        request.put_slice(b"Content-Type: application/octet-stream\r\n");
-        request.put_slice(format!("Inference-Header-Content-Length: {}\r\n", header.len()).as_bytes());
-    } else {
-        request.put_slice(b"Content-Type: application/json\r\n");
-    }
-    request.put_slice(format!("Content-Length: {}\r\n\r\n", header.len() + tail).as_bytes());
-    request.put_slice(header.as_bytes());
-    if binary {
-        tensors.iter().for_each(|tensor| request.put_slice(&tensor.bytes));
-    }
-    Ok(request.freeze())
+pub(crate) fn http_get(options: &PerfOptions, path: &str) -> Bytes {
+    format!("GET {path} HTTP/1.1\r\n{}\r\n", headers(options)).into()
 }
 
 /// A whole HTTP/1.1 POST request.
-pub(crate) fn http_post(address: &str, path: &str, body: &str) -> Bytes {
-    let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json");
+pub(crate) fn http_post(options: &PerfOptions, path: &str, body: &str) -> Bytes {
+    let head = format!("POST {path} HTTP/1.1\r\n{}Content-Type: application/json", headers(options));
     format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into()
 }
 
-/// The body of a request whose tensors are in shared memory.
-fn json_header_of_places(
-    tensors: &[InputTensor],
-    places: RequestPlaces<'_>,
-    sequences: bool,
-) -> Result<String> {
+/// The headers of every request, each with its end of line.
+fn headers(options: &PerfOptions) -> String {
+    let own = options.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
+    format!("Host: {}\r\n{}", options.address, own.collect::<String>())
+}
+
+/// An inference request over HTTP/1.1 in its parts.
+pub(crate) struct HttpTemplate {
+    /// The request line and the headers that do not depend on the body.
+    head: String,
+    /// The members of the parameters object.
+    parameters: String,
+    /// The JSON after the parameters object, with the last brace.
+    rest: String,
+    /// What follows the JSON. Empty if no tensor is binary.
+    tail: Bytes,
+    is_binary: bool,
+}
+
+impl HttpTemplate {
+    /// # Errors
+    /// A tensor has no JSON form.
+    pub(crate) fn new(
+        options: &PerfOptions,
+        tensors: &[InputTensor],
+        places: Option<RequestPlaces<'_>>,
+    ) -> Result<HttpTemplate> {
+        // Without tensors after it, the JSON part is the whole body.
+        let is_binary = options.protocol == Protocol::HttpBinary && places.is_none();
+        let rest = match places {
+            Some(places) => json_of_places(tensors, places)?,
+            None => json_of_tensors(tensors, is_binary)?,
+        };
+        let mut tail = BytesMut::new();
+        if is_binary {
+            tensors.iter().for_each(|tensor| tail.put_slice(&tensor.bytes));
+        }
+        Ok(HttpTemplate {
+            head: format!("POST {}/infer HTTP/1.1\r\n{}", model_path(options), headers(options)),
+            parameters: json_parameters(options, places.is_none() && options.binary_outputs)?,
+            rest,
+            tail: tail.freeze(),
+            is_binary,
+        })
+    }
+
+    /// The whole request, head and body.
+    pub(crate) fn request(&self, position: Option<&SequencePosition>) -> Bytes {
+        let mut json = String::with_capacity(self.parameters.len() + self.rest.len() + 128);
+        json.push_str(r#"{"parameters":{"#);
+        json.push_str(&self.parameters);
+        if let Some(SequencePosition { id, start, end }) = position {
+            let comma = if self.parameters.is_empty() { "" } else { "," };
+            let of_sequence =
+                format!(r#"{comma}"sequence_id":{id},"sequence_start":{start},"sequence_end":{end}"#);
+            json.push_str(&of_sequence);
+        }
+        json.push_str("},");
+        json.push_str(&self.rest);
+        let mut request = BytesMut::with_capacity(self.head.len() + 160 + json.len() + self.tail.len());
+        request.put_slice(self.head.as_bytes());
+        if self.is_binary {
+            request.put_slice(b"Content-Type: application/octet-stream\r\n");
+            request.put_slice(format!("Inference-Header-Content-Length: {}\r\n", json.len()).as_bytes());
+        } else {
+            request.put_slice(b"Content-Type: application/json\r\n");
+        }
+        request.put_slice(format!("Content-Length: {}\r\n\r\n", json.len() + self.tail.len()).as_bytes());
+        request.put_slice(json.as_bytes());
+        request.put_slice(&self.tail);
+        request.freeze()
+    }
+}
+
+/// The members of the parameters object of every request.
+fn json_parameters(options: &PerfOptions, binary_outputs: bool) -> Result<String> {
+    let mut members = Vec::new();
+    // Without this parameter the outputs would come back as JSON numbers.
+    if binary_outputs && options.protocol != Protocol::Grpc {
+        members.push(r#""binary_data_output":true"#.to_owned());
+    }
+    // The request begins and ends the sequence. So the next request can use the same id at once.
+    if options.sequences.of_one_request {
+        members.push(r#""sequence_id":1,"sequence_start":true,"sequence_end":true"#.to_owned());
+    }
+    for (name, value) in &options.parameters {
+        let value = match value {
+            GivenParameter::Bool(value) => value.to_string(),
+            GivenParameter::Int(value) => value.to_string(),
+            GivenParameter::Text(value) => serde_json::to_string(value)?,
+        };
+        members.push(format!("{}:{value}", serde_json::to_string(name)?));
+    }
+    Ok(members.join(","))
+}
+
+/// The inputs and outputs of a request whose tensors are in shared memory.
+fn json_of_places(tensors: &[InputTensor], places: RequestPlaces<'_>) -> Result<String> {
     let of = |place: &TensorPlace| {
         serde_json::json!({
             "shared_memory_region": places.region,
@@ -90,21 +153,16 @@ fn json_header_of_places(
     });
     let outputs = places.outputs.iter();
     let outputs = outputs.map(|(name, place)| serde_json::json!({"name": name, "parameters": of(place)}));
-    let mut request = serde_json::json!({
-        "inputs": inputs.collect::<Vec<_>>(), "outputs": outputs.collect::<Vec<_>>(),
-    });
-    if sequences {
-        request["parameters"] =
-            serde_json::json!({"sequence_id": 1, "sequence_start": true, "sequence_end": true});
-    }
-    Ok(serde_json::to_string(&request)?)
+    let inputs = serde_json::to_string(&inputs.collect::<Vec<_>>())?;
+    let outputs = serde_json::to_string(&outputs.collect::<Vec<_>>())?;
+    Ok(format!(r#""inputs":{inputs},"outputs":{outputs}}}"#))
 }
 
-fn json_header(tensors: &[InputTensor], binary: bool, sequences: bool) -> Result<String> {
+fn json_of_tensors(tensors: &[InputTensor], is_binary: bool) -> Result<String> {
     let mut inputs = Vec::new();
     for tensor in tensors {
         let input = &tensor.input;
-        let content = if binary {
+        let content = if is_binary {
             format!(r#""parameters":{{"binary_data_size":{}}}"#, tensor.bytes.len())
         } else {
             format!(r#""data":{}"#, tensor.to_json()?)
@@ -116,160 +174,107 @@ fn json_header(tensors: &[InputTensor], binary: bool, sequences: bool) -> Result
             serde_json::to_string(&input.shape)?
         ));
     }
-    // Without this parameter the outputs would come back as JSON numbers.
-    let outputs = binary.then_some(r#""binary_data_output":true"#);
-    // The request begins and ends the sequence. So the next request can use the same id at once.
-    let sequence = sequences.then_some(r#""sequence_id":1,"sequence_start":true,"sequence_end":true"#);
-    let parameters = outputs.into_iter().chain(sequence).collect::<Vec<_>>().join(",");
-    Ok(format!(r#"{{"parameters":{{{parameters}}},"inputs":[{}]}}"#, inputs.join(",")))
+    Ok(format!(r#""inputs":[{}]}}"#, inputs.join(",")))
 }
 
-/// A gRPC inference request: one length-prefixed message with raw tensors, or with the places of the tensors.
-pub(crate) fn grpc_infer(
-    options: &PerfOptions,
-    tensors: &[InputTensor],
-    places: Option<RequestPlaces<'_>>,
-) -> Bytes {
-    let choice = |choice| proto::InferParameter { parameter_choice: Some(choice) };
-    let number = |number: u64| choice(ParameterChoice::Int64Param(number.cast_signed()));
-    let placed = |region: &str, place: &TensorPlace| {
-        let region = choice(ParameterChoice::StringParam(region.to_owned()));
-        let parameters = [
-            ("shared_memory_region", region),
-            ("shared_memory_offset", number(place.offset)),
-            ("shared_memory_byte_size", number(place.byte_size)),
-        ];
-        parameters.map(|(key, value)| (key.to_owned(), value)).into()
-    };
-    let inputs = tensors.iter().enumerate().map(|(index, InputTensor { input, .. })| {
-        proto::model_infer_request::InferInputTensor {
-            name: input.name.clone(),
-            datatype: input.datatype.clone(),
-            shape: input.shape.clone(),
-            parameters: places.map(|places| placed(places.region, &places.inputs[index])).unwrap_or_default(),
-            ..Default::default()
-        }
-    });
-    let outputs = places.into_iter().flat_map(|places| {
-        places.outputs.iter().map(move |(name, place)| {
-            proto::model_infer_request::InferRequestedOutputTensor {
-                name: name.clone(),
-                parameters: placed(places.region, place),
+/// An inference request of gRPC: the encoded message without the parameters of a sequence.
+pub(crate) struct GrpcTemplate {
+    message: Vec<u8>,
+    compression: Option<MessageCompression>,
+}
+
+impl GrpcTemplate {
+    /// A request with raw tensors, or with the places of the tensors.
+    pub(crate) fn new(
+        options: &PerfOptions,
+        tensors: &[InputTensor],
+        places: Option<RequestPlaces<'_>>,
+    ) -> GrpcTemplate {
+        let inputs = tensors.iter().enumerate().map(|(index, InputTensor { input, .. })| {
+            proto::model_infer_request::InferInputTensor {
+                name: input.name.clone(),
+                datatype: input.datatype.clone(),
+                shape: input.shape.clone(),
+                parameters: places
+                    .map(|places| placed(places.region, &places.inputs[index]).into())
+                    .unwrap_or_default(),
+                ..Default::default()
             }
-        })
-    });
-    let raw = tensors.iter().filter(|_| places.is_none());
-    let sequence = [
-        ("sequence_id", choice(ParameterChoice::Int64Param(1))),
-        ("sequence_start", choice(ParameterChoice::BoolParam(true))),
-        ("sequence_end", choice(ParameterChoice::BoolParam(true))),
-    ];
-    let parameters =
-        sequence.into_iter().filter(|_| options.sequences).map(|(key, value)| (key.to_owned(), value));
-    grpc_message(&proto::ModelInferRequest {
-        parameters: parameters.collect(),
-        model_name: options.model.clone(),
-        model_version: options.version.clone().unwrap_or_default(),
-        inputs: inputs.collect(),
-        outputs: outputs.collect(),
-        raw_input_contents: raw.map(|tensor| tensor.bytes.clone()).collect(),
-        ..Default::default()
-    })
+        });
+        let outputs = places.into_iter().flat_map(|places| {
+            places.outputs.iter().map(move |(name, place)| {
+                proto::model_infer_request::InferRequestedOutputTensor {
+                    name: name.clone(),
+                    parameters: placed(places.region, place).into(),
+                }
+            })
+        });
+        let raw = tensors.iter().filter(|_| places.is_none());
+        let request = proto::ModelInferRequest {
+            parameters: grpc_parameters(options).collect(),
+            model_name: options.model.clone(),
+            model_version: options.version.clone().unwrap_or_default(),
+            inputs: inputs.collect(),
+            outputs: outputs.collect(),
+            raw_input_contents: raw.map(|tensor| tensor.bytes.clone()).collect(),
+            ..Default::default()
+        };
+        GrpcTemplate { message: request.encode_to_vec(), compression: options.compression }
+    }
+
+    /// The framed request.
+    pub(crate) fn request(&self, position: Option<&SequencePosition>) -> Bytes {
+        match position {
+            None => frame(&[&self.message], self.compression),
+            Some(position) => {
+                // Encoded messages that follow each other are one message with the fields of both.
+                let parameters = of_sequence(position).map(|(key, value)| (key.to_owned(), value)).into();
+                let more = proto::ModelInferRequest { parameters, ..Default::default() };
+                frame(&[&self.message, &more.encode_to_vec()], self.compression)
+            }
+        }
+    }
 }
 
-/// Frames a message: a zero byte for "uncompressed", the length in big endian, and the message.
-pub(crate) fn grpc_message(message: &impl Message) -> Bytes {
-    let length = message.encoded_len();
-    let mut framed = BytesMut::with_capacity(5 + length);
-    framed.put_u8(0);
-    framed.put_u32(u32::try_from(length).expect("a message of over 4 GiB does not fit the memory set aside"));
-    message.encode_raw(&mut framed);
-    framed.freeze()
+type NamedParameter = (String, proto::InferParameter);
+
+fn choice(choice: ParameterChoice) -> proto::InferParameter {
+    proto::InferParameter { parameter_choice: Some(choice) }
+}
+
+fn placed(region: &str, place: &TensorPlace) -> [NamedParameter; 3] {
+    let number = |number: u64| choice(ParameterChoice::Int64Param(number.cast_signed()));
+    let region = choice(ParameterChoice::StringParam(region.to_owned()));
+    let parameters = [
+        ("shared_memory_region", region),
+        ("shared_memory_offset", number(place.offset)),
+        ("shared_memory_byte_size", number(place.byte_size)),
+    ];
+    parameters.map(|(key, value)| (key.to_owned(), value))
+}
+
+fn of_sequence(position: &SequencePosition) -> [(&'static str, proto::InferParameter); 3] {
+    [
+        ("sequence_id", choice(ParameterChoice::Int64Param(position.id.cast_signed()))),
+        ("sequence_start", choice(ParameterChoice::BoolParam(position.start))),
+        ("sequence_end", choice(ParameterChoice::BoolParam(position.end))),
+    ]
+}
+
+/// The parameters of every request.
+fn grpc_parameters(options: &PerfOptions) -> impl Iterator<Item = NamedParameter> {
+    let only = SequencePosition { id: 1, start: true, end: true };
+    let sequence = of_sequence(&only).into_iter().filter(|_| options.sequences.of_one_request);
+    let own = options.parameters.iter().map(|(name, value)| {
+        let value = match value {
+            GivenParameter::Bool(value) => ParameterChoice::BoolParam(*value),
+            GivenParameter::Int(value) => ParameterChoice::Int64Param(*value),
+            GivenParameter::Text(value) => ParameterChoice::StringParam(value.clone()),
+        };
+        (name.clone(), choice(value))
+    });
+    sequence.map(|(key, value)| (key.to_owned(), value)).chain(own)
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::Value;
-
-    use super::*;
-    use crate::model::ModelInput;
-    use crate::options;
-
-    fn options(line: &str) -> PerfOptions {
-        options::parse(["perf"].into_iter().chain(line.split(' ')).map(Into::into)).unwrap()
-    }
-
-    fn tensor() -> InputTensor {
-        let input = ModelInput { name: "I\"N".into(), datatype: "UINT8".into(), shape: vec![1, 2] };
-        InputTensor { input, bytes: Bytes::from_static(&[7, 9]) }
-    }
-
-    fn head_and_body(request: &[u8]) -> (String, Vec<u8>) {
-        let end = request.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
-        (String::from_utf8(request[..end].to_vec()).unwrap(), request[end + 4..].to_vec())
-    }
-
-    #[test]
-    fn a_json_request_holds_its_numbers() {
-        let request = http_infer(&options("-m m --payload json -u host:1"), &[tensor()], None).unwrap();
-        let (head, body) = head_and_body(&request);
-        assert!(head.starts_with("POST /v2/models/m/infer HTTP/1.1\r\nHost: host:1\r\n"), "{head}");
-        assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}");
-        let body: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(body["inputs"][0]["name"], "I\"N");
-        assert_eq!(body["inputs"][0]["data"], serde_json::json!([7, 9]));
-    }
-
-    #[test]
-    fn a_binary_request_holds_its_bytes_behind_the_header() {
-        let request = http_infer(&options("-m m -x 2"), &[tensor()], None).unwrap();
-        let (head, body) = head_and_body(&request);
-        assert!(head.starts_with("POST /v2/models/m/versions/2/infer "), "{head}");
-        let (json, tail) = body.split_at(body.len() - 2);
-        assert_eq!(tail, [7, 9]);
-        assert!(head.contains(&format!("Inference-Header-Content-Length: {}\r\n", json.len())), "{head}");
-        let json: Value = serde_json::from_slice(json).unwrap();
-        assert_eq!(json["inputs"][0]["parameters"]["binary_data_size"], 2);
-        assert_eq!(json["parameters"]["binary_data_output"], true);
-    }
-
-    #[test]
-    fn each_request_may_be_its_own_sequence() {
-        let request = http_infer(&options("-m m --payload json --sequences"), &[tensor()], None).unwrap();
-        let body: Value = serde_json::from_slice(&head_and_body(&request).1).unwrap();
-        let expected = serde_json::json!({"sequence_id": 1, "sequence_start": true, "sequence_end": true});
-        assert_eq!(body["parameters"], expected);
-        let framed = grpc_infer(&options("-m m -i grpc --sequences"), &[tensor()], None);
-        assert_eq!(proto::ModelInferRequest::decode(framed.slice(5..)).unwrap().parameters.len(), 3);
-    }
-
-    #[test]
-    fn a_request_names_the_places_of_its_tensors() {
-        let outputs = [("Y".to_owned(), TensorPlace { offset: 64, byte_size: 100 })];
-        let inputs = [TensorPlace { offset: 0, byte_size: 2 }];
-        let places = Some(RequestPlaces { region: "r", inputs: &inputs, outputs: &outputs });
-        let line = "-m m --shared-memory system";
-        let request = http_infer(&options(line), &[tensor()], places).unwrap();
-        let (head, body) = head_and_body(&request);
-        assert!(!head.contains("Inference-Header-Content-Length"), "{head}");
-        let body: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(body["inputs"][0]["parameters"]["shared_memory_byte_size"], 2);
-        assert_eq!(body["outputs"][0]["parameters"]["shared_memory_offset"], 64);
-        let framed = grpc_infer(&options(&format!("{line} -i grpc")), &[tensor()], places);
-        let request = proto::ModelInferRequest::decode(framed.slice(5..)).unwrap();
-        assert!(request.raw_input_contents.is_empty());
-        assert_eq!(request.outputs[0].name, "Y");
-        let region = &request.inputs[0].parameters["shared_memory_region"];
-        assert_eq!(region.parameter_choice, Some(ParameterChoice::StringParam("r".into())));
-    }
-
-    #[test]
-    fn a_grpc_request_decodes_to_what_was_meant() {
-        let framed = grpc_infer(&options("-m m -i grpc"), &[tensor()], None);
-        assert_eq!(framed[..5], [0, 0, 0, 0, (framed.len() - 5) as u8]);
-        let request = proto::ModelInferRequest::decode(framed.slice(5..)).unwrap();
-        assert_eq!(request.model_name, "m");
-        assert_eq!(request.inputs[0].shape, [1, 2]);
-        assert_eq!(request.raw_input_contents, [&[7, 9][..]]);
-    }
-}
+mod tests;

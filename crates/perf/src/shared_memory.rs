@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use crate::endpoint::ServerEndpoint;
-use crate::options::Protocol;
+use crate::options::{PerfOptions, Protocol};
 use crate::tensors::InputTensor;
 use crate::{grpc, http, payload};
 
@@ -82,15 +82,15 @@ impl SharedTensors {
     ///
     /// # Errors
     /// The server is not reachable, or refuses the region.
-    pub(crate) async fn register(&self, endpoint: &ServerEndpoint, protocol: Protocol) -> Result<()> {
+    pub(crate) async fn register(&self, endpoint: &ServerEndpoint, options: &PerfOptions) -> Result<()> {
         let (name, byte_size) = (self.region.clone(), self.byte_size);
         let key = format!("/{name}");
         let registering = "registering shared memory: the server must run on this machine and allow it \
                            (--allow-client-shm=true)";
-        match protocol {
+        match options.protocol {
             Protocol::HttpJson | Protocol::HttpBinary => {
                 let body = format!(r#"{{"key":"{key}","offset":0,"byte_size":{byte_size}}}"#);
-                self.post(endpoint, "register", &body).await.context(registering)
+                self.post(endpoint, options, "register", &body).await.context(registering)
             }
             Protocol::Grpc => {
                 let connection = grpc::GrpcConnection::open(endpoint).await?;
@@ -106,9 +106,9 @@ impl SharedTensors {
     ///
     /// # Errors
     /// The server is not reachable.
-    pub(crate) async fn unregister(&self, endpoint: &ServerEndpoint, protocol: Protocol) -> Result<()> {
-        match protocol {
-            Protocol::HttpJson | Protocol::HttpBinary => self.post(endpoint, "unregister", "").await,
+    pub(crate) async fn unregister(&self, endpoint: &ServerEndpoint, options: &PerfOptions) -> Result<()> {
+        match options.protocol {
+            Protocol::HttpJson | Protocol::HttpBinary => self.post(endpoint, options, "unregister", "").await,
             Protocol::Grpc => {
                 let connection = grpc::GrpcConnection::open(endpoint).await?;
                 let request = proto::SystemSharedMemoryUnregisterRequest { name: self.region.clone() };
@@ -119,10 +119,16 @@ impl SharedTensors {
         }
     }
 
-    async fn post(&self, endpoint: &ServerEndpoint, action: &str, body: &str) -> Result<()> {
+    async fn post(
+        &self,
+        endpoint: &ServerEndpoint,
+        options: &PerfOptions,
+        action: &str,
+        body: &str,
+    ) -> Result<()> {
         let path = format!("/v2/systemsharedmemory/region/{}/{action}", self.region);
         let mut connection = http::HttpConnection::open(endpoint).await?;
-        connection.fetch(&payload::http_post(&endpoint.address, &path, body)).await.map(drop)
+        connection.fetch(&payload::http_post(options, &path, body)).await.map(drop)
     }
 
     /// The places of the request with that index.

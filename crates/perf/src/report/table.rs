@@ -1,62 +1,28 @@
-//! Writes the rows as a table for people and as CSV for programs.
+//! One line for each point: as a table for people, and as CSV for programs.
 
 use std::io::{self, Write};
 
+use super::{ReportRow, microseconds};
 use crate::load::Measured;
 use crate::options::{PerfOptions, Protocol};
 
-/// One row of the result.
-pub(crate) struct ReportRow {
-    pub(crate) callers: usize,
-    pub(crate) connections: usize,
-    /// The requested rate of an open loop, in requests per second.
-    pub(crate) rate: Option<f64>,
-    pub(crate) measured: Measured,
+/// Latencies in microseconds: p50, p90, p99 and p99.9.
+fn quantiles(row: &ReportRow) -> [f64; 4] {
+    [0.5, 0.9, 0.99, 0.999].map(|quantile| microseconds(row.point.measured.latencies.quantile(quantile)))
 }
 
-impl ReportRow {
-    fn good(&self) -> u64 {
-        self.measured.latencies.count()
-    }
-
-    fn failed(&self) -> u64 {
-        self.measured.errors.values().sum()
-    }
-
-    fn requests_per_second(&self) -> f64 {
-        self.good() as f64 / self.measured.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
-    }
-
-    fn per_request(&self, time: std::time::Duration) -> f64 {
-        microseconds(time) / (self.good() + self.failed()).max(1) as f64
-    }
-
-    /// Latencies in microseconds: p50, p90, p99 and p99.9.
-    fn quantiles(&self) -> [f64; 4] {
-        [0.5, 0.9, 0.99, 0.999].map(|quantile| microseconds(self.measured.latencies.quantile(quantile)))
-    }
-
-    /// Responses per second, and the times to the first response in microseconds: p50 and p99.
-    fn streaming(&self) -> [f64; STREAMING.len()] {
-        let Measured { responses, first_responses, elapsed, .. } = &self.measured;
-        let rate = *responses as f64 / elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
-        let [p50, p99] = [0.5, 0.99].map(|quantile| microseconds(first_responses.quantile(quantile)));
-        [rate, p50, p99]
-    }
-
-    fn server(&self) -> Option<f64> {
-        self.measured.server_time.map(|time| self.per_request(time))
-    }
-}
-
-fn microseconds(duration: std::time::Duration) -> f64 {
-    duration.as_secs_f64() * 1e6
+/// Responses per second, the times to the first response and those between responses in microseconds: p50 and p99.
+fn streaming(row: &ReportRow) -> [f64; STREAMING.len()] {
+    let Measured { first_responses, response_gaps, .. } = &row.point.measured;
+    let [first50, first99] = [0.5, 0.99].map(|quantile| microseconds(first_responses.quantile(quantile)));
+    let [gap50, gap99] = [0.5, 0.99].map(|quantile| microseconds(response_gaps.quantile(quantile)));
+    [row.point.measured.responses_per_second(), first50, first99, gap50, gap99]
 }
 
 const HEADINGS: [&str; 11] =
     ["callers", "rate", "req/s", "infer/s", "p50", "p90", "p99", "p99.9", "server", "client", "errors"];
 /// The columns for streams. They follow the other columns.
-const STREAMING: [&str; 3] = ["resp/s", "first50", "first99"];
+const STREAMING: [&str; 5] = ["resp/s", "first50", "first99", "next50", "next99"];
 
 /// Writes the headings of the rows.
 pub(crate) fn write_headings(out: &mut dyn Write, options: &PerfOptions) -> io::Result<()> {
@@ -69,23 +35,26 @@ pub(crate) fn write_headings(out: &mut dyn Write, options: &PerfOptions) -> io::
 
 /// Writes a row, and its errors below it.
 pub(crate) fn write_row(out: &mut dyn Write, row: &ReportRow, options: &PerfOptions) -> io::Result<()> {
-    let [p50, p90, p99, p999] = row.quantiles().map(short);
+    let [p50, p90, p99, p999] = quantiles(row).map(short);
     let cells = [
         row.callers.to_string(),
         row.rate.map_or("closed".into(), short),
-        short(row.requests_per_second()),
-        short(row.requests_per_second() * options.batch as f64),
+        short(row.point.measured.requests_per_second()),
+        short(row.point.measured.requests_per_second() * options.batch as f64),
         p50,
         p90,
         p99,
         p999,
         row.server().map_or("-".into(), short),
-        short(row.per_request(row.measured.client_time)),
+        short(row.client()),
         row.failed().to_string(),
     ];
-    let streaming = row.streaming().map(short);
+    let streaming = streaming(row).map(short);
     write_cells(out, cells.into_iter().chain(streaming.into_iter().filter(|_| options.streaming)))?;
-    for (text, count) in &row.measured.errors {
+    if !row.point.is_stable {
+        writeln!(out, "    not stable after {} windows", row.point.windows.len())?;
+    }
+    for (text, count) in &row.point.measured.errors {
         writeln!(out, "    {count} times: {text}")?;
     }
     out.flush()
@@ -111,17 +80,17 @@ pub(crate) fn write_csv(out: &mut dyn Write, options: &PerfOptions, rows: &[Repo
         out,
         "protocol,model,batch,callers,connections,request_rate,requests,errors,seconds,requests_per_second,\
          inferences_per_second,mean_us,p50_us,p90_us,p99_us,p999_us,max_us,server_us_per_request,\
-         client_us_per_request,responses_per_second,first_p50_us,first_p99_us"
+         client_us_per_request,responses_per_second,first_p50_us,first_p99_us,next_p50_us,next_p99_us,late,stable"
     )?;
     for row in rows {
-        let Measured { latencies, elapsed, client_time, .. } = &row.measured;
-        let [p50, p90, p99, p999] = row.quantiles();
-        let [responses, first50, first99] = row.streaming();
+        let Measured { latencies, elapsed, late, .. } = &row.point.measured;
+        let [p50, p90, p99, p999] = quantiles(row);
+        let [responses, first50, first99, gap50, gap99] = streaming(row);
         let optional = |number: Option<f64>| number.map_or(String::new(), |number| format!("{number:.2}"));
         writeln!(
             out,
             "{},{},{},{},{},{},{},{},{:.3},{:.2},{:.2},{:.2},{p50:.2},{p90:.2},{p99:.2},{p999:.2},{:.2},{},{:.2},\
-             {responses:.2},{first50:.2},{first99:.2}",
+             {responses:.2},{first50:.2},{first99:.2},{gap50:.2},{gap99:.2},{late},{}",
             name(options.protocol),
             quoted(&options.model),
             options.batch,
@@ -131,12 +100,13 @@ pub(crate) fn write_csv(out: &mut dyn Write, options: &PerfOptions, rows: &[Repo
             row.good(),
             row.failed(),
             elapsed.as_secs_f64(),
-            row.requests_per_second(),
-            row.requests_per_second() * options.batch as f64,
+            row.point.measured.requests_per_second(),
+            row.point.measured.requests_per_second() * options.batch as f64,
             microseconds(latencies.mean()),
             microseconds(latencies.max()),
             optional(row.server()),
-            row.per_request(*client_time),
+            row.client(),
+            row.point.is_stable,
         )?;
     }
     out.flush()
@@ -160,31 +130,11 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::histogram::Histogram;
-    use crate::options;
-
-    fn row() -> ReportRow {
-        let mut latencies = Histogram::new();
-        for _ in 0..1000 {
-            latencies.record(Duration::from_micros(250));
-        }
-        let measured = Measured {
-            latencies,
-            responses: 3000,
-            first_responses: Histogram::new(),
-            errors: [("400 bad, \"really\"".to_owned(), 3)].into(),
-            elapsed: Duration::from_secs(2),
-            server_time: Some(Duration::from_micros(20_060)),
-            client_time: Duration::from_micros(5015),
-        };
-        ReportRow { callers: 4, connections: 2, rate: None, measured }
-    }
+    use crate::report::samples::{self, row};
 
     fn options() -> PerfOptions {
-        options::parse(["perf", "-m", "a,b", "-b", "8", "-i", "grpc"].map(Into::into)).unwrap()
+        samples::options("-m a,b -b 8 -i grpc")
     }
 
     #[test]
