@@ -2,4 +2,6 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod config_text;
 pub mod search;
+pub mod tunable;
