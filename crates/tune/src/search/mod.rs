@@ -234,6 +234,13 @@ impl Search {
         self.believe().at(point)
     }
 
+    /// What is believed of each of several points.
+    #[must_use]
+    pub fn estimates(&mut self, points: &[TuningPoint]) -> Vec<Estimate> {
+        let belief = self.believe();
+        points.iter().map(|point| belief.at(point)).collect()
+    }
+
     /// The standard deviation of one measurement of throughput, as a share of it.
     #[must_use]
     pub fn noise(&mut self) -> f64 {
