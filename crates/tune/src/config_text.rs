@@ -178,8 +178,6 @@ impl TextEdits<'_> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
-
     use super::*;
     use crate::search::TunedSetting;
 

@@ -8,6 +8,7 @@
 pub mod config_text;
 pub mod options;
 pub mod plot;
+pub mod processors;
 pub mod report;
 pub mod round;
 pub mod scratch;

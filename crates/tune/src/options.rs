@@ -157,7 +157,9 @@ fn from_matches(matches: &ArgMatches) -> Result<TuneOptions, String> {
     };
     let model = given("model").expect("the argument is required").to_owned();
     if model.is_empty() || model.contains('/') || model.starts_with('.') {
-        return Err(format!("'{model}' is not the name of a model: name the directory inside of the repository"));
+        return Err(format!(
+            "'{model}' is not the name of a model: name the directory inside of the repository"
+        ));
     }
     let repositories = many("model-repository");
     if let Some(url) = repositories.iter().find(|path| path.contains("://")) {
@@ -171,9 +173,7 @@ fn from_matches(matches: &ArgMatches) -> Result<TuneOptions, String> {
     let percentile = given("percentile").expect("the option has a default value");
     let percentile = PERCENTILES.into_iter().find(|known| known.name == percentile);
     let callers = match given("concurrency") {
-        Some(list) => {
-            list.split(',').map(|text| count("--concurrency", text)).collect::<Result<_, _>>()?
-        }
+        Some(list) => list.split(',').map(|text| count("--concurrency", text)).collect::<Result<_, _>>()?,
         None => {
             let most = given("concurrency-max").expect("the option has a default value");
             powers(count("--concurrency-max", most)?)
@@ -232,8 +232,6 @@ fn count(option: &str, text: &str) -> Result<u32, String> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
-
     use super::*;
 
     fn parsed(line: &str) -> Result<TuneOptions, String> {

@@ -94,7 +94,11 @@ impl PlotRange {
             low = low.min(0.0);
         }
         let margin = ((high - low) * 0.06).max(if is_logarithmic { 0.05 } else { 1e-9 });
-        PlotRange { low: if is_logarithmic { low - margin } else { low }, high: high + margin, is_logarithmic }
+        PlotRange {
+            low: if is_logarithmic { low - margin } else { low },
+            high: high + margin,
+            is_logarithmic,
+        }
     }
 
     /// Where a value is, from 0 to 1.
@@ -109,7 +113,8 @@ impl PlotRange {
             let (low, high) = (self.low.exp(), self.high.exp());
             let first = low.log10().floor() as i32;
             let last = high.log10().ceil() as i32;
-            let all = (first..=last).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10_f64.powi(power)));
+            let all =
+                (first..=last).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10_f64.powi(power)));
             return all.filter(|tick| (low..=high).contains(tick)).collect();
         }
         let rough = (self.high - self.low) / 6.0;
@@ -204,7 +209,12 @@ impl PlotMark {
                 let points: Vec<_> =
                     through.iter().map(|at| format!("{:.1},{:.1}", x(at.0), y(at.1))).collect();
                 let points = points.join(" ");
-                (text, format!("<polyline points=\"{points}\" fill=\"none\" stroke=\"#1a9641\" stroke-width=\"1.5\""))
+                (
+                    text,
+                    format!(
+                        "<polyline points=\"{points}\" fill=\"none\" stroke=\"#1a9641\" stroke-width=\"1.5\""
+                    ),
+                )
             }
             PlotMark::Limit { axis, at, text } => {
                 let path = match axis {
@@ -241,7 +251,14 @@ pub(crate) mod tests {
         for part in text.split('<').skip(1) {
             let (tag, after) = part.split_once('>').expect("a tag ends");
             assert!(!after.contains('>'), "a bare '>' in {after}");
-            assert!(!after.replace("&amp;", "").replace("&lt;", "").replace("&gt;", "").replace("&quot;", "").contains('&'));
+            assert!(
+                !after
+                    .replace("&amp;", "")
+                    .replace("&lt;", "")
+                    .replace("&gt;", "")
+                    .replace("&quot;", "")
+                    .contains('&')
+            );
             assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
             let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap_or_default();
             match (tag.starts_with('/'), tag.ends_with('/')) {
@@ -260,7 +277,8 @@ pub(crate) mod tests {
 
     #[test]
     fn every_plot_is_well_formed() {
-        let dot = |x: f64, y: f64| PlotMark::Dot { at: (x, y), style: DotStyle::Chosen, text: "<dot>".into() };
+        let dot =
+            |x: f64, y: f64| PlotMark::Dot { at: (x, y), style: DotStyle::Chosen, text: "<dot>".into() };
         for is_logarithmic in [false, true] {
             check_xml(&plot(Vec::new(), is_logarithmic));
             check_xml(&plot(vec![dot(0.0, 0.0)], is_logarithmic));
@@ -269,7 +287,9 @@ pub(crate) mod tests {
             let limit = PlotMark::Limit { axis: 0, at: 2.0, text: "limit".into() };
             let text = plot(vec![line, limit, dot(2.0, 3.0)], is_logarithmic);
             check_xml(&text);
-            assert!(text.contains("<polyline") && text.contains("stroke-dasharray") && text.contains("<circle"));
+            assert!(
+                text.contains("<polyline") && text.contains("stroke-dasharray") && text.contains("<circle")
+            );
         }
     }
 
@@ -284,6 +304,9 @@ pub(crate) mod tests {
 
     #[test]
     fn numbers_are_short() {
-        assert_eq!([0.0, 0.05, 2.5, 3.0, 250.0, 12_000.0].map(number), ["0", "0.05", "2.5", "3", "250", "12k"]);
+        assert_eq!(
+            [0.0, 0.05, 2.5, 3.0, 250.0, 12_000.0].map(number),
+            ["0", "0.05", "2.5", "3", "250", "12k"]
+        );
     }
 }

@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 
 use crate::options::Percentile;
+use crate::processors::BusyReading;
 use crate::search::BatchTime;
 use crate::served::{Interruption, OwnedChild, ServedModel};
 
@@ -49,6 +50,8 @@ pub struct RoundFigures {
     pub client_processors: f64,
     /// How many processors the server used.
     pub server_processors: f64,
+    /// How many processors all other programs used. `None`: the system does not tell.
+    pub other_processors: Option<f64>,
     /// Mean times of the batches.
     pub batches: Vec<BatchTime>,
 }
@@ -80,8 +83,10 @@ pub fn measure(
     if line.csv.exists() {
         fs::remove_file(&line.csv)?;
     }
+    let reading = BusyReading::now();
     let mut child = OwnedChild::start(command.stdin(Stdio::null()))?;
     let status = child.wait(times.warm_up + times.measured + GRACE, interruption)?;
+    let busy = reading.busy_since();
     let csv = fs::read_to_string(&line.csv).unwrap_or_default();
     let row = row(&csv);
     let number = |name: &str| row.get(name).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
@@ -90,22 +95,25 @@ pub fn measure(
         bail!("{}", complaint(&printed));
     }
     let rate = number("requests_per_second");
+    let client_processors = number("client_us_per_request") * rate / 1e6;
+    let server_processors = number("server_us_per_request") * rate / 1e6;
     Ok(RoundFigures {
         rate,
         latency_ms: number(line.percentile.column) / 1e3,
-        client_processors: number("client_us_per_request") * rate / 1e6,
-        server_processors: number("server_us_per_request") * rate / 1e6,
+        client_processors,
+        server_processors,
+        other_processors: busy.map(|busy| (busy - client_processors - server_processors).max(0.0)),
         batches: batch_times(&before, &batch_sums(&server.statistics()?)),
     })
 }
 
 /// The reason in what the load generator has printed.
 fn complaint(printed: &str) -> String {
-    let told = printed.lines().filter_map(|line| {
+    let mut told = printed.lines().filter_map(|line| {
         let line = line.trim();
         line.strip_prefix("error: ").or_else(|| line.contains(" times: ").then_some(line))
     });
-    told.last().unwrap_or("the load generator gave no figures").to_owned()
+    told.next_back().unwrap_or("the load generator gave no figures").to_owned()
 }
 
 /// The first row of a CSV file, by its headings.
@@ -163,7 +171,10 @@ mod tests {
     #[test]
     fn a_row_has_its_fields_by_their_headings() {
         let row = row("model,p99_us,requests\n\"a,b\",12.5,3\n");
-        assert_eq!((row["model"].as_str(), row["p99_us"].as_str(), row["requests"].as_str()), ("a,b", "12.5", "3"));
+        assert_eq!(
+            (row["model"].as_str(), row["p99_us"].as_str(), row["requests"].as_str()),
+            ("a,b", "12.5", "3")
+        );
         assert!(super::row("model\n").is_empty());
     }
 
@@ -187,7 +198,10 @@ mod tests {
 
     #[test]
     fn the_reason_of_a_failure_is_found_in_the_output() {
-        assert_eq!(complaint("model 'm'\n error: input 'X' has variable dimensions"), "input 'X' has variable dimensions");
+        assert_eq!(
+            complaint("model 'm'\n error: input 'X' has variable dimensions"),
+            "input 'X' has variable dimensions"
+        );
         assert_eq!(complaint("callers\n 4\n    3 times: 503 full\n"), "3 times: 503 full");
         assert!(complaint("").contains("no figures"));
     }

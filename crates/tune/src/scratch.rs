@@ -99,8 +99,6 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
-
     use super::*;
 
     #[test]
@@ -126,7 +124,9 @@ mod tests {
     #[test]
     fn a_model_that_is_nowhere_is_named() {
         let user = tempfile::tempdir().unwrap();
-        let Err(error) = ScratchRepository::new(&[user.path().to_owned()], "m") else { panic!("it was found") };
+        let Err(error) = ScratchRepository::new(&[user.path().to_owned()], "m") else {
+            panic!("it was found")
+        };
         assert!(error.to_string().contains("no directory 'm'"), "{error}");
     }
 }

@@ -84,8 +84,29 @@ impl Drop for OwnedChild {
     }
 }
 
+/// A shell that ends a process when this program has ended in whatever way: then its input closes.
+struct ChildGuard(Child);
+
+impl ChildGuard {
+    fn start(process: u32) -> Result<ChildGuard> {
+        let mut command = Command::new("sh");
+        command.args(["-c", "read line; kill \"$0\""]).arg(process.to_string());
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(ChildGuard(command.process_group(0).spawn().context("cannot start a shell")?))
+    }
+}
+
+impl Drop for ChildGuard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A running server.
 pub struct ServedModel {
+    // Dropped first, so that it ends before the process whose id it knows.
+    guard: ChildGuard,
     process: OwnedChild,
     log: PathBuf,
     /// The port for HTTP on this machine.
@@ -112,7 +133,8 @@ impl ServedModel {
     /// # Errors
     /// It ends, with the end of its log; or it does not listen in time.
     pub fn start(line: ServerLine<'_>, model: &str, interruption: &Interruption) -> Result<ServedModel> {
-        let log = fs::File::create(&line.log).with_context(|| format!("cannot write {}", line.log.display()))?;
+        let log =
+            fs::File::create(&line.log).with_context(|| format!("cannot write {}", line.log.display()))?;
         let mut command = Command::new(line.program);
         command.args(["--model-control-mode=explicit", "--http-address=127.0.0.1", "--http-port=0"]);
         command.args(["--allow-grpc=false", "--allow-metrics=false"]);
@@ -120,6 +142,7 @@ impl ServedModel {
         // Python models leave no files in the user's directories.
         command.env("PYTHONDONTWRITEBYTECODE", "1").stdout(log.try_clone()?).stderr(log);
         let mut process = OwnedChild::start(&mut command)?;
+        let guard = ChildGuard::start(process.id())?;
         let end = Instant::now() + START_TIMEOUT;
         let port = loop {
             let text = fs::read_to_string(&line.log).unwrap_or_default();
@@ -134,7 +157,7 @@ impl ServedModel {
             sleep(POLL_INTERVAL);
         };
         let (model, interruption) = (model.to_owned(), interruption.clone());
-        Ok(ServedModel { process, log: line.log, port, model, interruption })
+        Ok(ServedModel { guard, process, log: line.log, port, model, interruption })
     }
 
     /// The id of its process.
@@ -156,7 +179,8 @@ impl ServedModel {
     /// # Errors
     /// The server's error.
     pub fn config(&self) -> Result<proto::ModelConfig> {
-        let text = self.exchange("GET", &format!("/v2/models/{}/config", escaped(&self.model)), ANSWER_TIMEOUT)?;
+        let text =
+            self.exchange("GET", &format!("/v2/models/{}/config", escaped(&self.model)), ANSWER_TIMEOUT)?;
         Ok(proto::json::parse(&text)?.config)
     }
 
@@ -165,7 +189,8 @@ impl ServedModel {
     /// # Errors
     /// The server's error.
     pub fn statistics(&self) -> Result<Value> {
-        let text = self.exchange("GET", &format!("/v2/models/{}/stats", escaped(&self.model)), ANSWER_TIMEOUT)?;
+        let text =
+            self.exchange("GET", &format!("/v2/models/{}/stats", escaped(&self.model)), ANSWER_TIMEOUT)?;
         serde_json::from_str(&text).context("the statistics are not JSON")
     }
 
@@ -185,6 +210,7 @@ impl ServedModel {
 
     /// Asks the server to end, and waits.
     pub fn stop(mut self) {
+        drop(self.guard);
         // The standard library sends SIGKILL only. A model in Python should get the time to end in order.
         let asked = Command::new("kill").arg(self.process.id().to_string()).stderr(Stdio::null()).status();
         if asked.is_ok_and(|status| status.success()) {
@@ -209,7 +235,9 @@ fn escaped(name: &str) -> String {
     let mut text = String::new();
     for byte in name.bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => text.push(char::from(byte)),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                text.push(char::from(byte));
+            }
             _ => text.push_str(&format!("%{byte:02X}")),
         }
     }
@@ -251,8 +279,6 @@ const MOST_ANSWER_BYTES: usize = 16 << 20;
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
-
     use super::*;
 
     #[test]
@@ -267,10 +293,22 @@ mod tests {
     }
 
     #[test]
+    fn a_guard_ends_a_process_when_its_input_closes() {
+        let mut child = OwnedChild::start(Command::new("sleep").arg("600")).unwrap();
+        let mut guard = ChildGuard::start(child.id()).unwrap();
+        // As if this program had ended.
+        drop(guard.0.stdin.take());
+        let status = child.wait(Duration::from_secs(60), &Interruption::default()).unwrap();
+        assert!(!status.success());
+    }
+
+    #[test]
     fn a_child_ends_with_its_owner_and_is_not_waited_for_after_an_interruption() {
         let mut child = OwnedChild::start(Command::new("sleep").arg("600")).unwrap();
         let asked = Interruption(Arc::new(AtomicBool::new(true)));
-        assert!(child.wait(Duration::from_secs(600), &asked).unwrap_err().to_string().contains("interrupted"));
+        assert!(
+            child.wait(Duration::from_secs(600), &asked).unwrap_err().to_string().contains("interrupted")
+        );
         let process = PathBuf::from(format!("/proc/{}", child.id()));
         assert!(process.exists());
         drop(child);

@@ -96,8 +96,8 @@ impl TunableModel {
         let named = self.effective.parameters.get(THREADS_PARAMETER);
         let named = named.and_then(|parameter| parameter.string_value.trim().parse().ok());
         // Without the parameter an instance gets its share of the processors.
-        let threads = has_threads
-            .then(|| named.filter(|&count| count > 0).unwrap_or((processors / instances).max(1)));
+        let threads =
+            has_threads.then(|| named.filter(|&count| count > 0).unwrap_or((processors / instances).max(1)));
         let (batch, delay_us) = match &self.effective.scheduling_choice {
             Some(SchedulingChoice::DynamicBatching(batching)) => {
                 let preferred = batching.preferred_batch_size.iter().max().copied();
@@ -182,15 +182,14 @@ pub struct BatchingChange {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
-
     use super::*;
 
     fn model(text: &str, effective: &str) -> Result<TunableModel> {
         TunableModel::new(text, proto::text::parse(effective.as_bytes()).unwrap().config)
     }
 
-    const BATCHED: &str = "backend: 'onnxruntime' max_batch_size: 8 instance_group { count: 2 } dynamic_batching { }";
+    const BATCHED: &str =
+        "backend: 'onnxruntime' max_batch_size: 8 instance_group { count: 2 } dynamic_batching { }";
 
     #[test]
     fn what_cannot_be_tuned_is_refused_by_name() {

@@ -30,12 +30,23 @@ pub struct TuningResult {
     pub tuned_text: String,
     /// Points that could not be measured, with the reason.
     pub failures: Vec<(TuningPoint, String)>,
-    /// How many processors the load generator used, and how many the server, in the mean of all rounds.
-    pub processors_used: (f64, f64),
+    /// Who used the processors, in the mean of all rounds.
+    pub processors_used: ProcessorShares,
     /// How long it took.
     pub elapsed: Duration,
     /// Whether the user ended it.
     pub was_interrupted: bool,
+}
+
+/// How many processors who used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ProcessorShares {
+    /// The load generator.
+    pub client: f64,
+    /// The server with its processes.
+    pub server: f64,
+    /// All other programs. `None`: the system does not tell.
+    pub others: Option<f64>,
 }
 
 /// The time that is kept for the comparison with the present setting, in rounds of each.
@@ -96,7 +107,7 @@ pub fn tune(
         round,
         loaded: None,
         spent: Duration::ZERO,
-        used: (0.0, 0.0),
+        used: ProcessorShares::default(),
         failures: Vec::new(),
         err,
     };
@@ -134,8 +145,8 @@ struct TuningRun<'a> {
     loaded: Option<TunedSetting>,
     /// The time of all rounds.
     spent: Duration,
-    /// The sums of the processors that load generator and server used.
-    used: (f64, f64),
+    /// The sums over all rounds.
+    used: ProcessorShares,
     failures: Vec<(TuningPoint, String)>,
     err: &'a mut dyn Write,
 }
@@ -183,8 +194,11 @@ impl TuningRun<'_> {
         match measured {
             Ok(figures) => {
                 self.spent += begun.elapsed();
-                self.used.0 += figures.client_processors;
-                self.used.1 += figures.server_processors;
+                self.used.client += figures.client_processors;
+                self.used.server += figures.server_processors;
+                if let Some(others) = figures.other_processors {
+                    *self.used.others.get_or_insert(0.0) += others;
+                }
                 self.say_figures(point, &figures);
                 let RoundFigures { rate, latency_ms, batches, .. } = figures;
                 self.search.record(TuningSample { point, rate, latency_ms, batches });
@@ -197,7 +211,8 @@ impl TuningRun<'_> {
                 self.search.record_failure(point);
                 self.failures.push((point, text));
                 if self.search.samples().is_empty() && self.failures.len() >= MOST_FAILURES.min(self.most()) {
-                    return Err(error).with_context(|| format!("model '{}' cannot be measured", self.options.model));
+                    return Err(error)
+                        .with_context(|| format!("model '{}' cannot be measured", self.options.model));
                 }
             }
         }
@@ -277,7 +292,11 @@ impl TuningRun<'_> {
             given_text: self.given_text,
             tuned_text,
             failures: self.failures,
-            processors_used: (self.used.0 / count, self.used.1 / count),
+            processors_used: ProcessorShares {
+                client: self.used.client / count,
+                server: self.used.server / count,
+                others: self.used.others.map(|others| others / count),
+            },
             elapsed: self.begun.elapsed(),
             was_interrupted: self.interruption.is_asked(),
         })

@@ -18,7 +18,8 @@ pub struct SourceField<'a> {
 
 /// Reads a source that the parser accepts.
 pub(super) fn outline(source: &str) -> Result<Vec<SourceField<'_>>, Fault> {
-    let mut reader = OutlineReader { source, lexer: Lexer::new(source), token: Token::End, at: 0, end: 0, before: 0 };
+    let mut reader =
+        OutlineReader { source, lexer: Lexer::new(source), token: Token::End, at: 0, end: 0, before: 0 };
     reader.advance()?;
     reader.body(None)
 }
@@ -97,8 +98,6 @@ impl<'a> OutlineReader<'a> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails where it unwraps")]
-
     use super::*;
 
     #[test]

@@ -88,8 +88,19 @@ fn line_through(times: &[BatchTime]) -> Option<BatchLine> {
     let time = weighted().map(|(weight, _, time)| weight * time).sum::<f64>() / total;
     let spread: f64 = weighted().map(|(weight, at, _)| weight * (at - rows).powi(2)).sum();
     let joint: f64 = weighted().map(|(weight, at, of)| weight * (at - rows) * (of - time)).sum();
-    (times.len() > 1 && spread > 0.0)
-        .then(|| BatchLine { batch_ms: time - joint / spread * rows, row_ms: joint / spread })
+    if times.len() < 2 || spread <= 0.0 {
+        return None;
+    }
+    let row_ms = joint / spread;
+    let batch_ms = time - row_ms * rows;
+    // A batch does not cost less than nothing. Then the best line begins at zero.
+    Some(if batch_ms < 0.0 {
+        let square: f64 = weighted().map(|(weight, at, _)| weight * at * at).sum();
+        let product: f64 = weighted().map(|(weight, at, of)| weight * at * of).sum();
+        BatchLine { batch_ms: 0.0, row_ms: product / square }
+    } else {
+        BatchLine { batch_ms, row_ms }
+    })
 }
 
 /// The cost of a batch against its size.
@@ -127,7 +138,10 @@ mod tests {
         let of = |rows: u32| BatchTime { rows, count: 10, mean_ms: 2.0 + 0.5 * f64::from(rows) };
         let line = line_through(&[of(1), of(4), of(8)]).expect("there are several sizes");
         assert!((line.batch_ms - 2.0).abs() < 1e-9 && (line.row_ms - 0.5).abs() < 1e-9, "{line:?}");
-        assert_eq!(line_through(&[of(4)]), None);
+        let of = |rows: u32, mean_ms: f64| BatchTime { rows, count: 10, mean_ms };
+        let line = line_through(&[of(1, 0.5), of(4, 4.0)]).expect("there are two sizes");
+        assert!(line.batch_ms == 0.0 && line.row_ms > 0.5 && line.row_ms < 1.0, "{line:?}");
+        assert_eq!(line_through(&[of(4, 1.0)]), None);
         assert_eq!(line_through(&[]), None);
     }
 }

@@ -42,7 +42,8 @@ pub fn write(result: &mut TuningResult) -> Result<()> {
 pub fn write_file(path: &Path, text: &str) -> Result<()> {
     let writing = || format!("cannot write {}", path.display());
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(".nereid-tune-").tempfile_in(folder).with_context(writing)?;
+    let mut file =
+        tempfile::Builder::new().prefix(".nereid-tune-").tempfile_in(folder).with_context(writing)?;
     std::io::Write::write_all(&mut file, text.as_bytes()).with_context(writing)?;
     let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     fs::set_permissions(file.path(), permissions).with_context(writing)?;
@@ -65,7 +66,11 @@ fn csv(result: &TuningResult) -> String {
 
 /// A rate and a latency in words.
 fn figures(estimate: &Estimate, percentile: &str) -> String {
-    format!("{:.0} requests/s at p{percentile} {} ms", estimate.rate.exp(), milliseconds(estimate.latency.exp()))
+    format!(
+        "{:.0} requests/s at p{percentile} {} ms",
+        estimate.rate.exp(),
+        milliseconds(estimate.latency.exp())
+    )
 }
 
 fn milliseconds(value: f64) -> String {
@@ -84,7 +89,9 @@ fn rule(goal: TuningGoal, percentile: &str) -> String {
             format!("The best point has the highest throughput whose p{percentile} is not above {most} ms.")
         }
         TuningGoal::Throughput(least) => {
-            format!("The best point has the lowest p{percentile} whose throughput is not below {least} requests/s.")
+            format!(
+                "The best point has the lowest p{percentile} whose throughput is not below {least} requests/s."
+            )
         }
         TuningGoal::Knee => format!(
             "No target was given. The best point is the knee: it has the largest throughput / p{percentile}^0.25. So a \
@@ -98,10 +105,13 @@ fn rule(goal: TuningGoal, percentile: &str) -> String {
 pub fn summary(result: &mut TuningResult) -> String {
     let chosen = result.search.estimate(&result.chosen);
     let percentile = result.options.percentile.name;
-    let mut text = format!("{}: {}\n  {}\n", result.options.model, result.chosen, figures(&chosen, percentile));
+    let mut text =
+        format!("{}: {}\n  {}\n", result.options.model, result.chosen, figures(&chosen, percentile));
     if let Some((present, gain)) = gain(result) {
         let figures = figures(&present, percentile);
-        text.push_str(&format!("  as it is now, with as many callers: {figures} ({gain} throughput by the change)\n"));
+        text.push_str(&format!(
+            "  as it is now, with as many callers: {figures} ({gain} throughput by the change)\n"
+        ));
     }
     if let Some(missed) = missed(result) {
         text.push_str(&format!("  {missed}\n"));
@@ -129,7 +139,9 @@ fn missed(result: &mut TuningResult) -> Option<String> {
     let told = figures(&chosen, result.options.percentile.name);
     Some(match result.options.goal {
         TuningGoal::Latency(most) => format!("No point keeps {most} ms. The nearest has {told}."),
-        TuningGoal::Throughput(least) => format!("No point reaches {least} requests/s. The nearest has {told}."),
+        TuningGoal::Throughput(least) => {
+            format!("No point reaches {least} requests/s. The nearest has {told}.")
+        }
         TuningGoal::Knee => return None,
     })
 }

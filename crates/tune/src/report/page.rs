@@ -7,7 +7,10 @@ use super::charts::batches;
 use super::{figures, gain, milliseconds, missed, percent, rule};
 use crate::plot::escaped;
 use crate::search::{SearchPlan, TuningPoint};
-use crate::tuning::TuningResult;
+use crate::tuning::{ProcessorShares, TuningResult};
+
+/// So many processors of other programs disturb.
+const DISTURBING: f64 = 0.2;
 
 const STYLE: &str = "body{font-family:sans-serif;max-width:62em;margin:2em auto;padding:0 1em;line-height:1.45}\
 table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ccc;padding:.25em .7em;text-align:left}\
@@ -44,7 +47,11 @@ pub(super) fn html(result: &mut TuningResult, throughput: &str, cost: &str) -> S
         }
         page.push_str("</ul>\n");
     }
-    let _ = write!(page, "<h2>The configuration</h2>\n<pre>{}</pre>\n</body></html>\n", escaped(&result.tuned_text));
+    let _ = write!(
+        page,
+        "<h2>The configuration</h2>\n<pre>{}</pre>\n</body></html>\n",
+        escaped(&result.tuned_text)
+    );
     page
 }
 
@@ -65,7 +72,10 @@ fn chosen(result: &mut TuningResult) -> String {
     let mut text = format!("Chosen: {}. It has {}.", result.chosen, figures(&estimate, percentile));
     if let Some((present, gain)) = gain(result) {
         let figures = figures(&present, percentile);
-        let _ = write!(text, " The present setting has {figures} with as many callers. The choice changes throughput by {gain}.");
+        let _ = write!(
+            text,
+            " The present setting has {figures} with as many callers. The choice changes throughput by {gain}."
+        );
     } else if result.chosen.setting == result.search.space().present {
         text.push_str(" This is the setting that the model has now.");
     }
@@ -97,12 +107,21 @@ fn measured(result: &TuningResult) -> String {
 }
 
 fn processors(result: &TuningResult) -> String {
-    let (client, server) = result.processors_used;
-    format!(
+    let ProcessorShares { client, server, others } = result.processors_used;
+    let mut text = format!(
         "The load generator ran on the same machine, which has {} processors for both. In the mean it used {client:.2} of them, \
          and the server used {server:.2}. With clients on other machines the server has more.",
         result.search.space().processors
-    )
+    );
+    if let Some(others) = others {
+        let _ = write!(text, " Other programs used {others:.2}.");
+        if others > DISTURBING {
+            text.push_str(
+                " They disturbed the measurements. Repeat them on a quiet machine for reliable figures.",
+            );
+        }
+    }
+    text
 }
 
 fn cost_sentences(result: &mut TuningResult) -> Vec<String> {
@@ -136,7 +155,10 @@ fn cost_sentences(result: &mut TuningResult) -> Vec<String> {
         let _ = write!(text, " Threads divide {:.0} % of a batch among themselves.", cost.parallel * 100.0);
     }
     if instances > 1 {
-        let _ = write!(text, " With {instances} busy instances, a batch takes {slowdown:.2} times as long as alone.");
+        let _ = write!(
+            text,
+            " With {instances} busy instances, a batch takes {slowdown:.2} times as long as alone."
+        );
     }
     sentences.push(text);
     sentences
@@ -147,10 +169,10 @@ fn alternative_tables(result: &mut TuningResult) -> String {
     let best = result.search.estimate(&result.chosen);
     let mut text = String::new();
     for dimension in alternatives(result) {
-        let _ = write!(
+        let _ = writeln!(
             text,
             "<table><tr><th>{}</th><th>best point</th><th>requests/s</th><th>p{percentile} ms</th><th>throughput</th>\
-             <th>latency</th><th></th></tr>\n",
+             <th>latency</th><th></th></tr>",
             dimension.name
         );
         for of in dimension.values {
@@ -202,14 +224,17 @@ fn certainty(result: &mut TuningResult) -> String {
             );
         }
     }
-    text.push_str(" Other programs on the machine disturb the rounds, and their noise is a part of this estimate.");
+    text.push_str(
+        " Other programs on the machine disturb the rounds, and their noise is a part of this estimate.",
+    );
     text
 }
 
 fn finalist_table(result: &mut TuningResult) -> String {
     let percentile = result.options.percentile.name;
-    let mut text =
-        format!("<table><tr><th>point</th><th>requests/s</th><th>p{percentile} ms</th><th>rounds</th></tr>\n");
+    let mut text = format!(
+        "<table><tr><th>point</th><th>requests/s</th><th>p{percentile} ms</th><th>rounds</th></tr>\n"
+    );
     for (point, estimate) in result.search.finalists() {
         let class = if point == result.chosen { " class=\"chosen\"" } else { "" };
         let _ = writeln!(

@@ -36,7 +36,11 @@ impl Belief {
         let latency_errors =
             of(&|sample| sample.latency_ms.max(1e-6).ln() - usual_latency(&cost, &sample.point));
         let (rate, latency) = shapes.unzip();
-        Belief { cost, rate: Residual::of(&rate_errors, rate), latency: Residual::of(&latency_errors, latency) }
+        Belief {
+            cost,
+            rate: Residual::of(&rate_errors, rate),
+            latency: Residual::of(&latency_errors, latency),
+        }
     }
 
     pub(crate) fn shapes(&self) -> (ResidualShape, ResidualShape) {

@@ -135,7 +135,10 @@ mod tests {
     }
 
     fn point(instances: u32, threads: u32, batch: u32, callers: u32) -> TuningPoint {
-        TuningPoint { setting: TunedSetting { instances, threads: Some(threads), batch, delay_us: 0 }, callers }
+        TuningPoint {
+            setting: TunedSetting { instances, threads: Some(threads), batch, delay_us: 0 },
+            callers,
+        }
     }
 
     #[test]
@@ -177,7 +180,8 @@ mod tests {
     #[test]
     fn batch_times_alone_give_the_line() {
         let (truth, at) = (model(), point(1, 1, 16, 1));
-        let of = |rows: u32| BatchTime { rows, count: 1, mean_ms: truth.time_ms(f64::from(rows), 1, Some(1)) };
+        let of =
+            |rows: u32| BatchTime { rows, count: 1, mean_ms: truth.time_ms(f64::from(rows), 1, Some(1)) };
         let batches: Vec<_> = [1, 2, 4, 8, 16].map(|rows| (at, of(rows))).into();
         let rates = [(at, truth.rate(&at))];
         let fitted = CostModel::fit(&CostEvidence { rates: &rates, batches: &batches, processors: 2 });

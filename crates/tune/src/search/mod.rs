@@ -151,7 +151,7 @@ impl Search {
     fn again(&mut self) -> Option<TuningPoint> {
         let rounds = if self.plan == SearchPlan::Exhaustive { ROUNDS / 2 } else { ROUNDS };
         let best = self.finalists().first()?.1;
-        let finalists = self.best_by(|goal, estimate| goal.hopeful_rank(estimate));
+        let finalists = self.best_by(TuningGoal::hopeful_rank);
         let open = finalists.iter().filter(|(point, estimate)| {
             let ((best, best_sd), (own, own_sd)) = (self.goal.worth(&best), self.goal.worth(estimate));
             let may_win = own + 2.0 * own_sd >= best - 2.0 * best_sd;
@@ -189,11 +189,12 @@ impl Search {
     /// The point to choose: of those that are as good as the best, the one that takes least. `None` without measurements.
     #[must_use]
     pub fn choice(&mut self) -> Option<(TuningPoint, Estimate)> {
-        let finalists = self.finalists();
-        let (first, best) = *finalists.first()?;
+        let belief = self.believe();
+        let known = self.measured(&belief);
+        let (first, best) = *known.first()?;
         let rank = self.goal.rank(&best);
         let rounds = self.count(&first);
-        let equals = finalists.into_iter().filter(|(point, estimate)| {
+        let equals = known.into_iter().filter(|(point, estimate)| {
             self.goal.rank(estimate) >= rank - EQUAL && self.count(point) >= rounds.min(2)
         });
         equals.min_by_key(|(point, _)| {
@@ -254,7 +255,8 @@ fn opening(space: &TuningSpace) -> Vec<TuningPoint> {
     let largest = space.settings.iter().map(|setting| setting.batch).max().unwrap_or(1);
     let at = |instances: u32, threads: u32, batch: u32, callers: u32| {
         let fits = |setting: &&TunedSetting| {
-            let own = (setting.instances, setting.threads.unwrap_or(threads), setting.batch, setting.delay_us);
+            let own =
+                (setting.instances, setting.threads.unwrap_or(threads), setting.batch, setting.delay_us);
             own == (instances, threads, batch, 0)
         };
         space.settings.iter().find(fits).map(|&setting| TuningPoint { setting, callers })
@@ -271,4 +273,72 @@ fn opening(space: &TuningSpace) -> Vec<TuningPoint> {
         at(1, 1, 1, space.callers[0]),
     ];
     corners.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space() -> TuningSpace {
+        let present = TunedSetting { instances: 2, threads: None, batch: 1, delay_us: 0 };
+        let limits =
+            SpaceLimits { processors: 2, batch: 4, has_threads: false, callers: vec![1, 8], present };
+        TuningSpace::new(&limits)
+    }
+
+    fn sample(point: TuningPoint, rate: f64) -> TuningSample {
+        TuningSample { point, rate, latency_ms: 1e3 * f64::from(point.callers) / rate, batches: Vec::new() }
+    }
+
+    #[test]
+    fn a_sweep_measures_every_point_and_then_the_best_again() {
+        let (space, mut first) = (space(), Vec::new());
+        let mut search = Search::new(space.clone(), TuningGoal::Knee, SearchPlan::Exhaustive);
+        for _ in 0..space.points().count() {
+            let SearchStep::Measure(point) = search.next(1000) else { panic!("it ends too early") };
+            first.push(point);
+            search.record(sample(point, 100.0 * f64::from(point.setting.instances)));
+        }
+        first.sort_unstable();
+        assert!(first.into_iter().eq(space.points()));
+        let mut repeats = 0;
+        while let SearchStep::Measure(point) = search.next(1000) {
+            search.record(sample(point, 100.0 * f64::from(point.setting.instances)));
+            repeats += 1;
+            assert!(search.count(&point) > 1 && repeats < 100);
+        }
+        assert!(repeats > 0);
+        assert_eq!(search.choice().expect("points were measured").0.setting.instances, 4);
+    }
+
+    #[test]
+    fn a_point_that_fails_is_not_tried_again() {
+        let mut search = Search::new(space(), TuningGoal::Knee, SearchPlan::Model);
+        let mut seen = BTreeSet::new();
+        while let SearchStep::Measure(point) = search.next(100) {
+            assert!(seen.insert(point), "{point} was tried twice");
+            search.record_failure(point);
+        }
+        assert_eq!(seen.len(), space().points().count());
+        assert!(search.choice().is_none());
+    }
+
+    #[test]
+    fn without_time_it_is_enough() {
+        let mut search = Search::new(space(), TuningGoal::Knee, SearchPlan::Model);
+        assert_eq!(search.next(0), SearchStep::Enough);
+    }
+
+    #[test]
+    fn of_equals_the_one_that_takes_least_wins() {
+        let mut search = Search::new(space(), TuningGoal::Latency(1e9), SearchPlan::Model);
+        for _ in 0..3 {
+            for point in space().points().filter(|point| point.callers == 8) {
+                search.record(sample(point, 100.0));
+            }
+        }
+        let (chosen, _) = search.choice().expect("points were measured");
+        let least = TunedSetting { instances: 1, threads: None, batch: 1, delay_us: 0 };
+        assert_eq!(chosen.setting, least);
+    }
 }

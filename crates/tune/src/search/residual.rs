@@ -22,7 +22,7 @@ pub(crate) struct ResidualShape {
 
 const LENGTHS: [f64; 3] = [1.5, 3.0, 6.0];
 const SIZES: [f64; 4] = [0.03, 0.08, 0.2, 0.5];
-const NOISES: [f64; 4] = [0.01, 0.025, 0.06, 0.15];
+const NOISES: [f64; 5] = [0.01, 0.025, 0.06, 0.15, 0.3];
 
 /// The standard deviation of what all points have in common.
 const COMMON: f64 = 0.3;
@@ -162,7 +162,8 @@ mod tests {
 
     #[test]
     fn the_most_likely_noise_is_near_the_true_one() {
-        let noisy: Vec<_> = (0..40).map(|i| (point(1 << (i % 4), 8), if i / 4 % 2 == 0 { 0.06 } else { -0.06 })).collect();
+        let noisy: Vec<_> =
+            (0..40).map(|i| (point(1 << (i % 4), 8), if i / 4 % 2 == 0 { 0.06 } else { -0.06 })).collect();
         assert!((Residual::of(&noisy, None).shape().noise - 0.06).abs() < 1e-9);
     }
 

@@ -41,7 +41,8 @@ impl fmt::Display for TunedSetting {
 
 impl fmt::Display for TuningPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {} callers", self.setting, self.callers)
+        let plural = if self.callers == 1 { "" } else { "s" };
+        write!(f, "{}, {} caller{plural}", self.setting, self.callers)
     }
 }
 
