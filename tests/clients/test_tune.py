@@ -53,7 +53,7 @@ def test_a_tuned_model_is_checked_and_served(models, tmp_path, start):
     assert (models / "network" / "config.pbtxt").read_text() == before
 
     config = (output / "config.pbtxt").read_text()
-    assert config.startswith("# The network of the shop.\nmax_batch_size: 8  # rows\n")
+    assert "# The network of the shop.\nmax_batch_size: 8  # rows\ninstance_group [ { count: " in config
     assert "intra_op_thread_count" in config
     for plot in ("throughput.svg", "cost.svg"):
         assert xml.etree.ElementTree.parse(output / plot).getroot().tag.endswith("svg")
