@@ -16,6 +16,7 @@ pub mod service_manager;
 pub mod signals;
 mod startup_tables;
 pub mod table;
+pub mod tune_command;
 
 pub use access_log::AccessLogWriter;
 pub use assemble::{Server, StartError, StartingServer, Stopped};

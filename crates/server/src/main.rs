@@ -1,6 +1,6 @@
 //! `nereid`: serves models. Its commands check repositories (`nereid check`), show, format and write configurations
-//! (`nereid config`, `nereid init`), measure the performance of a server (`nereid perf`), or make API keys (`nereid
-//! api-key`).
+//! (`nereid config`, `nereid init`), measure the performance of a server (`nereid perf`), find the best settings of a model
+//! (`nereid tune`), or make API keys (`nereid api-key`).
 #![forbid(unsafe_code)]
 use std::{
     ffi::OsString,
@@ -21,6 +21,7 @@ use server::{
     options_reload::OptionsReload,
     service_manager::{self, GivenSockets},
     signals::{self, Signals},
+    tune_command,
 };
 
 use tokio::sync::watch;
@@ -33,6 +34,9 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
     if arguments.peek().is_some_and(|first| first == "perf") {
         return perf::run(arguments, &mut io::stdout(), &mut io::stderr()).into();
+    }
+    if arguments.peek().is_some_and(|first| first == "tune") {
+        return tune_command::run(arguments, &mut io::stdout(), &mut io::stderr()).into();
     }
     if let Some(code) = look_at_models(&mut arguments) {
         return code;

@@ -13,6 +13,7 @@ mod python_models;
 mod reload;
 mod shared_memory;
 mod table;
+mod tune;
 
 use std::borrow::Borrow;
 use std::fs;
@@ -29,6 +30,7 @@ use crate::workspace::{self, Profile, cargo};
 use crate::{process, python, runtime_library};
 
 /// What to measure and how long.
+#[derive(Clone)]
 pub(crate) struct BenchOptions {
     /// The `site-packages` folder with Triton; `None`: Triton is not measured.
     reference: Option<PathBuf>,
@@ -52,6 +54,7 @@ enum Only {
     Observe,
     SharedMemory,
     Python,
+    Tune,
     Micro,
 }
 
@@ -73,10 +76,12 @@ impl BenchOptions {
                 Some("observe") => Some(Only::Observe),
                 Some("shm") => Some(Only::SharedMemory),
                 Some("python") => Some(Only::Python),
+                Some("tune") => Some(Only::Tune),
                 Some("micro") => Some(Only::Micro),
                 Some(other) => {
                     bail!(
-                        "--only is load, adversary, reload, ensemble, cache, observe, shm, python or micro, not '{other}'"
+                        "--only is load, adversary, reload, ensemble, cache, observe, shm, python, tune or micro, not \
+                         '{other}'"
                     )
                 }
             },
@@ -129,6 +134,10 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
     if wanted(Only::Python) {
         let (folder, server, library) = prepare(options)?;
         good &= python_models::run(options, &folder, &server, &library)?;
+    }
+    if wanted(Only::Tune) {
+        let (folder, server, library) = prepare(options)?;
+        good &= tune::run(options, &folder, &server, &library)?;
     }
     if wanted(Only::Micro) {
         micro()?;

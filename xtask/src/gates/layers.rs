@@ -36,6 +36,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("trace", &["inference"]),
     ("frontend", &["engine", "inference", "proto", "shared-memory", "trace"]),
     ("perf", &["proto"]),
+    ("tune", &["proto"]),
     ("check", &["engine", "inference", "proto"]),
     (
         "server",
@@ -53,6 +54,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "perf",
             "shared-memory",
             "trace",
+            "tune",
         ],
     ),
     ("testing", &["inference", "proto", "scheduling", "engine"]),

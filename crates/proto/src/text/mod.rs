@@ -8,6 +8,7 @@
 
 mod format;
 mod lexer;
+mod outline;
 mod parser;
 mod scalar;
 mod write;
@@ -16,6 +17,7 @@ use std::fmt;
 use std::path::Path;
 
 use lexer::Fault;
+pub use outline::SourceField;
 pub use write::{ConfigLeaf, leaves, write};
 
 use crate::Parsed;
@@ -56,6 +58,15 @@ pub fn format(source: &[u8]) -> Result<String, TextError> {
     parse(source)?;
     let source = String::from_utf8_lossy(source);
     format::format(&source).map_err(|fault| TextError::new(&source, fault))
+}
+
+/// The fields of a configuration with their places in its source, so that a program can change some of them.
+///
+/// # Errors
+/// The mistakes of a source that is not a configuration.
+pub fn outline(source: &str) -> Result<Vec<SourceField<'_>>, TextError> {
+    parse(source.as_bytes())?;
+    outline::outline(source).map_err(|fault| TextError::new(source, fault))
 }
 
 /// The kind of a mistake.

@@ -13,6 +13,7 @@ pub fn usage() -> String {
          nereid config fmt|show|schema ...                format, explain or describe configurations\n       \
          nereid init <model directory>                    write config.pbtxt for a model\n       \
          nereid perf -m <model> [option]...               measure a server ('nereid perf --help')\n       \
+         nereid tune <model> [option]...                  find the best settings of a model ('nereid tune --help')\n       \
          nereid api-key [--hash]                          make a key, or a digest, for --api-key-file\n       \
          nereid completions bash|zsh|fish                 print completions for a shell\n       \
          nereid man [options|configuration]               print the manual page, or a reference\n\n",

@@ -1,0 +1,35 @@
+//! `nereid tune`: finds the best settings of a model. SIGINT and SIGTERM end it early, with what was measured.
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    sync::{Arc, atomic::AtomicBool, atomic::Ordering},
+    thread,
+};
+
+use tune::served::Interruption;
+
+use crate::signals::Signals;
+
+/// Runs the command; blocks. The first argument is the program's name. Returns the exit code.
+pub fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
+    let asked = Arc::new(AtomicBool::new(false));
+    if let Err(error) = watch_signals(asked.clone()) {
+        let _ = writeln!(err, "error: cannot watch for signals: {error}");
+        return 1;
+    }
+    tune::run(arguments, &Interruption(asked), (out, err))
+}
+
+/// Notes the first signal that asks for the end. The thread lives as long as the process.
+fn watch_signals(asked: Arc<AtomicBool>) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = {
+        let _inside = runtime.enter();
+        Signals::listen()?
+    };
+    let watch = move || {
+        runtime.block_on(signals.first());
+        asked.store(true, Ordering::Relaxed);
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(watch).map(drop)
+}

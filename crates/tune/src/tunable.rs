@@ -1,0 +1,247 @@
+//! What can be tuned of a model, and what a setting changes in its configuration.
+//!
+//! Clients see no change: inputs, outputs and the largest request stay. So `max_batch_size` never becomes smaller. A smaller
+//! batch is a preferred size, at which the server cuts its queue.
+
+use anyhow::{Result, bail};
+use proto::model_config::SchedulingChoice;
+use proto::{ModelConfig, ModelDynamicBatching, ModelInstanceGroup, ModelParameter};
+
+use crate::search::TunedSetting;
+
+/// The parameter of the ONNX Runtime backend for the threads of a run.
+pub const THREADS_PARAMETER: &str = "intra_op_thread_count";
+
+/// The largest batch that is tried if the configuration leaves the size to the server.
+const USUAL_BATCH: u32 = 32;
+
+/// A model that can be tuned.
+#[derive(Clone, Debug)]
+pub struct TunableModel {
+    /// What its file says.
+    given: ModelConfig,
+    /// Whether the file sets `max_batch_size`.
+    sets_batch: bool,
+    /// What the server makes of it.
+    effective: ModelConfig,
+}
+
+/// Refuses what cannot be tuned yet.
+///
+/// # Errors
+/// Names what stands against it.
+pub fn refuse_untunable(config: &ModelConfig) -> Result<()> {
+    match &config.scheduling_choice {
+        Some(SchedulingChoice::EnsembleScheduling(_)) => {
+            bail!("it is an ensemble, which has no instances: tune its members, each alone")
+        }
+        Some(SchedulingChoice::SequenceBatching(_)) => {
+            bail!("it has sequence_batching: only models whose requests are independent can be tuned")
+        }
+        Some(SchedulingChoice::DynamicBatching(_)) | None => {}
+    }
+    if config.model_transaction_policy.is_some_and(|policy| policy.decoupled) {
+        bail!("it is decoupled: only models with one response for each request can be tuned");
+    }
+    match config.instance_group.len() {
+        0 | 1 => Ok(()),
+        groups => bail!("instance_group has {groups} groups: only models with one group can be tuned"),
+    }
+}
+
+impl TunableModel {
+    /// A model with the text of its configuration, and the configuration that a server told of it.
+    ///
+    /// # Errors
+    /// The text is no configuration, or the model cannot be tuned.
+    pub fn new(text: &str, effective: ModelConfig) -> Result<TunableModel> {
+        let parsed = proto::text::parse(text.as_bytes())?;
+        refuse_untunable(&parsed.config)?;
+        refuse_untunable(&effective)?;
+        let sets_batch = parsed.fields.contains("max_batch_size");
+        Ok(TunableModel { given: parsed.config, sets_batch, effective })
+    }
+
+    /// Whether a setting may have threads.
+    #[must_use]
+    pub fn has_threads(&self) -> bool {
+        self.effective.backend == "onnxruntime" || self.effective.platform.starts_with("onnxruntime")
+    }
+
+    fn batch_now(&self) -> u32 {
+        u32::try_from(self.effective.max_batch_size).unwrap_or(0)
+    }
+
+    /// The largest batch to try; 1 for a model that does not batch. `most` is the user's wish.
+    ///
+    /// # Errors
+    /// The user wants batches, and the model takes none.
+    pub fn largest_batch(&self, most: Option<u32>) -> Result<u32> {
+        match (self.batch_now(), most) {
+            (0, Some(most)) if most > 1 => {
+                bail!("--batch-max is {most}, but the model does not batch (max_batch_size: 0)")
+            }
+            (0, _) => Ok(1),
+            (_, Some(most)) => Ok(most),
+            (now, None) if self.sets_batch => Ok(now),
+            (now, None) => Ok(now.max(USUAL_BATCH)),
+        }
+    }
+
+    /// The setting that the model has now.
+    #[must_use]
+    pub fn present(&self, processors: u32, has_threads: bool) -> TunedSetting {
+        let counts = self.effective.instance_group.iter().map(|group| group.count);
+        let instances = u32::try_from(counts.sum::<i32>()).unwrap_or(1).max(1);
+        let named = self.effective.parameters.get(THREADS_PARAMETER);
+        let named = named.and_then(|parameter| parameter.string_value.trim().parse().ok());
+        // Without the parameter an instance gets its share of the processors.
+        let threads =
+            has_threads.then(|| named.filter(|&count| count > 0).unwrap_or((processors / instances).max(1)));
+        let (batch, delay_us) = match &self.effective.scheduling_choice {
+            Some(SchedulingChoice::DynamicBatching(batching)) => {
+                let preferred = batching.preferred_batch_size.iter().max().copied();
+                let batch = preferred.and_then(|size| u32::try_from(size).ok()).unwrap_or(self.batch_now());
+                (batch.max(1), u32::try_from(batching.max_queue_delay_microseconds).unwrap_or(u32::MAX))
+            }
+            _ => (1, 0),
+        };
+        TunedSetting { instances, threads, batch, delay_us: if batch == 1 { 0 } else { delay_us } }
+    }
+
+    /// What the configuration says for a setting.
+    #[must_use]
+    pub fn changes(&self, setting: &TunedSetting) -> ConfigChanges {
+        let now = self.batch_now();
+        let size = now.max(setting.batch);
+        let has_batcher = matches!(self.given.scheduling_choice, Some(SchedulingChoice::DynamicBatching(_)));
+        let batching = (now > 0 && (setting.batch > 1 || has_batcher)).then(|| BatchingChange {
+            preferred: (setting.batch < size).then_some(setting.batch),
+            delay_us: setting.delay_us,
+        });
+        // A size that the server has completed is written down. Otherwise it would complete a batcher, too.
+        let is_new = size > now || !self.sets_batch;
+        ConfigChanges {
+            max_batch_size: (now > 0 && is_new).then_some(size),
+            instances: setting.instances,
+            threads: setting.threads,
+            batching,
+        }
+    }
+
+    /// The configuration of the file with a setting.
+    #[must_use]
+    pub fn with(&self, changes: &ConfigChanges) -> ModelConfig {
+        let mut config = self.given.clone();
+        if let Some(size) = changes.max_batch_size {
+            config.max_batch_size = size.cast_signed();
+        }
+        let count = changes.instances.cast_signed();
+        match config.instance_group.first_mut() {
+            Some(group) => group.count = count,
+            None => config.instance_group.push(ModelInstanceGroup { count, ..Default::default() }),
+        }
+        if let Some(threads) = changes.threads {
+            let string_value = threads.to_string();
+            config.parameters.insert(THREADS_PARAMETER.to_owned(), ModelParameter { string_value });
+        }
+        if let Some(change) = &changes.batching {
+            let mut batching = match config.scheduling_choice.take() {
+                Some(SchedulingChoice::DynamicBatching(batching)) => batching,
+                _ => ModelDynamicBatching::default(),
+            };
+            batching.preferred_batch_size = change.preferred.map(u32::cast_signed).into_iter().collect();
+            batching.max_queue_delay_microseconds = u64::from(change.delay_us);
+            config.scheduling_choice = Some(SchedulingChoice::DynamicBatching(batching));
+        }
+        config
+    }
+}
+
+/// What a setting changes in the text of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigChanges {
+    /// `None`: it stays.
+    pub max_batch_size: Option<u32>,
+    /// `instance_group.count`.
+    pub instances: u32,
+    /// The parameter of the backend. `None`: it stays.
+    pub threads: Option<u32>,
+    /// `None`: there is no dynamic batcher.
+    pub batching: Option<BatchingChange>,
+}
+
+/// What changes in `dynamic_batching`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchingChange {
+    /// `None`: batches may have `max_batch_size`.
+    pub preferred: Option<u32>,
+    /// 0: no field.
+    pub delay_us: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(text: &str, effective: &str) -> Result<TunableModel> {
+        TunableModel::new(text, proto::text::parse(effective.as_bytes()).unwrap().config)
+    }
+
+    const BATCHED: &str =
+        "backend: 'onnxruntime' max_batch_size: 8 instance_group { count: 2 } dynamic_batching { }";
+
+    #[test]
+    fn what_cannot_be_tuned_is_refused_by_name() {
+        for (text, word) in [
+            ("ensemble_scheduling { }", "ensemble"),
+            ("sequence_batching { }", "sequence_batching"),
+            ("model_transaction_policy { decoupled: true }", "decoupled"),
+            ("instance_group [ { count: 1 }, { count: 2 } ]", "2 groups"),
+        ] {
+            let error = model(text, "").unwrap_err().to_string();
+            assert!(error.contains(word), "{text}: {error}");
+            assert!(model("", text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_present_setting_is_that_of_the_server() {
+        let model = model(BATCHED, BATCHED).unwrap();
+        let present = TunedSetting { instances: 2, threads: Some(2), batch: 8, delay_us: 0 };
+        assert_eq!(model.present(4, true), present);
+        assert_eq!(model.present(4, false).threads, None);
+    }
+
+    #[test]
+    fn a_smaller_batch_keeps_the_largest_request() {
+        let model = model(BATCHED, BATCHED).unwrap();
+        let setting = TunedSetting { instances: 1, threads: Some(1), batch: 4, delay_us: 100 };
+        let changes = model.changes(&setting);
+        assert_eq!(changes.max_batch_size, None);
+        assert_eq!(changes.batching, Some(BatchingChange { preferred: Some(4), delay_us: 100 }));
+        let larger = model.changes(&TunedSetting { batch: 16, ..setting });
+        assert_eq!(larger.max_batch_size, Some(16));
+        assert_eq!(larger.batching.unwrap().preferred, None);
+    }
+
+    #[test]
+    fn a_completed_size_is_written_down() {
+        let effective = "backend: 'onnxruntime' max_batch_size: 4 dynamic_batching { }";
+        let model = model("", effective).unwrap();
+        assert_eq!(model.largest_batch(None).unwrap(), 32);
+        let alone = TunedSetting { instances: 1, threads: Some(1), batch: 1, delay_us: 0 };
+        let changes = model.changes(&alone);
+        assert_eq!((changes.max_batch_size, changes.batching), (Some(4), None));
+    }
+
+    #[test]
+    fn a_model_without_batches_has_none() {
+        let model = model("", "backend: 'python' max_batch_size: 0").unwrap();
+        assert_eq!(model.largest_batch(None).unwrap(), 1);
+        assert!(model.largest_batch(Some(8)).unwrap_err().to_string().contains("--batch-max"));
+        assert!(!model.has_threads());
+        let changes = model.changes(&model.present(2, false));
+        assert_eq!((changes.max_batch_size, changes.batching), (None, None));
+    }
+}

@@ -1,0 +1,115 @@
+"""`nereid tune`: tunes a small model in seconds, and what it has written is checked and served."""
+
+import csv
+import signal
+import subprocess
+import xml.etree.ElementTree
+
+import numpy as np
+import pytest
+import tritonclient.http
+from repository import graph, write
+from serving import BINARY, PATIENCE, environment
+
+CONFIG = """\
+# The network of the shop.
+max_batch_size: 8  # rows
+instance_group [ { count: 1 } ]
+"""
+
+
+@pytest.fixture
+def models(tmp_path):
+    folder = tmp_path / "models"
+    random = np.random.default_rng(1)
+    network = graph(
+        "network (float[N, 64] X) => (float[N, 64] Y) { H = MatMul(X, W) A = Relu(H) Y = MatMul(A, V) }",
+        W=random.normal(0, 0.1, (64, 256)).astype(np.float32),
+        V=random.normal(0, 0.1, (256, 64)).astype(np.float32),
+    )
+    write(folder, "network", network, CONFIG)
+    return folder
+
+
+def line(*options):
+    return [str(BINARY), "tune", *map(str, options)]
+
+
+def tune(*options, **more):
+    ended = subprocess.run(
+        line(*options), env=environment(), capture_output=True, text=True, timeout=2 * PATIENCE, check=False, **more
+    )
+    assert "panicked" not in ended.stderr
+    return ended
+
+
+def test_a_tuned_model_is_checked_and_served(models, tmp_path, start):
+    output = tmp_path / "tuned"
+    before = (models / "network" / "config.pbtxt").read_text()
+    options = ["--model-repository", models, "--output", output, "--concurrency", "1,8", "--latency-ms", 1000]
+    ended = tune("network", *options, "--time", 15)
+    assert ended.returncode == 0, ended.stderr
+    assert "requests/s at p99" in ended.stdout
+    assert (models / "network" / "config.pbtxt").read_text() == before
+
+    config = (output / "config.pbtxt").read_text()
+    assert "# The network of the shop.\nmax_batch_size: 8  # rows\ninstance_group [ { count: " in config
+    assert "intra_op_thread_count" in config
+    for plot in ("throughput.svg", "cost.svg"):
+        assert xml.etree.ElementTree.parse(output / plot).getroot().tag.endswith("svg")
+    page = xml.etree.ElementTree.fromstring((output / "report.html").read_text().partition("\n")[2])
+    assert len(page.findall(".//{http://www.w3.org/2000/svg}svg")) == 2
+    rounds = list(csv.DictReader((output / "measurements.csv").open()))
+    assert len(rounds) > 5 and all(float(row["requests_per_second"]) > 0 for row in rounds)
+
+    (models / "network" / "config.pbtxt").write_text(config)
+    checked = subprocess.run([BINARY, "check", "--strict", models], env=environment(), capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
+    with start(models) as server:
+        client = tritonclient.http.InferenceServerClient(server.http)
+        tensor = tritonclient.http.InferInput("X", [8, 64], "FP32")
+        tensor.set_data_from_numpy(np.ones([8, 64], np.float32))
+        assert client.infer("network", [tensor]).as_numpy("Y").shape == (8, 64)
+
+
+def test_an_interruption_leaves_what_was_measured(models, tmp_path):
+    output = tmp_path / "tuned"
+    command = line("network", "--model-repository", models, "--output", output, "--time", 600, "--concurrency", 4)
+    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        # A line of progress for the space, and one for the first round.
+        progress = [process.stderr.readline() for _ in range(2)]
+        assert "req/s" in progress[1], progress
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    assert "wrote" in out and (output / "config.pbtxt").exists()
+    assert "The user ended it early." in (output / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "config, why",
+    [
+        ("sequence_batching { }", "sequence_batching"),
+        ("max_batch_size: 8 model_transaction_policy { decoupled: true }", "decoupled"),
+        ("max_batch_size: 8 instance_group [ { count: 1 }, { count: 2 } ]", "2 groups"),
+        ("max_batch_sizes: 8", "max_batch_sizes"),
+    ],
+    ids=["sequences", "decoupled", "groups", "misspelt"],
+)
+def test_what_cannot_be_tuned_is_refused_by_name(models, tmp_path, config, why):
+    (models / "network" / "config.pbtxt").write_text(config)
+    ended = tune("network", "--model-repository", models, "--output", tmp_path / "tuned")
+    assert ended.returncode == 1
+    assert why in ended.stderr and "network" in ended.stderr
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_wrong_command_lines_are_refused(models):
+    assert tune("network").returncode == 2
+    ended = tune("none", "--model-repository", models)
+    assert ended.returncode == 1 and "no directory 'none'" in ended.stderr
+    ended = tune("network", "--model-repository", models, "--", "--http-port=1")
+    assert ended.returncode == 2 and "--http-port" in ended.stderr
