@@ -12,6 +12,7 @@ use scheduling::{Claimant, InstanceId};
 use super::{
     Executor, ExecutorUpdateParts,
     instance::{BuiltInstance, InstanceBuilder, MovableInstance, WorkSlot, WorkerMessage, build_all},
+    view::InstanceView,
     warmup::WarmUp,
 };
 use crate::{
@@ -98,6 +99,23 @@ impl Instances {
     /// Instances that are numbered from 0 and have not begun.
     pub(super) fn new(active: usize) -> Self {
         Self { work_slots: InstanceTable::new(active), records: Mutex::default() }
+    }
+
+    /// The active instances by number. Nothing is known of what they do.
+    pub(super) fn list(&self) -> Vec<InstanceView> {
+        let records = self.records.lock();
+        let active = records.active.iter().filter(|active| !active.thread.is_finished());
+        let mut list: Vec<_> = active
+            .map(|active| InstanceView {
+                number: active.id,
+                group: active.group.clone(),
+                is_leaving: active.is_leaving,
+                runs: false,
+                awaits_resources: false,
+            })
+            .collect();
+        list.sort_by_key(|instance| instance.number);
+        list
     }
 
     /// Sends a message to the thread of an instance.
