@@ -36,21 +36,33 @@ impl ServerEndpoint {
     /// # Errors
     /// The trusted certificates cannot be read, or the host has no name that a certificate can have.
     pub(crate) fn new(options: &PerfOptions) -> Result<ServerEndpoint> {
-        let encryption = match &options.encryption {
+        Self::at(&options.address, options.encryption.as_ref(), options.protocol == Protocol::Grpc)
+    }
+
+    /// The endpoint at `host:port`, encrypted if trusted certificates are given.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn at(
+        address: &str,
+        encryption: Option<&TrustedCertificates>,
+        is_grpc: bool,
+    ) -> Result<ServerEndpoint> {
+        let encryption = match encryption {
             None => None,
             Some(trusted) => {
                 let mut config =
                     ClientConfig::builder().with_root_certificates(roots(trusted)?).with_no_client_auth();
-                if options.protocol == Protocol::Grpc {
+                if is_grpc {
                     config.alpn_protocols = vec![b"h2".to_vec()];
                 }
-                let host = options.address.rsplit_once(':').map_or(&*options.address, |(host, _)| host);
+                let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
                 let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
                 let name = ServerName::try_from(host).context("the host is no name of a certificate")?;
                 Some((TlsConnector::from(Arc::new(config)), name))
             }
         };
-        Ok(ServerEndpoint { address: options.address.as_str().into(), encryption })
+        Ok(ServerEndpoint { address: address.into(), encryption })
     }
 
     /// Makes a connection.

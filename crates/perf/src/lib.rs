@@ -13,6 +13,7 @@ mod call_failure;
 mod caller;
 mod chain;
 mod endpoint;
+pub mod fetch;
 mod grpc;
 mod histogram;
 mod http;
