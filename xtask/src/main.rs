@@ -19,6 +19,7 @@ mod demo;
 mod dist;
 mod gates;
 mod memcheck;
+mod npm_package;
 mod plugins;
 mod process;
 mod process_tree;
@@ -61,7 +62,7 @@ cargo xtask header
 cargo xtask setup
     Makes target/venv with the Python packages of the tests and fetches ONNX Runtime into target/onnxruntime
     and, where they can be had, Triton's Python backend and local cache into target/plugins, azurite, which stands
-    for Azure in tests, into target/node, and redis-server, unless the system has it, into target/redis-server.
+    for Azure in tests and axe-core, into target/node, and redis-server, unless the system has it, into target/redis-server.
     Prints the environment variables that let the tests find them.
 
 cargo xtask demo [--port-base N] [--once] [--dev]
@@ -139,6 +140,10 @@ fn run() -> Result<bool> {
             match store_servers::azurite() {
                 Ok(program) => println!("{}={}", store_servers::AZURITE, program.display()),
                 Err(error) => println!("without azurite: {error:#}"),
+            }
+            match npm_package::AXE.install() {
+                Ok(script) => println!("{}={}", npm_package::AXE.variable, script.display()),
+                Err(error) => println!("without {}: {error:#}", npm_package::AXE.name),
             }
             for program in debian_program::ALL {
                 match program.fetch() {

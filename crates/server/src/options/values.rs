@@ -259,7 +259,8 @@ mod tests {
 
     #[test]
     fn a_restriction_names_each_category_once() {
-        let kind = RestrictionKind { option: "http-restricted-api", noun: "api", header_prefix: "", lacks: None };
+        let kind =
+            RestrictionKind { option: "http-restricted-api", noun: "api", header_prefix: "", lacks: None };
         let mut restrictions = RestrictionSettings::new();
         restrict("health,model-config:key=a=b", kind, &mut restrictions).unwrap();
         let header = RequiredHeader { name: "key".into(), value: "a=b".into() };
