@@ -58,7 +58,7 @@ def test_what_waits_and_why_batches_ended_is_told(start, backend_option, folder,
     idle = explained(server, "held")
     assert facts(idle) == {
         "requests": "No request has ended since the load.",
-        "instances": "0 of 1 instance runs a batch now.",
+        "instances": "Of 1 instance, 0 run a batch now.",
     }
     crowd = Crowd(server, protocol, threads, gate, "held")
     hold, first = crowd.occupy()
@@ -71,7 +71,7 @@ def test_what_waits_and_why_batches_ended_is_told(start, backend_option, folder,
     assert now["queue"]["requests"] == 13 and now["queue"]["bytes"] >= 13 * 12
     assert now["queue"]["oldest_seconds"] > 0
     assert facts(now)["queue"].startswith("13 requests wait now; the oldest has waited for ")
-    assert facts(now)["instances"] == "1 of 1 instance runs a batch now."
+    assert facts(now)["instances"] == "Of 1 instance, 1 runs a batch now."
 
     hold.release()
     assert [future.result() for future in [first, *others]] == list(range(14))
@@ -184,7 +184,7 @@ def test_the_rate_limiter_is_told(start, backend_option, folder, gate, threads):
         "waiting_instances": 1,
     }
     assert facts(answer["models"][1])["instances"] == (
-        "0 of 1 instance run a batch now; 1 waits for resources of the rate limiter."
+        "Of 1 instance, 0 run a batch now; 1 waits for resources of the rate limiter."
     )
     hold.release()
     assert (first.result(), second.result()) == (0, 2)

@@ -10,7 +10,7 @@ use super::{
     InstanceState, ModelSnapshot, SchedulerKind, ServedSnapshot,
     words::{counted, duration, percent, seconds, share},
 };
-use crate::ModelState;
+use crate::{ModelState, ModelStatistics};
 
 /// A fact about a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,9 @@ pub struct Finding {
 
 /// With fewer batches or requests than these, a share says little.
 const ENOUGH: u64 = 20;
+
+/// A shorter wait in a queue may be the time that a thread needs to wake.
+const NOTABLE_WAIT_NANOS: u64 = 200_000;
 
 /// All findings about a version, in the order in which a person wants to know them.
 pub fn findings(model: &ModelSnapshot) -> Vec<Finding> {
@@ -141,7 +144,7 @@ fn time(served: &ServedSnapshot) -> Option<Finding> {
             "Most of the time requests wait for others to share their batch. Lower max_queue_delay_microseconds for \
              shorter waits.",
         )
-    } else if queue >= 0.5 {
+    } else if queue >= 0.5 && waits_for_instances(served) {
         Some(
             "Most of the time requests wait for an instance. Add instances (instance_group count) if processors are \
              free, or let requests share batches.",
@@ -206,9 +209,17 @@ fn batches(served: &ServedSnapshot) -> Option<Finding> {
     Some(finding("batches", fact, usual.and_then(|(end, _)| batch_advice(served, *end, is_small))))
 }
 
+/// Whether requests wait longer than their executions take. Short waits come from changes of threads.
+fn waits_for_instances(served: &ServedSnapshot) -> bool {
+    let ModelStatistics { success, queue, compute_input, compute_infer, compute_output, .. } =
+        &served.statistics;
+    let mean = queue.ns / success.count.max(1);
+    mean >= NOTABLE_WAIT_NANOS && queue.ns > compute_input.ns + compute_infer.ns + compute_output.ns
+}
+
 /// What to do about batches most of which end for this reason.
 fn batch_advice(served: &ServedSnapshot, end: BatchEnd, is_small: bool) -> Option<&'static str> {
-    let waits = phases(served).is_some_and(|phases| phases.queue >= 0.2);
+    let waits = waits_for_instances(served);
     match end {
         BatchEnd::Delay if is_small => Some(
             "Too few requests come within the delay. Raise max_queue_delay_microseconds for larger batches, or set it to 0: \
@@ -278,7 +289,7 @@ fn instances(served: &ServedSnapshot) -> Option<Finding> {
     }
     let runs = if instances.busy == 1 { "runs" } else { "run" };
     let noun = if instances.count == 1 { "instance" } else { "instances" };
-    let mut fact = format!("{} of {} {noun} {runs} a batch now", instances.busy, instances.count);
+    let mut fact = format!("Of {} {noun}, {} {runs} a batch now", instances.count, instances.busy);
     let blocked = instances.each.iter().filter(|each| each.state == InstanceState::AwaitsResources).count();
     if blocked > 0 {
         let waits = if blocked == 1 { "waits" } else { "wait" };

@@ -197,7 +197,7 @@ fn batches_tell_why_they_end_and_what_makes_them_larger() {
             "Requests run at once",
         ),
         (
-            ends(&[(BatchEnd::Full, 100)], &[(8, 100)], 40),
+            ends(&[(BatchEnd::Full, 100)], &[(8, 100)], 60),
             "Batches end because they are full (100 %). A batch has 8.0 of 8 rows on average.",
             "The model has more requests",
         ),
@@ -225,7 +225,7 @@ fn batches_tell_why_they_end_and_what_makes_them_larger() {
             "The library of the batching strategy",
         ),
         (
-            ends(&[(BatchEnd::Unbatched, 100)], &[(1, 100)], 50),
+            ends(&[(BatchEnd::Unbatched, 100)], &[(1, 100)], 60),
             "Batches end because each request runs alone (100 %). A batch has 1.0 of 8 rows on average.",
             "Requests wait although the model can run several",
         ),
@@ -278,11 +278,11 @@ fn instances_tell_what_they_do() {
         let instances = InstancesSnapshot { count, busy, each: each.collect(), left_out: 0 };
         ServedSnapshot { instances, ..served() }
     };
-    check(with(1, 1, &[InstanceState::Busy]), "instances", "1 of 1 instance runs a batch now.", "");
+    check(with(1, 1, &[InstanceState::Busy]), "instances", "Of 1 instance, 1 runs a batch now.", "");
     check(
         with(2, 0, &[InstanceState::Idle, InstanceState::AwaitsResources]),
         "instances",
-        "0 of 2 instances run a batch now; 1 waits for resources of the rate limiter.",
+        "Of 2 instances, 0 run a batch now; 1 waits for resources of the rate limiter.",
         "Instances with work stand still",
     );
     check(with(0, 0, &[]), "instances", "No instance is left: all have failed.", "The log has the cause");

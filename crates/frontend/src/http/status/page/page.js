@@ -5,6 +5,8 @@ const INTERVAL_MS = 1000;
 const PATIENCE_MS = 10000;
 // A trend has so many points.
 const TREND_POINTS = 60;
+// A trend of fewer points shows nothing.
+const FEWEST_POINTS = 5;
 // More free slots of an instance are a number.
 const SHOWN_FREE_SLOTS = 64;
 const SVG = "http://www.w3.org/2000/svg";
@@ -111,6 +113,7 @@ function bar(share) {
 }
 
 function trendOf(points) {
+  if (points.length < FEWEST_POINTS) return null;
   const most = Math.max(...points, 1);
   const at = (value, place) => `${(place * 100) / (TREND_POINTS - 1)},${(19 - (value / most) * 18).toFixed(1)}`;
   const drawing = element("svg", { viewBox: "0 0 100 20", preserveAspectRatio: "none", "aria-hidden": "true" });
@@ -144,7 +147,7 @@ function overview(models, leftOut) {
       cells.map(([text, more]) => element("td", more || {}, text)),
     );
   });
-  const heads = [header("Model"), header("State"), header("Requests/s"), header("Waiting")];
+  const heads = [header("Model"), header("State"), header("Req./s"), header("Waiting")];
   heads.push(...["Oldest", "Mean time", "99 % up to", "Busy", "Rows per batch"].map((text) => header(text, wide)));
   const table = element("table", { class: "overview" }, element("caption", {}, "Models"));
   table.append(element("thead", {}, element("tr", {}, heads)), element("tbody", {}, rows));
@@ -184,6 +187,9 @@ function phases(model) {
     ["infer", "computing", model.times.compute_infer.seconds],
     ["output", "outputs", model.times.compute_output.seconds],
   ];
+  // Looking up in the cache, passing requests to other models, and what the backend does besides.
+  const other = whole - parts.reduce((sum, [, , seconds]) => sum + seconds, 0);
+  if (other / whole >= 0.005) parts.push(["other", "other", other]);
   const drawing = element("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
   let left = 0;
   for (const [name, , seconds] of parts) {
@@ -192,7 +198,7 @@ function phases(model) {
     left += width;
   }
   const legend = parts.map(([name, text, seconds]) =>
-    element("li", {}, element("span", { class: `mark ${name}` }), `${text} ${percent(seconds / whole)}`),
+    element("li", {}, element("span", { class: `mark ${name}` }), element("span", {}, `${text} ${percent(seconds / whole)}`)),
   );
   return element("div", { class: "phases" }, element("h3", {}, "Where the time of a request goes"), drawing, element("ul", {}, legend));
 }
@@ -244,19 +250,20 @@ function sequences(model) {
     const free = Math.max(0, perInstance - held.length);
     for (let cell = 0; cell < Math.min(free, SHOWN_FREE_SLOTS); cell++) cells.push(element("li", { class: "free" }, "free"));
     if (free > SHOWN_FREE_SLOTS) cells.push(element("li", { class: "free" }, `${count(free - SHOWN_FREE_SLOTS)} more free`));
-    return [element("h3", {}, `Slots of instance ${number}`), element("ul", { class: "slots" }, cells)];
+    return element("div", {}, element("h3", {}, `Slots of instance ${number}`), element("ul", { class: "slots" }, cells));
   });
   const waits = backlog
     ? `${plural(backlog, "sequence waits", "sequences wait")} for a slot: ${first.map((one) => one.sequence).join(", ")}${backlog > first.length ? " …" : ""}`
     : "No sequence waits for a slot.";
   const more = leftOut ? element("p", { class: "quiet" }, `${plural(leftOut, "held slot is", "held slots are")} not shown.`) : null;
-  return element("div", {}, grids.flat(), more, element("p", { class: "quiet" }, waits));
+  return element("div", { class: "whole" }, element("div", { class: "maps" }, grids), more, element("p", { class: "quiet" }, waits));
 }
 
 function describe(model) {
+  const kind = model.scheduler.kind.replace("_", " ");
   const size = model.max_batch_size ? `up to ${model.max_batch_size} rows` : "no batches";
   const delay = model.scheduler.max_queue_delay_seconds ? `, delay ${time(model.scheduler.max_queue_delay_seconds)}` : "";
-  return `${model.backend || "ensemble"}, ${model.scheduler.kind.replace("_", " ")}, ${size}${delay}`;
+  return `${model.backend ? `${model.backend}, ` : ""}${kind}, ${size}${delay}`;
 }
 
 function article({ model, state }) {
