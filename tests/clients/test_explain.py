@@ -52,7 +52,7 @@ def command(server, *options):
 
 
 @pytest.mark.parametrize("protocol", [HTTP, GRPC], ids=lambda protocol: protocol.name)
-def test_what_waits_and_why_batches_ended_is_told(start, backend_option, folder, gate, threads, protocol):
+def test_what_waits_and_why_batches_ended_is_told(start, backend_option, folder, threads, gate, protocol):
     gate.write(folder, "held", "max_batch_size: 8\ndynamic_batching {}\n")
     server = start(folder, backend_option).wait_until_ready()
     idle = explained(server, "held")
@@ -67,7 +67,7 @@ def test_what_waits_and_why_batches_ended_is_told(start, backend_option, folder,
 
     now = explained(server, "held")
     assert (now["state"], now["in_flight"], now["instances"]["busy"]) == ("READY", 14, 1)
-    assert now["instances"]["each"] == [{"number": 0, "group": "held_0", "kind": "CPU", "state": "busy"}]
+    assert now["instances"]["each"] == [{"number": 0, "name": "held_0_0", "kind": "CPU", "state": "busy"}]
     assert now["queue"]["requests"] == 13 and now["queue"]["bytes"] >= 13 * 12
     assert now["queue"]["oldest_seconds"] > 0
     assert facts(now)["queue"].startswith("13 requests wait now; the oldest has waited for ")
@@ -166,7 +166,7 @@ def test_the_cache_is_told(start, folder):
     assert 0 < cache["used_bytes"] < 1048576
 
 
-def test_the_rate_limiter_is_told(start, backend_option, folder, gate, threads):
+def test_the_rate_limiter_is_told(start, backend_option, folder, threads, gate):
     needs = 'rate_limiter { resources { name: "R" count: 1 } }'
     for name in ("one", "two"):
         gate.write(folder, name, "max_batch_size: 1\n")
@@ -307,7 +307,7 @@ def make_busy(server):
             client.infer("held", held_inputs(GRPC, x=x))
 
 
-async def test_the_page_in_a_browser(start, backend_option, folder, gate, threads, tmp_path):
+async def test_the_page_in_a_browser(start, backend_option, folder, threads, gate, tmp_path):
     write_busy(folder, gate)
     options = (backend_option, "--cache-config=local,size=1048576", "--exit-on-error=false", "--status-log-lines=200")
     server = start(folder, *options)

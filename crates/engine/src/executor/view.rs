@@ -2,8 +2,8 @@
 use std::{sync::Arc, time::Duration};
 
 use inference::{
-    Timestamp,
-    config::{InstanceGroup, Scheduling},
+    Name, Timestamp,
+    config::{InstanceKind, Scheduling},
 };
 use scheduling::InstanceId;
 
@@ -28,7 +28,8 @@ pub(crate) struct ExecutorView {
 /// An active instance.
 pub(crate) struct InstanceView {
     pub(crate) number: InstanceId,
-    pub(crate) group: Arc<InstanceGroup>,
+    pub(crate) name: Name,
+    pub(crate) kind: InstanceKind,
     pub(crate) is_leaving: bool,
     pub(crate) runs: bool,
     pub(crate) awaits_resources: bool,

@@ -201,8 +201,8 @@ pub struct InstancesSnapshot {
 pub struct InstanceSnapshot {
     /// Its number, which slots name.
     pub number: usize,
-    /// The name of its group in the configuration.
-    pub group: Name,
+    /// Its name in logs and errors.
+    pub name: Name,
     /// `CPU` or `MODEL`.
     pub kind: &'static str,
     /// What it does.

@@ -141,8 +141,7 @@ pub(crate) fn executor_view(each: Vec<InstanceView>) -> InstancesSnapshot {
     let (count, left_out) = (each.len(), each.len().saturating_sub(MOST_INSTANCES));
     let each = each.into_iter().take(MOST_INSTANCES).map(|instance| InstanceSnapshot {
         number: instance.number,
-        group: instance.group.name.clone(),
-        kind: match instance.group.kind {
+        kind: match instance.kind {
             InstanceKind::Cpu => "CPU",
             InstanceKind::Model => "MODEL",
         },
@@ -152,6 +151,7 @@ pub(crate) fn executor_view(each: Vec<InstanceView>) -> InstancesSnapshot {
             InstanceView { awaits_resources: true, .. } => InstanceState::AwaitsResources,
             InstanceView { .. } => InstanceState::Idle,
         },
+        name: instance.name,
     });
     InstancesSnapshot { count, busy, each: each.collect(), left_out }
 }

@@ -271,7 +271,7 @@ fn instances_tell_what_they_do() {
     let with = |count, busy, states: &[InstanceState]| {
         let each = states.iter().enumerate().map(|(number, &state)| InstanceSnapshot {
             number,
-            group: "g".into(),
+            name: "g".into(),
             kind: "CPU",
             state,
         });

@@ -176,7 +176,7 @@ fn numbers(served: &ServedSnapshot) -> Value {
 fn instances(served: &ServedSnapshot) -> Value {
     let instances = &served.instances;
     let each = instances.each.iter().map(|each| {
-        json!({ "number": each.number, "group": *each.group, "kind": each.kind, "state": each.state.as_str() })
+        json!({ "number": each.number, "name": *each.name, "kind": each.kind, "state": each.state.as_str() })
     });
     json!({
         "count": instances.count,
