@@ -9,6 +9,7 @@ import base64
 import contextlib
 import itertools
 import os
+import pathlib
 import re
 import shutil
 
@@ -32,6 +33,14 @@ def program():
     if not found:
         pytest.skip("no browser: NEREID_TEST_BROWSER names none")
     return found
+
+
+def axe():
+    """The source of axe, which finds what keeps people from using a page: $NEREID_TEST_AXE names its file."""
+    found = os.environ.get("NEREID_TEST_AXE")
+    if not found:
+        pytest.skip("no axe: NEREID_TEST_AXE names none")
+    return pathlib.Path(found).read_text() + ";1"
 
 
 class Page:
@@ -66,9 +75,17 @@ class Page:
         await self.call("Emulation.setDeviceMetricsOverride", **metrics)
         await self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
-    async def screenshot(self, path):
-        picture = await self.call("Page.captureScreenshot", format="png")
+    async def screenshot(self, path, whole=False):
+        """The window, or the whole page."""
+        picture = await self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **await self._area(whole))
         path.write_bytes(base64.b64decode(picture["data"]))
+
+
+    async def _area(self, whole):
+        if not whole:
+            return {}
+        size = (await self.call("Page.getLayoutMetrics"))["cssContentSize"]
+        return {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
 
 
 class Browser:

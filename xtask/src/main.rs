@@ -10,7 +10,6 @@
 mod abi;
 mod allocators;
 mod arguments;
-mod axe;
 mod bench;
 mod children;
 mod debian;
@@ -21,6 +20,7 @@ mod dist;
 mod docs;
 mod gates;
 mod memcheck;
+mod npm_package;
 mod plugins;
 mod process;
 mod process_tree;

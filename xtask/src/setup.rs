@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::{allocators, axe, debian_program, plugins, python, runtime_library, store_servers};
+use crate::{allocators, debian_program, npm_package, plugins, python, runtime_library, store_servers};
 
 /// Fetches everything. What a machine cannot have is printed with the reason.
 ///
@@ -20,9 +20,9 @@ pub(crate) fn run() -> Result<()> {
         Ok(program) => println!("{}={}", store_servers::AZURITE, program.display()),
         Err(error) => println!("without azurite: {error:#}"),
     }
-    match axe::fetch() {
-        Ok(script) => println!("{}={}", axe::VARIABLE, script.display()),
-        Err(error) => println!("without axe-core: {error:#}"),
+    match npm_package::AXE.install() {
+        Ok(script) => println!("{}={}", npm_package::AXE.variable, script.display()),
+        Err(error) => println!("without {}: {error:#}", npm_package::AXE.name),
     }
     for program in debian_program::ALL {
         match program.fetch() {

@@ -8,8 +8,8 @@ use anyhow::{Result, ensure};
 use crate::steps::Steps;
 use crate::workspace::{Profile, cargo};
 use crate::{
-    allocators, axe, debian, debian_program, deepcheck, demo, dist, docs, gates, memcheck, plugins, process,
-    python, runtime_library, store_servers, workspace,
+    allocators, debian, debian_program, deepcheck, demo, dist, docs, gates, memcheck, npm_package, plugins,
+    process, python, runtime_library, store_servers, workspace,
 };
 
 /// Runs all steps and prints their results. Returns whether all passed.
@@ -94,7 +94,7 @@ fn install_servers(steps: &mut Steps) -> Vec<(&'static str, PathBuf)> {
     };
     install("moto", store_servers::MOTO, &store_servers::moto);
     install("azurite", store_servers::AZURITE, &store_servers::azurite);
-    install("axe-core", axe::VARIABLE, &axe::fetch);
+    install(npm_package::AXE.name, npm_package::AXE.variable, &|| npm_package::AXE.install());
     for program in debian_program::ALL {
         install(program.name, program.variable, &|| program.fetch());
     }

@@ -31,6 +31,7 @@ mod clock;
 mod engine_threads;
 mod ensemble;
 mod executor;
+pub mod explain;
 mod fingerprint;
 mod host_policy;
 mod in_flight;

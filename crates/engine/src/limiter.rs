@@ -14,6 +14,8 @@ use scheduling::{
     Capacities, Claim, Claimant, Device, Grants, InstanceId, Need, RateLimiter, Resources, Shortage,
 };
 
+use crate::explain::ResourceSnapshot;
+
 /// Claims resources for instances.
 pub(crate) trait GrantListener: Send + Sync {
     /// The limiter has granted a claim of that instance, which had to wait. Must not block. Must not notify listeners
@@ -116,6 +118,18 @@ impl Limiter {
     /// Cancels a claim that is not needed any more.
     pub(crate) fn cancel(&self, claimant: Claimant) -> PendingGrants {
         self.change(|state| state.policy.cancel(claimant))
+    }
+
+    /// The resources, and the number of instances that wait for some.
+    pub(crate) fn usage(&self) -> (Vec<ResourceSnapshot>, usize) {
+        let state = self.state.lock();
+        let resources = state.policy.resources().map(|resource| ResourceSnapshot {
+            name: resource.name.to_owned(),
+            is_global: resource.device.is_none(),
+            capacity: resource.capacity,
+            used: resource.used,
+        });
+        (resources.collect(), state.policy.queued())
     }
 
     fn change(&self, change: impl FnOnce(&mut LimiterState) -> Grants) -> PendingGrants {

@@ -11,6 +11,18 @@ pub trait LogControl: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// The log has no format of that name.
     fn apply(&self, change: &LogChange) -> Result<LogState, UnknownLogFormat>;
+
+    /// The last lines, oldest first. `None` if the log does not keep them.
+    fn last_lines(&self) -> Option<Vec<LogLine>>;
+}
+
+/// A line of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// `error`, `warning`, `info` or `verbose`.
+    pub level: &'static str,
+    /// The line as it was written, without its newline. A long line is cut.
+    pub text: String,
 }
 
 /// The values of all log settings.

@@ -22,11 +22,13 @@ pub enum Category {
     Trace,
     /// Log settings.
     Logging,
+    /// What the server does now, for people: the status page and its numbers. Only HTTP has it.
+    Status,
 }
 
 impl Category {
     /// Every category, in the order of their discriminants.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Health,
         Self::Metadata,
         Self::Inference,
@@ -36,6 +38,7 @@ impl Category {
         Self::Statistics,
         Self::Trace,
         Self::Logging,
+        Self::Status,
     ];
 
     /// The name of the category on the command line.
@@ -50,6 +53,7 @@ impl Category {
             Self::Statistics => "statistics",
             Self::Trace => "trace",
             Self::Logging => "logging",
+            Self::Status => "status",
         }
     }
 

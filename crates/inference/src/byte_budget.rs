@@ -57,6 +57,11 @@ impl ByteBudget {
         self.used.load(Relaxed)
     }
 
+    /// The limit in bytes.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// A reservation without bytes.
     pub fn reservation(self: &Arc<Self>) -> ByteReservation {
         ByteReservation { budget: self.clone(), bytes: 0 }

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::options::{MessageCompression, PerfOptions, Protocol, TrustedCertificates};
+use crate::options::{ClientEncryption, MessageCompression, PerfOptions, Protocol, TrustedCertificates};
 
 /// See the module documentation. A clone shares what makes connections.
 #[derive(Clone)]
@@ -39,7 +39,21 @@ impl ServerEndpoint {
     /// # Errors
     /// The trusted certificates cannot be read, or the host has no name that a certificate can have.
     pub(crate) fn new(options: &PerfOptions) -> Result<ServerEndpoint> {
-        let encryption = match &options.encryption {
+        let endpoint =
+            Self::at(&options.address, options.encryption.as_ref(), options.protocol == Protocol::Grpc)?;
+        Ok(ServerEndpoint { call_headers: Arc::new(call_headers(options)?), ..endpoint })
+    }
+
+    /// The endpoint at `host:port`, encrypted if trusted certificates are given.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn at(
+        address: &str,
+        encryption: Option<&ClientEncryption>,
+        is_grpc: bool,
+    ) -> Result<ServerEndpoint> {
+        let encryption = match encryption {
             None => None,
             Some(encryption) => {
                 let config = ClientConfig::builder().with_root_certificates(roots(&encryption.trusted)?);
@@ -53,17 +67,16 @@ impl ServerEndpoint {
                         config.with_client_auth_cert(chain, key).with_context(cannot)?
                     }
                 };
-                if options.protocol == Protocol::Grpc {
+                if is_grpc {
                     config.alpn_protocols = vec![b"h2".to_vec()];
                 }
-                let host = options.address.rsplit_once(':').map_or(&*options.address, |(host, _)| host);
+                let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
                 let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
                 let name = ServerName::try_from(host).context("the host is no name of a certificate")?;
                 Some((TlsConnector::from(Arc::new(config)), name))
             }
         };
-        let call_headers = Arc::new(call_headers(options)?);
-        Ok(ServerEndpoint { address: options.address.as_str().into(), call_headers, encryption })
+        Ok(ServerEndpoint { address: address.into(), call_headers: Arc::default(), encryption })
     }
 
     /// Makes a connection.

@@ -15,6 +15,7 @@ mod chain;
 mod elements;
 mod endpoint;
 mod feed;
+pub mod fetch;
 mod framing;
 mod grpc;
 mod histogram;

@@ -45,7 +45,8 @@ pub use ensemble::{
 };
 pub use filter::BatchFilter;
 pub use rate_limiter::{
-    Capacities, Capacity, Claim, Claimant, Device, Grants, Need, RateLimiter, Resources, Shortage,
+    Capacities, Capacity, Claim, Claimant, Device, Grants, Need, RateLimiter, ResourceUse, Resources,
+    Shortage,
 };
 pub use rejection::{Note, Rejected, Rejection};
 pub use reorder::{ReorderBuffer, Ticket};

@@ -246,6 +246,34 @@ impl<T> Scheduler<T> {
         }
     }
 
+    /// When the oldest waiting request arrived. Looks at the heads of at most 64 priority levels, and of all slots.
+    pub fn oldest_arrival(&self) -> Option<Timestamp> {
+        match self {
+            Self::Unbatched(unbatched) => unbatched.waiting().next().map(|entry| entry.arrived),
+            Self::Dynamic(dynamic) => dynamic.oldest_arrival(),
+            Self::Sequence(sequence) => sequence.oldest_arrival(),
+        }
+    }
+
+    /// The waiting requests. Their order is that of service, but for sequences that of the slots, then the backlog.
+    pub fn waiting(&self) -> impl Iterator<Item = &Entry<T>> {
+        let (unbatched, dynamic, sequence) = match self {
+            Self::Unbatched(unbatched) => (Some(unbatched.waiting()), None, None),
+            Self::Dynamic(dynamic) => (None, Some(dynamic.waiting()), None),
+            Self::Sequence(sequence) => (None, None, Some(sequence.waiting())),
+        };
+        let dynamic = dynamic.into_iter().flatten();
+        unbatched.into_iter().flatten().chain(dynamic).chain(sequence.into_iter().flatten())
+    }
+
+    /// The number of sequences that wait for a slot.
+    pub fn backlogged(&self) -> usize {
+        match self {
+            Self::Unbatched(_) | Self::Dynamic(_) => 0,
+            Self::Sequence(sequence) => sequence.backlogged(),
+        }
+    }
+
     /// The occupied sequence slots, by instance and number.
     pub fn slots(&self) -> impl Iterator<Item = SlotState<'_>> {
         let slots = match self {

@@ -58,6 +58,10 @@ impl<T> Unbatched<T> {
         self.draining = true;
     }
 
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Entry<T>> {
+        self.waiting.iter()
+    }
+
     pub(crate) fn in_flight(&self) -> usize {
         self.waiting.len()
     }

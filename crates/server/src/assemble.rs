@@ -420,7 +420,7 @@ fn engine_options(options: &ResolvedOptions) -> Result<engine::EngineOptions, Er
         server: ServerMetadata {
             name: server.id.clone(),
             version: TRITON_VERSION.to_owned(),
-            extensions: protocol_extensions(),
+            extensions: protocol_extensions(options),
         },
         repositories: repository.paths.iter().map(Into::into).collect(),
         readiness: server.readiness,
@@ -454,8 +454,9 @@ struct ProtocolParts<'a> {
 
 /// The extensions of the protocols. Those about shared memory are named also if the operator does not allow it, as in
 /// Triton: their calls are answered.
-fn protocol_extensions() -> Vec<String> {
+fn protocol_extensions(options: &ResolvedOptions) -> Vec<String> {
     let mut extensions = in_process::EXTENSIONS.to_vec();
+    extensions.extend(options.http_protocol.shows_status.then_some("explain"));
     let after = extensions.iter().position(|name| *name == "model_configuration").map_or(0, |at| at + 1);
     extensions.splice(after..after, ["system_shared_memory", "cuda_shared_memory"]);
     extensions.into_iter().map(str::to_owned).collect()
@@ -474,6 +475,7 @@ fn http_options(
         access_log: shared.access_log.clone(),
         restrictions: restrictions(&http.restrictions),
         describes_itself: http.describes_itself,
+        shows_status: http.shows_status,
         api_keys: shared.credentials.api_keys.clone(),
         regions: shared.regions.clone(),
         tracer: shared.tracer.clone(),

@@ -9,6 +9,7 @@ mod backend_settings;
 pub mod check_command;
 pub mod config_command;
 pub mod descriptors;
+pub mod explain_command;
 mod extensions;
 pub mod options;
 pub mod options_reload;

@@ -1,6 +1,6 @@
 //! `nereid`: serves models. Its commands check repositories (`nereid check`), show, format and write configurations
-//! (`nereid config`, `nereid init`), measure the performance of a server (`nereid perf`), find the best settings of a model
-//! (`nereid tune`), or make API keys (`nereid api-key`).
+//! (`nereid config`, `nereid init`), tell what a running server does (`nereid explain`), measure its performance (`nereid
+//! perf`), find the best settings of a model (`nereid tune`), or make API keys (`nereid api-key`).
 #![forbid(unsafe_code)]
 use std::{
     ffi::OsString,
@@ -15,7 +15,7 @@ use c_api::plugin::exit_at_once;
 use frontend::api_keys;
 use object_stores::{CacheOptions, default_cache_directory};
 use server::{
-    Extensions, StartingServer, Stopped, check_command, config_command,
+    Extensions, StartingServer, Stopped, check_command, config_command, explain_command,
     logging::{self, LogSettings},
     options::{self, Invocation, ProcessEnvironment, ResolvedOptions, TRITON_VERSION},
     options_reload::OptionsReload,
@@ -37,6 +37,9 @@ fn main() -> ExitCode {
     }
     if arguments.peek().is_some_and(|first| first == "tune") {
         return tune_command::run(arguments, &mut io::stdout(), &mut io::stderr()).into();
+    }
+    if arguments.next_if(|first| first == "explain").is_some() {
+        return explain_command::run(arguments, (&mut io::stdout(), &mut io::stderr())).into();
     }
     if let Some(code) = look_at_models(&mut arguments) {
         return code;
@@ -174,6 +177,10 @@ fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Re
     );
     let given = GivenSockets::take()?;
     let log = logging::install(&options.logging)?;
+    let http = &options.http_protocol;
+    if let Some(lines) = http.status_log_lines.filter(|_| http.shows_status && options.http.is_some()) {
+        log.keep_lines(lines);
+    }
     log::info!(
         "nereid {}, which behaves as Triton Inference Server {TRITON_VERSION}",
         env!("CARGO_PKG_VERSION")

@@ -1,5 +1,5 @@
-//! What observing and encrypting cost: the same requests to a server that shows nothing, to one that shows all it can, and
-//! to one whose ports are encrypted.
+//! What observing and encrypting cost: the same requests to a server that shows nothing, to one that shows all it can, to
+//! one whose status page is open, and to one whose ports are encrypted.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,8 +19,8 @@ use super::{BenchOptions, measure, write};
 use crate::process;
 use crate::steps::heading;
 
-/// How often the metrics are read, as by an eager collector.
-const SCRAPE_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the metrics are read, as by an eager collector, and how often the status page asks.
+const ASKING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Measures, prints and writes the tables. Returns true if every request was answered.
 pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library: &Path) -> Result<bool> {
@@ -32,6 +32,7 @@ pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library:
         ours("quiet", &["--allow-metrics=false".to_owned()])?,
         ours("observed", &everything(&logs))?,
         ours("encrypted", &encryption(&certificate))?.encrypted_by(certificate.chain)?,
+        ours("status open", &["--allow-metrics=false", "--status-log-lines=200"].map(str::to_owned))?,
     ];
     if let Some(packages) = &options.reference {
         let reference =
@@ -39,27 +40,29 @@ pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library:
         contenders.push(reference("reference quiet", &["--allow-metrics=false".to_owned()])?);
         contenders.push(reference("reference observed", &what_both_have(&logs.join("reference")))?);
     }
-    let scrapers: Vec<_> =
-        contenders.iter().filter(|contender| contender.name().ends_with("observed")).map(scrape).collect();
+    let readers: Vec<_> = contenders.iter().filter_map(Reader::of).collect();
 
     let mut table = ResultTable::new();
     let mut observed = ComparisonTable::new("all that can be shown : nothing");
     let mut encrypted = ComparisonTable::new("encrypted : plain");
+    let mut open = ComparisonTable::new("status page open : closed");
     let mut reference = ComparisonTable::new("reference, all that can be shown : nothing");
     for row in rows().into_iter().filter(|row| row.name.contains(&options.filter)) {
         heading(&row.name);
         let rounds = measure(&row, &contenders.iter().collect::<Vec<_>>(), options)?;
         observed.extend(&row.name, &rounds[1], &rounds[0]);
         encrypted.extend(&row.name, &rounds[2], &rounds[0]);
-        if let [.., quiet, all] = &rounds[3..] {
+        open.extend(&row.name, &rounds[3], &rounds[0]);
+        if let [.., quiet, all] = &rounds[4..] {
             reference.extend(&row.name, all, quiet);
         }
         let names = contenders.iter().map(Contender::name);
         table.extend(&row.name, names.zip(rounds.iter().map(|rounds| Figures::medians(rounds))).collect());
     }
-    drop(scrapers);
+    drop(readers);
     heading("results");
-    let mut text = format!("{}\n{}\n{}", table.markdown(), observed.markdown(), encrypted.markdown());
+    let comparisons = [observed.markdown(), encrypted.markdown(), open.markdown()].join("\n");
+    let mut text = format!("{}\n{comparisons}", table.markdown());
     if options.reference.is_some() {
         text.push('\n');
         text.push_str(&reference.markdown());
@@ -133,33 +136,39 @@ fn encryption(certificate: &Certificate) -> Vec<String> {
         .collect()
 }
 
-/// Reads the metrics of a server again and again until it is dropped.
-struct Scraper {
+/// Reads the metrics of a server, or what its status page shows, again and again until it is dropped.
+struct Reader {
     end: Option<std::sync::mpsc::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-fn scrape(contender: &Contender) -> Scraper {
-    let (end, ended) = channel();
-    let port = match contender {
-        Contender::Server { metrics_port, .. } => *metrics_port,
-        Contender::Bare { .. } => 0,
-    };
-    let thread = thread::spawn(move || read_metrics(port, &ended));
-    Scraper { end: Some(end), thread: Some(thread) }
+impl Reader {
+    /// The reader of a contender that has one.
+    fn of(contender: &Contender) -> Option<Self> {
+        let Contender::Server { name, http_port, metrics_port, .. } = contender else { return None };
+        let (port, path) = match *name {
+            "status open" => (*http_port, "/v2/explain"),
+            name if name.ends_with("observed") => (*metrics_port, "/metrics"),
+            _ => return None,
+        };
+        let (end, ended) = channel();
+        let thread = thread::spawn(move || read(port, path, &ended));
+        Some(Self { end: Some(end), thread: Some(thread) })
+    }
 }
 
-fn read_metrics(port: u16, ended: &Receiver<()>) {
-    while ended.recv_timeout(SCRAPE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-        // A server that gives no metrics fails its rows, not this thread.
+fn read(port: u16, path: &str, ended: &Receiver<()>) {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    while ended.recv_timeout(ASKING_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        // A server that does not answer fails its rows, not this thread.
         let _ = TcpStream::connect(("127.0.0.1", port)).and_then(|mut stream| {
-            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+            stream.write_all(request.as_bytes())?;
             stream.read_to_end(&mut Vec::new())
         });
     }
 }
 
-impl Drop for Scraper {
+impl Drop for Reader {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {

@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use inference::{
     Error, ErrorCode, MetricSource, Name,
-    cache::{CacheFuture, CachedAnswer, ResponseCache, StorageTerms, packed},
+    cache::{CacheFuture, CacheUsage, CachedAnswer, ResponseCache, StorageTerms, packed},
     metrics::MetricsText,
 };
 use parking_lot::Mutex;
@@ -266,6 +266,11 @@ impl MetricSource for LocalResponseCache {
 impl ResponseCache for LocalResponseCache {
     fn name(&self) -> &str {
         NAME
+    }
+
+    fn usage(&self) -> Option<CacheUsage> {
+        let CacheStatistics { entries, used_bytes, evictions, .. } = self.statistics();
+        Some(CacheUsage { entries, used_bytes, limit_bytes: self.limit(), evictions })
     }
 
     fn metrics(&self) -> Option<&dyn MetricSource> {

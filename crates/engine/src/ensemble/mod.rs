@@ -10,6 +10,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Waker},
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
@@ -30,6 +31,7 @@ mod request;
 mod step;
 mod tensor;
 
+use crate::explain::StepSnapshot;
 use admission::Admission;
 pub(crate) use binding::{MemberBinding, Pins};
 use request::EnsembleRequest;
@@ -47,9 +49,18 @@ pub(crate) struct Ensemble {
     /// Wakes requests that have not ended when they are cancelled.
     open: Mutex<HashMap<EntryId, Arc<AtomicWaker>>>,
     next_entry: AtomicU64,
+    /// What the runs of each step took.
+    step_counts: Vec<StepCount>,
     /// Responses of members are read at once, so that no budget has to count them.
     unread: Arc<UnreadBudget>,
     runtime: Handle,
+}
+
+/// How often a step has ended, and the nanoseconds of all its runs together.
+#[derive(Default)]
+struct StepCount {
+    runs: AtomicU64,
+    nanos: AtomicU64,
 }
 
 impl Ensemble {
@@ -68,6 +79,7 @@ impl Ensemble {
                 usize::try_from(most.get()).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
             scheduling.steps.iter().map(|_| Arc::new(Semaphore::new(most))).collect()
         });
+        let step_counts = scheduling.steps.iter().map(|_| StepCount::default()).collect();
         let limit = scheduling.max_intermediate_bytes.map_or(intermediate_bytes, usize::from);
         Self {
             config,
@@ -76,6 +88,7 @@ impl Ensemble {
             permits,
             admission: Arc::new(Admission::new(limit)),
             open: Mutex::default(),
+            step_counts,
             next_entry: AtomicU64::new(0),
             unread: UnreadBudget::unlimited(),
             runtime,
@@ -149,6 +162,25 @@ impl Ensemble {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// Counts a run of a step that has ended.
+    fn step_ended(&self, step: usize, took: Duration) {
+        let Some(count) = self.step_counts.get(step) else { return };
+        count.runs.fetch_add(1, Relaxed);
+        count.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// The steps, and what their runs took.
+    pub(crate) fn steps(&self) -> Vec<StepSnapshot> {
+        let steps = self.scheduling.steps.iter().zip(&self.step_counts);
+        let shown = steps.map(|(step, count)| StepSnapshot {
+            model: step.model.clone(),
+            version: step.version,
+            runs: count.runs.load(Relaxed),
+            time: Duration::from_nanos(count.nanos.load(Relaxed)),
+        });
+        shown.collect()
     }
 
     /// The number of requests that wait until the ensemble holds fewer bytes.

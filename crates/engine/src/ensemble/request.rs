@@ -246,8 +246,9 @@ impl EnsembleRequest {
     }
 
     /// A member has sent a response, or has ended.
-    fn step_event(&mut self, StepEvent { step, item, times }: StepEvent) {
+    fn step_event(&mut self, StepEvent { step, item, times, took }: StepEvent) {
         let StartedStep { run, sequence } = step;
+        took.iter().for_each(|took| self.ensemble.step_ended(run.step, *took));
         self.member_times.add(times);
         let Some(ResponseItem { result, last }) = item else { return self.graph.ended(run) };
         let bound = &self.binding.steps[run.step];

@@ -12,6 +12,8 @@ use scheduling::StepRun;
 use smallvec::SmallVec;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::clock::now;
+
 /// The responses of a request to a member. Dropping it cancels the request.
 pub(super) struct StepStream {
     pub(super) step: StartedStep,
@@ -34,6 +36,8 @@ pub(super) struct StepEvent {
     /// `None`: the request has ended without another response.
     pub(super) item: Option<ResponseItem>,
     pub(super) times: StepTimes,
+    /// How long the request took, if this is its end.
+    pub(super) took: Option<Duration>,
 }
 
 /// How long an execution of a member took, in nanoseconds; zeros before the request has ended.
@@ -79,7 +83,8 @@ impl Stream for StepStream {
         let Poll::Ready(item) = self.responses.poll_item(context) else { return Poll::Pending };
         self.has_ended = item.as_ref().is_none_or(|item| item.last);
         let times = if self.has_ended { self.times() } else { StepTimes::default() };
-        Poll::Ready(Some(StepEvent { step: self.step.clone(), item, times }))
+        let took = self.has_ended.then(|| now() - self.responses.timeline().request_start);
+        Poll::Ready(Some(StepEvent { step: self.step.clone(), item, times, took }))
     }
 }
 

@@ -277,6 +277,16 @@ impl Driver {
         WaitingWork { requests, time: time.map(|time| time / instances) }
     }
 
+    /// The policy, for those who look at it.
+    pub(super) fn scheduler(&self) -> &Scheduler<Box<Execution>> {
+        &self.policy.scheduler
+    }
+
+    /// Whether an instance has nothing to run.
+    pub(super) fn is_idle_instance(&self, instance: InstanceId) -> bool {
+        self.idle.contains(&instance)
+    }
+
     /// Whether a sequence may still get requests.
     pub(super) fn has_sequence(&self, id: &SequenceId) -> bool {
         self.policy.scheduler.has_sequence(id)

@@ -5,13 +5,14 @@
 //! each leaves when its batch has ended and its sequences have.
 use std::{sync::Arc, thread::JoinHandle};
 
-use inference::{Error, config::InstanceGroup};
+use inference::{Error, Name, config::InstanceGroup};
 use parking_lot::Mutex;
 use scheduling::{Claimant, InstanceId};
 
 use super::{
     Executor, ExecutorUpdateParts,
     instance::{BuiltInstance, InstanceBuilder, MovableInstance, WorkSlot, WorkerMessage, build_all},
+    view::InstanceView,
     warmup::WarmUp,
 };
 use crate::{
@@ -36,6 +37,8 @@ struct Records {
 
 struct ActiveInstance {
     id: InstanceId,
+    /// The name in logs and errors.
+    name: Name,
     group: Arc<InstanceGroup>,
     /// It has been told to leave.
     is_leaving: bool,
@@ -72,6 +75,7 @@ impl PassiveInstance {
 /// An instance that is built, and what the configuration says of it.
 struct NewInstance {
     built: BuiltInstance,
+    name: Name,
     group: Arc<InstanceGroup>,
 }
 
@@ -100,6 +104,24 @@ impl Instances {
         Self { work_slots: InstanceTable::new(active), records: Mutex::default() }
     }
 
+    /// The active instances by number. Nothing is known of what they do.
+    pub(super) fn list(&self) -> Vec<InstanceView> {
+        let records = self.records.lock();
+        let active = records.active.iter().filter(|active| !active.thread.is_finished());
+        let mut list: Vec<_> = active
+            .map(|active| InstanceView {
+                number: active.id,
+                name: active.name.clone(),
+                kind: active.group.kind,
+                is_leaving: active.is_leaving,
+                runs: false,
+                awaits_resources: false,
+            })
+            .collect();
+        list.sort_by_key(|instance| instance.number);
+        list
+    }
+
     /// Sends a message to the thread of an instance.
     pub(super) fn put(&self, instance: InstanceId, message: WorkerMessage) {
         self.work_slots.with(instance, |work_slot| work_slot.put(message));
@@ -116,11 +138,11 @@ impl Instances {
         let active = placed.len() - passive.len();
         let mut passive = passive.into_iter();
         let mut records = self.records.lock();
-        for (id, (built, Placed { group, .. })) in built.into_iter().zip(placed).enumerate() {
-            let group = group.clone();
+        for (id, (built, Placed { group, spec, .. })) in built.into_iter().zip(placed).enumerate() {
+            let (group, name) = (group.clone(), spec.name.clone());
             if id < active {
                 let thread = built.employ(executor, self.work_slots.get(id));
-                records.active.push(ActiveInstance { id, group, is_leaving: false, thread });
+                records.active.push(ActiveInstance { id, name, group, is_leaving: false, thread });
             } else {
                 let movable = passive.next().flatten();
                 records.passive.push(PassiveInstance::begin(executor, built, movable, group));
@@ -173,7 +195,9 @@ impl Executor {
             };
             let built = build_all(&builder, &missing)?;
             let new = built.into_iter().zip(missing);
-            update.new = new.map(|(built, Placed { group, .. })| NewInstance { built, group }).collect();
+            let named =
+                new.map(|(built, Placed { group, spec, .. })| NewInstance { built, name: spec.name, group });
+            update.new = named.collect();
         }
         Ok(update)
     }
@@ -186,7 +210,7 @@ impl Executor {
         let owner = Arc::downgrade(&(self.clone() as Arc<dyn GrantListener>));
         let mut claimants = std::mem::take(&mut update.claimants).into_iter();
         let mut added = Vec::new();
-        for NewInstance { mut built, group } in update.new.drain(..) {
+        for NewInstance { mut built, name, group } in update.new.drain(..) {
             let movable = built.movable.take();
             if group.passive {
                 records.passive.push(PassiveInstance::begin(self, built, movable, group));
@@ -201,7 +225,7 @@ impl Executor {
                 limiter.belongs_to(claimant, owner.clone(), id);
             }
             let thread = built.employ(self, self.instances.work_slots.get(id));
-            records.active.push(ActiveInstance { id, group, is_leaving: false, thread });
+            records.active.push(ActiveInstance { id, name, group, is_leaving: false, thread });
             added.push((id, movable, claimant));
         }
         let surplus = std::mem::take(&mut update.surplus);

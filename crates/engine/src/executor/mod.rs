@@ -42,6 +42,7 @@ mod instances;
 mod resource_claims;
 mod run;
 mod strategy;
+mod view;
 mod warmup;
 
 use assemble::Sequences;
@@ -53,6 +54,7 @@ use instances::Instances;
 pub(crate) use instances::PreparedUpdate;
 use resource_claims::ResourceClaims;
 use strategy::CustomBatchFilter;
+pub(crate) use view::{ExecutorView, InstanceView};
 use warmup::WarmUp;
 pub(crate) use warmup::prepare_warmups;
 

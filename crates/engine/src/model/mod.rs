@@ -19,7 +19,8 @@ use crate::{
     check::{ReadableMemory, RequestValidator},
     clock::now,
     engine_threads::EngineThreads,
-    executor::{Executor, ExecutorParts, WaitingWork},
+    executor::{Executor, ExecutorParts, ExecutorView, WaitingWork},
+    explain::StepSnapshot,
     fingerprint::Fingerprint,
     host_policy::Placed,
     in_flight::InFlight,
@@ -333,6 +334,26 @@ impl Model {
     /// The work that waits for an instance.
     pub(crate) fn waiting_work(&self) -> WaitingWork {
         self.work.waiting_work()
+    }
+
+    /// What the model does now. An ensemble has no instances of its own.
+    pub(crate) fn look(&self) -> ExecutorView {
+        self.work.look()
+    }
+
+    /// The server's rate limiter, if it has one and the model knows it.
+    pub(crate) fn limiter(&self) -> Option<Arc<Limiter>> {
+        self.work.executor()?.limiter()
+    }
+
+    /// Whether the model uses the response cache.
+    pub(crate) fn uses_cache(&self) -> bool {
+        self.cached.is_some()
+    }
+
+    /// The steps of an ensemble.
+    pub(crate) fn steps(&self) -> Vec<StepSnapshot> {
+        self.work.ensemble().map(|ensemble| ensemble.steps()).unwrap_or_default()
     }
 
     /// The number of accepted requests whose last response has not been sent.

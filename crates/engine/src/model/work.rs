@@ -9,7 +9,8 @@ use scheduling::Meta;
 
 use crate::{
     ensemble::Ensemble,
-    executor::{Executor, WaitingWork},
+    executor::{Executor, ExecutorView, WaitingWork},
+    explain::QueueSnapshot,
 };
 
 /// Does the work of a model version.
@@ -88,6 +89,17 @@ impl ModelWork {
         match self {
             Self::Executor(executor) => executor.waiting_work(),
             Self::Ensemble(ensemble) => WaitingWork { requests: ensemble.pending(), time: None },
+        }
+    }
+
+    /// What waits and runs here.
+    pub(super) fn look(&self) -> ExecutorView {
+        match self {
+            Self::Executor(executor) => executor.look(),
+            Self::Ensemble(ensemble) => {
+                let queue = QueueSnapshot { requests: ensemble.pending(), ..QueueSnapshot::default() };
+                ExecutorView { queue, ..ExecutorView::default() }
+            }
         }
     }
 

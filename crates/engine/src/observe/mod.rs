@@ -9,6 +9,7 @@ mod record;
 mod responses;
 mod sharded_histogram;
 mod summary;
+mod times;
 
 pub(crate) use latencies::Latencies;
 pub use options::MetricsOptions;

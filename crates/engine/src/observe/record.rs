@@ -182,7 +182,7 @@ impl Record {
     }
 
     /// The number of batches that ended for one reason.
-    pub(super) fn batches_ended(&self, end: BatchEnd) -> u64 {
+    pub(crate) fn batches_ended(&self, end: BatchEnd) -> u64 {
         self.batch_ends[end as usize].load(Relaxed)
     }
 

@@ -92,6 +92,8 @@ struct Versions {
     /// The repository, if the server uses namespaces.
     namespace: Option<Name>,
     versions: BTreeMap<i64, VersionEntry>,
+    /// The loads that versions come from which are ready.
+    generations: BTreeMap<i64, u64>,
     /// Why the model has no version.
     problem: Option<NoVersion>,
     /// The model is an ensemble whose members are missing or do not fit.
@@ -177,7 +179,7 @@ impl ModelTable {
         for (key, model) in lifecycle.models() {
             let (problem, namespace) = (model.problem().cloned(), key.namespace.clone());
             let awaits_members = model.awaits_members();
-            let mut shown = Versions { problem, namespace, awaits_members, versions: BTreeMap::new() };
+            let mut shown = Versions { problem, namespace, awaits_members, ..Versions::default() };
             for (number, status) in model.versions() {
                 let copy = |copy: &CopyId| copies.get(copy).cloned();
                 let entry = match &status {
@@ -186,6 +188,9 @@ impl ModelTable {
                     VersionStatus::Unloading(id) => copy(id).map(VersionEntry::Unloading),
                     VersionStatus::Unavailable(reason) => Some(VersionEntry::Unavailable(reason.clone())),
                 };
+                if let VersionStatus::Ready(id) = &status {
+                    shown.generations.insert(number, id.generation.0);
+                }
                 shown.versions.extend(entry.map(|entry| (number, entry)));
             }
             table.retiring.extend(model.retiring().filter_map(|copy| copies.get(&copy).cloned()));
@@ -355,6 +360,20 @@ impl ModelTable {
     /// Whether the table has this model.
     pub(super) fn has(&self, key: &ModelKey) -> bool {
         self.models.get(&key.name).into_iter().flatten().any(|model| model.namespace == key.namespace)
+    }
+
+    /// The lines of the index. Those of versions that can be used have their copies, and the number of the load.
+    pub(crate) fn explained(&self) -> Vec<(IndexEntry, Option<(Arc<Model>, u64)>)> {
+        let lines = self.index(false).into_iter().map(|line| {
+            let models = self.models.get(&line.name).into_iter().flatten();
+            let model = models.into_iter().find(|model| model.namespace == line.namespace);
+            let copy = model.zip(line.version).and_then(|(model, number)| {
+                let copy = model.versions.get(&number)?.usable()?;
+                Some((copy.clone(), model.generations.get(&number).copied().unwrap_or_default()))
+            });
+            (line, copy)
+        });
+        lines.collect()
     }
 
     /// One line for each version, or for each model without versions, by name and number.

@@ -195,6 +195,14 @@ impl Access {
         })
     }
 
+    /// Whether the sender may know all models, also those that come later.
+    pub(crate) fn shows_all(&self) -> bool {
+        let judge = |_: Option<&str>, scope: &KeyScope| {
+            if scope.models.iter().any(NamePattern::is_any) { Ok(()) } else { Err(AccessDenied::NoKey) }
+        };
+        self.with_scope(judge).is_ok()
+    }
+
     /// Whether lists for the sender contain the model.
     pub(crate) fn shows(&self, model: &str) -> bool {
         self.with_scope(|_, scope| if scope.permits_model(model) { Ok(()) } else { Err(AccessDenied::NoKey) })

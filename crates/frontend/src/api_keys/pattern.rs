@@ -9,6 +9,11 @@ impl NamePattern {
         Self(text.chars().collect())
     }
 
+    /// Whether it matches each name.
+    pub(super) fn is_any(&self) -> bool {
+        !self.0.is_empty() && self.0.iter().all(|character| *character == '*')
+    }
+
     /// Takes time in proportion to the product of both lengths at most.
     pub(super) fn matches(&self, name: &str) -> bool {
         let (mut pattern, mut rest) = (&self.0[..], name.chars());

@@ -14,6 +14,7 @@ pub(crate) mod json;
 mod logging;
 mod managed;
 mod openapi;
+mod page_file;
 pub(crate) mod reply;
 mod repository;
 pub mod request;
@@ -25,6 +26,7 @@ mod server;
 mod service;
 mod shared_memory;
 pub mod show;
+mod status;
 mod trace_settings;
 
 pub use body::ResponseBody;

@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 use shared_memory::RegionKind;
 use smallvec::SmallVec;
 
-use super::openapi::PageFile;
+use super::page_file::PageFile;
 use crate::restrict::Category;
 
 /// The route of a path.
@@ -44,6 +44,10 @@ pub(super) enum Route<'p> {
     OpenApi,
     /// `/docs` and its files
     Docs(PageFile),
+    /// `/v2/explain`
+    Explain,
+    /// `/status` and its files
+    StatusPage(PageFile),
 }
 
 /// The part of a model that a route addresses.
@@ -60,6 +64,8 @@ pub(super) enum About {
     Cache,
     /// The description of its own paths.
     OpenApi,
+    /// What it does now, and why.
+    Explain,
 }
 
 /// The methods a route allows. HEAD is allowed where GET is (P-W12).
@@ -103,6 +109,10 @@ impl<'p> Route<'p> {
             ["docs"] => Some(Self::Docs(PageFile::Page)),
             ["docs", "page.css"] => Some(Self::Docs(PageFile::Style)),
             ["docs", "page.js"] => Some(Self::Docs(PageFile::Script)),
+            ["v2", "explain"] => Some(Self::Explain),
+            ["status"] => Some(Self::StatusPage(PageFile::Page)),
+            ["status", "page.css"] => Some(Self::StatusPage(PageFile::Style)),
+            ["status", "page.js"] => Some(Self::StatusPage(PageFile::Script)),
             ["v2", "logging"] => Some(Self::Logging),
             ["v2", "repository", "index"] | ["v2", "repository", _, "index"] => Some(Self::Index),
             ["v2", "repository", "models", _, action] => control(action, false, &segments[3]),
@@ -126,15 +136,39 @@ impl<'p> Route<'p> {
                 About::Statistics => Category::Statistics,
                 About::Infer | About::Generate | About::GenerateStream => Category::Inference,
                 About::Cache => Category::ModelRepository,
+                About::Explain => Category::Status,
             },
             // The list has the category of the index, because it shows the same models.
             Self::Models | Self::Index | Self::Control { .. } => Category::ModelRepository,
             Self::TraceSetting { .. } => Category::Trace,
             Self::Logging => Category::Logging,
+            Self::Explain | Self::StatusPage(_) => Category::Status,
             Self::Regions { .. } | Self::RegisterRegion { .. } | Self::UnregisterRegions { .. } => {
                 Category::SharedMemory
             }
         }
+    }
+
+    /// Further categories whose headers the route needs: it repeats what those show. So a server whose statistics or models
+    /// are restricted does not tell them here.
+    pub(super) fn repeats(&self) -> &'static [Category] {
+        match self {
+            Self::Explain | Self::Model { about: About::Explain, .. } => {
+                &[Category::Statistics, Category::ModelRepository]
+            }
+            _ => &[],
+        }
+    }
+
+    /// Whether everybody may have it: the files of the status page tell nothing. What the page asks for is restricted, and
+    /// the reader types the header into the page.
+    pub(super) fn is_public(&self) -> bool {
+        matches!(self, Self::StatusPage(_))
+    }
+
+    /// Whether it belongs to the status page.
+    pub(super) fn is_status(&self) -> bool {
+        matches!(self, Self::Explain | Self::StatusPage(_) | Self::Model { about: About::Explain, .. })
     }
 
     /// Whether it describes the endpoint.
@@ -158,7 +192,9 @@ impl<'p> Route<'p> {
             | Self::RegisterRegion { .. }
             | Self::UnregisterRegions { .. }
             | Self::OpenApi
-            | Self::Docs(_) => None,
+            | Self::Docs(_)
+            | Self::Explain
+            | Self::StatusPage(_) => None,
         }
     }
 
@@ -166,10 +202,10 @@ impl<'p> Route<'p> {
     pub(super) fn methods(&self) -> Methods {
         match self {
             Self::Live | Self::Ready | Self::Server | Self::Models | Self::AllStatistics => Methods::Get,
-            Self::OpenApi | Self::Docs(_) => Methods::Get,
+            Self::OpenApi | Self::Docs(_) | Self::Explain | Self::StatusPage(_) => Methods::Get,
             Self::Model { about, .. } => match about {
                 About::Metadata | About::Ready | About::Config => Methods::Get,
-                About::Statistics | About::OpenApi => Methods::Get,
+                About::Statistics | About::OpenApi | About::Explain => Methods::Get,
                 About::Infer | About::Generate | About::GenerateStream | About::Cache => Methods::Post,
             },
             Self::Index | Self::Control { .. } => Methods::Post,
@@ -214,6 +250,7 @@ fn about(rest: &[&str]) -> Option<About> {
         ["generate_stream"] => Some(About::GenerateStream),
         ["empty_cache"] => Some(About::Cache),
         ["openapi.json"] => Some(About::OpenApi),
+        ["explain"] => Some(About::Explain),
         _ => None,
     }
 }
@@ -300,6 +337,11 @@ mod tests {
             ("/docs", Some(Route::Docs(PageFile::Page))),
             ("/docs/page.css", Some(Route::Docs(PageFile::Style))),
             ("/docs/page.js", Some(Route::Docs(PageFile::Script))),
+            ("/v2/explain", Some(Route::Explain)),
+            ("/v2/models/m/versions/2/explain", model("m", "2", About::Explain)),
+            ("/status", Some(Route::StatusPage(PageFile::Page))),
+            ("/status/page.css", Some(Route::StatusPage(PageFile::Style))),
+            ("/status/page.js", Some(Route::StatusPage(PageFile::Script))),
         ];
         for (path, route) in table {
             assert_eq!(Route::of(path), route, "{path}");

@@ -11,11 +11,12 @@ use trace::{RequestTrace, Tracer};
 
 use super::{
     body::{self, Bounds, ReceivedBody, ResponseBody, Unread},
-    openapi::{self, PageFile},
+    openapi,
+    page_file::PageFile,
     reply::{self, HttpFailure, HttpReply},
     router::{About, Route},
     server::Respond,
-    show,
+    show, status,
 };
 use crate::{
     access_log::{AccessLine, AccessLog, PeerAddress},
@@ -26,7 +27,7 @@ use crate::{
     kserve::{self, version},
     log_control::LogControl,
     request_facts::RequestFacts,
-    restrict::Restrictions,
+    restrict::{Category, Denied, Restrictions},
     tracing::TracedSend,
 };
 
@@ -45,6 +46,8 @@ pub struct HttpOptions {
     pub forward: Option<HeaderForward>,
     /// `--http-openapi`: whether the endpoint describes itself (`/openapi.json`), and has a page that shows it (`/docs`).
     pub describes_itself: bool,
+    /// `--allow-status-page`: whether the endpoint tells people what the server does (`/v2/explain`, and the page `/status`).
+    pub shows_status: bool,
     /// The regions of shared memory that clients have registered, with any protocol.
     pub regions: ClientRegions,
     /// Samples requests, and has the settings of tracing.
@@ -64,6 +67,7 @@ impl Default for HttpOptions {
             api_keys: None,
             forward: None,
             describes_itself: true,
+            shows_status: true,
             regions: ClientRegions::default(),
             tracer: Arc::new(Tracer::off()),
             log: None,
@@ -210,7 +214,12 @@ impl HttpService {
             }
             // The page names its files relative to its folder.
             Route::Docs(PageFile::Page) if parts.uri.path().ends_with('/') => Ok(reply::moved("../docs")),
-            Route::Docs(file) => Ok(openapi::reply_with(file)),
+            Route::Docs(file) => Ok(openapi::PAGE.reply_with(file)),
+            Route::StatusPage(PageFile::Page) if parts.uri.path().ends_with('/') => {
+                Ok(reply::moved("../status"))
+            }
+            Route::StatusPage(file) => Ok(status::PAGE.reply_with(file)),
+            Route::Explain => self.explain(None, parts, &access),
             Route::AllStatistics => self.statistics(None, None, &access),
             Route::Model { model, version, about } => {
                 let version = version::parse(&version)?;
@@ -228,6 +237,7 @@ impl HttpService {
                         Ok(reply::json(StatusCode::OK, document))
                     }
                     About::Cache => self.empty_cache(&model, version).await,
+                    About::Explain => self.explain(Some((&model, version)), parts, &access),
                 }
             }
             Route::Index => self.index(body, &access).await,
@@ -248,7 +258,9 @@ impl HttpService {
 
     /// The route of a path, unless it is switched off.
     fn route<'p>(&self, path: &'p str) -> Option<Route<'p>> {
-        Route::of(path).filter(|route| self.options.describes_itself || !route.is_description())
+        Route::of(path)
+            .filter(|route| self.options.describes_itself || !route.is_description())
+            .filter(|route| self.options.shows_status || !route.is_status())
     }
 
     /// What the sender of a request may use.
@@ -258,12 +270,25 @@ impl HttpService {
 
     /// The refusal of a request that may not use `route`: it lacks a header, or its API key does not permit it.
     pub(super) fn refusal(&self, route: &Route<'_>, parts: &Parts, access: &Access) -> Option<HttpReply> {
-        let header = |name: &str| parts.headers.get(name).map(http::HeaderValue::as_bytes);
-        if let Err(denied) = self.options.restrictions.check(route.category(), header) {
-            let text = format!("This API is restricted, expecting header '{}'", denied.header);
-            return Some(reply::json(StatusCode::FORBIDDEN, error::body(&text)));
+        if route.is_public() {
+            return None;
+        }
+        for category in [route.category()].iter().chain(route.repeats()) {
+            if let Err(denied) = self.meets_restriction(*category, parts) {
+                let text = format!("This API is restricted, expecting header '{}'", denied.header);
+                return Some(reply::json(StatusCode::FORBIDDEN, error::body(&text)));
+            }
         }
         access.check(route.category(), route.model()).err().map(|denied| reply::denied(&denied))
+    }
+
+    /// Checks that a request has the header that a part of the protocol needs, if it needs one.
+    ///
+    /// # Errors
+    /// The header that it lacks.
+    pub(super) fn meets_restriction(&self, category: Category, parts: &Parts) -> Result<(), Denied<'_>> {
+        let header = |name: &str| parts.headers.get(name).map(http::HeaderValue::as_bytes);
+        self.options.restrictions.check(category, header)
     }
 
     /// Reads a body that is JSON as a whole.

@@ -1,7 +1,7 @@
 //! The log settings for clients of the network protocols.
-use frontend::log_control::{LogChange, LogControl, LogState, UnknownLogFormat};
+use frontend::log_control::{LogChange, LogControl, LogLine, LogState, UnknownLogFormat};
 
-use super::{Format, LogSettings};
+use super::{Format, LogSettings, tail::LogTail};
 
 impl LogControl for LogSettings {
     fn state(&self) -> LogState {
@@ -29,6 +29,10 @@ impl LogControl for LogSettings {
             levels.format = format.unwrap_or(levels.format);
         });
         Ok(self.state())
+    }
+
+    fn last_lines(&self) -> Option<Vec<LogLine>> {
+        self.tail().map(LogTail::lines)
     }
 }
 

@@ -10,6 +10,7 @@ mod json;
 mod line;
 mod settings;
 mod sink;
+mod tail;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

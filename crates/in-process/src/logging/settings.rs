@@ -1,6 +1,8 @@
 //! The settings of the log, which the logger shares with the code that changes them.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use inference::Error;
@@ -8,6 +10,7 @@ use log::{Level, LevelFilter};
 use parking_lot::{Mutex, RwLock};
 
 use super::sink::Sink;
+use super::tail::LogTail;
 
 /// The form of a log line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -111,6 +114,8 @@ pub struct LogSettings {
     output: RwLock<LogOutput>,
     /// Whether the maximum level of the `log` crate follows these switches.
     governs_facade: AtomicBool,
+    /// The last lines, if they are kept.
+    tail: OnceLock<LogTail>,
     /// Held while switches change, so that two changes at the same time do not undo each other.
     change: Mutex<()>,
 }
@@ -128,6 +133,7 @@ impl LogSettings {
             levels: AtomicU64::new(levels.pack()),
             output: RwLock::new(LogOutput { sink: Sink::Streams, file: None }),
             governs_facade: AtomicBool::new(false),
+            tail: OnceLock::new(),
             change: Mutex::new(()),
         }
     }
@@ -168,8 +174,21 @@ impl LogSettings {
         self.set_file(Some(&path)).map(|()| Some(path))
     }
 
+    /// Keeps so many of the lines that follow, in memory. Only the first call has an effect.
+    pub fn keep_lines(&self, most: NonZeroUsize) {
+        let _ = self.tail.set(LogTail::new(most.get()));
+    }
+
+    /// The last lines, if they are kept.
+    pub(super) fn tail(&self) -> Option<&LogTail> {
+        self.tail.get()
+    }
+
     /// Writes a whole line.
     pub(super) fn write(&self, level: Level, line: &[u8]) {
+        if let Some(tail) = self.tail.get() {
+            tail.push(level, line);
+        }
         self.output.read().sink.write(level, line);
     }
 

@@ -44,6 +44,19 @@ impl CachedAnswer {
     }
 }
 
+/// What a cache holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheUsage {
+    /// The number of answers.
+    pub entries: usize,
+    /// The bytes that they use.
+    pub used_bytes: usize,
+    /// The most bytes that they may use.
+    pub limit_bytes: usize,
+    /// The answers that have left because room was short.
+    pub evictions: u64,
+}
+
 /// How a cache stores an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StorageTerms {
@@ -114,6 +127,11 @@ pub trait ResponseCache: Send + Sync {
     /// What only the servers know that share this cache. `None`: whoever reads the cache may be another program, and finds
     /// answers by keys that are the same everywhere.
     fn secret(&self) -> Option<[u8; 32]> {
+        None
+    }
+
+    /// What it holds now, if it knows.
+    fn usage(&self) -> Option<CacheUsage> {
         None
     }
 

@@ -168,6 +168,14 @@ impl<T> DynamicBatcher<T> {
         self.queue.len()
     }
 
+    pub(crate) fn oldest_arrival(&self) -> Option<Timestamp> {
+        self.queue.oldest_arrival()
+    }
+
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Entry<T>> {
+        self.queue.iter().map(|(_, entry)| entry)
+    }
+
     fn cut(&mut self, now: Timestamp) -> Cut {
         if self.missing > 0 {
             return Cut::Empty;

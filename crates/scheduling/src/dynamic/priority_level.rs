@@ -118,6 +118,12 @@ impl<T> PriorityLevel<T> {
         waiting.chain(self.delayed.take_all())
     }
 
+    /// When the oldest of the first request on time and the first late request arrived.
+    pub(super) fn oldest_arrival(&self) -> Option<Timestamp> {
+        let on_time = self.waiting.front().map(|waiting| waiting.entry.arrived);
+        on_time.into_iter().chain(self.delayed.front().map(|entry| entry.arrived)).min()
+    }
+
     /// The request that is served last.
     pub(super) fn last(&self) -> Option<&Entry<T>> {
         self.delayed.back().or_else(|| Some(&self.waiting.back()?.entry))

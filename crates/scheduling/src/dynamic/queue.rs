@@ -114,6 +114,13 @@ impl<T> RequestQueue<T> {
         })
     }
 
+    /// When the oldest request of the first levels arrived. Looks at the heads of a few levels only, because clients can
+    /// create many.
+    pub(super) fn oldest_arrival(&self) -> Option<Timestamp> {
+        const LEVELS: usize = 64;
+        self.levels.values().take(LEVELS).filter_map(PriorityLevel::oldest_arrival).min()
+    }
+
     /// The request that is served last.
     pub(super) fn last(&self) -> Option<&Entry<T>> {
         self.levels.values().rev().find_map(PriorityLevel::last)

@@ -28,6 +28,7 @@ mod resources;
 
 use std::{collections::BTreeMap, iter::Chain, mem, num::NonZeroU32, option, sync::Arc, vec};
 
+pub use pools::ResourceUse;
 use pools::{Pools, ResourceShare, compete};
 pub use resources::{Capacities, Capacity, Device, Need, Resources, Shortage};
 
@@ -165,6 +166,17 @@ impl RateLimiter {
         let Some(member) = self.members.remove(&claimant) else { return Grants::default() };
         self.pools.leave(&member.shares);
         self.grant_what_fits()
+    }
+
+    /// The resources that claimants need, and how much of each is in use.
+    pub fn resources(&self) -> impl Iterator<Item = ResourceUse<'_>> {
+        self.pools.used()
+    }
+
+    /// The number of claims that wait.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.queue.len()
     }
 
     /// Claims all that the claimant needs. If the claimant already waits, its claim keeps its position. If it already

@@ -4,13 +4,26 @@
 //! claims further ahead, and whether the scan passed over one of those claims.
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::resources::{Capacities, Resources, Scope, Shortage};
+use super::resources::{Capacities, Device, Resources, Scope, Shortage};
 
 /// Units of one pool that a claimant holds while a batch runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ResourceShare {
     pool: usize,
     count: u32,
+}
+
+/// How much of a resource is in use, for people who look at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResourceUse<'a> {
+    /// The name of the resource.
+    pub name: &'a str,
+    /// The device of the units. `None`: the whole server shares them.
+    pub device: Option<Device>,
+    /// The number of units.
+    pub capacity: u32,
+    /// The number of units in use.
+    pub used: u64,
 }
 
 /// Whether two claimants need units of the same pool.
@@ -101,6 +114,16 @@ impl Pools {
             let limit = self.capacities.limit(&pool.name, pool.scope);
             pool.measure(limit);
         }
+    }
+
+    /// The pools that somebody needs.
+    pub(super) fn used(&self) -> impl Iterator<Item = ResourceUse<'_>> {
+        self.pools.iter().filter(|pool| pool.is_used()).map(|pool| ResourceUse {
+            name: &pool.name,
+            device: pool.scope.device(),
+            capacity: pool.capacity,
+            used: pool.used,
+        })
     }
 
     /// The number of other claimants that share a resource. A claimant that shares several resources counts several

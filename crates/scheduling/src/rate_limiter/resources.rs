@@ -107,7 +107,15 @@ impl Scope {
     }
 
     pub(super) fn is_global(self) -> bool {
-        self == Self::Global
+        self.device().is_none()
+    }
+
+    /// `None` for what the whole server shares.
+    pub(super) fn device(self) -> Option<Device> {
+        match self {
+            Self::Global => None,
+            Self::Device(device) => Some(device),
+        }
     }
 }
 

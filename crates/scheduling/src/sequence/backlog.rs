@@ -31,6 +31,11 @@ impl<T> Backlog<T> {
         self.requests
     }
 
+    /// The number of sequences in the backlog.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Adds a sequence. `entry` is its first request.
     pub(super) fn push(&mut self, mut sequence: Sequence<T>, entry: Entry<T>) {
         debug_assert!(sequence.requests.is_empty(), "a sequence comes with its first request");

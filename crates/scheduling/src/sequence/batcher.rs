@@ -224,6 +224,22 @@ impl<T> SequenceBatcher<T> {
         std::mem::take(&mut self.notes)
     }
 
+    pub(crate) fn oldest_arrival(&self) -> Option<Timestamp> {
+        let in_slots = self.places.slots.iter().filter_map(|(_, slot)| slot.occupant.as_ref());
+        // The sequences of the backlog are in the order in which they began.
+        let sequences = in_slots.chain(self.places.backlog.iter().take(1));
+        sequences.filter_map(|sequence| sequence.requests.front()).map(|entry| entry.arrived).min()
+    }
+
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Entry<T>> {
+        let in_slots = self.places.slots.iter().filter_map(|(_, slot)| slot.occupant.as_ref());
+        in_slots.chain(self.places.backlog.iter()).flat_map(|sequence| &sequence.requests)
+    }
+
+    pub(crate) fn backlogged(&self) -> usize {
+        self.places.backlog.len()
+    }
+
     pub(crate) fn slots(&self) -> impl Iterator<Item = SlotState<'_>> {
         self.places.slots.iter().map(|(slot_id, slot)| SlotState {
             instance: slot_id.instance,

@@ -29,7 +29,8 @@ pub struct SequenceBatching {
 
 impl SequenceBatching {
     /// The number of sequences that an instance can have at a time.
-    pub(super) fn slots_per_instance(&self) -> u32 {
+    #[must_use]
+    pub fn slots_per_instance(&self) -> u32 {
         match &self.strategy {
             Strategy::Oldest(oldest) if oldest.max_candidate_sequences > 0 => oldest.max_candidate_sequences,
             Strategy::Oldest(_) | Strategy::Direct(_) => self.max_batch_size.max(1),

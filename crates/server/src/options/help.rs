@@ -12,6 +12,7 @@ pub fn usage() -> String {
          nereid check <repository>...                     check models without loading them\n       \
          nereid config fmt|show|schema ...                format, explain or describe configurations\n       \
          nereid init <model directory>                    write config.pbtxt for a model\n       \
+         nereid explain [<model>]                         tell what a running server does, and what to change\n       \
          nereid perf -m <model> [option]...               measure a server ('nereid perf --help')\n       \
          nereid tune <model> [option]...                  find the best settings of a model ('nereid tune --help')\n       \
          nereid api-key [--hash]                          make a key, or a digest, for --api-key-file\n       \

@@ -227,6 +227,10 @@ pub struct HttpProtocolSettings {
     pub restrictions: RestrictionSettings,
     /// Whether it describes itself (OpenAPI), and has a page that shows it.
     pub describes_itself: bool,
+    /// Whether it tells people what the server does, and has a page that shows it.
+    pub shows_status: bool,
+    /// The number of log lines that are kept for this page. `None`: none.
+    pub status_log_lines: Option<NonZeroUsize>,
 }
 
 /// The gRPC endpoint.

@@ -264,6 +264,8 @@ fn http_protocol(typed: &mut typed::TypedHttp) -> HttpProtocolSettings {
         header_forward_pattern: non_empty(std::mem::take(&mut typed.header_forward_pattern)),
         restrictions: std::mem::take(&mut typed.restrictions),
         describes_itself: typed.describes_itself,
+        shows_status: typed.shows_status,
+        status_log_lines: usize::try_from(typed.status_log_lines).ok().and_then(NonZeroUsize::new),
     }
 }
 

@@ -7,7 +7,8 @@ use super::{
 };
 
 /// The first words that are commands.
-const COMMANDS: [&str; 8] = ["check", "config", "init", "perf", "tune", "api-key", "completions", "man"];
+const COMMANDS: [&str; 9] =
+    ["check", "config", "init", "explain", "perf", "tune", "api-key", "completions", "man"];
 
 /// The shells that there are completions for.
 pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];

@@ -93,6 +93,8 @@ pub(super) struct TypedHttp {
     pub(super) tls: TypedTls,
     pub(super) restrictions: RestrictionSettings,
     pub(super) describes_itself: bool,
+    pub(super) shows_status: bool,
+    pub(super) status_log_lines: i64,
 }
 
 #[derive(Debug, Default)]

@@ -141,6 +141,8 @@ pub(super) struct RestrictionKind {
     pub(super) noun: &'static str,
     /// The prefix of the header name. The operator's key follows it.
     pub(super) header_prefix: &'static str,
+    /// A category that this protocol does not have.
+    pub(super) lacks: Option<Category>,
 }
 
 /// Adds `<category>[,<category>]...:<key>=<value>` to `restrictions`. A category may be restricted only once.
@@ -149,10 +151,11 @@ pub(super) fn restrict(
     kind: RestrictionKind,
     restrictions: &mut RestrictionSettings,
 ) -> Result<(), String> {
-    let RestrictionKind { option, noun, header_prefix } = kind;
+    let RestrictionKind { option, noun, header_prefix, lacks } = kind;
     let (categories, key, value) = named_setting(text, option, "config name", ':')?;
     for name in categories.split(',') {
-        let category = Category::named(name).ok_or_else(|| format!("unknown restricted {noun} '{name}' "))?;
+        let category = Category::named(name).filter(|category| lacks != Some(*category));
+        let category = category.ok_or_else(|| format!("unknown restricted {noun} '{name}' "))?;
         let header = RequiredHeader { name: format!("{header_prefix}{key}"), value: value.to_owned() };
         if restrictions.insert(category, header).is_some() {
             return Err(format!("restricted {noun} '{name}' can not be specified in multiple config groups"));
@@ -256,7 +259,8 @@ mod tests {
 
     #[test]
     fn a_restriction_names_each_category_once() {
-        let kind = RestrictionKind { option: "http-restricted-api", noun: "api", header_prefix: "" };
+        let kind =
+            RestrictionKind { option: "http-restricted-api", noun: "api", header_prefix: "", lacks: None };
         let mut restrictions = RestrictionSettings::new();
         restrict("health,model-config:key=a=b", kind, &mut restrictions).unwrap();
         let header = RequiredHeader { name: "key".into(), value: "a=b".into() };

@@ -57,6 +57,11 @@ impl Exposition {
         Self { host: options.host.then(|| Host::new(options.interval / 2)), options, more, cache }
     }
 
+    /// The server's response cache, if it has one.
+    pub(crate) fn cache(&self) -> Option<&Arc<dyn ResponseCache>> {
+        self.cache.as_ref()
+    }
+
     /// The value of a metric of a plug-in, by the name of its family and one of its labels.
     pub(crate) fn plugin_metric(&self, family: &str, label: (&str, &str)) -> Option<f64> {
         self.more.as_ref()?.value(family, label)

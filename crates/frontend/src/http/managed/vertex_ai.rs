@@ -125,12 +125,13 @@ impl<'p> Redirect<'p> {
                 About::Metadata | About::Ready | About::Config | About::Statistics | About::Infer => {
                     Self::Route(route)
                 }
-                About::Generate | About::GenerateStream | About::OpenApi => Self::Nowhere,
+                About::Generate | About::GenerateStream | About::OpenApi | About::Explain => Self::Nowhere,
                 About::Cache => Self::Forbidden,
             },
             Route::Control { .. } | Route::RegisterRegion { .. } | Route::UnregisterRegions { .. } => {
                 Self::Forbidden
             }
+            Route::Explain | Route::StatusPage(_) => Self::Nowhere,
             Route::Models | Route::TraceSetting { .. } | Route::Logging | Route::OpenApi | Route::Docs(_) => {
                 Self::Nowhere
             }

@@ -6,13 +6,20 @@ use std::collections::BTreeSet;
 use engine::{Engine, Model};
 use serde_json::{Map, Value, json};
 
+mod explanation;
 mod model;
 mod operations;
-mod page;
 mod routes;
 mod schemas;
 
-pub(super) use page::{PageFile, reply_with};
+use super::page_file::PageFiles;
+
+/// The page that shows the document.
+pub(super) const PAGE: PageFiles = PageFiles {
+    page: include_str!("page/index.html"),
+    style: include_str!("page/page.css"),
+    script: include_str!("page/page.js"),
+};
 
 /// The document of the whole server describes so many models. Each model has a document of its own.
 const MOST_MODELS: usize = 100;

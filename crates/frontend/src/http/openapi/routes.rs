@@ -12,11 +12,12 @@ const INFERENCE: &str = "Inference";
 const STATISTICS: &str = "Statistics";
 const REPOSITORY: &str = "Model repository";
 const SHARED_MEMORY: &str = "Shared memory";
+const STATUS: &str = "Status";
 const OBSERVING: &str = "Tracing and logging";
 
 /// The groups of operations, the most important first.
-pub(super) const TAGS: [&str; 7] =
-    [INFERENCE, METADATA, HEALTH, STATISTICS, REPOSITORY, OBSERVING, SHARED_MEMORY];
+pub(super) const TAGS: [&str; 8] =
+    [INFERENCE, METADATA, HEALTH, STATUS, STATISTICS, REPOSITORY, OBSERVING, SHARED_MEMORY];
 
 /// All routes. Those of a model have a twin for one version of it.
 pub(super) const ROUTES: &[HttpOperation] = &[
@@ -32,6 +33,14 @@ pub(super) const ROUTES: &[HttpOperation] = &[
     get("/v2/models", METADATA, "listModels", "All models and their states.", ReplyBody::Json("ModelList")),
     get("/openapi.json", METADATA, "openapi", "This document.", ReplyBody::OpenApi),
     get("/docs", METADATA, "docs", "A page that shows this document.", ReplyBody::Html),
+    get(
+        "/v2/explain",
+        STATUS,
+        "explain",
+        "What the server does now: queues, slots, batches, where time goes, and what to change.",
+        ReplyBody::Json("Explanation"),
+    ),
+    get("/status", STATUS, "status", "A page that shows what the server does.", ReplyBody::Html),
     get(
         "/v2/models/stats",
         STATISTICS,
@@ -198,6 +207,13 @@ pub(super) const MODEL_ROUTES: &[HttpOperation] = &[
         "modelOpenapi",
         "The description of a model's own paths.",
         ReplyBody::OpenApi,
+    ),
+    get(
+        "/explain",
+        STATUS,
+        "explainModel",
+        "What a model does now, and what to change.",
+        ReplyBody::Json("Explanation"),
     ),
     get("/infer", INFERENCE, "infer", "Runs a model on tensors.", ReplyBody::Tensors)
         .post(RequestBody::Tensors),

@@ -1,7 +1,7 @@
 //! The bodies of requests and replies.
 use serde_json::{Value, json};
 
-use super::reference;
+use super::{explanation, reference};
 
 /// The datatypes of the protocol.
 const DATATYPES: [&str; 14] = [
@@ -23,9 +23,9 @@ pub(super) fn all() -> Value {
             "additionalProperties": { "type": ["string", "integer", "number", "boolean"] },
         },
     });
-    for part in
-        [inference(), metadata(), model_list(), repository(), statistics(), observing(), shared_memory()]
-    {
+    let parts =
+        [inference(), metadata(), model_list(), repository(), statistics(), observing(), shared_memory()];
+    for part in parts.into_iter().chain([explanation::schemas()]) {
         if let (Value::Object(all), Value::Object(part)) = (&mut all, part) {
             all.extend(part);
         }

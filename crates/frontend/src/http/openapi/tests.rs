@@ -36,6 +36,7 @@ fn name(route: &Route<'_>) -> &'static str {
             About::GenerateStream => "generate stream",
             About::Cache => "cache",
             About::OpenApi => "model openapi",
+            About::Explain => "explain model",
         },
         Route::Index => "index",
         Route::Control { load: true, .. } => "load",
@@ -47,6 +48,8 @@ fn name(route: &Route<'_>) -> &'static str {
         Route::UnregisterRegions { .. } => "unregister regions",
         Route::OpenApi => "openapi",
         Route::Docs(_) => "docs",
+        Route::Explain => "explain",
+        Route::StatusPage(_) => "status page",
     }
 }
 
@@ -68,6 +71,8 @@ fn every_route_is_described_with_its_methods() {
         ("cache", "post"),
         ("config", "get"),
         ("docs", "get"),
+        ("explain", "get"),
+        ("explain model", "get"),
         ("generate", "post"),
         ("generate stream", "post"),
         ("index", "post"),
@@ -86,6 +91,7 @@ fn every_route_is_described_with_its_methods() {
         ("register region", "post"),
         ("server", "get"),
         ("statistics", "get"),
+        ("status page", "get"),
         ("trace setting", "get"),
         ("trace setting", "post"),
         ("unload", "post"),

@@ -1,11 +1,14 @@
 //! Options of the gRPC endpoint.
 
+use frontend::restrict::Category;
+
 use super::{INT_MAX, OptionValue, Spec, boolean, checked, count, port, text, values};
 
 const RESTRICTION: values::RestrictionKind = values::RestrictionKind {
     option: "grpc-restricted-protocol",
     noun: "protocol",
     header_prefix: "triton-grpc-protocol-",
+    lacks: Some(Category::Status),
 };
 
 pub(super) const GRPC: &[Spec] = &[

@@ -3,7 +3,7 @@
 use super::{INT_MAX, OptionValue, Spec, boolean, checked, port, text, values};
 
 const RESTRICTION: values::RestrictionKind =
-    values::RestrictionKind { option: "http-restricted-api", noun: "api", header_prefix: "" };
+    values::RestrictionKind { option: "http-restricted-api", noun: "api", header_prefix: "", lacks: None };
 
 pub(super) const HTTP: &[Spec] = &[
     boolean("allow-http", |typed, value| typed.http.allow = value, "Listen for HTTP requests.")
@@ -63,6 +63,21 @@ pub(super) const HTTP: &[Spec] = &[
     )
     .default("true"),
     boolean(
+        "allow-status-page",
+        |typed, value| typed.http.shows_status = value,
+        "Tell people what the server does: queues, slots, batches and times at /v2/explain, which 'nereid explain' asks, and a \
+         page at /status. They belong to the API 'status' of --http-restricted-api, and also need the headers of 'statistics' \
+         and 'model-repository'.",
+    )
+    .default("true"),
+    Spec::new(
+        "status-log-lines",
+        OptionValue::Integer(0, 1_000, |typed, value| typed.http.status_log_lines = value),
+        "The number of log lines that the server keeps for the status page, in at most 64 KiB. They also belong to the API \
+         'logging'. 0 keeps none.",
+    )
+    .default("0"),
+    boolean(
         "http-use-ssl",
         |typed, value| typed.http.tls.on = value,
         "Encrypt HTTP with TLS. Needs --http-server-cert and --http-server-key.",
@@ -103,6 +118,6 @@ pub(super) const HTTP: &[Spec] = &[
         |typed, value| values::restrict(value, RESTRICTION, &mut typed.http.restrictions),
         "Restrict these parts of the protocol to requests with the header <key>: <value>. Separate the parts by \
              commas: health, metadata, inference, shared-memory, model-config, \
-             model-repository, statistics, trace, logging. May be given several times.",
+             model-repository, statistics, trace, logging, status. May be given several times.",
     ),
 ];

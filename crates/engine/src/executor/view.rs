@@ -1,0 +1,108 @@
+//! What somebody who asks sees of an executor: its queue, its instances and its slots.
+use std::{sync::Arc, time::Duration};
+
+use inference::{
+    Name, Timestamp,
+    config::{InstanceKind, Scheduling},
+};
+use scheduling::InstanceId;
+
+use super::{Executor, driver::Driver};
+use crate::{
+    clock::now,
+    explain::{
+        InstancesSnapshot, MEASURED_REQUESTS, MOST_BACKLOGGED, MOST_SLOTS, QueueSnapshot, SequencesSnapshot,
+        SlotSnapshot, executor_view, shown_id,
+    },
+    limiter::Limiter,
+};
+
+/// See the module documentation.
+#[derive(Default)]
+pub(crate) struct ExecutorView {
+    pub(crate) queue: QueueSnapshot,
+    pub(crate) instances: InstancesSnapshot,
+    pub(crate) sequences: Option<SequencesSnapshot>,
+}
+
+/// An active instance.
+pub(crate) struct InstanceView {
+    pub(crate) number: InstanceId,
+    pub(crate) name: Name,
+    pub(crate) kind: InstanceKind,
+    pub(crate) is_leaving: bool,
+    pub(crate) runs: bool,
+    pub(crate) awaits_resources: bool,
+}
+
+impl Executor {
+    /// What the executor does now. Holds the lock of the driver while numbers and slots are copied.
+    pub(crate) fn look(&self) -> ExecutorView {
+        let mut instances = self.instances.list();
+        let driver = self.driver.lock();
+        let queue = driver.queue(now());
+        let sequences = matches!(self.config.scheduling, Scheduling::Sequence(_)).then(|| driver.slots());
+        for instance in &mut instances {
+            instance.runs = !driver.is_idle_instance(instance.number);
+            instance.awaits_resources = !driver.resource_claims().may_be_offered(instance.number);
+        }
+        drop(driver);
+        let sequences = sequences.map(|sequences| {
+            let slots_per_instance = match &self.config.scheduling {
+                Scheduling::Sequence(sequence) => sequence.batching.slots_per_instance(),
+                Scheduling::Unbatched | Scheduling::Dynamic(_) | Scheduling::Ensemble(_) => 0,
+            };
+            SequencesSnapshot { slots_per_instance, ..sequences }
+        });
+        ExecutorView { queue, instances: executor_view(instances), sequences }
+    }
+
+    /// The server's rate limiter, if it has one.
+    pub(crate) fn limiter(&self) -> Option<Arc<Limiter>> {
+        self.driver.lock().resource_claims().limiter().cloned()
+    }
+}
+
+impl Driver {
+    fn queue(&self, at: Timestamp) -> QueueSnapshot {
+        let work = self.waiting_work();
+        let scheduler = self.scheduler();
+        let (mut measured, mut bytes) = (0, 0);
+        for entry in scheduler.waiting().take(MEASURED_REQUESTS) {
+            measured += 1;
+            bytes += entry.payload.request.reserved_bytes();
+        }
+        if measured > 0 {
+            bytes = bytes / measured * work.requests.max(measured);
+        }
+        // The clock of another processor may be behind.
+        let waited = |since: Timestamp| if since < at { at - since } else { Duration::ZERO };
+        QueueSnapshot {
+            requests: work.requests,
+            bytes,
+            oldest: scheduler.oldest_arrival().map(waited),
+            work: work.time,
+        }
+    }
+
+    fn slots(&self) -> SequencesSnapshot {
+        let scheduler = self.scheduler();
+        let mut slots = scheduler.slots();
+        let shown = slots.by_ref().take(MOST_SLOTS).map(|slot| SlotSnapshot {
+            instance: slot.instance,
+            slot: slot.slot,
+            sequence: slot.sequence.map(shown_id),
+            waiting: slot.waiting,
+            running: slot.running,
+        });
+        let shown = shown.collect();
+        let first = scheduler.backlog().take(MOST_BACKLOGGED);
+        SequencesSnapshot {
+            slots_per_instance: 0,
+            slots: shown,
+            slots_left_out: slots.count(),
+            backlog: scheduler.backlogged(),
+            first_backlogged: first.map(|(id, requests)| (shown_id(id), requests)).collect(),
+        }
+    }
+}

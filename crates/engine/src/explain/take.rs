@@ -1,0 +1,157 @@
+//! Takes the snapshot: reads each model, and holds no lock for longer than its numbers take to copy.
+use std::sync::Arc;
+
+use inference::{
+    Error, FailureReason,
+    config::{InstanceKind, Scheduling},
+};
+use scheduling::{BatchEnd, Strategy};
+
+use super::{
+    CacheSnapshot, EngineSnapshot, FailureCounts, InstanceSnapshot, InstanceState, InstancesSnapshot,
+    MOST_INSTANCES, MOST_MODELS, ModelSnapshot, SchedulerKind, SchedulerSnapshot, ServedSnapshot,
+};
+use crate::{
+    Engine,
+    executor::{ExecutorView, InstanceView},
+    model::Model,
+};
+
+impl Engine {
+    /// What the server does now: all versions of models that `shows` permits, or those of one model, or one version. Takes
+    /// no more locks than a scrape of the metrics. Does not look into repositories.
+    ///
+    /// # Errors
+    /// NOT_FOUND for a model or a version that the server does not know.
+    pub fn explain(
+        &self,
+        model: Option<(&str, Option<i64>)>,
+        shows: impl Fn(&str) -> bool,
+    ) -> Result<EngineSnapshot, Error> {
+        let table = self.shared.repository.table().clone();
+        let mut entries = table.explained();
+        entries.retain(|(entry, _)| match model {
+            Some((name, version)) => *entry.name == *name && (version.is_none() || entry.version == version),
+            None => shows(&entry.name),
+        });
+        if let (Some((name, version)), true) = (model, entries.is_empty()) {
+            let version = version.map_or_else(String::new, |version| format!(" version {version}"));
+            return Err(Error::not_found(format!(
+                "Request for unknown model: '{name}'{version} is not found"
+            )));
+        }
+        let models_left_out = entries.len().saturating_sub(MOST_MODELS);
+        entries.truncate(MOST_MODELS);
+        let limiter = table.built().iter().find_map(|model| model.limiter());
+        let (resources, waiting_claims) = limiter.map(|limiter| limiter.usage()).unwrap_or_default();
+        let models = entries.into_iter().map(|(entry, copy)| ModelSnapshot {
+            name: entry.name,
+            namespace: entry.namespace,
+            version: entry.version,
+            state: entry.state,
+            reason: entry.reason,
+            served: copy.map(|(model, generation)| Box::new(served(&model, generation))),
+        });
+        let cache = self.shared.exposition.cache();
+        Ok(EngineSnapshot {
+            models: models.collect(),
+            models_left_out,
+            held_bytes: self.shared.inflight.used(),
+            held_bytes_limit: self.shared.inflight.limit(),
+            cache: cache.map(|cache| CacheSnapshot { name: cache.name().to_owned(), usage: cache.usage() }),
+            resources,
+            waiting_claims,
+        })
+    }
+}
+
+fn served(model: &Arc<Model>, generation: u64) -> ServedSnapshot {
+    let (config, record) = (model.config(), model.record());
+    let failures = FailureCounts {
+        rejected: record.failures(FailureReason::Rejected),
+        cancelled: record.failures(FailureReason::Cancelled),
+        backend: record.failures(FailureReason::Backend),
+        other: record.failures(FailureReason::Other),
+    };
+    let ends = BatchEnd::ALL.map(|end| (end, record.batches_ended(end)));
+    let ExecutorView { queue, instances, sequences } = model.look();
+    ServedSnapshot {
+        generation,
+        load_duration: model.load_duration(),
+        backend: config.backend.clone(),
+        max_batch_size: config.max_batch_size.map(u32::from),
+        scheduler: scheduler(&config.scheduling),
+        in_flight: model.in_flight(),
+        queue,
+        instances,
+        sequences,
+        statistics: model.statistics(),
+        failures,
+        batch_ends: ends.into_iter().filter(|(_, count)| *count > 0).collect(),
+        times: record.times(),
+        uses_cache: model.uses_cache(),
+        steps: model.steps(),
+    }
+}
+
+fn scheduler(scheduling: &Scheduling) -> SchedulerSnapshot {
+    let plain = |kind| SchedulerSnapshot {
+        kind,
+        max_queue_delay: std::time::Duration::ZERO,
+        preferred_batch_sizes: Vec::new(),
+        max_queue_size: None,
+        queue_timeout: None,
+        priority_levels: 0,
+        max_sequence_idle: None,
+    };
+    match scheduling {
+        Scheduling::Unbatched => plain(SchedulerKind::Unbatched),
+        Scheduling::Ensemble(_) => plain(SchedulerKind::Ensemble),
+        Scheduling::Dynamic(dynamic) => SchedulerSnapshot {
+            max_queue_delay: dynamic.max_queue_delay,
+            preferred_batch_sizes: dynamic.preferred_batch_sizes.iter().copied().collect(),
+            max_queue_size: dynamic.default_queue_policy.max_queue_size.map(usize::from),
+            queue_timeout: dynamic.default_queue_policy.default_timeout.filter(|timeout| !timeout.is_zero()),
+            priority_levels: dynamic.priority_levels,
+            ..plain(SchedulerKind::Dynamic)
+        },
+        Scheduling::Sequence(sequence) => {
+            let batching = &sequence.batching;
+            let max_sequence_idle = Some(batching.max_sequence_idle);
+            match &batching.strategy {
+                Strategy::Direct(direct) => SchedulerSnapshot {
+                    max_queue_delay: direct.max_queue_delay,
+                    max_sequence_idle,
+                    ..plain(SchedulerKind::SequenceDirect)
+                },
+                Strategy::Oldest(oldest) => SchedulerSnapshot {
+                    max_queue_delay: oldest.max_queue_delay,
+                    preferred_batch_sizes: oldest.preferred_batch_sizes.iter().copied().collect(),
+                    max_sequence_idle,
+                    ..plain(SchedulerKind::SequenceOldest)
+                },
+            }
+        }
+    }
+}
+
+/// The instances, as the configuration and the driver describe them.
+pub(crate) fn executor_view(each: Vec<InstanceView>) -> InstancesSnapshot {
+    let busy = each.iter().filter(|instance| instance.runs).count();
+    let (count, left_out) = (each.len(), each.len().saturating_sub(MOST_INSTANCES));
+    let each = each.into_iter().take(MOST_INSTANCES).map(|instance| InstanceSnapshot {
+        number: instance.number,
+        kind: match instance.kind {
+            InstanceKind::Cpu => "CPU",
+            InstanceKind::Model => "MODEL",
+        },
+        state: match instance {
+            InstanceView { is_leaving: true, .. } => InstanceState::Leaving,
+            InstanceView { runs: true, .. } => InstanceState::Busy,
+            InstanceView { awaits_resources: true, .. } => InstanceState::AwaitsResources,
+            InstanceView { .. } => InstanceState::Idle,
+        },
+        name: instance.name,
+    });
+    InstancesSnapshot { count, busy, each: each.collect(), left_out }
+}

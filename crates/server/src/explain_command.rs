@@ -1,0 +1,224 @@
+//! `nereid explain`: asks a running server what its models do, and prints it for people.
+use std::{ffi::OsString, io::Write};
+
+use anyhow::{Context, Result, anyhow, bail};
+use perf::fetch::ServerAddress;
+use serde_json::Value;
+
+/// The exit code if the server has answered.
+const ANSWERED: u8 = 0;
+/// The exit code if it has not, or has refused.
+const FAILED: u8 = 1;
+/// The exit code of a command line that cannot be understood.
+const WRONG_USAGE: u8 = 2;
+
+const USAGE: &str = "\
+Usage: nereid explain [option]... [<model> [<version>]]
+
+Asks a running server why its batches are as they are, where the time of requests goes, what waits, which sequences hold
+slots and what the cache does. Says what to change. Without a model: of all models.
+
+  --url <address>            [http://|https://]host[:port] of the HTTP port (default localhost:8000)
+  --header '<name>: <value>' a header that the server wants, such as an API key; may be given several times
+  --ca-certificates <file>   a PEM file with the certificates to trust (default: those of the system)
+  --json                     print the answer as the server gives it
+
+Exit codes: 0 answered, 1 not reachable or refused, 2 wrong usage.
+";
+
+/// A line of text has so many characters.
+const WIDTH: usize = 100;
+
+/// What the command line asks for.
+#[derive(Debug)]
+struct Wanted {
+    server: ServerAddress,
+    model: Option<String>,
+    version: Option<String>,
+    is_json: bool,
+}
+
+/// Runs the command. `arguments` are the words after `explain`. Returns the exit code.
+pub fn run(arguments: impl Iterator<Item = OsString>, (out, err): (&mut dyn Write, &mut dyn Write)) -> u8 {
+    let wanted = match parse(arguments) {
+        Ok(Some(wanted)) => wanted,
+        Ok(None) => {
+            // If the reader has closed stdout, the error does not matter.
+            let _ = out.write_all(USAGE.as_bytes());
+            return ANSWERED;
+        }
+        Err(error) => {
+            let _ = writeln!(err, "{error:#}\n\n{USAGE}");
+            return WRONG_USAGE;
+        }
+    };
+    match answer(&wanted) {
+        Ok(text) => {
+            let _ = out.write_all(text.as_bytes());
+            ANSWERED
+        }
+        Err(error) => {
+            let _ = writeln!(err, "error: {error:#}");
+            FAILED
+        }
+    }
+}
+
+/// `None` if the help is asked for.
+fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Wanted>> {
+    let mut words = Vec::new();
+    let (mut url, mut trusted, mut headers, mut is_json) =
+        ("localhost:8000".to_owned(), None, Vec::new(), false);
+    let mut arguments = arguments
+        .map(|word| word.into_string().map_err(|word| anyhow!("'{}' is no UTF-8", word.to_string_lossy())));
+    while let Some(word) = arguments.next().transpose()? {
+        let (option, attached) = match word.split_once('=') {
+            Some((option, value)) if option.starts_with("--") => (option, Some(value.to_owned())),
+            _ => (word.as_str(), None),
+        };
+        let mut value = || match attached.clone() {
+            Some(value) => Ok(value),
+            None => arguments.next().unwrap_or_else(|| bail!("option '{option}' requires an argument")),
+        };
+        match option {
+            "--help" | "-h" => return Ok(None),
+            "--json" => is_json = true,
+            "--url" => url = value()?,
+            "--ca-certificates" => trusted = Some(value()?.into()),
+            "--header" => {
+                let header = value()?;
+                let (name, value) = header.split_once(':').context("a header has the form 'name: value'")?;
+                headers.push((name.trim().to_owned(), value.trim().to_owned()));
+            }
+            option if option.starts_with('-') => bail!("unknown option '{option}'"),
+            _ => words.push(word),
+        }
+    }
+    let mut words = words.into_iter();
+    let (model, version) = (words.next(), words.next());
+    if let Some(more) = words.next() {
+        bail!("'{more}' is too much: a model and a version are enough");
+    }
+    let server = ServerAddress { trusted, headers, ..ServerAddress::parse(&url)? };
+    Ok(Some(Wanted { server, model, version, is_json }))
+}
+
+fn answer(wanted: &Wanted) -> Result<String> {
+    let path = match (&wanted.model, &wanted.version) {
+        (None, _) => vec!["v2", "explain"],
+        (Some(model), None) => vec!["v2", "models", model, "explain"],
+        (Some(model), Some(version)) => vec!["v2", "models", model, "versions", version, "explain"],
+    };
+    let body = wanted.server.get(&path)?;
+    let answer: Value = serde_json::from_slice(&body).context("the answer is not JSON")?;
+    if wanted.is_json {
+        return Ok(format!("{}\n", serde_json::to_string_pretty(&answer)?));
+    }
+    Ok(text(&answer, &wanted.server.host))
+}
+
+fn text(answer: &Value, host: &str) -> String {
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let models = answer["models"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let noun = if models.len() == 1 { "version of a model" } else { "versions of models" };
+    let (name, version) = (word(&answer["server"]["name"]), word(&answer["server"]["version"]));
+    let mut text = format!("{name} {version} at {host}: {} {noun}\n", models.len());
+    for model in models {
+        let version =
+            model["version"].as_str().map_or_else(String::new, |version| format!(", version {version}"));
+        let namespace =
+            model["namespace"].as_str().map_or_else(String::new, |namespace| format!(" in {namespace}"));
+        let state = model["state"].as_str().unwrap_or("not loaded");
+        text.push_str(&format!("\n{}{version}{namespace}: {state}\n", word(&model["name"])));
+        for finding in model["findings"].as_array().into_iter().flatten() {
+            push_wrapped(&mut text, "  ", "  ", &word(&finding["fact"]));
+            if let Some(advice) = finding["advice"].as_str() {
+                push_wrapped(&mut text, "    > ", "      ", advice);
+            }
+        }
+    }
+    if let Some(left_out @ 1..) = answer["models_left_out"].as_u64() {
+        text.push_str(&format!("\n{left_out} more versions are not shown. Name a model to see it.\n"));
+    }
+    text
+}
+
+fn push_wrapped(text: &mut String, first: &str, further: &str, sentence: &str) {
+    let mut line = first.to_owned();
+    let mut is_empty = true;
+    for word in sentence.split_whitespace() {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            text.push_str(&line);
+            text.push('\n');
+            line = further.to_owned();
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    text.push_str(&line);
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Option<Wanted>> {
+        parse(line.split_terminator('|').map(OsString::from))
+    }
+
+    #[test]
+    fn options_may_stand_anywhere() {
+        let wanted =
+            parsed("m|--url=https://h:1|--header|k: v|3|--json|--ca-certificates|f").unwrap().unwrap();
+        let server = ServerAddress {
+            host: "h:1".into(),
+            is_encrypted: true,
+            trusted: Some("f".into()),
+            headers: vec![("k".into(), "v".into())],
+        };
+        assert_eq!(wanted.server, server);
+        assert_eq!((wanted.model.as_deref(), wanted.version.as_deref()), (Some("m"), Some("3")));
+        assert!(wanted.is_json && parsed("--help").unwrap().is_none());
+    }
+
+    #[test]
+    fn wrong_command_lines_are_refused() {
+        for line in ["--what", "a|b|c", "--url", "--header|x", "--url|ftp://x"] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn facts_are_sentences_and_advice_stands_below_them() {
+        let long = "word ".repeat(30);
+        let answer = json!({
+            "server": { "name": "nereid", "version": "1" },
+            "models": [
+                { "name": "a", "version": "1", "state": "READY", "findings": [
+                    { "about": "time", "fact": "It is fast.", "advice": long },
+                ] },
+                { "name": "b", "findings": [] },
+            ],
+            "models_left_out": 2,
+        });
+        let text = text(&answer, "h:1");
+        let words = |count| vec!["word"; count].join(" ");
+        assert_eq!(
+            text,
+            format!(
+                "nereid 1 at h:1: 2 versions of models\n\na, version 1: READY\n  It is fast.\n    > {}\n      {}\n\nb: \
+                 not loaded\n\n2 more versions are not shown. Name a model to see it.\n",
+                words(18),
+                words(12)
+            )
+        );
+        assert!(text.lines().all(|line| line.len() <= WIDTH));
+    }
+}
