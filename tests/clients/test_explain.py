@@ -277,6 +277,15 @@ axe.run(document, { resultTypes: ["violations"] }).then((found) => found.violati
 """
 
 
+# The parts that do not fit into the section that they belong to.
+OUTSIDE = """
+[...document.querySelectorAll("section table, section dl, section svg, section li, section p")]
+    .filter((one) => !one.closest(".log") && one.offsetParent !== null)
+    .filter((one) => one.getBoundingClientRect().right > one.closest("section").getBoundingClientRect().right)
+    .map((one) => one.outerHTML.slice(0, 200))
+"""
+
+
 def write_busy(folder, gate):
     gate.write(folder, "held", "max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 500 }\n")
     models.accumulate(folder, "direct", slots=4)
@@ -339,6 +348,7 @@ async def test_the_page_in_a_browser(start, backend_option, folder, threads, gat
             await page.screenshot(tmp_path / f"{scheme}{width}.png", whole=True)
             # A reader never has to move a line sideways.
             assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), width
+            assert await page.evaluate(OUTSIDE) == []
             await page.evaluate(axe)
             assert await page.evaluate(VIOLATIONS) == []
         # What the keyboard is on stays, while the numbers below it change.

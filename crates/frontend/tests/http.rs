@@ -5,6 +5,8 @@
 mod access_log;
 #[path = "http/generate.rs"]
 mod generate;
+#[path = "http/status.rs"]
+mod status;
 
 use std::{
     io::Write,

@@ -72,8 +72,9 @@ impl Driver {
             measured += 1;
             bytes += entry.payload.request.reserved_bytes();
         }
-        if measured > 0 {
-            bytes = bytes / measured * work.requests.max(measured);
+        // Of a long queue, the requests behind those count like the mean of them.
+        if work.requests > measured {
+            bytes = bytes.checked_div(measured).map_or(0, |mean| mean * work.requests);
         }
         // The clock of another processor may be behind.
         let waited = |since: Timestamp| if since < at { at - since } else { Duration::ZERO };

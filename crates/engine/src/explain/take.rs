@@ -50,7 +50,7 @@ impl Engine {
             version: entry.version,
             state: entry.state,
             reason: entry.reason,
-            served: copy.map(|(model, generation)| Box::new(served(&model, generation))),
+            served: copy.map(|copy| Box::new(served(&copy.model, copy.generation))),
         });
         let cache = self.shared.exposition.cache();
         Ok(EngineSnapshot {

@@ -86,6 +86,12 @@ pub(crate) struct ModelTable {
     readable: Arc<BTreeMap<Name, bool>>,
 }
 
+/// A version that can be used, and the number of the load that it comes from.
+pub(crate) struct LoadedCopy {
+    pub(crate) model: Arc<Model>,
+    pub(crate) generation: u64,
+}
+
 /// One model of the table.
 #[derive(Debug, Clone, Default)]
 struct Versions {
@@ -363,13 +369,14 @@ impl ModelTable {
     }
 
     /// The lines of the index. Those of versions that can be used have their copies, and the number of the load.
-    pub(crate) fn explained(&self) -> Vec<(IndexEntry, Option<(Arc<Model>, u64)>)> {
+    pub(crate) fn explained(&self) -> Vec<(IndexEntry, Option<LoadedCopy>)> {
         let lines = self.index(false).into_iter().map(|line| {
             let models = self.models.get(&line.name).into_iter().flatten();
             let model = models.into_iter().find(|model| model.namespace == line.namespace);
             let copy = model.zip(line.version).and_then(|(model, number)| {
                 let copy = model.versions.get(&number)?.usable()?;
-                Some((copy.clone(), model.generations.get(&number).copied().unwrap_or_default()))
+                let generation = model.generations.get(&number).copied().unwrap_or_default();
+                Some(LoadedCopy { model: copy.clone(), generation })
             });
             (line, copy)
         });

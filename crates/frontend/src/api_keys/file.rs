@@ -136,7 +136,7 @@ mod tests {
         let found = table.find(&digest(DIGEST).unwrap()).unwrap();
         assert_eq!(found.name, "a");
         let permitted = Category::ALL.map(|category| found.scope.permits(category));
-        assert_eq!(permitted, [false, false, false, false, false, false, false, true, true]);
+        assert_eq!(permitted, [false, false, false, false, false, false, false, true, true, false]);
         assert!(found.scope.permits_model("m1") && !found.scope.permits_model("x"));
         let mut near = digest(DIGEST).unwrap();
         near[31] ^= 1;

@@ -41,9 +41,10 @@ fn a_key_permits_its_apis_and_models_and_nothing_else() {
     let refused = user.check(Category::ModelRepository, Some("bert")).unwrap_err();
     assert_eq!(refused, AccessDenied::Category("user".into(), Category::ModelRepository));
     assert_eq!(refused.status(), 403);
-    assert!(user.shows("bert") && !user.shows("bert2") && !user.shows("open"));
+    assert!(user.shows("bert") && !user.shows("bert2") && !user.shows("open") && !user.shows_all());
     let admin = access(&keys, &[("x-api-key", "admin-key")]);
     assert!(Category::ALL.iter().all(|category| admin.check(*category, Some("any")).is_ok()));
+    assert!(admin.shows_all());
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn a_removed_key_permits_nothing_to_calls_that_have_begun() {
 fn without_a_file_everything_is_permitted() {
     let access = Access::of(None, &HeaderMap::new());
     assert_eq!(access.check(Category::ModelRepository, Some("any")), Ok(()));
-    assert!(access.shows("any"));
+    assert!(access.shows("any") && access.shows_all());
 }
 
 #[test]

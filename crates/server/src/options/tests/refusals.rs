@@ -109,6 +109,7 @@ fn every_rule_of_numbers_and_words_has_its_text() {
         ("grpc-infer-thread-count", "129", threads),
         ("grpc-max-response-pool-size", "0", "Error: --grpc-max-response-pool-size must be greater than 0."),
         ("grpc-restricted-protocol", "x:k=v", "unknown restricted protocol 'x' "),
+        ("grpc-restricted-protocol", "status:k=v", "unknown restricted protocol 'status' "),
         ("metrics-config", "summary_latencies=maybe", "invalid value for bool option: maybe"),
         ("access-log-rate", "1.5", "Provided option value is out of bound. Got 1.5"),
         ("rate-limit", "on", "invalid argument for --rate-limit"),

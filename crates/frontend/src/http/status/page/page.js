@@ -121,6 +121,8 @@ function trendOf(points) {
   return drawing;
 }
 
+const stateOf = (model, more = "") =>
+  element("span", { class: `${more}state ${model.state || ""}` }, model.state || "not loaded");
 const header = (text, more = {}) => element("th", { scope: "col", ...more }, text);
 
 function overview(models, leftOut) {
@@ -142,12 +144,12 @@ function overview(models, leftOut) {
     return element(
       "tr",
       {},
-      element("th", { scope: "row" }, name, version),
-      element("td", {}, element("span", { class: `state ${model.state || ""}` }, model.state || "not loaded")),
+      element("th", { scope: "row" }, name, version, stateOf(model, "narrow ")),
+      element("td", wide, stateOf(model)),
       cells.map(([text, more]) => element("td", more || {}, text)),
     );
   });
-  const heads = [header("Model"), header("State"), header("Req./s"), header("Waiting")];
+  const heads = [header("Model"), header("State", wide), header("Req./s"), header("Waiting")];
   heads.push(...["Oldest", "Mean time", "99 % up to", "Busy", "Rows per batch"].map((text) => header(text, wide)));
   const table = element("table", { class: "overview" }, element("caption", {}, "Models"));
   table.append(element("thead", {}, element("tr", {}, heads)), element("tbody", {}, rows));
@@ -272,7 +274,7 @@ function article({ model, state }) {
     "div",
     { class: "title" },
     element("h2", { id: `${id}-title` }, model.version ? `${model.name}, version ${model.version}` : model.name),
-    element("span", { class: `state ${model.state || ""}` }, model.state || "not loaded"),
+    stateOf(model),
     state ? element("span", { class: "quiet" }, describe(model)) : null,
   );
   const section = element("section", { id, "aria-labelledby": `${id}-title` }, title, findings(model));
