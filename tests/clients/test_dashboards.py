@@ -64,6 +64,8 @@ def start_with_everything(start, folder, repository, *cache):
     options = [
         *BUILT_IN.options,
         *cache,
+        "--metrics-config=summary_latencies=true",
+        "--metrics-config=histogram_latencies=true",
         "--model-control-mode=poll",
         "--repository-poll-secs=1",
         f"--access-log={folder / 'access.log'}",
@@ -105,6 +107,12 @@ def test_all_metrics_and_labels_exist(start, tmp_path, repository):
             asked = {label.strip() for label in grouping.split(",")}
             wrong += [f"no metric has the label {label}: {expression}" for label in asked - labels]
     assert wrong == []
+    page = (ROOT / "docs/metrics.md").read_text()
+    families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in known} | set(known)
+    # A part of a name stands for several.
+    described = {name for name in re.findall(r"`((?:nv|nereid)_\w+)`", page) if not name.endswith("_")}
+    assert len(described) > 40
+    assert described - families == set()
 
 
 def test_the_board_can_be_imported():

@@ -11,9 +11,9 @@ import sys
 import pytest
 import repository as models
 import requests
-from documentation import EXAMPLES, commands, of
+from documentation import EXAMPLES, PAGES, commands, of
 from python_backends import BUILT_IN
-from serving import BINARY, ROOT, TARGET, Server, environment
+from serving import BINARY, ROOT, Server, environment
 
 LANGUAGES = {"bash", "console", "pbtxt", "json", "yaml", "toml", "python", "c", "text"}
 MODES = {"run", "answer", "lines"}
@@ -166,10 +166,7 @@ def check_curl(words, routes):
 
 
 def check_xtask(words):
-    program = TARGET / "debug/xtask"
-    if not program.is_file():
-        pytest.skip("`cargo xtask` is not built")
-    known = subprocess.run([program, "help"], capture_output=True, text=True, check=True).stdout
+    known = (ROOT / "xtask/src/main.rs").read_text()
     for word in words:
         if word.startswith("--") or word == words[0]:
             assert re.search(rf"(cargo xtask |[\[ ]){re.escape(word.split('=')[0])}\b", known), f"xtask does not know {word}"
@@ -303,3 +300,33 @@ def test_texts_of_troubleshooting_are_in_the_sources():
     assert len(texts) > 90
     assert [text for text in texts if share_in(sources, text) < 0.25] == []
     assert share_in(sources, "purple elephants forgot which tensors were sleeping yesterday") < 0.25
+
+
+PROSE = {str(page.relative_to(ROOT)): page.read_text() for page in PAGES if "adr" not in page.parts}
+
+
+def test_functions_and_variables_of_triton_exist():
+    known = (ROOT / "include/nereid.h").read_text() + texts_of_sources()
+    named = {
+        (page, name)
+        for page, text in PROSE.items()
+        for name in re.findall(r"\bTRITON(?:SERVER|BACKEND|CACHE|REPOAGENT)_\w+", text)
+    }
+    assert len(named) > 50
+    assert [f"{page}: {name}" for page, name in sorted(named) if name not in known] == []
+
+
+def test_options_in_the_text_exist():
+    """Examples are tested above: these are options within sentences and tables."""
+    helps = [run_nereid(words, ROOT) for words in (["--help"], ["perf", "--help"], ["check", "--help"], ["config", "--help"], ["init", "--help"])]
+    known = set(re.findall(r"--([a-z][\w-]*\w)", "".join(done.stdout + done.stderr for done in helps)))
+    known |= set(re.findall(r"--([a-z][\w-]*\w)", (ROOT / "xtask/src/main.rs").read_text()))
+    wrong = []
+    for page, text in PROSE.items():
+        for code in re.findall(r"`([^`\n]+)`", text):
+            # Of other programs, or a group of options.
+            if re.match(r"cargo |COPY |--ipc=|--shm-size", code) or "*" in code:
+                continue
+            named = re.findall(r"(?:^|[ ,(])--([a-z][\w-]*\w)", code)
+            wrong += [f"{page}: --{name} in `{code}`" for name in named if name not in known]
+    assert wrong == []
