@@ -1,6 +1,7 @@
 """`nereid perf`, the load generator in the same binary: how it is called, what it prints and writes."""
 
 import csv
+import itertools
 import json
 import xml.etree.ElementTree as ElementTree
 
@@ -126,14 +127,26 @@ def test_a_range_ends_at_the_latency_threshold(server):
     assert report.count("Request concurrency:") == 1
 
 
-def test_an_open_loop_has_the_rate_of_its_schedule(server, tmp_path):
-    options = ["-m", "add_sub", *where(server, "http"), "--warm-up", 0.1, "--duration", 1]
-    [row] = perf_rows(tmp_path, *options, "--request-rate-range", 100)
-    assert 95 <= int(row["requests"]) <= 105
-    gaps = tmp_path / "gaps"
-    gaps.write_text("5000\n15000\n")
-    [row] = perf_rows(tmp_path, *options, "--request-intervals", gaps)
-    assert 95 <= int(row["requests"]) <= 105 and float(row["request_rate"]) == 100
+def gaps_in(profile):
+    """The gaps between the times at which requests were due, in microseconds."""
+    [experiment] = json.loads(profile.read_text())["experiments"]
+    times = sorted(request["timestamp"] for request in experiment["requests"])
+    return [round((later - earlier) / 1000) for earlier, later in itertools.pairwise(times)]
+
+
+def test_an_open_loop_has_the_gaps_of_its_schedule(server, tmp_path):
+    profile, file = tmp_path / "profile.json", tmp_path / "gaps"
+    options = ["-m", "add_sub", *where(server, "http"), "--warm-up", 0, "--request-count", 40]
+    options += ["--profile-export-file", profile]
+    [row] = perf_rows(tmp_path, *options, "--request-rate-range", 200)
+    assert (row["requests"], row["request_rate"]) == ("40", "200.00")
+    assert gaps_in(profile) == [5000] * 39
+    file.write_text("2000\n6000\n")
+    [row] = perf_rows(tmp_path, *options, "--request-intervals", file)
+    assert (row["requests"], row["request_rate"]) == ("40", "250.00")
+    assert gaps_in(profile) == [6000, 2000] * 19 + [6000]
+    perf_rows(tmp_path, *options, "--request-rate-range", 200, "--request-distribution", "poisson")
+    assert len(set(gaps_in(profile))) > 30
 
 
 def test_requests_that_are_sent_late_are_counted_and_said(server):

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 
 import numpy as np
 import pytest
@@ -134,7 +135,7 @@ def test_streams_report_the_first_response_and_the_time_between(server, tmp_path
     options += ["--request-count", 40, "--input-data", file]
     [row] = perf_rows(tmp_path, *options)
     responses = float(row["responses_per_second"]) / float(row["requests_per_second"])
-    assert (row["requests"], row["errors"], round(responses, 3)) == ("40", "0", 6)
+    assert (row["requests"], row["errors"]) == ("40", "0") and 5.9 < responses < 6.1
     assert 0 < float(row["first_p50_us"]) < float(row["p50_us"])
     assert 0 < float(row["next_p50_us"]) < float(row["p50_us"])
     report = perf_report(*options, "-f", tmp_path / "perf.csv")
@@ -185,8 +186,9 @@ def test_an_ensemble_with_a_sequence_takes_sequences_and_shows_its_models(ensemb
     options = once("-m", "doubled_sum", *where(ensemble_server, protocol), "--concurrency", 3)
     report = perf_report(*options, "--request-count", 60, "--input-data", input_file(tmp_path, content))
     assert "[ERROR]" not in report and "Request count: 60\n" in report
-    assert "  Composing models: \n  double: \n      Inference count: 60\n" in report
-    assert "\n  sum: \n      Inference count: 60\n" in report
+    # The server may count the last executions of members after the answers.
+    for member in ("double", "sum"):
+        assert 50 <= int(re.search(rf"  {member}: \n +Inference count: (\d+)\n", report)[1]) <= 60
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -74,6 +74,7 @@ pub(crate) async fn closed(
                 // Lets the other callers run if responses are ready at once.
                 tokio::task::consume_budget().await;
             }
+            tally.ended().await;
             caller.end_sequence().await;
         });
     }

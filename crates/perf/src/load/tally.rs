@@ -22,6 +22,8 @@ pub(crate) struct Tally {
     window: RefCell<Option<Rc<Window>>>,
     /// Has a permit when callers may begin.
     gate: Semaphore,
+    /// Has a permit when the point is measured.
+    exit: Semaphore,
     /// Answers outside of windows.
     warm: Cell<u64>,
     warmed: Notify,
@@ -58,6 +60,7 @@ impl Tally {
         Tally {
             window: RefCell::new(None),
             gate: Semaphore::new(0),
+            exit: Semaphore::new(0),
             warm: Cell::new(0),
             warmed: Notify::new(),
             is_ending: Cell::new(false),
@@ -109,6 +112,13 @@ impl Tally {
     pub(crate) fn end(&self) {
         self.window.replace(None);
         self.is_ending.set(true);
+        self.exit.add_permits(1);
+    }
+
+    /// Waits until the point is measured. Requests that end sequences must not be part of it.
+    pub(crate) async fn ended(&self) {
+        let permit = self.exit.acquire().await;
+        drop(permit);
     }
 
     /// Ends the schedule of an open loop. What is owed to the window still counts.
