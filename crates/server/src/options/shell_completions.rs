@@ -87,7 +87,7 @@ fn fish() -> String {
             .to_owned();
     let _ = writeln!(text, "complete -c nereid -n __fish_use_subcommand -a '{}'", COMMANDS.join(" "));
     for option in table::all() {
-        let help = summary(option).replace('\\', "").replace('\'', "");
+        let help = summary(option).replace(['\\', '\''], "");
         let value = match (option.placeholder(), words(option)) {
             (None, _) => String::new(),
             (Some(_), words) if words.is_empty() => " -r".to_owned(),
