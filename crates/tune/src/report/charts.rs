@@ -39,7 +39,8 @@ pub(super) fn throughput(result: &mut TuningResult) -> SvgPlot {
     dots.sort_by_key(|(style, _)| *style as u8);
     marks.extend(dots.into_iter().map(|(_, dot)| dot));
     SvgPlot {
-        title: "Every measured point (green: chosen, orange: the present setting)".to_owned(),
+        title: "Every measured point, estimated from all rounds (green: chosen, orange: the present setting)"
+            .to_owned(),
         axes: [
             PlotAxis { name: format!("latency p{percentile} (ms)"), is_logarithmic: true },
             PlotAxis { name: "requests/s".to_owned(), is_logarithmic: false },

@@ -98,7 +98,8 @@ fn measured(result: &TuningResult) -> String {
     let end = if result.was_interrupted { " The user ended it early." } else { "" };
     format!(
         "{how} {} of {} points in {} rounds, within {:.0} seconds.{end} A point is a setting and a number of callers. Each \
-         caller sends one row over HTTP, and sends its next request when it has its answer.",
+         caller sends one row over HTTP, and sends its next request when it has its answer. The figures of a point are estimates \
+         from all rounds: neighbouring points support each other. The file measurements.csv has the rounds.",
         points.len(),
         space.points().count(),
         samples.len(),
