@@ -35,7 +35,7 @@ impl Interruption {
 /// How long the server may take to listen.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a load of the model may take.
-const LOAD_TIMEOUT: Duration = Duration::from_secs(300);
+pub const LOAD_TIMEOUT: Duration = Duration::from_secs(300);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the server may take to end after it was asked to.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
@@ -168,10 +168,10 @@ impl ServedModel {
     /// Loads the model, or loads it again with the configuration that its directory has now.
     ///
     /// # Errors
-    /// The server's error.
-    pub fn load(&self) -> Result<()> {
+    /// The server's error, or the load takes too long.
+    pub fn load(&self, patience: Duration) -> Result<()> {
         let path = format!("/v2/repository/models/{}/load", escaped(&self.model));
-        self.exchange("POST", &path, LOAD_TIMEOUT).map(drop)
+        self.exchange("POST", &path, patience.min(LOAD_TIMEOUT)).map(drop)
     }
 
     /// The configuration that the server uses.

@@ -13,7 +13,7 @@ use crate::scratch::ScratchRepository;
 use crate::search::{
     Search, SearchPlan, SearchStep, SpaceLimits, TunedSetting, TuningPoint, TuningSample, TuningSpace,
 };
-use crate::served::{Interruption, ServedModel, ServerLine};
+use crate::served::{Interruption, LOAD_TIMEOUT, ServedModel, ServerLine};
 use crate::tunable::{TunableModel, refuse_untunable};
 
 /// What a run has found.
@@ -55,6 +55,9 @@ const COMPARED_ROUNDS: usize = 2;
 /// The time that the end needs: the server ends, and files are written.
 const ENDING: Duration = Duration::from_millis(1500);
 
+/// A load may take so long when the time is nearly over.
+const SHORTEST_LOAD: Duration = Duration::from_secs(1);
+
 /// So many settings in a row that cannot be measured end the run.
 const MOST_FAILURES: usize = 6;
 
@@ -82,7 +85,9 @@ pub fn tune(
         options: &options.server_options,
     };
     let server = ServedModel::start(line, &options.model, interruption)?;
-    server.load().with_context(|| format!("model '{}' cannot be loaded as it is", options.model))?;
+    server
+        .load(LOAD_TIMEOUT)
+        .with_context(|| format!("model '{}' cannot be loaded as it is", options.model))?;
     let model = TunableModel::new(&given_text, server.config()?).with_context(cannot)?;
     let search = search(&options, &model)?;
     let load = LoadLine {
@@ -168,6 +173,14 @@ impl TuningRun<'_> {
         }
     }
 
+    /// The time that is left for rounds.
+    fn time_left(&self) -> Duration {
+        match self.options.plan {
+            SearchPlan::Model => self.options.time.saturating_sub(ENDING + self.begun.elapsed()),
+            SearchPlan::Exhaustive => Duration::MAX,
+        }
+    }
+
     /// How many rounds there is time for.
     fn rounds_left(&self) -> usize {
         if self.options.plan == SearchPlan::Exhaustive {
@@ -178,7 +191,7 @@ impl TuningRun<'_> {
             0 => self.round.mul_f64(1.25) + Duration::from_millis(200),
             count => self.spent / count as u32,
         };
-        let left = (self.options.time - ENDING.min(self.options.time)).saturating_sub(self.begun.elapsed());
+        let left = self.time_left();
         let rounds = (left.as_secs_f64() / each.as_secs_f64().max(1e-3)) as usize;
         // Without a single measurement there would be no result.
         if count == 0 { rounds.max(1 + 2 * COMPARED_ROUNDS) } else { rounds }
@@ -229,7 +242,7 @@ impl TuningRun<'_> {
             self.loaded = None;
             let text = edit(&self.given_text, &self.model, &self.model.changes(&setting))?;
             self.scratch.write_config(&text)?;
-            self.server.load()?;
+            self.server.load(self.time_left().max(SHORTEST_LOAD))?;
             self.loaded = Some(setting);
         }
         let times = self.times(point);
