@@ -215,8 +215,8 @@ mod tests {
             format!(
                 "nereid 1 at h:1: 2 versions of models\n\na, version 1: READY\n  It is fast.\n    > {}\n      {}\n\nb: \
                  not loaded\n\n2 more versions are not shown. Name a model to see it.\n",
-                words(18),
-                words(12)
+                words(19),
+                words(11)
             )
         );
         assert!(text.lines().all(|line| line.len() <= WIDTH));
