@@ -420,7 +420,7 @@ fn engine_options(options: &ResolvedOptions) -> Result<engine::EngineOptions, Er
         server: ServerMetadata {
             name: server.id.clone(),
             version: TRITON_VERSION.to_owned(),
-            extensions: protocol_extensions(options),
+            extensions: protocol_extensions(),
         },
         repositories: repository.paths.iter().map(Into::into).collect(),
         readiness: server.readiness,
@@ -454,9 +454,8 @@ struct ProtocolParts<'a> {
 
 /// The extensions of the protocols. Those about shared memory are named also if the operator does not allow it, as in
 /// Triton: their calls are answered.
-fn protocol_extensions(options: &ResolvedOptions) -> Vec<String> {
+fn protocol_extensions() -> Vec<String> {
     let mut extensions = in_process::EXTENSIONS.to_vec();
-    extensions.extend(options.http_protocol.shows_status.then_some("explain"));
     let after = extensions.iter().position(|name| *name == "model_configuration").map_or(0, |at| at + 1);
     extensions.splice(after..after, ["system_shared_memory", "cuda_shared_memory"]);
     extensions.into_iter().map(str::to_owned).collect()

@@ -31,7 +31,7 @@ const WIDTH: usize = 100;
 
 /// What the command line asks for.
 #[derive(Debug)]
-struct Wanted {
+struct ExplainArguments {
     server: ServerAddress,
     model: Option<String>,
     version: Option<String>,
@@ -65,7 +65,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>, (out, err): (&mut dyn Writ
 }
 
 /// `None` if the help is asked for.
-fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Wanted>> {
+fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<ExplainArguments>> {
     let mut words = Vec::new();
     let (mut url, mut trusted, mut headers, mut is_json) =
         ("localhost:8000".to_owned(), None, Vec::new(), false);
@@ -100,10 +100,10 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Wanted>> {
         bail!("'{more}' is too much: a model and a version are enough");
     }
     let server = ServerAddress { trusted, headers, ..ServerAddress::parse(&url)? };
-    Ok(Some(Wanted { server, model, version, is_json }))
+    Ok(Some(ExplainArguments { server, model, version, is_json }))
 }
 
-fn answer(wanted: &Wanted) -> Result<String> {
+fn answer(wanted: &ExplainArguments) -> Result<String> {
     let path = match (&wanted.model, &wanted.version) {
         (None, _) => vec!["v2", "explain"],
         (Some(model), None) => vec!["v2", "models", model, "explain"],
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    fn parsed(line: &str) -> Result<Option<Wanted>> {
+    fn parsed(line: &str) -> Result<Option<ExplainArguments>> {
         parse(line.split_terminator('|').map(OsString::from))
     }
 
@@ -215,8 +215,8 @@ mod tests {
             format!(
                 "nereid 1 at h:1: 2 versions of models\n\na, version 1: READY\n  It is fast.\n    > {}\n      {}\n\nb: \
                  not loaded\n\n2 more versions are not shown. Name a model to see it.\n",
-                words(18),
-                words(12)
+                words(19),
+                words(11)
             )
         );
         assert!(text.lines().all(|line| line.len() <= WIDTH));

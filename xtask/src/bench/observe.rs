@@ -40,7 +40,7 @@ pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library:
         contenders.push(reference("reference quiet", &["--allow-metrics=false".to_owned()])?);
         contenders.push(reference("reference observed", &what_both_have(&logs.join("reference")))?);
     }
-    let readers: Vec<_> = contenders.iter().filter_map(Reader::of).collect();
+    let readers: Vec<_> = contenders.iter().filter_map(AskingReader::of).collect();
 
     let mut table = ResultTable::new();
     let mut observed = ComparisonTable::new("all that can be shown : nothing");
@@ -137,12 +137,12 @@ fn encryption(certificate: &Certificate) -> Vec<String> {
 }
 
 /// Reads the metrics of a server, or what its status page shows, again and again until it is dropped.
-struct Reader {
+struct AskingReader {
     end: Option<std::sync::mpsc::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-impl Reader {
+impl AskingReader {
     /// The reader of a contender that has one.
     fn of(contender: &Contender) -> Option<Self> {
         let Contender::Server { name, http_port, metrics_port, .. } = contender else { return None };
@@ -168,7 +168,7 @@ fn read(port: u16, path: &str, ended: &Receiver<()>) {
     }
 }
 
-impl Drop for Reader {
+impl Drop for AskingReader {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {

@@ -14,7 +14,7 @@ use crate::{ModelState, ModelStatistics};
 
 /// A fact about a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct ModelFinding {
     /// What it is about, in one word: `state`, `requests`, `batches`, `time`, `queue`, `instances`, `sequences`, `cache` or
     /// `steps`.
     pub about: &'static str,
@@ -31,7 +31,7 @@ const ENOUGH: u64 = 20;
 const NOTABLE_WAIT_NANOS: u64 = 200_000;
 
 /// All findings about a version, in the order in which a person wants to know them.
-pub fn findings(model: &ModelSnapshot) -> Vec<Finding> {
+pub fn findings(model: &ModelSnapshot) -> Vec<ModelFinding> {
     let Some(served) = &model.served else { return vec![state(model)] };
     let mut findings = vec![requests(served)];
     let rules = [time, batches, queue, instances, sequences, cache, steps];
@@ -39,11 +39,11 @@ pub fn findings(model: &ModelSnapshot) -> Vec<Finding> {
     findings
 }
 
-fn finding(about: &'static str, fact: String, advice: Option<&str>) -> Finding {
-    Finding { about, fact, advice: advice.map(str::to_owned) }
+fn finding(about: &'static str, fact: String, advice: Option<&str>) -> ModelFinding {
+    ModelFinding { about, fact, advice: advice.map(str::to_owned) }
 }
 
-fn state(model: &ModelSnapshot) -> Finding {
+fn state(model: &ModelSnapshot) -> ModelFinding {
     let state = model.state.map_or("not loaded", ModelState::as_str);
     let because = if model.reason.is_empty() { String::new() } else { format!(": {}", model.reason.trim()) };
     let advice = match model.state {
@@ -58,7 +58,7 @@ fn state(model: &ModelSnapshot) -> Finding {
     finding("state", format!("The version is {state}{because}."), advice)
 }
 
-fn requests(served: &ServedSnapshot) -> Finding {
+fn requests(served: &ServedSnapshot) -> ModelFinding {
     let (succeeded, failures) = (served.statistics.success.count, served.failures);
     let failed = failures.rejected + failures.cancelled + failures.backend + failures.other;
     if succeeded + failed == 0 {
@@ -117,7 +117,7 @@ fn phases(served: &ServedSnapshot) -> Option<Phases> {
     })
 }
 
-fn time(served: &ServedSnapshot) -> Option<Finding> {
+fn time(served: &ServedSnapshot) -> Option<ModelFinding> {
     let Phases { whole, queue, input, output } = phases(served)?;
     let statistics = &served.statistics;
     let mean = Duration::from_nanos(whole / statistics.success.count.max(1));
@@ -189,7 +189,7 @@ fn mean_rows(served: &ServedSnapshot) -> Option<f64> {
     (count > 0).then(|| rows as f64 / count as f64)
 }
 
-fn batches(served: &ServedSnapshot) -> Option<Finding> {
+fn batches(served: &ServedSnapshot) -> Option<ModelFinding> {
     let all = all_batches(served);
     if all == 0 {
         return None;
@@ -255,7 +255,7 @@ fn batch_advice(served: &ServedSnapshot, end: BatchEnd, is_small: bool) -> Optio
     }
 }
 
-fn queue(served: &ServedSnapshot) -> Option<Finding> {
+fn queue(served: &ServedSnapshot) -> Option<ModelFinding> {
     let queue = served.queue;
     if queue.requests == 0 {
         return None;
@@ -276,7 +276,7 @@ fn queue(served: &ServedSnapshot) -> Option<Finding> {
     Some(finding("queue", fact, advice))
 }
 
-fn instances(served: &ServedSnapshot) -> Option<Finding> {
+fn instances(served: &ServedSnapshot) -> Option<ModelFinding> {
     let instances = &served.instances;
     if instances.count == 0 {
         return (served.scheduler.kind != SchedulerKind::Ensemble).then(|| {
@@ -303,7 +303,7 @@ fn instances(served: &ServedSnapshot) -> Option<Finding> {
     Some(finding("instances", fact, advice))
 }
 
-fn sequences(served: &ServedSnapshot) -> Option<Finding> {
+fn sequences(served: &ServedSnapshot) -> Option<ModelFinding> {
     let sequences = served.sequences.as_ref()?;
     let held = sequences.slots.len() + sequences.slots_left_out;
     let slots = served.instances.count * sequences.slots_per_instance as usize;
@@ -328,7 +328,7 @@ fn sequences(served: &ServedSnapshot) -> Option<Finding> {
     Some(finding("sequences", fact, advice))
 }
 
-fn cache(served: &ServedSnapshot) -> Option<Finding> {
+fn cache(served: &ServedSnapshot) -> Option<ModelFinding> {
     if !served.uses_cache {
         return None;
     }
@@ -346,7 +346,7 @@ fn cache(served: &ServedSnapshot) -> Option<Finding> {
     Some(finding("cache", fact, advice))
 }
 
-fn steps(served: &ServedSnapshot) -> Option<Finding> {
+fn steps(served: &ServedSnapshot) -> Option<ModelFinding> {
     let whole: Duration = served.steps.iter().map(|step| step.time).sum();
     let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     let longest = served.steps.iter().max_by_key(|step| step.time).filter(|step| step.runs > 0)?;
@@ -359,7 +359,7 @@ fn steps(served: &ServedSnapshot) -> Option<Finding> {
     let is_uneven = served.steps.len() > 1 && share(nanos(longest.time), nanos(whole)) >= 0.7;
     let advice =
         is_uneven.then(|| format!("Look at '{}' first: it decides how fast the ensemble is.", longest.model));
-    Some(Finding { about: "steps", fact, advice })
+    Some(ModelFinding { about: "steps", fact, advice })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod findings;
 mod take;
 mod words;
 
-pub use findings::{Finding, findings};
+pub use findings::{ModelFinding, findings};
 pub(crate) use take::executor_view;
 
 /// A snapshot describes so many versions of models.

@@ -87,7 +87,7 @@ pub(crate) struct ModelTable {
 }
 
 /// A version that can be used, and the number of the load that it comes from.
-pub(crate) struct LoadedCopy {
+pub(crate) struct ServingCopy {
     pub(crate) model: Arc<Model>,
     pub(crate) generation: u64,
 }
@@ -369,14 +369,14 @@ impl ModelTable {
     }
 
     /// The lines of the index. Those of versions that can be used have their copies, and the number of the load.
-    pub(crate) fn explained(&self) -> Vec<(IndexEntry, Option<LoadedCopy>)> {
+    pub(crate) fn explained(&self) -> Vec<(IndexEntry, Option<ServingCopy>)> {
         let lines = self.index(false).into_iter().map(|line| {
             let models = self.models.get(&line.name).into_iter().flatten();
             let model = models.into_iter().find(|model| model.namespace == line.namespace);
             let copy = model.zip(line.version).and_then(|(model, number)| {
                 let copy = model.versions.get(&number)?.usable()?;
                 let generation = model.generations.get(&number).copied().unwrap_or_default();
-                Some(LoadedCopy { model: copy.clone(), generation })
+                Some(ServingCopy { model: copy.clone(), generation })
             });
             (line, copy)
         });

@@ -28,7 +28,7 @@ const VERSION: Patch = Swap("2.51.0", "2.73.0");
 
 const NOT_GZIP: &str = r#"{"error":"failed to decompress request"}"#;
 
-const SERVER_METADATA: &str = r#"{"name":"triton","version":"2.73.0","extensions":["classification","sequence","model_repository","model_repository(unload_dependents)","schedule_policy","model_configuration","system_shared_memory","cuda_shared_memory","binary_tensor_data","parameters","statistics","trace","logging","explain"]}"#;
+const SERVER_METADATA: &str = r#"{"name":"triton","version":"2.73.0","extensions":["classification","sequence","model_repository","model_repository(unload_dependents)","schedule_policy","model_configuration","system_shared_memory","cuda_shared_memory","binary_tensor_data","parameters","statistics","trace","logging"]}"#;
 
 const UNALIGNED: &str = r#"{"error":"failed to register shared memory region 'rb': unable to process address spaceInvalid argument"}"#;
 

@@ -68,7 +68,7 @@ fn with_batches(
     served
 }
 
-fn of(served: ServedSnapshot) -> Vec<Finding> {
+fn of(served: ServedSnapshot) -> Vec<ModelFinding> {
     let served = Some(Box::new(served));
     findings(&ModelSnapshot {
         name: "m".into(),

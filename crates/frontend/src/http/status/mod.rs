@@ -5,7 +5,8 @@
 use engine::{
     DurationStatistic, ModelState,
     explain::{
-        EngineSnapshot, Finding, ModelSnapshot, SequencesSnapshot, ServedSnapshot, TimeQuantiles, findings,
+        EngineSnapshot, ModelFinding, ModelSnapshot, SequencesSnapshot, ServedSnapshot, TimeQuantiles,
+        findings,
     },
 };
 use http::{HeaderValue, StatusCode, header::CACHE_CONTROL, request::Parts};
@@ -116,7 +117,7 @@ fn model(model: &ModelSnapshot) -> Value {
     Value::Object(shown)
 }
 
-fn finding(finding: &Finding) -> Value {
+fn finding(finding: &ModelFinding) -> Value {
     let mut shown = json!({ "about": finding.about, "fact": finding.fact });
     if let Some(advice) = &finding.advice {
         shown["advice"] = json!(advice);
