@@ -49,7 +49,7 @@ use crate::model::ModelTraits;
 use crate::options::{Load, PerfOptions};
 use crate::preparation::PreparedRun;
 use crate::report::ReportRow;
-use crate::search::{Points, Search};
+use crate::search::{LoadSearch, Points};
 
 /// Runs the load generator to its end; blocks. The first argument is the program's name.
 ///
@@ -121,7 +121,7 @@ async fn measure_points(
         Load::Closed(points) | Load::Open { rates: points, .. } => points.clone(),
         Load::Intervals { .. } => Points::List(vec![run.interval_rate()?]),
     };
-    let mut search = Search::new(points);
+    let mut search = LoadSearch::new(points);
     let mut rows: Vec<ReportRow> = Vec::new();
     let mut is_good = true;
     while let Some(point) = search.next(is_good) {

@@ -27,7 +27,7 @@ impl Points {
 }
 
 /// The walk over the points of a run.
-pub(crate) struct Search {
+pub(crate) struct LoadSearch {
     points: Points,
     /// The points given so far.
     given: Vec<f64>,
@@ -35,13 +35,13 @@ pub(crate) struct Search {
     bounds: (f64, f64),
 }
 
-impl Search {
-    pub(crate) fn new(points: Points) -> Search {
+impl LoadSearch {
+    pub(crate) fn new(points: Points) -> LoadSearch {
         let bounds = match points {
             Points::Range { start, end, .. } => (start, end.unwrap_or(start)),
             Points::List(_) => (0.0, 0.0),
         };
-        Search { points, given: Vec::new(), bounds }
+        LoadSearch { points, given: Vec::new(), bounds }
     }
 
     /// The next point. `good` is whether the point before it was below the limit.
@@ -86,7 +86,7 @@ mod tests {
 
     /// The points of a run whose points are good up to `limit`.
     fn walked(points: Points, limit: f64) -> Vec<f64> {
-        let mut search = Search::new(points);
+        let mut search = LoadSearch::new(points);
         let mut walked = Vec::new();
         let mut good = true;
         while let Some(point) = search.next(good) {
