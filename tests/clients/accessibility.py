@@ -11,10 +11,11 @@ import pytest
 from serving import TARGET
 
 SERIOUS = ("serious", "critical")
+NOTABLE = (*SERIOUS, "moderate")
 
 
 def _script():
-    fetched = sorted((TARGET / "node").glob("axe-core-*/package/axe.min.js"))
+    fetched = sorted((TARGET / "node").glob("axe-core-*/node_modules/axe-core/axe.min.js"))
     named = os.environ.get("NEREID_TEST_AXE")
     found = pathlib.Path(named) if named else next(iter(fetched), None)
     if not found or not found.is_file():
@@ -22,8 +23,8 @@ def _script():
     return found
 
 
-async def serious_violations(page):
-    """What is seriously wrong in an open page as it is shown now: a line for each rule and its first elements."""
+async def violations(page, impacts=SERIOUS):
+    """What is wrong in an open page as it is shown now: a line for each rule and its first elements."""
     # The browser's protocol evaluates the script, so that no rule of the page about scripts stops it.
     await page.evaluate(f"{_script().read_text()};0")
     # Without `preload`, which asks for the style sheets anew: a page that is opened as a file must not.
@@ -32,5 +33,5 @@ async def serious_violations(page):
     return [
         f"{rule['id']} ({rule['impact']}): {rule['help']}: " + "; ".join(node["html"] for node in rule["nodes"][:3])
         for rule in found
-        if rule["impact"] in SERIOUS
+        if rule["impact"] in impacts
     ]

@@ -9,7 +9,6 @@ import base64
 import contextlib
 import itertools
 import os
-import pathlib
 import re
 import shutil
 
@@ -33,14 +32,6 @@ def program():
     if not found:
         pytest.skip("no browser: NEREID_TEST_BROWSER names none")
     return found
-
-
-def axe():
-    """The source of axe, which finds what keeps people from using a page: $NEREID_TEST_AXE names its file."""
-    found = os.environ.get("NEREID_TEST_AXE")
-    if not found:
-        pytest.skip("no axe: NEREID_TEST_AXE names none")
-    return pathlib.Path(found).read_text() + ";1"
 
 
 class Page:

@@ -5,7 +5,7 @@
 
 import browser
 import pytest
-from accessibility import serious_violations
+from accessibility import violations
 from serving import TARGET
 
 BOOK = TARGET / "docs"
@@ -45,7 +45,7 @@ async def test_a_page_is_readable_by_all(name, tmp_path):
             await page.screenshot(tmp_path / f"{width}-{scheme}.png")
             # A reader never has to move a line of text sideways.
             assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), width
-            assert await serious_violations(page) == [], (width, scheme)
+            assert await violations(page) == [], (width, scheme)
         check_that_nothing_went_wrong(page)
 
 
@@ -67,7 +67,7 @@ async def test_the_keyboard_is_enough(tmp_path):
         await page.evaluate("document.getElementById('menu').focus()")
         await press(page, "Enter", windowsVirtualKeyCode=13, text="\r")
         assert await page.evaluate("getComputedStyle(document.getElementById('chapters')).display") == "block"
-        assert await serious_violations(page) == []
+        assert await violations(page) == []
         check_that_nothing_went_wrong(page)
 
 

@@ -19,7 +19,7 @@ LANGUAGES = {"bash", "console", "pbtxt", "json", "yaml", "toml", "python", "c", 
 MODES = {"run", "answer", "lines"}
 
 # Programs of commands whose options are not ours to check.
-FOREIGN = {"git", "cd", "python3", "pip", "mv", "cp", "mkdir", "kill", "apt", "systemctl", "tar", "skopeo", "podman", "docker", "jq", "cc"}
+FOREIGN = {"git", "cd", "python3", "pip", "mv", "cp", "mkdir", "kill", "man", "apt", "systemctl", "tar", "skopeo", "source", "podman", "docker", "jq", "cc"}
 # What only the machine of the reader can tell: files of models, members of ensembles, caches, agents.
 NOT_KNOWN = {"model-file", "ensemble-members", "file-path", "graph"}
 IO = 'input { name: "IN" data_type: TYPE_INT32 dims: 1 }\noutput { name: "OUT" data_type: TYPE_INT32 dims: 1 }\n'
@@ -132,12 +132,17 @@ def check_nereid(words, folder):
         # Nobody listens there.
         measured = run_nereid([*words, "--url=127.0.0.1:1"] if "-u" not in words else replaced(words), folder)
         assert "cannot connect" in measured.stderr, measured.stderr
+    elif subcommand in ("explain", "tune"):
+        # Nobody listens there, and there is no such model.
+        assert run_nereid([*words, "--url=127.0.0.1:1"] if subcommand == "explain" else words, folder).returncode == 1
     elif subcommand in ("check", "config", "init", "api-key", "man", "completions"):
         check_usage(words, folder)
     else:
         # A check reads directories only.
         directory = folder / "models"
         directory.mkdir(exist_ok=True)
+        (folder / "nereid.toml").touch()
+        words = [re.sub(r"^--config=.*", f"--config={folder / 'nereid.toml'}", word) for word in words]
         words = [re.sub(r"^--model-repository=\w+://.*", f"--model-repository={directory}", word) for word in words]
         check_usage(["check", *words, str(directory)], folder)
 
@@ -318,9 +323,11 @@ def test_functions_and_variables_of_triton_exist():
 
 def test_options_in_the_text_exist():
     """Examples are tested above: these are options within sentences and tables."""
-    helps = [run_nereid(words, ROOT) for words in (["--help"], ["perf", "--help"], ["check", "--help"], ["config", "--help"], ["init", "--help"])]
+    helps = [run_nereid(words, ROOT) for words in (["--help"], ["perf", "--help"], ["check", "--help"], ["config", "--help"], ["init", "--help"], ["explain", "--help"], ["tune", "--help"])]
     known = set(re.findall(r"--([a-z][\w-]*\w)", "".join(done.stdout + done.stderr for done in helps)))
     known |= set(re.findall(r"--([a-z][\w-]*\w)", (ROOT / "xtask/src/main.rs").read_text()))
+    # Those of perf_analyzer that `nereid perf` refuses by name.
+    known |= set(re.findall(r'"([a-z][\w-]*\w)"', (ROOT / "crates/perf/src/options/refused.rs").read_text()))
     wrong = []
     for page, text in PROSE.items():
         for code in re.findall(r"`([^`\n]+)`", text):
