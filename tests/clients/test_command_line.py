@@ -1,6 +1,7 @@
 """Options from the environment and from a file, and a file that changes while the server runs."""
 
 import json
+import re
 import signal
 import subprocess
 import urllib.request
@@ -89,3 +90,12 @@ def test_bash_completes_options_and_values():
     """
     ended = subprocess.run(["bash", "-c", script, BINARY], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert ended.stdout.splitlines() == ["--http-port", "execution_count", "check"], ended.stderr
+
+
+def test_each_command_of_the_help_exists():
+    commands = re.findall(r"^       nereid (\S+) ", run_to_end("--help").stdout, re.MULTILINE)
+    assert {"check", "explain", "perf", "tune"} <= set(commands)
+    for command in commands:
+        refused = run_to_end(command, "--no-such-option")
+        assert refused.returncode != 0 and "Unexpected argument" not in refused.stderr, (command, refused.stderr)
+    assert "Unexpected argument: serve" in run_to_end("serve").stderr

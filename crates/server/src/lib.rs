@@ -6,10 +6,8 @@
 mod access_log;
 mod assemble;
 mod backend_settings;
-pub mod check_command;
-pub mod config_command;
+pub mod commands;
 pub mod descriptors;
-pub mod explain_command;
 mod extensions;
 pub mod options;
 pub mod options_reload;
@@ -17,7 +15,6 @@ pub mod service_manager;
 pub mod signals;
 mod startup_tables;
 pub mod table;
-pub mod tune_command;
 
 pub use access_log::AccessLogWriter;
 pub use assemble::{Server, StartError, StartingServer, Stopped};

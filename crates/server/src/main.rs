@@ -1,9 +1,6 @@
-//! `nereid`: serves models. Its commands check repositories (`nereid check`), show, format and write configurations
-//! (`nereid config`, `nereid init`), tell what a running server does (`nereid explain`), measure its performance (`nereid
-//! perf`), find the best settings of a model (`nereid tune`), or make API keys (`nereid api-key`).
+//! `nereid`: serves models, or runs one of its [commands].
 #![forbid(unsafe_code)]
 use std::{
-    ffi::OsString,
     io::{self, Write},
     process::ExitCode,
     sync::Arc,
@@ -12,16 +9,14 @@ use std::{
 
 use backend_onnx::{LibrarySearch, prevent_telemetry};
 use c_api::plugin::exit_at_once;
-use frontend::api_keys;
 use object_stores::{CacheOptions, default_cache_directory};
 use server::{
-    Extensions, StartingServer, Stopped, check_command, config_command, explain_command,
+    Extensions, StartingServer, Stopped, commands,
     logging::{self, LogSettings},
     options::{self, Invocation, ProcessEnvironment, ResolvedOptions, TRITON_VERSION},
     options_reload::OptionsReload,
     service_manager::{self, GivenSockets},
     signals::{self, Signals},
-    tune_command,
 };
 
 use tokio::sync::watch;
@@ -32,23 +27,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
-    if arguments.peek().is_some_and(|first| first == "perf") {
-        return perf::run(arguments, &mut io::stdout(), &mut io::stderr()).into();
-    }
-    if arguments.peek().is_some_and(|first| first == "tune") {
-        return tune_command::run(arguments, &mut io::stdout(), &mut io::stderr()).into();
-    }
-    if arguments.next_if(|first| first == "explain").is_some() {
-        return explain_command::run(arguments, (&mut io::stdout(), &mut io::stderr())).into();
-    }
-    if let Some(code) = look_at_models(&mut arguments) {
-        return code;
-    }
-    if arguments.peek().is_some_and(|first| first == "completions" || first == "man") {
-        return print_about_options(arguments);
-    }
-    if arguments.peek().is_some_and(|first| first == "api-key") {
-        return print_api_key(arguments);
+    if let Some(code) = commands::run(&mut arguments, |options| extensions(options).plugins) {
+        return code.into();
     }
     let (arguments, environment) = (arguments.collect::<Vec<_>>(), ProcessEnvironment::of_this_process());
     match options::parse(arguments.clone(), &environment) {
@@ -62,78 +42,6 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(bad) => fail(&bad.to_string()),
-    }
-}
-
-/// `nereid completions` and `nereid man`.
-fn print_about_options(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let words: Vec<_> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
-    let words: Vec<_> = words.iter().map(String::as_str).collect();
-    let text = match words[..] {
-        ["man"] => Some(options::manual()),
-        ["man", "options"] => Some(options::reference()),
-        ["man", "configuration"] => configuration_reference(),
-        ["completions", shell] => options::completions(shell),
-        _ => None,
-    };
-    let Some(text) = text else {
-        let shells = options::SHELLS.join("|");
-        return fail(&format!("Usage: nereid completions {shells} | nereid man [options|configuration]"));
-    };
-    // If the reader has closed stdout, the error does not matter.
-    let _ = io::stdout().write_all(text.as_bytes());
-    ExitCode::SUCCESS
-}
-
-/// The reference of configurations with the backends that are built in.
-fn configuration_reference() -> Option<String> {
-    let options = ["--model-repository=/models".into()];
-    match options::parse(options, &ProcessEnvironment::default()) {
-        Ok(Invocation::Serve(options)) => {
-            Some(check::configuration_reference(&extensions(&options).plugins.backends))
-        }
-        Ok(Invocation::Print(_)) | Err(_) => None,
-    }
-}
-
-/// `nereid check`, `nereid config` and `nereid init`, if the command line has one of them.
-fn look_at_models(arguments: &mut std::iter::Peekable<impl Iterator<Item = OsString>>) -> Option<ExitCode> {
-    let command =
-        arguments.next_if(|first| ["check", "config", "init"].iter().any(|known| first == known))?;
-    let (mut out, mut err) = (io::stdout(), io::stderr());
-    let streams: (&mut dyn Write, &mut dyn Write) = (&mut out, &mut err);
-    let environment = ProcessEnvironment::of_this_process();
-    let plugins = |options: &ResolvedOptions| extensions(options).plugins;
-    let code = match command.to_str() {
-        Some("check") => check_command::run(arguments, &environment, plugins, streams),
-        Some("config") => config_command::run_config(arguments, &environment, plugins, streams),
-        _ => config_command::run_init(arguments, &environment, plugins, streams),
-    };
-    Some(code.into())
-}
-
-/// `nereid api-key`: makes a key, or with `--hash` the digest of a key from stdin.
-fn print_api_key(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let words: Vec<_> = arguments.skip(1).collect();
-    let made = match &words[..] {
-        [] => api_keys::new_key()
-            .map_err(anyhow::Error::from)
-            .map(|key| format!("key:    {key}\nsha256: {}\n", api_keys::digest_text(&key))),
-        [word] if word == "--hash" => io::read_to_string(io::stdin())
-            .map_err(anyhow::Error::from)
-            .map(|key| format!("{}\n", api_keys::digest_text(key.trim_end_matches(['\r', '\n'])))),
-        _ => Err(anyhow::anyhow!(
-            "Usage: nereid api-key           makes a key and its digest for --api-key-file\n       nereid api-key --hash    \
-             reads a key from stdin and prints its digest"
-        )),
-    };
-    match made {
-        Ok(text) => {
-            // If the reader has closed stdout, the error does not matter.
-            let _ = io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
-        Err(error) => fail(&error),
     }
 }
 

@@ -1,24 +1,21 @@
 //! Makes the text of `--help` from the table.
 
-use super::table;
+use super::{
+    commands::{COMMANDS, CommandSpec},
+    table,
+};
 
 const WIDTH: usize = 100;
 const INDENT: &str = "        ";
 
 /// The call syntax of the program, and every option by group. Ends with a newline.
 pub fn usage() -> String {
-    let mut text = String::from(
-        "Usage: nereid --model-repository=<path> [option]...     serve models\n       \
-         nereid check <repository>...                     check models without loading them\n       \
-         nereid config fmt|show|schema ...                format, explain or describe configurations\n       \
-         nereid init <model directory>                    write config.pbtxt for a model\n       \
-         nereid explain [<model>]                         tell what a running server does, and what to change\n       \
-         nereid perf -m <model> [option]...               measure a server ('nereid perf --help')\n       \
-         nereid tune <model> [option]...                  find the best settings of a model ('nereid tune --help')\n       \
-         nereid api-key [--hash]                          make a key, or a digest, for --api-key-file\n       \
-         nereid completions bash|zsh|fish                 print completions for a shell\n       \
-         nereid man [options|configuration]               print the manual page, or a reference\n\n",
-    );
+    let mut text = "Usage: nereid --model-repository=<path> [option]...     serve models\n".to_owned();
+    for CommandSpec { name, usage, purpose } in COMMANDS {
+        let line = format!("nereid {name} {usage}");
+        text.push_str(&format!("       {line:<48} {purpose}\n"));
+    }
+    text.push('\n');
     text.push_str(
         "Options may be shortened as long as they stay unambiguous; values follow as '--name value' \
              or '--name=value'.\n",

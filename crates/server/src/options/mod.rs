@@ -12,6 +12,7 @@
 //! Only this module reads the environment, and the file that `--config` names.
 
 mod clash;
+mod commands;
 mod environment;
 mod help;
 mod layers;

@@ -2,13 +2,10 @@
 use std::fmt::Write;
 
 use super::{
+    commands::{self, COMMANDS, CommandSpec},
     layers,
     table::{self, Spec},
 };
-
-/// The first words that are commands.
-const COMMANDS: [&str; 9] =
-    ["check", "config", "init", "explain", "perf", "tune", "api-key", "completions", "man"];
 
 /// The shells that there are completions for.
 pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
@@ -57,7 +54,7 @@ fn bash() -> String {
          COMPREPLY=($(compgen -W '{}' -- \"$word\"))\n    else\n        \
          COMPREPLY=($(compgen -f -- \"$word\"))\n    fi\n}}\ncomplete -o filenames -F _nereid nereid\n",
         options.join(" "),
-        COMMANDS.join(" ")
+        commands::names()
     )
 }
 
@@ -78,7 +75,7 @@ fn zsh() -> String {
         };
         let _ = writeln!(text, "  '*--{}{mark}[{help}]{value}' \\", option.name);
     }
-    let _ = writeln!(text, "  '1::command:({})' '*::file:_files'", COMMANDS.join(" "));
+    let _ = writeln!(text, "  '1::command:({})' '*::file:_files'", commands::names());
     text
 }
 
@@ -86,7 +83,7 @@ fn fish() -> String {
     let mut text =
         "# Completes the options of nereid in fish: nereid completions fish > ~/.config/fish/completions/nereid.fish\n"
             .to_owned();
-    let _ = writeln!(text, "complete -c nereid -n __fish_use_subcommand -a '{}'", COMMANDS.join(" "));
+    let _ = writeln!(text, "complete -c nereid -n __fish_use_subcommand -a '{}'", commands::names());
     for option in table::all() {
         let help = summary(option).replace(['\\', '\''], "");
         let value = match (option.placeholder(), words(option)) {
@@ -112,8 +109,8 @@ pub fn manual() -> String {
          .SH SYNOPSIS\n.B nereid\n\\-\\-model\\-repository=\\fIpath\\fR [\\fIoption\\fR]...\n.br\n",
         env!("CARGO_PKG_VERSION")
     );
-    for command in COMMANDS {
-        let _ = writeln!(text, ".B nereid {}\n\\&...\n.br", escaped(command));
+    for CommandSpec { name, usage, purpose: _ } in COMMANDS {
+        let _ = writeln!(text, ".B nereid {}\n{}\n.br", escaped(name), line(usage));
     }
     text.push_str(
         ".SH DESCRIPTION\nServes models over HTTP and gRPC, with the protocols and configurations of Triton Inference \

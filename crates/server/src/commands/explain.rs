@@ -1,9 +1,11 @@
 //! `nereid explain`: asks a running server what its models do, and prints it for people.
-use std::{ffi::OsString, io::Write};
+use std::ffi::OsString;
 
 use anyhow::{Context, Result, anyhow, bail};
 use perf::fetch::ServerAddress;
 use serde_json::Value;
+
+use super::Streams;
 
 /// The exit code if the server has answered.
 const ANSWERED: u8 = 0;
@@ -39,7 +41,7 @@ struct ExplainArguments {
 }
 
 /// Runs the command. `arguments` are the words after `explain`. Returns the exit code.
-pub fn run(arguments: impl Iterator<Item = OsString>, (out, err): (&mut dyn Write, &mut dyn Write)) -> u8 {
+pub(super) fn run(arguments: impl Iterator<Item = OsString>, (out, err): Streams<'_>) -> u8 {
     let wanted = match parse(arguments) {
         Ok(Some(wanted)) => wanted,
         Ok(None) => {

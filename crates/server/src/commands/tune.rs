@@ -1,17 +1,18 @@
 //! `nereid tune`: finds the best settings of a model. SIGINT and SIGTERM end it early, with what was measured.
 use std::{
     ffi::OsString,
-    io::{self, Write},
+    io,
     sync::{Arc, atomic::AtomicBool, atomic::Ordering},
     thread,
 };
 
 use tune::served::Interruption;
 
+use super::Streams;
 use crate::signals::Signals;
 
 /// Runs the command; blocks. The first argument is the program's name. Returns the exit code.
-pub fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
+pub(super) fn run(arguments: impl Iterator<Item = OsString>, (out, err): Streams<'_>) -> u8 {
     let asked = Arc::new(AtomicBool::new(false));
     if let Err(error) = watch_signals(asked.clone()) {
         let _ = writeln!(err, "error: cannot watch for signals: {error}");

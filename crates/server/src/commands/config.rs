@@ -11,10 +11,11 @@ use check::{CheckOptions, CheckReport, EffectiveConfig, effective_config, initia
 use engine::Plugins;
 use serde_json::{Value, json};
 
-use crate::{
-    check_command::{FINE, HAS_ERRORS, WRONG_USAGE, check_options},
-    options::{self, Invocation, ProcessEnvironment, ResolvedOptions},
+use super::{
+    Streams,
+    check::{FINE, HAS_ERRORS, WRONG_USAGE, check_options},
 };
+use crate::options::{self, Invocation, ProcessEnvironment, ResolvedOptions};
 
 const CONFIG_USAGE: &str = "\
 Usage: nereid config fmt [--check] <file>...
@@ -41,9 +42,6 @@ which it runs.
 Exit codes: 0 done, 1 the model cannot be read, 2 wrong usage.
 ";
 
-/// Where a command writes.
-type Streams<'a> = (&'a mut dyn Write, &'a mut dyn Write);
-
 /// Why a command has not done its work.
 enum CommandEnd {
     /// The command line cannot be understood.
@@ -65,7 +63,7 @@ impl From<CheckReport> for CommandEnd {
 }
 
 /// Runs `nereid config`. `arguments` are the words after it. Returns the exit code.
-pub fn run_config(
+pub(super) fn run_config(
     mut arguments: impl Iterator<Item = OsString>,
     environment: &ProcessEnvironment,
     plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
@@ -86,7 +84,7 @@ pub fn run_config(
 }
 
 /// Runs `nereid init`. `arguments` are the words after it. Returns the exit code.
-pub fn run_init(
+pub(super) fn run_init(
     arguments: impl Iterator<Item = OsString>,
     environment: &ProcessEnvironment,
     plugins: impl FnOnce(&ResolvedOptions) -> Plugins,

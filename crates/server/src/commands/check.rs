@@ -2,26 +2,26 @@
 use std::{
     collections::BTreeSet,
     ffi::OsString,
-    io::Write,
     path::{Path, PathBuf},
 };
 
 use check::{CheckOptions, CheckReport, Severity, all_rules, check_repositories, json, sarif, text};
 use engine::Plugins;
 
+use super::Streams;
 use crate::{
     backend_settings,
     options::{self, Invocation, ProcessEnvironment, ResolvedOptions},
 };
 
 /// The exit code if nothing stands against the repositories.
-pub const FINE: u8 = 0;
+pub(super) const FINE: u8 = 0;
 /// The exit code if a model has an error, or a repository cannot be read.
-pub const HAS_ERRORS: u8 = 1;
+pub(super) const HAS_ERRORS: u8 = 1;
 /// The exit code of a command line that cannot be understood.
-pub const WRONG_USAGE: u8 = 2;
+pub(super) const WRONG_USAGE: u8 = 2;
 /// The exit code if there are warnings, but no errors, and `--strict` is given.
-pub const HAS_WARNINGS: u8 = 3;
+pub(super) const HAS_WARNINGS: u8 = 3;
 
 const USAGE: &str = "\
 Usage: nereid check [--strict] [--format=text|json|sarif] [server option]... <repository>...
@@ -47,11 +47,11 @@ struct CheckFlags {
 
 /// Runs the command. `arguments` are the words after `check`. `plugins` makes the plug-ins of a server with these
 /// options. Returns the exit code.
-pub fn run(
+pub(super) fn run(
     arguments: impl Iterator<Item = OsString>,
     environment: &ProcessEnvironment,
     plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
-    (out, err): (&mut dyn Write, &mut dyn Write),
+    (out, err): Streams<'_>,
 ) -> u8 {
     match check(arguments, environment, plugins) {
         Ok((text, code)) => {
@@ -135,7 +135,7 @@ fn directories(options: &ResolvedOptions, plugins: &Plugins) -> Result<BTreeSet<
 }
 
 /// What a check must know of a server with these options.
-pub fn check_options(options: &ResolvedOptions, plugins: Plugins) -> CheckOptions {
+pub(super) fn check_options(options: &ResolvedOptions, plugins: Plugins) -> CheckOptions {
     CheckOptions {
         plugins,
         backend_settings: backend_settings::all(options),

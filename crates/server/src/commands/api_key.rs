@@ -1,0 +1,36 @@
+//! `nereid api-key`: makes a key, or with `--hash` the digest of a key from stdin.
+use std::{ffi::OsString, io};
+
+use frontend::api_keys;
+
+use super::Streams;
+
+const USAGE: &str = "\
+Usage: nereid api-key           makes a key and its digest for --api-key-file
+       nereid api-key --hash    reads a key from stdin and prints its digest
+";
+
+/// Runs the command. `arguments` are the words after `api-key`. Returns the exit code.
+pub(super) fn run(arguments: impl Iterator<Item = OsString>, (out, err): Streams<'_>) -> u8 {
+    let words: Vec<_> = arguments.collect();
+    let made = match &words[..] {
+        [] => api_keys::new_key()
+            .map_err(|error| error.to_string())
+            .map(|key| format!("key:    {key}\nsha256: {}\n", api_keys::digest_text(&key))),
+        [word] if word == "--hash" => io::read_to_string(io::stdin())
+            .map_err(|error| error.to_string())
+            .map(|key| format!("{}\n", api_keys::digest_text(key.trim_end_matches(['\r', '\n'])))),
+        _ => Err(USAGE.trim_end().to_owned()),
+    };
+    // If the reader has closed a stream, the error does not matter.
+    match made {
+        Ok(text) => {
+            let _ = out.write_all(text.as_bytes());
+            0
+        }
+        Err(error) => {
+            let _ = writeln!(err, "{error}");
+            1
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What `nereid` does besides serving: its commands, by their first word.
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    iter::Peekable,
+};
+
+use engine::Plugins;
+
+use crate::options::{ProcessEnvironment, ResolvedOptions};
+
+mod api_key;
+mod check;
+mod config;
+mod explain;
+mod references;
+mod tune;
+
+/// Where a command writes: its results, and its errors.
+type Streams<'a> = (&'a mut dyn Write, &'a mut dyn Write);
+
+/// Runs the command that the command line begins with; blocks. `plugins` makes the plug-ins of a server with these
+/// options. Returns the exit code, or `None` if the line has no command: then it is one of a server.
+pub fn run(
+    arguments: &mut Peekable<impl Iterator<Item = OsString>>,
+    plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
+) -> Option<u8> {
+    let name = arguments.peek()?.to_str()?.to_owned();
+    let (mut out, mut err) = (io::stdout(), io::stderr());
+    let streams: Streams<'_> = (&mut out, &mut err);
+    let environment = ProcessEnvironment::of_this_process;
+    Some(match name.as_str() {
+        "check" => check::run(arguments.skip(1), &environment(), plugins, streams),
+        "config" => config::run_config(arguments.skip(1), &environment(), plugins, streams),
+        "init" => config::run_init(arguments.skip(1), &environment(), plugins, streams),
+        "explain" => explain::run(arguments.skip(1), streams),
+        "api-key" => api_key::run(arguments.skip(1), streams),
+        // These take the name of the command as the name of their program.
+        "perf" => perf::run(arguments, streams.0, streams.1),
+        "tune" => tune::run(arguments, streams),
+        "completions" | "man" => references::run(arguments, plugins, streams),
+        _ => return None,
+    })
+}
