@@ -1,6 +1,9 @@
 //! Formats the text form of a configuration. Comments, order and blank lines stay; indents, separators and quotation
 //! marks become uniform.
-use super::lexer::{Fault, Lexer, Token};
+use super::{
+    cursor::TokenCursor,
+    lexer::{Fault, Token},
+};
 
 /// The longest line that a list or a message may have which stands on one line.
 const WIDTH: usize = 80;
@@ -9,7 +12,7 @@ const INDENT: &str = "  ";
 
 /// Formats a source that the parser accepts.
 pub(super) fn format(source: &str) -> Result<String, Fault> {
-    let mut reader = TreeReader::new(source)?;
+    let mut reader = TreeReader { tokens: TokenCursor::new(source)? };
     let body = reader.body(None)?;
     let mut text = String::new();
     write_body(&mut text, &body, 0);
@@ -75,46 +78,19 @@ impl SourceItem<'_> {
 }
 
 struct TreeReader<'a> {
-    source: &'a str,
-    lexer: Lexer<'a>,
-    token: Token<'a>,
-    /// Where the token begins.
-    at: usize,
-    /// Where the token ends.
-    end: usize,
-    /// Where the token before it ends.
-    before: usize,
+    tokens: TokenCursor<'a>,
 }
 
 impl<'a> TreeReader<'a> {
-    fn new(source: &'a str) -> Result<Self, Fault> {
-        let mut reader =
-            Self { source, lexer: Lexer::new(source), token: Token::End, at: 0, end: 0, before: 0 };
-        reader.advance()?;
-        reader.before = 0;
-        Ok(reader)
-    }
-
-    fn advance(&mut self) -> Result<(), Fault> {
-        self.before = self.end;
-        (self.token, self.at, _) = self.lexer.next()?;
-        self.end = self.lexer.offset();
-        Ok(())
-    }
-
-    fn symbol(&self, symbols: &[char]) -> bool {
-        matches!(self.token, Token::Symbol(symbol) if symbols.contains(&symbol))
-    }
-
     /// The comment that follows the last token on its line, and what comes before the present token.
     fn between(&self) -> (Option<&'a str>, ItemLead<'a>) {
-        let gap = &self.source[self.before..self.at];
+        let gap = &self.tokens.source[self.tokens.before..self.tokens.at];
         let (mut trail, mut lead, mut blank) = (None, ItemLead::default(), false);
         for (position, line) in gap.split('\n').enumerate() {
             let line = line.trim();
             let is_last = position == gap.matches('\n').count();
             match line.strip_prefix('#') {
-                Some(_) if position == 0 && self.before > 0 => trail = Some(line),
+                Some(_) if position == 0 && self.tokens.before > 0 => trail = Some(line),
                 Some(_) => {
                     lead.comments.push(SourceComment { text: line, blank });
                     blank = false;
@@ -129,7 +105,7 @@ impl<'a> TreeReader<'a> {
 
     /// Reads up to the closing symbol, which is not skipped, or to the end of the source.
     fn body(&mut self, close: Option<char>) -> Result<ItemBody<'a>, Fault> {
-        let begin = self.before;
+        let begin = self.tokens.before;
         let (mut opening, mut lead) = self.between();
         if close.is_none() {
             opening = None;
@@ -137,19 +113,19 @@ impl<'a> TreeReader<'a> {
         let mut items: Vec<SourceItem<'a>> = Vec::new();
         loop {
             let is_end = match close {
-                None => self.token == Token::End,
-                Some(close) => self.symbol(&[close]) || self.token == Token::End,
+                None => self.tokens.token == Token::End,
+                Some(close) => self.tokens.is_any(&[close]) || self.tokens.token == Token::End,
             };
             if is_end {
-                let on_one_line = !self.source[begin..self.at].contains('\n');
+                let on_one_line = !self.tokens.source[begin..self.tokens.at].contains('\n');
                 return Ok(ItemBody { items, opening, end: lead.comments, on_one_line });
             }
             let mut item = if close == Some(']') { self.element(lead)? } else { self.field(lead)? };
             let mut trail = None;
             (trail, lead) = join(trail, self.between());
-            if self.symbol(&[',', ';']) {
+            if self.tokens.is_any(&[',', ';']) {
                 let before = std::mem::take(&mut lead);
-                self.advance()?;
+                self.tokens.advance()?;
                 (trail, lead) = join(trail, self.between());
                 // A comment before the separator stays before the next item.
                 if !before.comments.is_empty() {
@@ -169,11 +145,11 @@ impl<'a> TreeReader<'a> {
     }
 
     fn field(&mut self, mut lead: ItemLead<'a>) -> Result<SourceItem<'a>, Fault> {
-        let name = &self.source[self.at..self.end];
-        self.advance()?;
+        let name = &self.tokens.source[self.tokens.at..self.tokens.end];
+        self.tokens.advance()?;
         self.stray(&mut lead);
-        if self.symbol(&[':']) {
-            self.advance()?;
+        if self.tokens.is_any(&[':']) {
+            self.tokens.advance()?;
             self.stray(&mut lead);
         }
         let value = self.value(&mut lead)?;
@@ -186,36 +162,36 @@ impl<'a> TreeReader<'a> {
     }
 
     fn value(&mut self, lead: &mut ItemLead<'a>) -> Result<FormattedValue<'a>, Fault> {
-        let close = match self.token {
+        let close = match self.tokens.token {
             Token::Symbol('{') => '}',
             Token::Symbol('<') => '>',
             Token::Symbol('[') => ']',
             _ => return self.scalar(lead).map(FormattedValue::Scalar),
         };
-        self.advance()?;
+        self.tokens.advance()?;
         let body = self.body(Some(close))?;
-        self.advance()?;
+        self.tokens.advance()?;
         Ok(if close == ']' { FormattedValue::List(body) } else { FormattedValue::Message(body) })
     }
 
     fn scalar(&mut self, lead: &mut ItemLead<'a>) -> Result<String, Fault> {
         let mut text = String::new();
-        if self.symbol(&['-']) {
+        if self.tokens.is_any(&['-']) {
             text.push('-');
-            self.advance()?;
+            self.tokens.advance()?;
             self.stray(lead);
         }
-        while matches!(self.token, Token::Text(_)) {
+        while matches!(self.tokens.token, Token::Text(_)) {
             if !text.is_empty() {
                 self.stray(lead);
                 text.push(' ');
             }
-            text.push_str(&quoted(&self.source[self.at..self.end]));
-            self.advance()?;
+            text.push_str(&quoted(&self.tokens.source[self.tokens.at..self.tokens.end]));
+            self.tokens.advance()?;
         }
         if text.is_empty() || text == "-" {
-            text.push_str(&self.source[self.at..self.end]);
-            self.advance()?;
+            text.push_str(&self.tokens.source[self.tokens.at..self.tokens.end]);
+            self.tokens.advance()?;
         }
         Ok(text)
     }

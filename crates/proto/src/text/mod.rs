@@ -6,6 +6,7 @@
 //! how the source goes on. A report contains the position, the reason and, for a misspelt name, the name that was
 //! probably meant.
 
+mod cursor;
 mod format;
 mod lexer;
 mod outline;

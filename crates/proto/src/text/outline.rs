@@ -1,7 +1,10 @@
 //! Tells where each field of a source is.
 use std::ops::Range;
 
-use super::lexer::{Fault, Lexer, Token};
+use super::{
+    cursor::TokenCursor,
+    lexer::{Fault, Token},
+};
 
 /// A field of a source, or an element of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,80 +21,55 @@ pub struct SourceField<'a> {
 
 /// Reads a source that the parser accepts.
 pub(super) fn outline(source: &str) -> Result<Vec<SourceField<'_>>, Fault> {
-    let mut reader =
-        OutlineReader { source, lexer: Lexer::new(source), token: Token::End, at: 0, end: 0, before: 0 };
-    reader.advance()?;
-    reader.body(None)
+    OutlineReader { tokens: TokenCursor::new(source)? }.body(None)
 }
 
 struct OutlineReader<'a> {
-    source: &'a str,
-    lexer: Lexer<'a>,
-    token: Token<'a>,
-    /// Where the token begins and ends.
-    at: usize,
-    end: usize,
-    /// Where the token before it ends.
-    before: usize,
+    tokens: TokenCursor<'a>,
 }
 
 impl<'a> OutlineReader<'a> {
-    fn advance(&mut self) -> Result<(), Fault> {
-        self.before = self.end;
-        (self.token, self.at, _) = self.lexer.next()?;
-        self.end = self.lexer.offset();
-        Ok(())
-    }
-
-    fn takes(&mut self, symbols: &[char]) -> Result<bool, Fault> {
-        let found = matches!(self.token, Token::Symbol(symbol) if symbols.contains(&symbol));
-        if found {
-            self.advance()?;
-        }
-        Ok(found)
-    }
-
     /// Reads up to the closing symbol, which is not skipped, or to the end of the source.
     fn body(&mut self, close: Option<char>) -> Result<Vec<SourceField<'a>>, Fault> {
         let mut fields = Vec::new();
         loop {
-            let is_closed = close.is_some_and(|close| self.token == Token::Symbol(close));
-            if is_closed || self.token == Token::End {
+            let is_closed = close.is_some_and(|close| self.tokens.token == Token::Symbol(close));
+            if is_closed || self.tokens.token == Token::End {
                 return Ok(fields);
             }
-            let begin = self.at;
+            let begin = self.tokens.at;
             let mut name = "";
             if close != Some(']') {
-                name = &self.source[self.at..self.end];
-                self.advance()?;
-                self.takes(&[':'])?;
+                name = &self.tokens.source[self.tokens.at..self.tokens.end];
+                self.tokens.advance()?;
+                self.tokens.takes(&[':'])?;
             }
-            let first = self.at;
+            let first = self.tokens.at;
             let inside = self.value()?;
-            let value = first..self.before;
-            self.takes(&[',', ';'])?;
-            fields.push(SourceField { name, whole: begin..self.before, value, inside });
+            let value = first..self.tokens.before;
+            self.tokens.takes(&[',', ';'])?;
+            fields.push(SourceField { name, whole: begin..self.tokens.before, value, inside });
         }
     }
 
     fn value(&mut self) -> Result<Vec<SourceField<'a>>, Fault> {
-        let close = match self.token {
+        let close = match self.tokens.token {
             Token::Symbol('{') => '}',
             Token::Symbol('<') => '>',
             Token::Symbol('[') => ']',
             _ => {
-                self.takes(&['-'])?;
-                let is_text = matches!(self.token, Token::Text(_));
-                self.advance()?;
-                while is_text && matches!(self.token, Token::Text(_)) {
-                    self.advance()?;
+                self.tokens.takes(&['-'])?;
+                let is_text = matches!(self.tokens.token, Token::Text(_));
+                self.tokens.advance()?;
+                while is_text && matches!(self.tokens.token, Token::Text(_)) {
+                    self.tokens.advance()?;
                 }
                 return Ok(Vec::new());
             }
         };
-        self.advance()?;
+        self.tokens.advance()?;
         let inside = self.body(Some(close))?;
-        self.advance()?;
+        self.tokens.advance()?;
         Ok(inside)
     }
 }
