@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import re
+import socket
 import subprocess
 import time
 
@@ -46,6 +47,16 @@ def ask(port):
     answer = json.loads(response.read())
     assert response.status == 200, answer
     return {output["name"]: output["data"][0] for output in answer["outputs"]}
+
+
+def free_ports(count):
+    """The first of so many ports in a row that nobody listens on now."""
+    for first in range(20000, 30000, count):
+        with contextlib.ExitStack() as opened, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                opened.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
+    raise AssertionError("all ports are in use")
 
 
 def can(*command):

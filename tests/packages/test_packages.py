@@ -7,11 +7,12 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 
 import pytest
-from conftest import DIST, package
-from running import PATIENCE, ask, can, is_root, running
+from conftest import DIST, ROOT, package
+from running import ENVIRONMENT, PATIENCE, ask, can, free_ports, is_root, running
 
 SUMS = {"OUTPUT0": 4, "OUTPUT1": 2}
 
@@ -58,6 +59,19 @@ def test_the_wheel_installs_a_server_that_uses_the_onnxruntime_of_its_environmen
         for file in place.iterdir():
             shutil.copy(file, together)
     check_licences(together)
+
+
+def test_the_demo_needs_nothing_but_the_wheel(tmp_path):
+    environment = tmp_path / "environment"
+    run(sys.executable, "-m", "venv", environment)
+    run(environment / "bin/pip", "install", "--disable-pip-version-check", "--no-deps", package("nereid_server-*.whl"))
+    # Its requirements are large. They are those of the environment that runs the tests.
+    (site,) = environment.glob("lib/python3*/site-packages")
+    (site / "requirements.pth").write_text(sysconfig.get_path("purelib"))
+    line = [environment / "bin/python", "-m", "nereid_server.demo", "--once", "--folder", tmp_path / "demo", "--port-base"]
+    library = next((ROOT / "target/onnxruntime").glob("libonnxruntime.so*"))
+    told = run(*line, free_ports(3), env=ENVIRONMENT | {"NEREID_ONNXRUNTIME_LIBRARY": str(library)})
+    assert "12 of 12 right" in told and "Python       355 of 360 right" in told, told
 
 
 def test_programs_in_c_are_built_with_the_wheel(tmp_path):

@@ -10,6 +10,18 @@ use super::contents::{PackageContents, make_executable};
 use super::{copy, make_empty, write};
 use crate::{process, python, workspace};
 
+/// The programs of the demo that need nothing but the server.
+const DEMO: [&str; 8] = [
+    "train.py",
+    "train_pipeline.py",
+    "pipeline_model.py",
+    "train_shapes.py",
+    "shapes.py",
+    "classify.py",
+    "compare.py",
+    "tell_shapes.py",
+];
+
 /// Makes `nereid_server-VERSION-py3-none-manylinux_2_N_x86_64.whl`.
 pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf> {
     python::install("packaging/wheel/requirements.txt")?;
@@ -17,9 +29,13 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
     let tree = folder.join("wheel");
     make_empty(&tree)?;
     let version = &contents.version;
-    for module in ["__init__.py", "__main__.py"] {
+    for module in ["__init__.py", "__main__.py", "demo/__init__.py", "demo/__main__.py"] {
         let path = Path::new("nereid_server").join(module);
         copy(&sources.join(&path), &tree.join(&path))?;
+    }
+    for program in DEMO {
+        let from = workspace::root().join("demo").join(program);
+        copy(&from, &tree.join("nereid_server/demo/programs").join(program))?;
     }
     let data = tree.join(format!("nereid_server-{version}.data"));
     copy(&contents.server, &data.join("scripts/nereid"))?;
@@ -38,8 +54,9 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
     let metadata = format!(
         "Metadata-Version: 2.4\nName: nereid-server\nVersion: {version}\nSummary: Serves machine learning models with the \
          protocols of Triton Inference Server\nLicense-Expression: Apache-2.0\n{licences}Requires-Python: >=3.9\n\
-         Requires-Dist: onnxruntime>=1.17\nClassifier: Operating System :: POSIX :: Linux\n\
-         Description-Content-Type: text/markdown\n\n{description}"
+         Requires-Dist: onnxruntime>=1.17\nProvides-Extra: demo\n{}Classifier: Operating System :: POSIX :: Linux\n\
+         Description-Content-Type: text/markdown\n\n{description}",
+        demo_requirements()?
     );
     write(&info.join("METADATA"), &metadata)?;
     let (glibc, processor) = (contents.glibc_minor, std::env::consts::ARCH);
@@ -50,4 +67,18 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
     let mut pack = python::command();
     process::run(pack.args(["-m", "wheel", "pack", "--dest-dir"]).arg(folder).arg(&tree))?;
     Ok(folder.join(format!("nereid_server-{version}-{tag}.whl")))
+}
+
+/// What the demo needs, as lines of the metadata.
+fn demo_requirements() -> Result<String> {
+    let path = workspace::root().join("demo/requirements.txt");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let names = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    Ok(names
+        .map(|line| {
+            // Other versions are as good for users.
+            let name = line.split_once("==").map_or(line, |(name, _)| name);
+            format!("Requires-Dist: {name}; extra == \"demo\"\n")
+        })
+        .collect())
 }
