@@ -1,8 +1,8 @@
 //! What a server knows about itself at one moment, for people: what waits, what runs, who holds what, where time goes.
 //!
-//! [`Engine::explain`] takes the snapshot when somebody asks. Nothing is collected before. Each model is locked for as
-//! long as its few numbers are copied, one model after the other. Lists have bounds, and tell how much they leave out.
-//! [`findings`] says in sentences what the numbers mean.
+//! [`Engine::explain`](crate::Engine::explain) takes the snapshot when somebody asks. Nothing is collected before. Each
+//! model is locked for as long as its few numbers are copied, one model after the other. Lists have bounds, and tell how
+//! much they leave out. [`findings`] says in sentences what the numbers mean.
 use std::time::Duration;
 
 use inference::Name;
