@@ -3,7 +3,6 @@ use std::ffi::OsString;
 
 use in_process::logging::LogSettings;
 
-use crate::logging::Levels;
 use crate::options::{self, GivenOptions, Invocation, ProcessEnvironment, ResolvedOptions};
 
 /// The options that take effect in a running server.
@@ -14,7 +13,6 @@ const LIVE: [&str; 5] = ["log-verbose", "log-info", "log-warning", "log-error", 
 pub struct OptionsReload {
     arguments: Vec<OsString>,
     environment: ProcessEnvironment,
-    levels: Levels,
     given: GivenOptions,
 }
 
@@ -26,13 +24,7 @@ impl OptionsReload {
         environment: ProcessEnvironment,
         options: &ResolvedOptions,
     ) -> Option<Self> {
-        let levels = options.logging.levels;
-        options.has_file(&environment).then(|| Self {
-            arguments,
-            environment,
-            levels,
-            given: options.given.clone(),
-        })
+        options.has_file(&environment).then(|| Self { arguments, environment, given: options.given.clone() })
     }
 
     /// Reads the file again. Applies what can change while the server runs, and logs a warning about what cannot. If
@@ -50,11 +42,8 @@ impl OptionsReload {
         };
         let (live, others): (Vec<_>, Vec<_>) =
             changed(&self.given, &options.given).into_iter().partition(|name| LIVE.contains(name));
-        if options.logging.levels != self.levels {
-            self.levels = options.logging.levels;
-            log.update(|levels| *levels = self.levels);
-        }
         if !live.is_empty() {
+            log.update(|levels| *levels = options.logging.levels);
             log::info!("read the options again (SIGHUP); changed: {}", live.join(", "));
         }
         if !others.is_empty() {

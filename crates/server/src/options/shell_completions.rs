@@ -133,7 +133,7 @@ pub fn manual() -> String {
     }
     text.push_str(
         ".SH EXIT STATUS\n0 after an orderly stop, 1 after an error.\n.SH SIGNALS\nSIGTERM and SIGINT stop the server in \
-         order. SIGHUP reopens log files, and reads certificates and API keys again.\n",
+         order. SIGHUP reopens log files, and reads the file of options, certificates and API keys again.\n",
     );
     text
 }
