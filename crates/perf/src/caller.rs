@@ -15,7 +15,7 @@ use crate::grpc::{GrpcCall, GrpcConnection};
 use crate::http::HttpConnection;
 use crate::inputs::WantedOutput;
 use crate::options::{PerfOptions, Protocol};
-use crate::payload::{GrpcTemplate, HttpTemplate};
+use crate::payload::{GenerateTemplate, GrpcTemplate, HttpTemplate};
 
 /// The prepared requests of a run, shared by all callers.
 pub(crate) struct Prepared {
@@ -29,7 +29,13 @@ pub(crate) struct Prepared {
 /// A request that is prepared in parts, and as a whole for use outside of sequences.
 pub(crate) enum PreparedRequests {
     Http(Vec<(HttpTemplate, Bytes)>),
-    Grpc { requests: Vec<(GrpcTemplate, Bytes)>, call: Box<GrpcCall>, streaming: bool },
+    /// The response of each is a stream of events.
+    Generate(Vec<(GenerateTemplate, Bytes)>),
+    Grpc {
+        requests: Vec<(GrpcTemplate, Bytes)>,
+        call: Box<GrpcCall>,
+        streaming: bool,
+    },
 }
 
 /// Sends one request after the other. Reopens its connection when necessary.
@@ -90,16 +96,16 @@ impl Caller {
             (PreparedRequests::Http(requests), CallerConnection::Http(connection)) => {
                 let (template, whole) = &requests[index];
                 let request = position.map_or_else(|| whole.clone(), |at| template.request(Some(&at)));
-                let mut open = match connection.take() {
-                    Some(open) => open,
-                    None => reopened(HttpConnection::open(endpoint).await).await?,
-                };
+                let mut open = taken(connection, endpoint).await?;
                 let answer = exchange_http(&mut open, request, chain, expected).await;
-                match answer {
-                    Ok((_, true)) | Err(CallFailure::Broken(_)) => {}
-                    Ok((_, false)) | Err(CallFailure::Refused(_)) => *connection = Some(open),
-                }
-                answer.map(|(times, _)| times).map_err(CallFailure::into_text)
+                put_back(connection, open, answer)
+            }
+            (PreparedRequests::Generate(requests), CallerConnection::Http(connection)) => {
+                let (template, whole) = &requests[index];
+                let request = position.map_or_else(|| whole.clone(), |at| template.request(Some(&at)));
+                let mut open = taken(connection, endpoint).await?;
+                let answer = open.stream(&request, on_response).await;
+                put_back(connection, open, answer)
             }
             (PreparedRequests::Grpc { requests, call, streaming }, CallerConnection::Grpc(connection)) => {
                 let (template, whole) = &requests[index];
@@ -115,6 +121,30 @@ impl Caller {
             _ => unreachable!("a caller has a connection of the protocol of its requests"),
         }
     }
+}
+
+/// Takes the connection, so that it is lost if the call does not end. Opens another one if there is none.
+async fn taken(
+    connection: &mut Option<HttpConnection>,
+    endpoint: &ServerEndpoint,
+) -> Result<HttpConnection, String> {
+    match connection.take() {
+        Some(open) => Ok(open),
+        None => reopened(HttpConnection::open(endpoint).await).await,
+    }
+}
+
+/// Keeps the connection for the next call, if it still works. The answer also tells whether the server closes it.
+fn put_back(
+    connection: &mut Option<HttpConnection>,
+    open: HttpConnection,
+    answer: Result<(CallTimes, bool), CallFailure>,
+) -> Result<CallTimes, String> {
+    match answer {
+        Ok((_, true)) | Err(CallFailure::Broken(_)) => {}
+        Ok((_, false)) | Err(CallFailure::Refused(_)) => *connection = Some(open),
+    }
+    answer.map(|(times, _)| times).map_err(CallFailure::into_text)
 }
 
 /// Sends the request, and the outputs of each response to the next model. Also tells whether the server closes the
@@ -203,7 +233,7 @@ pub(crate) async fn open(
     let mut shared = Vec::new();
     for index in 0..count {
         let connection = match prepared.requests {
-            PreparedRequests::Http(_) => {
+            PreparedRequests::Http(_) | PreparedRequests::Generate(_) => {
                 CallerConnection::Http(Some(HttpConnection::open(&prepared.endpoint).await?))
             }
             PreparedRequests::Grpc { .. } => {

@@ -1,23 +1,27 @@
 //! An HTTP/1.1 connection with the least possible work for the client.
 //!
 //! The generator often shares the processor with the server that it measures. So a request is one write of prepared
-//! bytes. The client reads only the necessary parts of a response: status, `Content-Length`, and whether the connection
-//! stays open. It counts the body of a valid response and does not keep it. Servers of the protocol always state the
-//! length, so the client refuses chunked responses.
+//! bytes. The client reads only the necessary parts of a response: status, where its body ends, and whether the
+//! connection stays open. It counts the body of a valid response and does not keep it. Of a stream of events it keeps one
+//! event at a time.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::answer_body::{AnswerBody, ChunkDecoder};
 use crate::call_outcome::{CallFailure, CallTimes};
 use crate::endpoint::{ServerEndpoint, ServerStream};
+use crate::events::{EventReader, event_error};
 
 /// The size of the buffer, in bytes. It is large enough to read megabytes of tensors in few reads.
 const BUFFER_SIZE: usize = 256 * 1024;
 /// The most bytes of an error body that the client keeps.
-const MAX_KEPT: usize = 1 << 20;
+const MOST_KEPT: usize = 1 << 20;
+/// The most bytes of the body of a valid response that the client keeps, where it needs the outputs.
+const MOST_RECEIVED: usize = 1 << 32;
 
 /// One connection. After a [`CallFailure::Broken`] the caller must replace it.
 pub(crate) struct HttpConnection {
@@ -50,11 +54,19 @@ impl BegunAnswer {
     }
 }
 
+#[derive(Debug)]
 struct Head {
     status: u16,
-    content_length: usize,
+    /// Without a length and chunks, there is none.
+    body: AnswerBody,
+    /// The head tells where the body ends.
+    is_delimited: bool,
     /// The length of the JSON in the body, if tensors follow it.
     json_length: Option<usize>,
+    /// The body is a stream of server-sent events.
+    has_events: bool,
+    /// The body is compressed.
+    is_encoded: bool,
     closes: bool,
     /// The length of the head, in bytes: the body starts there in the buffer.
     length: usize,
@@ -69,14 +81,43 @@ impl HttpConnection {
     /// Sends a whole request. Drops the body of the response, unless it is an error. Also tells whether the server closes
     /// the connection.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<(CallTimes, bool), CallFailure> {
-        let begun = self.send(request).await.map_err(|error| broken(&error))?;
-        let head = &begun.head;
-        if head.status == 200 {
-            let rest = (head.length + head.content_length).checked_sub(begun.filled);
-            self.discard(rest).await.map_err(|error| broken(&error))?;
-            return Ok((begun.times(), head.closes));
+        let mut begun = self.begin(request).await?;
+        self.read_body(&mut begun, |_| Ok(())).await.map_err(|error| broken(&error))?;
+        Ok((begun.times(), begun.head.closes))
+    }
+
+    /// Sends a whole request whose response is a stream of events. Calls `on_response` for each event when it arrives.
+    /// Also tells whether the server closes the connection.
+    ///
+    /// The client waits for the model between two events. So the time of receiving is not known, and zero.
+    ///
+    /// # Errors
+    /// As [`HttpConnection::exchange`]. Also if an event is an error. The first one counts.
+    pub(crate) async fn stream(
+        &mut self,
+        request: &[u8],
+        mut on_response: impl FnMut(),
+    ) -> Result<(CallTimes, bool), CallFailure> {
+        let mut begun = self.begin(request).await?;
+        begun.head.check_events().map_err(|error| broken(&error))?;
+        let (mut events, mut refused) = (EventReader::new(), None);
+        let read = self.read_body(&mut begun, |part| {
+            events.read(part, |data| match event_error(data) {
+                None => on_response(),
+                Some(error) => {
+                    refused.get_or_insert(error);
+                }
+            })
+        });
+        let ended = read.await.and_then(|()| events.end());
+        match (refused, ended) {
+            (Some(text), Ok(())) if !begun.head.closes => Err(CallFailure::Refused(text)),
+            (Some(text), Ok(()) | Err(_)) => Err(CallFailure::Broken(text)),
+            (None, Err(error)) => Err(broken(&error)),
+            (None, Ok(())) => {
+                Ok((CallTimes { send: begun.send, receive: Duration::ZERO }, begun.head.closes))
+            }
         }
-        Err(self.refusal(head, begun.filled).await)
     }
 
     /// Sends a whole request and keeps the body of a valid response.
@@ -84,35 +125,16 @@ impl HttpConnection {
     /// # Errors
     /// Also if the server closes the connection: more calls must follow.
     pub(crate) async fn receive(&mut self, request: &[u8]) -> Result<HttpAnswer, CallFailure> {
-        let begun = self.send(request).await.map_err(|error| broken(&error))?;
-        let head = &begun.head;
-        if head.status != 200 {
-            return Err(self.refusal(head, begun.filled).await);
-        }
-        if head.closes {
+        let mut begun = self.begin(request).await?;
+        if begun.head.closes {
             return Err(CallFailure::Broken("the server closes its connections".into()));
         }
-        let mut body = BytesMut::with_capacity(head.content_length);
-        body.extend_from_slice(&self.buffer[head.length..begun.filled]);
-        while body.len() < head.content_length {
-            let count = self.read(0).await.map_err(|error| broken(&error))?;
-            body.extend_from_slice(&self.buffer[..count]);
-        }
-        let json_length = head.json_length.unwrap_or(body.len());
-        if body.len() > head.content_length || json_length > body.len() {
+        let body = self.kept_body(&mut begun, MOST_RECEIVED).await.map_err(|error| broken(&error))?.freeze();
+        let json_length = begun.head.json_length.unwrap_or(body.len());
+        if json_length > body.len() {
             return Err(CallFailure::Broken("the answer has another length than announced".into()));
         }
-        Ok(HttpAnswer { body: body.freeze(), json_length, times: begun.times() })
-    }
-
-    /// The error of a response whose status is not 200.
-    async fn refusal(&mut self, head: &Head, filled: usize) -> CallFailure {
-        let body = match self.body(head, filled).await {
-            Ok(body) => body,
-            Err(error) => return broken(&error),
-        };
-        let message = format!("{} {}", head.status, error_text(&body));
-        if head.closes { CallFailure::Broken(message) } else { CallFailure::Refused(message) }
+        Ok(HttpAnswer { body, json_length, times: begun.times() })
     }
 
     /// Sends a whole request and returns the body of a valid response.
@@ -120,12 +142,23 @@ impl HttpConnection {
     /// # Errors
     /// The connection failed or the status is not 200.
     pub(crate) async fn fetch(&mut self, request: &[u8]) -> Result<Vec<u8>> {
-        let BegunAnswer { head, filled, .. } = self.send(request).await?;
-        let body = self.body(&head, filled).await?;
-        match head.status {
-            200 => Ok(body),
+        let mut begun = self.send(request).await?;
+        let body = self.kept_body(&mut begun, MOST_KEPT).await?;
+        match begun.head.status {
+            200 => Ok(body.into()),
             status => bail!("{status} {}", error_text(&body)),
         }
+    }
+
+    /// Sends a whole request and reads until the head of a valid response is complete.
+    async fn begin(&mut self, request: &[u8]) -> Result<BegunAnswer, CallFailure> {
+        let mut begun = self.send(request).await.map_err(|error| broken(&error))?;
+        if begun.head.status == 200 {
+            return Ok(begun);
+        }
+        let body = self.kept_body(&mut begun, MOST_KEPT).await.map_err(|error| broken(&error))?;
+        let message = format!("{} {}", begun.head.status, error_text(&body));
+        Err(if begun.head.closes { CallFailure::Broken(message) } else { CallFailure::Refused(message) })
     }
 
     /// Writes the request and reads until the head of the response is complete.
@@ -156,25 +189,53 @@ impl HttpConnection {
         }
     }
 
-    async fn discard(&mut self, rest: Option<usize>) -> Result<()> {
-        let mut rest = rest.context("the answer is longer than announced")?;
-        while rest > 0 {
-            let count = self.read(0).await?;
-            rest = rest.checked_sub(count).context("the answer is longer than announced")?;
+    /// Reads the body to its end. Calls `keep` with each part when it arrives.
+    async fn read_body(
+        &mut self,
+        begun: &mut BegunAnswer,
+        mut keep: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let body = &mut begun.head.body;
+        let mut arrived = begun.head.length..begun.filled;
+        loop {
+            let mut bytes = &self.buffer[arrived];
+            while let Some(part) = body.next(&mut bytes)? {
+                keep(part)?;
+            }
+            ensure!(bytes.is_empty(), "the answer is longer than announced");
+            if body.is_complete() {
+                return Ok(());
+            }
+            arrived = 0..self.read(0).await?;
         }
-        Ok(())
     }
 
-    async fn body(&mut self, head: &Head, filled: usize) -> Result<Vec<u8>> {
-        if head.content_length > MAX_KEPT {
-            bail!("the server answered {} with {} bytes", head.status, head.content_length);
-        }
-        let mut body = self.buffer[head.length..filled].to_vec();
-        while body.len() < head.content_length {
-            let count = self.read(0).await?;
-            body.extend_from_slice(&self.buffer[..count]);
-        }
+    /// The whole body, of at most so many bytes.
+    async fn kept_body(&mut self, begun: &mut BegunAnswer, most: usize) -> Result<BytesMut> {
+        let status = begun.head.status;
+        let announced = match &begun.head.body {
+            AnswerBody::Length(length) => *length,
+            AnswerBody::Chunked(_) => 0,
+        };
+        ensure!(announced <= most, "the server answered {status} with {announced} bytes");
+        let mut body = BytesMut::with_capacity(announced);
+        self.read_body(begun, |part| {
+            ensure!(body.len() + part.len() <= most, "the server answered {status} with over {most} bytes");
+            body.extend_from_slice(part);
+            Ok(())
+        })
+        .await?;
         Ok(body)
+    }
+}
+
+impl Head {
+    /// Whether the body is one that events can be read from.
+    fn check_events(&self) -> Result<()> {
+        ensure!(self.has_events, "the answer is not of the type text/event-stream");
+        ensure!(!self.is_encoded, "the events of the answer are compressed");
+        ensure!(self.is_delimited, "the answer has neither chunks nor a Content-Length");
+        Ok(())
     }
 }
 
@@ -190,8 +251,11 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>> {
     let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok());
     let mut parsed = Head {
         status: status.context("the answer is not HTTP")?,
-        content_length: 0,
+        body: AnswerBody::Length(0),
+        is_delimited: false,
         json_length: None,
+        has_events: false,
+        is_encoded: false,
         closes: false,
         length: end + 4,
     };
@@ -199,22 +263,35 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>> {
         let Some((name, value)) = line.split_once(':') else { continue };
         let value = value.trim();
         if name.eq_ignore_ascii_case("content-length") {
-            parsed.content_length = value.parse().context("the answer has no proper Content-Length")?;
+            let length = value.parse().context("the answer has no proper Content-Length")?;
+            parsed.is_delimited = true;
+            // Chunks count more than a length.
+            if let AnswerBody::Length(known) = &mut parsed.body {
+                *known = length;
+            }
         } else if name.eq_ignore_ascii_case("inference-header-content-length") {
             parsed.json_length =
                 Some(value.parse().context("the answer has no proper Inference-Header-Content-Length")?);
         } else if name.eq_ignore_ascii_case("connection") {
             parsed.closes = value.eq_ignore_ascii_case("close");
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
-            bail!("the answer is chunked, which is not expected of an inference server");
+            ensure!(value.eq_ignore_ascii_case("chunked"), "the answer has the transfer coding '{value}'");
+            parsed.is_delimited = true;
+            parsed.body = AnswerBody::Chunked(ChunkDecoder::default());
+        } else if name.eq_ignore_ascii_case("content-type") {
+            let kind = value.split(';').next().unwrap_or_default().trim_ascii_end();
+            parsed.has_events = kind.eq_ignore_ascii_case("text/event-stream");
+        } else if name.eq_ignore_ascii_case("content-encoding") {
+            parsed.is_encoded = !value.eq_ignore_ascii_case("identity");
         }
     }
     Ok(Some(parsed))
 }
 
-/// The text of an `{"error": ".."}` body. For any other body, its beginning.
+/// The text of an `{"error": ".."}` body, or of an event. For any other body, its beginning.
 fn error_text(body: &[u8]) -> String {
-    let json: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let json: Option<serde_json::Value> =
+        serde_json::from_slice(body.strip_prefix(b"data:").unwrap_or(body)).ok();
     match json.as_ref().and_then(|json| json["error"].as_str()) {
         Some(text) => text.to_owned(),
         None => String::from_utf8_lossy(body).chars().take(200).collect(),
@@ -230,7 +307,7 @@ mod tests {
         let head = parse_head(b"HTTP/1.1 200 OK\r\ncontent-LENGTH: 12\r\nConnection: Close\r\n\r\nbody")
             .unwrap()
             .unwrap();
-        assert_eq!((head.status, head.content_length, head.closes), (200, 12, true));
+        assert_eq!((head.status, head.body, head.closes), (200, AnswerBody::Length(12), true));
         assert_eq!(head.length, 58);
     }
 
@@ -245,15 +322,39 @@ mod tests {
             "SSH-2.0-OpenSSH\r\n\r\n",
             "HTTP/1.1\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
         ] {
             assert!(parse_head(head.as_bytes()).is_err(), "{head}");
         }
     }
 
     #[test]
+    fn chunks_count_more_than_a_length_and_events_have_their_type() {
+        let head = |headers: &str| {
+            parse_head(format!("HTTP/1.1 200 OK\r\n{headers}\r\n\r\n").as_bytes()).unwrap().unwrap()
+        };
+        for headers in [
+            "transfer-encoding: Chunked\r\ncontent-length: 3",
+            "content-length: 3\r\ntransfer-encoding: Chunked",
+        ] {
+            assert_eq!(head(headers).body, AnswerBody::Chunked(ChunkDecoder::default()));
+        }
+        let check = |headers: &str| head(headers).check_events().map_err(|error| error.to_string());
+        let events = "Transfer-Encoding: chunked\r\nContent-Type: text/event-stream";
+        let plain = format!("{events} ; charset=utf-8\r\nContent-Encoding: identity");
+        assert_eq!(check(&plain), Ok(()));
+        let other = "the answer is not of the type text/event-stream";
+        assert_eq!(check("Content-Type: application/json"), Err(other.into()));
+        let compressed = check(&format!("{events}\r\nContent-Encoding: gzip"));
+        assert_eq!(compressed, Err("the events of the answer are compressed".into()));
+        let endless = "the answer has neither chunks nor a Content-Length";
+        assert_eq!(check("Content-Type: text/event-stream"), Err(endless.into()));
+    }
+
+    #[test]
     fn the_error_member_is_preferred_to_the_whole_body() {
         assert_eq!(error_text(br#"{"error":"no such model"}"#), "no such model");
+        assert_eq!(error_text(b"data: {\"error\":\"no such input\"}\n\n"), "no such input");
         assert_eq!(error_text(b"plain"), "plain");
     }
 }

@@ -8,12 +8,14 @@
 
 #![forbid(unsafe_code)]
 
+mod answer_body;
 mod arrivals;
 mod call_outcome;
 mod caller;
 mod chain;
 mod elements;
 mod endpoint;
+mod events;
 mod feed;
 pub mod fetch;
 mod framing;

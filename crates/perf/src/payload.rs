@@ -3,12 +3,15 @@
 //! A request whose parameters never change is prepared as a whole. A request of a sequence differs from the others in the
 //! id and the flags, so it is put together from prepared parts.
 
-use anyhow::Result;
+mod generate;
+
+use anyhow::{Context, Result};
 use bytes::{BufMut, Bytes, BytesMut};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use prost::Message;
 use proto::infer_parameter::ParameterChoice;
 
+pub(crate) use self::generate::GenerateTemplate;
 use crate::framing::frame;
 use crate::options::{GivenParameter, MessageCompression, PerfOptions, Protocol};
 use crate::sequences::SequencePosition;
@@ -92,11 +95,10 @@ impl HttpTemplate {
         let mut json = String::with_capacity(self.parameters.len() + self.rest.len() + 128);
         json.push_str(r#"{"parameters":{"#);
         json.push_str(&self.parameters);
-        if let Some(SequencePosition { id, start, end }) = position {
+        if let Some(position) = position {
             let comma = if self.parameters.is_empty() { "" } else { "," };
-            let of_sequence =
-                format!(r#"{comma}"sequence_id":{id},"sequence_start":{start},"sequence_end":{end}"#);
-            json.push_str(&of_sequence);
+            json.push_str(comma);
+            json.push_str(&json_of_sequence(position));
         }
         json.push_str("},");
         json.push_str(&self.rest);
@@ -115,6 +117,14 @@ impl HttpTemplate {
     }
 }
 
+/// The place of a request that begins and ends its sequence.
+const ONLY: SequencePosition = SequencePosition { id: 1, start: true, end: true };
+
+/// The parameters of a sequence, as members of an object.
+fn json_of_sequence(SequencePosition { id, start, end }: &SequencePosition) -> String {
+    format!(r#""sequence_id":{id},"sequence_start":{start},"sequence_end":{end}"#)
+}
+
 /// The members of the parameters object of every request.
 fn json_parameters(options: &PerfOptions, binary_outputs: bool) -> Result<String> {
     let mut members = Vec::new();
@@ -124,7 +134,7 @@ fn json_parameters(options: &PerfOptions, binary_outputs: bool) -> Result<String
     }
     // The request begins and ends the sequence. So the next request can use the same id at once.
     if options.sequences.of_one_request {
-        members.push(r#""sequence_id":1,"sequence_start":true,"sequence_end":true"#.to_owned());
+        members.push(json_of_sequence(&ONLY));
     }
     for (name, value) in &options.parameters {
         let value = match value {
@@ -165,7 +175,8 @@ fn json_of_tensors(tensors: &[InputTensor], is_binary: bool) -> Result<String> {
         let content = if is_binary {
             format!(r#""parameters":{{"binary_data_size":{}}}"#, tensor.bytes.len())
         } else {
-            format!(r#""data":{}"#, tensor.to_json()?)
+            let cannot = || format!("input '{}' cannot be JSON: use --payload binary or grpc", input.name);
+            format!(r#""data":{}"#, tensor.to_json().with_context(cannot)?)
         };
         inputs.push(format!(
             r#"{{"name":{},"datatype":"{}","shape":{},{content}}}"#,
@@ -263,8 +274,7 @@ fn of_sequence(position: &SequencePosition) -> [(&'static str, proto::InferParam
 
 /// The parameters of every request.
 fn grpc_parameters(options: &PerfOptions) -> impl Iterator<Item = NamedParameter> {
-    let only = SequencePosition { id: 1, start: true, end: true };
-    let sequence = of_sequence(&only).into_iter().filter(|_| options.sequences.of_one_request);
+    let sequence = of_sequence(&ONLY).into_iter().filter(|_| options.sequences.of_one_request);
     let own = options.parameters.iter().map(|(name, value)| {
         let value = match value {
             GivenParameter::Bool(value) => ParameterChoice::BoolParam(*value),

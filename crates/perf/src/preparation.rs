@@ -13,7 +13,7 @@ use crate::feed::SharedFeed;
 use crate::inputs::{self, RunInputs};
 use crate::model::{ModelTraits, TargetModel};
 use crate::options::{Load, PerfOptions, Protocol};
-use crate::payload::{GrpcTemplate, HttpTemplate};
+use crate::payload::{GenerateTemplate, GrpcTemplate, HttpTemplate};
 use crate::sequences::SequenceSource;
 use crate::shared_memory::SharedTensors;
 use crate::statistics::StatisticsReader;
@@ -101,7 +101,7 @@ pub(crate) async fn prepare(options: &PerfOptions) -> Result<PreparedRun> {
         let described = describe(&endpoint, &options).await?;
         chain.push(ChainedModel::new(options, &endpoint, described)?);
     }
-    let requests = requests(&inputs, &endpoint, shared.as_ref(), options)?;
+    let requests = requests(&inputs, &endpoint, &described, shared.as_ref(), options)?;
     let statistics = StatisticsReader::new(&endpoint, options, &described);
     let RunInputs { requests: tensors, expected, streams, from_files } = inputs;
     Ok(PreparedRun {
@@ -147,12 +147,21 @@ async fn share(
 fn requests(
     inputs: &RunInputs,
     endpoint: &ServerEndpoint,
+    model: &TargetModel,
     shared: Option<&SharedTensors>,
     options: &PerfOptions,
 ) -> Result<PreparedRequests> {
     let places = |index: usize| shared.map(|shared| shared.of_request(index));
     let requests = inputs.requests.iter().enumerate();
     match options.protocol {
+        Protocol::HttpJson | Protocol::HttpBinary if options.streaming => {
+            let request = |(_, tensors): (usize, &Vec<_>)| {
+                let template = GenerateTemplate::new(options, model, tensors)?;
+                let whole = template.request(None);
+                Ok((template, whole))
+            };
+            Ok(PreparedRequests::Generate(requests.map(request).collect::<Result<_>>()?))
+        }
         Protocol::HttpJson | Protocol::HttpBinary => {
             let request = |(index, tensors): (usize, &Vec<_>)| {
                 let template = HttpTemplate::new(options, tensors, places(index))?;

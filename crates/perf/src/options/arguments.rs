@@ -69,7 +69,10 @@ fn server() -> Vec<Arg> {
             .value_parser(["http", "grpc"])
             .ignore_case(true)
             .default_value("http"),
-        flag("streaming", "Over gRPC: a stream for each request, for models with many responses or none"),
+        flag(
+            "streaming",
+            "A stream for each request, for models with many responses or none. Over HTTP: generate_stream",
+        ),
         option("connections", "N", "HTTP/2 connections [default: concurrency, at most 8]"),
         option("header", "NAME:VALUE", "A header of each request, or metadata of each call")
             .short('H')

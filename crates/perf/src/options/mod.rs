@@ -33,7 +33,7 @@ pub(crate) struct PerfOptions {
     pub(crate) protocol: Protocol,
     /// Over HTTP, outputs come back as bytes.
     pub(crate) binary_outputs: bool,
-    /// Each request has its own stream with any number of responses.
+    /// Each request has its own stream with any number of responses. Over HTTP these are events, and all is JSON.
     pub(crate) streaming: bool,
     /// Headers of each request, or metadata of each call.
     pub(crate) headers: Vec<(String, String)>,

@@ -93,9 +93,6 @@ fn consistent(options: PerfOptions) -> Result<PerfOptions, String> {
     if options.connections.is_some() && !is_grpc {
         return Err("--connections is for grpc: over HTTP each caller has a connection of its own".into());
     }
-    if *streaming && !is_grpc {
-        return Err("--streaming is for grpc: add --protocol grpc".into());
-    }
     if options.compression.is_some() && !is_grpc {
         return Err("--grpc-compression-algorithm is for grpc: add --protocol grpc".into());
     }
@@ -111,21 +108,32 @@ fn consistent(options: PerfOptions) -> Result<PerfOptions, String> {
 
 /// The protocol, and whether outputs are binary.
 fn protocol(matches: &ArgMatches) -> Result<(Protocol, bool), String> {
+    let is_grpc = or_default(matches, "protocol").eq_ignore_ascii_case("grpc");
     let payload = given(matches, "payload");
     let format = |option: &str| {
         let format = given(matches, option);
         match payload.is_some() && format.is_some() {
             true => Err(format!("--payload and --{option} contradict each other")),
-            false => Ok(format.or(payload).unwrap_or("binary")),
+            false => Ok(format.or(payload)),
         }
     };
     let (inputs, outputs) = (format("input-tensor-format")?, format("output-tensor-format")?);
-    let protocol = match (or_default(matches, "protocol").eq_ignore_ascii_case("grpc"), inputs) {
-        (true, _) => Protocol::Grpc,
-        (false, "json") => Protocol::HttpJson,
-        (false, _) => Protocol::HttpBinary,
+    if matches.get_flag("streaming") && !is_grpc {
+        // The generate extension has no other form.
+        return match [inputs, outputs].contains(&Some("binary")) {
+            true => {
+                Err("--streaming over HTTP sends and gets JSON: for binary tensors add --protocol grpc"
+                    .into())
+            }
+            false => Ok((Protocol::HttpJson, false)),
+        };
+    }
+    let protocol = match inputs {
+        _ if is_grpc => Protocol::Grpc,
+        Some("json") => Protocol::HttpJson,
+        _ => Protocol::HttpBinary,
     };
-    Ok((protocol, outputs == "binary"))
+    Ok((protocol, outputs != Some("json")))
 }
 
 /// The address, and how connections are encrypted.

@@ -103,6 +103,16 @@ fn grpc_has_its_own_port_and_json_its_own_protocol() {
 }
 
 #[test]
+fn streams_over_http_are_json_in_both_directions() {
+    for line in ["-m m --streaming", "-m m --streaming --payload json -i http"] {
+        let options = parsed(line).unwrap();
+        assert_eq!((options.protocol, options.binary_outputs), (Protocol::HttpJson, false), "{line}");
+    }
+    let options = parsed("-m m --streaming -i grpc --payload binary").unwrap();
+    assert_eq!((options.protocol, options.streaming), (Protocol::Grpc, true));
+}
+
+#[test]
 fn a_url_may_have_a_scheme_and_must_have_a_port() {
     for (line, address) in [
         ("-u http://host:8000", "host:8000"),
@@ -240,7 +250,12 @@ fn usual_command_lines_of_perf_analyzer_are_taken() {
 fn contradictions_and_nonsense_are_refused_by_name() {
     for (line, word) in [
         ("-m m --connections 2", "--connections"),
-        ("-m m --streaming", "--streaming"),
+        ("-m m --streaming --payload binary", "--protocol grpc"),
+        ("-m m --streaming --input-tensor-format binary", "--protocol grpc"),
+        ("-m m --streaming --output-tensor-format binary", "--protocol grpc"),
+        ("-m m --streaming --payload json --input-tensor-format json", "contradict"),
+        ("-m m --streaming --then n", "--then"),
+        ("-m m --streaming --shared-memory system", "--shared-memory"),
         ("-m m --then n --payload json", "--then"),
         ("-m m --then n --streaming -i grpc", "--then"),
         ("-m m --concurrency 0", "--concurrency"),
