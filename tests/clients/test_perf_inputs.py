@@ -129,9 +129,10 @@ def countdown(folder, length):
     return input_file(folder, {"data": [{"FROM": [length], "ROUNDS": [0]}]})
 
 
-def test_streams_report_the_first_response_and_the_time_between(server, tmp_path):
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_streams_report_the_first_response_and_the_time_between(server, tmp_path, protocol):
     file = countdown(tmp_path, 6)
-    options = once("-m", "countdown", *where(server, "grpc"), "--streaming", "--concurrency", 2)
+    options = once("-m", "countdown", *where(server, protocol), "--streaming", "--concurrency", 2)
     options += ["--request-count", 40, "--input-data", file]
     [row] = perf_rows(tmp_path, *options)
     responses = float(row["responses_per_second"]) / float(row["requests_per_second"])
@@ -145,13 +146,63 @@ def test_streams_report_the_first_response_and_the_time_between(server, tmp_path
     assert 5.9 < float(fields[2]) / float(fields[1]) < 6.1
 
 
-def test_a_profile_has_each_response_of_a_stream(server, tmp_path):
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_profile_has_each_response_of_a_stream(server, tmp_path, protocol):
     profile = tmp_path / "profile.json"
-    options = once("-m", "countdown", *where(server, "grpc"), "--streaming", "--request-count", 5)
+    options = once("-m", "countdown", *where(server, protocol), "--streaming", "--request-count", 5)
     perf_report(*options, "--input-data", countdown(tmp_path, 4), "--profile-export-file", profile)
     for request in json.loads(profile.read_text())["experiments"][0]["requests"]:
         times = request["response_timestamps"]
         assert len(times) == 4 and times == sorted(times)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_streams_of_an_open_loop_have_all_their_responses(server, tmp_path, protocol):
+    options = once("-m", "countdown", *where(server, protocol), "--streaming", "--request-rate-range", 100)
+    [row] = perf_rows(tmp_path, *options, "--request-count", 30, "--input-data", countdown(tmp_path, 3))
+    assert (row["requests"], row["errors"]) == ("30", "0")
+    assert 2.9 < float(row["responses_per_second"]) / float(row["requests_per_second"]) < 3.1
+
+
+def test_generate_requests_have_the_batches_and_shapes_of_the_options(server, tmp_path):
+    streaming = [*where(server, "http"), "--streaming", "--request-count", 10]
+    report = perf_report(*once("-m", "add_sub", *streaming, "-b", 3))
+    assert "Inference count: 30\n" in report and "Responses: 10 (" in report
+    # An array with this shape is nested.
+    content = {"data": [{"INPUT": {"content": [1, 2, 3, 4, 5, 6], "shape": [2, 3]}}]}
+    report = perf_report(*once("-m", "matrix", *streaming), "--input-data", input_file(tmp_path, content))
+    assert "Responses: 10 (" in report and "[ERROR]" not in report
+
+
+def test_texts_of_generate_requests_are_utf_8(server, tmp_path):
+    options = once("-m", "identity_bytes", *where(server, "http"), "--streaming", "--request-count", 5)
+    for texts in (["größer"], ["one", "two"]):
+        file = input_file(tmp_path, {"data": [{"INPUT": texts}]})
+        assert "Request count: 5\n" in perf_report(*options, "--input-data", file)
+    raw = base64.b64encode(b"\x01\0\0\0\xff").decode()
+    ended = perf(*options, "--input-data", input_file(tmp_path, {"data": [{"INPUT": {"b64": raw}}]}))
+    assert ended.returncode == 1
+    text = "input 'INPUT' cannot be in a generate request: use --protocol grpc: element 0 is not UTF-8"
+    assert text in ended.stderr
+
+
+@pytest.mark.parametrize("strategy", ["direct", "oldest"])
+def test_generate_requests_form_sequences(server, strategy):
+    model = f"accumulate_{strategy}"
+    options = once("-m", model, *where(server, "http"), "--streaming", "--concurrency", 3)
+    # A request of no sequence, or of one that has not started, would be an error.
+    report = perf_report(*options, "--request-count", 120, "--sequence-length", 4, "--sequence-length-variation", 0)
+    [count] = re.findall(r"Sequence count: (\d+) \(", report)
+    # Each caller may be inside of a sequence at the end.
+    assert "Request count: 120\n" in report and 28 <= int(count) <= 30
+
+
+def test_a_refused_generate_request_has_the_error_of_the_server(server, tmp_path):
+    options = once("-m", "picky", *where(server, "http"), "--streaming", "--request-count", 20)
+    file = input_file(tmp_path, {"data": [{"INDEX": [0]}, {"INDEX": [9]}]})
+    report = perf_report(*options, "--input-data", file)
+    assert "Request count: 10\n" in report and "Responses: 10 (" in report
+    assert re.search(r"\[ERROR\] 10 times: \d{3} .*out of data bounds", report), report
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -7,6 +7,7 @@ import numpy as np
 import plugins
 import pytest
 import requests
+from perf_tool import perf_report, where
 from protocols import GRPC, HTTP
 from serving import PATIENCE, eventually
 from tritonclient.utils import InferenceServerException
@@ -182,3 +183,12 @@ def test_models_that_ask_do_not_disturb_each_other(python_server, threads):
 
     answers = [threads.submit(ask, x) for x in range(16)]
     assert [answer.result(PATIENCE) for answer in answers] == [[[2 * x] * 3] * 5 for x in range(16)]
+
+
+def test_the_load_generator_counts_what_comes_before_an_error(python_server, tmp_path):
+    file = tmp_path / "input.json"
+    file.write_text(json.dumps({"data": [{"N": [3]}, {"N": [-2]}, {"N": [0]}]}))
+    options = ["-m", "streamer", *where(python_server, "http"), "--streaming", "--input-data", file]
+    report = perf_report(*options, "--warm-up", 0, "--request-count", 30, "--concurrency", 1)
+    assert "Request count: 20\n" in report and "Responses: 50 (" in report
+    assert "[ERROR] 10 times: " in report

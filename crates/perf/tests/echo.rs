@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "what goes wrong in the small server fails the test")]
 
+mod tool;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +21,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
+use tool::{perf, rows};
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -230,25 +233,6 @@ fn framed(message: &[u8]) -> Bytes {
     framed.put_u32(message.len() as u32);
     framed.put_slice(message);
     framed.freeze()
-}
-
-/// The exit status, the table, and the errors of a run.
-fn perf(line: &str) -> (u8, String, String) {
-    let (mut out, mut errors) = (Vec::new(), Vec::new());
-    let arguments = ["perf"].into_iter().chain(line.split_whitespace()).map(Into::into);
-    let status = nereid_perf::run(arguments, &mut out, &mut errors);
-    (status, String::from_utf8(out).unwrap(), String::from_utf8(errors).unwrap())
-}
-
-/// The fields of each row of a run. The run must succeed.
-fn rows(line: &str) -> Vec<std::collections::BTreeMap<String, String>> {
-    let csv = tempfile::NamedTempFile::new().unwrap();
-    let (status, out, errors) = perf(&format!("{line} --csv {}", csv.path().display()));
-    assert_eq!((status, errors.as_str()), (0, ""), "{out}");
-    let text = std::fs::read_to_string(csv.path()).unwrap();
-    let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned));
-    let headings: Vec<String> = lines.next().unwrap().collect();
-    lines.map(|line| headings.iter().cloned().zip(line).collect()).collect()
 }
 
 #[test]
