@@ -7,6 +7,7 @@ use std::task::{self, Poll};
 
 use anyhow::{Context, Result, ensure};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use hyper_util::client::legacy::connect::{Connected, Connection};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -19,7 +20,7 @@ use crate::options::{ClientEncryption, MessageCompression, PerfOptions, Protocol
 
 /// See the module documentation. A clone shares what makes connections.
 #[derive(Clone)]
-pub(crate) struct ServerEndpoint {
+pub struct ServerEndpoint {
     /// `host:port`.
     pub(crate) address: Arc<str>,
     /// The headers of each call of gRPC.
@@ -28,8 +29,10 @@ pub(crate) struct ServerEndpoint {
 }
 
 /// A connection.
-pub(crate) enum ServerStream {
+pub enum ServerStream {
+    /// Without encryption.
     Plain(TcpStream),
+    /// Over TLS.
     Encrypted(Box<TlsStream<TcpStream>>),
 }
 
@@ -83,7 +86,7 @@ impl ServerEndpoint {
     ///
     /// # Errors
     /// The server is not reachable, or its certificate is not trusted.
-    pub(crate) async fn connect(&self) -> Result<ServerStream> {
+    pub async fn connect(&self) -> Result<ServerStream> {
         let address = &*self.address;
         let stream =
             TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
@@ -132,6 +135,12 @@ fn roots(trusted: &TrustedCertificates) -> Result<RootCertStore> {
         }
     }
     Ok(roots)
+}
+
+impl Connection for ServerStream {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
 }
 
 impl AsyncRead for ServerStream {

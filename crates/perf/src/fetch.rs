@@ -32,16 +32,29 @@ impl ServerAddress {
     /// # Errors
     /// What is wrong with the text.
     pub fn parse(url: &str) -> Result<Self> {
-        let (scheme, host) = url.split_once("://").unwrap_or(("http", url));
+        Self::read(url, ["http", "https"], 8000)
+    }
+
+    /// Reads `[grpc://|grpcs://]host[:port]`, where a server speaks gRPC. Without a port it is 8001.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn parse_grpc(url: &str) -> Result<Self> {
+        Self::read(url, ["grpc", "grpcs"], 8001)
+    }
+
+    /// `schemes` are those of plain and of encrypted connections.
+    fn read(url: &str, [plain, encrypted]: [&str; 2], port: u16) -> Result<Self> {
+        let (scheme, host) = url.split_once("://").unwrap_or((plain, url));
         ensure!(
-            ["http", "https"].contains(&scheme),
-            "'{url}' must begin with http:// or https://, or have no scheme"
+            [plain, encrypted].contains(&scheme),
+            "'{url}' must begin with {plain}:// or {encrypted}://, or have no scheme"
         );
         let host = host.trim_end_matches('/');
         ensure!(!host.is_empty() && !host.contains(['/', '@', ' ']), "'{url}' is no address of a server");
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let host = if has_port { host.to_owned() } else { format!("{host}:8000") };
-        Ok(Self { host, is_encrypted: scheme == "https", trusted: None, headers: Vec::new() })
+        let host = if has_port { host.to_owned() } else { format!("{host}:{port}") };
+        Ok(Self { host, is_encrypted: scheme == encrypted, trusted: None, headers: Vec::new() })
     }
 
     /// Asks for a path, which is given in segments. Blocks for at most ten seconds.
@@ -56,11 +69,18 @@ impl ServerAddress {
         })
     }
 
-    async fn ask(&self, path: &[&str]) -> Result<Vec<u8>> {
+    /// What makes connections to it.
+    ///
+    /// # Errors
+    /// The trusted certificates cannot be read, or the host has no name that a certificate can have.
+    pub fn endpoint(&self, is_grpc: bool) -> Result<ServerEndpoint> {
         let trusted = self.trusted.clone().map_or(TrustedCertificates::OfSystem, TrustedCertificates::File);
         let encryption = self.is_encrypted.then_some(ClientEncryption { trusted, identity: None });
-        let endpoint = ServerEndpoint::at(&self.host, encryption.as_ref(), false)?;
-        let mut connection = HttpConnection::open(&endpoint).await?;
+        ServerEndpoint::at(&self.host, encryption.as_ref(), is_grpc)
+    }
+
+    async fn ask(&self, path: &[&str]) -> Result<Vec<u8>> {
+        let mut connection = HttpConnection::open(&self.endpoint(false)?).await?;
         let answer = connection.receive(self.request(path)?.as_bytes()).await;
         Ok(answer.map_err(|failure| anyhow!(failure.into_text()))?.body.to_vec())
     }
@@ -96,6 +116,9 @@ mod tests {
             let address = ServerAddress::parse(text).unwrap();
             assert_eq!((address.host.as_str(), address.is_encrypted), (host, is_encrypted), "{text}");
         }
+        let grpc = ServerAddress::parse_grpc("grpcs://a").unwrap();
+        assert_eq!((grpc.host.as_str(), grpc.is_encrypted), ("a:8001", true));
+        assert!(ServerAddress::parse_grpc("http://a").is_err());
         for wrong in ["", "ftp://a", "a/b", "user@a", "http://"] {
             assert!(ServerAddress::parse(wrong).is_err(), "{wrong}");
         }

@@ -14,7 +14,7 @@ use prost::Message;
 
 use crate::call_outcome::{CallFailure, CallTimes};
 use crate::endpoint::ServerEndpoint;
-use crate::framing::grpc_message;
+use crate::framing::{FRAME_HEAD, grpc_message, next_frame};
 use crate::payload::SERVICE;
 
 /// The sizes of windows and frames. They are large enough that the client does not slow down responses of megabytes.
@@ -89,8 +89,8 @@ impl GrpcConnection {
         let mut refused = None;
         self.receive(call, |piece| {
             unread.extend_from_slice(&piece);
-            while let Some(message) = next_message(&mut unread) {
-                match proto::ModelStreamInferResponse::decode(message) {
+            while let Some(frame) = next_frame(&mut unread) {
+                match proto::ModelStreamInferResponse::decode(frame.slice(FRAME_HEAD..)) {
                     Ok(answer) if !answer.error_message.is_empty() => refused = Some(answer.error_message),
                     // The last message may contain only the final flag.
                     Ok(answer)
@@ -129,7 +129,7 @@ impl GrpcConnection {
     pub(crate) async fn message(&self, call: GrpcCall) -> Result<(Bytes, CallTimes), CallFailure> {
         let mut answer = BytesMut::new();
         let times = self.receive(call, |piece| answer.extend_from_slice(&piece)).await?;
-        answer.advance(5.min(answer.len()));
+        answer.advance(FRAME_HEAD.min(answer.len()));
         Ok((answer.freeze(), times))
     }
 
@@ -160,13 +160,6 @@ impl GrpcConnection {
             _ => Ok(CallTimes { send: Duration::ZERO, receive: answered.elapsed() }),
         }
     }
-}
-
-/// Removes and returns the first message, if all of it has arrived.
-fn next_message(unread: &mut BytesMut) -> Option<Bytes> {
-    let (_, rest) = unread.split_first()?;
-    let length = u32::from_be_bytes(*rest.first_chunk()?) as usize;
-    (rest.len() - 4 >= length).then(|| unread.split_to(5 + length).freeze().split_off(5))
 }
 
 async fn connect(endpoint: &ServerEndpoint) -> Result<SendRequest<Full<Bytes>>> {
@@ -213,18 +206,6 @@ mod tests {
     fn status(pairs: &[(&'static str, &str)]) -> Result<(), String> {
         let headers = pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         check_status(&headers.collect()).map_err(CallFailure::into_text)
-    }
-
-    #[test]
-    fn a_message_is_taken_when_all_of_it_is_there() {
-        let mut unread = BytesMut::new();
-        let mut taken = Vec::new();
-        for byte in [0, 0, 0, 0, 2, 8, 9, 0, 0, 0, 0, 0, 0] {
-            unread.extend_from_slice(&[byte]);
-            taken.extend(next_message(&mut unread).map(|message| message.to_vec()));
-        }
-        assert_eq!(taken, [vec![8, 9], vec![]]);
-        assert_eq!(unread.len(), 1);
     }
 
     #[test]

@@ -11,21 +11,28 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
 /// One timer. One task at a time waits for it.
-pub(crate) struct Timer {
+pub struct Timer {
     /// The timer is not a pipe, but it is read like one: after it has expired it returns eight bytes, the number of
     /// expiries.
     descriptor: Receiver,
 }
 
 impl Timer {
-    pub(crate) fn new() -> Result<Timer> {
+    /// A timer that is not set.
+    ///
+    /// # Errors
+    /// The system has no more timers or files for the process.
+    pub fn new() -> Result<Timer> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let descriptor = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
         Ok(Timer { descriptor: Receiver::from_owned_fd_unchecked(descriptor)? })
     }
 
     /// Returns when `duration` has passed. Returns at once if `duration` is zero.
-    pub(crate) async fn sleep(&mut self, duration: Duration) -> Result<()> {
+    ///
+    /// # Errors
+    /// The time is too long for the system.
+    pub async fn sleep(&mut self, duration: Duration) -> Result<()> {
         // A zero time would disarm the timer.
         if duration.is_zero() {
             return Ok(());

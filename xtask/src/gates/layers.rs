@@ -36,6 +36,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("trace", &["inference"]),
     ("frontend", &["engine", "inference", "proto", "shared-memory", "trace"]),
     ("perf", &["proto"]),
+    ("recording", &["perf", "proto"]),
     ("tune", &["proto"]),
     ("check", &["engine", "inference", "proto"]),
     (
@@ -52,6 +53,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "in-process",
             "frontend",
             "perf",
+            "recording",
             "shared-memory",
             "trace",
             "tune",

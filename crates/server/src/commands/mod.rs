@@ -13,6 +13,7 @@ mod api_key;
 mod check;
 mod config;
 mod explain;
+mod record;
 mod references;
 mod tune;
 
@@ -37,6 +38,8 @@ pub fn run(
         "api-key" => api_key::run(arguments.skip(1), streams),
         // These take the name of the command as the name of their program.
         "perf" => perf::run(arguments, streams.0, streams.1),
+        "record" => record::run(arguments, streams),
+        "replay" => recording::replay(arguments, streams.0, streams.1),
         "tune" => tune::run(arguments, streams),
         "completions" | "man" => references::run(arguments, plugins, streams),
         _ => return None,

@@ -22,6 +22,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     command("init", "<model directory>", "write config.pbtxt for a model"),
     command("explain", "[<model>]", "tell what a running server does, and what to change"),
     command("perf", "-m <model> [option]...", "measure a server ('nereid perf --help')"),
+    command("record", "<file> [option]...", "write the calls of clients to a file ('nereid record --help')"),
+    command("replay", "<file> [option]...", "send recorded calls again ('nereid replay --help')"),
     command("tune", "<model> [option]...", "find the best settings of a model ('nereid tune --help')"),
     command("api-key", "[--hash]", "make a key, or a digest, for --api-key-file"),
     command("completions", "bash|zsh|fish", "print completions for a shell"),

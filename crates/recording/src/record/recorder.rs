@@ -1,0 +1,283 @@
+//! What is recorded, within its limits, and the thread that writes it.
+//!
+//! The connections never wait. What is not written yet is counted in bytes; a body that finds no room is left out.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow};
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::hidden_tensors::{BodyContent, HiddenBody, hidden};
+use super::options::{RecordOptions, RecordingLimits};
+use crate::event::{FORM, RecordedBody, RecordedEvent};
+
+/// What an event takes in memory beside its body and headers, in bytes. Generous.
+const EVENT_BYTES: usize = 512;
+/// After this time without an event, what was written goes to the file.
+const WRITTEN_WITHIN: Duration = Duration::from_millis(200);
+
+/// Takes the events of all connections. Shared by them.
+pub(crate) struct Recorder {
+    started: Instant,
+    limits: RecordingLimits,
+    room: Arc<Semaphore>,
+    next_call: AtomicU64,
+    state: Arc<RecordingState>,
+    queue: mpsc::Sender<QueuedEvent>,
+}
+
+/// What has become of the recording so far.
+#[derive(Default)]
+struct RecordingState {
+    /// The file has all that it may have, or cannot be written.
+    is_full: AtomicBool,
+    written: AtomicU64,
+    omitted: AtomicU64,
+}
+
+/// The figures of a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RecordingFigures {
+    pub(crate) calls: u64,
+    /// Bodies that found no room.
+    pub(crate) omitted: u64,
+    pub(crate) bytes: u64,
+}
+
+/// An event, and the body that belongs in it, if one does.
+struct QueuedEvent {
+    event: RecordedEvent,
+    body: Option<(CollectedBody, BodyContent)>,
+    _room: OwnedSemaphorePermit,
+}
+
+/// The pieces of a body, within the limits of the recording.
+#[derive(Default)]
+pub(crate) struct CollectedBody {
+    pieces: Vec<Bytes>,
+    length: usize,
+    room: Option<OwnedSemaphorePermit>,
+    omitted: Option<&'static str>,
+}
+
+/// The thread that writes. [`RecordingThread::join`] waits until everything is in the file.
+pub(crate) struct RecordingThread(JoinHandle<Result<()>>);
+
+impl RecordingThread {
+    /// Waits for the end of the recorder and all that is queued.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    pub(crate) fn join(self) -> Result<()> {
+        self.0.join().unwrap_or_else(|_| Err(anyhow!("the thread that writes has failed")))
+    }
+}
+
+impl Recorder {
+    /// Makes the file and begins.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub(crate) fn start(options: &RecordOptions) -> Result<(Recorder, RecordingThread)> {
+        let path = options.file.display().to_string();
+        let file = File::create(&options.file).with_context(|| format!("cannot make {path}"))?;
+        let state = Arc::new(RecordingState::default());
+        let (queue, events) = mpsc::channel();
+        let writer = RecordingWriter {
+            file: BufWriter::new(file),
+            state: state.clone(),
+            limit: options.limits.file,
+            hides_tensors: options.hides_tensors,
+        };
+        let write = move || writer.run(&events).with_context(|| format!("cannot write {path}"));
+        let thread = thread::Builder::new().name("recording".to_owned()).spawn(write)?;
+        let recorder = Recorder {
+            started: Instant::now(),
+            limits: options.limits,
+            room: Arc::new(Semaphore::new(options.limits.memory)),
+            next_call: AtomicU64::new(0),
+            state,
+            queue,
+        };
+        Ok((recorder, RecordingThread(thread)))
+    }
+
+    /// The time since the begin, in microseconds.
+    pub(crate) fn now_us(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// The number of a new call. `None` if nothing more is recorded.
+    pub(crate) fn begin_call(&self) -> Option<u64> {
+        if self.is_complete() {
+            return None;
+        }
+        let call = self.next_call.fetch_add(1, Ordering::Relaxed);
+        (call < self.limits.calls).then_some(call)
+    }
+
+    /// Nothing more is recorded.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.state.is_full.load(Ordering::Relaxed)
+            || self.next_call.load(Ordering::Relaxed) >= self.limits.calls
+            || self.started.elapsed() >= self.limits.duration
+    }
+
+    /// Adds a piece to a body, if there is room.
+    pub(crate) fn collect(&self, body: &mut CollectedBody, piece: &Bytes) {
+        if body.omitted.is_some() {
+            return;
+        }
+        body.length += piece.len();
+        if body.length > self.limits.body {
+            return body.omit("longer than --max-body-bytes");
+        }
+        let Some(room) = self.room_for(piece.len()) else {
+            return body.omit("no room within --max-memory-bytes");
+        };
+        match &mut body.room {
+            Some(all) => all.merge(room),
+            all @ None => *all = Some(room),
+        }
+        body.pieces.push(piece.clone());
+    }
+
+    /// Queues an event, with the body that belongs in it. An event without room is left out.
+    pub(crate) fn queue(&self, event: RecordedEvent, body: Option<(CollectedBody, BodyContent)>) {
+        match self.room_for(EVENT_BYTES + event_bytes(&event)) {
+            // If the writer has ended, there is nothing to record.
+            Some(room) => drop(self.queue.send(QueuedEvent { event, body, _room: room })),
+            None => {
+                self.state.omitted.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn room_for(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        self.room.clone().try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
+    }
+
+    pub(crate) fn figures(&self) -> RecordingFigures {
+        RecordingFigures {
+            calls: self.next_call.load(Ordering::Relaxed).min(self.limits.calls),
+            omitted: self.state.omitted.load(Ordering::Relaxed),
+            bytes: self.state.written.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl CollectedBody {
+    fn omit(&mut self, reason: &'static str) {
+        *self = CollectedBody { omitted: Some(reason), ..CollectedBody::default() };
+    }
+}
+
+/// The bytes of headers and path in an event.
+fn event_bytes(event: &RecordedEvent) -> usize {
+    let of = |headers: &[(String, String)]| -> usize {
+        headers.iter().map(|(name, value)| name.len() + value.len() + 64).sum()
+    };
+    match event {
+        RecordedEvent::Request(request) => request.path.len() + of(&request.headers),
+        RecordedEvent::Answer(answer) => of(&answer.headers) + of(&answer.trailers),
+        _ => 0,
+    }
+}
+
+/// Writes the lines. Runs in a thread of its own.
+struct RecordingWriter {
+    file: BufWriter<File>,
+    state: Arc<RecordingState>,
+    limit: u64,
+    hides_tensors: bool,
+}
+
+impl RecordingWriter {
+    fn run(mut self, events: &mpsc::Receiver<QueuedEvent>) -> std::io::Result<()> {
+        let written = self.write_all(events);
+        self.state.is_full.store(true, Ordering::Relaxed);
+        written
+    }
+
+    fn write_all(&mut self, events: &mpsc::Receiver<QueuedEvent>) -> std::io::Result<()> {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let started_unix_us = u64::try_from(started.as_micros()).unwrap_or(u64::MAX);
+        self.write(&RecordedEvent::Recording { form: FORM, started_unix_us })?;
+        loop {
+            let queued = match events.recv_timeout(WRITTEN_WITHIN) {
+                Ok(queued) => queued,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    self.file.flush()?;
+                    continue;
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => return self.file.flush(),
+            };
+            let QueuedEvent { mut event, body, _room } = queued;
+            if let Some((body, content)) = body {
+                self.fill(&mut event, &body, &content);
+            }
+            if !self.write(&event)? {
+                self.state.is_full.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Puts the body into its event.
+    fn fill(&self, event: &mut RecordedEvent, body: &CollectedBody, content: &BodyContent) {
+        let bytes = body.omitted.map_or(Ok(body.pieces.concat()), Err);
+        let hidden = bytes.and_then(|bytes| match self.hides_tensors {
+            true => hidden(bytes, content).ok_or("its tensors could not be hidden"),
+            false => Ok(HiddenBody { bytes, json_length: None }),
+        });
+        let (body, json_length) = match hidden {
+            Ok(hidden) => (RecordedBody::of(hidden.bytes), hidden.json_length),
+            Err(reason) => {
+                self.state.omitted.fetch_add(1, Ordering::Relaxed);
+                (RecordedBody::Omitted(reason.to_owned()), None)
+            }
+        };
+        let headers = match event {
+            RecordedEvent::Request(request) => {
+                request.body = body;
+                &mut request.headers
+            }
+            RecordedEvent::Answer(answer) => {
+                answer.body = body;
+                &mut answer.headers
+            }
+            RecordedEvent::Message { body: empty, .. } | RecordedEvent::AnswerMessage { body: empty, .. } => {
+                *empty = body;
+                return;
+            }
+            RecordedEvent::Recording { .. } | RecordedEvent::EndOfMessages { .. } => return,
+        };
+        if self.hides_tensors && *content != BodyContent::Plain {
+            // A hidden body is not compressed, and its JSON can have another length.
+            headers.retain(|(name, _)| name != "content-encoding");
+            for (name, value) in headers {
+                if let ("inference-header-content-length", Some(length)) = (name.as_str(), json_length) {
+                    *value = length.to_string();
+                }
+            }
+        }
+    }
+
+    /// Writes a line, unless the file would get longer than it may be: then returns `false`.
+    fn write(&mut self, event: &RecordedEvent) -> std::io::Result<bool> {
+        let mut line = serde_json::to_vec(event)?;
+        line.push(b'\n');
+        let length = self.state.written.load(Ordering::Relaxed) + line.len() as u64;
+        if length > self.limit {
+            return Ok(false);
+        }
+        self.file.write_all(&line)?;
+        self.state.written.store(length, Ordering::Relaxed);
+        Ok(true)
+    }
+}

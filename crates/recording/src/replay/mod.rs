@@ -1,0 +1,68 @@
+//! `nereid replay`: sends the calls of a recording again, and compares their answers.
+
+mod call_target;
+mod comparison;
+mod options;
+mod player;
+mod recorded_call;
+mod report;
+mod tensor_values;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+
+use self::call_target::CallKind;
+use self::options::ReplayOptions;
+use self::player::CallPlayer;
+use self::recorded_call::{CallBody, RecordedCall};
+use self::report::ReplayReport;
+use crate::event::CallProtocol;
+
+/// See [`crate::replay`].
+pub(crate) fn run(
+    arguments: impl IntoIterator<Item = OsString>,
+    out: &mut dyn Write,
+    errors: &mut dyn Write,
+) -> u8 {
+    let (written, status) = match options::parse(arguments) {
+        Err(error) if error.use_stderr() => (write!(errors, "{error}"), 2),
+        Err(help) => (write!(out, "{help}"), 0),
+        Ok(options) => match replay(&options, out) {
+            Ok(report) if report.different + report.failed > 0 => (Ok(()), 3),
+            Ok(_) => (Ok(()), 0),
+            Err(error) => (writeln!(errors, "error: {error:#}"), 1),
+        },
+    };
+    // Writing fails only if the reader has closed the output. Then no message can reach the user.
+    written.map_or(1, |()| status)
+}
+
+fn replay(options: &ReplayOptions, out: &mut dyn Write) -> Result<ReplayReport> {
+    let calls: Arc<[RecordedCall]> = recorded_call::read(&options.file)?.into();
+    let is_sent = |call: &RecordedCall| {
+        !matches!(call.body, CallBody::Omitted) && (options.sends_all || call.target.kind != CallKind::Change)
+    };
+    let places: Vec<usize> = (0..calls.len()).filter(|&place| is_sent(&calls[place])).collect();
+    ensure!(!places.is_empty(), "{} has no call that is sent", options.file.display());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let player = CallPlayer::new(calls.clone(), options.clone())?;
+    let played = runtime.block_on(player.play(&places))?;
+    let report = ReplayReport::new(&calls, played, calls.len() - places.len(), options.speed);
+    out.write_all(report.text(&servers(options, &calls)).as_bytes())?;
+    if let Some(path) = &options.json {
+        let text = serde_json::to_string_pretty(&report.json())?;
+        std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    ensure!(report.answered > 0, "no call was answered");
+    Ok(report)
+}
+
+/// The addresses that the calls go to.
+fn servers(options: &ReplayOptions, calls: &[RecordedCall]) -> String {
+    let sides = [(CallProtocol::Http, &options.http), (CallProtocol::Grpc, &options.grpc)];
+    let used = sides.iter().filter(|(protocol, _)| calls.iter().any(|call| call.protocol == *protocol));
+    used.map(|(_, server)| server.host.as_str()).collect::<Vec<_>>().join(" and ")
+}
