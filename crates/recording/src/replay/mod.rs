@@ -47,7 +47,7 @@ fn replay(options: &ReplayOptions, out: &mut dyn Write) -> Result<ReplayReport> 
     };
     let places: Vec<usize> = (0..calls.len()).filter(|&place| is_sent(&calls[place])).collect();
     ensure!(!places.is_empty(), "{} has no call that is sent", options.file.display());
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let player = CallPlayer::new(calls.clone(), options.clone())?;
     let played = runtime.block_on(player.play(&places))?;
     let report = ReplayReport::new(&calls, played, calls.len() - places.len(), options.speed);

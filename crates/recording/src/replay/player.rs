@@ -1,7 +1,8 @@
 //! Sends the calls of a recording when they are due.
 //!
-//! The schedule runs on a thread of its own, apart from the threads that send, receive and compare. It never depends on the
-//! server: a call that waits for another one, or for room, is late, and its latency says so.
+//! One thread has the schedule and the connections, so that a call that is due is sent at once. Large answers are compared on
+//! other threads. The schedule never depends on the server: a call that waits for another one, or for room, is late, and its
+//! latency says so.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -26,6 +27,8 @@ use crate::upstream::{Upstream, describe};
 
 /// The bytes of an answer beyond twice those of the recorded one. What is longer differs anyhow.
 const LONGER_ANSWER: usize = 1 << 20;
+/// Answers of more bytes are compared on another thread.
+const COMPARED_AT_ONCE: usize = 64 << 10;
 /// The messages of a stream that wait for the connection.
 const WAITING_MESSAGES: usize = 16;
 
@@ -135,16 +138,27 @@ impl PlayingCall {
         let verdict = match answer {
             Err(_) => Err(format!("no answer within {:?}", options.patience)),
             Ok(Err(error)) => Err(error),
-            Ok(Ok(answer)) => Ok(match &call.answer {
-                Some(recorded) if options.compares => {
-                    compare(call.target.kind, recorded, &answer, options.tolerance)
-                }
-                _ => AnswerVerdict::NotRecorded,
-            }),
+            Ok(Ok(answer)) if options.compares => self.compare(answer).await,
+            Ok(Ok(_)) => Ok(AnswerVerdict::NotRecorded),
         };
         drop(self.permit);
         let (sent, due) = (sent - self.begin, due - self.begin);
         PlayedCall { place: self.place, sent, due, latency, verdict, waited }
+    }
+
+    async fn compare(&self, answer: CallAnswer) -> Result<AnswerVerdict, String> {
+        let (player, place) = (self.player.clone(), self.place);
+        let size = answer.body.as_ref().map_or(0, Bytes::len);
+        let compare = move || {
+            let call = &player.calls[place];
+            call.answer.as_ref().map_or(AnswerVerdict::NotRecorded, |recorded| {
+                compare(call.target.kind, recorded, &answer, player.options.tolerance)
+            })
+        };
+        match size > COMPARED_AT_ONCE {
+            true => tokio::task::spawn_blocking(compare).await.map_err(|error| error.to_string()),
+            false => Ok(compare()),
+        }
     }
 
     /// Sends the call and reads its whole answer.
