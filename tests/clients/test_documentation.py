@@ -132,7 +132,11 @@ def check_nereid(words, folder):
         # Nobody listens there.
         measured = run_nereid([*words, "--url=127.0.0.1:1"] if "-u" not in words else replaced(words), folder)
         assert "cannot connect" in measured.stderr, measured.stderr
-    elif subcommand in ("explain", "tune"):
+    elif subcommand == "record":
+        # It cannot make a file there.
+        recorded = run_nereid(["record", str(folder / "none" / "file"), *words[2:]], folder)
+        assert recorded.returncode == 1 and "cannot make" in recorded.stderr, recorded.stderr
+    elif subcommand in ("explain", "tune", "replay"):
         # Nobody listens there, and there is no such model.
         assert run_nereid([*words, "--url=127.0.0.1:1"] if subcommand == "explain" else words, folder).returncode == 1
     elif subcommand in ("check", "config", "init", "api-key", "man", "completions"):
@@ -323,7 +327,7 @@ def test_functions_and_variables_of_triton_exist():
 
 def test_options_in_the_text_exist():
     """Examples are tested above: these are options within sentences and tables."""
-    helps = [run_nereid(words, ROOT) for words in (["--help"], ["perf", "--help"], ["check", "--help"], ["config", "--help"], ["init", "--help"], ["explain", "--help"], ["tune", "--help"])]
+    helps = [run_nereid(words, ROOT) for words in (["--help"], ["perf", "--help"], ["check", "--help"], ["config", "--help"], ["init", "--help"], ["explain", "--help"], ["tune", "--help"], ["record", "--help"], ["replay", "--help"])]
     known = set(re.findall(r"--([a-z][\w-]*\w)", "".join(done.stdout + done.stderr for done in helps)))
     known |= set(re.findall(r"--([a-z][\w-]*\w)", (ROOT / "xtask/src/main.rs").read_text()))
     # Those of perf_analyzer that `nereid perf` refuses by name.

@@ -54,30 +54,40 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
 
 fn command() -> Command {
     let usage = "nereid replay [OPTIONS] <FILE>";
-    Command::new("nereid replay").override_usage(usage).about(ABOUT).after_help(AFTER).args_override_self(true).args([
-        Arg::new("file").value_name("FILE").help("The recording").required(true),
-        option("url", "HOST[:PORT]", "The HTTP port of the server")
-            .short('u')
-            .default_value("localhost:8000"),
-        option("grpc-url", "HOST[:PORT]", "The gRPC port of the server").default_value("localhost:8001"),
-        option("ca-certificates", "FILE", "The certificates that are trusted [default: those of the system]"),
-        option(
-            "header",
-            "NAME:VALUE",
-            "A header of each call, such as an API key; may be given several times",
-        )
-        .short('H')
-        .action(ArgAction::Append),
-        option("speed", "X", "Times between calls are divided by X").default_value("1"),
-        option("concurrency", "N", "Calls without an answer at the same time; further ones wait")
-            .default_value("256"),
-        option("timeout", "SECONDS", "A call without an answer for so long has failed").default_value("60"),
-        option("tolerance", "T", "Numbers may differ by T, and by T of their size if they are above one")
-            .default_value("0"),
-        flag("no-compare", "Do not compare answers"),
-        flag("all-calls", "Also send calls that change the server"),
-        option("json", "FILE", "Write the report to a JSON file, too"),
-    ])
+    Command::new("nereid replay")
+        .override_usage(usage)
+        .about(ABOUT)
+        .after_help(AFTER)
+        .args_override_self(true)
+        .args([
+            Arg::new("file").value_name("FILE").help("The recording").required(true),
+            option("url", "HOST[:PORT]", "The HTTP port of the server")
+                .short('u')
+                .default_value("localhost:8000"),
+            option("grpc-url", "HOST[:PORT]", "The gRPC port of the server").default_value("localhost:8001"),
+            option(
+                "ca-certificates",
+                "FILE",
+                "The certificates that are trusted [default: those of the system]",
+            ),
+            option(
+                "header",
+                "NAME:VALUE",
+                "A header of each call, such as an API key; may be given several times",
+            )
+            .short('H')
+            .action(ArgAction::Append),
+            option("speed", "X", "Times between calls are divided by X").default_value("1"),
+            option("concurrency", "N", "Calls without an answer at the same time; further ones wait")
+                .default_value("256"),
+            option("timeout", "SECONDS", "A call without an answer for so long has failed")
+                .default_value("60"),
+            option("tolerance", "T", "Numbers may differ by T, and by T of their size if they are above one")
+                .default_value("0"),
+            flag("no-compare", "Do not compare answers"),
+            flag("all-calls", "Also send calls that change the server"),
+            option("json", "FILE", "Write the report to a JSON file, too"),
+        ])
 }
 
 /// Reads a command line; the first argument is the program's name.
