@@ -12,11 +12,10 @@ import repository
 import requests
 import tritonclient.grpc
 import tritonclient.http
+from documentation import EXAMPLES
 from protocols import GRPC, HTTP
 from recordings import content, events, recording, replay, replayed
 from serving import PATIENCE, eventually
-
-INFER = "/v2/models/add_sub/infer"
 
 
 def ask(protocol, place, number, **options):
@@ -262,6 +261,15 @@ def test_a_file_that_is_none_is_refused_with_its_line(server, tmp_path, lines, w
     ended = replay(file, server)
     assert ended.returncode == 1
     assert words in ended.stderr and "calls.jsonl" in ended.stderr
+
+
+def test_the_example_of_the_documentation_can_be_sent(server, tmp_path):
+    (example,) = [example for example in EXAMPLES if example.page == "docs/recording.md" and "lines" in example.modes]
+    file = tmp_path / "calls.jsonl"
+    file.write_text(example.text)
+    report = replayed(file, server, tmp_path, code=3)
+    # The model of the example is not there, so its answers are others.
+    assert (report["answered"], report["different"], report["not_sent"]) == (2, 2, 0), report
 
 
 def test_a_port_that_is_taken_is_named(server, tmp_path):
