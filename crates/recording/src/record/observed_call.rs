@@ -245,3 +245,59 @@ impl MessageSplitter {
         complete
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::options;
+
+    /// The bodies of messages that a recording has after these pieces of a stream.
+    fn recorded(pieces: &[&[u8]], more_options: &[&str]) -> Vec<RecordedBody> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let words = ["record", file.path().to_str().unwrap()].into_iter().chain(more_options.iter().copied());
+        let options = options::parse(words.map(Into::into)).unwrap();
+        let (recorder, thread) = Recorder::start(&options).unwrap();
+        let mut splitter = MessageSplitter::default();
+        for piece in pieces {
+            for body in splitter.add(&recorder, Bytes::copy_from_slice(piece)) {
+                let event = RecordedEvent::Message { call: 0, at_us: 0, body: RecordedBody::Stream };
+                recorder.queue(event, Some((body, BodyContent::Plain)));
+            }
+        }
+        drop(recorder);
+        thread.join().unwrap();
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        let body = |line: &str| match serde_json::from_str(line).unwrap() {
+            RecordedEvent::Message { body, .. } => body,
+            event => panic!("{event:?}"),
+        };
+        text.lines().skip(1).map(body).collect()
+    }
+
+    #[test]
+    fn messages_are_cut_wherever_pieces_end() {
+        let stream = [&b"\0\0\0\0\x03abc"[..], b"\0\0\0\0\0", b"\x01\0\0\0\x01\xff"];
+        let wanted = stream.map(|message| RecordedBody::of(message.to_vec()));
+        let stream = stream.concat();
+        for size in 1..=stream.len() {
+            let pieces: Vec<&[u8]> = stream.chunks(size).collect();
+            assert_eq!(recorded(&pieces, &[]), wanted, "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn a_long_message_is_left_out_and_the_next_one_is_not() {
+        let long = [&b"\0\0\0\0\x20"[..], &[7; 32]].concat();
+        let bodies = recorded(&[&long, b"\0\0\0\0\x01a"], &["--max-body-bytes", "30"]);
+        let omitted = RecordedBody::Omitted("longer than --max-body-bytes".into());
+        assert_eq!(bodies, [omitted, RecordedBody::Text("\0\0\0\0\x01a".into())]);
+    }
+
+    #[test]
+    fn a_file_has_at_most_its_bytes() {
+        let messages = [b"\0\0\0\0\x01a"; 100];
+        let pieces: Vec<&[u8]> = messages.iter().map(|message| &message[..]).collect();
+        let all = recorded(&pieces, &["--max-file-bytes", "2000"]).len();
+        assert!((1..100).contains(&all), "{all}");
+    }
+}

@@ -28,6 +28,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// The sizes of the windows of HTTP/2, in bytes: those of a fast client.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
+/// A connection of HTTP/2 whose client does not answer is closed: it is asked at this interval.
+const ASKED_EVERY: Duration = Duration::from_secs(60);
 /// The status UNAVAILABLE of gRPC.
 const UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
 
@@ -145,6 +147,7 @@ fn connection(
         CallProtocol::Grpc => {
             let connection = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
+                .keep_alive_interval(ASKED_EVERY)
                 .initial_stream_window_size(STREAM_WINDOW)
                 .initial_connection_window_size(CONNECTION_WINDOW)
                 .serve_connection(stream, service);

@@ -302,7 +302,7 @@ mod tests {
         let same = compare(CallKind::Infer, &json("1", "[1.5,2]"), &json("2", "[1.5001,2]"), 0.001);
         assert_eq!(same, AnswerVerdict::Same);
         let found = different(CallKind::Infer, &json("1", "[1.5,2]"), &json("1", "[1.5,2.1]"));
-        assert_eq!(found, "output 'O': element 1 is 2.1, recorded 2");
+        assert_eq!(found, "request 'i': output 'O': element 1 is 2.1, recorded 2");
     }
 
     #[test]

@@ -255,7 +255,8 @@ mod tests {
         let one = infer(0, 1, 1);
         assert_eq!(read_lines(&[FIRST, &one, &one[..30]]).unwrap().len(), 1);
         for (lines, word) in [
-            (vec![""], "no recording"),
+            (vec!["{}"], "no recording"),
+            (vec![], "is empty"),
             (vec![r#"{"event":"recording","form":2,"started_unix_us":0}"#], "has form 2"),
             (vec![FIRST, &one, &one], "the same number"),
             (vec![FIRST, &one[..30], &one], ":2: "),
