@@ -114,7 +114,16 @@ fn interpreter(source: &ModelSource, settings: &PythonSettings) -> String {
     named
         .or_else(|| settings.python_executable.clone())
         .or_else(of_variable)
+        .or_else(|| own_interpreter(&env::current_exe().ok()?))
         .unwrap_or_else(|| "python3".to_owned())
+}
+
+/// The interpreter of the virtual environment that the program is installed in. It need not be active.
+fn own_interpreter(program: &Path) -> Option<String> {
+    let environment = program.parent()?.parent()?;
+    let interpreter = environment.join("bin/python3");
+    let is_own = environment.join("pyvenv.cfg").is_file() && interpreter.is_file();
+    is_own.then(|| interpreter.to_string_lossy().into_owned())
 }
 
 /// The value of a parameter, unless it is empty.

@@ -1,1 +1,1 @@
-"""A demonstration: `python -m nereid_server.demo`. It needs `pip install "nereid-server[demo]"`."""
+"""A demonstration: `python -m nereid_server.demo`. It needs the extra `demo` of the wheel."""
