@@ -42,37 +42,6 @@ instance_group [ { count: 1 kind: KIND_CPU } ]
 parameters { key: "intra_op_thread_count" value { string_value: "1" } }
 """
 
-PYTHON_ONNX = """\
-import os
-
-import numpy as np
-import onnxruntime
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def initialize(self, args):
-        folder = os.path.join(args["model_repository"], args["model_version"])
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        self.session = onnxruntime.InferenceSession(
-            os.path.join(folder, "model.onnx"), options, providers=["CPUExecutionProvider"]
-        )
-        (self.input,) = [tensor.name for tensor in self.session.get_inputs()]
-        self.outputs = [tensor.name for tensor in self.session.get_outputs()]
-
-    def execute(self, requests):
-        inputs = [pb_utils.get_input_tensor_by_name(request, self.input).as_numpy() for request in requests]
-        computed = self.session.run(self.outputs, {self.input: np.concatenate(inputs)})
-        answers, first = [], 0
-        for rows in map(len, inputs):
-            of_request = [values[first : first + rows] for values in computed]
-            tensors = map(pb_utils.Tensor, self.outputs, of_request)
-            answers.append(pb_utils.InferenceResponse(list(tensors)))
-            first += rows
-        return answers
-"""
-
 TYPES = {"UINT8": TensorProto.UINT8, "FP32": TensorProto.FLOAT, "INT64": TensorProto.INT64}
 
 
@@ -164,7 +133,7 @@ def tensors(kind, described):
 def write_member(repository, name, member, max_batch_size, more="", backend="onnxruntime"):
     text = f'name: "{name}"\nbackend: "{backend}"\nmax_batch_size: {max_batch_size}\n'
     text += tensors("input", member.inputs) + tensors("output", member.outputs) + more
-    python = PYTHON_ONNX if backend == "python" else None
+    python = models.PYTHON_ONNX if backend == "python" else None
     models.write(repository, name, text, member.model(["batch"] if max_batch_size else []), python)
 
 

@@ -52,6 +52,7 @@ model_transaction_policy { decoupled: true }
 instance_group [ { kind: KIND_CPU } ]
 """
 
+# A model in Python that runs a network of one input with ONNX Runtime.
 PYTHON_ONNX = """\
 import os
 
@@ -68,14 +69,17 @@ class TritonPythonModel:
         self.session = onnxruntime.InferenceSession(
             os.path.join(folder, "model.onnx"), options, providers=["CPUExecutionProvider"]
         )
+        (self.input,) = [tensor.name for tensor in self.session.get_inputs()]
+        self.outputs = [tensor.name for tensor in self.session.get_outputs()]
 
     def execute(self, requests):
-        inputs = [pb_utils.get_input_tensor_by_name(request, "INPUT0").as_numpy() for request in requests]
-        (output,) = self.session.run(None, {"INPUT0": np.concatenate(inputs)})
+        inputs = [pb_utils.get_input_tensor_by_name(request, self.input).as_numpy() for request in requests]
+        computed = self.session.run(self.outputs, {self.input: np.concatenate(inputs)})
         answers, first = [], 0
         for rows in map(len, inputs):
-            tensor = pb_utils.Tensor("OUTPUT0", output[first : first + rows])
-            answers.append(pb_utils.InferenceResponse([tensor]))
+            of_request = [values[first : first + rows] for values in computed]
+            tensors = map(pb_utils.Tensor, self.outputs, of_request)
+            answers.append(pb_utils.InferenceResponse(list(tensors)))
             first += rows
         return answers
 """
