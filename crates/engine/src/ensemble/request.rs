@@ -22,7 +22,7 @@ use super::{
     admission::Admitted,
     binding::{MemberBinding, Pins},
     permits::Permits,
-    step::{StartedStep, StepEvent, StepStream, StepStreams, StepTimes},
+    step::{StartedStep, StepEnd, StepEvent, StepStream, StepStreams, StepTimes},
     tensor::{StepOutputs, StepTensor},
 };
 use crate::{
@@ -246,10 +246,12 @@ impl EnsembleRequest {
     }
 
     /// A member has sent a response, or has ended.
-    fn step_event(&mut self, StepEvent { step, item, times, took }: StepEvent) {
+    fn step_event(&mut self, StepEvent { step, item, end }: StepEvent) {
         let StartedStep { run, sequence } = step;
-        took.iter().for_each(|took| self.ensemble.step_ended(run.step, *took));
-        self.member_times.add(times);
+        if let Some(StepEnd { took, times }) = end {
+            self.ensemble.step_ended(run.step, took);
+            self.member_times.add(times);
+        }
         let Some(ResponseItem { result, last }) = item else { return self.graph.ended(run) };
         let bound = &self.binding.steps[run.step];
         let has_batch = bound.member.config().max_batch_size.is_some();

@@ -35,12 +35,17 @@ pub(super) struct StepEvent {
     pub(super) step: StartedStep,
     /// `None`: the request has ended without another response.
     pub(super) item: Option<ResponseItem>,
-    pub(super) times: StepTimes,
-    /// How long the request took, if this is its end.
-    pub(super) took: Option<Duration>,
+    /// What the request took, if this is its end.
+    pub(super) end: Option<StepEnd>,
 }
 
-/// How long an execution of a member took, in nanoseconds; zeros before the request has ended.
+/// What a request to a member took.
+pub(super) struct StepEnd {
+    pub(super) took: Duration,
+    pub(super) times: StepTimes,
+}
+
+/// How long the execution of a request to a member took, in nanoseconds; zeros if nothing was executed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct StepTimes {
     pub(super) input_ns: u64,
@@ -65,10 +70,15 @@ impl StepStream {
         Self { step, responses, has_ended: false, _permit: permit }
     }
 
-    fn times(&self) -> StepTimes {
-        let Some(times) = self.responses.timeline().counted_times() else { return StepTimes::default() };
+    fn end(&self) -> StepEnd {
+        let timeline = self.responses.timeline();
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        StepTimes { input_ns: ns(times.input()), infer_ns: ns(times.infer()), output_ns: ns(times.output()) }
+        let times = timeline.counted_times().map_or_else(StepTimes::default, |times| StepTimes {
+            input_ns: ns(times.input()),
+            infer_ns: ns(times.infer()),
+            output_ns: ns(times.output()),
+        });
+        StepEnd { took: now() - timeline.request_start, times }
     }
 }
 
@@ -82,9 +92,8 @@ impl Stream for StepStream {
         }
         let Poll::Ready(item) = self.responses.poll_item(context) else { return Poll::Pending };
         self.has_ended = item.as_ref().is_none_or(|item| item.last);
-        let times = if self.has_ended { self.times() } else { StepTimes::default() };
-        let took = self.has_ended.then(|| now() - self.responses.timeline().request_start);
-        Poll::Ready(Some(StepEvent { step: self.step.clone(), item, times, took }))
+        let end = self.has_ended.then(|| self.end());
+        Poll::Ready(Some(StepEvent { step: self.step.clone(), item, end }))
     }
 }
 
