@@ -7,7 +7,6 @@
 
 pub mod config_text;
 pub mod options;
-pub mod plot;
 pub mod processors;
 pub mod report;
 pub mod round;

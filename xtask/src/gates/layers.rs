@@ -35,9 +35,10 @@ const TABLE: &[(&str, &[&str])] = &[
     ("libtritonserver", &["in-process"]),
     ("trace", &["inference"]),
     ("frontend", &["engine", "inference", "proto", "shared-memory", "trace"]),
-    ("perf", &["proto"]),
+    ("plot", &[]),
+    ("perf", &["plot", "proto"]),
     ("recording", &["perf", "proto"]),
-    ("tune", &["proto"]),
+    ("tune", &["plot", "proto"]),
     ("check", &["engine", "inference", "proto"]),
     (
         "server",

@@ -3,7 +3,6 @@
 pub(crate) mod latency_csv;
 pub(crate) mod plot;
 pub(crate) mod profile;
-mod scale;
 mod server_text;
 pub(crate) mod table;
 pub(crate) mod text;

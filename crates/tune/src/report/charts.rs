@@ -2,51 +2,57 @@
 
 use std::collections::BTreeMap;
 
+use plot::{DotStyle, PlotAxis, PlotColor, PlotScale, SvgPlot, short_number};
+
 use super::{figures, milliseconds};
-use crate::plot::{DotStyle, PlotAxis, PlotMark, SvgPlot};
 use crate::search::{BatchTime, TuningGoal, TuningPoint};
 use crate::tuning::TuningResult;
 
 /// Throughput against latency of every measured point.
-pub(super) fn throughput(result: &mut TuningResult) -> SvgPlot {
+pub(super) fn throughput(result: &mut TuningResult) -> String {
     let percentile = result.options.percentile.name;
     let mut points: Vec<TuningPoint> = result.search.samples().iter().map(|sample| sample.point).collect();
     points.sort_unstable();
     points.dedup();
-    let (chosen, present) = (result.chosen, result.search.space().present);
-    let mut marks = Vec::new();
-    match result.options.goal {
-        TuningGoal::Latency(at) => marks.push(PlotMark::Limit { axis: 0, at, text: format!("{at} ms") }),
-        TuningGoal::Throughput(at) => {
-            marks.push(PlotMark::Limit { axis: 1, at, text: format!("{at} requests/s") });
-        }
-        TuningGoal::Knee => {}
-    }
     let known = result.search.estimates(&points);
+    let (longest, least) = match result.options.goal {
+        TuningGoal::Latency(at) => (Some(at), None),
+        TuningGoal::Throughput(at) => (None, Some(at)),
+        TuningGoal::Knee => (None, None),
+    };
+    let latencies = known.iter().map(|estimate| estimate.latency.exp()).chain(longest);
+    let rates = known.iter().map(|estimate| estimate.rate.exp()).chain(least);
+    let latency = format!("latency p{percentile} (ms)");
+    let axes =
+        [axis(&latency, PlotScale::logarithmic(latencies)), axis("requests/s", PlotScale::linear(rates))];
+    let mut plot = SvgPlot::new("Every measured point", "Estimated from all rounds", axes);
+    plot.note("Green: chosen. Orange: the present setting.");
+    longest.iter().for_each(|at| plot.limit_across(*at, PlotColor::Red, &format!("{at} ms")));
+    least.iter().for_each(|at| plot.limit_up(*at, PlotColor::Red, &format!("{at} requests/s")));
+    let (chosen, present) = (result.chosen, result.search.space().present);
     let mut dots: Vec<_> = points
         .iter()
         .zip(&known)
-        .map(|(point, estimate)| {
-            let style = match *point {
-                point if point == chosen => DotStyle::Chosen,
-                point if point.setting == present => DotStyle::Present,
-                _ => DotStyle::Plain,
-            };
-            let text = format!("{point}: {}", figures(estimate, percentile));
-            (style, PlotMark::Dot { at: (estimate.latency.exp(), estimate.rate.exp()), style, text })
+        .map(|(point, estimate)| match *point {
+            point if point == chosen => (2, dot(PlotColor::Green, 6.5), point, estimate),
+            point if point.setting == present => (1, dot(PlotColor::Orange, 5.0), point, estimate),
+            point => (0, dot(PlotColor::Blue, 2.5), point, estimate),
         })
         .collect();
-    dots.sort_by_key(|(style, _)| *style as u8);
-    marks.extend(dots.into_iter().map(|(_, dot)| dot));
-    SvgPlot {
-        title: "Every measured point, estimated from all rounds (green: chosen, orange: the present setting)"
-            .to_owned(),
-        axes: [
-            PlotAxis { name: format!("latency p{percentile} (ms)"), is_logarithmic: true },
-            PlotAxis { name: "requests/s".to_owned(), is_logarithmic: false },
-        ],
-        marks,
+    dots.sort_by_key(|(rank, ..)| *rank);
+    for (_, style, point, estimate) in dots {
+        let at = (estimate.latency.exp(), estimate.rate.exp());
+        plot.dot(at, style, &format!("{point}: {}", figures(estimate, percentile)));
     }
+    plot.finish()
+}
+
+fn axis(name: &str, scale: PlotScale) -> PlotAxis<'_> {
+    PlotAxis { name, scale, label: short_number }
+}
+
+fn dot(color: PlotColor, radius: f64) -> DotStyle {
+    DotStyle { color, radius, is_hollow: false }
 }
 
 /// The line `a + b n` through the times of batches.
@@ -105,29 +111,26 @@ fn line_through(times: &[BatchTime]) -> Option<BatchLine> {
 }
 
 /// The cost of a batch against its size.
-pub(super) fn cost(result: &TuningResult) -> SvgPlot {
+pub(super) fn cost(result: &TuningResult) -> String {
     let (times, line) = batches(result);
-    let dots = times.iter().map(|time| PlotMark::Dot {
-        at: (f64::from(time.rows), time.mean_ms),
-        style: DotStyle::Plain,
-        text: format!("{} rows: {} ms, {} batches", time.rows, milliseconds(time.mean_ms), time.count),
-    });
-    let mut marks: Vec<PlotMark> = dots.collect();
-    if let (Some(line), Some(last)) = (line, times.last()) {
-        let at = |rows: f64| (rows, (line.batch_ms + line.row_ms * rows).max(0.0));
-        let text = format!("{:.3} ms + {:.3} ms for each row", line.batch_ms, line.row_ms);
-        marks.insert(0, PlotMark::Line { through: vec![at(0.0), at(f64::from(last.rows))], text });
-    }
+    let at = |line: BatchLine, rows: f64| (rows, (line.batch_ms + line.row_ms * rows).max(0.0));
+    let line = line.zip(times.last());
+    let line = line.map(|(line, last)| (line, [at(line, 0.0), at(line, f64::from(last.rows))]));
+    let ends = line.iter().flat_map(|(_, ends)| ends.map(|at| at.1));
+    let rows = PlotScale::linear(times.iter().map(|time| f64::from(time.rows)));
+    let costs = PlotScale::linear(times.iter().map(|time| time.mean_ms).chain(ends));
     let setting = result.chosen.setting;
     let threads = setting.threads.map_or(String::new(), |threads| format!(", {threads} threads each"));
-    SvgPlot {
-        title: format!("The time of a batch with {} instances{threads}", setting.instances),
-        axes: [
-            PlotAxis { name: "rows".to_owned(), is_logarithmic: false },
-            PlotAxis { name: "ms".to_owned(), is_logarithmic: false },
-        ],
-        marks,
+    let details = format!("With {} instances{threads}", setting.instances);
+    let mut plot = SvgPlot::new("The time of a batch", &details, [axis("rows", rows), axis("ms", costs)]);
+    if let Some((BatchLine { batch_ms, row_ms }, ends)) = line {
+        plot.line(&ends, PlotColor::Green, &format!("{batch_ms:.3} ms + {row_ms:.3} ms for each row"));
     }
+    for BatchTime { rows, count, mean_ms } in times {
+        let text = format!("{rows} rows: {} ms, {count} batches", milliseconds(mean_ms));
+        plot.dot((f64::from(rows), mean_ms), dot(PlotColor::Blue, 2.5), &text);
+    }
+    plot.finish()
 }
 
 #[cfg(test)]

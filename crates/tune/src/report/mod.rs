@@ -19,8 +19,8 @@ use crate::tuning::TuningResult;
 pub fn write(result: &mut TuningResult) -> Result<()> {
     let folder = result.options.output.clone();
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let throughput = charts::throughput(result).svg();
-    let cost = charts::cost(result).svg();
+    let throughput = charts::throughput(result);
+    let cost = charts::cost(result);
     let page = page::html(result, &throughput, &cost);
     for (name, text) in [
         ("config.pbtxt", &result.tuned_text),

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use plot::escaped;
+
 use super::alternatives::alternatives;
 use super::charts::batches;
 use super::{figures, gain, milliseconds, missed, percent, rule};
-use crate::plot::escaped;
 use crate::search::{SearchPlan, TuningPoint};
 use crate::tuning::{ProcessorShares, TuningResult};
 
@@ -14,7 +15,9 @@ const DISTURBING: f64 = 0.2;
 
 const STYLE: &str = "body{font-family:sans-serif;max-width:62em;margin:2em auto;padding:0 1em;line-height:1.45}\
 table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ccc;padding:.25em .7em;text-align:left}\
-tr.chosen{background:#e3f4e6}pre{background:#f4f4f4;padding:1em;overflow:auto}svg{max-width:100%;height:auto}";
+tr.chosen{background:#e3f4e6}pre{background:#f4f4f4;padding:1em;overflow:auto}svg{max-width:54em}\
+@media (prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}td,th{border-color:#30363d}\
+tr.chosen{background:#12351b}pre{background:#161b22}}";
 
 /// The page with its plots.
 pub(super) fn html(result: &mut TuningResult, throughput: &str, cost: &str) -> String {
