@@ -14,7 +14,7 @@ use inference::{
 
 use super::{
     config_file::{self, unreadable},
-    files, scan, strategy,
+    files, repositories, scan, strategy,
 };
 use crate::{
     check::{ReadableMemory, RequestValidator},
@@ -36,7 +36,7 @@ pub struct RepositoryModels {
 /// The directory does not exist, or cannot be read.
 pub fn models(repository: &Path) -> Result<RepositoryModels, Error> {
     let mut warnings = Vec::new();
-    let name = scan::repository_name(repository);
+    let name = repositories::directory_name(repository);
     let places = scan::list_directory(&name, repository, &mut warnings)?;
     let directories = places.into_iter().map(|found| found.place.directory.clone()).collect();
     Ok(RepositoryModels { directories, warnings })

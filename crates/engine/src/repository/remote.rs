@@ -22,8 +22,6 @@ use tokio::{
     time::timeout,
 };
 
-use super::scan;
-
 /// The objects of each model, by the model's directory.
 pub(super) type RemoteModels = BTreeMap<String, Vec<StoredObject>>;
 
@@ -209,7 +207,7 @@ impl RemoteModel {
 
     /// The URL of the model's directory.
     pub(super) fn url(&self) -> PathBuf {
-        scan::below(self.source.name(), &self.directory)
+        model_url(self.source.name(), &self.directory)
     }
 
     /// The objects that these versions use: their own, and those of the model.
@@ -266,6 +264,11 @@ impl RemoteModel {
         };
         versions.into_iter().map(|(version, found)| (version, entries(found))).collect()
     }
+}
+
+/// The URL of a model's directory in a repository.
+pub(super) fn model_url(repository: &Name, directory: &str) -> PathBuf {
+    PathBuf::from(format!("{repository}/{directory}"))
 }
 
 /// Where the files of a load are.

@@ -9,7 +9,7 @@ use inference::{Error, ErrorCode, Name, repository::RepositoryOpener};
 use lifecycle::ModelKey;
 use tokio::task::spawn_blocking;
 
-use super::{remote::RemoteSource, scan};
+use super::remote::RemoteSource;
 
 /// The repositories, by their names.
 #[derive(Clone, Default)]
@@ -56,7 +56,7 @@ impl Repositories {
     /// # Errors
     /// INVALID_ARG for a URL that breaks a rule.
     pub(super) fn source(&self, path: &Path) -> Result<(Name, RepositorySource), Error> {
-        let directory = || (scan::repository_name(path), RepositorySource::Directory(path.to_owned()));
+        let directory = || (directory_name(path), RepositorySource::Directory(path.to_owned()));
         let (Some(opener), Some(text)) = (&self.opener, path.to_str()) else { return Ok(directory()) };
         match opener.name(text) {
             None => Ok(directory()),
@@ -166,6 +166,11 @@ impl RepositorySource {
         let missing = || Error::invalid(format!("failed to register '{shown}', repository not found"));
         is_there.then_some(()).ok_or_else(missing)
     }
+}
+
+/// The name of a repository in a directory: its path.
+pub(super) fn directory_name(repository: &Path) -> Name {
+    Name::new(&repository.to_string_lossy())
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use inference::{
 use lifecycle::{DirectoryStamp, ModelKey, ModelPlace};
 
 use super::{
-    remote::RemoteModels,
+    remote::{RemoteModels, model_url},
     repositories::{Repositories, RepositorySource},
     stamps,
 };
@@ -44,11 +44,6 @@ impl FoundPlace {
     fn new(repository: &Name, directory: PathBuf, objects: Option<Vec<StoredObject>>) -> Self {
         Self { place: Arc::new(ModelPlace { repository: repository.clone(), directory }), objects }
     }
-}
-
-/// The name of a repository: its path.
-pub(super) fn repository_name(repository: &Path) -> Name {
-    Name::new(&repository.to_string_lossy())
 }
 
 /// The expected layout of a repository, for an operator whose repository differs.
@@ -118,12 +113,7 @@ fn list_objects(url: &Name, models: Arc<RemoteModels>, warnings: &mut Vec<String
         warnings.extend(warning);
         is_model
     });
-    models.map(|(model, objects)| FoundPlace::new(url, below(url, &model), Some(objects))).collect()
-}
-
-/// The URL of a model's directory.
-pub(super) fn below(url: &Name, model: &str) -> PathBuf {
-    PathBuf::from(format!("{url}/{model}"))
+    models.map(|(model, objects)| FoundPlace::new(url, model_url(url, &model), Some(objects))).collect()
 }
 
 /// The places of the models of a name. `remote` has the objects that each object store has of it.
@@ -144,7 +134,7 @@ pub(super) fn find(
             RepositorySource::Remote(_) => {
                 let objects = remote.remove(repository_name).unwrap_or_else(|| Ok(Vec::new()));
                 objects.map(|objects| {
-                    let place = below(repository_name, directory);
+                    let place = model_url(repository_name, directory);
                     (!objects.is_empty()).then(|| FoundPlace::new(repository_name, place, Some(objects)))
                 })
             }
