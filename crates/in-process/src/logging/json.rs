@@ -4,17 +4,15 @@ use std::io::Write;
 use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, Record};
 
-use super::line::place;
-
-/// The record as a JSON object in one line, with its newline. A text of several lines stays one member.
-pub(super) fn line(record: &Record<'_>, timestamp: &str, process: u32) -> Vec<u8> {
+/// The record as a JSON object in one line, with its newline. A text of several lines stays one member. `file` and `at` are
+/// its place in the source.
+pub(super) fn line(record: &Record<'_>, (file, at): (&str, u32), timestamp: &str, process: u32) -> Vec<u8> {
     let level = match record.level() {
         Level::Error => "ERROR",
         Level::Warn => "WARNING",
         Level::Info => "INFO",
         Level::Debug | Level::Trace => "VERBOSE",
     };
-    let (file, at) = place(record);
     let mut line = Vec::with_capacity(256);
     let head = write!(
         line,
@@ -59,13 +57,8 @@ mod tests {
     fn shown(level: Level, text: &str, fields: &[(&str, &str)]) -> String {
         let arguments = format_args!("{text}");
         let mut record = Record::builder();
-        record
-            .level(level)
-            .args(arguments)
-            .file(Some("crates/a/driver.rs"))
-            .line(Some(25))
-            .key_values(&fields);
-        String::from_utf8(line(&record.build(), TIME, 17180)).unwrap()
+        record.level(level).args(arguments).key_values(&fields);
+        String::from_utf8(line(&record.build(), ("driver.rs", 25), TIME, 17180)).unwrap()
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(super) struct Style {
 /// above a table, it is left out. The fields of a record follow its message.
 pub(super) fn line(record: &Record<'_>, time: SystemTime, style: Style) -> Vec<u8> {
     if style.format == Format::Json {
-        return json::line(record, &timestamp(time), style.process);
+        return json::line(record, place(record), &timestamp(time), style.process);
     }
     let mut line = Vec::with_capacity(192);
     push_header(&mut line, record, time, style);
@@ -97,7 +97,7 @@ fn push_header(line: &mut Vec<u8>, record: &Record<'_>, time: SystemTime, style:
 }
 
 /// The file, without its directory, and the line of the source.
-pub(super) fn place<'r>(record: &Record<'r>) -> (&'r str, u32) {
+fn place<'r>(record: &Record<'r>) -> (&'r str, u32) {
     let path = record.file().unwrap_or("unknown");
     (path.rsplit('/').next().unwrap_or(path), record.line().unwrap_or(0))
 }
