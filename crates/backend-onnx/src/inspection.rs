@@ -1,5 +1,8 @@
 //! What the file of a graph says of a model, before the runtime has opened it.
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{
+    num::NonZeroUsize,
+    path::{Component, Path, PathBuf},
+};
 
 use inference::{
     Error,
@@ -11,11 +14,12 @@ use crate::{
     complete, external_data,
     graph_file::{self, GraphFile},
     iteration::Iteration,
-    model::model_file,
     probe::Rows,
     settings,
     validate::{self, Agreement},
 };
+
+const DEFAULT_FILE: &str = "model.onnx";
 
 /// The graph of a version, read from its file.
 pub(crate) struct OnnxInspection {
@@ -109,4 +113,34 @@ impl ModelInspection for OnnxInspection {
     fn doubt(&self, config: &ModelConfig, doubts: &mut ConfigErrors) {
         validate::check(&self.known(config), &self.graph.signature, Agreement::Exact, doubts);
     }
+}
+
+/// The graph's file: the configured path below the version's directory, or `model.onnx`. If that is a directory, the
+/// file `model.onnx` in it.
+///
+/// # Errors
+/// UNAVAILABLE if there is no file, UNSUPPORTED for a path outside the version's directory.
+pub(crate) fn model_file(source: &ModelSource) -> Result<PathBuf, Error> {
+    let configured = match source.declared.default_model_filename.as_str() {
+        "" => DEFAULT_FILE,
+        name => name,
+    };
+    let inside = Path::new(configured)
+        .components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if !inside {
+        return Err(Error::unsupported(format!(
+            "default_model_filename '{configured}' of model '{}' leads out of the version directory",
+            source.name
+        )));
+    }
+    let mut file = source.version_directory.join(configured);
+    if file.is_dir() {
+        file.push(DEFAULT_FILE);
+    }
+    if !file.exists() {
+        let (file, name) = (file.display(), &source.name);
+        return Err(Error::unavailable(format!("unable to find '{file}' for model instance '{name}'")));
+    }
+    Ok(file)
 }

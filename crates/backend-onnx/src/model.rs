@@ -1,7 +1,7 @@
 //! The backend and the model versions that it has opened.
 use std::{
     fs,
-    path::{Component, Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Once},
 };
 
@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use crate::{
     LibrarySearch, complete, external_data,
     gather::Copies,
-    inspection::OnnxInspection,
+    inspection::{OnnxInspection, model_file},
     instance::OnnxInstance,
     iteration::Iteration,
     ort::{FilesInMemory, GraphLevel, RunOptions, Runtime, Session, SessionOptions, ValueInfo, ValueKind},
@@ -28,8 +28,6 @@ use crate::{
     settings, validate,
     zip_map::{self, Replaced, ZipMapOutput},
 };
-
-const DEFAULT_FILE: &str = "model.onnx";
 
 /// ONNX Runtime on the CPU.
 ///
@@ -241,34 +239,4 @@ impl BackendModel for OnnxModel {
         drop(sessions);
         Ok(Instance::Movable(Box::new(OnnxInstance::new(session, plan, iteration, run_options, copies))))
     }
-}
-
-/// The graph's file: the configured path below the version's directory, or `model.onnx`. If that is a directory, the
-/// file `model.onnx` in it.
-///
-/// # Errors
-/// UNAVAILABLE if there is no file, UNSUPPORTED for a path outside the version's directory.
-pub(crate) fn model_file(source: &ModelSource) -> Result<PathBuf, Error> {
-    let configured = match source.declared.default_model_filename.as_str() {
-        "" => DEFAULT_FILE,
-        name => name,
-    };
-    let inside = Path::new(configured)
-        .components()
-        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    if !inside {
-        return Err(Error::unsupported(format!(
-            "default_model_filename '{configured}' of model '{}' leads out of the version directory",
-            source.name
-        )));
-    }
-    let mut file = source.version_directory.join(configured);
-    if file.is_dir() {
-        file.push(DEFAULT_FILE);
-    }
-    if !file.exists() {
-        let (file, name) = (file.display(), &source.name);
-        return Err(Error::unavailable(format!("unable to find '{file}' for model instance '{name}'")));
-    }
-    Ok(file)
 }
