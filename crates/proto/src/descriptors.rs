@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor, OneofDescriptor};
+use prost_reflect::{DescriptorPool, FieldDescriptor, MapKey, MessageDescriptor, OneofDescriptor};
 
 static MODEL_CONFIG: LazyLock<MessageDescriptor> = LazyLock::new(|| {
     let encoded = include_bytes!(concat!(env!("OUT_DIR"), "/model_config.descriptors"));
@@ -35,6 +35,18 @@ pub(crate) fn rival(
     let choice = field.containing_oneof()?;
     let other = choice.fields().find(|other| other.number() != field.number() && set(other))?;
     Some((choice, other))
+}
+
+/// The key of a map entry, as paths and the JSON form have it.
+pub(crate) fn key_text(key: &MapKey) -> String {
+    match key {
+        MapKey::Bool(key) => key.to_string(),
+        MapKey::I32(key) => key.to_string(),
+        MapKey::I64(key) => key.to_string(),
+        MapKey::U32(key) => key.to_string(),
+        MapKey::U64(key) => key.to_string(),
+        MapKey::String(key) => key.clone(),
+    }
 }
 
 #[cfg(test)]

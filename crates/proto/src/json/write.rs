@@ -4,12 +4,10 @@
 
 use std::fmt::Write;
 
-use prost_reflect::{
-    DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value,
-};
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, ReflectMessage, Value};
 
 use crate::ModelConfig;
-use crate::descriptors::{in_declared_order, model_config};
+use crate::descriptors::{in_declared_order, key_text, model_config};
 
 /// 64-bit integers are numbers, except in these fields (message and name), where clients expect strings.
 const TEXTUAL_INTEGERS: [(&str, &str); 3] = [
@@ -81,17 +79,6 @@ fn write_field(json: &mut String, owner: &MessageDescriptor, field: &FieldDescri
             json.push('}');
         }
         single => write_value(json, &field.kind(), single, textual),
-    }
-}
-
-fn key_text(key: &MapKey) -> String {
-    match key {
-        MapKey::Bool(key) => key.to_string(),
-        MapKey::I32(key) => key.to_string(),
-        MapKey::I64(key) => key.to_string(),
-        MapKey::U32(key) => key.to_string(),
-        MapKey::U64(key) => key.to_string(),
-        MapKey::String(key) => key.clone(),
     }
 }
 

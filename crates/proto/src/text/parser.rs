@@ -6,7 +6,7 @@ use prost_reflect::{
 
 use super::lexer::{Fault, Lexer, Token};
 use super::{MistakeKind, scalar};
-use crate::descriptors::{model_config, rival};
+use crate::descriptors::{key_text, model_config, rival};
 use crate::suggest::{unknown_field, unknown_value};
 use crate::{Fields, Parsed, TextPosition};
 
@@ -499,18 +499,6 @@ impl<'a> Parser<'a> {
             self.advance()?;
         }
         Ok(bytes)
-    }
-}
-
-/// The key of a map entry, as paths have it.
-pub(super) fn key_text(key: &MapKey) -> String {
-    match key {
-        MapKey::Bool(key) => key.to_string(),
-        MapKey::I32(key) => key.to_string(),
-        MapKey::I64(key) => key.to_string(),
-        MapKey::U32(key) => key.to_string(),
-        MapKey::U64(key) => key.to_string(),
-        MapKey::String(key) => key.clone(),
     }
 }
 

@@ -3,10 +3,9 @@ use std::fmt::Write;
 
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, ReflectMessage, Value};
 
-use super::parser::key_text;
 use crate::{
     ModelConfig,
-    descriptors::{in_declared_order, model_config},
+    descriptors::{in_declared_order, key_text, model_config},
 };
 
 /// One value of a configuration, and its path as in [`Fields`](crate::Fields). A list of scalars is one value. An entry
