@@ -1,23 +1,15 @@
 //! Tests of models that share resources.
-use std::{
-    num::{NonZeroU32, NonZeroUsize},
-    path::PathBuf,
-    sync::mpsc,
-};
+use std::{num::NonZeroU32, sync::mpsc};
 
 use inference::{
-    ByteBudget, Response, UnreadBudget,
+    Response,
     backend::{BackendInstance, BackendModel, Batch, Instance, InstanceSpec},
-    config::{RateLimits, ResolvedConfig, ResourceNeed, Scheduling},
+    config::{RateLimits, ResourceNeed, Scheduling},
 };
 use scheduling::Capacity;
 
 use super::*;
-use crate::{
-    clock::now,
-    engine_threads::EngineThreads,
-    model::{Model, ModelParts, tests},
-};
+use crate::model::{Model, ModelParts, tests};
 
 /// Reports the begin of each batch and waits until the test lets it continue.
 #[derive(Clone)]
@@ -51,26 +43,8 @@ fn start(limiter: &Arc<Limiter>, needs: &[(&str, bool, u32)], backend: Gated) ->
     let need = |&(name, global, count): &(&str, bool, u32)| ResourceNeed { name: name.into(), global, count };
     config.instance_groups[0].rate_limiter =
         RateLimits { resources: needs.iter().map(need).collect(), priority: NonZeroU32::MIN };
-    let spec =
-        InstanceSpec { name: "m_0".into(), device: Device::Cpu, threads: NonZeroUsize::MIN, passive: false };
-    Model::start(ModelParts {
-        namespace: None,
-        version: 1,
-        config: ResolvedConfig { typed: config, shown: proto::ModelConfig::default(), warnings: vec![] },
-        directory: PathBuf::new(),
-        backend: Box::new(backend),
-        instances: vec![spec.into()],
-        strategy: None,
-        threads: EngineThreads::start().unwrap(),
-        limiter: Some(limiter.clone()),
-        cached: None,
-        fingerprint: None,
-        inflight: ByteBudget::new(usize::MAX),
-        unread: UnreadBudget::unlimited(),
-        since: now(),
-        inferer: None,
-        metrics: Arc::default(),
-    })
+    let parts = ModelParts::for_test(config, backend, vec![tests::instance("m_0")]);
+    Model::start(ModelParts { limiter: Some(limiter.clone()), ..parts })
 }
 
 #[tokio::test]
