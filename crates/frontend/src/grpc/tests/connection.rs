@@ -238,14 +238,23 @@ async fn reflection_describes_the_service_in_both_versions() {
     }
 }
 
-#[tokio::test]
-async fn a_stopping_endpoint_finishes_its_calls() {
-    let (server, connection) = connected().await;
+/// Begins a call that waits at the gate. The task ends with the number of its messages and its status.
+async fn held_call(server: &Server, connection: &Connection) -> JoinHandle<(usize, u32)> {
     let mut running = connection.call(INFER, &[]).await.unwrap();
     running.send(sent(&request("gated", "r", &[1])));
     running.finish();
-    let running = tokio::spawn(running.rest());
+    let running = tokio::spawn(async move {
+        let (messages, status) = running.rest().await.unwrap();
+        (messages.len(), status.code)
+    });
     server.in_flight(1).await;
+    running
+}
+
+#[tokio::test]
+async fn a_stopping_endpoint_finishes_its_calls() {
+    let (server, connection) = connected().await;
+    let running = held_call(&server, &connection).await;
     let idle = server.connect().await;
     server.drain.begin();
     // The idle connection ends at once. The busy connection ends after its answer.
@@ -256,8 +265,7 @@ async fn a_stopping_endpoint_finishes_its_calls() {
     };
     timeout(TIMEOUT, left).await.unwrap();
     server.gate.open();
-    let (messages, status) = timeout(TIMEOUT, running).await.unwrap().unwrap().unwrap();
-    assert_eq!((messages.len(), status.code), (1, 0));
+    assert_eq!(timeout(TIMEOUT, running).await.unwrap().unwrap(), (1, 0));
     timeout(TIMEOUT, server.serving).await.unwrap().unwrap().unwrap();
     assert_eq!(server.drain.open(), 0);
     assert!(TcpStream::connect(server.address).await.is_err());
@@ -266,11 +274,7 @@ async fn a_stopping_endpoint_finishes_its_calls() {
 #[tokio::test]
 async fn an_announced_stop_ends_connections_after_their_calls_and_accepts_others() {
     let (server, connection) = connected().await;
-    let mut running = connection.call(INFER, &[]).await.unwrap();
-    running.send(sent(&request("gated", "r", &[1])));
-    running.finish();
-    let running = tokio::spawn(running.rest());
-    server.in_flight(1).await;
+    let running = held_call(&server, &connection).await;
     let idle = server.connect().await;
     server.drain.announce();
     let left = async {
@@ -285,8 +289,7 @@ async fn an_announced_stop_ends_connections_after_their_calls_and_accepts_others
         assert!(infer(&late, &[], &request("id_int32", "", &[number])).await.is_ok());
     }
     server.gate.open();
-    let (messages, status) = timeout(TIMEOUT, running).await.unwrap().unwrap().unwrap();
-    assert_eq!((messages.len(), status.code), (1, 0));
+    assert_eq!(timeout(TIMEOUT, running).await.unwrap().unwrap(), (1, 0));
     assert!(!server.serving.is_finished());
     server.drain.begin();
     timeout(TIMEOUT, server.serving).await.unwrap().unwrap().unwrap();
