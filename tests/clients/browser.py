@@ -8,13 +8,11 @@ import asyncio
 import base64
 import contextlib
 import itertools
-import os
 import re
-import shutil
 
 import aiohttp
-import pytest
-from serving import PATIENCE, TARGET
+import programs
+from serving import PATIENCE
 
 # Without sandbox: the tests may run as root. Without network: a browser asks its maker for news.
 OPTIONS = (
@@ -25,13 +23,7 @@ LISTENS = re.compile(rb"DevTools listening on (ws://\S+)")
 
 
 def program():
-    fetched = TARGET / "chromium-headless-shell" / "chromium-headless-shell"
-    found = os.environ.get("NEREID_TEST_BROWSER") or shutil.which("chromium-headless-shell")
-    if not found and fetched.is_file():
-        found = str(fetched)
-    if not found:
-        pytest.skip("no browser: NEREID_TEST_BROWSER names none")
-    return found
+    return programs.find("chromium-headless-shell", "NEREID_TEST_BROWSER")
 
 
 class Page:

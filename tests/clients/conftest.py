@@ -54,6 +54,15 @@ def ensemble_server(tmp_path_factory, every_gate):
 
 
 @pytest.fixture
+def repository_folder(tmp_path):
+    """A repository of one's own with the model `add_sub`."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    models.add_sub(folder)
+    return folder
+
+
+@pytest.fixture
 def start(tmp_path):
     """Starts servers of one's own; they must end in order after the test."""
     with contextlib.ExitStack() as servers:

@@ -4,22 +4,13 @@ $NEREID_TEST_PROMTOOL is the program; `cargo xtask test` installs it. Otherwise 
 that `cargo xtask setup` has fetched.
 """
 
-import os
-import shutil
 import subprocess
 
-import pytest
-from serving import TARGET
+import programs
 
 
 def program():
-    fetched = TARGET / "promtool" / "usr" / "bin" / "promtool"
-    found = os.environ.get("NEREID_TEST_PROMTOOL") or shutil.which("promtool")
-    if not found and fetched.is_file():
-        found = str(fetched)
-    if not found:
-        pytest.skip("there is no promtool; `cargo xtask setup` fetches it")
-    return found
+    return programs.find("promtool", "NEREID_TEST_PROMTOOL", "usr/bin")
 
 
 def findings(text):

@@ -5,27 +5,19 @@ one that `cargo xtask setup` has fetched.
 """
 
 import contextlib
-import os
-import shutil
 import signal
 import socket
 import subprocess
 
-import pytest
-from serving import PATIENCE, TARGET, eventually, free_port
+import programs
+from serving import PATIENCE, eventually, free_port
 
 ENTRIES = "nereid:entry:"
 SECRET = "nereid:secret"
 
 
 def program():
-    fetched = TARGET / "redis-server" / "redis-server"
-    found = os.environ.get("NEREID_TEST_REDIS_SERVER") or shutil.which("redis-server")
-    if not found and fetched.is_file():
-        found = str(fetched)
-    if not found:
-        pytest.skip("there is no redis-server; `cargo xtask setup` fetches it")
-    return found
+    return programs.find("redis-server", "NEREID_TEST_REDIS_SERVER")
 
 
 class RedisError(Exception):

@@ -58,6 +58,16 @@ def free_port():
         return listener.getsockname()[1]
 
 
+def refuses_connections(port):
+    """Whether nobody listens on a port any more."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
+    except (ConnectionRefusedError, ConnectionResetError):
+        # Reset: the connection was waiting to be accepted when the port was closed.
+        return True
+    return False
+
+
 def eventually(condition, what, patience=PATIENCE, pause=0.005):
     """Asks until the answer is true and gives it; fails, naming what was waited for, when patience ends."""
     end = time.monotonic() + patience

@@ -37,12 +37,6 @@ def server(start, tmp_path, backends):
     return start(repository, EXPLICIT, "--load-model=*", f"--backend-directory={backends}")
 
 
-@pytest.fixture
-def client(protocol, server):
-    with protocol.connect(server) as client:
-        yield client
-
-
 @contextlib.contextmanager
 def asked(protocol, server):
     """Asks each model again and again. Gives the answers of each model, without repetitions."""

@@ -7,16 +7,7 @@ import subprocess
 import urllib.request
 
 import pytest
-import repository as models
 from serving import BINARY, PATIENCE, http_status, run_to_end
-
-
-@pytest.fixture
-def repository_folder(tmp_path):
-    folder = tmp_path / "models"
-    folder.mkdir()
-    models.add_sub(folder)
-    return folder
 
 
 def levels(server):

@@ -85,12 +85,6 @@ def server(request, folder, directories, tmp_path_factory):
         yield server.wait_until_ready()
 
 
-@pytest.fixture
-def client(protocol, server):
-    with protocol.connect(server) as client:
-        yield client
-
-
 def counts(protocol, client, name):
     """Requests, executions, hits and misses of a model."""
     statistics = protocol.statistics(client, name)

@@ -87,12 +87,6 @@ def server(folder, tmp_path_factory, python_backend):
         yield server.wait_until_ready()
 
 
-@pytest.fixture
-def client(protocol, server):
-    with protocol.connect(server) as client:
-        yield client
-
-
 def test_what_a_model_finds_is_computed_with(protocol, client):
     with Executed(protocol, client, "finder", "costly") as executed:
         answer = infer(protocol, client, "find", {"X": np.array([-1, 2, 3], np.float32)})

@@ -75,12 +75,6 @@ def server(repository, tmp_path_factory):
         yield server
 
 
-@pytest.fixture
-def client(protocol, server):
-    with protocol.connect(server) as client:
-        yield client
-
-
 def config(*steps, tensors=TENSORS, **more):
     """What stands in a file; the name is put in later."""
     return ensembles.config("E", tensors, *(steps or (FIRST, LAST)), **more)

@@ -47,12 +47,6 @@ def server(tmp_path_factory, python_backend):
         yield server.wait_until_ready()
 
 
-@pytest.fixture
-def client(protocol, server):
-    with protocol.connect(server) as client:
-        yield client
-
-
 FIRST, SECOND = np.random.default_rng(1).random((2, 4), np.float32)
 
 

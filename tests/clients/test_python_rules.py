@@ -56,12 +56,6 @@ def server(tmp_path_factory, python_backend):
         yield server.wait_until_ready()
 
 
-@pytest.fixture
-def client(protocol, server):
-    with protocol.connect(server) as client:
-        yield client
-
-
 def text(value):
     return np.array([value], np.object_)
 

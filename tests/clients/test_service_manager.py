@@ -7,19 +7,10 @@ import subprocess
 import tempfile
 
 import pytest
-import repository as models
 from serving import PATIENCE, command, environment, http_status
 
 # Gives the descriptors of $SOCKETS the numbers from 3 on, as systemd does, and becomes the server.
 ACTIVATE = 'LISTEN_PID=$$; export LISTEN_PID; n=3; for s in $SOCKETS; do eval "exec $n<&$s"; n=$((n+1)); done; exec "$@"'
-
-
-@pytest.fixture
-def repository_folder(tmp_path):
-    folder = tmp_path / "models"
-    folder.mkdir()
-    models.add_sub(folder)
-    return folder
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ import repository as models
 from adders import EXPLICIT, answer, refusal, repository_of
 from held import held_inputs
 from protocols import GRPC, HTTP, add_sub_inputs, metric, pending
-from serving import LENIENCE, PATIENCE, command, environment, eventually
+from serving import LENIENCE, PATIENCE, command, environment, eventually, refuses_connections
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
@@ -40,15 +40,6 @@ def own(start, tmp_path, gate, backend_option):
     models.add_sub(folder)
     gate.write(folder, "held", "max_batch_size: 1\ndynamic_batching {}\n")
     return lambda *options: start(folder, backend_option, *options).wait_until_ready()
-
-
-def refuses_connections(port):
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
-    except (ConnectionRefusedError, ConnectionResetError):
-        # Reset: the connection was waiting to be accepted when the port was closed.
-        return True
-    return False
 
 
 def seconds_until_end(server, number=signal.SIGTERM):

@@ -23,7 +23,7 @@ import requests
 from balancer import Balancer, ask_on_new_connections
 from held import held_inputs
 from protocols import GRPC, HTTP, add_sub_inputs
-from serving import LENIENCE, PATIENCE, Server, eventually, free_port, http_status, run_to_end
+from serving import LENIENCE, PATIENCE, Server, eventually, free_port, http_status, refuses_connections, run_to_end
 from tritonclient.utils import InferenceServerException
 
 DELAY = 2
@@ -239,14 +239,6 @@ class Stream:
         value = [GRPC.input("X", np.array([[number]], np.int32))]
         self.send("accumulate_direct", value, sequence_id=sequence, sequence_start=start, sequence_end=end)
         return self.answer().as_numpy("SUM").item()
-
-
-def refuses_connections(port):
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
-    except (ConnectionRefusedError, ConnectionResetError):
-        return True
-    return False
 
 
 @pytest.mark.parametrize("delay", [0, DELAY])

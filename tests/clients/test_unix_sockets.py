@@ -11,7 +11,6 @@ import tempfile
 
 import numpy as np
 import pytest
-import repository as models
 import tritonclient.grpc
 from protocols import GRPC, add_sub_inputs
 from serving import PATIENCE, command, environment, eventually, run_to_end
@@ -47,14 +46,6 @@ def sockets(tmp_path):
     # Paths of sockets are short: the folder of a test may be too deep for that.
     with tempfile.TemporaryDirectory(prefix="nereid") as folder:
         yield {port: f"{folder}/{port}.sock" for port in ("http", "grpc", "metrics")}
-
-
-@pytest.fixture
-def repository_folder(tmp_path):
-    folder = tmp_path / "models"
-    folder.mkdir()
-    models.add_sub(folder)
-    return folder
 
 
 def options(sockets):
