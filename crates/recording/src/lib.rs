@@ -10,6 +10,7 @@
 
 mod event;
 mod forwarded_headers;
+mod message_content;
 pub mod record;
 mod replay;
 mod upstream;

@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use http::HeaderMap;
-use perf::framing;
 use prost::Message;
 use proto::infer_parameter::ParameterChoice;
 use proto::{InferParameter, ModelInferRequest};
 use serde_json::Value;
 
 use crate::event::CallProtocol;
+use crate::message_content::{grpc_encoding, grpc_messages, http_content, http_encoding, json_length};
 
 /// See the module documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,10 +69,6 @@ impl CallTarget {
     }
 }
 
-fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    headers.get(name)?.to_str().ok()
-}
-
 fn of_http(path: &str, headers: &HeaderMap, body: Option<&Bytes>) -> CallTarget {
     let path = path.split('?').next().unwrap_or_default();
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
@@ -104,21 +100,15 @@ fn of_http(path: &str, headers: &HeaderMap, body: Option<&Bytes>) -> CallTarget 
 
 /// The sequence of a request over HTTP. Compressed ones are decompressed.
 fn http_sequence(headers: &HeaderMap, body: &Bytes) -> Option<String> {
-    let body = match header(headers, "content-encoding") {
-        None | Some("identity") => body.clone(),
-        Some(encoding) => framing::decompressed(body, encoding, MOST_CONTENT)?,
-    };
-    let length = header(headers, "inference-header-content-length").and_then(|text| text.parse().ok());
-    let json: Value = serde_json::from_slice(body.get(..length.unwrap_or(body.len()))?).ok()?;
+    let content = http_content(body, http_encoding(headers))?;
+    let length = json_length(headers).unwrap_or(content.len());
+    let json: Value = serde_json::from_slice(content.get(..length)?).ok()?;
     match json["parameters"].get("sequence_id").or_else(|| json.get("sequence_id"))? {
         Value::String(id) if !id.is_empty() => Some(id.clone()),
         Value::Number(id) if id.as_u64() != Some(0) => Some(id.to_string()),
         _ => None,
     }
 }
-
-/// The most bytes of the content of a compressed body.
-const MOST_CONTENT: usize = 256 << 20;
 
 fn of_grpc(path: &str, headers: &HeaderMap, body: Option<&Bytes>) -> CallTarget {
     let operation = path.rsplit('/').next().unwrap_or_default().to_owned();
@@ -132,7 +122,7 @@ fn of_grpc(path: &str, headers: &HeaderMap, body: Option<&Bytes>) -> CallTarget 
     };
     let request = match kind {
         CallKind::GrpcInfer => body.and_then(|body| {
-            let message = framing::messages(body, header(headers, "grpc-encoding"), MOST_CONTENT)?.pop()?;
+            let message = grpc_messages(body, grpc_encoding(headers))?.pop()?;
             ModelInferRequest::decode(message).ok()
         }),
         _ => None,
@@ -153,6 +143,8 @@ fn grpc_sequence(parameter: &InferParameter) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use perf::framing;
+
     use super::*;
 
     fn http(path: &str, body: &'static str) -> CallTarget {

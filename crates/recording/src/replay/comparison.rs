@@ -8,8 +8,6 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use http::HeaderMap;
-use perf::framing;
 use prost::Message;
 use proto::{ModelInferResponse, ModelStreamInferResponse};
 use serde_json::Value;
@@ -17,9 +15,9 @@ use serde_json::Value;
 use super::call_target::CallKind;
 use super::recorded_call::CallAnswer;
 use super::tensor_values::{TensorValues, difference_of_json, difference_of_values};
-
-/// The most bytes of the content of a compressed answer.
-const MOST_CONTENT: usize = 256 << 20;
+use crate::message_content::{
+    grpc_encoding, grpc_messages, has_events, http_content, http_encoding, json_length,
+};
 
 /// What a comparison has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,12 +83,8 @@ fn error_text(answer: &CallAnswer) -> Option<String> {
     Some(json["error"].as_str()?.to_owned())
 }
 
-fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    headers.get(name)?.to_str().ok()
-}
-
 fn encoding(answer: &CallAnswer) -> Option<&str> {
-    text(&answer.headers, "content-encoding").or_else(|| text(&answer.headers, "grpc-encoding"))
+    http_encoding(&answer.headers).or_else(|| grpc_encoding(&answer.headers))
 }
 
 /// A response of a model.
@@ -108,13 +102,8 @@ struct ComparedOutput {
 
 /// The content of an answer over HTTP, without compression.
 fn content(answer: &CallAnswer) -> Result<Bytes> {
-    let body = answer.body.clone().context("it has no body")?;
-    match text(&answer.headers, "content-encoding") {
-        None | Some("identity") => Ok(body),
-        Some(encoding) => {
-            framing::decompressed(&body, encoding, MOST_CONTENT).context("it cannot be decompressed")
-        }
-    }
+    let body = answer.body.as_ref().context("it has no body")?;
+    http_content(body, http_encoding(&answer.headers)).context("it cannot be decompressed")
 }
 
 fn responses(kind: CallKind, answer: &CallAnswer) -> Result<Vec<ComparedResponse>> {
@@ -122,8 +111,8 @@ fn responses(kind: CallKind, answer: &CallAnswer) -> Result<Vec<ComparedResponse
         return Ok(vec![http_response(answer)?]);
     }
     let body = answer.body.as_ref().context("it has no body")?;
-    let messages = framing::messages(body, text(&answer.headers, "grpc-encoding"), MOST_CONTENT);
-    let messages = messages.context("its frames are wrong")?.into_iter();
+    let messages =
+        grpc_messages(body, grpc_encoding(&answer.headers)).context("its frames are wrong")?.into_iter();
     match kind {
         CallKind::GrpcStream => messages
             .map(|message| {
@@ -149,8 +138,7 @@ fn of_error(text: String) -> ComparedOutput {
 
 fn http_response(answer: &CallAnswer) -> Result<ComparedResponse> {
     let content = content(answer)?;
-    let length = text(&answer.headers, "inference-header-content-length").and_then(|text| text.parse().ok());
-    let mut at = length.unwrap_or(content.len());
+    let mut at = json_length(&answer.headers).unwrap_or(content.len());
     let json: Value = serde_json::from_slice(content.get(..at).context("it is too short")?)?;
     let mut outputs = Vec::new();
     for output in json["outputs"].as_array().into_iter().flatten() {
@@ -258,9 +246,7 @@ fn generated_difference(
 
 fn generated(answer: &CallAnswer) -> Result<Vec<Value>> {
     let content = content(answer)?;
-    let is_events =
-        text(&answer.headers, "content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
-    let texts: Vec<&[u8]> = match is_events {
+    let texts: Vec<&[u8]> = match has_events(&answer.headers) {
         true => content.split(|&byte| byte == b'\n').filter_map(|line| line.strip_prefix(b"data:")).collect(),
         false => vec![&content],
     };
@@ -277,6 +263,7 @@ fn generated(answer: &CallAnswer) -> Result<Vec<Value>> {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
+    use perf::framing;
     use proto::model_infer_response::InferOutputTensor;
 
     use super::*;
