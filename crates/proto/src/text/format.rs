@@ -86,9 +86,10 @@ impl<'a> TreeReader<'a> {
     fn between(&self) -> (Option<&'a str>, ItemLead<'a>) {
         let gap = &self.tokens.source[self.tokens.before..self.tokens.at];
         let (mut trail, mut lead, mut blank) = (None, ItemLead::default(), false);
+        let last = gap.matches('\n').count();
         for (position, line) in gap.split('\n').enumerate() {
             let line = line.trim();
-            let is_last = position == gap.matches('\n').count();
+            let is_last = position == last;
             match line.strip_prefix('#') {
                 Some(_) if position == 0 && self.tokens.before > 0 => trail = Some(line),
                 Some(_) => {
@@ -121,20 +122,26 @@ impl<'a> TreeReader<'a> {
                 return Ok(ItemBody { items, opening, end: lead.comments, on_one_line });
             }
             let mut item = if close == Some(']') { self.element(lead)? } else { self.field(lead)? };
-            let mut trail = None;
-            (trail, lead) = join(trail, self.between());
+            (item.trail, lead) = self.between();
             if self.tokens.is_any(&[',', ';']) {
-                let before = std::mem::take(&mut lead);
                 self.tokens.advance()?;
-                (trail, lead) = join(trail, self.between());
-                // A comment before the separator stays before the next item.
-                if !before.comments.is_empty() {
-                    lead.comments.splice(0..0, before.comments);
-                }
+                self.after_separator(&mut item, &mut lead);
             }
-            item.trail = trail;
             items.push(item);
         }
+    }
+
+    /// Adds what comes after a separator to what comes between the item and the separator. Only one comment can be on the
+    /// line of the item. Further ones come before the next item, in their order.
+    fn after_separator(&self, item: &mut SourceItem<'a>, lead: &mut ItemLead<'a>) {
+        let (beside, after) = self.between();
+        if item.trail.is_none() && lead.comments.is_empty() {
+            item.trail = beside;
+        } else if let Some(text) = beside {
+            lead.comments.push(SourceComment { text, blank: false });
+        }
+        lead.comments.extend(after.comments);
+        lead.blank = after.blank;
     }
 
     /// Takes the comments before the present token, which is inside an item, to the comments before the item.
@@ -195,13 +202,6 @@ impl<'a> TreeReader<'a> {
         }
         Ok(text)
     }
-}
-
-fn join<'a>(
-    trail: Option<&'a str>,
-    (more, lead): (Option<&'a str>, ItemLead<'a>),
-) -> (Option<&'a str>, ItemLead<'a>) {
-    (trail.or(more), lead)
 }
 
 /// A string in double quotation marks, if that needs no other escapes.
