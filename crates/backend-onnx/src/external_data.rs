@@ -21,7 +21,7 @@ use crate::{
 /// left to the runtime, which refuses them.
 ///
 /// # Errors
-/// INTERNAL for a file that cannot be read or has no room in memory.
+/// INTERNAL for a file that cannot be read or has no room in memory, INVALID_ARG for one that is not a regular file.
 pub(crate) fn read(model: &Path) -> Result<Arc<FilesInMemory>, Error> {
     let Some(directory) = model.parent() else { return Ok(Arc::default()) };
     let unreadable = |path: &Path, error: io::Error| {
@@ -32,6 +32,9 @@ pub(crate) fn read(model: &Path) -> Result<Arc<FilesInMemory>, Error> {
     let mut files = FilesInMemory::default();
     for location in locations {
         let path = directory.join(&location);
+        if path.exists() && !path.is_file() && !path.is_dir() {
+            return Err(Error::invalid(format!("'{}' is not a regular file", path.display())));
+        }
         if !is_below(directory, &location) || !path.is_file() {
             continue;
         }

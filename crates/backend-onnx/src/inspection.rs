@@ -119,7 +119,8 @@ impl ModelInspection for OnnxInspection {
 /// file `model.onnx` in it.
 ///
 /// # Errors
-/// UNAVAILABLE if there is no file, UNSUPPORTED for a path outside the version's directory.
+/// UNAVAILABLE if there is no file, INVALID_ARG if it is not a regular file, UNSUPPORTED for a path outside the version's
+/// directory.
 pub(crate) fn model_file(source: &ModelSource) -> Result<PathBuf, Error> {
     let configured = match source.declared.default_model_filename.as_str() {
         "" => DEFAULT_FILE,
@@ -141,6 +142,10 @@ pub(crate) fn model_file(source: &ModelSource) -> Result<PathBuf, Error> {
     if !file.exists() {
         let (file, name) = (file.display(), &source.name);
         return Err(Error::unavailable(format!("unable to find '{file}' for model instance '{name}'")));
+    }
+    // A pipe or a device could block the load for ever.
+    if !file.is_file() {
+        return Err(Error::invalid(format!("'{}' is not a regular file", file.display())));
     }
     Ok(file)
 }

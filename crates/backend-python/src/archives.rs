@@ -5,7 +5,7 @@
 use std::{
     collections::HashMap,
     fs::{self, File},
-    io,
+    io::{self, Read},
     path::{Path, PathBuf},
     sync::{Arc, Weak},
     time::SystemTime,
@@ -15,6 +15,9 @@ use flate2::read::GzDecoder;
 use inference::Error;
 use parking_lot::Mutex;
 use tempfile::TempDir;
+
+/// The smallest piece of an archive.
+const TAR_BLOCK_BYTES: usize = 512;
 
 /// The archives that models use.
 #[derive(Debug, Default)]
@@ -50,20 +53,40 @@ impl UnpackedArchives {
         {
             return Ok(unpacked);
         }
-        let folder = unpack(archive).map_err(|error| {
-            let path = archive.display();
-            Error::internal(format!("archive_read_open_filename() failed. The archive is {path}: {error}"))
-        })?;
+        check(archive)?;
+        let folder = unpack(archive).map_err(|error| unusable(archive, &error))?;
         let unpacked = Arc::new(UnpackedArchive { folder, modified });
         known.insert(archive.to_owned(), Arc::downgrade(&unpacked));
         Ok(unpacked)
     }
 }
 
+/// Checks whether an archive can be opened, without unpacking it.
+///
+/// # Errors
+/// INTERNAL if it is not a file, or if its beginning is not that of an archive.
+pub(crate) fn check(archive: &Path) -> Result<(), Error> {
+    let begun = open(archive).and_then(|file| GzDecoder::new(file).read_exact(&mut [0; TAR_BLOCK_BYTES]));
+    begun.map_err(|error| unusable(archive, &error))
+}
+
+fn unusable(archive: &Path, error: &io::Error) -> Error {
+    let path = archive.display();
+    Error::internal(format!("archive_read_open_filename() failed. The archive is {path}: {error}"))
+}
+
+/// Opens a file; a pipe or a device could block for ever.
+fn open(archive: &Path) -> io::Result<File> {
+    if !fs::metadata(archive)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    File::open(archive)
+}
+
 /// Unpacks an archive into a new folder. Nothing outside of the folder is written.
 fn unpack(archive: &Path) -> io::Result<TempDir> {
     let folder = tempfile::Builder::new().prefix("nereid-python-environment-").tempdir()?;
-    let mut entries = tar::Archive::new(GzDecoder::new(File::open(archive)?));
+    let mut entries = tar::Archive::new(GzDecoder::new(open(archive)?));
     entries.set_preserve_permissions(true);
     entries.unpack(folder.path())?;
     Ok(folder)
@@ -112,5 +135,8 @@ mod tests {
         let error = UnpackedArchives::default().unpacked(&archive).unwrap_err();
         assert!(error.message.starts_with("archive_read_open_filename() failed."), "{error}");
         assert!(error.message.contains("x.tar.gz"), "{error}");
+        assert_eq!(check(&archive).unwrap_err(), error);
+        write(&archive, "first");
+        assert_eq!(check(&archive), Ok(()));
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use inference::{Error, backend::ModelSource};
 
 use crate::{
-    archives::{UnpackedArchive, UnpackedArchives},
+    archives::{self, UnpackedArchive, UnpackedArchives},
     sandbox::SandboxMode,
     settings::{EXECUTION_ENV_PATH, PYTHON_EXECUTABLE, PythonSettings},
     virtual_environments::{EnvironmentOwner, interpreter_for},
@@ -44,12 +44,7 @@ impl Environment {
         archives: &UnpackedArchives,
     ) -> Result<Self, Error> {
         let interpreter = interpreter(source, settings);
-        // A backend in Python may bring its environment.
-        let of_backend = || {
-            let archive = backend_directory?.join("pb_exec_env_model.py.tar.gz");
-            archive.is_file().then(|| archive.display().to_string())
-        };
-        let Some(path) = parameter(source, EXECUTION_ENV_PATH).or_else(of_backend) else {
+        let Some(path) = named_environment(source, backend_directory) else {
             let owner = EnvironmentOwner {
                 model: &source.name,
                 version_directory: &source.version_directory,
@@ -64,27 +59,14 @@ impl Environment {
             };
             return Ok(Self { interpreter: made.unwrap_or(interpreter), folder: None, _archive: None });
         };
-        Self::in_folder(&resolved(&path, source), archives)
+        Self::at(&path, archives)
     }
 
-    fn in_folder(path: &str, archives: &UnpackedArchives) -> Result<Self, Error> {
-        let canonical = Path::new(path)
-            .canonicalize()
-            .map_err(|_| Error::internal(format!("Failed to get the canonical path for {path}.")))?;
+    fn at(path: &str, archives: &UnpackedArchives) -> Result<Self, Error> {
+        let canonical = canonical(path)?;
         let archive = if canonical.is_dir() { None } else { Some(archives.unpacked(&canonical)?) };
         let folder = archive.as_ref().map_or(canonical, |archive| archive.folder().to_owned());
-        let script = folder.join("bin/activate");
-        if !script.is_file() {
-            return Err(Error::internal(format!(
-                "Path {} does not exist. The Python environment should contain an 'activate' script.",
-                script.display()
-            )));
-        }
-        let names = ["python3", "python"].map(|name| folder.join("bin").join(name));
-        let interpreter = names.iter().find(|path| path.is_file()).ok_or_else(|| {
-            Error::internal(format!("the Python environment {} has no interpreter", folder.display()))
-        })?;
-        let interpreter = interpreter.to_string_lossy().into_owned();
+        let interpreter = interpreter_in(&folder)?;
         Ok(Self { interpreter, folder: Some(folder), _archive: archive })
     }
 
@@ -101,6 +83,47 @@ impl Environment {
         command.env("LD_LIBRARY_PATH", format!("{own}{separator}{libraries}"));
         command
     }
+}
+
+/// Checks the environment that a model names, or that its backend in Python brings, as far as its path tells. Does not
+/// unpack an archive.
+///
+/// # Errors
+/// The environment cannot be used.
+pub(crate) fn check_environment(source: &ModelSource, backend_directory: Option<&Path>) -> Result<(), Error> {
+    let Some(path) = named_environment(source, backend_directory) else { return Ok(()) };
+    let canonical = canonical(&path)?;
+    if canonical.is_dir() { interpreter_in(&canonical).map(drop) } else { archives::check(&canonical) }
+}
+
+/// The path of the environment that a model names, or that its backend in Python brings.
+fn named_environment(source: &ModelSource, backend_directory: Option<&Path>) -> Option<String> {
+    let of_backend = || {
+        let archive = backend_directory?.join("pb_exec_env_model.py.tar.gz");
+        archive.is_file().then(|| archive.display().to_string())
+    };
+    parameter(source, EXECUTION_ENV_PATH).map(|path| resolved(&path, source)).or_else(of_backend)
+}
+
+fn canonical(path: &str) -> Result<PathBuf, Error> {
+    let failed = |_| Error::internal(format!("Failed to get the canonical path for {path}."));
+    Path::new(path).canonicalize().map_err(failed)
+}
+
+/// The interpreter of the environment in a folder.
+fn interpreter_in(folder: &Path) -> Result<String, Error> {
+    let script = folder.join("bin/activate");
+    if !script.is_file() {
+        return Err(Error::internal(format!(
+            "Path {} does not exist. The Python environment should contain an 'activate' script.",
+            script.display()
+        )));
+    }
+    let names = ["python3", "python"].map(|name| folder.join("bin").join(name));
+    let interpreter = names.iter().find(|path| path.is_file()).ok_or_else(|| {
+        Error::internal(format!("the Python environment {} has no interpreter", folder.display()))
+    })?;
+    Ok(interpreter.to_string_lossy().into_owned())
 }
 
 /// The program that runs a model which has no environment of its own. `None` if it has one.

@@ -4,12 +4,13 @@ use std::{fs, path::Path};
 use inference::{
     Error,
     backend::{ModelInspection, ModelSource, PythonSource},
+    config::{ConfigErrors, ModelConfig, rule},
 };
 
 use crate::{
-    environment::plain_interpreter,
+    environment::{check_environment, plain_interpreter},
     model_context::model_file,
-    settings::{PythonParameters, PythonSettings},
+    settings::{EXECUTION_ENV_PATH, PythonParameters, PythonSettings},
 };
 
 /// The function of a model that completes its configuration.
@@ -20,6 +21,8 @@ pub(crate) struct PythonInspection {
     source: PythonSource,
     /// Whether only the model's code can complete its configuration.
     completes_itself: bool,
+    /// Whether the environment that the model names can be used.
+    environment: Result<(), Error>,
 }
 
 impl PythonInspection {
@@ -31,17 +34,29 @@ impl PythonInspection {
         let settings = PythonSettings::of(&source.settings)?;
         PythonParameters::of(&source.declared)?;
         let file = model_file(source, backend_directory)?;
-        let text = fs::read_to_string(&file)
+        // The source declares its encoding. Names are ASCII in all that Python reads.
+        let text = fs::read(&file)
             .map_err(|error| Error::internal(format!("unable to read '{}': {error}", file.display())))?;
-        let completes_itself = text.contains(COMPLETING_FUNCTION);
+        let completes_itself =
+            text.windows(COMPLETING_FUNCTION.len()).any(|part| part == COMPLETING_FUNCTION.as_bytes());
         let interpreter = plain_interpreter(source, &settings);
-        Ok(Self { source: PythonSource { file, interpreter }, completes_itself })
+        let server_makes_environment = settings.environments.are_made;
+        let source_code = PythonSource { file, interpreter, server_makes_environment };
+        let environment = check_environment(source, backend_directory);
+        Ok(Self { source: source_code, completes_itself, environment })
     }
 }
 
 impl ModelInspection for PythonInspection {
     fn completes_all(&self) -> bool {
         !self.completes_itself
+    }
+
+    fn check(&self, _: &ModelConfig, errors: &mut ConfigErrors) {
+        if let Err(error) = &self.environment {
+            errors.begin(rule::FILE_PATH);
+            errors.push_error(&format!("parameters.{EXECUTION_ENV_PATH}"), error);
+        }
     }
 
     fn python_source(&self) -> Option<PythonSource> {

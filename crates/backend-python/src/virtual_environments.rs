@@ -97,7 +97,12 @@ pub(crate) fn interpreter_for(
 
 impl Recipe {
     fn beside(folder: &Path) -> io::Result<Option<Self>> {
-        let read = |name: &'static str| match fs::read(folder.join(name)) {
+        let regular = |path: PathBuf| match fs::metadata(&path)?.is_file() {
+            true => fs::read(path),
+            // A pipe or a device could block the load for ever.
+            false => Err(io::Error::other("it is not a regular file")),
+        };
+        let read = |name: &'static str| match regular(folder.join(name)) {
             Ok(content) => Ok(Some((name, content))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(io::Error::other(format!("{}: {error}", folder.join(name).display()))),

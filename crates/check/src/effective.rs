@@ -8,6 +8,7 @@ use proto::text::{leaves, write};
 use crate::{
     CheckOptions, CheckReport, Finding,
     model::{CheckedModel, ConfigStages, check_model},
+    python::check_sources,
 };
 
 /// The configuration of a version of a model, as a server would use it.
@@ -19,6 +20,8 @@ pub struct EffectiveConfig {
     pub config: proto::ModelConfig,
     /// Where each value comes from, by its path (see [`leaves`](proto::text::leaves)).
     pub origins: BTreeMap<String, String>,
+    /// What stands against the model.
+    pub report: CheckReport,
     /// Whether the backend may still add inputs and outputs when it loads the version.
     pub is_complete: bool,
 }
@@ -33,19 +36,26 @@ impl EffectiveConfig {
 /// Reads the configuration of a model in a directory. Without a version, that of the highest one that would be served.
 ///
 /// # Errors
-/// The findings that stand against the model.
+/// The findings that stand against the model, if it has no configuration because of them.
 pub fn effective_config(
     directory: &Path,
     version: Option<i64>,
     options: &CheckOptions,
 ) -> Result<EffectiveConfig, CheckReport> {
-    let model = check_one(directory, options)?;
+    let mut model = check_one(directory, options)?;
+    let sources: Vec<_> = model.python.iter().map(|source| (model.name.clone(), source.clone())).collect();
+    if !options.skips_interpreters {
+        model.findings.extend(check_sources(&sources, !options.must_be_complete));
+    }
     let found = match version {
         None => model.stages.last_key_value(),
         Some(version) => model.stages.get_key_value(&version),
     };
     match found {
-        Some((&version, stages)) => Ok(effective(&model, version, stages, options)),
+        Some((&version, stages)) => {
+            let config = effective(&model, version, stages, options);
+            Ok(EffectiveConfig { report: report(model), ..config })
+        }
         None if model.has_errors() => Err(report(model)),
         None => Err(refused(&model.directory, &no_such(&model, version))),
     }
@@ -118,7 +128,13 @@ fn effective(
     let shown = leaves(&stages.shown).into_iter();
     let origins = shown.map(|leaf| (leaf.path.clone(), origin(&leaf.path, &leaf.value))).collect();
     let is_complete = stages.is_complete;
-    EffectiveConfig { version, config: stages.shown.clone(), origins, is_complete }
+    EffectiveConfig {
+        version,
+        config: stages.shown.clone(),
+        origins,
+        report: CheckReport::default(),
+        is_complete,
+    }
 }
 
 /// The place of a value in the file, or of the nearest field around it.

@@ -1,5 +1,13 @@
 //! Writes a configuration for a model that has none.
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
+};
 
 use engine::layout;
 use inference::{
@@ -12,12 +20,16 @@ use crate::{CheckOptions, CheckReport, Finding, Severity, backend_choice::built_
 
 /// A configuration for a model, in the text form with comments.
 ///
-/// It has what the model's file tells. `opens` lets the backend open the model if its files alone do not tell: a model in
-/// Python then runs `auto_complete_config`.
+/// It has what the model's file tells. `opens_for` lets the backend open the model if its files alone do not tell, and says
+/// how long that may take: a model in Python then runs `auto_complete_config`. What takes longer is left behind.
 ///
 /// # Errors
 /// The findings that stand against the model.
-pub fn initial_config(directory: &Path, opens: bool, options: &CheckOptions) -> Result<String, CheckReport> {
+pub fn initial_config(
+    directory: &Path,
+    opens_for: Option<Duration>,
+    options: &CheckOptions,
+) -> Result<String, CheckReport> {
     let ignored = CheckOptions { must_be_complete: false, ..options.clone() };
     let model = check_one(directory, &ignored)?;
     let refuse = |text: String| {
@@ -41,7 +53,7 @@ pub fn initial_config(directory: &Path, opens: bool, options: &CheckOptions) -> 
             declared.config.backend
         )));
     };
-    let told = completed(&*backend, &source, &declared, opens).map_err(&refuse)?;
+    let told = completed(&backend, source, &declared, opens_for).map_err(&refuse)?;
     Ok(rendered(&declared, told))
 }
 
@@ -53,24 +65,46 @@ struct ToldConfig {
 }
 
 fn completed(
-    backend: &dyn Backend,
-    source: &ModelSource,
+    backend: &Arc<dyn Backend>,
+    source: ModelSource,
     declared: &Declared,
-    opens: bool,
+    opens_for: Option<Duration>,
 ) -> Result<ToldConfig, String> {
     let mut config = declared.to_be_completed();
     let failed = |error: inference::Error| error.message.to_string();
-    let inspection = backend.inspect(source).map_err(failed)?;
+    let inspection = backend.inspect(&source).map_err(failed)?;
     if let Some(inspection) = &inspection {
         inspection.complete_config(&mut config).map_err(failed)?;
     }
     let tells_all = inspection.is_some_and(|inspection| inspection.completes_all());
-    if !tells_all && opens {
-        config = declared.to_be_completed();
-        backend.open(source).and_then(|model| model.complete_config(&mut config)).map_err(failed)?;
+    if let Some(limit) = opens_for.filter(|_| !tells_all) {
+        let config = opened(backend.clone(), source, declared.to_be_completed(), limit)?;
         return Ok(ToldConfig { config, is_partial: false });
     }
     Ok(ToldConfig { config, is_partial: !tells_all })
+}
+
+/// What the backend tells of a model that it opens, on a thread of its own.
+fn opened(
+    backend: Arc<dyn Backend>,
+    source: ModelSource,
+    mut config: ModelConfig,
+    limit: Duration,
+) -> Result<ModelConfig, String> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    thread::spawn(move || {
+        let completed = backend.open(&source).and_then(|model| model.complete_config(&mut config));
+        let told = completed.map(|()| config).map_err(|error| error.message.to_string());
+        // Nobody waits after the limit.
+        let _ = sender.send(told);
+    });
+    match receiver.recv_timeout(limit) {
+        Ok(told) => told,
+        Err(RecvTimeoutError::Timeout) => {
+            Err(format!("the model has not told its configuration within {} s", limit.as_secs_f64()))
+        }
+        Err(RecvTimeoutError::Disconnected) => Err("the backend has not told the configuration".to_owned()),
+    }
 }
 
 /// The text of a configuration with what was told. Defaults are left out.

@@ -11,6 +11,7 @@ mod effective;
 mod ensembles;
 mod finding;
 mod initial;
+mod interpreter;
 mod model;
 mod python;
 mod reference;
@@ -46,6 +47,8 @@ pub struct CheckOptions {
     pub has_cache: bool,
     /// Models of different repositories may have the same name (`--model-namespacing`).
     pub namespacing: bool,
+    /// No interpreter of models in Python is started. So their source code is not looked at.
+    pub skips_interpreters: bool,
     /// The directory of repository agents.
     pub agent_directory: std::path::PathBuf,
 }

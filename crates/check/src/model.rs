@@ -124,7 +124,7 @@ pub(crate) fn check_model(directory: &Path, options: &CheckOptions) -> CheckedMo
 fn read_config(model: &mut CheckedModel, options: &CheckOptions) -> Option<GivenConfig> {
     let path = layout::config_path(&model.directory, options.config_name.as_deref());
     let completion = completion(options);
-    match fs::read(&path) {
+    match layout::read_file(&path) {
         Ok(content) => {
             let examined = examine(&path, &content);
             let findings = Finding::of_problems(&examined.errors, &path);
@@ -132,6 +132,14 @@ fn read_config(model: &mut CheckedModel, options: &CheckOptions) -> Option<Given
             examined.is_judgeable.then_some(examined.given)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if let Ok(target) = fs::read_link(&path) {
+                let text = format!(
+                    "the link leads to '{}', which does not exist: the model counts as a model without configuration",
+                    target.display()
+                );
+                let finding = Finding::new(Severity::Warning, rule::CONFIGURATION, &path, text);
+                model.add(finding);
+            }
             match read(ConfigSource::Missing(&path), completion) {
                 Ok(given) => Some(given),
                 Err(errors) => {
@@ -268,9 +276,7 @@ fn check_version(
         || options.must_be_complete
         || inspection.as_ref().is_some_and(|told| told.completes_all());
     if !is_complete {
-        // The backend may still complete these. It cannot without a file that it can read.
-        completed.input.retain(|input| input.data_type != 0 && !input.dims.is_empty());
-        completed.output.retain(|output| output.data_type != 0 && !output.dims.is_empty());
+        remove_incomplete(&mut completed, declared, backend.is_none());
         if !declared.is_given && completed.input.is_empty() && completed.output.is_empty() {
             return None;
         }
@@ -293,14 +299,30 @@ fn check_version(
             }
         }
     }
-    if let Some(backend) = &backend
-        && let Err(error) = layout::batching_library(&**backend, &source, &typed)
-    {
+    if let Err(error) = layout::check_batching_library(backend.as_deref(), &source, &typed) {
         errors.begin(rule::FILE_PATH);
         errors.push_error("parameters.TRITON_BATCH_STRATEGY_PATH", &error);
     }
     let is_known = is_complete && errors.is_empty();
     is_known.then_some(typed)
+}
+
+/// Removes the inputs and outputs that the backend may still complete. A library is not expected to replace a datatype
+/// that the configuration names, also if that is TYPE_INVALID.
+fn remove_incomplete(completed: &mut proto::ModelConfig, declared: &Declared, is_library: bool) {
+    let is_given = |kind: &str, position: usize| {
+        is_library && declared.fields.contains(&format!("{kind}[{position}].data_type"))
+    };
+    let mut position = 0..;
+    completed.input.retain(|input| {
+        let is_given = position.next().is_some_and(|position| is_given("input", position));
+        input.data_type != 0 && !input.dims.is_empty() || input.data_type == 0 && is_given
+    });
+    let mut position = 0..;
+    completed.output.retain(|output| {
+        let is_given = position.next().is_some_and(|position| is_given("output", position));
+        output.data_type != 0 && !output.dims.is_empty() || output.data_type == 0 && is_given
+    });
 }
 
 /// The built-in backend of a model, with its settings in `source`. `None` if a library runs the model, or nothing.
@@ -319,7 +341,10 @@ fn choose_backend(
             }
             Some(backend)
         }
-        Ok(BackendChoice::Library) => None,
+        Ok(BackendChoice::Library) => {
+            source.settings = settings_of(options, &source.declared.backend);
+            None
+        }
         Err(error) => {
             errors.begin(rule::BACKEND);
             let name = &source.declared.backend;

@@ -1,30 +1,15 @@
-//! Compiles models in Python, if their interpreter is there. One process of each interpreter compiles all its files, and
-//! runs none of them.
-use std::{
-    collections::BTreeMap,
-    io::{Read, Write},
-    os::unix::ffi::OsStrExt,
-    process::{Child, Command, Stdio},
-    sync::mpsc,
-    thread,
-    time::Duration,
-};
+//! Compiles models in Python. One process of each interpreter compiles all its files, and runs none of them. Another one
+//! tells whether the interpreter has NumPy.
+use std::collections::BTreeMap;
 
 use inference::{Name, backend::PythonSource, nearest};
 use serde::Deserialize;
 
 use crate::{
     Finding, Severity,
-    rules::{PYTHON_MODEL, PYTHON_SYNTAX},
+    interpreter::{compiled, without_numpy},
+    rules::{PYTHON_ENVIRONMENT, PYTHON_MODEL, PYTHON_SYNTAX},
 };
-
-const PROGRAM: &str = include_str!("python.py");
-
-/// How long an interpreter may take for all its files.
-const LONGEST: Duration = Duration::from_secs(60);
-
-/// The most bytes of an interpreter's answer.
-const MOST_BYTES: u64 = 256 << 20;
 
 /// The class of a model.
 const CLASS: &str = "TritonPythonModel";
@@ -35,23 +20,44 @@ const METHODS: [&str; 5] = ["auto_complete_config", "execute", "finalize", "init
 /// What an interpreter tells of a file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct CompiledFile {
+pub(crate) struct CompiledFile {
     error: Option<String>,
     at: (Option<usize>, Option<usize>),
     /// Code may make names that are not in the source.
     dynamic: bool,
-    /// Classes, imported names, variables.
+    /// All names that the code may bind, in any scope.
     names: Vec<String>,
-    /// The line of the class.
+    /// Attributes that the code sets or deletes.
+    attributes: Vec<String>,
+    /// The line of the class, if there is one such class, in the module itself.
     line: Option<usize>,
     /// The class has base classes, or decorators.
     derived: bool,
-    /// Name, line and column of the methods of the class.
-    methods: Vec<(String, usize, usize)>,
+    /// The functions in the body of the class.
+    methods: Vec<CompiledMethod>,
+    /// All names that the body of the class may bind.
+    members: Vec<String>,
 }
 
-/// Findings about the source code of models. Interpreters that cannot be started give a note.
-pub(crate) fn check_sources(sources: &[(Name, PythonSource)]) -> Vec<Finding> {
+#[derive(Debug, Deserialize)]
+struct CompiledMethod {
+    name: String,
+    line: usize,
+    column: usize,
+    /// The smallest and the largest number of arguments that a caller may give; `None` if the source does not tell.
+    arguments: Option<(i64, i64)>,
+}
+
+impl CompiledFile {
+    /// Whether the method of the class is the one of this definition, and no other.
+    fn is_certain(&self, method: &str) -> bool {
+        let named = |names: &[String]| names.iter().filter(|name| *name == method).count();
+        named(&self.members) <= 1 && named(&self.attributes) == 0
+    }
+}
+
+/// Findings about the source code of models. `completes`: the server calls `auto_complete_config`.
+pub(crate) fn check_sources(sources: &[(Name, PythonSource)], completes: bool) -> Vec<Finding> {
     let mut by_interpreter: BTreeMap<&str, Vec<(&Name, &PythonSource)>> = BTreeMap::new();
     for (model, source) in sources {
         if let Some(interpreter) = &source.interpreter {
@@ -60,10 +66,12 @@ pub(crate) fn check_sources(sources: &[(Name, PythonSource)]) -> Vec<Finding> {
     }
     let mut findings = Vec::new();
     for (interpreter, files) in by_interpreter {
-        match compile(interpreter, &files) {
+        let names: Vec<_> = files.iter().map(|(_, source)| source.file.as_path()).collect();
+        match compiled(interpreter, &names) {
             Ok(told) => {
+                findings.extend(check_environment(interpreter, &files));
                 for ((model, source), told) in files.into_iter().zip(told) {
-                    let of_file = judge(source, &told).into_iter();
+                    let of_file = judge(source, &told, completes).into_iter();
                     findings.extend(of_file.map(|finding| finding.about(model)));
                 }
             }
@@ -79,12 +87,30 @@ pub(crate) fn check_sources(sources: &[(Name, PythonSource)]) -> Vec<Finding> {
     findings
 }
 
-fn judge(source: &PythonSource, told: &CompiledFile) -> Vec<Finding> {
+/// Findings about models whose interpreter has no NumPy.
+fn check_environment(interpreter: &str, files: &[(&Name, &PythonSource)]) -> Vec<Finding> {
+    let concerned: Vec<_> = files.iter().filter(|(_, source)| !source.server_makes_environment).collect();
+    if concerned.is_empty() {
+        return Vec::new();
+    }
+    let (severity, text) = match without_numpy(interpreter) {
+        Ok(None) => return Vec::new(),
+        Ok(Some(text)) => (Severity::Error, text),
+        Err(why) => (Severity::Note, format!("whether '{interpreter}' has NumPy is not known: it {why}")),
+    };
+    let finding = |(model, source): &(&Name, &PythonSource)| {
+        Finding::new(severity, PYTHON_ENVIRONMENT, &source.file, text.clone()).about(model)
+    };
+    concerned.into_iter().map(finding).collect()
+}
+
+fn judge(source: &PythonSource, told: &CompiledFile, completes: bool) -> Vec<Finding> {
     if let Some(error) = &told.error {
         let finding = Finding::new(Severity::Error, PYTHON_SYNTAX, &source.file, error.clone());
         return vec![Finding { line: told.at.0, column: told.at.1.filter(|column| *column > 0), ..finding }];
     }
-    if !told.names.iter().any(|name| name == CLASS) {
+    let is_class = |name: &String| name == CLASS;
+    if !told.names.iter().chain(&told.attributes).any(is_class) {
         if told.dynamic {
             return Vec::new();
         }
@@ -92,103 +118,206 @@ fn judge(source: &PythonSource, told: &CompiledFile) -> Vec<Finding> {
         let text = format!("the source code has no class '{CLASS}'");
         return vec![Finding::new(Severity::Error, PYTHON_MODEL, &source.file, text).meaning(near)];
     }
-    if told.line.is_none() || told.derived || told.dynamic {
+    // What binds the name of the class again, or changes the class, is not known.
+    let is_bound_again = told.names.iter().filter(|name| is_class(name)).count() > 1;
+    if told.line.is_none() || told.derived || told.dynamic || is_bound_again {
         return Vec::new();
     }
-    let has = |name: &str| told.methods.iter().any(|(method, ..)| method == name);
-    let mut findings = Vec::new();
-    for (method, line, column) in &told.methods {
-        let near = nearest(method, METHODS).filter(|near| near != method && !has(near));
-        if let Some(near) = near {
-            let text = format!("nothing calls the method '{method}' of '{CLASS}', did you mean '{near}'?");
-            let finding = Finding::new(Severity::Warning, PYTHON_MODEL, &source.file, text);
-            let finding = Finding { line: Some(*line), column: Some(*column), ..finding };
-            findings.push(finding.meaning(Some(near.to_owned())));
-        }
-    }
-    if !has("execute") {
-        let text = format!("'{CLASS}' has no method 'execute'");
-        let finding = Finding::new(Severity::Error, PYTHON_MODEL, &source.file, text);
+    let mut findings = misspelt_methods(source, told);
+    findings
+        .extend(told.methods.iter().filter_map(|method| wrong_arguments(source, told, method, completes)));
+    let is_set = |names: &[String]| names.iter().any(|name| name == "execute");
+    if !is_set(&told.members) && !is_set(&told.attributes) {
+        let text = format!("'{CLASS}' has no method 'execute': each request would fail");
+        let finding = Finding::new(Severity::Warning, PYTHON_MODEL, &source.file, text);
         findings.push(Finding { line: told.line, ..finding });
     }
     findings
 }
 
-fn compile(interpreter: &str, files: &[(&Name, &PythonSource)]) -> Result<Vec<CompiledFile>, String> {
-    let mut child = Command::new(interpreter)
-        .args(["-I", "-S", "-c", PROGRAM])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| format!("cannot be started: {error}"))?;
-    let names: Vec<_> = files.iter().map(|(_, source)| source.file.as_os_str().as_bytes()).collect();
-    let answer = exchange(&mut child, names.join(&b'\0'));
-    // The process has ended, or it takes too long.
-    let _ = child.kill();
-    let _ = child.wait();
-    let told: Vec<CompiledFile> =
-        serde_json::from_slice(&answer?).map_err(|error| format!("gave no answer: {error}"))?;
-    if told.len() == files.len() { Ok(told) } else { Err("did not answer for each file".to_owned()) }
+/// Warnings about methods that nothing calls because of their names.
+fn misspelt_methods(source: &PythonSource, told: &CompiledFile) -> Vec<Finding> {
+    let has = |name: &str| told.methods.iter().any(|method| method.name == name);
+    let mut findings = Vec::new();
+    for method in &told.methods {
+        let name = &method.name;
+        if let Some(near) = nearest(name, METHODS).filter(|near| near != name && !has(near)) {
+            let text = format!("nothing calls the method '{name}' of '{CLASS}', did you mean '{near}'?");
+            let finding = Finding::new(Severity::Warning, PYTHON_MODEL, &source.file, text);
+            let finding = Finding { line: Some(method.line), column: Some(method.column), ..finding };
+            findings.push(finding.meaning(Some(near.to_owned())));
+        }
+    }
+    findings
 }
 
-/// Writes to the process, and reads what it says until it ends.
-fn exchange(child: &mut Child, names: Vec<u8>) -> Result<Vec<u8>, String> {
-    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-    let (Some(mut stdin), Some(stdout)) = (stdin, stdout) else { return Err("has no pipes".to_owned()) };
-    let (sender, receiver) = mpsc::sync_channel(1);
-    // The threads end with the process, which the caller ends.
-    thread::spawn(move || stdin.write_all(&names));
-    thread::spawn(move || {
-        let mut answer = Vec::new();
-        let read = stdout.take(MOST_BYTES).read_to_end(&mut answer);
-        sender.send(read.map(|_| answer))
-    });
-    match receiver.recv_timeout(LONGEST) {
-        Ok(read) => read.map_err(|error| format!("cannot be read: {error}")),
-        Err(_) => Err(format!("took longer than {} s", LONGEST.as_secs())),
+/// The finding about a method that cannot have the arguments that the server gives.
+fn wrong_arguments(
+    source: &PythonSource,
+    told: &CompiledFile,
+    method: &CompiledMethod,
+    completes: bool,
+) -> Option<Finding> {
+    let (given, severity, what) = match method.name.as_str() {
+        "__init__" => (0, Severity::Error, "without arguments"),
+        "initialize" => (1, Severity::Error, "with the arguments of the model"),
+        "auto_complete_config" if completes => (1, Severity::Error, "of the class, with the configuration"),
+        // The model is served.
+        "execute" => (1, Severity::Warning, "with the requests"),
+        "finalize" => (0, Severity::Warning, "without arguments"),
+        _ => return None,
+    };
+    let (least, most) = method.arguments.filter(|_| told.is_certain(&method.name))?;
+    if (least..=most).contains(&given) {
+        return None;
     }
+    let text = format!("the server calls '{}' {what}, which the definition does not allow", method.name);
+    let finding = Finding::new(severity, PYTHON_MODEL, &source.file, text);
+    Some(Finding { line: Some(method.line), column: Some(method.column), ..finding })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
     use super::*;
 
-    /// Rule, line and suggestion of the findings about a source.
-    fn told(source: &str, interpreter: &str) -> Vec<(&'static str, Option<usize>, Option<String>)> {
+    type Told = Vec<(&'static str, &'static str, Option<usize>)>;
+
+    /// Severity, rule and line of the findings about each source.
+    fn told_each(codes: &[&[u8]], interpreter: &str) -> Vec<Told> {
         let directory = tempfile::tempdir().expect("a directory");
-        let file = directory.path().join("model.py");
-        fs::write(&file, source).expect("a file");
-        let source = PythonSource { file, interpreter: Some(interpreter.to_owned()) };
-        let findings = check_sources(&[("m".into(), source)]).into_iter();
-        findings.map(|finding| (finding.rule.id, finding.line, finding.suggestion)).collect()
+        let source = |(number, code): (usize, &&[u8])| {
+            let file = directory.path().join(format!("{number}.py"));
+            fs::write(&file, code).expect("a file");
+            // So NumPy is not looked for.
+            let interpreter = Some(interpreter.to_owned());
+            let source = PythonSource { file, interpreter, server_makes_environment: true };
+            (Name::new(&number.to_string()), source)
+        };
+        let sources: Vec<_> = codes.iter().enumerate().map(source).collect();
+        let findings = check_sources(&sources, true);
+        let of_source = |(name, _): &(Name, PythonSource)| {
+            let own = findings.iter().filter(|finding| finding.model.as_deref() == Some(name));
+            own.map(|finding| (finding.severity.as_str(), finding.rule.id, finding.line)).collect()
+        };
+        sources.iter().map(of_source).collect()
     }
+
+    fn python(codes: &[&str]) -> Vec<Told> {
+        let codes: Vec<_> = codes.iter().map(|code| code.as_bytes()).collect();
+        told_each(&codes, "python3")
+    }
+
+    const EXECUTE: &str = "  def execute(self, requests): return []\n";
 
     #[test]
     fn source_code_is_compiled_and_not_run() {
-        let good = "import os\nos.abort()\nclass TritonPythonModel:\n  def execute(self, requests): pass\n";
-        assert_eq!(told(good, "python3"), []);
-        assert_eq!(told("class TritonPythonModel(:\n", "python3"), [("python-syntax", Some(1), None)]);
-        assert_eq!(
-            told("class TritonPytonModel: pass\n", "python3"),
-            [("python-model", None, Some("TritonPytonModel".to_owned()))]
-        );
-        assert_eq!(
-            told(
-                "class TritonPythonModel:\n  def execute(self): pass\n  def finalise(self): pass\n",
-                "python3"
-            ),
-            [("python-model", Some(3), Some("finalize".to_owned()))]
-        );
-        assert_eq!(told("from models import *\n", "python3"), []);
-        assert_eq!(told("from models import Mine as TritonPythonModel\n", "python3"), []);
-        assert_eq!(told("class TritonPythonModel(Base): pass\n", "python3"), []);
+        let codes = [
+            format!("import os\nos.abort()\nclass TritonPythonModel:\n{EXECUTE}"),
+            "class TritonPythonModel(:\n".to_owned(),
+            "class TritonPytonModel: pass\n".to_owned(),
+            format!("class TritonPythonModel:\n{EXECUTE}  def finalise(self): pass\n"),
+        ];
+        let wanted = [
+            vec![],
+            vec![("error", "python-syntax", Some(1))],
+            vec![("error", "python-model", None)],
+            vec![("warning", "python-model", Some(3))],
+        ];
+        assert_eq!(python(&codes.each_ref().map(String::as_str)), wanted);
+        let latin = [b"# -*- coding: latin-1 -*-\nclass TritonPythonModel: # caf\xe9\n", EXECUTE.as_bytes()];
+        assert_eq!(told_each(&[&latin.concat()], "python3"), [vec![]]);
+    }
+
+    #[test]
+    fn what_only_running_the_code_tells_is_no_error() {
+        let codes = [
+            "from models import *\n",
+            "from models import Mine as TritonPythonModel\n",
+            "class TritonPythonModel(Base): pass\n",
+            "class TritonPythonModel:\n  execute = lambda self, requests: []\n",
+            "def run(self, requests): return []\nclass TritonPythonModel:\n  execute = run\n",
+            "class TritonPythonModel: pass\nTritonPythonModel.execute = lambda self, requests: []\n",
+            "class TritonPythonModel:\n  if True:\n    def execute(self, requests): return []\n",
+            "if True:\n  class TritonPythonModel: pass\n",
+            "def __getattr__(name): return type('T', (), {'execute': lambda self, requests: []})\n",
+            "import sys\nsys.modules[__name__].TritonPythonModel = type('T', (), {})\n",
+            "try:\n  pass\nexcept Exception as TritonPythonModel:\n  pass\n",
+            "def TritonPythonModel(): pass\n",
+            "class TritonPythonModel: pass\nTritonPythonModel = type('T', (), {})\n",
+        ];
+        for (code, told) in codes.iter().zip(python(&codes)) {
+            assert_eq!(told, [], "{code}");
+        }
+        // The server loads such a model, and its requests fail.
+        let without = "class TritonPythonModel: pass\n";
+        assert_eq!(python(&[without]), [vec![("warning", "python-model", Some(1))]]);
+    }
+
+    #[test]
+    fn methods_have_the_arguments_that_the_server_gives() {
+        let methods = [
+            ("def __init__(self, x): pass", "error"),
+            ("def __init__(self, x=1): pass", ""),
+            ("def __init__(self, *, x): pass", "error"),
+            ("def initialize(self): pass", "error"),
+            ("def initialize(*arguments): pass", ""),
+            ("@staticmethod\n  def initialize(arguments): pass", ""),
+            ("@other\n  def initialize(self): pass", ""),
+            ("def auto_complete_config(self, config): return config", "error"),
+            ("def auto_complete_config(config): return config", ""),
+            ("@staticmethod\n  def auto_complete_config(): return 1", "error"),
+            ("@staticmethod\n  def auto_complete_config(config): return config", ""),
+            ("@classmethod\n  def auto_complete_config(cls, config): return config", ""),
+            ("def finalize(self, x): pass", "warning"),
+            ("def initialize(self): pass\n  initialize = run", ""),
+            ("def execute(self): pass", "warning"),
+        ];
+        let code = |(method, _): (&str, &str)| {
+            let execute = if method.starts_with("def execute") { "" } else { EXECUTE };
+            format!("class TritonPythonModel:\n{execute}  {method}\n")
+        };
+        let codes = methods.map(code);
+        let told = python(&codes.each_ref().map(String::as_str));
+        for ((method, severity), told) in methods.into_iter().zip(told) {
+            let told: Vec<_> = told.into_iter().map(|(severity, ..)| severity).collect();
+            let wanted: Vec<_> = Some(severity).filter(|severity| !severity.is_empty()).into_iter().collect();
+            assert_eq!(told, wanted, "{method}");
+        }
     }
 
     #[test]
     fn an_interpreter_that_is_not_there_gives_a_note() {
-        assert_eq!(told("class (", "/no/python"), [("python-syntax", None, None)]);
+        assert_eq!(told_each(&[b"class ("], "/no/python"), [vec![("note", "python-syntax", None)]]);
+    }
+
+    /// A program that starts `python3` with this environment and without the packages of the system.
+    fn interpreter(directory: &Path, variables: &str) -> String {
+        let program = directory.join("python");
+        fs::write(&program, format!("#!/bin/sh\n{variables} exec python3 -S -s \"$@\"\n")).expect("a file");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a program");
+        program.display().to_string()
+    }
+
+    #[test]
+    fn an_interpreter_without_numpy_is_an_error_of_each_of_its_models() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("model.py");
+        fs::write(&file, format!("class TritonPythonModel:\n{EXECUTE}")).expect("a file");
+        let errors = |variables: &str, server_makes_environment: bool| {
+            let interpreter = Some(interpreter(directory.path(), variables));
+            let source = PythonSource { file: file.clone(), interpreter, server_makes_environment };
+            let sources = [("one".into(), source.clone()), ("two".into(), source)];
+            check_sources(&sources, true)
+        };
+        let found = errors("PYTHONPATH=", false);
+        let told: Vec<_> = found.iter().map(|finding| (finding.model.as_deref(), finding.rule.id)).collect();
+        assert_eq!(told, [(Some("one"), "python-environment"), (Some("two"), "python-environment")]);
+        assert!(found[0].text.starts_with("ModuleNotFoundError: No module named 'numpy' (interpreter "));
+        assert_eq!(errors("PYTHONPATH=", true), []);
+        fs::create_dir(directory.path().join("packages")).expect("a directory");
+        fs::write(directory.path().join("packages/numpy.py"), "").expect("a file");
+        assert_eq!(errors(&format!("PYTHONPATH={}/packages", directory.path().display()), false), []);
     }
 }

@@ -40,7 +40,11 @@ pub fn check_repositories(repositories: &BTreeSet<PathBuf>, options: &CheckOptio
         .iter()
         .flat_map(|model| model.python.iter().map(|source| (model.name.clone(), source.clone())))
         .collect();
-    let of_sources = check_sources(&sources);
+    let of_sources = if options.skips_interpreters {
+        Vec::new()
+    } else {
+        check_sources(&sources, !options.must_be_complete)
+    };
     for mut models in namespaces(checked, options.namespacing, &mut report.findings) {
         for finding in &of_sources {
             let model = finding.model.as_deref().and_then(|name| models.get_mut(&Name::new(name)));

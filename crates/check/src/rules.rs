@@ -24,6 +24,9 @@ pub(crate) const PYTHON_MODEL: Rule = Rule::new(
     "python-model",
     "A model in Python has the class `TritonPythonModel`, and methods that the server calls.",
 );
+/// The interpreter of a model has what workers need.
+pub(crate) const PYTHON_ENVIRONMENT: Rule =
+    Rule::new("python-environment", "The interpreter of a model in Python has NumPy.");
 /// An agent exists.
 pub(crate) const REPOSITORY_AGENT: Rule =
     Rule::new("repository-agent", "The repository agents that a configuration names exist.");
@@ -36,6 +39,7 @@ const OWN: &[Rule] = &[
     UNREAD_FILE,
     PYTHON_SYNTAX,
     PYTHON_MODEL,
+    PYTHON_ENVIRONMENT,
     REPOSITORY_AGENT,
 ];
 

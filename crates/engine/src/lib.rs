@@ -46,6 +46,7 @@ mod options;
 mod order;
 mod processors;
 mod readiness;
+mod regular_file;
 mod rejection;
 mod repository;
 mod thread_group;

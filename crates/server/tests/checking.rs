@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    os::unix::fs::symlink,
     path::Path,
     process::{Command, Output},
 };
@@ -173,4 +174,116 @@ fn the_schema_is_json() {
     let (code, out, _) = run("config schema", tempfile::tempdir().unwrap().path());
     let schema: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, schema["$ref"].as_str()), (Some(0), Some("#/$defs/ModelConfig")));
+}
+
+/// Makes a pipe with a name. Who opens it waits for a writer.
+fn make_pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+#[test]
+fn only_regular_files_are_read() {
+    let root = repository("");
+    make_pipe(&root.path().join("net/config.pbtxt"));
+    let (code, out, _) = run("check {}", root.path());
+    let text = "net/config.pbtxt: it is not a regular file";
+    assert!(code == Some(1) && out.contains(text), "{out}");
+
+    let root = repository("max_batch_size: 4");
+    fs::remove_file(root.path().join("net/1/model.onnx")).unwrap();
+    make_pipe(&root.path().join("net/1/model.onnx"));
+    let (code, out, _) = run("check {}", root.path());
+    assert!(code == Some(1) && out.contains("/net/1/model.onnx' is not a regular file"), "{out}");
+
+    let root = repository("");
+    symlink("elsewhere.pbtxt", root.path().join("net/config.pbtxt")).unwrap();
+    let (code, out, _) = run("check --strict {}", root.path());
+    assert!(
+        code == Some(3) && out.contains("the link leads to 'elsewhere.pbtxt', which does not exist"),
+        "{out}"
+    );
+}
+
+#[test]
+fn a_configuration_with_findings_is_shown_with_them() {
+    let root = repository("output { name: 'Y' data_type: TYPE_FP32 dims: 8 }\n");
+    let (code, out, err) = run("config show {}/net", root.path());
+    assert!(code == Some(1) && out.contains("  dims: [ 8 ]  # config.pbtxt:1\n"), "{out}");
+    assert!(err.contains("config.pbtxt:1:") && err.contains("1 error, "), "{err}");
+    let root = repository("response_cache { enable: true }");
+    let (code, out, err) = run("config show {}/net", root.path());
+    assert!(
+        code == Some(0) && out.starts_with("# version 1\n") && err.contains("warning[response-cache]"),
+        "{err}"
+    );
+}
+
+const IO: &str =
+    "input { name: 'X' data_type: TYPE_FP32 dims: 1 } output { name: 'Y' data_type: TYPE_FP32 dims: 1 }";
+
+/// A repository with one model, that the backend `lib` in a library runs.
+fn of_library(config: &str) -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir_all(root.path().join("backends/lib")).unwrap();
+    fs::write(root.path().join("backends/lib/libtriton_lib.so"), "").unwrap();
+    fs::create_dir_all(root.path().join("models/m/1")).unwrap();
+    let config = format!("backend: 'lib' {config}");
+    fs::write(root.path().join("models/m/config.pbtxt"), config).unwrap();
+    root
+}
+
+#[test]
+fn models_of_libraries_are_checked_as_far_as_files_tell() {
+    let line = "check --backend-directory={}/backends {}/models";
+    assert_eq!(run(line, of_library(IO).path()).0, Some(0));
+    // A backend in a library may complete these.
+    assert_eq!(run(line, of_library("input { name: 'X' }").path()).0, Some(0));
+
+    let (code, out, _) = run(line, of_library(&IO.replace("TYPE_FP32", "TYPE_INVALID")).path());
+    assert!(code == Some(1) && out.contains("must specify 'data_type'"), "{out}");
+
+    let root = of_library(IO);
+    for (content, why) in [("x", "file too short"), ("no library", "invalid ELF header"), ("\x7fELF", "")] {
+        fs::write(root.path().join("models/m/1/batchstrategy.so"), content).unwrap();
+        let (code, out, _) = run(line, root.path());
+        assert_eq!(code, Some(i32::from(!why.is_empty())), "{out}");
+        assert!(out.contains(why), "{out}");
+    }
+    fs::write(root.path().join("models/m/1/batchstrategy.so"), "\x7fELF").unwrap();
+    let named = format!("{}/models/m/none.so", root.path().display());
+    let named = format!(
+        "{IO} parameters {{ key: 'TRITON_BATCH_STRATEGY_PATH' value {{ string_value: '{named}' }} }}"
+    );
+    fs::write(root.path().join("models/m/config.pbtxt"), format!("backend: 'lib' {named}")).unwrap();
+    let (code, out, _) = run(line, root.path());
+    assert!(code == Some(1) && out.contains("Batching library path not found"), "{out}");
+}
+
+#[test]
+fn environments_of_models_in_python_are_looked_at() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir_all(root.path().join("m/1")).unwrap();
+    fs::write(root.path().join("m/1/model.py"), b"# caf\xe9\nclass TritonPythonModel: pass\n").unwrap();
+    let check = |path: &str| {
+        let config = format!(
+            "backend: 'python' {IO} parameters {{ key: 'EXECUTION_ENV_PATH' value {{ string_value: '{path}' }} }}"
+        );
+        fs::write(root.path().join("m/config.pbtxt"), config).unwrap();
+        run("check --skip-interpreters {}", root.path())
+    };
+    fs::create_dir_all(root.path().join("m/environment/bin")).unwrap();
+    fs::write(root.path().join("m/archive.tar.gz"), "no archive").unwrap();
+    for (path, why) in [
+        ("/none/environment.tar.gz", "Failed to get the canonical path for /none/environment.tar.gz."),
+        ("$$TRITON_MODEL_DIRECTORY/archive.tar.gz", "archive_read_open_filename() failed."),
+        ("$$TRITON_MODEL_DIRECTORY/environment", "should contain an 'activate' script"),
+    ] {
+        let (code, out, _) = check(path);
+        assert!(code == Some(1) && out.contains("error[file-path]") && out.contains(why), "{out}");
+    }
+    for file in ["activate", "python3"] {
+        fs::write(root.path().join("m/environment/bin").join(file), "").unwrap();
+    }
+    let (code, out, _) = check("$$TRITON_MODEL_DIRECTORY/environment");
+    assert_eq!(code, Some(0), "{out}");
 }

@@ -61,6 +61,10 @@ struct Content {
 impl Content {
     /// Reads a file that no program writes at the same time.
     fn read(path: &Path) -> io::Result<Self> {
+        // A pipe or a device could block the load for ever.
+        if !fs::metadata(path)?.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
         let mut file = File::open(path)?;
         let identity = FileIdentity::from(&file.metadata()?);
         let mut bytes = Vec::new();

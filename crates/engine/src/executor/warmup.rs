@@ -3,7 +3,6 @@
 //! Samples pass the same checks as requests of clients. Each sample runs in one execution on the instance's own thread.
 //! It passes neither the scheduler nor the statistics. An error fails the load.
 use std::{
-    fs,
     path::Path,
     sync::Arc,
     task::{Context, Poll, Wake, Waker},
@@ -20,7 +19,7 @@ use inference::{
 };
 
 use super::assemble::{Sequences, zeros};
-use crate::{check::RequestValidator, clock::now, observe::Uncounted};
+use crate::{check::RequestValidator, clock::now, observe::Uncounted, regular_file};
 
 /// The samples of a model. Any of its instances can run them.
 pub(super) struct WarmUp {
@@ -147,7 +146,7 @@ fn data(input: &WarmupInput, shape: &[i64], directory: &Path) -> Result<TensorDa
     let path = directory.join(file);
     let unreadable =
         |error| Error::internal(format!("failed to open text file for read {}: {error}", path.display()));
-    let content = Bytes::from(fs::read(&path).map_err(unreadable)?);
+    let content = Bytes::from(regular_file::read(&path).map_err(unreadable)?);
     let Some(element) = input.datatype.byte_size() else { return Ok(content.into()) };
     let elements = element_count(shape).ok().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
     let expected = elements * element;

@@ -1,6 +1,6 @@
 //! Reads the configurations of models.
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -12,6 +12,7 @@ use inference::{
 use lifecycle::{NoVersion, NoVersionCause, PlanFailure};
 
 use super::given::LoadParameters;
+use crate::regular_file;
 
 /// Why a model has no plan.
 pub(super) struct PlanError {
@@ -86,7 +87,7 @@ impl ConfigFileReader {
     /// The configuration in a model's directory, which errors show as `shown`.
     pub(super) fn read(&self, directory: &Path, shown: &Path) -> Result<GivenConfig, Error> {
         let path = self.config_path(directory);
-        let content = match fs::read(&path) {
+        let content = match regular_file::read(&path) {
             Ok(content) => Some(content),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(unreadable(&path, &error)),

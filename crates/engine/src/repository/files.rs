@@ -1,7 +1,7 @@
 //! Reads the small files that a model's configuration names: labels and initial states.
 //!
 //! The validation of the configuration has checked that they are inside the model's directory.
-use std::{fs, io, path::Path};
+use std::{io, path::Path};
 
 use bytes::Bytes;
 use inference::{
@@ -9,6 +9,8 @@ use inference::{
     config::{InitialState, ModelConfig, OutputSpec, Scheduling, StateSpec},
     element_count,
 };
+
+use crate::regular_file;
 
 /// Reads all of them into the configuration.
 ///
@@ -30,7 +32,7 @@ pub(super) fn read(config: &mut ModelConfig, directory: &Path) -> Result<(), Err
 fn read_labels(output: &mut OutputSpec, directory: &Path) -> Result<(), Error> {
     let Some(file) = &output.label_filename else { return Ok(()) };
     let path = directory.join(file);
-    let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
+    let text = regular_file::read_text(&path).map_err(|error| unreadable(&path, &error))?;
     output.labels = text.lines().map(str::to_owned).collect();
     Ok(())
 }
@@ -39,7 +41,7 @@ fn read_labels(output: &mut OutputSpec, directory: &Path) -> Result<(), Error> {
 fn read_initial_state(state: &mut StateSpec, directory: &Path) -> Result<(), Error> {
     let Some(InitialState { dims, file: Some(file), data }) = &mut state.initial else { return Ok(()) };
     let path = directory.join(&*file);
-    let content = Bytes::from(fs::read(&path).map_err(|error| unreadable(&path, &error))?);
+    let content = Bytes::from(regular_file::read(&path).map_err(|error| unreadable(&path, &error))?);
     let Some(element) = state.datatype.byte_size() else {
         *data = content;
         return Ok(());
@@ -64,6 +66,8 @@ fn unreadable(path: &Path, error: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use inference::{DataType, Shape};
 
     use super::*;

@@ -2,6 +2,9 @@
 //! same functions.
 use std::{
     collections::BTreeMap,
+    fmt,
+    fs::File,
+    io::{self, Read},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -19,7 +22,11 @@ use super::{
 use crate::{
     check::{ReadableMemory, RequestValidator},
     executor::prepare_warmups,
+    regular_file,
 };
+
+/// The first bytes of a shared library.
+const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
 
 /// The models of a repository in a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -79,6 +86,14 @@ pub fn config_path(directory: &Path, config_name: Option<&str>) -> PathBuf {
     config_file::path_in(directory, config_name)
 }
 
+/// The content of a file of a model. Follows links.
+///
+/// # Errors
+/// The file cannot be read, or is not a regular file.
+pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    regular_file::read(path)
+}
+
 /// Whether a file is written by editors, by Python or by file systems on their own.
 pub fn is_by_product(name: &str) -> bool {
     lifecycle::is_by_product(name)
@@ -103,16 +118,30 @@ pub fn check_files(config: &mut ModelConfig, directory: &Path, errors: &mut Conf
     }
 }
 
-/// The library of a model's own batching strategy, if it has one. `backend` is the backend of the model.
+/// Looks at the library of a model's own batching strategy, if it has one. Does not open it. `backend` is the backend of
+/// the model; `None` if it is in a library.
 ///
 /// # Errors
-/// The configuration names a library that the model must not have, or that does not exist.
-pub fn batching_library(
-    backend: &dyn Backend,
+/// The configuration names a library that the model must not have, or the file is not a shared library.
+pub fn check_batching_library(
+    backend: Option<&dyn Backend>,
     source: &ModelSource,
     config: &ModelConfig,
-) -> Result<Option<PathBuf>, Error> {
-    strategy::library(backend, source, config)
+) -> Result<(), Error> {
+    let Some(path) = strategy::library(backend, source, config)? else { return Ok(()) };
+    let failed = |why: &dyn fmt::Display| {
+        Error::unavailable(format!("unable to load shared library: {}: {why}", path.display()))
+    };
+    if !path.is_file() {
+        return Err(failed(&"it is not a regular file"));
+    }
+    let mut magic = [0; ELF_MAGIC.len()];
+    match File::open(&path).and_then(|mut file| file.read_exact(&mut magic)) {
+        Ok(()) if magic == ELF_MAGIC => Ok(()),
+        Ok(()) => Err(failed(&"invalid ELF header")),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(failed(&"file too short")),
+        Err(error) => Err(failed(&error)),
+    }
 }
 
 /// What a backend gets to look at a version of a model outside of a server.

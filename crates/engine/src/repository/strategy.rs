@@ -28,7 +28,7 @@ pub(super) fn open(
     source: &ModelSource,
     config: &ResolvedConfig,
 ) -> Result<Option<Box<dyn BatchingStrategy>>, Error> {
-    let Some(library) = library(backend, source, &config.typed)? else { return Ok(None) };
+    let Some(library) = library(Some(backend), source, &config.typed)? else { return Ok(None) };
     let (path, model) = (library.display(), &source.name);
     log::info!("Loading custom batching strategy library {path} for model {model}");
     match opener {
@@ -41,7 +41,7 @@ pub(super) fn open(
 
 // As Triton: backend_model.cc, TritonModel::Create; but in the directory that holds the model's files (S-W16).
 pub(super) fn library(
-    backend: &dyn Backend,
+    backend: Option<&dyn Backend>,
     source: &ModelSource,
     config: &ModelConfig,
 ) -> Result<Option<PathBuf>, Error> {
@@ -95,13 +95,13 @@ fn real_path(path: &Path) -> io::Result<PathBuf> {
     Ok(real)
 }
 
-/// The first library in the directories that may hold one.
-fn lying_about(backend: &dyn Backend, source: &ModelSource) -> Option<PathBuf> {
-    let mut shared = backend.directories();
+/// The first library in the directories that may hold one. Without a backend: that of the name in the configuration.
+fn lying_about(backend: Option<&dyn Backend>, source: &ModelSource) -> Option<PathBuf> {
+    let mut shared = backend.map(Backend::directories).unwrap_or_default();
     if shared.is_empty() {
-        // The directory where a built-in backend would have its library.
-        shared
-            .extend(source.settings.get("backend-directory").map(|all| Path::new(all).join(backend.name())));
+        // The directory where the backend has its library, or would have it.
+        let name = backend.map_or(source.declared.backend.as_str(), Backend::name);
+        shared.extend(source.settings.get("backend-directory").map(|all| Path::new(all).join(name)));
     }
     let own = [source.version_directory.clone(), source.model_directory.clone()];
     own.into_iter().chain(shared).map(|directory| directory.join(FILE)).find(|path| path.exists())

@@ -117,6 +117,8 @@ pub struct PythonSource {
     pub file: PathBuf,
     /// The program that runs it; `None` if it cannot be started without other work, such as unpacking an archive.
     pub interpreter: Option<String>,
+    /// Whether the server may run it in an environment that it makes. Then the packages of `interpreter` do not matter.
+    pub server_makes_environment: bool,
 }
 
 /// The names that a backend understands. A name that ends in an asterisk matches every name with that prefix.

@@ -24,13 +24,14 @@ pub(super) const WRONG_USAGE: u8 = 2;
 pub(super) const HAS_WARNINGS: u8 = 3;
 
 const USAGE: &str = "\
-Usage: nereid check [--strict] [--format=text|json|sarif] [server option]... <repository>...
+Usage: nereid check [--strict] [--skip-interpreters] [--format=text|json|sarif] [server option]... <repository>...
 
 Reads the models of repositories as the server does, loads nothing, and reports every problem of every model.
 
   --strict            warnings are errors for the exit code
   --format <form>     text (default), json, or sarif (version 2.1.0)
   --rules             list the rules and end
+  --skip-interpreters start no interpreter of models in Python: their source code and packages are not checked
 
 The options of the server ('nereid --help') say for which server the repositories are. Those that matter are
 --model-repository, --model-config-name, --disable-auto-complete-config, --backend-directory, --backend-config,
@@ -42,6 +43,7 @@ Exit codes: 0 no error, 1 errors, 2 wrong usage, 3 warnings with --strict.
 /// The options of the command itself.
 struct CheckFlags {
     is_strict: bool,
+    skips_interpreters: bool,
     render: fn(&CheckReport) -> String,
 }
 
@@ -71,7 +73,7 @@ fn check(
     environment: &ProcessEnvironment,
     plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
 ) -> Result<(String, u8), String> {
-    let mut flags = CheckFlags { is_strict: false, render: text };
+    let mut flags = CheckFlags { is_strict: false, skips_interpreters: false, render: text };
     let mut rest = Vec::new();
     let mut words = arguments;
     while let Some(word) = words.next() {
@@ -79,6 +81,7 @@ fn check(
             Some("--help" | "-h") => return Ok((USAGE.to_owned(), FINE)),
             Some("--rules") => return Ok((rules(), FINE)),
             Some("--strict") => flags.is_strict = true,
+            Some("--skip-interpreters") => flags.skips_interpreters = true,
             Some("--format") => {
                 let form = words.next().ok_or("option '--format' requires an argument")?;
                 flags.render = render(&form.to_string_lossy())?;
@@ -98,7 +101,9 @@ fn check(
     };
     let plugins = plugins(&options);
     let repositories = directories(&options, &plugins)?;
-    let report = check_repositories(&repositories, &check_options(&options, plugins));
+    let skips_interpreters = flags.skips_interpreters;
+    let options = CheckOptions { skips_interpreters, ..check_options(&options, plugins) };
+    let report = check_repositories(&repositories, &options);
     let code = match (report.count(Severity::Error), report.count(Severity::Warning)) {
         (0, 0) => FINE,
         (0, _) if flags.is_strict => HAS_WARNINGS,
@@ -144,6 +149,7 @@ pub(super) fn check_options(options: &ResolvedOptions, plugins: Plugins) -> Chec
         gpu_groups_on_cpu: options.repository.load_policy.gpu_groups_on_cpu,
         has_cache: options.cache.is_some(),
         namespacing: options.repository.namespacing,
+        skips_interpreters: false,
         agent_directory: options.repository.agent_directory.clone(),
     }
 }

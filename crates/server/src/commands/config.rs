@@ -5,9 +5,10 @@ use std::{
     fs,
     io::{self, Read, Write},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use check::{CheckOptions, CheckReport, EffectiveConfig, effective_config, initial_config, text};
+use check::{CheckOptions, CheckReport, EffectiveConfig, Severity, effective_config, initial_config, text};
 use engine::Plugins;
 use serde_json::{Value, json};
 
@@ -24,23 +25,27 @@ Usage: nereid config fmt [--check] <file>...
 
   fmt      formats configurations; comments, order and meaning stay. '-' formats stdin to stdout. With --check it
            changes nothing, and names the files that are not formatted
-  show     prints the configuration that a server with these options would use, with the origin of each value
+  show     prints the configuration that a server with these options would use, with the origin of each value. What
+           stands against the model is on stderr
   schema   prints the JSON Schema of a configuration in JSON
 
-Exit codes: 0 done, 1 a file has errors or (--check) is not formatted, 2 wrong usage.
+Exit codes: 0 done, 1 a file or the model has errors or (--check) a file is not formatted, 2 wrong usage.
 ";
 
 const INIT_USAGE: &str = "\
 Usage: nereid init [--print] [--force] [server option]... <model directory>
 
 Writes config.pbtxt for the model in a directory, from its ONNX file or from 'auto_complete_config' of a model in Python,
-which it runs.
+which it runs for at most 60 seconds.
 
   --print   prints the configuration and writes nothing
   --force   replaces a configuration that is there
 
 Exit codes: 0 done, 1 the model cannot be read, 2 wrong usage.
 ";
+
+/// How long a model may take to tell its configuration to `nereid init`.
+const LONGEST_OPENING: Duration = Duration::from_secs(60);
 
 /// Why a command has not done its work.
 enum CommandEnd {
@@ -72,7 +77,7 @@ pub(super) fn run_config(
     let command = arguments.next().unwrap_or_default();
     let ended = match command.to_str() {
         Some("fmt") => format_files(arguments, out),
-        Some("show") => show(arguments, environment, plugins, out),
+        Some("show") => show(arguments, environment, plugins, (out, err)),
         Some("schema") => match arguments.next() {
             None => writeln!(out, "{:#}", proto::json_schema()).map_err(CommandEnd::from),
             Some(word) => Err(CommandEnd::Usage(format!("unexpected argument: {}", word.display()))),
@@ -100,7 +105,7 @@ pub(super) fn run_init(
         if !prints && !flags.contains(&"--force") && file.exists() {
             return Err(CommandEnd::Failed(format!("'{}' exists: --force replaces it", file.display())));
         }
-        let config = initial_config(&directory, true, &options)?;
+        let config = initial_config(&directory, Some(LONGEST_OPENING), &options)?;
         if prints {
             return Ok(write!(out, "{config}")?);
         }
@@ -181,7 +186,7 @@ fn show(
     arguments: impl Iterator<Item = OsString>,
     environment: &ProcessEnvironment,
     plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
-    out: &mut dyn Write,
+    (out, err): Streams<'_>,
 ) -> Result<(), CommandEnd> {
     let (mut version, mut is_json, mut rest) = (None, false, Vec::new());
     let mut words = arguments;
@@ -215,13 +220,20 @@ fn show(
     let (directory, options) = one_model(rest, environment, plugins)?;
     let config = effective_config(&directory, version, &options)?;
     if is_json {
-        return Ok(writeln!(out, "{:#}", shown_json(&config))?);
+        writeln!(out, "{:#}", shown_json(&config))?;
+    } else {
+        writeln!(out, "# version {}", config.version)?;
+        if !config.is_complete {
+            writeln!(out, "# The backend may complete inputs and outputs when it loads the model.")?;
+        }
+        write!(out, "{}", config.text())?;
     }
-    writeln!(out, "# version {}", config.version)?;
-    if !config.is_complete {
-        writeln!(out, "# The backend may complete inputs and outputs when it loads the model.")?;
+    match config.report.count(Severity::Error) {
+        0 if config.report.findings.is_empty() => Ok(()),
+        // If the reader has closed stderr, the error does not matter.
+        0 => Ok(drop(write!(err, "{}", text(&config.report)))),
+        _ => Err(config.report.into()),
     }
-    Ok(write!(out, "{}", config.text())?)
 }
 
 fn shown_json(config: &EffectiveConfig) -> Value {

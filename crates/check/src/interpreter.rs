@@ -1,0 +1,85 @@
+//! Runs the interpreters of models in Python, under a limit of time and of bytes.
+use std::{
+    ffi::OsStr,
+    io::{Read, Write},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use crate::python::CompiledFile;
+
+/// Compiles files, and tells their names.
+const COMPILING: &str = include_str!("python.py");
+
+/// Imports NumPy.
+const IMPORTING: &str = include_str!("numpy.py");
+
+/// How long an interpreter may take for all its files.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// The most bytes of an interpreter's answer.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// What an interpreter tells of the source code in files, which it does not run.
+///
+/// # Errors
+/// Why it tells nothing.
+pub(crate) fn compiled(interpreter: &str, files: &[&Path]) -> Result<Vec<CompiledFile>, String> {
+    let names: Vec<_> = files.iter().map(|file| file.as_os_str().as_bytes()).collect();
+    let answer = answer(interpreter, ["-I", "-S", "-c", COMPILING].map(OsStr::new), names.join(&b'\0'))?;
+    let told: Vec<CompiledFile> =
+        serde_json::from_slice(&answer).map_err(|error| format!("gave no answer: {error}"))?;
+    if told.len() == files.len() { Ok(told) } else { Err("did not answer for each file".to_owned()) }
+}
+
+/// The error of importing NumPy, in the words of a worker. `None` if the interpreter has NumPy.
+///
+/// # Errors
+/// Why it tells nothing.
+pub(crate) fn without_numpy(interpreter: &str) -> Result<Option<String>, String> {
+    let answer = answer(interpreter, ["-c", IMPORTING].map(OsStr::new), Vec::new())?;
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    Ok(Some(text).filter(|text| !text.is_empty()))
+}
+
+/// What an interpreter writes that reads `input`.
+fn answer<'a>(
+    interpreter: &str,
+    arguments: impl IntoIterator<Item = &'a OsStr>,
+    input: Vec<u8>,
+) -> Result<Vec<u8>, String> {
+    let mut child = Command::new(interpreter)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("cannot be started: {error}"))?;
+    let answer = exchange(&mut child, input);
+    // The process has ended, or it takes too long.
+    let _ = child.kill();
+    let _ = child.wait();
+    answer
+}
+
+/// Writes to the process, and reads what it says until it ends.
+fn exchange(child: &mut Child, input: Vec<u8>) -> Result<Vec<u8>, String> {
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    let (Some(mut stdin), Some(stdout)) = (stdin, stdout) else { return Err("has no pipes".to_owned()) };
+    let (sender, receiver) = mpsc::sync_channel(1);
+    // The threads end with the process, which the caller ends.
+    thread::spawn(move || stdin.write_all(&input));
+    thread::spawn(move || {
+        let mut answer = Vec::new();
+        let read = stdout.take(MOST_BYTES).read_to_end(&mut answer);
+        sender.send(read.map(|_| answer))
+    });
+    match receiver.recv_timeout(LONGEST) {
+        Ok(read) => read.map_err(|error| format!("cannot be read: {error}")),
+        Err(_) => Err(format!("took longer than {} s", LONGEST.as_secs())),
+    }
+}
