@@ -104,6 +104,13 @@ const MORE: Rows = &[
     ),
     ("response_cache { enable: true } sequence_batching { oldest { } }", "with sequence batching scheduler"),
     ("instance_group { kind: KIND_CPU gpus: [ 0, 1 ] }", "has kind KIND_CPU but specifies one or more GPUs"),
+    ("instance_group { count: 1025 }", "has 1025 instances, more than the 1024 that it may have"),
+    ("instance_group { count: 2147483647 }", "has 2147483647 instances, more than the 1024"),
+    ("instance_group { count: 1000 } instance_group { count: 25 }", "has 1025 instances, more than the 1024"),
+    (
+        "max_batch_size: 2147483647 model_warmup { name: 'w' batch_size: 2147483647 inputs { key: 'IN' value { data_type: TYPE_INT32 dims: 1 zero_data: true } } }",
+        "more than half of the memory of the server",
+    ),
     ("instance_group { gpus: 0 }", "has kind KIND_CPU but specifies one or more GPUs"),
     ("instance_group { kind: -1 }", "has unknown kind -1"),
     ("instance_group { kind: KIND_CPU } instance_group { kind: KIND_GPU }", "server does not support GPUs"),
@@ -207,6 +214,10 @@ const STATES: Rows = &[
         "input_name: 'S' output_name: 'T' data_type: TYPE_FP64 dims: [ 4294967296, 1073741824 ]",
         "has more elements than fit in memory",
     ),
+    (
+        "input_name: 'S' output_name: 'T' data_type: TYPE_FP32 dims: [ 99999999999999, -1 ]",
+        "takes 399999999999996 bytes, more than half of the memory of the server",
+    ),
     ("input_name: 'S\\0' output_name: 'T' data_type: TYPE_FP32 dims: 1", "contains a NUL character"),
     (
         "input_name: 'S' output_name: 'T' data_type: TYPE_FP32 dims: 1 initial_state { name: 'a' data_type: TYPE_FP32 dims: 1 zero_data: true } initial_state { name: 'b' data_type: TYPE_FP32 dims: 1 zero_data: true }",
@@ -230,6 +241,14 @@ const SAMPLES: Rows = &[
     (
         "inputs { key: 'IN' value { data_type: TYPE_INT32 dims: 4611686018427387904 zero_data: true } }",
         "has more elements than fit in memory",
+    ),
+    (
+        "inputs { key: 'IN' value { data_type: TYPE_INT32 dims: 99999999999999 zero_data: true } }",
+        "takes 400000000004092 bytes, more than half of the memory of the server",
+    ),
+    (
+        "inputs { key: 'IN' value { data_type: TYPE_INT32 dims: 99999999999999 random_data: true } }",
+        "takes 400000000004092 bytes, more than half of the memory of the server",
     ),
     ("inputs { key: '' value { data_type: TYPE_INT32 dims: 1 zero_data: true } }", "must be given"),
     ("inputs { key: 'IN' value { data_type: TYPE_FP32 dims: 1 zero_data: true } }", "IN"),

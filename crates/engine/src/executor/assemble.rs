@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use inference::{
-    DataType, ExecutionTimes, Flow, Name, OutputSelection, Request, RequestInputs, ResponseStream, Shape,
-    Tensor, TensorData, Timeline,
+    DataType, Error, ExecutionTimes, Flow, Name, OutputSelection, Request, RequestInputs, ResponseStream,
+    Shape, Tensor, TensorData, Timeline,
     backend::{Batch, Execution, SequenceState, SlotGuard, SlotOwner, SlotRef},
     config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, StateSpec},
     element_count, response_channel,
@@ -13,7 +13,7 @@ use inference::{
 use parking_lot::Mutex;
 use scheduling::{InstanceId, Meta, Row, SequenceId, SequenceStep};
 
-use crate::{clock::now, instance_table::InstanceTable, observe::Uncounted};
+use crate::{clock::now, instance_table::InstanceTable, limits::require_memory, observe::Uncounted};
 
 /// What the executor adds to the requests of a sequence model.
 pub(super) struct Sequences {
@@ -104,20 +104,25 @@ fn padding_inputs(rows: &[Row<Box<Execution>>]) -> Vec<Tensor> {
 
 impl Sequences {
     /// `None` for a configuration without sequence batching.
-    pub(super) fn new(config: &ModelConfig, instances: usize) -> Option<Self> {
-        let Scheduling::Sequence(sequence) = &config.scheduling else { return None };
+    ///
+    /// # Errors
+    /// The first values of the states take more memory than there is.
+    pub(super) fn new(config: &ModelConfig, instances: usize) -> Result<Option<Self>, Error> {
+        let Scheduling::Sequence(sequence) = &config.scheduling else { return Ok(None) };
         let batch: Shape = config.max_batch_size.map(|_| 1).into_iter().collect();
         let initial = |state: &StateSpec| (state.output_name.clone(), first_input(state, &batch));
         let can_be: Vec<_> = sequence.states.iter().filter(|state| state.problem().is_none()).collect();
+        let bytes = can_be.iter().map(|state| tensor_bytes(state.datatype, &first_dims(state))).sum();
+        require_memory(&format!("the implicit state of a sequence of model '{}'", config.name), bytes)?;
         let in_place = can_be.iter().filter(|state| state.uses_same_buffer);
-        Some(Self {
+        Ok(Some(Self {
             controls: sequence.controls.clone(),
             states: can_be.iter().map(|state| initial(state)).collect(),
             in_place: in_place.map(|state| state.output_name.clone()).collect(),
             problems: sequence.states.iter().filter_map(StateSpec::problem).collect(),
             control_shape: batch.iter().copied().chain([1]).collect(),
             states_by_slot: InstanceTable::new(instances),
-        })
+        }))
     }
 
     /// An instance has been added.
@@ -206,14 +211,24 @@ impl Sequences {
 
 /// The value of a state that the first request of a sequence receives.
 fn first_input(state: &StateSpec, batch: &[i64]) -> Tensor {
-    let dims: Shape = match &state.initial {
-        Some(initial) => initial.dims.clone(),
-        None => state.dims.iter().map(|&dim| dim.max(1)).collect(),
-    };
-    let shape: Shape = batch.iter().copied().chain(dims).collect();
+    let shape: Shape = batch.iter().copied().chain(first_dims(state)).collect();
     let given = state.initial.as_ref().map(|initial| &initial.data).filter(|data| !data.is_empty());
     let data = given.map_or_else(|| zeros(state.datatype, &shape), |data| data.clone().into());
     Tensor::new(state.input_name.clone(), state.datatype, shape, data)
+}
+
+/// The dims of that value, without the batch dimension.
+fn first_dims(state: &StateSpec) -> Shape {
+    match &state.initial {
+        Some(initial) => initial.dims.clone(),
+        None => state.dims.iter().map(|&dim| dim.max(1)).collect(),
+    }
+}
+
+/// The bytes of a tensor of zeros.
+pub(super) fn tensor_bytes(datatype: DataType, shape: &[i64]) -> u128 {
+    let count = element_count(shape).ok().and_then(|count| u128::try_from(count).ok()).unwrap_or(0);
+    count * datatype.byte_size().unwrap_or(4) as u128
 }
 
 /// As many zeros as the shape has elements. An empty string is four zero bytes.

@@ -56,7 +56,7 @@ use resource_claims::ResourceClaims;
 use strategy::CustomBatchFilter;
 pub(crate) use view::{ExecutorView, InstanceView};
 use warmup::WarmUp;
-pub(crate) use warmup::prepare_warmups;
+pub(crate) use warmup::{prepare_states, prepare_warmups};
 
 /// See the module documentation.
 pub(crate) struct Executor {
@@ -117,6 +117,7 @@ impl Executor {
         let warm_up = Arc::new(WarmUp::prepare(&config, &validator, &directory)?);
         instances.sort_by_key(|placed| placed.spec.passive);
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
+        let sequences = Sequences::new(&config, active)?;
         let resource_claims = ResourceClaims::register(limiter, &config)?;
         let builder = InstanceBuilder {
             backend: Arc::from(backend),
@@ -130,7 +131,6 @@ impl Executor {
         let mut built = build_all(&builder, &instances)?;
         let mut idle_instances: Vec<_> = built.iter_mut().map(|built| built.movable.take()).collect();
         let passive = idle_instances.split_off(active);
-        let sequences = Sequences::new(&config, active);
         let executor = Arc::new(Self {
             version,
             record,

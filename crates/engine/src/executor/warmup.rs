@@ -18,8 +18,8 @@ use inference::{
     element_count, id_prefix, response_channel,
 };
 
-use super::assemble::{Sequences, zeros};
-use crate::{check::RequestValidator, clock::now, observe::Uncounted, regular_file};
+use super::assemble::{Sequences, tensor_bytes, zeros};
+use crate::{check::RequestValidator, clock::now, limits::require_memory, observe::Uncounted, regular_file};
 
 /// The samples of a model. Any of its instances can run them.
 pub(super) struct WarmUp {
@@ -40,8 +40,8 @@ struct WarmUpSample {
 impl WarmUp {
     /// Builds the requests. Their files are in `warmup/` of the model's `directory`.
     ///
-    /// INVALID_ARG for a sample that is not a valid request, or whose file is too short; INTERNAL for a file that
-    /// cannot be read.
+    /// INVALID_ARG for a sample that is not a valid request or takes more memory than there is, or whose file is too
+    /// short; INTERNAL for a file that cannot be read, and for memory that the process does not get.
     pub(super) fn prepare(
         config: &ModelConfig,
         validator: &RequestValidator,
@@ -54,11 +54,13 @@ impl WarmUp {
                 log::debug!("Skipping batch 0 warmup sample '{}'", warmup.name);
                 continue;
             }
+            let what = format!("warmup sample '{}' of model '{}'", warmup.name, config.name);
+            require_memory(&what, batch_bytes(warmup))?;
             let request = request(config, validator, warmup, &directory)?;
             let (name, count, rows) = (warmup.name.clone(), warmup.count.get(), warmup.batch_size);
             samples.push(WarmUpSample { name, count, request, rows });
         }
-        Ok(Self { model: config.name.clone(), samples, sequences: Sequences::new(config, 1) })
+        Ok(Self { model: config.name.clone(), samples, sequences: Sequences::new(config, 1)? })
     }
 
     /// Runs all samples. Returns when each request has been answered and released.
@@ -111,6 +113,24 @@ pub(crate) fn prepare_warmups(
     WarmUp::prepare(config, validator, directory).map(drop)
 }
 
+/// Makes the first values of the states of a sequence, to find out whether they can be made.
+///
+/// # Errors
+/// As when the model is loaded.
+pub(crate) fn prepare_states(config: &ModelConfig) -> Result<(), Error> {
+    Sequences::new(config, 1).map(drop)
+}
+
+/// What a request costs beside its tensors, at most.
+const BYTES_OF_A_REQUEST: u128 = 4096;
+
+/// The bytes of a batch of a sample: its tensors, and its requests.
+fn batch_bytes(warmup: &Warmup) -> u128 {
+    let tensors = warmup.inputs.iter().map(|input| tensor_bytes(input.datatype, &input.dims));
+    let request = BYTES_OF_A_REQUEST.saturating_add(tensors.fold(0, u128::saturating_add));
+    request.saturating_mul(u128::from(warmup.batch_size))
+}
+
 /// Builds one request of a sample.
 fn request(
     config: &ModelConfig,
@@ -140,7 +160,10 @@ fn data(input: &WarmupInput, shape: &[i64], directory: &Path) -> Result<TensorDa
         WarmupData::Zero => return Ok(zeros(input.datatype, shape)),
         // Random lengths would not form valid strings. As Triton: zeros.
         WarmupData::Random if input.datatype == DataType::Bytes => return Ok(zeros(input.datatype, shape)),
-        WarmupData::Random => return Ok(noise(zeros(input.datatype, shape).len()).into()),
+        WarmupData::Random => {
+            let bytes = usize::try_from(tensor_bytes(input.datatype, shape));
+            return Ok(noise(bytes.unwrap_or_default()).into());
+        }
         WarmupData::File(file) => file,
     };
     let path = directory.join(file);

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     check::{ReadableMemory, RequestValidator},
-    executor::prepare_warmups,
+    executor::{prepare_states, prepare_warmups},
     regular_file,
 };
 
@@ -106,6 +106,11 @@ pub fn check_files(config: &mut ModelConfig, directory: &Path, errors: &mut Conf
     if let Err(error) = files::read(config, directory) {
         let is_label = config.outputs.iter().any(|output| output.label_filename.is_some());
         errors.push_error(if is_label { "output" } else { "sequence_batching" }, &error);
+        return;
+    }
+    errors.begin(rule::STATE);
+    if let Err(error) = prepare_states(config) {
+        errors.push_error("sequence_batching", &error);
         return;
     }
     errors.begin(rule::WARMUP);

@@ -10,6 +10,9 @@ use crate::{
 /// The smallest CUDA compute capability, as the error about GPUs prints it.
 const MIN_COMPUTE_CAPABILITY: &str = "6.000000";
 
+/// The most instances of a model. Each has a thread with a stack, and what its backend needs.
+const MOST_INSTANCES: u64 = 1024;
+
 /// Kinds, devices and profiles (model_config_utils.cc, ValidateInstanceGroup).
 pub(in super::super) fn check_instance_groups(
     config: &ModelConfig,
@@ -24,6 +27,7 @@ pub(in super::super) fn check_instance_groups(
         let text = format!("must specify one or more 'instance group's for {}", config.name);
         errors.invalid("instance_group", text);
     }
+    instances_have_a_bound(config, errors);
     for (position, group) in config.instance_group.iter().enumerate() {
         let field = format!("instance_group[{position}]");
         let head = format!("instance group {} of model {}", group.name, config.name);
@@ -46,6 +50,23 @@ pub(in super::super) fn check_instance_groups(
         if let Some(what) = profile_problem(config, group) {
             errors.invalid(&field, format!("{head} and platform {}{what}", config.platform));
         }
+    }
+}
+
+/// Triton has no bound, and ends when the machine has no more threads or memory.
+fn instances_have_a_bound(config: &ModelConfig, errors: &mut ConfigErrors) {
+    let devices = |group: &ModelInstanceGroup| u64::try_from(group.gpus.len()).unwrap_or(u64::MAX).max(1);
+    let of_group =
+        |group: &ModelInstanceGroup| u64::try_from(group.count).unwrap_or(0).saturating_mul(devices(group));
+    let instances = config.instance_group.iter().map(of_group).fold(0, u64::saturating_add);
+    if instances > MOST_INSTANCES {
+        let largest = config.instance_group.iter().enumerate().max_by_key(|(_, group)| group.count);
+        let position = largest.map_or(0, |(position, _)| position);
+        let model = &config.name;
+        let text = format!(
+            "model '{model}' has {instances} instances, more than the {MOST_INSTANCES} that it may have"
+        );
+        errors.invalid(&format!("instance_group[{position}].count"), text);
     }
 }
 

@@ -486,6 +486,28 @@ fn instance_groups_are_complete_when_they_are_judged() {
 }
 
 #[test]
+fn a_model_has_a_bounded_number_of_instances() {
+    let beyond =
+        |number: u64| format!("model 'm' has {number} instances, more than the 1024 that it may have");
+    for (groups, wanted) in [
+        ("instance_group { kind: KIND_CPU count: 1024 }", String::new()),
+        ("instance_group { kind: KIND_CPU count: 1025 }", beyond(1025)),
+        ("instance_group { kind: KIND_CPU count: 2147483647 }", beyond(2_147_483_647)),
+        (
+            "instance_group { kind: KIND_CPU count: 1000 } instance_group { kind: KIND_MODEL count: 25 }",
+            beyond(1025),
+        ),
+        ("instance_group { kind: KIND_GPU count: 512 gpus: [ 0, 1 ] }", String::new()),
+        ("instance_group { kind: KIND_GPU count: 513 gpus: [ 0, 1 ] }", beyond(1026)),
+    ] {
+        let environment = CompletionContext { gpu_count: 2, ..CompletionContext::default() };
+        table(&[(&format!("name: 'm' {groups}"), &wanted)], |config, errors| {
+            check_instance_groups(config, &environment, errors);
+        });
+    }
+}
+
+#[test]
 fn an_initial_state_fits_its_state() {
     let initial = "name: 'i' data_type: TYPE_FP32 zero_data: true";
     for (dims, initial, wanted) in [
