@@ -219,6 +219,40 @@ def test_a_model_that_does_not_serve_tells_why_and_what_to_do(start, folder):
     assert command(server, "--nonsense").returncode == 2
 
 
+def write_many(folder, number):
+    """So many good models, one that cannot be loaded, and the name of one that stands at the end of the good ones."""
+    for place in range(number):
+        models.add_sub(folder, f"m{place:04}")
+    models.broken(folder)
+    (folder / "broken").rename(folder / "zzz_broken")
+    config = folder / "zzz_broken" / "config.pbtxt"
+    config.write_text(config.read_text().replace('"broken"', '"zzz_broken"'))
+    return f"m{number - 2:04}"
+
+
+def load(server, name, times):
+    with HTTP.connect(server) as client:
+        for _ in range(times):
+            client.infer(name, add_sub_inputs(HTTP)[0])
+
+
+def test_of_many_models_those_that_matter_are_told(start, folder):
+    busy = write_many(folder, 104)
+    server = start(folder, "--exit-on-error=false")
+    eventually(lambda: "zzz_broken" in server.log(), "the load of the broken model")
+    load(server, busy, 3)
+    load(server, "m0050", 2)
+    answer = explain(server)
+    names = [model["name"] for model in answer["models"]]
+    assert names[:4] == ["zzz_broken", busy, "m0050", "m0000"]
+    assert (len(names), answer["models_left_out"]) == (100, 5)
+    found = explain(server, "/v2/explain?name=M0103")
+    assert ([model["name"] for model in found["models"]], found["models_left_out"]) == (["m0103"], 0)
+    shown = command(server).stdout
+    assert ": 100 of 105 versions of models: those that are not ready, and the busiest\n\nzzz_broken" in shown
+    assert shown.endswith("\n5 more versions are not shown. Name a model to see it.\n")
+
+
 def test_who_may_not_see_models_and_statistics_does_not_see_them_here(start, folder):
     models.add_sub(folder)
     off = start(folder, "--allow-status-page=false")
@@ -359,6 +393,59 @@ async def test_the_page_in_a_browser(start, backend_option, folder, threads, gat
         own = [url for url in page.loaded if not url.startswith("data:")]
         assert own and all(url.startswith(f"http://{server.http}/") for url in own), own
         assert page.problems == []
+
+
+async def test_the_page_finds_a_model_by_a_part_of_its_name(start, folder, tmp_path):
+    busy = write_many(folder, 102)
+    server = start(folder, "--exit-on-error=false")
+    eventually(lambda: "zzz_broken" in server.log(), "the load of the broken model")
+    load(server, busy, 1)
+    names = "[...document.querySelectorAll('.overview tbody a')].map((link) => link.textContent)"
+    type_in = "byId('filter').value = '{}'; byId('filter').dispatchEvent(new Event('input')); 1"
+    async with browser.running(tmp_path) as running:
+        page = await running.open(f"http://{server.http}/status")
+        await page.until("document.querySelectorAll('.overview tbody tr').length === 100")
+        shown = await page.evaluate(names)
+        assert shown[0] == "zzz_broken" and shown[1:] == sorted(shown[1:])
+        assert busy in shown and "m0101" not in shown
+        assert "3 more versions are not shown" in await page.evaluate("document.body.innerText")
+        await page.evaluate(type_in.format("M0101"))
+        await page.until("document.querySelectorAll('.overview tbody tr').length === 1")
+        assert await page.evaluate(names) == ["m0101"]
+        await page.evaluate(type_in.format("a & b"))
+        await page.until("document.querySelectorAll('.overview tbody tr').length === 0")
+        assert "No model has 'a & b' in its name." in await page.evaluate("document.body.innerText")
+        assert page.problems == []
+
+
+async def test_long_names_fit_every_window(start, folder, tmp_path):
+    long = "text_generation_llama_3_1_8b_instruct_fp16_preprocessing"
+    longest = "n" * 200
+    flows = "".join(tensor(kind, name, "INT32", 16) for kind, name in (("input", "A"), ("input", "B"), ("output", "C")))
+    for name in (long, longest):
+        models.add_sub(folder, name)
+    ensembles.write(
+        folder, f"{long}_pipeline", flows,
+        ensembles.step(long, {"INPUT0": "A", "INPUT1": "B"}, {"OUTPUT0": "between"}),
+        ensembles.step(longest, {"INPUT0": "between", "INPUT1": "B"}, {"OUTPUT0": "C"}),
+        more="max_batch_size: 8\n",
+    )  # fmt: skip
+    server = start(folder).wait_until_ready()
+    with HTTP.connect(server) as client:
+        a, b = (HTTP.input(name, np.ones((1, 16), np.int32)) for name in ("A", "B"))
+        client.infer(f"{long}_pipeline", [a, b])
+    async with browser.running(tmp_path) as running:
+        page = await running.open(f"http://{server.http}/status")
+        await page.until("document.querySelectorAll('.overview tbody tr').length === 3")
+        for width in (320, 360, 600, 770, 1000, 1280):
+            await page.look(width, 800)
+            await page.screenshot(tmp_path / f"long{width}.png", whole=True)
+            assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), width
+            assert await page.evaluate(OUTSIDE) == [], width
+            # Names break, but not into single letters.
+            narrowest = "Math.min(...[...document.querySelectorAll('.name')].map((name) => name.offsetWidth).filter(Boolean))"
+            assert await page.evaluate(narrowest) >= 100, width
+        assert await accessibility.violations(page, accessibility.NOTABLE) == []
 
 
 async def test_the_page_asks_for_the_header_that_it_needs_and_tells_when_the_server_is_away(start, folder, tmp_path):

@@ -11,6 +11,7 @@ use scheduling::BatchEnd;
 use crate::{ModelState, ModelStatistics};
 
 mod findings;
+mod order;
 mod take;
 mod words;
 
@@ -33,9 +34,9 @@ pub(crate) const MEASURED_REQUESTS: usize = 64;
 /// See the module documentation.
 #[derive(Debug, Clone)]
 pub struct EngineSnapshot {
-    /// The versions, by name and number.
+    /// The versions: those that are not ready, then the busiest, then by name and number.
     pub models: Vec<ModelSnapshot>,
-    /// The versions that are left out.
+    /// The number of versions that are left out.
     pub models_left_out: usize,
     /// The bytes of requests that the server holds.
     pub held_bytes: usize,

@@ -10,6 +10,7 @@ use scheduling::{BatchEnd, Strategy};
 use super::{
     CacheSnapshot, EngineSnapshot, FailureCounts, InstanceSnapshot, InstanceState, InstancesSnapshot,
     MOST_INSTANCES, MOST_MODELS, ModelSnapshot, SchedulerKind, SchedulerSnapshot, ServedSnapshot,
+    order::{ModelActivity, rank},
 };
 use crate::{
     Engine,
@@ -19,7 +20,8 @@ use crate::{
 
 impl Engine {
     /// What the server does now: all versions of models that `shows` permits, or those of one model, or one version. Takes
-    /// no more locks than a scrape of the metrics. Does not look into repositories.
+    /// no more locks than a scrape of the metrics. Does not look into repositories. If there are more than [`MOST_MODELS`],
+    /// the versions that are not ready and the busiest are described.
     ///
     /// # Errors
     /// NOT_FOUND for a model or a version that the server does not know.
@@ -40,6 +42,10 @@ impl Engine {
                 "Request for unknown model: '{name}'{version} is not found"
             )));
         }
+        entries.sort_by_cached_key(|(entry, copy)| {
+            let activity = copy.as_ref().map(|copy| ModelActivity::of(&copy.model));
+            rank(entry, activity.unwrap_or_default())
+        });
         let models_left_out = entries.len().saturating_sub(MOST_MODELS);
         entries.truncate(MOST_MODELS);
         let limiter = table.built().iter().find_map(|model| model.limiter());

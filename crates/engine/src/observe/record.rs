@@ -329,6 +329,18 @@ impl Record {
         self.failures[reason as usize].load(Relaxed)
     }
 
+    /// The number of requests that have ended, in whatever way.
+    pub(crate) fn requests_ended(&self) -> u64 {
+        let failures: u64 = self.failures.iter().map(|failures| failures.load(Relaxed)).sum();
+        self.success.read().count + failures
+    }
+
+    /// Whether an execution has ended within the last time.
+    pub(crate) fn has_executed_within(&self, time: Duration) -> bool {
+        let earliest = wall_clock_ms().saturating_sub(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        self.last_inference_ms.load(Relaxed) >= earliest
+    }
+
     /// The counters by position of the response.
     pub(crate) fn responses(&self) -> Vec<ResponseStatistic> {
         self.responses.read()
@@ -482,7 +494,9 @@ mod tests {
             (read.inference_count, read.execution_count, read.fail.count, read.success.count),
             (0, 1, 1, 0)
         );
-        assert_eq!(record.failures(FailureReason::Backend), 1);
+        assert_eq!((record.failures(FailureReason::Backend), record.requests_ended()), (1, 1));
+        assert!(record.has_executed_within(Duration::from_secs(600)));
+        assert!(!Record::default().has_executed_within(Duration::from_secs(600)));
     }
 
     #[test]

@@ -51,6 +51,26 @@ fn an_unknown_model_is_not_found() {
 }
 
 #[test]
+fn models_are_found_by_a_part_of_their_names() {
+    let server = Server::usual();
+    let names = |path: &str| {
+        let whole = explained(&server, path);
+        let models = whole["models"].as_array().unwrap().iter();
+        models.map(|model| model["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let all = names("/v2/explain");
+    assert!(all.contains(&"id".to_owned()));
+    assert_eq!(names("/v2/explain?name="), all);
+    assert!(names("/v2/explain?name=ID").contains(&"id".to_owned()));
+    assert_eq!(names("/v2/explain?name=nothing%20like%20it"), Vec::<String>::new());
+    let refused = server.connect().ask("GET", "/v2/explain?name=a&name=b", &[], b"").unwrap();
+    assert_eq!(
+        (refused.status, refused.text()),
+        (400, r#"{"error":"the query has the parameter 'name' more than once"}"#.into())
+    );
+}
+
+#[test]
 fn each_api_whose_facts_are_repeated_must_permit() {
     for category in [Category::Status, Category::Statistics, Category::ModelRepository] {
         let mut restrictions = Restrictions::default();

@@ -18,7 +18,8 @@ const USAGE: &str = "\
 Usage: nereid explain [option]... [<model> [<version>]]
 
 Asks a running server why its batches are as they are, where the time of requests goes, what waits, which sequences hold
-slots and what the cache does. Says what to change. Without a model: of all models.
+slots and what the cache does. Says what to change. Without a model: of all models; of more than 100 versions, of those that
+are not ready and of the busiest.
 
   --url <address>            [http://|https://]host[:port] of the HTTP port (default localhost:8000)
   --header '<name>: <value>' a header that the server wants, such as an API key; may be given several times
@@ -124,7 +125,16 @@ fn text(answer: &Value, host: &str) -> String {
     let models = answer["models"].as_array().map(Vec::as_slice).unwrap_or_default();
     let noun = if models.len() == 1 { "version of a model" } else { "versions of models" };
     let (name, version) = (word(&answer["server"]["name"]), word(&answer["server"]["version"]));
-    let mut text = format!("{name} {version} at {host}: {} {noun}\n", models.len());
+    let left_out = answer["models_left_out"].as_u64().unwrap_or_default();
+    let mut text = format!("{name} {version} at {host}: ");
+    match left_out {
+        0 => text.push_str(&format!("{} {noun}\n", models.len())),
+        _ => text.push_str(&format!(
+            "{} of {} versions of models: those that are not ready, and the busiest\n",
+            models.len(),
+            models.len() as u64 + left_out
+        )),
+    }
     for model in models {
         let version =
             model["version"].as_str().map_or_else(String::new, |version| format!(", version {version}"));
@@ -139,8 +149,9 @@ fn text(answer: &Value, host: &str) -> String {
             }
         }
     }
-    if let Some(left_out @ 1..) = answer["models_left_out"].as_u64() {
-        text.push_str(&format!("\n{left_out} more versions are not shown. Name a model to see it.\n"));
+    if left_out > 0 {
+        let more = if left_out == 1 { "version is" } else { "versions are" };
+        text.push_str(&format!("\n{left_out} more {more} not shown. Name a model to see it.\n"));
     }
     text
 }
@@ -215,7 +226,7 @@ mod tests {
         assert_eq!(
             text,
             format!(
-                "nereid 1 at h:1: 2 versions of models\n\na, version 1: READY\n  It is fast.\n    > {}\n      {}\n\nb: \
+                "nereid 1 at h:1: 2 of 4 versions of models: those that are not ready, and the busiest\n\na, version 1: READY\n  It is fast.\n    > {}\n      {}\n\nb: \
                  not loaded\n\n2 more versions are not shown. Name a model to see it.\n",
                 words(19),
                 words(11)

@@ -86,6 +86,14 @@ impl HttpOperation {
         if matches!(self.request, RequestBody::Tensors) {
             operation["parameters"] = header_length();
         }
+        if self.id == "explain" {
+            operation["parameters"] = json!([{
+                "name": "name",
+                "in": "query",
+                "description": "Only models whose names contain this, in upper or lower case.",
+                "schema": { "type": "string" },
+            }]);
+        }
         if self.id == "ready" {
             operation["responses"]["400"] = json!({
                 "description": "The server is not ready. The reply names models that keep it from being ready.",

@@ -19,6 +19,10 @@ use super::{
 };
 use crate::{api_keys::Access, log_control::LogLine, restrict::Category};
 
+mod name_filter;
+
+use name_filter::NameFilter;
+
 /// The page.
 pub(super) const PAGE: PageFiles = PageFiles {
     page: include_str!("page/index.html"),
@@ -27,14 +31,15 @@ pub(super) const PAGE: PageFiles = PageFiles {
 };
 
 impl HttpService {
-    /// `GET /v2/explain`, and `GET /v2/models/{M}[/versions/{V}]/explain`
+    /// `GET /v2/explain[?name={part of a name}]`, and `GET /v2/models/{M}[/versions/{V}]/explain`
     pub(super) fn explain(
         &self,
         model: Option<(&str, Option<i64>)>,
         parts: &Parts,
         access: &Access,
     ) -> Result<HttpReply, HttpFailure> {
-        let snapshot = self.engine.explain(model, |name| access.shows(name))?;
+        let filter = NameFilter::of(parts.uri.query())?;
+        let snapshot = self.engine.explain(model, |name| access.shows(name) && filter.admits(name))?;
         let mut document = document(&snapshot);
         let server = self.engine.server();
         document["server"]["name"] = json!(server.name);

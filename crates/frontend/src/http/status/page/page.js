@@ -125,7 +125,20 @@ const stateOf = (model, more = "") =>
   element("span", { class: `${more}state ${model.state || ""}` }, model.state || "not loaded");
 const header = (text, more = {}) => element("th", { scope: "col", ...more }, text);
 
-function overview(models, leftOut) {
+/** What is not ready stands first. Otherwise the order is that of the names, so that no line moves while somebody reads. */
+function inOrder(models) {
+  const rank = ({ state, reason }) => (state === "READY" ? 1 : state && reason !== "unloaded" ? 0 : 2);
+  const compare = (one, other) => (one < other ? -1 : one > other ? 1 : 0);
+  return [...models].sort(
+    (one, other) =>
+      rank(one) - rank(other) ||
+      compare(one.name, other.name) ||
+      compare(one.namespace ?? "", other.namespace ?? "") ||
+      Number(one.version ?? 0) - Number(other.version ?? 0),
+  );
+}
+
+function overview(models, leftOut, filter) {
   const wide = { class: "wide" };
   const rows = models.map(({ model, state }) => {
     const cells = state
@@ -144,7 +157,7 @@ function overview(models, leftOut) {
     return element(
       "tr",
       {},
-      element("th", { scope: "row" }, name, version, stateOf(model, "narrow ")),
+      element("th", { scope: "row" }, element("span", { class: "name" }, name, version), stateOf(model, "narrow ")),
       element("td", wide, stateOf(model)),
       cells.map(([text, more]) => element("td", more || {}, text)),
     );
@@ -153,8 +166,10 @@ function overview(models, leftOut) {
   heads.push(...["Oldest", "Mean time", "99 % up to", "Busy", "Rows per batch"].map((text) => header(text, wide)));
   const table = element("table", { class: "overview" }, element("caption", {}, "Models"));
   table.append(element("thead", {}, element("tr", {}, heads)), element("tbody", {}, rows));
-  const more = leftOut ? element("p", { class: "quiet" }, `${plural(leftOut, "version is", "versions are")} not shown.`) : null;
-  return element("section", { "aria-label": "Overview" }, table, more);
+  const none = filter && !models.length ? element("p", { class: "quiet" }, `No model has '${filter}' in its name.`) : null;
+  const hidden = plural(leftOut, "more version is", "more versions are");
+  const more = leftOut ? element("p", { class: "quiet" }, `${hidden} not shown, which do less. Find them by a part of the name.`) : null;
+  return element("section", { "aria-label": "Overview" }, table, none, more);
 }
 
 function findings(model) {
@@ -212,7 +227,7 @@ function barTable(caption, heads, rows) {
     element(
       "tr",
       {},
-      element("th", { scope: "row" }, name),
+      element("th", { scope: "row" }, element("span", { class: "name" }, name)),
       element("td", {}, text ?? count(number)),
       element("td", { class: "bar", "aria-hidden": "true" }, bar(number / most)),
     ),
@@ -342,12 +357,12 @@ let timer = null;
 let isAsking = false;
 let isPaused = false;
 
-function show(answer) {
+function show(answer, filter) {
   const now = performance.now();
-  const models = answer.models.map((model) => ({ model, state: model.queue ? follow(model, now) : null }));
+  const models = inOrder(answer.models).map((model) => ({ model, state: model.queue ? follow(model, now) : null }));
   forgetOthers(answer.models);
   const wanted = element("main", { id: "main", "aria-busy": "false" });
-  wanted.append(overview(models, answer.models_left_out), ...models.map(article), shared(answer));
+  wanted.append(overview(models, answer.models_left_out, filter), ...models.map(article), shared(answer));
   if (answer.log) wanted.append(log(answer.log));
   const list = byId("log");
   const follows = !list || list.scrollTop + list.clientHeight >= list.scrollHeight - 4;
@@ -362,16 +377,19 @@ function tell(trouble) {
   if (byId("trouble").textContent !== trouble) byId("trouble").textContent = trouble;
 }
 
+const filterText = () => byId("filter").value.trim();
+
 async function ask() {
   if (isAsking) return;
   isAsking = true;
+  const filter = filterText();
   try {
     const headers = {};
     if (byId("header-name").value.trim()) headers[byId("header-name").value.trim()] = byId("header-value").value;
-    const reply = await fetch("v2/explain", { headers, cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
+    const reply = await fetch(`v2/explain${filter && `?name=${encodeURIComponent(filter)}`}`, { headers, cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
     const answer = await reply.json();
     if (reply.ok) {
-      show(answer);
+      show(answer, filter);
       tell("");
     } else {
       if (reply.status === 401 || reply.status === 403) byId("access").open = true;
@@ -382,7 +400,9 @@ async function ask() {
     tell(`The server does not answer: ${error.message}`);
   }
   isAsking = false;
-  schedule();
+  // The reader has typed more while the server answered.
+  if (filterText() !== filter) ask();
+  else schedule();
 }
 
 /** The next question, if somebody looks. */
@@ -397,5 +417,6 @@ byId("pause").addEventListener("click", () => {
   schedule();
 });
 document.addEventListener("visibilitychange", () => (document.hidden ? schedule() : ask()));
+byId("filter").addEventListener("input", ask);
 for (const id of ["header-name", "header-value"]) byId(id).addEventListener("change", ask);
 ask();
