@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 
 import accessibility
 import browser
@@ -144,6 +145,7 @@ def test_an_ensemble_tells_the_shares_of_its_steps(start, folder):
     assert [(step["model"], step["runs"]) for step in steps] == [("add_sub", 5), ("add_sub", 5)]
     assert all(step["seconds"] > 0 for step in steps)
     assert sum(step["share"] for step in steps) == pytest.approx(1)
+    assert facts(now)["time"].partition(";")[0].endswith(" in the queues of its steps and between them")
     assert facts(now)["steps"].startswith("The steps take these shares of their time: 'add_sub' ")
     assert (now["scheduler"]["kind"], now["instances"]["count"]) == ("ensemble", 0)
 
@@ -217,6 +219,52 @@ def test_a_model_that_does_not_serve_tells_why_and_what_to_do(start, folder):
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == "error: 404 Request for unknown model: 'nothing' is not found\n"
     assert command(server, "--nonsense").returncode == 2
+    wrong = command(server, "add_sub", "x")
+    assert wrong.returncode == 2 and wrong.stderr.startswith("'x' is no version of a model: a version is a whole number\n")
+
+
+MODEL = """\
+import os
+
+class TritonPythonModel:
+    def execute(self, requests):
+        {}
+"""
+PYTHON = """\
+backend: "python"
+input {{ name: "X" data_type: TYPE_INT32 dims: 1 }}
+output {{ name: "Y" data_type: TYPE_INT32 dims: 1 }}
+"""
+
+
+def test_errors_and_ends_of_processes_are_told_with_the_place_of_their_reasons(start, folder):
+    for name, line in (("raises", "raise ValueError('the shelf is empty')"), ("dies", "os._exit(3)")):
+        (folder / name / "1").mkdir(parents=True)
+        (folder / name / "config.pbtxt").write_text(PYTHON.format())
+        (folder / name / "1" / "model.py").write_text(MODEL.format(line))
+    server = start(folder, f"--backend-config=python,python-executable={sys.executable}").wait_until_ready()
+
+    def fails(name):
+        body = {"inputs": [{"name": "X", "shape": [1], "datatype": "INT32", "data": [1]}]}
+        reply = requests.post(f"http://{server.http}/v2/models/{name}/infer", json=body, timeout=PATIENCE)
+        assert reply.status_code == 500
+        return reply.json()["error"]
+
+    for _ in range(30):
+        assert "the shelf is empty" in fails("raises")
+    raises = explained(server, "raises")
+    assert facts(raises)["requests"].endswith("30 requests have failed (30 failed in the backend).")
+    assert advice(raises)["requests"].startswith("The answers to clients have the errors. The log has some of them: ")
+    assert (raises["process_restarts"], "processes" in facts(raises)) == (0, False)
+    # As the advice says. Thirty requests take less than the ten seconds after which there would be a second line.
+    assert 1 <= server.log().count("message: ValueError: the shelf is empty") <= 3
+
+    fails("dies")
+    eventually(lambda: explained(server, "dies")["process_restarts"] == 1, "the next process")
+    dies = explained(server, "dies")
+    assert facts(dies)["processes"] == "Since the load, processes of the model have ended and were started again once."
+    assert "before you add instances" in advice(dies)["processes"]
+    assert "of instance 'dies_0' has ended (exit status: 3)" in server.log()
 
 
 def write_many(folder, number):
@@ -267,6 +315,8 @@ def test_who_may_not_see_models_and_statistics_does_not_see_them_here(start, fol
     assert "log" in explain(restricted, key="one", other="two")
     # The page tells nothing by itself.
     assert requests.get(f"http://{restricted.http}/status", timeout=PATIENCE).status_code == 200
+    gone = command(off)
+    assert (gone.returncode, gone.stderr.startswith("error: the server has no /v2/explain: ")) == (1, True)
     told = command(restricted, "--header", "key: one", "--header=other: two")
     assert told.returncode == 0 and "add_sub, version 1: READY" in told.stdout
     refused = command(restricted)

@@ -3,6 +3,7 @@
 import csv
 import signal
 import subprocess
+import sys
 import xml.etree.ElementTree
 
 import numpy as np
@@ -105,6 +106,58 @@ def test_what_cannot_be_tuned_is_refused_by_name(models, tmp_path, config, why):
     assert ended.returncode == 1
     assert why in ended.stderr and "network" in ended.stderr
     assert not (tmp_path / "tuned").exists()
+
+
+def test_the_shortest_time_is_enough_and_any_name_will_do(models, tmp_path):
+    name = "net<1> of 100 % & more"
+    (models / "network").rename(models / name)
+    ended = tune(name, "--model-repository", models, "--output", tmp_path / "tuned", "--time", 5)
+    assert ended.returncode == 0, ended.stderr
+    rounds = list(csv.DictReader((tmp_path / "tuned" / "measurements.csv").open()))
+    assert len(rounds) >= 2
+
+
+RAISES = """\
+class TritonPythonModel:
+    def execute(self, requests):
+        raise ValueError("the shelf is empty")
+"""
+
+VARYING = """\
+backend: "python"
+max_batch_size: 8
+input { name: "X" data_type: TYPE_FP32 dims: -1 }
+output { name: "Y" data_type: TYPE_FP32 dims: -1 }
+"""
+
+
+@pytest.mark.parametrize(
+    "options, why",
+    [
+        ([], "input 'X' has variable dimensions [-1]: give --shape X:..."),
+        (["--shape", "X:3", "--input-data", "nowhere.json"], "cannot read nowhere.json: No such file or directory"),
+        (["--shape", "X:3"], "message: ValueError: the shelf is empty\nAt:\n  "),
+    ],
+    ids=["shape", "file", "model"],
+)
+def test_what_cannot_be_measured_says_why(tmp_path, options, why):
+    folder = tmp_path / "models"
+    (folder / "shelf" / "1").mkdir(parents=True)
+    (folder / "shelf" / "config.pbtxt").write_text(VARYING)
+    (folder / "shelf" / "1" / "model.py").write_text(RAISES)
+    line = ["shelf", "--model-repository", folder, "--output", tmp_path / "tuned", "--time", 60, *options]
+    ended = tune(*line, "--", f"--backend-config=python,python-executable={sys.executable}")
+    assert ended.returncode == 1
+    assert "\nerror: model 'shelf' cannot be measured: " in ended.stderr
+    assert why in ended.stderr.partition("\nerror: ")[2], ended.stderr
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_a_place_that_cannot_be_written_is_found_before_the_measurements(models, tmp_path):
+    (tmp_path / "file").write_text("")
+    ended = tune("network", "--model-repository", models, "--output", tmp_path / "file" / "tuned")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"error: cannot write into {tmp_path}/file/tuned: Not a directory"), ended.stderr
 
 
 def test_wrong_command_lines_are_refused(models):

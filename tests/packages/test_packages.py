@@ -74,9 +74,12 @@ def test_the_demo_needs_nothing_but_the_wheel(tmp_path):
     # Its requirements are large. They are those of the environment that runs the tests.
     (site,) = environment.glob("lib/python3*/site-packages")
     (site / "requirements.pth").write_text(sysconfig.get_path("purelib"))
-    line = [environment / "bin/python", "-m", "nereid_server.demo", "--once", "--folder", tmp_path / "demo", "--port-base"]
+    line = [environment / "bin/python", "-m", "nereid_server.demo", "--once", "--port-base"]
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     library = next((ROOT / "target/onnxruntime").glob("libonnxruntime.so*"))
-    told = run(*line, free_ports(3), env=ENVIRONMENT | {"NEREID_ONNXRUNTIME_LIBRARY": str(library)})
+    told = run(*line, free_ports(3), env=ENVIRONMENT | {"NEREID_ONNXRUNTIME_LIBRARY": str(library), "TMPDIR": str(temporary)})
+    assert list(temporary.iterdir()) == []
     assert "12 of 12 right" in told and "Python       355 of 360 right" in told, told
 
 

@@ -37,6 +37,7 @@ impl RequestAnswerer<'_> {
         let Some(call) = self.channel.calls.lock().end_call(call) else { return };
         call.times.compute_ended();
         if let Some(error) = error {
+            self.link.log_failure(error);
             let error = Error::internal(error.to_owned()).because(FailureReason::Backend);
             for handle in call.handles {
                 let request = self.channel.calls.lock().end_request(handle);

@@ -16,6 +16,7 @@ mod channel;
 mod dialog;
 mod environment;
 mod environment_settings;
+mod failure_log;
 mod frames;
 mod health;
 mod inferences;

@@ -15,6 +15,7 @@ use crate::{
     calls::{WaitingCall, send_calls},
     channel::{Alarm, WorkerChannel},
     dialog::DialogState,
+    failure_log::FailureLog,
     pace::ExecutionPace,
     readiness::ANSWER_LIMIT,
 };
@@ -28,6 +29,7 @@ pub(crate) struct InstanceLink {
     state: Mutex<LinkState>,
     changed: Condvar,
     pub(crate) alarm: Arc<Alarm>,
+    failures: Mutex<FailureLog>,
 }
 
 #[derive(Debug)]
@@ -83,6 +85,15 @@ impl InstanceLink {
             state: Mutex::new(state),
             changed: Condvar::new(),
             alarm,
+            failures: Mutex::default(),
+        }
+    }
+
+    /// Writes the error of an execution to the log, but not too many of them.
+    pub(crate) fn log_failure(&self, error: &str) {
+        let line = self.failures.lock().line(error, Instant::now());
+        if let Some(line) = line {
+            log::error!("{line}");
         }
     }
 

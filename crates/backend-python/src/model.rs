@@ -67,6 +67,10 @@ impl BackendModel for PythonModel {
         *self.config_json.lock() = proto::json::to_json(config);
     }
 
+    fn process_restarts(&self) -> Option<u64> {
+        Some(self.context.restart_counter.value())
+    }
+
     fn copies_foreign_memory(&self) -> bool {
         true
     }

@@ -1,5 +1,11 @@
 //! The metric that counts how often the workers of a model were started again.
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use inference::{
     Error,
@@ -12,6 +18,7 @@ pub(crate) struct RestartCounter {
     family: Arc<CustomMetricFamily>,
     labels: MetricLabels,
     value: Arc<CustomMetric>,
+    count: AtomicU64,
 }
 
 const NAME: &str = "nereid_python_worker_restarts_total";
@@ -29,13 +36,19 @@ impl RestartCounter {
             ("version".to_owned(), version.to_string()),
         ]);
         let value = family.value(&labels, None)?;
-        Ok(Self { family, labels, value })
+        Ok(Self { family, labels, value, count: AtomicU64::new(0) })
     }
 
     /// A worker was started again.
     pub(crate) fn count(&self) {
         // A counter accepts what makes it larger.
         let _ = self.value.increment(1.0);
+        self.count.fetch_add(1, Relaxed);
+    }
+
+    /// How often it has counted.
+    pub(crate) fn value(&self) -> u64 {
+        self.count.load(Relaxed)
     }
 }
 

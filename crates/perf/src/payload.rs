@@ -7,7 +7,7 @@ mod generate;
 
 use anyhow::{Context, Result};
 use bytes::{BufMut, Bytes, BytesMut};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use prost::Message;
 use proto::infer_parameter::ParameterChoice;
 
@@ -21,14 +21,16 @@ use crate::tensors::InputTensor;
 /// Path of the gRPC service.
 pub(crate) const SERVICE: &str = "inference.GRPCInferenceService";
 
-/// The characters that must be escaped in a path.
-const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'/').add(b'?');
+/// The characters that are escaped in a path: all but those that RFC 3986 calls unreserved.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// `/v2/models/M[/versions/V]`, with the name escaped where the path needs it.
 pub(crate) fn model_path(options: &PerfOptions) -> String {
     let name = utf8_percent_encode(&options.model, ESCAPED);
     match &options.version {
-        Some(version) => format!("/v2/models/{name}/versions/{version}"),
+        Some(version) => {
+            format!("/v2/models/{name}/versions/{}", utf8_percent_encode(version, ESCAPED))
+        }
         None => format!("/v2/models/{name}"),
     }
 }

@@ -48,6 +48,11 @@ pub fn run(
 fn run_with(options: TuneOptions, interruption: &Interruption, err: &mut dyn Write) -> Result<String> {
     let program = std::env::current_exe().context("cannot find the program itself")?;
     let target = config_of(&options);
+    // Before minutes of measurements, not after them.
+    report::check_writable(&options.output)?;
+    if let Some(folder) = target.parent().filter(|_| options.writes) {
+        report::check_writable(folder)?;
+    }
     let mut result = tuning::tune(options, &program, interruption, err)?;
     report::write(&mut result)?;
     let mut text = report::summary(&mut result);

@@ -1,6 +1,7 @@
 //! One measurement: `nereid perf` as a child process, and what the server counted meanwhile.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -56,6 +57,18 @@ pub struct RoundFigures {
     pub batches: Vec<BatchTime>,
 }
 
+/// The load generator has sent no request, because its options do not fit the model, or the server does not answer.
+#[derive(Debug)]
+pub struct LoadRefused(String);
+
+impl fmt::Display for LoadRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for LoadRefused {}
+
 /// How long the load generator may take beyond its times.
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -91,8 +104,11 @@ pub fn measure(
     let row = row(&csv);
     let number = |name: &str| row.get(name).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
     if !status.success() || row.is_empty() || number("errors") > 0.0 {
-        let printed = fs::read_to_string(&line.printed).unwrap_or_default();
-        bail!("{}", complaint(&printed));
+        let complaint = complaint(&fs::read_to_string(&line.printed).unwrap_or_default());
+        if row.is_empty() {
+            bail!(LoadRefused(complaint));
+        }
+        bail!(complaint);
     }
     let rate = number("requests_per_second");
     let client_processors = number("client_us_per_request") * rate / 1e6;
@@ -107,13 +123,54 @@ pub fn measure(
     })
 }
 
-/// The reason in what the load generator has printed.
+/// A reason has so many characters.
+const MOST_CHARACTERS: usize = 1000;
+
+/// The reason in what the load generator has printed: the most frequent error of the requests, or its own error.
 fn complaint(printed: &str) -> String {
-    let mut told = printed.lines().filter_map(|line| {
-        let line = line.trim();
-        line.strip_prefix("error: ").or_else(|| line.contains(" times: ").then_some(line))
+    let lines: Vec<_> = printed.lines().collect();
+    let told = lines.iter().enumerate().filter_map(|(place, line)| {
+        let (count, text) = request_error(line)?;
+        Some((count, place, text))
     });
-    told.next_back().unwrap_or("the load generator gave no figures").to_owned()
+    let own = || {
+        lines
+            .iter()
+            .enumerate()
+            .rev()
+            .find_map(|(place, line)| Some((place, line.trim().strip_prefix("error: ")?)))
+    };
+    let most = told.max_by_key(|(count, place, _)| (*count, std::cmp::Reverse(*place)));
+    let Some((place, first)) = most.map(|(_, place, text)| (place, text)).or_else(own) else {
+        return "the load generator gave no figures".to_owned();
+    };
+    // Texts of servers may have several lines, as those of exceptions.
+    let is_further = |line: &&&str| request_error(line).is_none() && !line.trim().starts_with("error: ");
+    let further = lines[place + 1..].iter().take_while(is_further);
+    let mut text = first.to_owned();
+    let mut blank = 0;
+    for line in further {
+        match line.trim().is_empty() {
+            true => blank += 1,
+            // What follows an empty line belongs to the text only if it is the place of an exception.
+            false if blank > 0 && line.trim() != "At:" => break,
+            false => {
+                blank = 0;
+                text.push_str(&format!("\n{line}"));
+            }
+        }
+    }
+    match text.char_indices().nth(MOST_CHARACTERS) {
+        None => text,
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+/// How often an error of requests occurred, and its first line.
+fn request_error(line: &str) -> Option<(u64, &str)> {
+    let line = line.trim();
+    let (count, text) = line.strip_prefix("[ERROR] ").unwrap_or(line).split_once(" times: ")?;
+    Some((count.parse().ok()?, text))
 }
 
 /// The first row of a CSV file, by its headings.
@@ -202,7 +259,14 @@ mod tests {
             complaint("model 'm'\n error: input 'X' has variable dimensions"),
             "input 'X' has variable dimensions"
         );
-        assert_eq!(complaint("callers\n 4\n    3 times: 503 full\n"), "3 times: 503 full");
+        assert_eq!(complaint("callers\n 4\n    3 times: 503 full\n"), "503 full");
+        // The server's words are worth more than the sum of all, and the more frequent ones more than others.
+        let printed = "  Server: \n    Execution count: 205\n  [ERROR] 2 times: 503 full\n  [ERROR] 205 times: 500 Failed: \
+                       ValueError: empty\n\nAt:\n  /m/model.py(4): execute\n\n\nInferences/Second vs. Latency\nerror: no \
+                       request succeeded\n";
+        assert_eq!(complaint(printed), "500 Failed: ValueError: empty\nAt:\n  /m/model.py(4): execute");
+        let long = format!("error: {}", "é".repeat(5000));
+        assert_eq!(complaint(&long).chars().count(), MOST_CHARACTERS + 1);
         assert!(complaint("").contains("no figures"));
     }
 }

@@ -4,11 +4,11 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::config_text::edit;
 use crate::options::TuneOptions;
-use crate::round::{LoadLine, RoundFigures, RoundTimes, measure};
+use crate::round::{LoadLine, LoadRefused, RoundFigures, RoundTimes, measure};
 use crate::scratch::ScratchRepository;
 use crate::search::{
     Search, SearchPlan, SearchStep, SpaceLimits, TunedSetting, TuningPoint, TuningSample, TuningSpace,
@@ -164,7 +164,10 @@ impl TuningRun<'_> {
         let processors = space.processors;
         self.say(format_args!("{settings} settings, {callers} numbers of callers, {processors} processors"));
         loop {
-            let left = self.rounds_left().saturating_sub(2 * COMPARED_ROUNDS);
+            let left = self.rounds_left();
+            let all = (self.search.samples().len() + self.failures.len()).saturating_add(left);
+            // Of a short time, most is for finding something to compare.
+            let left = left.saturating_sub((2 * COMPARED_ROUNDS).min(all / 4));
             let SearchStep::Measure(point) = self.search.next(left) else { return Ok(()) };
             self.try_point(point)?;
             if self.interruption.is_asked() {
@@ -222,14 +225,24 @@ impl TuningRun<'_> {
                 let text = format!("{error:#}");
                 self.say(format_args!("{point}: {text}"));
                 self.search.record_failure(point);
+                // If another point has failed in the same words, the cause is not the point. Too many callers are a cause.
+                let is_refused = error.is::<LoadRefused>();
+                let is_repeated = self
+                    .failures
+                    .iter()
+                    .any(|(other, before)| *before == text && (is_refused || other.callers != point.callers));
                 self.failures.push((point, text));
-                if self.search.samples().is_empty() && self.failures.len() >= MOST_FAILURES.min(self.most()) {
-                    return Err(error)
-                        .with_context(|| format!("model '{}' cannot be measured", self.options.model));
+                let is_enough = is_repeated || self.failures.len() >= MOST_FAILURES.min(self.most());
+                if self.search.samples().is_empty() && is_enough {
+                    return Err(error).with_context(|| self.cannot_measure());
                 }
             }
         }
         Ok(())
+    }
+
+    fn cannot_measure(&self) -> String {
+        format!("model '{}' cannot be measured", self.options.model)
     }
 
     fn most(&self) -> usize {
@@ -281,8 +294,12 @@ impl TuningRun<'_> {
     /// Compares with the present setting, chooses, and ends the server.
     fn finish(mut self) -> Result<TuningResult> {
         let Some((chosen, _)) = self.search.choice() else {
+            let told = match self.failures.last() {
+                Some((_, why)) => anyhow!("{}: {why}", self.cannot_measure()),
+                None => anyhow!("model '{}': nothing was measured before the end", self.options.model),
+            };
             self.server.stop();
-            bail!("model '{}': nothing was measured before the end", self.options.model)
+            return Err(told);
         };
         let present = TuningPoint { setting: self.search.space().present, callers: chosen.callers };
         if present != chosen {

@@ -63,6 +63,11 @@ impl BackendModelHandle {
         self.ask(|backend| backend.memory_usage()).unwrap_or_default()
     }
 
+    /// How often processes of the model were started again, if its backend knows.
+    fn process_restarts(&self) -> Option<u64> {
+        self.ask(|backend| backend.process_restarts()).unwrap_or_default()
+    }
+
     /// Asks the backend whether the model is ready. Blocks as long as the backend does.
     fn ready(&self) -> Result<(), Error> {
         if self.reports_readiness { self.ask(|backend| backend.ready())? } else { Ok(()) }
@@ -99,6 +104,11 @@ impl BackendModelHandle {
 impl Executor {
     pub(crate) fn memory_usage(&self) -> Vec<MemoryUsage> {
         self.backend_handle.memory_usage()
+    }
+
+    /// How often processes of the model were started again, if its backend knows.
+    pub(crate) fn process_restarts(&self) -> Option<u64> {
+        self.backend_handle.process_restarts()
     }
 
     /// Whether the files of the backend have changed since it opened the model. May block.

@@ -12,11 +12,15 @@ use super::{
 };
 use crate::{ModelState, ModelStatistics};
 
+mod failures;
+
+use failures::{loses_processes, processes, requests};
+
 /// A fact about a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelFinding {
-    /// What it is about, in one word: `state`, `requests`, `batches`, `time`, `queue`, `instances`, `sequences`, `cache` or
-    /// `steps`.
+    /// What it is about, in one word: `state`, `requests`, `batches`, `time`, `queue`, `instances`, `processes`,
+    /// `sequences`, `cache` or `steps`.
     pub about: &'static str,
     /// A sentence.
     pub fact: String,
@@ -34,7 +38,7 @@ const NOTABLE_WAIT_NANOS: u64 = 200_000;
 pub fn findings(model: &ModelSnapshot) -> Vec<ModelFinding> {
     let Some(served) = &model.served else { return vec![state(model)] };
     let mut findings = vec![requests(served)];
-    let rules = [time, batches, queue, instances, sequences, cache, steps];
+    let rules = [time, batches, queue, instances, processes, sequences, cache, steps];
     findings.extend(rules.iter().filter_map(|rule| rule(served)));
     findings
 }
@@ -56,46 +60,6 @@ fn state(model: &ModelSnapshot) -> ModelFinding {
         }
     };
     finding("state", format!("The version is {state}{because}."), advice)
-}
-
-fn requests(served: &ServedSnapshot) -> ModelFinding {
-    let (succeeded, failures) = (served.statistics.success.count, served.failures);
-    let failed = failures.rejected + failures.cancelled + failures.backend + failures.other;
-    if succeeded + failed == 0 {
-        return finding("requests", "No request has ended since the load.".to_owned(), None);
-    }
-    let mut fact = format!(
-        "Since the load, {} and {}",
-        counted(succeeded, "request", ("has succeeded", "have succeeded")),
-        counted(failed, "request", ("has failed", "have failed")),
-    );
-    let reasons = [
-        (failures.rejected, "rejected by the queue"),
-        (failures.cancelled, "cancelled by clients"),
-        (failures.backend, "failed in the backend"),
-        (failures.other, "failed for other reasons"),
-    ];
-    let reasons: Vec<_> = reasons
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
-        .collect();
-    if !reasons.is_empty() {
-        fact.push_str(&format!(" ({})", reasons.join(", ")));
-    }
-    fact.push('.');
-    let all = succeeded + failed;
-    let advice = if share(failures.backend, all) >= 0.01 {
-        Some("The log has the errors of the backend.")
-    } else if share(failures.rejected, all) >= 0.01 {
-        Some(
-            "More requests come than the instances can run. Add instances, or allow a longer queue (max_queue_size, \
-             default_timeout_microseconds), in which requests wait longer.",
-        )
-    } else {
-        None
-    };
-    finding("requests", fact, advice)
 }
 
 /// The share of each phase of a request.
@@ -129,6 +93,13 @@ fn time(served: &ServedSnapshot) -> Option<ModelFinding> {
         percent(statistics.compute_infer.ns, whole),
         percent(statistics.compute_output.ns, whole),
     );
+    if served.scheduler.kind == SchedulerKind::Ensemble {
+        let counted =
+            [statistics.queue, statistics.compute_input, statistics.compute_infer, statistics.compute_output];
+        let rest = whole.saturating_sub(counted.iter().map(|phase| phase.ns).sum());
+        // The phases are those of the members' executions. Steps that run at the same time count each.
+        fact.push_str(&format!(", {} in the queues of its steps and between them", percent(rest, whole)));
+    }
     if let Some(times) = &served.times {
         let (half, most) = (seconds(times.request.p50), seconds(times.request.p99));
         fact.push_str(&format!("; half of them take up to {half}, 99 % up to {most}"));
@@ -268,11 +239,16 @@ fn queue(served: &ServedSnapshot) -> Option<ModelFinding> {
         fact.push_str(&format!("; the instances need about {} for all", duration(work)));
     }
     fact.push('.');
-    let is_long = queue.work.is_some_and(|work| work >= Duration::from_secs(1));
-    let advice = is_long.then_some(
-        "The queue is longer than one second of work. Add instances or servers, or set max_queue_size, so that clients \
-         hear at once that the server is full.",
-    );
+    let advice = if loses_processes(served) {
+        Some("Requests wait while a process of the model has ended and the next one starts.")
+    } else if queue.work.is_some_and(|work| work >= Duration::from_secs(1)) {
+        Some(
+            "The queue is longer than one second of work. Add instances or servers, or set max_queue_size, so that clients \
+             hear at once that the server is full.",
+        )
+    } else {
+        None
+    };
     Some(finding("queue", fact, advice))
 }
 

@@ -120,6 +120,8 @@ pub struct ServedSnapshot {
     pub times: Option<TimesSnapshot>,
     /// Whether the model uses the response cache.
     pub uses_cache: bool,
+    /// How often processes of the model were started again; `None` for a model without processes of its own.
+    pub process_restarts: Option<u64>,
     /// The steps of an ensemble.
     pub steps: Vec<StepSnapshot>,
 }

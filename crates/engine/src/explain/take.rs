@@ -96,6 +96,7 @@ fn served(model: &Arc<Model>, generation: u64) -> ServedSnapshot {
         batch_ends: ends.into_iter().filter(|(_, count)| *count > 0).collect(),
         times: record.times(),
         uses_cache: model.uses_cache(),
+        process_restarts: model.process_restarts(),
         steps: model.steps(),
     }
 }

@@ -351,6 +351,11 @@ impl Model {
         self.cached.is_some()
     }
 
+    /// How often processes of the model were started again, if it runs in processes of its own.
+    pub(crate) fn process_restarts(&self) -> Option<u64> {
+        self.work.process_restarts()
+    }
+
     /// The steps of an ensemble.
     pub(crate) fn steps(&self) -> Vec<StepSnapshot> {
         self.work.ensemble().map(|ensemble| ensemble.steps()).unwrap_or_default()

@@ -84,6 +84,11 @@ impl ModelWork {
         self.executor().map(|executor| executor.memory_usage()).unwrap_or_default()
     }
 
+    /// How often processes of the version were started again, if its backend knows.
+    pub(super) fn process_restarts(&self) -> Option<u64> {
+        self.executor()?.process_restarts()
+    }
+
     /// The work that waits. The members of an ensemble have the time.
     pub(super) fn waiting_work(&self) -> WaitingWork {
         match self {

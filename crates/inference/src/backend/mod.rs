@@ -217,6 +217,12 @@ pub trait BackendModel: Send + Sync {
         Vec::new()
     }
 
+    /// How often processes of the model were started again since it was opened. `None`: it has no processes of its own, or
+    /// the backend does not know. A network thread calls this when somebody asks what the server does: it must not block.
+    fn process_restarts(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether the files of the backend itself have changed since it opened the model, so that a new load would use
     /// other code. The server asks before it loads the model again. May block.
     fn is_outdated(&self) -> bool {

@@ -23,7 +23,7 @@ pub(crate) struct Measured {
     pub(crate) errors: BTreeMap<String, u64>,
     /// Requests of an open loop that were sent later than they were due, because all callers were busy.
     pub(crate) late: u64,
-    /// SequenceSource whose last request has its response.
+    /// Sequences whose last request has its response.
     pub(crate) sequences: u64,
     pub(crate) send_time: Duration,
     pub(crate) receive_time: Duration,

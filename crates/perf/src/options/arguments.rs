@@ -22,7 +22,7 @@ Connections: over HTTP each caller has one of its own. Over gRPC callers share -
 Input file: {\"data\": [{\"INPUT0\": [1, 2, 3]}, ...]}, as of perf_analyzer; or a JSON object of arrays by input
 name, or an array of such objects. Callers take the requests in turn.
 
-SequenceSource: if the model has a sequence batcher, each caller sends one sequence after the other.
+Sequences: if the model has a sequence batcher, each caller sends one sequence after the other.
 
 Chains: with --then, a request is the whole chain, and its latency that of all its calls.
 

@@ -102,6 +102,9 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<ExplainArgu
     if let Some(more) = words.next() {
         bail!("'{more}' is too much: a model and a version are enough");
     }
+    if let Some(version) = version.as_ref().filter(|text| !text.bytes().all(|byte| byte.is_ascii_digit())) {
+        bail!("'{version}' is no version of a model: a version is a whole number");
+    }
     let server = ServerAddress { trusted, headers, ..ServerAddress::parse(&url)? };
     Ok(Some(ExplainArguments { server, model, version, is_json }))
 }
@@ -112,7 +115,14 @@ fn answer(wanted: &ExplainArguments) -> Result<String> {
         (Some(model), None) => vec!["v2", "models", model, "explain"],
         (Some(model), Some(version)) => vec!["v2", "models", model, "versions", version, "explain"],
     };
-    let body = wanted.server.get(&path)?;
+    let body = wanted.server.get(&path).map_err(|error| match error.to_string().as_str() {
+        // A path without a route. A model that the server does not know is named by the server itself.
+        "404 Not Found" | "404 " => anyhow!(
+            "the server has no /{}: it is another server than Nereid, or was started with --allow-status-page=false",
+            path.join("/")
+        ),
+        _ => error,
+    })?;
     let answer: Value = serde_json::from_slice(&body).context("the answer is not JSON")?;
     if wanted.is_json {
         return Ok(format!("{}\n", serde_json::to_string_pretty(&answer)?));
@@ -203,7 +213,7 @@ mod tests {
 
     #[test]
     fn wrong_command_lines_are_refused() {
-        for line in ["--what", "a|b|c", "--url", "--header|x", "--url|ftp://x"] {
+        for line in ["--what", "a|b|c", "--url", "--header|x", "--url|ftp://x", "m|x", "m|-1"] {
             assert!(parsed(line).is_err(), "{line}");
         }
     }

@@ -35,6 +35,20 @@ pub fn write(result: &mut TuningResult) -> Result<()> {
     Ok(())
 }
 
+/// Checks that files can be written into a folder, which may not exist yet. Leaves nothing there.
+///
+/// # Errors
+/// It is no folder and cannot become one, or it cannot be written.
+pub fn check_writable(folder: &Path) -> Result<()> {
+    let cannot = || format!("cannot write into {}", folder.display());
+    let here = Path::new(".");
+    let mut ancestors = folder.ancestors().map(|path| if path.as_os_str().is_empty() { here } else { path });
+    // A link that leads nowhere exists, too.
+    let existing = ancestors.find(|path| path.symlink_metadata().is_ok()).unwrap_or(here);
+    let probe = tempfile::Builder::new().prefix(".nereid-tune-").tempfile_in(existing);
+    probe.and_then(tempfile::NamedTempFile::close).with_context(cannot)
+}
+
 /// Writes a file so that it is never half there.
 ///
 /// # Errors
@@ -144,4 +158,26 @@ fn missed(result: &mut TuningResult) -> Option<String> {
         }
         TuningGoal::Knee => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_checked_without_a_trace() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        fs::write(at("file"), "").unwrap();
+        std::os::unix::fs::symlink(at("nowhere"), at("link")).unwrap();
+        for good in ["", "new", "new/and/deeper"] {
+            check_writable(&at(good)).unwrap();
+        }
+        for bad in ["file", "file/below", "link", "link/below"] {
+            let error = check_writable(&at(bad)).unwrap_err();
+            assert!(error.to_string().ends_with(bad), "{error:#}");
+        }
+        assert!(check_writable(Path::new("/proc/nothing/here")).is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
 }

@@ -119,7 +119,9 @@ impl Search {
         }
         let total = self.samples.len() + left;
         let kept_back = (total / 3).clamp(1, FINALISTS * ROUNDS * 2 / 3);
-        if self.plan == SearchPlan::Exhaustive || left > kept_back {
+        // There is nothing to measure again yet.
+        let is_first = self.samples.is_empty();
+        if self.plan == SearchPlan::Exhaustive || left > kept_back || is_first {
             // A repeated measurement may have shown that there is more to find.
             if let Some(point) = self.unmeasured() {
                 return SearchStep::Measure(point);
@@ -321,6 +323,14 @@ mod tests {
         }
         assert_eq!(seen.len(), space().points().count());
         assert!(search.choice().is_none());
+    }
+
+    #[test]
+    fn the_first_measurement_needs_no_more_time_than_its_own() {
+        let mut search = Search::new(space(), TuningGoal::Knee, SearchPlan::Model);
+        let SearchStep::Measure(point) = search.next(1) else { panic!("nothing is measured") };
+        search.record(sample(point, 100.0));
+        assert_eq!(search.choice().map(|(chosen, _)| chosen), Some(point));
     }
 
     #[test]

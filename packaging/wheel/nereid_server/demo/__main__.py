@@ -70,10 +70,18 @@ def ask(folder, ports):
 def main():
     parser = argparse.ArgumentParser(prog="python -m nereid_server.demo", description=__doc__)
     parser.add_argument("--port-base", type=int, default=8000, help="the HTTP port; gRPC and metrics have the next two")
-    parser.add_argument("--folder", type=pathlib.Path, help="where models, files and the log go (default: a temporary one)")
+    parser.add_argument("--folder", type=pathlib.Path, help="where models, files and the log go (default: a temporary one, which is removed at the end)")
     parser.add_argument("--once", action="store_true", help="end when all answers are there")
     given = parser.parse_args()
-    folder = given.folder or pathlib.Path(tempfile.mkdtemp(prefix="nereid-demo-"))
+    if given.folder:
+        run(given, given.folder)
+        return
+    # Removed at the end, also after Ctrl-C.
+    with tempfile.TemporaryDirectory(prefix="nereid-demo-") as folder:
+        run(given, pathlib.Path(folder))
+
+
+def run(given, folder):
     ports = [given.port_base + number for number in range(3)]
     train(folder)
     with serving(folder, ports) as server:

@@ -37,6 +37,7 @@ fn served() -> ServedSnapshot {
         batch_ends: Vec::new(),
         times: None,
         uses_cache: false,
+        process_restarts: None,
         steps: Vec::new(),
     }
 }
@@ -286,6 +287,70 @@ fn instances_tell_what_they_do() {
         "Instances with work stand still",
     );
     check(with(0, 0, &[]), "instances", "No instance is left: all have failed.", "The log has the cause");
+}
+
+#[test]
+fn processes_that_end_are_told_before_more_instances_are_advised() {
+    let with = |restarts, backend, succeeded| {
+        let queue =
+            QueueSnapshot { requests: 5, work: Some(Duration::from_secs(9)), ..QueueSnapshot::default() };
+        let failures = FailureCounts { backend, ..FailureCounts::default() };
+        let mut served = ServedSnapshot { queue, failures, process_restarts: restarts, ..served() };
+        served.statistics.success.count = succeeded;
+        served.backend = "python".to_owned();
+        served
+    };
+    let waiting = "5 requests wait now; the instances need about 9.0 s for all.";
+    check(
+        with(Some(3), 40, 0),
+        "processes",
+        "Since the load, processes of the model have ended and were started again 3 times.",
+        "A process that ends fails its requests",
+    );
+    check(with(Some(3), 40, 0), "queue", waiting, "Requests wait while a process of the model has ended");
+    check(
+        with(Some(3), 40, 0),
+        "requests",
+        "Since the load, no request has succeeded and 40 requests have failed (40 failed in the backend).",
+        "The answers to clients have the errors. The log has some of them",
+    );
+    check(
+        with(Some(1), 1, 5000),
+        "processes",
+        "Since the load, processes of the model have ended and were started again once.",
+        "",
+    );
+    check(with(Some(1), 1, 5000), "queue", waiting, "The queue is longer than one second");
+    let elsewhere =
+        "The answers to clients have the errors. The log has only what the backend writes itself.";
+    let fact =
+        "Since the load, no request has succeeded and 40 requests have failed (40 failed in the backend).";
+    check(with(None, 40, 0), "requests", fact, elsewhere);
+    let mut ensemble = with(None, 40, 0);
+    ensemble.scheduler.kind = SchedulerKind::Ensemble;
+    check(
+        ensemble,
+        "requests",
+        fact,
+        "The answers to clients have the errors. Look at the models of the steps.",
+    );
+    for restarts in [None, Some(0)] {
+        assert!(of(with(restarts, 40, 0)).iter().all(|finding| finding.about != "processes"));
+        check(with(restarts, 40, 0), "queue", waiting, "The queue is longer than one second");
+    }
+}
+
+#[test]
+fn an_ensemble_tells_how_long_its_steps_wait() {
+    let mut ensemble = with_times(served(), (2, 3, 17));
+    ensemble.scheduler.kind = SchedulerKind::Ensemble;
+    check(
+        ensemble,
+        "time",
+        "A request takes 1.0 ms on average: 2 % in the queue, 3 % for inputs, 17 % computing, 0 % for outputs, 78 % in the \
+         queues of its steps and between them.",
+        "",
+    );
 }
 
 #[test]

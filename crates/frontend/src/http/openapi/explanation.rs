@@ -60,6 +60,7 @@ pub(super) fn schemas() -> Value {
                 "batches": { "type": "object", "properties": counts(&["executed", "rows"]) },
                 "sequences": { "type": "object", "properties": counts(&["slots_per_instance", "slots_left_out", "backlog"]) },
                 "cache": { "type": "object", "properties": counts(&["hits", "misses"]) },
+                "process_restarts": count,
                 "steps": { "type": "array", "items": { "type": "object" } },
                 "memory": { "type": "array", "items": { "type": "object" } },
             },

@@ -168,6 +168,7 @@ fn numbers(served: &ServedSnapshot) -> Value {
     let optional = [
         ("sequences", served.sequences.as_ref().map(sequences)),
         ("cache", served.uses_cache.then(|| cache(served))),
+        ("process_restarts", served.process_restarts.map(Value::from)),
         ("steps", Some(steps(served)).filter(|_| !served.steps.is_empty())),
         ("memory", Some(memory(served)).filter(|_| !served.statistics.memory_usage.is_empty())),
     ];

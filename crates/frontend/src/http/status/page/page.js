@@ -206,7 +206,7 @@ function phases(model) {
   ];
   // Looking up in the cache, passing requests to other models, and what the backend does besides.
   const other = whole - parts.reduce((sum, [, , seconds]) => sum + seconds, 0);
-  if (other / whole >= 0.005) parts.push(["other", "other", other]);
+  if (other / whole >= 0.005) parts.push(["other", model.steps ? "queues of the steps, and between them" : "other", other]);
   const drawing = element("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
   let left = 0;
   for (const [name, , seconds] of parts) {
