@@ -68,7 +68,7 @@ def test_completions_and_the_manual_are_printed(shell):
     assert "http-port" in run_to_end("completions", shell).stdout
     assert "http\\-port" in run_to_end("man").stdout
     refused = run_to_end("completions", "tcsh")
-    assert refused.returncode == 1 and "bash|zsh|fish" in refused.stderr
+    assert refused.returncode == 2 and "bash|zsh|fish" in refused.stderr
 
 
 def test_bash_completes_options_and_values():
@@ -90,3 +90,4 @@ def test_each_command_of_the_help_exists():
         refused = run_to_end(command, "--no-such-option")
         assert refused.returncode != 0 and "Unexpected argument" not in refused.stderr, (command, refused.stderr)
     assert "Unexpected argument: serve" in run_to_end("serve").stderr
+    assert "Did you mean the command 'check'?" in run_to_end("chekc", "x").stderr

@@ -53,6 +53,11 @@ use crate::preparation::PreparedRun;
 use crate::report::ReportRow;
 use crate::search::{LoadSearch, Points};
 
+/// The table of its options, for completions and the manual page.
+pub fn command_line() -> clap::Command {
+    options::command_line()
+}
+
 /// Runs the load generator to its end; blocks. The first argument is the program's name.
 ///
 /// Writes the report or the help to `out`, point by point, and errors to `errors`. Returns the exit status: 0 for success,

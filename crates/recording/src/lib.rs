@@ -18,6 +18,11 @@ mod upstream;
 use std::ffi::OsString;
 use std::io::Write;
 
+/// The table of the options of `nereid replay`, for completions and the manual page.
+pub fn replay_command_line() -> clap::Command {
+    replay::command_line()
+}
+
 /// Runs `nereid replay` to its end; blocks. The first argument is the program's name.
 ///
 /// Writes the report or the help to `out`, and errors to `errors`. Returns the exit status: 0 if all answers are as

@@ -170,6 +170,68 @@ fn values_have_origins_and_a_written_configuration_says_the_same() {
 }
 
 #[test]
+fn a_wrong_command_line_has_its_error_first_and_one_usage() {
+    let root = repository("");
+    for (line, error) in [
+        (
+            "check --http-prot=1 {}",
+            "Bad option: \"--http-prot\".\nunrecognized option '--http-prot'\nDid you mean",
+        ),
+        ("check --format=yaml {}", "'--format' is 'yaml', which is none of"),
+        ("init --nonsense {}/net", "Bad option: \"--nonsense\"."),
+        ("config show --nonsense {}/net", "Bad option: \"--nonsense\"."),
+        ("config fmt -x {}", "unrecognized option '-x'"),
+        ("config", "name one of fmt, show, schema"),
+        ("config frob", "'frob' is none of fmt, show, schema"),
+        ("explain --frob", "unknown option '--frob'"),
+        ("api-key --hsah", "unexpected argument: --hsah"),
+        ("api-key --hash more", "unexpected argument: more"),
+        ("completions", "name a shell: one of bash, zsh, fish"),
+        ("completions tcsh", "'tcsh' is none of bash, zsh, fish"),
+        ("completions bash zsh", "unexpected argument: zsh"),
+        ("man option", "'option' is none of options, configuration"),
+    ] {
+        let (code, out, err) = run(line, root.path());
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{line}: {err}");
+        assert!(err.starts_with(error), "{line}: {err}");
+        let command = line.split(' ').next().unwrap();
+        assert!(err.contains(&format!("\n\nUsage: nereid {command}")), "{line}: {err}");
+        assert_eq!(err.matches("Usage: ").count(), 1, "{line}: {err}");
+    }
+}
+
+#[test]
+fn each_command_prints_its_help() {
+    let root = tempfile::tempdir().unwrap();
+    for line in [
+        "check",
+        "config",
+        "config fmt",
+        "config show",
+        "config schema",
+        "init",
+        "explain",
+        "perf",
+        "record",
+        "replay",
+        "tune",
+        "api-key",
+        "completions",
+        "man",
+    ] {
+        for help in ["-h", "--help"] {
+            let (code, out, err) = run(&format!("{line} {help}"), root.path());
+            assert_eq!((code, err.as_str()), (Some(0), ""), "{line} {help}");
+            let command = line.split(' ').next().unwrap();
+            assert!(out.contains(&format!("Usage: nereid {command}")), "{line} {help}: {out}");
+        }
+    }
+    // A file may have such a name.
+    fs::write(root.path().join("-h"), "max_batch_size: 4\n").unwrap();
+    assert_eq!(run("config fmt --check -- -h", root.path()).0, Some(0));
+}
+
+#[test]
 fn the_schema_is_json() {
     let (code, out, _) = run("config schema", tempfile::tempdir().unwrap().path());
     let schema: serde_json::Value = serde_json::from_str(&out).unwrap();

@@ -97,12 +97,13 @@ Exit codes: 0 written (after Ctrl-C, too, with what was measured), 1 failed, 2 w
 /// # Errors
 /// What clap reports. A request for `--help` is also an error here.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<TuneOptions, clap::Error> {
-    let mut command = command();
+    let mut command = command_line();
     let matches = command.try_get_matches_from_mut(arguments)?;
     from_matches(&matches).map_err(|message| command.error(ErrorKind::ValueValidation, message))
 }
 
-fn command() -> Command {
+/// The table of options.
+pub fn command_line() -> Command {
     let text = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
     };

@@ -38,7 +38,7 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
 }
 
 /// The whole command line.
-pub(super) fn command() -> Command {
+pub(crate) fn command() -> Command {
     Command::new("nereid perf")
         .override_usage("nereid perf --model <NAME> [OPTIONS]")
         .about(ABOUT)

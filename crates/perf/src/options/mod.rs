@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(crate) use arguments::command as command_line;
 pub(crate) use read::parse;
 
 use crate::search::Points;

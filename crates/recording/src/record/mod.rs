@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::sync::{Semaphore, watch};
 
-pub use self::options::RecordOptions;
+pub use self::options::{RecordOptions, command_line};
 use self::proxy::{ProxyContext, ProxyPort};
 use self::recorder::Recorder;
 use crate::event::CallProtocol;

@@ -59,7 +59,8 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
 }
 
-fn command() -> Command {
+/// The table of options.
+pub fn command_line() -> Command {
     Command::new("nereid record")
         .override_usage("nereid record [OPTIONS] <FILE>")
         .about(ABOUT)
@@ -105,7 +106,7 @@ fn command() -> Command {
 /// # Errors
 /// What clap reports. A request for `--help` is also an error here.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<RecordOptions, clap::Error> {
-    let mut command = command();
+    let mut command = command_line();
     let matches = command.try_get_matches_from_mut(arguments)?;
     from_matches(&matches).map_err(|message| command.error(ErrorKind::ValueValidation, message))
 }

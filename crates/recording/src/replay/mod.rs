@@ -16,6 +16,7 @@ use anyhow::{Context, Result, ensure};
 
 use self::call_target::CallKind;
 use self::options::ReplayOptions;
+pub(crate) use self::options::command_line;
 use self::player::CallPlayer;
 use self::recorded_call::{CallBody, RecordedCall};
 use self::report::ReplayReport;

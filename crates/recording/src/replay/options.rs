@@ -52,7 +52,8 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
 }
 
-fn command() -> Command {
+/// The table of options.
+pub(crate) fn command_line() -> Command {
     let usage = "nereid replay [OPTIONS] <FILE>";
     Command::new("nereid replay")
         .override_usage(usage)
@@ -95,7 +96,7 @@ fn command() -> Command {
 /// # Errors
 /// What clap reports. A request for `--help` is also an error here.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ReplayOptions, clap::Error> {
-    let mut command = command();
+    let mut command = command_line();
     let matches = command.try_get_matches_from_mut(arguments)?;
     from_matches(&matches).map_err(|message| command.error(ErrorKind::ValueValidation, message))
 }

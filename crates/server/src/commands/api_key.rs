@@ -3,12 +3,8 @@ use std::{ffi::OsString, io};
 
 use frontend::api_keys;
 
-use super::Streams;
-
-const USAGE: &str = "\
-Usage: nereid api-key           makes a key and its digest for --api-key-file
-       nereid api-key --hash    reads a key from stdin and prints its digest
-";
+use super::{Streams, asks_for_help, refuse};
+use crate::options;
 
 /// Runs the command. `arguments` are the words after `api-key`. Returns the exit code.
 pub(super) fn run(arguments: impl Iterator<Item = OsString>, (out, err): Streams<'_>) -> u8 {
@@ -20,7 +16,11 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>, (out, err): Streams
         [word] if word == "--hash" => io::read_to_string(io::stdin())
             .map_err(|error| error.to_string())
             .map(|key| format!("{}\n", api_keys::digest_text(key.trim_end_matches(['\r', '\n'])))),
-        _ => Err(USAGE.trim_end().to_owned()),
+        words if words.iter().any(|word| asks_for_help(word)) => Ok(options::command_usage("api-key")),
+        words => {
+            let wrong = words.iter().find(|word| *word != "--hash").unwrap_or(&words[0]);
+            return refuse(&format!("unexpected argument: {}", wrong.display()), "api-key", err);
+        }
     };
     // If the reader has closed a stream, the error does not matter.
     match made {

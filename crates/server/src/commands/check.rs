@@ -8,7 +8,7 @@ use std::{
 use check::{CheckOptions, CheckReport, Severity, all_rules, check_repositories, json, sarif, text};
 use engine::Plugins;
 
-use super::Streams;
+use super::{Streams, refuse};
 use crate::{
     backend_settings,
     options::{self, Invocation, ProcessEnvironment, ResolvedOptions},
@@ -18,27 +18,8 @@ use crate::{
 pub(super) const FINE: u8 = 0;
 /// The exit code if a model has an error, or a repository cannot be read.
 pub(super) const HAS_ERRORS: u8 = 1;
-/// The exit code of a command line that cannot be understood.
-pub(super) const WRONG_USAGE: u8 = 2;
 /// The exit code if there are warnings, but no errors, and `--strict` is given.
 pub(super) const HAS_WARNINGS: u8 = 3;
-
-const USAGE: &str = "\
-Usage: nereid check [--strict] [--skip-interpreters] [--format=text|json|sarif] [server option]... <repository>...
-
-Reads the models of repositories as the server does, loads nothing, and reports every problem of every model.
-
-  --strict            warnings are errors for the exit code
-  --format <form>     text (default), json, or sarif (version 2.1.0)
-  --rules             list the rules and end
-  --skip-interpreters start no interpreter of models in Python: their source code and packages are not checked
-
-The options of the server ('nereid --help') say for which server the repositories are. Those that matter are
---model-repository, --model-config-name, --disable-auto-complete-config, --backend-directory, --backend-config,
---repoagent-directory, --cache-config, --gpu-instances-on-cpu and --model-namespacing.
-
-Exit codes: 0 no error, 1 errors, 2 wrong usage, 3 warnings with --strict.
-";
 
 /// The options of the command itself.
 struct CheckFlags {
@@ -61,10 +42,7 @@ pub(super) fn run(
             let _ = out.write_all(text.as_bytes());
             code
         }
-        Err(text) => {
-            let _ = writeln!(err, "{text}\n\n{USAGE}");
-            WRONG_USAGE
-        }
+        Err(text) => refuse(&text, "check", err),
     }
 }
 
@@ -78,7 +56,7 @@ fn check(
     let mut words = arguments;
     while let Some(word) = words.next() {
         match word.to_str() {
-            Some("--help" | "-h") => return Ok((USAGE.to_owned(), FINE)),
+            Some("--help" | "-h") => return Ok((options::command_usage("check"), FINE)),
             Some("--rules") => return Ok((rules(), FINE)),
             Some("--strict") => flags.is_strict = true,
             Some("--skip-interpreters") => flags.skips_interpreters = true,
@@ -97,7 +75,7 @@ fn check(
     let options = match options::parse_with_repositories(rest, environment) {
         Ok(Invocation::Serve(options)) => options,
         Ok(Invocation::Print(text)) => return Ok((text, FINE)),
-        Err(refused) => return Err(refused.to_string()),
+        Err(refused) => return Err(refused.explained()),
     };
     let plugins = plugins(&options);
     let repositories = directories(&options, &plugins)?;

@@ -13,36 +13,11 @@ use engine::Plugins;
 use serde_json::{Value, json};
 
 use super::{
-    Streams,
-    check::{FINE, HAS_ERRORS, WRONG_USAGE, check_options},
+    Streams, asks_for_help,
+    check::{FINE, HAS_ERRORS, check_options},
+    refuse,
 };
 use crate::options::{self, Invocation, ProcessEnvironment, ResolvedOptions};
-
-const CONFIG_USAGE: &str = "\
-Usage: nereid config fmt [--check] <file>...
-       nereid config show [--version=<number>] [--format=text|json] [server option]... <model directory>
-       nereid config schema
-
-  fmt      formats configurations; comments, order and meaning stay. '-' formats stdin to stdout. With --check it
-           changes nothing, and names the files that are not formatted
-  show     prints the configuration that a server with these options would use, with the origin of each value. What
-           stands against the model is on stderr
-  schema   prints the JSON Schema of a configuration in JSON
-
-Exit codes: 0 done, 1 a file or the model has errors or (--check) a file is not formatted, 2 wrong usage.
-";
-
-const INIT_USAGE: &str = "\
-Usage: nereid init [--print] [--force] [server option]... <model directory>
-
-Writes config.pbtxt for the model in a directory, from its ONNX file or from 'auto_complete_config' of a model in Python,
-which it runs for at most 60 seconds.
-
-  --print   prints the configuration and writes nothing
-  --force   replaces a configuration that is there
-
-Exit codes: 0 done, 1 the model cannot be read, 2 wrong usage.
-";
 
 /// How long a model may take to tell its configuration to `nereid init`.
 const LONGEST_OPENING: Duration = Duration::from_secs(60);
@@ -51,6 +26,8 @@ const LONGEST_OPENING: Duration = Duration::from_secs(60);
 enum CommandEnd {
     /// The command line cannot be understood.
     Usage(String),
+    /// The text for stdout instead of the work.
+    Printed(String),
     /// The text for stdout or stderr, and the exit code.
     Failed(String),
 }
@@ -74,18 +51,21 @@ pub(super) fn run_config(
     plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
     (out, err): Streams<'_>,
 ) -> u8 {
+    let help = || CommandEnd::Printed(options::command_usage("config"));
     let command = arguments.next().unwrap_or_default();
     let ended = match command.to_str() {
         Some("fmt") => format_files(arguments, out),
         Some("show") => show(arguments, environment, plugins, (out, err)),
         Some("schema") => match arguments.next() {
             None => writeln!(out, "{:#}", proto::json_schema()).map_err(CommandEnd::from),
+            Some(word) if asks_for_help(&word) => Err(help()),
             Some(word) => Err(CommandEnd::Usage(format!("unexpected argument: {}", word.display()))),
         },
-        Some("--help" | "-h") => write!(out, "{CONFIG_USAGE}").map_err(CommandEnd::from),
+        Some("--help" | "-h") => Err(help()),
+        Some("") => Err(CommandEnd::Usage("name one of fmt, show, schema".to_owned())),
         _ => Err(CommandEnd::Usage(format!("'{}' is none of fmt, show, schema", command.display()))),
     };
-    end(ended, CONFIG_USAGE, err)
+    end(ended, "config", (out, err))
 }
 
 /// Runs `nereid init`. `arguments` are the words after it. Returns the exit code.
@@ -96,8 +76,8 @@ pub(super) fn run_init(
     (out, err): Streams<'_>,
 ) -> u8 {
     let (flags, rest) = take_flags(arguments, &["--print", "--force", "--help", "-h"]);
-    if flags.iter().any(|flag| *flag == "--help" || *flag == "-h") {
-        return end(write!(out, "{INIT_USAGE}").map_err(CommandEnd::from), INIT_USAGE, err);
+    if flags.contains(&"--help") || flags.contains(&"-h") {
+        return end(Err(CommandEnd::Printed(options::command_usage("init"))), "init", (out, err));
     }
     let ended = one_model(rest, environment, plugins).and_then(|(directory, options)| {
         let file = directory.join("config.pbtxt");
@@ -112,17 +92,18 @@ pub(super) fn run_init(
         fs::write(&file, config).map_err(|error| failed(&file, &error))?;
         Ok(writeln!(out, "wrote {}", file.display())?)
     });
-    end(ended, INIT_USAGE, err)
+    end(ended, "init", (out, err))
 }
 
-fn end(ended: Result<(), CommandEnd>, usage: &str, err: &mut dyn Write) -> u8 {
-    // If the reader has closed stderr, the error does not matter.
+fn end(ended: Result<(), CommandEnd>, command: &str, (out, err): Streams<'_>) -> u8 {
+    // If the reader has closed a stream, the error does not matter.
     match ended {
         Ok(()) => FINE,
-        Err(CommandEnd::Usage(text)) => {
-            let _ = writeln!(err, "{text}\n\n{usage}");
-            WRONG_USAGE
+        Err(CommandEnd::Printed(text)) => {
+            let _ = out.write_all(text.as_bytes());
+            FINE
         }
+        Err(CommandEnd::Usage(text)) => refuse(&text, command, err),
         Err(CommandEnd::Failed(text)) => {
             let _ = writeln!(err, "{text}");
             HAS_ERRORS
@@ -149,17 +130,32 @@ fn take_flags(
     (flags, rest)
 }
 
-fn format_files(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> Result<(), CommandEnd> {
-    let (flags, files) = take_flags(arguments, &["--check"]);
+/// Whether files are only checked, and which. All words after `--` are files.
+fn files_to_format(
+    mut arguments: impl Iterator<Item = OsString>,
+) -> Result<(bool, Vec<PathBuf>), CommandEnd> {
+    let (mut checks, mut files) = (false, Vec::new());
+    while let Some(word) = arguments.next() {
+        match word.to_str() {
+            Some("--help" | "-h") => return Err(CommandEnd::Printed(options::command_usage("config"))),
+            Some("--check") => checks = true,
+            Some("--") => files.extend(arguments.by_ref().map(PathBuf::from)),
+            Some(option) if option.starts_with('-') && option != "-" => {
+                return Err(CommandEnd::Usage(format!("unrecognized option '{option}'")));
+            }
+            Some(_) | None => files.push(PathBuf::from(word)),
+        }
+    }
     if files.is_empty() {
         return Err(CommandEnd::Usage("name at least one file".to_owned()));
     }
-    let option = files.iter().find(|file| file.to_string_lossy().starts_with("--"));
-    if let Some(option) = option {
-        return Err(CommandEnd::Usage(format!("unrecognized option '{}'", option.display())));
-    }
+    Ok((checks, files))
+}
+
+fn format_files(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> Result<(), CommandEnd> {
+    let (checks, files) = files_to_format(arguments)?;
     let mut complaints = Vec::new();
-    for file in files.iter().map(PathBuf::from) {
+    for file in files {
         let from_stdin = file.as_os_str() == "-";
         let mut content = Vec::new();
         let read = if from_stdin {
@@ -173,9 +169,9 @@ fn format_files(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) 
         }
         match proto::text::format(&content) {
             Err(error) => complaints.push(error.in_file(&file).to_string()),
-            Ok(formatted) if from_stdin && flags.is_empty() => out.write_all(formatted.as_bytes())?,
+            Ok(formatted) if from_stdin && !checks => out.write_all(formatted.as_bytes())?,
             Ok(formatted) if formatted.as_bytes() == content => {}
-            Ok(_) if !flags.is_empty() => complaints.push(format!("{} is not formatted", file.display())),
+            Ok(_) if checks => complaints.push(format!("{} is not formatted", file.display())),
             Ok(formatted) => fs::write(&file, formatted).map_err(|error| failed(&file, &error))?,
         }
     }
@@ -192,6 +188,9 @@ fn show(
     let mut words = arguments;
     while let Some(word) = words.next() {
         let text = word.to_string_lossy().into_owned();
+        if asks_for_help(&word) {
+            return Err(CommandEnd::Printed(options::command_usage("config")));
+        }
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (text.as_str(), None),
@@ -255,8 +254,8 @@ fn one_model(
 ) -> Result<(PathBuf, CheckOptions), CommandEnd> {
     let options = match options::parse_with_repositories(arguments, environment) {
         Ok(Invocation::Serve(options)) => options,
-        Ok(Invocation::Print(text)) => return Err(CommandEnd::Usage(text)),
-        Err(refused) => return Err(CommandEnd::Usage(refused.to_string())),
+        Ok(Invocation::Print(text)) => return Err(CommandEnd::Printed(text)),
+        Err(refused) => return Err(CommandEnd::Usage(refused.explained())),
     };
     let paths: Vec<_> = options.repository.paths.iter().collect();
     let [directory] = paths[..] else {

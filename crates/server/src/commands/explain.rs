@@ -5,30 +5,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use perf::fetch::ServerAddress;
 use serde_json::Value;
 
-use super::Streams;
+use super::{Streams, refuse};
+use crate::options;
 
 /// The exit code if the server has answered.
 const ANSWERED: u8 = 0;
 /// The exit code if it has not, or has refused.
 const FAILED: u8 = 1;
-/// The exit code of a command line that cannot be understood.
-const WRONG_USAGE: u8 = 2;
-
-const USAGE: &str = "\
-Usage: nereid explain [option]... [<model> [<version>]]
-
-Asks a running server why its batches are as they are, where the time of requests goes, what waits, which sequences hold
-slots and what the cache does. Says what to change. Without a model: of all models; of more than 100 versions, of those that
-are not ready and of the busiest.
-
-  --url <address>            [http://|https://]host[:port] of the HTTP port (default localhost:8000)
-  --header '<name>: <value>' a header that the server wants, such as an API key; may be given several times
-  --ca-certificates <file>   a PEM file with the certificates to trust (default: those of the system)
-  --json                     print the answer as the server gives it
-
-Exit codes: 0 answered, 1 not reachable or refused, 2 wrong usage.
-";
-
 /// A line of text has so many characters.
 const WIDTH: usize = 100;
 
@@ -47,13 +30,10 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>, (out, err): Streams
         Ok(Some(wanted)) => wanted,
         Ok(None) => {
             // If the reader has closed stdout, the error does not matter.
-            let _ = out.write_all(USAGE.as_bytes());
+            let _ = out.write_all(options::command_usage("explain").as_bytes());
             return ANSWERED;
         }
-        Err(error) => {
-            let _ = writeln!(err, "{error:#}\n\n{USAGE}");
-            return WRONG_USAGE;
-        }
+        Err(error) => return refuse(&format!("{error:#}"), "explain", err),
     };
     match answer(&wanted) {
         Ok(text) => {

@@ -1,13 +1,13 @@
 //! What `nereid` does besides serving: its commands, by their first word.
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io::{self, Write},
     iter::Peekable,
 };
 
 use engine::Plugins;
 
-use crate::options::{ProcessEnvironment, ResolvedOptions};
+use crate::options::{self, ProcessEnvironment, ResolvedOptions};
 
 mod api_key;
 mod check;
@@ -19,6 +19,21 @@ mod tune;
 
 /// Where a command writes: its results, and its errors.
 type Streams<'a> = (&'a mut dyn Write, &'a mut dyn Write);
+
+/// The exit code of a command line that cannot be understood.
+const WRONG_USAGE: u8 = 2;
+
+/// Says why a command line cannot be understood, and what `command` takes.
+fn refuse(error: &str, command: &str, err: &mut dyn Write) -> u8 {
+    // If the reader has closed stderr, the error does not matter.
+    let _ = write!(err, "{error}\n\n{}", options::command_usage(command));
+    WRONG_USAGE
+}
+
+/// Whether a word asks for the help of a command.
+fn asks_for_help(word: &OsStr) -> bool {
+    word == "--help" || word == "-h"
+}
 
 /// Runs the command that the command line begins with; blocks. `plugins` makes the plug-ins of a server with these
 /// options. Returns the exit code, or `None` if the line has no command: then it is one of a server.
@@ -41,7 +56,8 @@ pub fn run(
         "record" => record::run(arguments, streams),
         "replay" => recording::replay(arguments, streams.0, streams.1),
         "tune" => tune::run(arguments, streams),
-        "completions" | "man" => references::run(arguments, plugins, streams),
+        "completions" => references::run_completions(arguments.skip(1), streams),
+        "man" => references::run_man(arguments.skip(1), plugins, streams),
         _ => return None,
     })
 }

@@ -1,10 +1,14 @@
 //! The environment variables that change how the server starts.
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    path::PathBuf,
+};
 
 use super::refusal::BadOption;
 use super::typed::TypedOptions;
-use super::{layers, table, values};
+use super::{layers, table, unread_variables, values};
 
 /// The variables that the server reads, as they were when the process started. An empty variable counts as unset.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,6 +47,8 @@ pub struct ProcessEnvironment {
     pub search_path: Option<OsString>,
     /// `NEREID_<OPTION>`: values of options, by the names of the options.
     pub options: BTreeMap<String, String>,
+    /// Names of variables that begin with `NEREID_`, and that nothing reads.
+    pub unread: BTreeSet<String>,
     /// The variables of OpenTelemetry.
     pub opentelemetry: OpenTelemetryVariables,
 }
@@ -88,6 +94,7 @@ impl ProcessEnvironment {
             options: table::all()
                 .filter_map(|option| Some((option.name.to_owned(), text(&layers::variable(option)?)?)))
                 .collect(),
+            unread: unread(),
             opentelemetry: OpenTelemetryVariables {
                 max_queue_size: text("OTEL_BSP_MAX_QUEUE_SIZE"),
                 schedule_delay: text("OTEL_BSP_SCHEDULE_DELAY"),
@@ -127,6 +134,14 @@ impl ProcessEnvironment {
     pub(super) fn backlog_delay_scheduler(&self) -> Result<usize, BadOption> {
         count("TRITONSERVER_BACKLOG_DELAY_SCHEDULER", self.backlog_delay_scheduler.as_deref())
     }
+}
+
+fn unread() -> BTreeSet<String> {
+    let all: Vec<_> = std::env::vars_os()
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+        .collect();
+    let all = all.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    unread_variables::unread(all).map(str::to_owned).collect()
 }
 
 fn count(name: &str, text: Option<&str>) -> Result<usize, BadOption> {

@@ -11,7 +11,7 @@ const INDENT: &str = "        ";
 /// The call syntax of the program, and every option by group. Ends with a newline.
 pub fn usage() -> String {
     let mut text = "Usage: nereid --model-repository=<path> [option]...     serve models\n".to_owned();
-    for CommandSpec { name, usage, purpose } in COMMANDS {
+    for CommandSpec { name, usage, purpose, .. } in COMMANDS {
         let line = format!("nereid {name} {usage}");
         text.push_str(&format!("       {line:<48} {purpose}\n"));
     }

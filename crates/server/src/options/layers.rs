@@ -13,6 +13,7 @@ use super::{
     table::{self, Spec},
     tokenizer::{ArgumentTokens, did_you_mean},
     typed::TypedOptions,
+    unread_variables,
 };
 
 /// The option that names the file.
@@ -86,12 +87,13 @@ fn names_on(mut line: ArgumentTokens) -> (BTreeSet<&'static str>, Option<String>
 /// An option that may be given several times has a value on each line of its variable.
 fn of_environment(environment: &ProcessEnvironment, typed: &mut TypedOptions) -> Vec<LayeredOption> {
     let mut found = Vec::new();
+    typed.warnings.extend(environment.unread.iter().map(|name| unread_variables::warning(name)));
     for option in table::all().filter(|option| option.name != CONFIG) {
         let (Some(variable), Some(text)) = (variable(option), environment.options.get(option.name)) else {
             continue;
         };
         // Kubernetes gives containers such a variable for each service, here one with the name `nereid-http`.
-        if text.starts_with("tcp://") || text.starts_with("udp://") {
+        if unread_variables::is_service_address(text) {
             typed.warnings.push(format!(
                 "Warning: the environment variable {variable} describes a service of Kubernetes and is not read."
             ));

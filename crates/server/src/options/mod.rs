@@ -28,10 +28,12 @@ mod tests;
 mod tokenizer;
 mod trace;
 mod typed;
+mod unread_variables;
 mod values;
 
 use std::ffi::OsString;
 
+pub use commands::usage as command_usage;
 pub use environment::{OpenTelemetryVariables, ProcessEnvironment};
 pub use help::usage;
 pub use in_process::TRITON_VERSION;
@@ -69,7 +71,9 @@ pub fn parse(
         ReadLine::Options(typed, positionals) => (typed, positionals),
     };
     if let Some(argument) = positionals.first() {
-        return Err(BadOption::plain(format!("Unexpected argument: {argument}")));
+        let near = inference::nearest(argument, commands::names());
+        let advice = near.map(|command| format!("Did you mean the command '{command}'?"));
+        return Err(BadOption::plain(format!("Unexpected argument: {argument}")).advising(advice));
     }
     resolve::resolve(*typed, environment).map(|options| Invocation::Serve(Box::new(options)))
 }

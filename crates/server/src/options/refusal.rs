@@ -1,4 +1,4 @@
-//! The text of a refused command line.
+//! The text of a refused command line: the error, what the operator may have meant, and how to get help, in this order.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ const HINT: &str =
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadOption {
     frame: Frame,
-    /// Advice for the operator. It stands above the text, because scripts compare the end of a refusal.
+    /// Advice for the operator.
     advice: Option<String>,
     text: String,
 }
@@ -54,27 +54,35 @@ impl BadOption {
 }
 
 impl BadOption {
-    /// The reason alone, without the usage.
+    /// The reason alone, without the option, the advice and the usage.
     pub fn reason(&self) -> &str {
         &self.text
+    }
+
+    /// The reason with the option and the advice, for a command that has a usage of its own.
+    pub fn explained(&self) -> String {
+        let mut text = match &self.frame {
+            Frame::Option(name) if name.starts_with('-') => format!("Bad option: \"{name}\".\n"),
+            Frame::Option(name) => format!("Bad option: \"--{name}\".\n"),
+            Frame::Plain => String::new(),
+            Frame::Build => "Failed to build the server's options:\n".to_owned(),
+        };
+        text.push_str(&self.text);
+        if let Some(advice) = &self.advice {
+            text.push('\n');
+            text.push_str(advice);
+        }
+        text
     }
 }
 
 impl fmt::Display for BadOption {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.frame != Frame::Build {
-            writeln!(out, "{HINT}")?;
+        out.write_str(&self.explained())?;
+        match self.frame {
+            Frame::Build => Ok(()),
+            Frame::Option(_) | Frame::Plain => write!(out, "\n{HINT}"),
         }
-        if let Some(advice) = &self.advice {
-            writeln!(out, "{advice}")?;
-        }
-        match &self.frame {
-            Frame::Option(name) if name.starts_with('-') => writeln!(out, "Bad option: \"{name}\".")?,
-            Frame::Option(name) => writeln!(out, "Bad option: \"--{name}\".")?,
-            Frame::Plain => {}
-            Frame::Build => out.write_str("Failed to build the server's options:\n")?,
-        }
-        out.write_str(&self.text)
     }
 }
 

@@ -20,6 +20,10 @@ pub fn completions(shell: &str) -> Option<String> {
     }
 }
 
+fn names() -> String {
+    commands::names().collect::<Vec<_>>().join(" ")
+}
+
 /// The values that an option can have, if they are words.
 fn words(option: &Spec) -> Vec<&'static str> {
     match option.placeholder() {
@@ -54,7 +58,7 @@ fn bash() -> String {
          COMPREPLY=($(compgen -W '{}' -- \"$word\"))\n    else\n        \
          COMPREPLY=($(compgen -f -- \"$word\"))\n    fi\n}}\ncomplete -o filenames -F _nereid nereid\n",
         options.join(" "),
-        commands::names()
+        names()
     )
 }
 
@@ -75,7 +79,7 @@ fn zsh() -> String {
         };
         let _ = writeln!(text, "  '*--{}{mark}[{help}]{value}' \\", option.name);
     }
-    let _ = writeln!(text, "  '1::command:({})' '*::file:_files'", commands::names());
+    let _ = writeln!(text, "  '1::command:({})' '*::file:_files'", names());
     text
 }
 
@@ -83,7 +87,7 @@ fn fish() -> String {
     let mut text =
         "# Completes the options of nereid in fish: nereid completions fish > ~/.config/fish/completions/nereid.fish\n"
             .to_owned();
-    let _ = writeln!(text, "complete -c nereid -n __fish_use_subcommand -a '{}'", commands::names());
+    let _ = writeln!(text, "complete -c nereid -n __fish_use_subcommand -a '{}'", names());
     for option in table::all() {
         let help = summary(option).replace(['\\', '\''], "");
         let value = match (option.placeholder(), words(option)) {
@@ -109,7 +113,7 @@ pub fn manual() -> String {
          .SH SYNOPSIS\n.B nereid\n\\-\\-model\\-repository=\\fIpath\\fR [\\fIoption\\fR]...\n.br\n",
         env!("CARGO_PKG_VERSION")
     );
-    for CommandSpec { name, usage, purpose: _ } in COMMANDS {
+    for CommandSpec { name, usage, .. } in COMMANDS {
         let _ = writeln!(text, ".B nereid {}\n{}\n.br", escaped(name), line(usage));
     }
     text.push_str(

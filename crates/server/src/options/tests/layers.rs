@@ -104,3 +104,17 @@ fn the_environment_may_name_the_file_and_help_needs_none() {
     let broken = environment(&[("config", "/nowhere.toml")]);
     assert!(matches!(parse_in(&broken, &["--help"]), Ok(Invocation::Print(_))));
 }
+
+#[test]
+fn a_variable_that_nothing_reads_is_a_warning() {
+    let environment = ProcessEnvironment {
+        unread: ["NEREID_HTPP_PORT".to_owned()].into(),
+        ..ProcessEnvironment::default()
+    };
+    let options = options_in(&environment, &["--model-repository=/m"]);
+    assert_eq!(
+        options.warnings,
+        ["Warning: no option has the environment variable NEREID_HTPP_PORT, it has no effect, did you mean \
+             NEREID_HTTP_PORT?"]
+    );
+}

@@ -1,0 +1,31 @@
+//! Variables of the environment that nothing reads: the server warns about them when it starts.
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use std::process::{Command, Output};
+
+/// What a server says that gets these variables, and ends because it has no repository.
+fn complaints(variables: &[(&str, &str)]) -> String {
+    let missing = tempfile::tempdir().unwrap().path().join("missing");
+    let Output { status, stderr, .. } = Command::new(env!("CARGO_BIN_EXE_nereid"))
+        .arg(format!("--model-repository={}", missing.display()))
+        .args(["--http-port=0", "--grpc-port=0", "--metrics-port=0"])
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(stderr).unwrap();
+    assert!(status.code() == Some(1) && stderr.contains("failed to stat file"), "{stderr}");
+    stderr
+}
+
+#[test]
+fn a_misspelt_variable_is_reported_and_does_not_stop_the_server() {
+    let complaints = complaints(&[
+        ("NEREID_HTPP_PORT", "9000"),
+        ("NEREID_SERVICE_HOST", "10.0.0.1"),
+        ("NEREID_PORT_8000_TCP_ADDR", "10.0.0.1"),
+    ]);
+    let expected = "Warning: no option has the environment variable NEREID_HTPP_PORT, it has no effect, did you mean \
+                    NEREID_HTTP_PORT?\n";
+    assert!(complaints.contains(expected), "{complaints}");
+    assert_eq!(complaints.matches("Warning: ").count(), 1, "{complaints}");
+}
