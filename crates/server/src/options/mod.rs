@@ -13,15 +13,16 @@
 
 mod clash;
 mod commands;
+mod completions;
 mod environment;
 mod help;
 mod layers;
 mod managed;
+mod manual;
 mod meaning;
 mod reference;
 mod refusal;
 mod resolve;
-mod shell_completions;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -34,9 +35,11 @@ mod values;
 use std::ffi::OsString;
 
 pub use commands::usage as command_usage;
+pub use completions::{SHELLS, completions};
 pub use environment::{OpenTelemetryVariables, ProcessEnvironment};
 pub use help::usage;
 pub use in_process::TRITON_VERSION;
+pub use manual::manual;
 pub use meaning::{
     AccessLogSettings, BackendSetting, BackendsSettings, CacheSettings, Connections, CredentialSettings,
     GivenOptions, GrpcSettings, HttpProtocolSettings, HttpSettings, ListenSettings, MemorySettings,
@@ -45,7 +48,6 @@ pub use meaning::{
 };
 pub use reference::reference;
 pub use refusal::BadOption;
-pub use shell_completions::{SHELLS, completions, manual};
 
 /// The action that a command line asks for.
 #[derive(Debug, Clone, PartialEq)]

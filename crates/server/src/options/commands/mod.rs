@@ -150,3 +150,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().map(|command| command.name)
 }
+
+/// The names of all commands, and what they do.
+pub(super) fn purposes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    COMMANDS.iter().map(|command| (command.name, command.purpose))
+}
