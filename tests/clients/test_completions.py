@@ -171,7 +171,8 @@ def test_zsh_completes_each_command(terminal, folder):
     (folder / ".zshrc").write_text(ZSH.format(folder=folder))
     shell = terminal([found, "-d", "-i"], ZDOTDIR=str(folder))
     shell.read_until(b"ready\r\n")
-    check(shell)
+    # zsh takes the slash after a directory back when the line ends.
+    check(shell, LINES | {"check my": ["check", "my models"]})
 
 
 def test_fish_completes_each_command(folder):
@@ -189,10 +190,6 @@ def test_fish_completes_each_command(folder):
         return [candidate.split("\t")[0] for candidate in ended.stdout.splitlines()]
 
     for line, words in LINES.items():
-        typed = line.rpartition(" ")[2]
-        expected = [] if typed in (words[-1], words[-1].rstrip("-")) else [words[-1]]
-        found_words = completed(line)
-        if typed == "--stric":
-            assert "--strict-readiness" in found_words and "--strict" not in found_words
-            continue
-        assert found_words == expected, line
+        candidates = completed(line)
+        # The shell completes what all have in common.
+        assert words[-1] == (os.path.commonprefix(candidates) or line.rpartition(" ")[2]), (line, candidates)

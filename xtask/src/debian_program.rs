@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use crate::{debian, process, workspace};
 
 /// All of them.
-pub(crate) const ALL: [DebianProgram; 3] = [
+pub(crate) const ALL: [DebianProgram; 5] = [
     // The store of the response cache `redis`.
     DebianProgram {
         name: "redis-server",
@@ -27,6 +27,9 @@ pub(crate) const ALL: [DebianProgram; 3] = [
         variable: "NEREID_TEST_PROMTOOL",
         path: "usr/bin/promtool",
     },
+    // Shells whose completions are tested.
+    DebianProgram { name: "zsh", package: "zsh", variable: "NEREID_TEST_ZSH", path: "bin/zsh" },
+    DebianProgram { name: "fish", package: "fish", variable: "NEREID_TEST_FISH", path: "usr/bin/fish" },
     // A browser without a window.
     DebianProgram {
         name: "chromium-headless-shell",

@@ -20,6 +20,7 @@ mod layers;
 mod managed;
 mod manual;
 mod meaning;
+mod options_file;
 mod reference;
 mod refusal;
 mod resolve;

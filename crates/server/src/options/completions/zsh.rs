@@ -12,7 +12,7 @@ const HEAD: &str = r#"#compdef nereid
 
 _nereid() {
   local curcontext=$curcontext command=
-  local -a server commands
+  local -a server commands options
 "#;
 
 pub(super) fn script() -> String {
@@ -62,14 +62,17 @@ fn push_call(text: &mut String, command: &CommandDescription) {
         );
         return;
     }
-    text.push_str("      _arguments \\\n");
+    text.push_str("      options=(\n");
     for option in &command.options {
         push_option(text, option);
-        text.truncate(text.trim_end().len());
-        text.push_str(" \\\n");
     }
     let server = if is_server_like(command) { "$server " } else { "" };
-    let _ = writeln!(text, "        {server}'*:argument:{}'\n      ;;", action(&command.operand));
+    // With a text as an operand, zsh would show its name and complete no option.
+    let operand = match command.operand == ValueDescription::default() {
+        true => String::new(),
+        false => format!("'*:argument:{}'", action(&command.operand)),
+    };
+    let _ = writeln!(text, "      )\n      _arguments $options {server}{operand}\n      ;;");
 }
 
 /// A line for each name of an option.

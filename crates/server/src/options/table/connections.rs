@@ -100,7 +100,7 @@ const fn timeout(
     set: fn(&mut TypedOptions, &str) -> Result<(), String>,
     help: &'static str,
 ) -> Spec {
-    checked(name, "seconds", set, help)
+    checked(name, "seconds", set, help).takes("a number of seconds from 0 to 2147483647")
 }
 
 /// Seconds, optionally with a fraction. `None` for 0.

@@ -123,6 +123,7 @@ pub(super) const NEREID: &[Spec] = &[
         },
         "Which part of the requests --access-log contains, from 0 to 1.",
     )
+    .takes("a number from 0 to 1")
     .default("1"),
     text(
         "onnxruntime-library",

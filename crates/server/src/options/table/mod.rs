@@ -40,6 +40,25 @@ pub(super) const GROUPS: &[(&str, &[Spec])] = &[
     ("Nereid", extensions::NEREID),
 ];
 
+/// The options that may be given several times.
+const REPEATED: [&str; 15] = [
+    "model-store",
+    "model-repository",
+    "load-model",
+    "http-restricted-api",
+    "grpc-restricted-protocol",
+    "metrics-config",
+    "trace-config",
+    "trace-level",
+    "backend-config",
+    "cache-config",
+    "rate-limit-resource",
+    "host-policy",
+    "model-load-gpu-limit",
+    "cuda-memory-pool-byte-size",
+    "cuda-virtual-address-size",
+];
+
 /// The largest value of options that are C's `int` in Triton.
 pub(super) const INT_MAX: i64 = i32::MAX as i64;
 /// The reason why the thread counts of single endpoints have no effect.
@@ -81,6 +100,8 @@ pub(super) struct Spec {
     /// The reason why the option has no effect. The server accepts the option, because scripts for Triton use it, and
     /// warns.
     without_effect: Option<&'static str>,
+    /// The accepted values of an option with its own rules.
+    takes: Option<&'static str>,
 }
 
 /// The parser of a value, and where it stores the value.
@@ -125,6 +146,7 @@ impl Spec {
             unsupported: Support::Always,
             deprecated: None,
             without_effect: None,
+            takes: None,
         }
     }
 
@@ -135,6 +157,11 @@ impl Spec {
 
     const fn default_note(mut self, note: &'static str) -> Self {
         self.default = Default::Note(note);
+        self
+    }
+
+    const fn takes(mut self, values: &'static str) -> Self {
+        self.takes = Some(values);
         self
     }
 
@@ -174,9 +201,29 @@ impl Spec {
         }
     }
 
+    /// Whether the option may be given several times.
+    pub(super) fn may_repeat(&self) -> bool {
+        REPEATED.contains(&self.name)
+    }
+
+    /// Whether a text has nothing after its number, if the option takes a number. Words such as `true` are not numbers.
+    pub(super) fn is_whole_number(&self, text: &str) -> bool {
+        let text = text.trim();
+        let digits = text.trim_start_matches(['+', '-']);
+        if !digits.starts_with(|first: char| first.is_ascii_digit()) {
+            return true;
+        }
+        match self.placeholder() {
+            Some("integer") => digits.bytes().all(|byte| byte.is_ascii_digit()),
+            Some("float" | "seconds") => text.parse::<f64>().is_ok(),
+            Some(_) | None => true,
+        }
+    }
+
     /// The accepted values, as advice after a wrong value. `None` if the refusal itself names them.
     pub(super) fn advice(&self) -> Option<String> {
         let values = match self.value {
+            _ if self.takes.is_some() => self.takes.unwrap_or_default().to_owned(),
             OptionValue::Boolean(_) => "true or false (or on, off, 1, 0)".to_owned(),
             OptionValue::Integer(low, high, _) => format!("an integer from {low} to {high}"),
             OptionValue::Float(_) => "a number".to_owned(),

@@ -19,7 +19,7 @@ pub(super) const SERVER: &[Spec] = &[
         "exit-timeout-secs",
         |typed, value| typed.server.exit_timeout_secs = value.max(0),
         "How many seconds the server waits at its exit for requests in flight. After this time the process \
-             ends with status 1. The time begins after --shutdown-delay-secs.",
+             ends with status 1. The time begins after --shutdown-delay-secs. A negative number is 0.",
     )
     .default("30"),
     Spec::new(
@@ -59,8 +59,9 @@ pub(super) const LOGGING: &[Spec] = &[
             Ok(())
         },
         "How much detail to log. 0: none. 1: the states of models and requests. 2 and more: internal steps and \
-             messages of ONNX Runtime.",
+             messages of ONNX Runtime. A negative number is 0.",
     )
+    .takes("an integer from -2147483648 to 2147483647, true or false")
     .default("0"),
     boolean("log-info", |typed, value| typed.logging.info = value, "Log the events of normal operation.")
         .default("true"),

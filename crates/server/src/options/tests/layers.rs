@@ -68,7 +68,7 @@ fn errors_name_the_place() {
         ("http-port = 'many'", "http-port: "),
         ("http-prot = 1", "unrecognized option 'http-prot'"),
         ("[http]\nprot = 1", "unrecognized option 'http-prot'"),
-        ("config = 'other'", "unrecognized option 'config'"),
+        ("config = 'other'", "nereid.toml:1: 'config' cannot stand in a file of options\n"),
         (
             "http-port = 1979-05-27",
             "http-port: a value is a string, a number, true, false, or a list of these",
@@ -117,4 +117,71 @@ fn a_variable_that_nothing_reads_is_a_warning() {
         ["Warning: no option has the environment variable NEREID_HTPP_PORT, it has no effect, did you mean \
              NEREID_HTTP_PORT?"]
     );
+}
+
+#[test]
+fn errors_of_a_file_have_a_line_and_come_first() {
+    for (text, expected) in [
+        (
+            "# ports\nhttp-port = 'many'",
+            "2: http-port: Invalid option value. Got many\n'--http-port' takes an integer",
+        ),
+        (
+            "[http]\n\nport = 70000",
+            "3: http-port: Provided option value is out of bound. Got 70000\n'--http-port' takes",
+        ),
+        ("[http]\nprot = 1", "2: unrecognized option 'http-prot'\nDid you mean '--http-port'?\nUsage: "),
+        ("config = 'x'", "1: 'config' cannot stand in a file of options\nUsage: "),
+        ("id = 'x'\nhelp = true", "2: 'help' cannot stand in a file of options\nUsage: "),
+        (
+            "log-verbose = 1.5",
+            "1: log-verbose: Invalid option value. Got 1.5\n'--log-verbose' takes an integer from ",
+        ),
+        ("http-port = '80x'", "1: http-port: Invalid option value. Got 80x\n"),
+        ("client-idle-timeout-secs = '5s'", "1: client-idle-timeout-secs: Invalid option value. Got 5s\n"),
+        ("grpc-address = [\n'a',\n'b']", "3: grpc-address: the option takes one value, not several\nUsage: "),
+        ("http-port = 1\nhttp_port = 2", "2: the option 'http-port' stands in line 1, too\nUsage: "),
+        ("http_port = 1\n[http]\nport = 1", "3: the option 'http-port' stands in line 1, too\nUsage: "),
+        ("model-repository = ['/m', {}]", "1: model-repository: a value is a string, "),
+    ] {
+        let (_folder, config) = file(text);
+        let error = parse_in(&ProcessEnvironment::default(), &[&config]).unwrap_err();
+        let path = config.strip_prefix("--config=").unwrap();
+        assert!(error.starts_with(&format!("{path}:{expected}")), "{text}: {error}");
+    }
+}
+
+#[test]
+fn numbers_of_a_file_may_have_any_form_of_toml() {
+    let (_folder, config) =
+        file("http-port = 0x1F90\ngrpc-port = 8_001\nclient-idle-timeout-secs = 1.5\nlog-verbose = true\n");
+    let options = options(&["--model-repository=/m", &config]);
+    assert_eq!((http_port(&options), options.grpc.unwrap().listen.port), (8080, 8001));
+    assert_eq!(options.client_limits.idle_timeout, Some(std::time::Duration::from_millis(1500)));
+}
+
+#[test]
+fn a_variable_has_one_value_and_a_whole_number() {
+    for (name, value, expected) in [
+        (
+            "log-verbose",
+            "1.5",
+            "Invalid option value. Got 1.5\n'--log-verbose' takes an integer from -2147483648 ",
+        ),
+        (
+            "client-write-timeout-secs",
+            "-1",
+            "Provided option value is out of bound. Got -1\n'--client-write-timeout-secs' takes a number of seconds from 0 ",
+        ),
+        (
+            "access-log-rate",
+            "2",
+            "Provided option value is out of bound. Got 2\n'--access-log-rate' takes a number from 0 to 1\n",
+        ),
+        ("grpc-address", "a\nb", "the option takes one value, not several\n"),
+    ] {
+        let error = parse_in(&environment(&[(name, value)]), &["--model-repository=/m"]).unwrap_err();
+        let variable = format!("NEREID_{}", name.replace('-', "_").to_uppercase());
+        assert!(error.starts_with(&format!("environment variable {variable}: {expected}")), "{error}");
+    }
 }

@@ -131,3 +131,20 @@ fn the_version_names_the_triton_release_it_follows() {
     assert_eq!(text.lines().next(), Some(concat!("nereid ", env!("CARGO_PKG_VERSION"))));
     assert!(text.contains("2.73.0") && text.ends_with('\n'));
 }
+
+#[test]
+fn the_options_that_may_be_given_several_times_are_known() {
+    for option in table::all() {
+        if option.description().contains("May be given several times") {
+            assert!(option.may_repeat(), "--{}", option.name);
+        }
+    }
+    assert!(table::all().filter(|option| option.may_repeat()).count() >= 15);
+}
+
+/// As Triton, which waits no time then.
+#[test]
+fn a_negative_exit_timeout_is_none() {
+    let options = options(&["--model-repository=/m", "--exit-timeout-secs=-5"]);
+    assert_eq!(options.server.exit_timeout, std::time::Duration::ZERO);
+}
