@@ -34,7 +34,7 @@ impl FailureLog {
             0 => {}
             1 => line.push_str(" (since the last such line, 1 more execution has failed)"),
             more => {
-                line.push_str(&format!(" (since the last such line, {more} more executions have failed)"))
+                line.push_str(&format!(" (since the last such line, {more} more executions have failed)"));
             }
         }
         Some(line)

@@ -229,8 +229,11 @@ fn show(
     }
     match config.report.count(Severity::Error) {
         0 if config.report.findings.is_empty() => Ok(()),
-        // If the reader has closed stderr, the error does not matter.
-        0 => Ok(drop(write!(err, "{}", text(&config.report)))),
+        0 => {
+            // If the reader has closed stderr, the error does not matter.
+            let _ = write!(err, "{}", text(&config.report));
+            Ok(())
+        }
         _ => Err(config.report.into()),
     }
 }

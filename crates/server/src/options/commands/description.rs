@@ -201,7 +201,7 @@ fn of_argument(argument: &Arg) -> CommandOptionDescription {
 }
 
 fn placeholder(argument: &Arg) -> String {
-    argument.get_value_names().unwrap_or_default().iter().map(|name| name.as_str()).collect()
+    argument.get_value_names().unwrap_or_default().iter().map(clap::builder::Str::as_str).collect()
 }
 
 fn clap_value(argument: &Arg) -> ValueDescription {
@@ -209,7 +209,7 @@ fn clap_value(argument: &Arg) -> ValueDescription {
     if possible.is_empty() {
         return ValueDescription::of(&placeholder(argument));
     }
-    ValueDescription::of_words(possible.iter().map(|value| value.get_name()))
+    ValueDescription::of_words(possible.iter().map(clap::builder::PossibleValue::get_name))
 }
 
 #[cfg(test)]

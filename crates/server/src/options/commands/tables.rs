@@ -23,6 +23,10 @@ pub(super) const CHECK: CommandUsage = CommandUsage {
                 flag("--strict", "warnings are errors for the exit code"),
                 option("--format", "text|json|sarif", "the form of the report: text is the default, sarif has version 2.1.0"),
                 flag("--rules", "list the rules and end"),
+                flag(
+                    "--skip-interpreters",
+                    "start no interpreter of models in Python: their source code and packages are not checked",
+                ),
             ],
             "<repository>...",
         )
@@ -49,7 +53,7 @@ pub(super) const CONFIG: CommandUsage = CommandUsage {
         },
         CommandForm {
             word: "show",
-            purpose: "prints the configuration that a server with these options would use, with the origin of each value",
+            purpose: "prints the configuration that a server with these options would use, with the origin of each value; what stands against the model is on stderr",
             takes_server_options: true,
             ..plain(
                 &[
@@ -66,7 +70,7 @@ pub(super) const CONFIG: CommandUsage = CommandUsage {
         },
     ],
     about: "",
-    after: "Exit codes: 0 done, 1 a file has errors or (--check) is not formatted, 2 wrong usage.\n",
+    after: "Exit codes: 0 done, 1 a file or the model has errors or (--check) a file is not formatted, 2 wrong usage.\n",
 };
 
 pub(super) const INIT: CommandUsage = CommandUsage {
@@ -82,7 +86,7 @@ pub(super) const INIT: CommandUsage = CommandUsage {
     }],
     about: "\
 Writes config.pbtxt for the model in a directory, from its ONNX file or from 'auto_complete_config' of a model in Python,
-which it runs.",
+which it runs for at most 60 seconds.",
     after: "Exit codes: 0 done, 1 the model cannot be read, 2 wrong usage.\n",
 };
 
@@ -106,7 +110,8 @@ pub(super) const EXPLAIN: CommandUsage = CommandUsage {
     )],
     about: "\
 Asks a running server why its batches are as they are, where the time of requests goes, what waits, which sequences hold
-slots and what the cache does. Says what to change. Without a model: of all models.",
+slots and what the cache does. Says what to change. Without a model: of all models; of more than 100 versions, of those that
+are not ready and of the busiest.",
     after: "Exit codes: 0 answered, 1 not reachable or refused, 2 wrong usage.\n",
 };
 
