@@ -61,12 +61,12 @@ fn files_that_nothing_reads_and_directories_that_are_no_versions_are_told() {
         ("m/notes", "x"),
         ("m/README.md", "x"),
         (".git/", ""),
+        ("lost+found/", ""),
     ]);
     let report = check(&root);
     assert_eq!(
         told(&report),
         [
-            row("", "repository-layout", ""),
             row("m", "version-directory", ""),
             row("m", "version-directory", ""),
             row("m", "unread-file", "config.pbtxt"),
@@ -240,4 +240,21 @@ fn strings_that_name_nothing_are_told_with_the_name_that_is_there() {
         told(&report),
         [row("m", "backend", "identity"), row("n", "batch-tensor", "IN"), row("n", "batch-tensor", "OUT")]
     );
+}
+
+#[test]
+fn characters_that_a_terminal_obeys_are_shown_escaped() {
+    let root = repository(&[
+        ("m\u{1b}[1m/config.pbtxt", "name: '\u{1b}[2J' max_batchsize: 4"),
+        ("m\u{1b}[1m/1/", ""),
+    ]);
+    let report = check(&root);
+    let shown = text(&report);
+    assert!(!shown.contains('\u{1b}') && shown.contains("/m\\u{1b}[1m/config.pbtxt:1:"), "{shown}");
+    let mut lines = shown.lines().skip_while(|line| !line.contains("[unknown-field]")).skip(1);
+    let (line, caret) = (lines.next().unwrap(), lines.next().unwrap());
+    assert_eq!(line.find("max_batchsize"), caret.find('^'), "{shown}");
+    // Programs get the names as they are.
+    let object: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+    assert_eq!(object["findings"][0]["model"], "m\u{1b}[1m");
 }

@@ -39,6 +39,48 @@ pub(crate) fn comments(root: &MessageDescriptor) -> HashMap<Vec<i32>, String> {
     described.collect()
 }
 
+/// The numbers that a configuration may have in a field, by the rules of the server.
+#[derive(Clone, Copy)]
+enum NumberRule {
+    /// From this number on.
+    Least(i64),
+    /// A dim: from 1 on, or -1 for a variable one.
+    Dim,
+}
+
+impl NumberRule {
+    /// The rule of a field with numbers that may be negative; `None` if all numbers have a meaning.
+    fn of(field: &FieldDescriptor) -> Option<Self> {
+        match short(field.full_name()).as_str() {
+            // A count of 0 is the default of the backend.
+            "ModelConfig.max_batch_size"
+            | "ModelInstanceGroup.count"
+            | "ModelInstanceGroup.gpus"
+            | "ModelWarmup.Input.dims" => Some(Self::Least(0)),
+            "ModelDynamicBatching.preferred_batch_size"
+            | "ModelSequenceBatching.StrategyOldest.preferred_batch_size" => Some(Self::Least(1)),
+            "ModelEnsembling.Step.model_version" => Some(Self::Least(-1)),
+            "ModelInput.dims" | "ModelOutput.dims" | "ModelTensorReshape.shape" => Some(Self::Dim),
+            _ => None,
+        }
+    }
+
+    /// The schema of a number, which may be a text if it is `long`.
+    fn schema(self, long: bool) -> Value {
+        let (mut number, text) = match self {
+            Self::Least(least @ 0..) => (json!({"minimum": least}), "^[0-9]+$"),
+            Self::Least(least) => (json!({"minimum": least}), "^(-1|[0-9]+)$"),
+            Self::Dim => (json!({"minimum": -1, "not": {"const": 0}}), "^(-1|0*[1-9][0-9]*)$"),
+        };
+        number["type"] = json!("integer");
+        if long {
+            return json!({"anyOf": [number, {"type": "string", "pattern": text}]});
+        }
+        number["maximum"] = json!(i32::MAX);
+        number
+    }
+}
+
 struct SchemaWriter {
     comments: HashMap<Vec<i32>, String>,
     /// `None` while a definition is being made.
@@ -90,7 +132,10 @@ impl SchemaWriter {
             let value = self.kind(&entry.map_entry_value_field().kind());
             return json!({"type": "object", "additionalProperties": value});
         }
-        let value = self.kind(&field.kind());
+        let value = match NumberRule::of(field) {
+            Some(rule) => rule.schema(field.kind() == Kind::Int64),
+            None => self.kind(&field.kind()),
+        };
         if field.is_list() { json!({"type": "array", "items": value}) } else { value }
     }
 
@@ -153,5 +198,32 @@ mod tests {
         assert!(config["properties"]["max_batch_size"]["description"].is_string());
         assert_eq!(config["allOf"].as_array().map(Vec::len), Some(3), "three schedulers exclude each other");
         assert_eq!(schema["$defs"]["DataType"]["enum"][11], "TYPE_FP32");
+    }
+
+    #[test]
+    fn numbers_have_the_limits_of_the_rules() {
+        let schema = json_schema();
+        let property = |message: &str, field: &str| schema["$defs"][message]["properties"][field].clone();
+        let count = json!({"type": "integer", "minimum": 0, "maximum": i32::MAX});
+        for (message, field) in [("ModelConfig", "max_batch_size"), ("ModelInstanceGroup", "count")] {
+            let mut found = property(message, field);
+            found["description"].take();
+            let mut wanted = count.clone();
+            wanted["description"] = Value::Null;
+            assert_eq!(found, wanted, "{message}.{field}");
+        }
+        let dim = json!({"type": "integer", "minimum": -1, "not": {"const": 0}});
+        for (message, field) in
+            [("ModelInput", "dims"), ("ModelOutput", "dims"), ("ModelTensorReshape", "shape")]
+        {
+            assert_eq!(property(message, field)["items"]["anyOf"][0], dim, "{message}.{field}");
+        }
+        for message in ["ModelDynamicBatching", "ModelSequenceBatching.StrategyOldest"] {
+            assert_eq!(property(message, "preferred_batch_size")["items"]["minimum"], 1, "{message}");
+        }
+        assert_eq!(property("ModelEnsembling.Step", "model_version")["anyOf"][0]["minimum"], -1);
+        assert_eq!(property("ModelWarmup.Input", "dims")["items"]["anyOf"][0]["minimum"], 0);
+        assert_eq!(property("ModelInstanceGroup", "gpus")["items"]["minimum"], 0);
+        assert!(property("ModelSequenceBatching.State", "dims")["items"]["anyOf"][0]["minimum"].is_null());
     }
 }

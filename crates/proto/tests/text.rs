@@ -287,3 +287,31 @@ fn a_misspelt_name_whose_value_does_not_fit_is_skipped() {
     let (parsed, error) = parse_what_can_be(b"max_batchsize: 'four' max_batch_size: 4");
     assert_eq!((error.unwrap().each().count(), parsed.config.max_batch_size), (1, 4));
 }
+
+#[test]
+fn mistakes_beyond_a_hundred_are_counted() {
+    let mistakes = |count: usize| {
+        let source = (1..=count).map(|number| format!("max_batchsize: {number}\n")).collect::<String>();
+        parse(format!("{source}name: 'm' }}").as_bytes()).unwrap_err()
+    };
+    let all: Vec<_> = mistakes(100).each().map(|one| one.line).collect();
+    assert_eq!(all, (1..=101).collect::<Vec<_>>());
+    for (count, text) in
+        [(101, "and 1 more mistake from here on"), (123, "and 23 more mistakes from here on")]
+    {
+        let error = mistakes(count);
+        let [.., further, end] = &error.others[..] else { panic!("{error}") };
+        assert_eq!((error.others.len(), further.line, further.message.as_str()), (101, 101, text));
+        assert_eq!(end.line, count + 1);
+    }
+}
+
+#[test]
+fn characters_that_a_terminal_obeys_are_shown_escaped() {
+    let error = parse(b"name: '\x1b[2J' oops").unwrap_err();
+    let shown = error.in_file(std::path::Path::new("a\x1b[1m")).to_string();
+    assert!(shown.starts_with("a\\u{1b}[1m:1:"), "{shown}");
+    assert!(!shown.contains('\x1b'), "{shown}");
+    let [line, caret] = shown.lines().skip(1).collect::<Vec<_>>()[..] else { panic!("{shown}") };
+    assert_eq!(line.find("oops"), caret.find('^'), "{shown}");
+}

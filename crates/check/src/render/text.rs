@@ -1,6 +1,8 @@
 //! A report for people: as compilers write it, with the line of the file and a caret.
 use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
 
+use proto::text::{marked_line, printable};
+
 use crate::{CheckReport, Finding, Severity};
 
 /// The largest number of characters of a line that is shown.
@@ -30,24 +32,22 @@ fn write_finding<'a>(
     files: &mut BTreeMap<&'a Path, Option<String>>,
 ) {
     let Finding { severity, rule, file, line, column, text: what, suggestion, .. } = finding;
-    let _ = write!(text, "{}", file.display());
+    text.push_str(&printable(&file.display().to_string()));
     for number in [line, column].into_iter().flatten() {
         let _ = write!(text, ":{number}");
     }
-    let _ = write!(text, ": {}[{}]: {what}", severity.as_str(), rule.id);
+    let _ = write!(text, ": {}[{}]: {}", severity.as_str(), rule.id, printable(what));
     if let Some(meant) = suggestion.as_ref().filter(|meant| !what.contains(&format!("'{meant}'?"))) {
-        let _ = write!(text, ", did you mean '{meant}'?");
+        let _ = write!(text, ", did you mean '{}'?", printable(meant));
     }
     text.push('\n');
     let Some(line) = line else { return };
     let content = files.entry(file).or_insert_with(|| fs::read_to_string(file).ok());
     let shown = content.as_deref().and_then(|content| content.lines().nth(line.saturating_sub(1)));
     let Some(shown) = shown.filter(|shown| shown.chars().count() <= SHOWN) else { return };
+    let (shown, indent) = marked_line(shown, column.unwrap_or(1).saturating_sub(1));
     let _ = writeln!(text, "  {shown}");
-    if let Some(column) = column {
-        // Tabs stay tabs, so that the caret is right for every width.
-        let before = shown.chars().take(column.saturating_sub(1));
-        let indent: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+    if column.is_some() {
         let _ = writeln!(text, "  {indent}^");
     }
 }

@@ -33,8 +33,12 @@ const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
 pub struct RepositoryModels {
     /// The directories of the models, by name.
     pub directories: Vec<PathBuf>,
-    /// What the server would log about the repository: entries that it ignores, or that it does not look like one.
+    /// What stands against the repository: entries that cannot be read, or that it does not look like one. The server logs
+    /// this.
     pub warnings: Vec<String>,
+    /// The texts about directories that are no models because of their names: hidden ones, and `lost+found`. The server
+    /// logs them, too.
+    pub ignored: Vec<String>,
 }
 
 /// Lists the models of a repository.
@@ -42,11 +46,11 @@ pub struct RepositoryModels {
 /// # Errors
 /// The directory does not exist, or cannot be read.
 pub fn models(repository: &Path) -> Result<RepositoryModels, Error> {
-    let mut warnings = Vec::new();
+    let (mut warnings, mut ignored) = (Vec::new(), Vec::new());
     let name = repositories::directory_name(repository);
-    let places = scan::list_directory(&name, repository, &mut warnings)?;
+    let places = scan::list_directory(&name, repository, &mut warnings, &mut ignored)?;
     let directories = places.into_iter().map(|found| found.place.directory.clone()).collect();
-    Ok(RepositoryModels { directories, warnings })
+    Ok(RepositoryModels { directories, warnings, ignored })
 }
 
 /// The version directories of a model with the files in each, and the warnings about other directories.

@@ -63,7 +63,10 @@ pub(super) fn list(
                 if let Ok(metadata) = fs::metadata(path) {
                     found.repositories.insert(name.clone(), stamps::directory(&metadata));
                 }
-                list_directory(name, path, &mut found.warnings)
+                let mut ignored = Vec::new();
+                let listed = list_directory(name, path, &mut found.warnings, &mut ignored);
+                found.warnings.append(&mut ignored);
+                listed
             }
             RepositorySource::Remote(_) => match remote.remove(name) {
                 Some(listed) => listed.map(|models| list_objects(name, models, &mut found.warnings)),
@@ -84,12 +87,14 @@ pub(super) fn list(
     found
 }
 
+/// Lists the models of a repository. Describes in `ignored` the directories that are no models because of their names.
 pub(super) fn list_directory(
     name: &Name,
     path: &Path,
     warnings: &mut Vec<String>,
+    ignored: &mut Vec<String>,
 ) -> Result<Vec<FoundPlace>, Error> {
-    let directories = subdirectories(path, warnings)?;
+    let directories = subdirectories(path, warnings, ignored)?;
     let names: Vec<_> = directories.iter().map(|directory| file_name(directory)).collect();
     warnings.extend(unlike_a_repository(path, &names));
     Ok(directories.into_iter().map(|directory| FoundPlace::new(name, directory, None)).collect())
@@ -108,7 +113,7 @@ fn list_objects(url: &Name, models: Arc<RemoteModels>, warnings: &mut Vec<String
     }
     let models = Arc::unwrap_or_clone(models);
     let models = models.into_iter().filter(|(name, _)| {
-        let warning = ignored(name, &format!("{url}/{name}"));
+        let warning = ignored_by_name(name, &format!("{url}/{name}"));
         let is_model = warning.is_none();
         warnings.extend(warning);
         is_model
@@ -206,8 +211,13 @@ fn contents(directory: &Path) -> String {
     }
 }
 
-/// The directories below `repository` that may be models, by name. Describes ignored ones in `warnings`.
-fn subdirectories(repository: &Path, warnings: &mut Vec<String>) -> Result<Vec<PathBuf>, Error> {
+/// The directories below `repository` that may be models, by name. Describes in `warnings` what cannot be read, and in
+/// `ignored` the directories that are no models because of their names.
+fn subdirectories(
+    repository: &Path,
+    warnings: &mut Vec<String>,
+    ignored: &mut Vec<String>,
+) -> Result<Vec<PathBuf>, Error> {
     let metadata = fs::metadata(repository)
         .map_err(|_| Error::internal(format!("failed to stat file {}", repository.display())))?;
     if !metadata.is_dir() {
@@ -221,8 +231,8 @@ fn subdirectories(repository: &Path, warnings: &mut Vec<String>) -> Result<Vec<P
         let path = entry.map_err(failed)?.path();
         match fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => {
-                match ignored(&file_name(&path), &path.display().to_string()) {
-                    Some(warning) => warnings.push(warning),
+                match ignored_by_name(&file_name(&path), &path.display().to_string()) {
+                    Some(text) => ignored.push(text),
                     None => found.push(path),
                 }
             }
@@ -237,7 +247,7 @@ fn subdirectories(repository: &Path, warnings: &mut Vec<String>) -> Result<Vec<P
 }
 
 /// The warning about a directory that is not a model because of its name.
-fn ignored(name: &str, shown: &str) -> Option<String> {
+fn ignored_by_name(name: &str, shown: &str) -> Option<String> {
     match name {
         name if name.starts_with('.') => {
             Some(format!("ignore hidden directory '{shown}' in the model repository"))

@@ -11,14 +11,17 @@ mod format;
 mod lexer;
 mod outline;
 mod parser;
+mod printable;
 mod scalar;
 mod write;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
 use lexer::Fault;
 pub use outline::SourceField;
+pub use printable::printable;
 pub use write::{ConfigLeaf, leaves, write};
 
 use crate::Parsed;
@@ -155,19 +158,26 @@ struct InFile<'a> {
 
 impl fmt::Display for InFile<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
+        let path = self.path.display().to_string();
+        let path = printable(&path);
         write!(f, "{path}:{}", self.error)?;
         self.error.others.iter().try_for_each(|other| write!(f, "\n{path}:{other}"))
     }
 }
 
+/// A line of a source as a terminal may show it, and the indent of a caret below the character at `position`.
+pub fn marked_line(line: &str, position: usize) -> (Cow<'_, str>, String) {
+    let end = line.char_indices().nth(position).map_or(line.len(), |(at, _)| at);
+    // Tabs stay tabs, so that the caret has the right position for every tab width.
+    let indent = printable(&line[..end]).chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+    (printable(line), indent)
+}
+
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Tabs stay tabs, so that the caret has the right position for every tab width.
-        let indent: String =
-            self.source_line.chars().take(self.caret).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         let Self { line, column, message, source_line, .. } = self;
-        write!(f, "{line}:{column}: {message}\n  {source_line}\n  {indent}^")
+        let (source_line, indent) = marked_line(source_line, self.caret);
+        write!(f, "{line}:{column}: {}\n  {source_line}\n  {indent}^", printable(message))
     }
 }
 

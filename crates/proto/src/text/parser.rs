@@ -10,7 +10,7 @@ use crate::descriptors::{key_text, model_config, rival};
 use crate::suggest::{unknown_field, unknown_value};
 use crate::{Fields, Parsed, TextPosition};
 
-/// Mistakes after which the parser stops.
+/// Mistakes that are described. Further ones are counted.
 const MOST_FAULTS: usize = 100;
 
 /// Reads a whole configuration. Returns what could be read, and the faults in the order of the source, up to the first
@@ -30,10 +30,15 @@ pub(super) fn parse(source: &str) -> (Parsed, Vec<Fault>) {
         fields: Fields::default(),
         open: Vec::new(),
         faults: Vec::new(),
+        further: None,
     };
     let mut message = DynamicMessage::new(model_config());
     let end = parser.fields_until(None, &mut message);
     let mut faults = parser.faults;
+    if let Some(FurtherFaults { at, count }) = parser.further {
+        let noun = if count == 1 { "mistake" } else { "mistakes" };
+        faults.push(Fault::new(at, format!("and {count} more {noun} from here on")));
+    }
     faults.extend(end.err());
     match message.transcode_to() {
         Ok(config) => (Parsed { config, fields: parser.fields }, faults),
@@ -52,6 +57,14 @@ struct OpenMessage {
     line: usize,
 }
 
+/// Mistakes that are counted only.
+#[derive(Clone, Copy)]
+struct FurtherFaults {
+    /// The byte offset of the first of them.
+    at: usize,
+    count: usize,
+}
+
 struct Parser<'a> {
     lexer: Lexer<'a>,
     /// The next token, and the position where it begins.
@@ -64,6 +77,8 @@ struct Parser<'a> {
     open: Vec<OpenMessage>,
     /// Mistakes after which the parser has continued, so that it can report all of them at once.
     faults: Vec<Fault>,
+    /// `None` if all are in `faults`.
+    further: Option<FurtherFaults>,
 }
 
 /// The fields of one message that the parser has read so far, with their lines.
@@ -89,15 +104,12 @@ impl<'a> Parser<'a> {
     }
 
     /// Records a mistake after which the parser continues.
-    ///
-    /// # Errors
-    /// The mistake itself, if there are too many.
-    fn record(&mut self, fault: Fault) -> Result<(), Fault> {
-        if self.faults.len() >= MOST_FAULTS {
-            return Err(fault);
+    fn record(&mut self, fault: Fault) {
+        if self.faults.len() < MOST_FAULTS {
+            self.faults.push(fault);
+            return;
         }
-        self.faults.push(fault);
-        Ok(())
+        self.further.get_or_insert(FurtherFaults { at: fault.at, count: 0 }).count += 1;
     }
 
     fn note(&mut self) {
@@ -137,7 +149,7 @@ impl<'a> Parser<'a> {
         match descriptor.get_field_by_name(name) {
             Some(field) => {
                 if let Some(fault) = self.second(&field, seen) {
-                    self.record(fault)?;
+                    self.record(fault);
                 }
                 self.known_field(&field, message, seen)
             }
@@ -202,7 +214,7 @@ impl<'a> Parser<'a> {
         let (why, suggestion) = unknown_field(name, &descriptor);
         let meant = suggestion.as_deref().and_then(|name| descriptor.get_field_by_name(name));
         let fault = Fault::new(self.at, why).of_kind(MistakeKind::UnknownField);
-        self.record(Fault { suggestion, ..fault })?;
+        self.record(Fault { suggestion, ..fault });
         match meant {
             Some(meant) if self.second(&meant, seen).is_none() && self.try_field(&meant, message, seen) => {
                 Ok(())
@@ -357,7 +369,7 @@ impl<'a> Parser<'a> {
         let fault = fault.of_kind(MistakeKind::WrongValue);
         match self.token {
             Token::Text(_) | Token::Integer(_) | Token::Float(_) => {
-                self.record(fault)?;
+                self.record(fault);
                 self.skip_value(true)
             }
             Token::Identifier(_) => {
@@ -367,7 +379,7 @@ impl<'a> Parser<'a> {
                 if begins_field {
                     return Err(fault);
                 }
-                self.record(fault)?;
+                self.record(fault);
                 self.advance().map(drop)
             }
             Token::Symbol(_) | Token::End => Err(fault),
@@ -481,7 +493,7 @@ impl<'a> Parser<'a> {
             let (why, suggestion) = unknown_value(name, values);
             value = suggestion.as_deref().and_then(|meant| values.get_value_by_name(meant));
             let fault = Fault::new(self.at, why).of_kind(MistakeKind::UnknownValue);
-            self.record(Fault { suggestion, ..fault })?;
+            self.record(Fault { suggestion, ..fault });
         }
         self.advance()?;
         Ok(value.map_or(0, |value| value.number()))

@@ -3,6 +3,7 @@ use std::ffi::OsString;
 
 use anyhow::{Context, Result, anyhow, bail};
 use perf::fetch::ServerAddress;
+use proto::text::printable;
 use serde_json::Value;
 
 use super::{Streams, refuse};
@@ -111,7 +112,7 @@ fn answer(wanted: &ExplainArguments) -> Result<String> {
 }
 
 fn text(answer: &Value, host: &str) -> String {
-    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let word = |value: &Value| printable(value.as_str().unwrap_or_default()).into_owned();
     let models = answer["models"].as_array().map(Vec::as_slice).unwrap_or_default();
     let noun = if models.len() == 1 { "version of a model" } else { "versions of models" };
     let (name, version) = (word(&answer["server"]["name"]), word(&answer["server"]["version"]));
@@ -126,16 +127,19 @@ fn text(answer: &Value, host: &str) -> String {
         )),
     }
     for model in models {
-        let version =
-            model["version"].as_str().map_or_else(String::new, |version| format!(", version {version}"));
-        let namespace =
-            model["namespace"].as_str().map_or_else(String::new, |namespace| format!(" in {namespace}"));
-        let state = model["state"].as_str().unwrap_or("not loaded");
+        let version = model["version"]
+            .as_str()
+            .map_or_else(String::new, |_| format!(", version {}", word(&model["version"])));
+        let namespace = model["namespace"]
+            .as_str()
+            .map_or_else(String::new, |_| format!(" in {}", word(&model["namespace"])));
+        let state =
+            model["state"].as_str().map_or_else(|| "not loaded".to_owned(), |_| word(&model["state"]));
         text.push_str(&format!("\n{}{version}{namespace}: {state}\n", word(&model["name"])));
         for finding in model["findings"].as_array().into_iter().flatten() {
             push_wrapped(&mut text, "  ", "  ", &word(&finding["fact"]));
-            if let Some(advice) = finding["advice"].as_str() {
-                push_wrapped(&mut text, "    > ", "      ", advice);
+            if finding["advice"].is_string() {
+                push_wrapped(&mut text, "    > ", "      ", &word(&finding["advice"]));
             }
         }
     }
@@ -196,6 +200,18 @@ mod tests {
         for line in ["--what", "a|b|c", "--url", "--header|x", "--url|ftp://x", "m|x", "m|-1"] {
             assert!(parsed(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn characters_that_a_terminal_obeys_are_escaped() {
+        let answer = json!({ "models": [
+            { "name": "a\x1b[1m", "version": "\x1b", "namespace": "\x1b", "state": "\x1b", "findings": [
+                { "about": "state", "fact": "\x1b[2J", "advice": "\x1b]0;x\x07" },
+            ] },
+        ] });
+        let text = text(&answer, "h:1");
+        assert!(!text.contains(['\x1b', '\x07']), "{text}");
+        assert_eq!(text.matches("\\u{1b}").count(), 6, "{text}");
     }
 
     #[test]
