@@ -182,10 +182,10 @@ mod tests {
 
     use super::*;
 
-    type Told = Vec<(&'static str, &'static str, Option<usize>)>;
+    type ToldFindings = Vec<(&'static str, &'static str, Option<usize>)>;
 
     /// Severity, rule and line of the findings about each source.
-    fn told_each(codes: &[&[u8]], interpreter: &str) -> Vec<Told> {
+    fn told_each(codes: &[&[u8]], interpreter: &str) -> Vec<ToldFindings> {
         let directory = tempfile::tempdir().expect("a directory");
         let source = |(number, code): (usize, &&[u8])| {
             let file = directory.path().join(format!("{number}.py"));
@@ -204,7 +204,7 @@ mod tests {
         sources.iter().map(of_source).collect()
     }
 
-    fn python(codes: &[&str]) -> Vec<Told> {
+    fn python(codes: &[&str]) -> Vec<ToldFindings> {
         let codes: Vec<_> = codes.iter().map(|code| code.as_bytes()).collect();
         told_each(&codes, "python3")
     }

@@ -1,5 +1,4 @@
 //! The formatter on random texts: each token and each comment is there as often as before.
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 use std::collections::BTreeMap;
 
 use nereid_proto::text::{format, parse};

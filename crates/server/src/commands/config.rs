@@ -227,15 +227,14 @@ fn show(
         }
         write!(out, "{}", config.text())?;
     }
-    match config.report.count(Severity::Error) {
-        0 if config.report.findings.is_empty() => Ok(()),
-        0 => {
-            // If the reader has closed stderr, the error does not matter.
-            let _ = write!(err, "{}", text(&config.report));
-            Ok(())
-        }
-        _ => Err(config.report.into()),
+    if config.report.count(Severity::Error) > 0 {
+        return Err(config.report.into());
     }
+    if !config.report.findings.is_empty() {
+        // If the reader has closed stderr, the error does not matter.
+        let _ = write!(err, "{}", text(&config.report));
+    }
+    Ok(())
 }
 
 fn shown_json(config: &EffectiveConfig) -> Value {
