@@ -81,6 +81,19 @@ impl Finding {
         Self { model: Some(model.to_owned()), ..self }
     }
 
+    /// The text, with the word that was probably meant at its end, unless the text has it already.
+    pub(crate) fn text_with_suggestion(&self) -> String {
+        let text = &self.text;
+        match &self.suggestion {
+            Some(meant) if !text.contains(&format!("'{meant}'?")) => match text.strip_suffix('.') {
+                // Some texts of Triton are sentences with a full stop.
+                Some(_) => format!("{text} Did you mean '{meant}'?"),
+                None => format!("{text}, did you mean '{meant}'?"),
+            },
+            Some(_) | None => text.clone(),
+        }
+    }
+
     fn of_problem(problem: &Problem, file: &Path) -> Self {
         let Problem { rule, line, column, text, suggestion, .. } = problem.clone();
         Self { line, column, suggestion, ..Self::new(Severity::Error, rule, file, text) }
@@ -119,5 +132,23 @@ impl CheckReport {
         };
         self.findings.sort_by_cached_key(place);
         self.findings.dedup();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use inference::config::rule;
+
+    use super::*;
+
+    #[test]
+    fn a_suggestion_follows_a_text_with_and_without_a_full_stop() {
+        let shown = |text: &str| {
+            let finding = Finding::new(Severity::Error, rule::VALUE, Path::new("f"), text);
+            finding.meaning(Some("b".to_owned())).text_with_suggestion()
+        };
+        assert_eq!(shown("'a' is not known"), "'a' is not known, did you mean 'b'?");
+        assert_eq!(shown("'a' is not loaded."), "'a' is not loaded. Did you mean 'b'?");
+        assert_eq!(shown("'a' is not known, did you mean 'b'?"), "'a' is not known, did you mean 'b'?");
     }
 }

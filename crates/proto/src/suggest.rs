@@ -1,17 +1,112 @@
 //! Finds the known name that a misspelt name most probably means.
 
-use prost_reflect::{EnumDescriptor, MessageDescriptor};
+use prost_reflect::{EnumDescriptor, Kind, MessageDescriptor};
 
 /// The message about a field name that `message` does not have, and the name that was probably meant.
 pub(crate) fn unknown_field(name: &str, message: &MessageDescriptor) -> (String, Option<String>) {
-    let near = nearest(name, message.fields().map(|field| field.name().to_owned()));
+    let near = meant_field(name, message);
     (format!("'{name}' is not a field of {}{}", message.name(), hint(near.as_deref())), near)
 }
 
 /// The message about a value name that the enumeration does not have, and the name that was probably meant.
 pub(crate) fn unknown_value(name: &str, values: &EnumDescriptor) -> (String, Option<String>) {
-    let near = nearest(name, values.values().map(|value| value.name().to_owned()));
+    let near = meant_value(name, values);
     (format!("'{name}' is not a value of {}{}", values.name(), hint(near.as_deref())), near)
+}
+
+/// Names of other programs for fields: the message, the name, and what to write.
+const FIELD_ALIASES: &[(&str, &str, &str)] = &[
+    ("ModelConfig", "decoupled", "model_transaction_policy { decoupled: true }"),
+    ("ModelConfig", "instances", "instance_group"),
+    ("ModelInput", "dtype", "data_type"),
+    ("ModelInput", "shape", "dims"),
+    ("ModelInput", "type", "data_type"),
+    ("ModelOutput", "dtype", "data_type"),
+    ("ModelOutput", "shape", "dims"),
+    ("ModelOutput", "type", "data_type"),
+    ("State", "dtype", "data_type"),
+    ("State", "shape", "dims"),
+];
+
+/// Names of other programs for datatypes.
+const DATATYPE_ALIASES: &[(&str, &str)] = &[
+    ("BFLOAT16", "TYPE_BF16"),
+    ("BOOLEAN", "TYPE_BOOL"),
+    ("BYTES", "TYPE_STRING"),
+    ("DOUBLE", "TYPE_FP64"),
+    ("FLOAT", "TYPE_FP32"),
+    ("FLOAT16", "TYPE_FP16"),
+    ("FLOAT32", "TYPE_FP32"),
+    ("FLOAT64", "TYPE_FP64"),
+    ("HALF", "TYPE_FP16"),
+    ("INT", "TYPE_INT32"),
+    ("LONG", "TYPE_INT64"),
+    ("OBJECT", "TYPE_STRING"),
+    ("STR", "TYPE_STRING"),
+];
+
+/// Ends of names that tell another unit of time than the schema has.
+const UNITS: [&str; 6] = ["_ms", "_us", "_s", "_millis", "_micros", "_milliseconds"];
+
+/// What to write instead of a field name that the message does not have.
+fn meant_field(name: &str, message: &MessageDescriptor) -> Option<String> {
+    let alias = FIELD_ALIASES.iter().find(|(of, other, _)| *of == message.name() && *other == name);
+    if let Some((_, _, meant)) = alias {
+        return Some((*meant).to_owned());
+    }
+    let known: Vec<String> = message.fields().map(|field| field.name().to_owned()).collect();
+    let without_unit = UNITS.iter().find_map(|unit| name.strip_suffix(unit));
+    let in_microseconds = without_unit.map(|name| format!("{name}_microseconds"));
+    known
+        .iter()
+        .find(|known| in_microseconds.as_ref() == Some(known))
+        .cloned()
+        .or_else(|| nearest(name, known.iter().cloned()))
+        .or_else(|| containing(name, &known))
+}
+
+/// What to write instead of a value that the enumeration does not have.
+fn meant_value(name: &str, values: &EnumDescriptor) -> Option<String> {
+    let known: Vec<String> = values.values().map(|value| value.name().to_owned()).collect();
+    let upper = name.to_ascii_uppercase();
+    let bare = upper.strip_prefix("TYPE_").unwrap_or(&upper);
+    let alias = DATATYPE_ALIASES
+        .iter()
+        .find(|(other, meant)| *other == bare && known.iter().any(|known| known == meant));
+    // A value begins with the name of its enumeration.
+    let of_the_end = || known.iter().find(|known| known.ends_with(&format!("_{upper}"))).cloned();
+    alias
+        .map(|(_, meant)| (*meant).to_owned())
+        .or_else(of_the_end)
+        .or_else(|| nearest(name, known.iter().cloned()))
+}
+
+/// The only known name that begins or ends with the words of `name`.
+fn containing(name: &str, known: &[String]) -> Option<String> {
+    let (first, last) = (format!("{name}_"), format!("_{name}"));
+    let is_part = |known: &&String| {
+        known.starts_with(&first)
+            || known.ends_with(&last)
+            || (name.len() >= SHORTEST_BEGINNING && known.starts_with(name))
+    };
+    let mut found = known.iter().filter(is_part);
+    found.next().filter(|_| found.next().is_none()).cloned()
+}
+
+/// A shorter beginning of a word tells nothing.
+const SHORTEST_BEGINNING: usize = 5;
+
+/// What to write instead of a single value of a message with one field: `{ string_value: "b" }`. `value` is the text of
+/// the value.
+pub(crate) fn wrapped_value(field: &str, value: &str, message: &MessageDescriptor) -> Option<String> {
+    let mut fields = message.fields();
+    let only = fields.next().filter(|_| fields.next().is_none() && !value.is_empty())?;
+    let fits = match only.kind() {
+        Kind::String => value.starts_with(['"', '\'']),
+        Kind::Bool => ["true", "false"].contains(&value),
+        _ => false,
+    };
+    (fits && !only.is_list()).then(|| format!("{field}: {{ {}: {value} }}", only.name()))
 }
 
 fn hint(near: Option<&str>) -> String {
@@ -72,6 +167,67 @@ mod tests {
         ] {
             assert_eq!(nearest(slip, KNOWN), Some(word), "{slip}");
         }
+    }
+
+    #[test]
+    fn words_of_other_programs_are_known() {
+        let config = crate::descriptors::model_config();
+        let of = |field: &str| {
+            let kind = config.get_field_by_name(field).unwrap().kind();
+            kind.as_message().unwrap().clone()
+        };
+        for (message, word, meant) in [
+            (&config, "max_batch", "max_batch_size"),
+            (&config, "batch_size", "max_batch_size"),
+            (&config, "warmup", "model_warmup"),
+            (&config, "cache", "response_cache"),
+            (&config, "decoupled", "model_transaction_policy { decoupled: true }"),
+            (&config, "instances", "instance_group"),
+            (&of("input"), "dtype", "data_type"),
+            (&of("input"), "shape", "dims"),
+            (&of("output"), "shape", "dims"),
+            (&of("output"), "label_file", "label_filename"),
+            (&of("input"), "allow_ragged", "allow_ragged_batch"),
+            (&of("dynamic_batching"), "max_queue_delay_ms", "max_queue_delay_microseconds"),
+            (&of("dynamic_batching"), "max_queue_delay_us", "max_queue_delay_microseconds"),
+            (&of("sequence_batching"), "max_sequence_idle_ms", "max_sequence_idle_microseconds"),
+        ] {
+            assert_eq!(meant_field(word, message).as_deref(), Some(meant), "{word}");
+        }
+        // Several names begin so, or none is meant.
+        for word in ["model", "gpu_memory", "mod"] {
+            assert_eq!(meant_field(word, &config), None, "{word}");
+        }
+    }
+
+    #[test]
+    fn datatypes_and_kinds_of_other_programs_are_known() {
+        let config = crate::descriptors::model_config();
+        let of = |message: &str, field: &str| {
+            let message = config.get_field_by_name(message).unwrap().kind();
+            let field = message.as_message().unwrap().get_field_by_name(field).unwrap().kind();
+            field.as_enum().unwrap().clone()
+        };
+        let (datatypes, kinds) = (of("input", "data_type"), of("instance_group", "kind"));
+        for (values, word, meant) in [
+            (&datatypes, "INT32", "TYPE_INT32"),
+            (&datatypes, "UINT32", "TYPE_UINT32"),
+            (&datatypes, "FP32", "TYPE_FP32"),
+            (&datatypes, "fp16", "TYPE_FP16"),
+            (&datatypes, "STRING", "TYPE_STRING"),
+            (&datatypes, "BYTES", "TYPE_STRING"),
+            (&datatypes, "TYPE_BYTES", "TYPE_STRING"),
+            (&datatypes, "TYPE_FLOAT32", "TYPE_FP32"),
+            (&datatypes, "TYPE_FLOAT", "TYPE_FP32"),
+            (&datatypes, "float", "TYPE_FP32"),
+            (&datatypes, "TYPE_DOUBLE", "TYPE_FP64"),
+            (&datatypes, "TYPE_BFLOAT16", "TYPE_BF16"),
+            (&kinds, "CPU", "KIND_CPU"),
+            (&kinds, "gpu", "KIND_GPU"),
+        ] {
+            assert_eq!(meant_value(word, values).as_deref(), Some(meant), "{word}");
+        }
+        assert_eq!(meant_value("DOUBLE", &kinds), None);
     }
 
     #[test]

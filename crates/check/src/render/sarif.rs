@@ -27,10 +27,7 @@ pub fn sarif(report: &CheckReport) -> String {
 }
 
 fn result(finding: &Finding, rule: Option<usize>) -> Value {
-    let mut text = finding.text.clone();
-    if let Some(meant) = finding.suggestion.as_ref().filter(|meant| !text.contains(&format!("'{meant}'?"))) {
-        text.push_str(&format!(", did you mean '{meant}'?"));
-    }
+    let text = finding.text_with_suggestion();
     let mut place = json!({"artifactLocation": {"uri": uri(finding)}});
     if let Some(line) = finding.line {
         place["region"] = json!({"startLine": line});

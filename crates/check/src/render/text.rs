@@ -31,16 +31,13 @@ fn write_finding<'a>(
     finding: &'a Finding,
     files: &mut BTreeMap<&'a Path, Option<String>>,
 ) {
-    let Finding { severity, rule, file, line, column, text: what, suggestion, .. } = finding;
+    let Finding { severity, rule, file, line, column, .. } = finding;
     text.push_str(&printable(&file.display().to_string()));
     for number in [line, column].into_iter().flatten() {
         let _ = write!(text, ":{number}");
     }
-    let _ = write!(text, ": {}[{}]: {}", severity.as_str(), rule.id, printable(what));
-    if let Some(meant) = suggestion.as_ref().filter(|meant| !what.contains(&format!("'{meant}'?"))) {
-        let _ = write!(text, ", did you mean '{}'?", printable(meant));
-    }
-    text.push('\n');
+    let told = printable(&finding.text_with_suggestion()).into_owned();
+    let _ = writeln!(text, ": {}[{}]: {told}", severity.as_str(), rule.id);
     let Some(line) = line else { return };
     let content = files.entry(file).or_insert_with(|| fs::read_to_string(file).ok());
     let shown = content.as_deref().and_then(|content| content.lines().nth(line.saturating_sub(1)));

@@ -26,6 +26,9 @@ pub(super) fn rows() -> Vec<Row> {
         let wanted = format!("'{value}' is not a value of {values}");
         rows.push(Row::of_identity(&format!("{before} {value}{closing}"), &wanted));
     }
+    for (text, meant) in WORDS {
+        rows.push(Row::of_identity(text, &format!("did you mean '{meant}'?")));
+    }
     for (text, first) in TWICE {
         rows.push(Row::of_identity(text, &format!("'{first}' is already set on line 1")));
     }
@@ -172,6 +175,32 @@ const NAMES: &[(&str, &str, &str, &str)] = &[
     ("", "max_batch_sizes", "ModelConfig", "max_batch_size"),
     ("", "intput", "ModelConfig", "input"),
     ("", "instance_groups", "ModelConfig", "instance_group"),
+];
+
+/// Words of other programs: where they stand, and what to write instead.
+const WORDS: &[(&str, &str)] = &[
+    ("max_batch: 4", "max_batch_size"),
+    ("batch_size: 4", "max_batch_size"),
+    ("warmup { name: 'w' }", "model_warmup"),
+    ("decoupled: true", "model_transaction_policy { decoupled: true }"),
+    ("input { dtype: TYPE_FP32 }", "data_type"),
+    ("input { shape: 4 }", "dims"),
+    ("output { shape: [ 4, 4 ] }", "dims"),
+    ("output { label_file: 'labels.txt' }", "label_filename"),
+    ("input { allow_ragged: true }", "allow_ragged_batch"),
+    ("dynamic_batching { max_queue_delay_ms: 5 }", "max_queue_delay_microseconds"),
+    ("dynamic_batching { max_queue_delay_us: 5 }", "max_queue_delay_microseconds"),
+    ("input { data_type: INT32 }", "TYPE_INT32"),
+    ("input { data_type: FP32 }", "TYPE_FP32"),
+    ("input { data_type: BYTES }", "TYPE_STRING"),
+    ("input { data_type: TYPE_BYTES }", "TYPE_STRING"),
+    ("input { data_type: TYPE_FLOAT32 }", "TYPE_FP32"),
+    ("input { data_type: TYPE_DOUBLE }", "TYPE_FP64"),
+    ("instance_group { kind: GPU }", "KIND_GPU"),
+    ("instance_group { kind: cpu }", "KIND_CPU"),
+    ("parameters { key: 'a' value: 'b' }", "value: { string_value: 'b' }"),
+    ("parameters { key: 'a' value: \"b\" }", "value: { string_value: \"b\" }"),
+    ("model_transaction_policy: true", "model_transaction_policy: { decoupled: true }"),
 ];
 
 /// Values that an enumeration does not have.

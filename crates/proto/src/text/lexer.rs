@@ -84,6 +84,11 @@ impl<'a> Lexer<'a> {
         Ok((token, start, self.line))
     }
 
+    /// A part of the source.
+    pub(super) fn between(&self, from: usize, to: usize) -> &'a str {
+        self.source.get(from..to).unwrap_or_default()
+    }
+
     /// The byte offset behind the last token.
     pub(super) fn offset(&self) -> usize {
         self.at

@@ -7,7 +7,7 @@ use prost_reflect::{
 use super::lexer::{Fault, Lexer, Token};
 use super::{MistakeKind, scalar};
 use crate::descriptors::{key_text, model_config, rival};
-use crate::suggest::{unknown_field, unknown_value};
+use crate::suggest::{unknown_field, unknown_value, wrapped_value};
 use crate::{Fields, Parsed, TextPosition};
 
 /// Mistakes that are described. Further ones are counted.
@@ -390,7 +390,7 @@ impl<'a> Parser<'a> {
         let close = match self.token {
             Token::Symbol('{') => '}',
             Token::Symbol('<') => '>',
-            _ => return self.expected(&format!("'{{' after '{field}'")),
+            _ => return Err(self.no_message(field, descriptor)),
         };
         self.open.push(OpenMessage { message: descriptor.clone(), field: field.to_owned(), line: self.line });
         self.advance()?;
@@ -398,6 +398,15 @@ impl<'a> Parser<'a> {
         self.fields_until(Some(close), &mut message)?;
         self.open.pop();
         Ok(message)
+    }
+
+    /// The fault of a value that is no message.
+    fn no_message(&self, field: &str, descriptor: &MessageDescriptor) -> Fault {
+        let value = self.lexer.between(self.at, self.lexer.offset());
+        let suggestion = wrapped_value(field, value, descriptor);
+        let meant = suggestion.as_ref().map(|meant| format!(", did you mean '{meant}'?")).unwrap_or_default();
+        let why = format!("expected '{{' after '{field}', found {}{meant}", self.token);
+        Fault { suggestion, ..Fault::new(self.at, why) }
     }
 
     fn scalar(&mut self, field: &str, kind: &Kind) -> Result<Value, Fault> {

@@ -93,7 +93,10 @@ fn tensors_are_made_once<'a>(
 fn tensors_are_connected(config: &ModelConfig, flow: &EnsembleFlow<'_>, errors: &mut ConfigErrors) {
     errors.begin(rule::ENSEMBLE_TENSORS);
     let name = &config.name;
-    let near = |tensor: &str| nearest(tensor, flow.keys().copied()).map(str::to_owned);
+    let free = free_names(config, flow);
+    let near = |tensor: &str| {
+        nearest(tensor, free.iter().copied().filter(|other| *other != tensor)).map(str::to_owned)
+    };
     for (position, input) in config.input.iter().enumerate() {
         if !flow.contains_key(input.name.as_str()) {
             let text = format!("ensemble input '{}' for ensemble {name}' is not used", input.name);
@@ -129,11 +132,22 @@ fn tensors_are_connected(config: &ModelConfig, flow: &EnsembleFlow<'_>, errors: 
         let has_purpose = outputs.contains(tensor) || (ready.contains(tensor) && node.used);
         if !has_purpose {
             let text = format!("ensemble tensor '{tensor}' is unused in ensemble '{name}'");
-            let others = flow.keys().copied().chain(outputs.iter().copied()).filter(|other| other != tensor);
-            let near = nearest(tensor, others).map(str::to_owned);
-            errors.push_meaning(ErrorCode::InvalidArgument, &place_of(config, tensor), text, near);
+            errors.push_meaning(ErrorCode::InvalidArgument, &place_of(config, tensor), text, near(tensor));
         }
     }
+}
+
+/// The names that could be meant: those of tensors that nothing makes, or nothing uses.
+fn free_names<'a>(config: &'a ModelConfig, flow: &EnsembleFlow<'a>) -> BTreeSet<&'a str> {
+    let inputs: BTreeSet<&str> = config.input.iter().map(|input| input.name.as_str()).collect();
+    let outputs: BTreeSet<&str> = config.output.iter().map(|output| output.name.as_str()).collect();
+    let is_free = |name: &&str| {
+        let node = flow.get(name);
+        let is_made = inputs.contains(name) || node.is_some_and(|node| !node.sources.is_empty());
+        let is_used = outputs.contains(name) || node.is_some_and(|node| node.used);
+        !(is_made && is_used)
+    };
+    inputs.iter().chain(&outputs).chain(flow.keys()).copied().filter(is_free).collect()
 }
 
 /// The field in which an ensemble names a tensor first.

@@ -486,6 +486,28 @@ fn instance_groups_are_complete_when_they_are_judged() {
 }
 
 #[test]
+fn only_free_names_are_suggested_for_the_tensors_of_an_ensemble() {
+    let suggested = |input: &str, step: &str| {
+        let text = format!(
+            "name: 'e' platform: 'ensemble' {input} output {{ name: 'OUT' data_type: TYPE_FP32 dims: 1 }}
+             ensemble_scheduling {{ step {{ model_name: 'm' {step} }} }}"
+        );
+        let config = proto::text::parse(text.as_bytes()).unwrap().config;
+        let mut errors = ConfigErrors::default();
+        check_structure(&config, &mut errors);
+        let problems = errors.problems().iter();
+        problems.filter_map(|problem| problem.suggestion.clone()).collect::<Vec<_>>()
+    };
+    let input = |name: &str| format!("input {{ name: '{name}' data_type: TYPE_FP32 dims: 1 }}");
+    let two = input("A") + &input("Z");
+    let to_out = "output_map { key: 'y' value: 'OUT' }";
+    let used = format!("input_map {{ key: 'x' value: 'A' }} {to_out}");
+    assert_eq!(suggested(&two, &used), [""; 0], "A is used already");
+    let misspelt = format!("input_map {{ key: 'x' value: 'IMAGES' }} {to_out}");
+    assert_eq!(suggested(&input("IMAGE"), &misspelt), ["IMAGES", "IMAGE"]);
+}
+
+#[test]
 fn a_model_has_a_bounded_number_of_instances() {
     let beyond =
         |number: u64| format!("model 'm' has {number} instances, more than the 1024 that it may have");
