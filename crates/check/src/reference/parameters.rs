@@ -42,7 +42,7 @@ pub(super) const OF_THE_SERVER: &[NamedValue] = &[
     ),
     named(
         "TRITON_BATCH_STRATEGY_PATH",
-        "The library of a batching strategy.",
+        "The library of a batching strategy: a file in the model's directory, by an absolute path or by one from that directory.",
         "`batchstrategy.so` of the version, the model or the backend",
     ),
 ];

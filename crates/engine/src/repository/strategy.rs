@@ -59,7 +59,8 @@ pub(super) fn library(
     }
 }
 
-/// The library that a configuration names.
+/// The library that a configuration names. It is inside the model's directory. A relative path begins at the working
+/// directory, as in Triton, if it leads into the model's directory; otherwise it begins at the model's directory.
 fn named(path: &str, model_directory: &Path) -> Result<PathBuf, Error> {
     if path.is_empty() {
         return Err(Error::invalid("Parent path and child path must be non-empty"));
@@ -67,16 +68,20 @@ fn named(path: &str, model_directory: &Path) -> Result<PathBuf, Error> {
     let failed = |what: &str, path: &Path, error: &io::Error| {
         Error::invalid(format!("Failed to canonicalize {what} path '{}': {error}", path.display()))
     };
-    let library = PathBuf::from(path);
-    let real = real_path(&library).map_err(|error| failed("child", &library, &error))?;
     let home = model_directory.canonicalize().map_err(|error| failed("parent", model_directory, &error))?;
-    if !real.starts_with(home) {
-        return Err(Error::invalid("Batching library path escapes model repository."));
+    let is_inside = |library: &Path| match real_path(library) {
+        Ok(real) => Ok(real.starts_with(&home)),
+        Err(error) => Err(failed("child", library, &error)),
+    };
+    // An absolute path replaces the directory that it is joined to.
+    let candidates = [PathBuf::from(path), model_directory.join(path)];
+    for library in candidates {
+        if is_inside(&library)? {
+            let missing = || Error::not_found(format!("Batching library path not found: {path}"));
+            return if library.exists() { Ok(library) } else { Err(missing()) };
+        }
     }
-    if !library.exists() {
-        return Err(Error::not_found(format!("Batching library path not found: {path}")));
-    }
-    Ok(library)
+    Err(Error::invalid("Batching library path escapes model repository."))
 }
 
 /// The path with its links resolved and without `..`, up to its longest part that exists. The rest of the path only
@@ -154,14 +159,28 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_path_begins_where_the_server_was_started_and_so_outside() {
+    fn a_relative_path_begins_at_the_model_directory() {
         let model = tempfile::tempdir().unwrap();
-        fs::write(model.path().join("s.so"), "").unwrap();
+        fs::create_dir(model.path().join("1")).unwrap();
+        for file in ["s.so", "1/s.so"] {
+            fs::write(model.path().join(file), "").unwrap();
+            assert_eq!(named(file, model.path()), Ok(model.path().join(file)));
+        }
         for (path, text) in [
-            ("s.so", "Batching library path escapes model repository."),
+            ("none.so", "Batching library path not found: none.so"),
+            ("../s.so", "Batching library path escapes model repository."),
+            ("1/../../s.so", "Batching library path escapes model repository."),
             ("", "Parent path and child path must be non-empty"),
         ] {
             assert_eq!(named(path, model.path()).unwrap_err().message, text);
         }
+    }
+
+    #[test]
+    fn a_relative_path_from_the_working_directory_into_the_model_directory_is_kept() {
+        let model = tempfile::tempdir_in(".").unwrap();
+        fs::write(model.path().join("s.so"), "").unwrap();
+        let path = Path::new(model.path().file_name().unwrap()).join("s.so");
+        assert_eq!(named(path.to_str().unwrap(), model.path()), Ok(path));
     }
 }

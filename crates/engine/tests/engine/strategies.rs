@@ -233,8 +233,10 @@ async fn with_parameter(parameter: &str, scheduling: &str) -> (String, Vec<Strin
 
 #[tokio::test]
 async fn a_parameter_names_the_library() {
-    let (line, notes) = with_parameter("$/1/mine.so", "dynamic_batching {}").await;
-    assert_eq!((&line[..], &notes[0][..]), ("m 1 READY", "m: mine"));
+    for path in ["$/1/mine.so", "1/mine.so"] {
+        let (line, notes) = with_parameter(path, "dynamic_batching {}").await;
+        assert_eq!((&line[..], &notes[0][..]), ("m 1 READY", "m: mine"), "{path}");
+    }
 }
 
 #[tokio::test]
@@ -243,7 +245,9 @@ async fn a_missing_library_fails_the_version() {
         kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } } }";
     for (parameter, scheduling, reason) in [
         ("$/../other/1/theirs.so", "", "Invalid argument: Batching library path escapes model repository."),
+        ("../other/1/theirs.so", "", "Invalid argument: Batching library path escapes model repository."),
         ("$/none.so", "", "Not found: Batching library path not found: /m/none.so"),
+        ("none.so", "", "Not found: Batching library path not found: none.so"),
         (
             "$/1/mine.so",
             sequences,
