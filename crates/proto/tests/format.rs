@@ -54,6 +54,9 @@ fn no_comment_is_lost_wherever_it_stands() {
 #[test]
 fn what_is_no_configuration_is_not_formatted() {
     assert_eq!(format(b"name: 'a'\nnme: 'b'").unwrap_err().line, 2);
+    // To replace the bytes of a comment would lose them.
+    let error = format(b"name: 'a'\n# M\xfcller").unwrap_err();
+    assert_eq!((error.line, error.message.as_str()), (2, "the file is not valid UTF-8"));
 }
 
 #[test]

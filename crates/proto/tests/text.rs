@@ -315,3 +315,13 @@ fn characters_that_a_terminal_obeys_are_shown_escaped() {
     let [line, caret] = shown.lines().skip(1).collect::<Vec<_>>()[..] else { panic!("{shown}") };
     assert_eq!(line.find("oops"), caret.find('^'), "{shown}");
 }
+
+#[test]
+fn bytes_of_another_encoding_are_refused_outside_of_comments() {
+    let parsed = parse(b"# M\xfcller, 2019\nmax_batch_size: 4 # gr\xf6\xdfer").unwrap();
+    assert_eq!(parsed.config.max_batch_size, 4);
+    let error = parse(b"# M\xfcller\nplatform: 'caf\xe9'").unwrap_err();
+    assert_eq!((error.line, error.column, error.message.as_str()), (2, 15, "the file is not valid UTF-8"));
+    let error = parse(b"# \xfc\nmax_batch_size: 4 # \xfc\nnme: 'x'").unwrap_err();
+    assert_eq!((error.line, error.column), (3, 1), "places stay right behind such a comment");
+}

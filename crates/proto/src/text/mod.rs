@@ -7,6 +7,7 @@
 //! probably meant.
 
 mod cursor;
+mod encoding;
 mod format;
 mod lexer;
 mod outline;
@@ -41,15 +42,12 @@ pub fn parse(source: &[u8]) -> Result<Parsed, TextError> {
 /// As [`parse`], but returns what could be read of a source with mistakes, too. A misspelt name counts as the name that
 /// was probably meant.
 pub fn parse_what_can_be(source: &[u8]) -> (Parsed, Option<TextError>) {
-    match std::str::from_utf8(source) {
+    match encoding::decode(source) {
         Ok(source) => {
-            let (parsed, faults) = parser::parse(source);
-            (parsed, TextError::all(source, faults))
+            let (parsed, faults) = parser::parse(&source);
+            (parsed, TextError::all(&source, faults))
         }
-        Err(error) => {
-            let fault = Fault::new(error.valid_up_to(), "the file is not valid UTF-8");
-            (Parsed::default(), TextError::all(&String::from_utf8_lossy(source), vec![fault]))
-        }
+        Err((shown, at)) => (Parsed::default(), TextError::all(&shown, vec![encoding::fault(at)])),
     }
 }
 
@@ -57,11 +55,14 @@ pub fn parse_what_can_be(source: &[u8]) -> (Parsed, Option<TextError>) {
 /// nothing more.
 ///
 /// # Errors
-/// The mistakes of a source that is not a configuration.
+/// The mistakes of a source that is not a configuration. A source that is not UTF-8 cannot be formatted, even if the other
+/// bytes are only in comments.
 pub fn format(source: &[u8]) -> Result<String, TextError> {
     parse(source)?;
-    let source = String::from_utf8_lossy(source);
-    format::format(&source).map_err(|fault| TextError::new(&source, fault))
+    let source = str::from_utf8(source).map_err(|error| {
+        TextError::new(&String::from_utf8_lossy(source), encoding::fault(error.valid_up_to()))
+    })?;
+    format::format(source).map_err(|fault| TextError::new(source, fault))
 }
 
 /// The fields of a configuration with their places in its source, so that a program can change some of them.
