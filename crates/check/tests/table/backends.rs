@@ -52,6 +52,62 @@ pub(super) fn pictures() -> Vec<Row> {
     rows
 }
 
+/// What is replaced in a good configuration, by what, and the refusal.
+const CHANGES: &[(&str, &str, &str)] = &[
+    ("'X'", "'Z'", "unexpected inference input 'Z', allowed inputs are: X"),
+    ("'Y'", "'Z'", "unexpected inference output 'Z', allowed outputs are: Y"),
+    ("'X' data_type: TYPE_FP32", "'X' data_type: TYPE_INT64", "datatype TYPE_INT64 for input 'X'"),
+    ("'X' data_type: TYPE_FP32", "'X' data_type: TYPE_STRING", "datatype TYPE_STRING for input 'X'"),
+    ("'Y' data_type: TYPE_FP32", "'Y' data_type: TYPE_FP64", "datatype TYPE_FP64 for output 'Y'"),
+    (
+        "'Y' data_type: TYPE_FP32 dims: 16",
+        "'Y' data_type: TYPE_FP32 dims: 17",
+        "making complete shape [-1,17]",
+    ),
+    ("'X' data_type: TYPE_FP32 dims: 16", "'X' data_type: TYPE_FP32 dims: 8", "making complete shape [-1,8]"),
+    (
+        "'X' data_type: TYPE_FP32 dims: 16",
+        "'X' data_type: TYPE_FP32 dims: [ 4, 4 ]",
+        "making complete shape [-1,4,4]",
+    ),
+    ("max_batch_size: 4", "max_batch_size: 0", "specifies 1 dimensions (shape [16])"),
+    (
+        "dims: 16 } output",
+        "dims: 16 optional: true } output",
+        "configuration expects 0 inputs, model provides 1",
+    ),
+    ("dims: 16 } output", "dims: 16 allow_ragged_batch: true } output", "for ragged input 'X'"),
+    (
+        "dims: 16 } output",
+        "dims: 16 } input { name: 'W' data_type: TYPE_FP32 dims: 1 } output",
+        "configuration expects 2 inputs, model provides 1",
+    ),
+];
+
+/// What is added to a good configuration.
+const ADDITIONS: &[(&str, &str)] = &[
+    (
+        "sequence_batching { control_input { name: 'START' control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } } }",
+        "configuration specified sequence control 'START', but model does not provide that input",
+    ),
+    (
+        "sequence_batching { state { input_name: 'S' output_name: 'T' data_type: TYPE_FP32 dims: 1 } }",
+        "configuration expects 2 inputs, model provides 1",
+    ),
+    ("default_model_filename: 'other.onnx'", "is already set on line 1"),
+];
+
+/// Parameters for the runtime.
+const OPTIONS: &[(&str, &str, &str)] = &[
+    ("execution_mode", "2", "Expected values for  execution_mode are 0 or 1 but got 2 ."),
+    ("execution_mode", "parallel", "failed to convert 'parallel' to integral number"),
+    ("intra_op_thread_count", "all", "failed to convert 'all' to integral number"),
+    ("inter_op_thread_count", "", "failed to convert '' to integral number"),
+    ("enable_mem_arena", "maybe", "failed to convert 'maybe' to boolean"),
+    ("MAP_EXTERNAL_DATA", "yes", "failed to convert 'yes' to boolean"),
+    ("session.set_denormal_as_zero", "a\\0b", "has a NUL inside"),
+];
+
 /// Models with the graph of [`graph`].
 pub(super) fn graphs() -> Vec<Row> {
     let good = "max_batch_size: 4 input { name: 'X' data_type: TYPE_FP32 dims: 16 } output { name: 'Y' data_type: TYPE_FP32 dims: 16 }";
@@ -63,66 +119,15 @@ pub(super) fn graphs() -> Vec<Row> {
         ));
     };
     add(good.to_owned(), "");
-    for (from, to, refusal) in [
-        ("'X'", "'Z'", "unexpected inference input 'Z', allowed inputs are: X"),
-        ("'Y'", "'Z'", "unexpected inference output 'Z', allowed outputs are: Y"),
-        ("'X' data_type: TYPE_FP32", "'X' data_type: TYPE_INT64", "datatype TYPE_INT64 for input 'X'"),
-        ("'X' data_type: TYPE_FP32", "'X' data_type: TYPE_STRING", "datatype TYPE_STRING for input 'X'"),
-        ("'Y' data_type: TYPE_FP32", "'Y' data_type: TYPE_FP64", "datatype TYPE_FP64 for output 'Y'"),
-        (
-            "'Y' data_type: TYPE_FP32 dims: 16",
-            "'Y' data_type: TYPE_FP32 dims: 17",
-            "making complete shape [-1,17]",
-        ),
-        (
-            "'X' data_type: TYPE_FP32 dims: 16",
-            "'X' data_type: TYPE_FP32 dims: 8",
-            "making complete shape [-1,8]",
-        ),
-        (
-            "'X' data_type: TYPE_FP32 dims: 16",
-            "'X' data_type: TYPE_FP32 dims: [ 4, 4 ]",
-            "making complete shape [-1,4,4]",
-        ),
-        ("max_batch_size: 4", "max_batch_size: 0", "specifies 1 dimensions (shape [16])"),
-        (
-            "dims: 16 } output",
-            "dims: 16 optional: true } output",
-            "configuration expects 0 inputs, model provides 1",
-        ),
-        ("dims: 16 } output", "dims: 16 allow_ragged_batch: true } output", "for ragged input 'X'"),
-        (
-            "dims: 16 } output",
-            "dims: 16 } input { name: 'W' data_type: TYPE_FP32 dims: 1 } output",
-            "configuration expects 2 inputs, model provides 1",
-        ),
-    ] {
+    for (from, to, refusal) in CHANGES {
         let text = good.replacen(from, to, 1);
         assert_ne!(text, good, "'{from}' is part of the configuration");
         add(text, refusal);
     }
-    for (more, refusal) in [
-        (
-            "sequence_batching { control_input { name: 'START' control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } } }",
-            "configuration specified sequence control 'START', but model does not provide that input",
-        ),
-        (
-            "sequence_batching { state { input_name: 'S' output_name: 'T' data_type: TYPE_FP32 dims: 1 } }",
-            "configuration expects 2 inputs, model provides 1",
-        ),
-        ("default_model_filename: 'other.onnx'", "is already set on line 1"),
-    ] {
+    for (more, refusal) in ADDITIONS {
         add(format!("{good} {more}"), refusal);
     }
-    for (key, value, refusal) in [
-        ("execution_mode", "2", "Expected values for  execution_mode are 0 or 1 but got 2 ."),
-        ("execution_mode", "parallel", "failed to convert 'parallel' to integral number"),
-        ("intra_op_thread_count", "all", "failed to convert 'all' to integral number"),
-        ("inter_op_thread_count", "", "failed to convert '' to integral number"),
-        ("enable_mem_arena", "maybe", "failed to convert 'maybe' to boolean"),
-        ("MAP_EXTERNAL_DATA", "yes", "failed to convert 'yes' to boolean"),
-        ("session.set_denormal_as_zero", "a\\0b", "has a NUL inside"),
-    ] {
+    for (key, value, refusal) in OPTIONS {
         let parameter = format!("parameters {{ key: '{key}' value {{ string_value: '{value}' }} }}");
         add(format!("{good} {parameter}"), refusal);
     }
