@@ -111,6 +111,8 @@ def test_what_cannot_be_tuned_is_refused_by_name(models, tmp_path, config, why):
 def test_the_shortest_time_is_enough_and_any_name_will_do(models, tmp_path):
     name = "net<1> of 100 % & more"
     (models / "network").rename(models / name)
+    config = models / name / "config.pbtxt"
+    config.write_text(config.read_text().replace('"network"', f'"{name}"'))
     ended = tune(name, "--model-repository", models, "--output", tmp_path / "tuned", "--time", 5)
     assert ended.returncode == 0, ended.stderr
     rounds = list(csv.DictReader((tmp_path / "tuned" / "measurements.csv").open()))

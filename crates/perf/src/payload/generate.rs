@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn inputs_and_parameters_are_members_by_their_names() {
-        let line = "-m my/m -x 2 -u host:1 --streaming -H Token:x --request-parameter a:1:int \
+        let line = "-m my/<m> -x 2 -u host:1 --streaming -H Token:x --request-parameter a:1:int \
                     --request-parameter b:t:string";
         let tensors = [
             tensor(input("text", "BYTES", &[1, 1]), texts(&["größer".as_bytes()])),
@@ -167,8 +167,7 @@ mod tests {
         let model = model(vec![input("text", "BYTES", &[-1, 1]), input("n\"", "INT32", &[-1, -1])], false);
         let template = GenerateTemplate::new(&options(line), &model, &tensors).unwrap();
         let (head, body) = head_and_body(&template.request(None));
-        let first =
-            "POST /v2/models/my%2Fm/versions/2/generate_stream HTTP/1.1\r\nHost: host:1\r\nToken: x\r\n";
+        let first = "POST /v2/models/my%2F%3Cm%3E/versions/2/generate_stream HTTP/1.1\r\nHost: host:1\r\nToken: x\r\n";
         assert!(head.starts_with(first), "{head}");
         assert!(head.contains("\r\nAccept: text/event-stream\r\n"), "{head}");
         assert_eq!(body, json!({"text": "größer", "n\"": [1, -1], "a": 1, "b": "t"}));
