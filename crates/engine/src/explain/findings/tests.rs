@@ -143,7 +143,7 @@ fn failed_requests_are_named_by_their_reasons() {
         (
             FailureCounts { backend: 2, ..none },
             "2 requests have failed (2 failed in the backend)",
-            "The log has the errors",
+            "The answers to clients have",
         ),
     ];
     for (failures, text, advice) in table {
