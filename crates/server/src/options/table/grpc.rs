@@ -49,6 +49,7 @@ pub(super) const GRPC: &[Spec] = &[
         },
         "The number of threads for inference over gRPC, 2 to 128.",
     )
+    .takes("an integer from 2 to 128")
     .default("2")
     .without_effect(super::SHARED_THREADS),
     count(
@@ -71,6 +72,7 @@ pub(super) const GRPC: &[Spec] = &[
         "The maximum number of unread responses of one request of a stream. At this number the model waits until the \
          client reads. Without the option no model waits for a client; see --max-unread-response-bytes.",
     )
+    .takes("an integer from 1 to 2147483647")
     .default("2147483647"),
     boolean(
         "grpc-use-ssl",

@@ -54,6 +54,7 @@ pub(super) const HTTP: &[Spec] = &[
         "The largest JSON part of an HTTP request in bytes, and the largest request after decompression. \
          --max-request-byte-size limits whole bodies.",
     )
+    .takes("an integer from 1 to 9223372036854775807")
     .default("67108864"),
     boolean(
         "http-openapi",

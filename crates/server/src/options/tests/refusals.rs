@@ -149,6 +149,12 @@ fn a_refused_value_is_reported_with_the_allowed_values() {
         assert!(usage.starts_with("Usage: nereid "), "{refusal}");
     }
     assert!(!refusal(&["--backend-config=x"]).contains("takes"));
+    let is_number = |option: &&table::Spec| {
+        matches!(option.placeholder(), Some("integer" | "float" | "seconds" | "boolean"))
+    };
+    for option in table::all().filter(is_number) {
+        assert!(option.advice().is_some(), "--{}", option.name);
+    }
 }
 
 #[test]
