@@ -7,12 +7,9 @@ mod table;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
 };
-
-use backend_image::ImageBackend;
-use backend_onnx::{LibrarySearch, OnnxBackend};
 
 use engine::{Engine, EngineOptions, MetricsOptions, ModelControl, ModelState, ServerMetadata};
 use inference::backend::Backend;
@@ -21,11 +18,7 @@ use table::Row;
 use testing::Identity;
 
 fn backends() -> Vec<Arc<dyn Backend>> {
-    let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/onnxruntime");
-    let library = std::env::var_os("NEREID_ONNXRUNTIME_LIBRARY").map_or(fetched, PathBuf::from);
-    assert!(library.exists(), "the test needs ONNX Runtime, which 'cargo xtask setup' fetches");
-    let search = LibrarySearch { named: Some(library), ..LibrarySearch::default() };
-    vec![Arc::new(Identity::default()), Arc::new(ImageBackend), Arc::new(OnnxBackend::new(search))]
+    vec![Arc::new(Identity::default())]
 }
 
 fn engine_options(repository: &Path, auto_complete: bool) -> EngineOptions {
@@ -88,9 +81,6 @@ fn compare(auto_complete: bool) {
         let directory = root.path().join(format!("m{number:03}"));
         fs::create_dir_all(directory.join("1")).unwrap();
         fs::write(directory.join("config.pbtxt"), &row.config).unwrap();
-        if row.config.contains(table::GRAPH_FILE) {
-            fs::write(directory.join("1").join(table::GRAPH_FILE), table::graph()).unwrap();
-        }
     }
     let server = judged_by_server(root.path(), auto_complete);
     let report = judged_by_check(root.path(), auto_complete);

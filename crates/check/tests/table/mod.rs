@@ -1,11 +1,8 @@
 //! Configurations, good and bad, by the rules of Triton's configurations.
 
-mod backends;
 mod rules;
 mod values;
 mod variants;
-
-pub(crate) use backends::{GRAPH_FILE, graph};
 
 /// A configuration, and a part of its refusal. Empty: the configuration is good.
 pub(crate) struct Row {
@@ -22,7 +19,7 @@ pub(crate) fn rows() -> Vec<Row> {
     let added = [TOP_LEVEL, DYNAMIC, SEQUENCE, INSTANCES, BATCH_IO, MORE].concat();
     let added = added.into_iter().map(|(config, refusal)| Row::of_identity(config, refusal));
     let variants = [variants::tensors(), variants::ensembles(), variants::controls()];
-    let more = [values::rows(), rules::rows(), backends::pictures(), backends::graphs()];
+    let more = [values::rows(), rules::rows()];
     whole.chain(added).chain(variants.into_iter().flatten()).chain(more.into_iter().flatten()).collect()
 }
 
