@@ -155,9 +155,13 @@ def test_bash_completes_each_command(terminal, folder):
     (folder / "rc").write_text(BASH.format(binary=BINARY, folder=folder))
     shell = terminal(["bash", "--noprofile", "--rcfile", str(folder / "rc"), "-i"])
     check(shell)
-    # Options of the server follow the dashes. A quote may be open.
-    check(shell, {"tune m -- --rate-limit exec": ["tune", "m", "--", "--rate-limit", "execution_count"]})
-    check(shell, {"check my\\ mod": ["check", "my models/"]})
+    # Options of the server follow the dashes. A name may begin with blanks in it, or with a quote.
+    lines = {
+        "tune m -- --rate-limit exec": ["tune", "m", "--", "--rate-limit", "execution_count"],
+        "check my\\ mod": ["check", "my models/"],
+        'config fmt "notes of': ["config", "fmt", "notes of 'x'.pbtxt"],
+    }
+    check(shell, lines)
 
 
 def test_zsh_completes_each_command(terminal, folder):

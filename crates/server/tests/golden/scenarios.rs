@@ -198,9 +198,16 @@ fn refused_with(result: Result<(), String>, response: &Value) -> Result<(), Stri
     let expected = response["stderr_tail"].as_str().unwrap_or_default().trim();
     match result {
         Ok(()) => Err("accepted".into()),
-        Err(text) if text.trim().ends_with(expected) => Ok(()),
+        Err(text) if has_lines(&text, expected) => Ok(()),
         Err(text) => Err(format!("refused with '{text}'")),
     }
+}
+
+/// Whether `text` has these lines, one after the other.
+fn has_lines(text: &str, expected: &str) -> bool {
+    let (lines, expected): (Vec<_>, Vec<_>) =
+        (text.lines().map(str::trim_end).collect(), expected.lines().map(str::trim_end).collect());
+    !expected.is_empty() && lines.windows(expected.len()).any(|window| window == expected)
 }
 
 fn started(arguments: &[&str]) -> Result<Served, String> {

@@ -78,6 +78,7 @@ fn errors_name_the_place() {
         let (_folder, config) = file(text);
         let error = parse_in(&ProcessEnvironment::default(), &[&config]).unwrap_err();
         assert!(error.contains(expected) && error.contains("nereid.toml"), "{error}");
+        assert!(!error.contains("\n\n"), "{error}");
     }
     let misspelt = file("http-prot = 1");
     let error = parse_in(&ProcessEnvironment::default(), &[&misspelt.1]).unwrap_err();
