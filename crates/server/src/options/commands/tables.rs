@@ -53,7 +53,7 @@ pub(super) const CONFIG: CommandUsage = CommandUsage {
         },
         CommandForm {
             word: "show",
-            purpose: "prints the configuration that a server with these options would use, with the origin of each value; what stands against the model is on stderr",
+            purpose: "prints the configuration that a server with these options would use, with the origin of each value",
             takes_server_options: true,
             ..plain(
                 &[
@@ -70,7 +70,11 @@ pub(super) const CONFIG: CommandUsage = CommandUsage {
         },
     ],
     about: "",
-    after: "Exit codes: 0 done, 1 a file or the model has errors or (--check) a file is not formatted, 2 wrong usage.\n",
+    after: "\
+'show' tells on stderr what stands against the model.
+
+Exit codes: 0 done, 1 a file or the model has errors or (--check) a file is not formatted, 2 wrong usage.
+",
 };
 
 pub(super) const INIT: CommandUsage = CommandUsage {
