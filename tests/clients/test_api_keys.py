@@ -265,7 +265,7 @@ def test_the_command_makes_keys_and_digests(tmp_path):
         [BINARY, "api-key", "--hash"], input=f"{key}\n", capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert asked.stdout == f"{digest}\n"
-    assert run_to_end("api-key", "more").returncode == 1
+    assert run_to_end("api-key", "more").returncode == 2
 
 
 def test_a_file_that_breaks_a_rule_ends_the_start(tmp_path):
