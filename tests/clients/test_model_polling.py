@@ -5,7 +5,6 @@ at a hidden directory writes a line to the log.
 """
 
 import itertools
-import os
 import re
 import shutil
 import threading
@@ -327,30 +326,27 @@ FAILURES = {
 }
 
 
-def writer(pipe):
-    """A descriptor that writes to a pipe, if somebody reads it."""
-    try:
-        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:
-        return None
-
-
 @pytest.mark.parametrize("path", FAILURES)
-def test_a_load_that_fails_because_its_files_change_meanwhile_is_not_told(polling, client, folder, threads, looks, path):
-    """The server reads a pipe until the test writes; by then the file is another one."""
+def test_a_load_that_fails_because_its_files_change_meanwhile_is_not_told(start, folder, second, gate, backend_option, path):
+    """The only thread of loads is held, so that a file becomes another one after the files were listed."""
+    server = start(folder, f"--model-repository={second}", *POLL, backend_option, "--model-load-thread-count=1")
+    hold = gate.hold()
+    gate.write(folder, "slow", "max_batch_size: 1\n", hold)
+    hold.wait_until_running()
     write_adder(folder, "a", 2, config=WARMUP)
-    file = folder / "a" / path
-    file.parent.mkdir(exist_ok=True)
-    file.unlink(missing_ok=True)
-    os.mkfifo(file)
-    with open(eventually(lambda: writer(file), "the server to read the pipe"), "w") as pipe:
-        (folder / "a" / "later").write_text("no")
-        (folder / "a" / "later").rename(file)
-        pipe.write("no")
-    eventually(lambda: FAILURES[path] in polling.log(), "the failure")
-    looks()
-    assert polling.log().count(FAILURES[path]) == 1
-    assert answer(HTTP, client, "a") == 1
+    (folder / "a" / "warmup").mkdir()
+    (folder / "a" / "warmup" / "x").write_bytes(bytes(4))
+    wait_for_looks(server, second)
+    later = second / "later"
+    later.write_text("no")
+    later.rename(folder / "a" / path)
+    hold.release()
+    eventually(lambda: FAILURES[path] in server.log(), "the failure")
+    wait_for_looks(server, second)
+    assert "the files of model 'a' changed while it was loading" in server.log()
+    assert server.log().count(FAILURES[path]) == 1
+    with HTTP.connect(server) as client:
+        assert answer(HTTP, client, "a") == 1
 
 
 def test_a_file_that_appears_between_the_listing_and_the_load_is_a_change(start, folder, second, gate, backend_option):
