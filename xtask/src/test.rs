@@ -106,9 +106,9 @@ fn tests(servers: &[(&str, PathBuf)]) -> Result<()> {
     // Programs in C are linked with this library. No Rust test is, so cargo would not build it for the tests.
     process::run(&mut cargo(&["build", "--package", "nereid-libtritonserver", "--locked"]))?;
     let command = if workspace::has_cargo_command("nextest") {
-        cargo(&["nextest", "run", "--workspace", "--locked"])
+        cargo(&["nextest", "run", "--workspace", "--locked", "--no-fail-fast"])
     } else {
-        cargo(&["test", "--workspace", "--locked", "--lib", "--bins", "--tests"])
+        cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--lib", "--bins", "--tests"])
     };
     let mut command = with_library(command)?;
     command.envs(servers.iter().map(|(variable, program)| (variable, program)));

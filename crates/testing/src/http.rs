@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use socket2::{Domain, Socket, Type};
+
 /// How long a read waits before it fails.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -57,13 +59,36 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) 
     bytes
 }
 
+/// Connects, and lets the kernel keep about 64 KiB that were received and not read. Without this bound the kernel
+/// decides, and some systems keep tens of megabytes.
+///
+/// # Errors
+/// No server listens at the address.
+pub fn connect_with_small_buffer(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_recv_buffer_size(64 << 10)?;
+    socket.connect(&address.into())?;
+    Ok(socket.into())
+}
+
 impl Connection {
     /// Connects.
     ///
     /// # Errors
     /// No server listens at the address.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
+        Self::over(TcpStream::connect(address)?)
+    }
+
+    /// As [`open`](Self::open), over a socket of [`connect_with_small_buffer`].
+    ///
+    /// # Errors
+    /// No server listens at the address.
+    pub fn open_with_small_buffer(address: SocketAddr) -> io::Result<Self> {
+        Self::over(connect_with_small_buffer(address)?)
+    }
+
+    fn over(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use testing::http::TIMEOUT;
+use testing::http::{TIMEOUT, connect_with_small_buffer};
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -65,9 +65,9 @@ pub(crate) fn call(stream: u32, path: &str, flags: u8) -> Vec<u8> {
 }
 
 impl Peer {
-    /// Connects and sends nothing.
+    /// Connects and sends nothing. The kernel keeps little for a client that does not read.
     pub(crate) fn silent(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        let stream = connect_with_small_buffer(address).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self { stream, received: Vec::new() }
