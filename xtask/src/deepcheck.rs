@@ -53,11 +53,13 @@ pub(crate) fn run(only: Option<&str>) -> Result<bool> {
 /// Checks the response channel, the order of responses, the hand-over of work to threads, and inline wake-ups. The
 /// checked code is the real one, with the model checker's locks and atomics.
 pub(crate) fn model_checker(switches: u32) -> Result<()> {
-    let response = ["test", "--package", "nereid-inference", "--features", "loom", "--test", "loom_response"];
-    let others = ["test", "--package", "nereid-engine", "--package", "nereid-frontend", "--lib"];
-    let features = ["--features", "nereid-engine/loom,nereid-frontend/loom", "--locked", "loom_tests"];
-    for arguments in [[&response[..], &["--locked"]], [&others, &features]] {
-        let mut command = cargo(&arguments.concat());
+    // With the same packages and features both commands share what cargo builds.
+    let mut build = vec!["test", "--locked", "--features", "nereid-engine/loom,nereid-frontend/loom"];
+    build.extend(
+        ["nereid-inference", "nereid-engine", "nereid-frontend"].iter().flat_map(|name| ["--package", name]),
+    );
+    for tests in [&["--test", "loom_response"][..], &["--lib", "loom_tests"]] {
+        let mut command = cargo(&[&build, tests].concat());
         process::run(command.env("LOOM_MAX_PREEMPTIONS", switches.to_string()))?;
     }
     Ok(())

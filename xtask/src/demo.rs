@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::arguments::Arguments;
 use crate::process::{self, ServerProcess};
-use crate::workspace::{self, Profile};
+use crate::workspace::{self, Build};
 use crate::{python, runtime_library};
 
 /// The options of the demo.
@@ -20,7 +20,7 @@ pub(crate) struct DemoOptions {
     pub(crate) port_base: u16,
     /// Whether to end after the result instead of serving further.
     pub(crate) once: bool,
-    pub(crate) profile: Profile,
+    pub(crate) build: Build,
 }
 
 impl DemoOptions {
@@ -28,7 +28,7 @@ impl DemoOptions {
         let options = DemoOptions {
             port_base: arguments.value("--port-base")?.unwrap_or(8000),
             once: arguments.flag("--once"),
-            profile: if arguments.flag("--dev") { Profile::Dev } else { Profile::Release },
+            build: if arguments.flag("--dev") { Build::Dev } else { Build::Release },
         };
         arguments.finish()?;
         Ok(options)
@@ -51,7 +51,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     let models = folder.join("models");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
 
-    let server = step("building the server", || workspace::build_server(options.profile))?;
+    let server = step("building the server", || options.build.server())?;
     step("installing Python packages into target/venv", || python::install("demo/requirements.txt"))?;
     let library = step("fetching ONNX Runtime", runtime_library::fetch)?;
     step("training a classifier of handwritten digits", || {

@@ -6,12 +6,14 @@
 //! as many requests: the memory that is left at its end must not grow with them.
 
 use std::fs;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::workspace::cargo;
+use crate::workspace::Build;
 use crate::{process, workspace};
 
 /// Requests to each model in the shorter of the two runs, by default.
@@ -52,7 +54,7 @@ pub(crate) fn run(requests: Option<u32>) -> Result<bool> {
         println!("skipped: {reason}");
         return Ok(true);
     }
-    check(requests.unwrap_or(REQUESTS))?;
+    check(requests.unwrap_or(REQUESTS), Build::Dev)?;
     Ok(true)
 }
 
@@ -73,8 +75,8 @@ pub(crate) fn cannot_be() -> Option<&'static str> {
 ///
 /// # Errors
 /// Memory is used wrongly or lost, or the memory left at the end grows with requests.
-pub(crate) fn check(requests: u32) -> Result<()> {
-    process::run(&mut cargo(&["build", "--package", "nereid-libtritonserver", "--locked"]))?;
+pub(crate) fn check(requests: u32, build_of_library: Build) -> Result<()> {
+    build_of_library.run(&["nereid-libtritonserver"])?;
     let place = workspace::target().join("memcheck");
     if place.exists() {
         fs::remove_dir_all(&place).with_context(|| format!("cannot remove {}", place.display()))?;
@@ -88,8 +90,13 @@ pub(crate) fn check(requests: u32) -> Result<()> {
         println!("skipped: sanitizers, which the C compiler does not have");
     }
     build(&place, &[])?;
-    let few = Left::after(&place, requests)?;
-    let many = Left::after(&place, requests * TIMES)?;
+    // Valgrind uses one processor.
+    let (few, many) = thread::scope(|scope| {
+        let few = scope.spawn(|| Left::after(&place, requests));
+        let many = Left::after(&place, requests * TIMES);
+        (few.join().unwrap_or_else(|panic| resume_unwind(panic)), many)
+    });
+    let (few, many) = (few?, many?);
     println!("left after {requests} requests to each model: {few}");
     println!("left after {} requests to each model: {many}", requests * TIMES);
     ensure!(many.lost <= few.lost, "lost memory grows with requests");

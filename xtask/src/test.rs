@@ -6,11 +6,16 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 
 use crate::steps::Steps;
-use crate::workspace::{Profile, cargo};
+use crate::workspace::{Build, cargo};
 use crate::{
     allocators, debian, debian_program, deepcheck, demo, dist, docs, gates, memcheck, npm_package, plugins,
     process, python, runtime_library, store_servers, workspace,
 };
+
+/// How everything is built.
+const BUILD: Build = Build::DevWorkspace;
+/// Many client tests wait most of their time.
+const CLIENT_TESTS_AT_ONCE: &str = "2";
 
 /// Runs all steps and prints their results. Returns whether all passed.
 pub(crate) fn run(quick: bool) -> Result<bool> {
@@ -45,7 +50,7 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
     });
     steps.run("model checker", || deepcheck::model_checker(deepcheck::FEW_SWITCHES));
     match memcheck::cannot_be() {
-        None => steps.run("memory", || memcheck::check(memcheck::FEW)),
+        None => steps.run("memory", || memcheck::check(memcheck::FEW, BUILD)),
         Some(reason) => steps.skip("memory", reason),
     }
     steps.run("python modules", python_modules);
@@ -61,10 +66,7 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
     steps.run("python clients", || python_clients(brought.as_deref(), &brought_programs));
     steps.run("demo", || {
         let port_base = process::free_port_base()?;
-        ensure!(
-            demo::run(&demo::DemoOptions { port_base, once: true, profile: Profile::Dev })?,
-            "the demo failed"
-        );
+        ensure!(demo::run(&demo::DemoOptions { port_base, once: true, build: BUILD })?, "the demo failed");
         Ok(())
     });
     if debian::is_here() {
@@ -104,7 +106,7 @@ fn install_servers(steps: &mut Steps) -> Vec<(&'static str, PathBuf)> {
 /// `servers` are the variables and programs of those servers that could be installed. Tests that need others do nothing.
 fn tests(servers: &[(&str, PathBuf)]) -> Result<()> {
     // Programs in C are linked with this library. No Rust test is, so cargo would not build it for the tests.
-    process::run(&mut cargo(&["build", "--package", "nereid-libtritonserver", "--locked"]))?;
+    BUILD.run(&["nereid-libtritonserver"])?;
     let command = if workspace::has_cargo_command("nextest") {
         cargo(&["nextest", "run", "--workspace", "--locked", "--no-fail-fast"])
     } else {
@@ -149,10 +151,12 @@ fn packages() -> Result<()> {
 /// Without `plugins`, the tests that need Triton's plug-ins are skipped. `programs` are the variables and paths of those
 /// stores and allocators that could be installed; tests that need others are skipped.
 fn python_clients(plugins: Option<&Path>, programs: &[(&str, PathBuf)]) -> Result<()> {
-    let server = workspace::build_server(Profile::Dev)?;
+    let server = BUILD.server()?;
     let mut pytest = with_library(python::command())?;
     pytest
-        .args(["-m", "pytest", "-p", "no:cacheprovider", "-rsfE", "tests/clients"])
+        .args(["-m", "pytest", "-p", "no:cacheprovider", "-rsfE"])
+        // The tests of a file share servers.
+        .args(["--numprocesses", CLIENT_TESTS_AT_ONCE, "--dist", "loadfile", "tests/clients"])
         .env("NEREID_BINARY", server)
         .envs(programs.iter().map(|(variable, path)| (variable, path)));
     if let Some(plugins) = plugins {

@@ -44,20 +44,46 @@ pub(crate) fn packages() -> Result<Vec<Value>> {
     }
 }
 
-/// The build profile of a binary.
+/// How a program or a library is built.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Profile {
+pub(crate) enum Build {
+    /// Without optimisation, alone.
     Dev,
+    /// Without optimisation, with the whole workspace. A package that is built alone has fewer features of its
+    /// dependencies, so cargo builds them again. All steps of `cargo xtask test` share this build.
+    DevWorkspace,
+    /// Optimised, within minutes.
     Release,
+    /// As it is released.
+    Dist,
 }
 
-/// Builds the server and returns its path. Cargo shows its own progress.
-pub(crate) fn build_server(profile: Profile) -> Result<PathBuf> {
-    let (folder, options): (_, &[&str]) = match profile {
-        Profile::Dev => ("debug", &[]),
-        Profile::Release => ("release", &["--release"]),
-    };
-    let arguments = [&["build", "--package", "nereid-server", "--bin", "nereid"], options].concat();
-    process::run(&mut cargo(&arguments))?;
-    Ok(target().join(folder).join("nereid"))
+impl Build {
+    /// Builds these packages and returns the folder of their programs and libraries. Cargo shows its own progress.
+    ///
+    /// # Errors
+    /// A package cannot be built.
+    pub(crate) fn run(self, packages: &[&str]) -> Result<PathBuf> {
+        let (profile, folder) = match self {
+            Build::Dev | Build::DevWorkspace => ("dev", "debug"),
+            Build::Release => ("release", "release"),
+            Build::Dist => ("dist", "dist"),
+        };
+        let mut build = cargo(&["build", "--locked", "--profile", profile]);
+        if self == Build::DevWorkspace {
+            build.arg("--workspace");
+        } else {
+            build.args(packages.iter().flat_map(|package| ["--package", package]));
+        }
+        process::run(&mut build)?;
+        Ok(target().join(folder))
+    }
+
+    /// Builds the server and returns its path.
+    ///
+    /// # Errors
+    /// The server cannot be built.
+    pub(crate) fn server(self) -> Result<PathBuf> {
+        Ok(self.run(&["nereid-server"])?.join("nereid"))
+    }
 }

@@ -26,7 +26,7 @@ use self::plan::BenchRow;
 use self::table::{ComparisonTable, Figures, ResultTable};
 use crate::arguments::Arguments;
 use crate::steps::heading;
-use crate::workspace::{self, Profile, cargo};
+use crate::workspace::{self, Build, cargo};
 use crate::{process, python, runtime_library};
 
 /// What to measure and how long.
@@ -152,7 +152,7 @@ fn prepare(options: &BenchOptions) -> Result<(PathBuf, PathBuf, PathBuf)> {
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let server = match &options.server {
         Some(binary) => binary.clone(),
-        None => workspace::build_server(Profile::Release)?,
+        None => Build::Release.server()?,
     };
     python::install("demo/requirements.txt")?;
     process::run(python::command().arg("bench/models.py").arg(&folder))?;

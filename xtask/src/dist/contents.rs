@@ -7,17 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::{copy, licences, make_empty, sbom, write};
-use crate::workspace::{self, cargo};
+use crate::workspace::{self, Build};
 use crate::{process, runtime_library};
-
-/// How the server in a package is built.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum PackageBuild {
-    /// For tests of the packages: the debug build.
-    Dev,
-    /// The profile `dist`.
-    Dist,
-}
 
 /// The files for packages, which lie in one folder.
 pub(super) struct PackageContents {
@@ -41,15 +32,9 @@ pub(super) struct PackageContents {
 }
 
 impl PackageContents {
-    pub(super) fn make(build: PackageBuild, folder: &Path) -> Result<PackageContents> {
+    pub(super) fn make(build: Build, folder: &Path) -> Result<PackageContents> {
         make_empty(folder)?;
-        let (profile, built) = match build {
-            PackageBuild::Dev => ("dev", "debug"),
-            PackageBuild::Dist => ("dist", "dist"),
-        };
-        let mut build = cargo(&["build", "--locked", "--profile", profile]);
-        process::run(build.args(["--package", "nereid-server", "--package", "nereid-libtritonserver"]))?;
-        let built = workspace::target().join(built);
+        let built = build.run(&["nereid-server", "nereid-libtritonserver"])?;
         let root = workspace::root();
         let contents = PackageContents {
             version: version()?,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::arguments::Arguments;
 use crate::steps::heading;
-use crate::workspace;
+use crate::workspace::{self, Build};
 
 mod archive;
 mod contents;
@@ -18,26 +18,26 @@ mod licences;
 mod sbom;
 mod wheel;
 
-use contents::{PackageBuild, PackageContents};
+use contents::PackageContents;
 
 /// The kinds of packages.
 const KINDS: [&str; 4] = ["wheel", "deb", "tar", "image"];
 
 /// What `cargo xtask dist` shall make.
 pub(crate) struct DistOptions {
-    pub(crate) build: PackageBuild,
+    pub(crate) build: Build,
     /// One of [`KINDS`]; all without it.
     pub(crate) only: Option<String>,
 }
 
 impl DistOptions {
-    /// All packages, of a debug build.
+    /// All packages, of a build without optimisation.
     pub(crate) fn for_tests() -> DistOptions {
-        DistOptions { build: PackageBuild::Dev, only: None }
+        DistOptions { build: Build::DevWorkspace, only: None }
     }
 
     pub(crate) fn parse(mut arguments: Arguments) -> Result<DistOptions> {
-        let build = if arguments.flag("--dev") { PackageBuild::Dev } else { PackageBuild::Dist };
+        let build = if arguments.flag("--dev") { Build::Dev } else { Build::Dist };
         let only: Option<String> = arguments.value("--only")?;
         arguments.finish()?;
         if let Some(kind) = only.as_deref().filter(|kind| !KINDS.contains(kind)) {

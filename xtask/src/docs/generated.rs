@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::process;
-use crate::workspace::{self, Profile};
+use crate::workspace::{self, Build};
 
 /// What `nereid man` is asked for, and the page that has the answer. Tests of the server compare them.
 const PAGES: [(&str, &str); 2] =
@@ -17,7 +17,7 @@ const PAGES: [(&str, &str); 2] =
 /// # Errors
 /// The server cannot be built, or a file cannot be written.
 pub(super) fn write() -> Result<()> {
-    let server = workspace::build_server(Profile::Dev)?;
+    let server = Build::Dev.server()?;
     for (subject, path) in PAGES {
         let text = process::output(Command::new(&server).args(["man", subject]))?;
         fs::write(workspace::root().join(path), text).with_context(|| format!("cannot write {path}"))?;
