@@ -15,6 +15,7 @@ mod instance;
 mod layout;
 mod model;
 mod parameters;
+mod refusal;
 mod scale;
 mod settings;
 

@@ -43,7 +43,9 @@ struct PictureModel;
 impl ModelInspection for PictureModel {
     fn check(&self, config: &ModelConfig, errors: &mut ConfigErrors) {
         errors.begin(rule::PARAMETER);
-        PictureSettings::of(config).err().iter().for_each(|error| errors.push_error("", error));
+        if let Err(refusal) = PictureSettings::of(config) {
+            errors.invalid(&refusal.field, refusal.text);
+        }
     }
 }
 

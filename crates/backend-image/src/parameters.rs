@@ -1,7 +1,9 @@
 //! Reads the parameters of a model's configuration. Each error names the model, the parameter and the rule.
 use std::collections::BTreeMap;
 
-use inference::{Error, Name, backend::KnownNames};
+use inference::{Name, backend::KnownNames};
+
+use crate::refusal::SettingRefusal;
 
 pub(crate) const RESIZE: &str = "RESIZE";
 pub(crate) const SCALE: &str = "SCALE";
@@ -43,8 +45,8 @@ impl PictureParameters<'_> {
     /// How pictures are resized.
     ///
     /// # Errors
-    /// INVALID_ARG for other words.
-    pub(crate) fn resize(&self) -> Result<ResizeMode, Error> {
+    /// Other words.
+    pub(crate) fn resize(&self) -> Result<ResizeMode, SettingRefusal> {
         match self.value(RESIZE) {
             None | Some("stretch") => Ok(ResizeMode::Stretch),
             Some("crop") => Ok(ResizeMode::Crop),
@@ -56,8 +58,8 @@ impl PictureParameters<'_> {
     /// The most pixels that a picture may have.
     ///
     /// # Errors
-    /// INVALID_ARG unless it is a whole number from 1.
-    pub(crate) fn max_pixels(&self) -> Result<u64, Error> {
+    /// It is refused unless it is a whole number from 1.
+    pub(crate) fn max_pixels(&self) -> Result<u64, SettingRefusal> {
         let Some(text) = self.value(MAX_PIXELS) else { return Ok(DEFAULT_MAX_PIXELS) };
         let number = text.parse().ok().filter(|&number: &u64| number > 0);
         number.ok_or_else(|| self.refused(MAX_PIXELS, "must be a whole number from 1"))
@@ -66,8 +68,8 @@ impl PictureParameters<'_> {
     /// The factor of each value.
     ///
     /// # Errors
-    /// INVALID_ARG unless it is a finite number.
-    pub(crate) fn scale(&self) -> Result<f64, Error> {
+    /// It is refused unless it is a finite number.
+    pub(crate) fn scale(&self) -> Result<f64, SettingRefusal> {
         let Some(text) = self.value(SCALE) else { return Ok(1.0) };
         number(text).ok_or_else(|| self.refused(SCALE, "must be a finite number"))
     }
@@ -76,15 +78,15 @@ impl PictureParameters<'_> {
     ///
     /// # Errors
     /// As [`Self::std`], but zero is allowed.
-    pub(crate) fn mean(&self, channels: usize) -> Result<Vec<f64>, Error> {
+    pub(crate) fn mean(&self, channels: usize) -> Result<Vec<f64>, SettingRefusal> {
         Ok(self.by_channel(MEAN, channels)?.unwrap_or_else(|| vec![0.0; channels]))
     }
 
     /// What the values of each channel are divided by.
     ///
     /// # Errors
-    /// INVALID_ARG unless it is one finite number, or one for each channel, and none is zero.
-    pub(crate) fn std(&self, channels: usize) -> Result<Vec<f64>, Error> {
+    /// It is refused unless it is one finite number, or one for each channel, and none is zero.
+    pub(crate) fn std(&self, channels: usize) -> Result<Vec<f64>, SettingRefusal> {
         let values = self.by_channel(STD, channels)?.unwrap_or_else(|| vec![1.0; channels]);
         if values.contains(&0.0) {
             return Err(self.refused(STD, "must not be zero, because values are divided by it"));
@@ -92,7 +94,7 @@ impl PictureParameters<'_> {
         Ok(values)
     }
 
-    fn by_channel(&self, parameter: &str, channels: usize) -> Result<Option<Vec<f64>>, Error> {
+    fn by_channel(&self, parameter: &str, channels: usize) -> Result<Option<Vec<f64>>, SettingRefusal> {
         let Some(text) = self.value(parameter) else { return Ok(None) };
         let values: Option<Vec<f64>> = text.split(',').map(number).collect();
         match values {
@@ -111,8 +113,8 @@ impl PictureParameters<'_> {
     /// Refuses a parameter that only outputs of TYPE_FP32 can have.
     ///
     /// # Errors
-    /// INVALID_ARG if the parameter is there.
-    pub(crate) fn refuse_for_bytes(&self, parameter: &str, output: &Name) -> Result<(), Error> {
+    /// The parameter is there.
+    pub(crate) fn refuse_for_bytes(&self, parameter: &str, output: &Name) -> Result<(), SettingRefusal> {
         let rule = format!("is for outputs of TYPE_FP32 only, and output '{output}' is TYPE_UINT8");
         self.value(parameter).map_or(Ok(()), |_| Err(self.refused(parameter, &rule)))
     }
@@ -121,9 +123,10 @@ impl PictureParameters<'_> {
         self.values.get(parameter).map(String::as_str)
     }
 
-    fn refused(&self, parameter: &str, rule: &str) -> Error {
+    fn refused(&self, parameter: &str, rule: &str) -> SettingRefusal {
         let value = self.value(parameter).unwrap_or_default();
-        Error::invalid(format!("parameter '{parameter}' of model '{}' {rule}; it is '{value}'", self.model))
+        let text = format!("parameter '{parameter}' of model '{}' {rule}; it is '{value}'", self.model);
+        SettingRefusal { field: format!("parameters.{parameter}"), text }
     }
 }
 

@@ -2,7 +2,7 @@
 use std::num::NonZeroU32;
 
 use inference::{
-    DataType, Error, Name, Shape,
+    DataType, Name, Shape,
     config::{InputSpec, ModelConfig, OutputSpec, Scheduling},
 };
 
@@ -10,6 +10,7 @@ use crate::{
     ImageBackend,
     layout::{PictureLayout, PixelValues},
     parameters::{MAX_PIXELS, MEAN, PictureParameters, ResizeMode, SCALE, STD},
+    refusal::SettingRefusal,
 };
 
 /// The checked configuration of one model.
@@ -36,29 +37,35 @@ impl PictureSettings {
     /// Checks the configuration of a model.
     ///
     /// # Errors
-    /// INVALID_ARG, with the rule that the configuration breaks.
-    pub(crate) fn of(config: &ModelConfig) -> Result<Self, Error> {
-        let refuse = |rule: &str| {
+    /// The rule that the configuration breaks.
+    pub(crate) fn of(config: &ModelConfig) -> Result<Self, SettingRefusal> {
+        let refuse = |field: &str, rule: &str| {
             let name = ImageBackend::NAME;
-            Error::invalid(format!("model '{}' of backend '{name}' {rule}", config.name))
+            let text = format!("model '{}' of backend '{name}' {rule}", config.name);
+            SettingRefusal { field: field.to_owned(), text }
         };
         let [input] = &config.inputs[..] else {
-            return Err(refuse(&format!("must have one input, but it has {}", config.inputs.len())));
+            return Err(refuse("input", &format!("must have one input, but it has {}", config.inputs.len())));
         };
         let [output] = &config.outputs[..] else {
-            return Err(refuse(&format!("must have one output, but it has {}", config.outputs.len())));
+            return Err(refuse(
+                "output",
+                &format!("must have one output, but it has {}", config.outputs.len()),
+            ));
         };
-        check_input(input).map_err(|rule| refuse(&rule))?;
+        check_input(input).map_err(|rule| refuse("input[0]", &rule))?;
         if !config.batch_inputs.is_empty() || !config.batch_outputs.is_empty() {
-            return Err(refuse("must not have batch_input or batch_output"));
+            let field = if config.batch_inputs.is_empty() { "batch_output" } else { "batch_input" };
+            return Err(refuse(field, "must not have batch_input or batch_output"));
         }
         if let Scheduling::Sequence(_) = config.scheduling {
             return Err(refuse(
+                "sequence_batching",
                 "must not have sequence_batching, because pictures do not depend on each other",
             ));
         }
         let dims = output.reshape.as_ref().unwrap_or(&output.dims);
-        let layout = layout(output, dims).map_err(|rule| refuse(&rule))?;
+        let layout = layout(output, dims).map_err(|rule| refuse("output[0]", &rule))?;
         let parameters = PictureParameters { model: &config.name, values: &config.parameters };
         let max_pixels = parameters.max_pixels()?;
         if u64::from(layout.width) * u64::from(layout.height) > max_pixels {
@@ -67,7 +74,7 @@ impl PictureSettings {
                  '{}' are {dims:?}",
                 output.name
             );
-            return Err(refuse(&rule));
+            return Err(refuse("output[0].dims", &rule));
         }
         Ok(Self {
             model: config.name.clone(),
@@ -123,7 +130,7 @@ fn pixel_values(
     parameters: &PictureParameters<'_>,
     output: &OutputSpec,
     channels: usize,
-) -> Result<PixelValues, Error> {
+) -> Result<PixelValues, SettingRefusal> {
     if output.datatype == DataType::Fp32 {
         let (mean, std) = (parameters.mean(channels)?, parameters.std(channels)?);
         return Ok(PixelValues::normalised(parameters.scale()?, &mean, &std));

@@ -89,10 +89,7 @@ impl ModelInspection for OnnxInspection {
                 .iter()
                 .for_each(|error| errors.push_error("parameters", error));
         }
-        errors.begin(rule::PARAMETER);
-        let options = settings::session_options(config, NonZeroUsize::MIN, &self.model_directory);
-        let refused = options.err().or_else(|| settings::run_entry(config).err());
-        refused.iter().for_each(|error| errors.push_error("parameters", error));
+        settings::session_settings(config, NonZeroUsize::MIN, &self.model_directory, errors);
         errors.begin(rule::EXTERNAL_DATA);
         match external_data::missing(&self.file) {
             Ok(missing) => {

@@ -11,7 +11,7 @@ use inference::{
         Backend, BackendModel, Device, Instance, InstanceSpec, KnownNames, MemoryUsage, ModelInspection,
         ModelSource,
     },
-    config::ModelConfig,
+    config::{ConfigErrors, ModelConfig},
 };
 use parking_lot::Mutex;
 
@@ -25,7 +25,8 @@ use crate::{
     plan::ExecutionPlan,
     probe,
     session_memory::{SessionMemory, files_bytes},
-    settings, validate,
+    settings::{self, SessionSettings},
+    validate,
     zip_map::{self, Replaced, ZipMapOutput},
 };
 
@@ -222,8 +223,10 @@ impl BackendModel for OnnxModel {
             );
             return Err(Error::unsupported(text));
         }
-        let options = settings::session_options(config, spec.threads, &self.directory)?;
-        let run_entry = settings::run_entry(config)?;
+        let mut errors = ConfigErrors::default();
+        let settings = settings::session_settings(config, spec.threads, &self.directory, &mut errors);
+        errors.first().map_or(Ok(()), Err)?;
+        let SessionSettings { options, run_entry } = settings;
         let session = self.load(options)?;
         validate::validate(config, session.signature())?;
         let run_options =

@@ -7,7 +7,11 @@ use std::{
     thread,
 };
 
-use inference::{Error, backend::KnownNames, config::ModelConfig};
+use inference::{
+    Error,
+    backend::KnownNames,
+    config::{ConfigErrors, ModelConfig, rule},
+};
 
 use crate::ort::{GlobalThreads, GraphLevel, SessionOptions};
 
@@ -29,7 +33,7 @@ pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
     parameters: &[
         "AUTOCOMPLETE_BATCH",
         "ITERATION_DONE_OUTPUT",
-        "MAP_EXTERNAL_DATA",
+        MAP_EXTERNAL_DATA,
         "arena_extend_strategy",
         "cudnn_conv_algo_search",
         "do_copy_in_default_stream",
@@ -45,6 +49,8 @@ pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
 };
 
 const SPINNING: [&str; 2] = ["session.intra_op.allow_spinning", "session.inter_op.allow_spinning"];
+/// Parameter that has the runtime map the files of external data.
+const MAP_EXTERNAL_DATA: &str = "MAP_EXTERNAL_DATA";
 /// Parameter that returns the arena's memory to the system after every run.
 const SHRINKAGE: &str = "memory.enable_memory_arena_shrinkage";
 
@@ -67,7 +73,7 @@ pub(crate) fn global_threads(settings: &BTreeMap<String, String>) -> Result<Opti
         None | Some(0) => return Ok(None),
         Some(_) => {}
     }
-    let count = |key| threads(settings.get(key).map(String::as_str));
+    let count = |key| settings.get(key).map_or(Ok(None), |text| threads(text));
     let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     Ok(Some(GlobalThreads {
         intra: count("intra_op_thread_count")?.unwrap_or(processors),
@@ -76,47 +82,71 @@ pub(crate) fn global_threads(settings: &BTreeMap<String, String>) -> Result<Opti
     }))
 }
 
-/// Options of a session that computes with `budget` threads unless the configuration sets counts of its own.
-///
-/// # Errors
-/// INVALID_ARGUMENT for invalid values, with their names.
-pub(crate) fn session_options(
+/// What the configuration says about the sessions of a model and their runs.
+pub(crate) struct SessionSettings {
+    pub(crate) options: SessionOptions,
+    /// The entry of runs about returning memory, as the runtime's own key and value.
+    pub(crate) run_entry: Option<(CString, CString)>,
+}
+
+/// The settings of a session that computes with `budget` threads unless the configuration sets counts of its own. Adds
+/// all values that are refused to `errors`; then the settings have no meaning.
+pub(crate) fn session_settings(
     config: &ModelConfig,
     budget: NonZeroUsize,
     model_directory: &Path,
-) -> Result<SessionOptions, Error> {
-    if let Some(accelerator) = config.cpu_accelerators.first() {
-        return Err(Error::invalid(format!(
-            "unknown Execution Accelerator '{}' is requested",
-            accelerator.name
-        )));
+    errors: &mut ConfigErrors,
+) -> SessionSettings {
+    errors.begin(rule::PARAMETER);
+    for (position, accelerator) in config.cpu_accelerators.iter().enumerate() {
+        let field = format!("optimization.execution_accelerators.cpu_execution_accelerator[{position}].name");
+        errors.invalid(&field, format!("unknown Execution Accelerator '{}' is requested", accelerator.name));
     }
-    let parameter = |key: &str| config.parameters.get(key).map(String::as_str);
-    let flag = |key| parameter(key).map(boolean).transpose();
-    Ok(SessionOptions {
+    let mut parameters = ParameterReader { values: &config.parameters, errors };
+    // The backend uses it when it opens the model.
+    parameters.read(MAP_EXTERNAL_DATA, boolean);
+    let options = SessionOptions {
         graph_level: match config.graph_level {
             Some(-1) => GraphLevel::Basic,
             Some(1) => GraphLevel::Extended,
             Some(2) => GraphLevel::Disabled,
             _ => GraphLevel::All,
         },
-        parallel: execution_mode(parameter("execution_mode"))?,
-        intra_threads: threads(parameter("intra_op_thread_count"))?.unwrap_or(budget.get()),
-        inter_threads: threads(parameter("inter_op_thread_count"))?.unwrap_or(budget.get()),
-        memory_arena: flag("enable_mem_arena")?,
-        memory_pattern: flag("enable_mem_pattern")?,
-        entries: session_entries(&config.parameters)?,
-        op_libraries: op_libraries(&config.op_library_filenames, model_directory)?,
+        parallel: parameters.read("execution_mode", execution_mode).unwrap_or_default(),
+        intra_threads: parameters.threads("intra_op_thread_count").unwrap_or(budget.get()),
+        inter_threads: parameters.threads("inter_op_thread_count").unwrap_or(budget.get()),
+        memory_arena: parameters.read("enable_mem_arena", boolean),
+        memory_pattern: parameters.read("enable_mem_pattern", boolean),
+        entries: session_entries(&mut parameters),
+        op_libraries: parameters
+            .accepted("model_operations", op_libraries(&config.op_library_filenames, model_directory))
+            .unwrap_or_default(),
         ..SessionOptions::default()
-    })
+    };
+    SessionSettings { options, run_entry: parameters.read(SHRINKAGE, |value| entry(SHRINKAGE, value)) }
 }
 
-/// The entry of runs about returning memory, as the runtime's own key and value.
-///
-/// # Errors
-/// A value that contains NUL.
-pub(crate) fn run_entry(config: &ModelConfig) -> Result<Option<(CString, CString)>, Error> {
-    config.parameters.get(SHRINKAGE).map(|value| entry(SHRINKAGE, value)).transpose()
+/// Reads parameters of a configuration, and notes those that are refused.
+struct ParameterReader<'a> {
+    values: &'a BTreeMap<String, String>,
+    errors: &'a mut ConfigErrors,
+}
+
+impl ParameterReader<'_> {
+    /// The value of a parameter, if it is there and accepted.
+    fn read<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, Error>) -> Option<T> {
+        let value = read(self.values.get(name)?);
+        self.accepted(&format!("parameters.{name}"), value)
+    }
+
+    /// A number of threads. With zero or less the choice stays open.
+    fn threads(&mut self, name: &str) -> Option<usize> {
+        self.read(name, threads).flatten()
+    }
+
+    fn accepted<T>(&mut self, field: &str, value: Result<T, Error>) -> Option<T> {
+        value.map_err(|error| self.errors.push_error(field, &error)).ok()
+    }
 }
 
 /// Libraries of custom operators, which must be in the model's directory.
@@ -143,11 +173,15 @@ pub(crate) fn op_libraries(names: &[String], model_directory: &Path) -> Result<V
 
 /// Every `session.` parameter is an entry of the session configuration. Threads do not spin by default, unless a
 /// parameter enables it: with several models, a spinning thread takes a processor from threads that compute.
-fn session_entries(parameters: &BTreeMap<String, String>) -> Result<Vec<(CString, CString)>, Error> {
-    let spinning = SPINNING.into_iter().filter(|key| !parameters.contains_key(*key)).map(|key| (key, "0"));
-    let asked = parameters.iter().filter(|(key, _)| key.starts_with("session."));
+fn session_entries(parameters: &mut ParameterReader<'_>) -> Vec<(CString, CString)> {
+    let values = parameters.values;
+    let spinning = SPINNING.into_iter().filter(|key| !values.contains_key(*key)).map(|key| (key, "0"));
+    let asked = values.iter().filter(|(key, _)| key.starts_with("session."));
     let asked = asked.map(|(key, value)| (key.as_str(), value.as_str()));
-    spinning.chain(asked).map(|(key, value)| entry(key, value)).collect()
+    let entries = spinning.chain(asked);
+    entries
+        .filter_map(|(key, value)| parameters.accepted(&format!("parameters.{key}"), entry(key, value)))
+        .collect()
 }
 
 fn entry(key: &str, value: &str) -> Result<(CString, CString), Error> {
@@ -158,21 +192,21 @@ fn entry(key: &str, value: &str) -> Result<(CString, CString), Error> {
     }
 }
 
-fn execution_mode(text: Option<&str>) -> Result<bool, Error> {
-    match text.map(integer).transpose()? {
-        None | Some(0) => Ok(false),
-        Some(1) => Ok(true),
+/// Whether the runtime runs independent nodes of a graph at the same time.
+fn execution_mode(text: &str) -> Result<bool, Error> {
+    match integer(text)? {
+        0 => Ok(false),
+        1 => Ok(true),
         // The two blanks and the blank before the full stop are Triton's.
-        Some(mode) => Err(Error::invalid(format!(
+        mode => Err(Error::invalid(format!(
             "Invalid configuration value provided. Expected values for  execution_mode are 0 or 1 but got {mode} ."
         ))),
     }
 }
 
 /// A number of threads. With zero or less the choice stays open.
-fn threads(text: Option<&str>) -> Result<Option<usize>, Error> {
-    let count = text.map(integer).transpose()?;
-    Ok(count.and_then(|count| usize::try_from(count).ok()).filter(|&count| count > 0))
+fn threads(text: &str) -> Result<Option<usize>, Error> {
+    Ok(usize::try_from(integer(text)?).ok().filter(|&count| count > 0))
 }
 
 fn integer(text: &str) -> Result<i64, Error> {
@@ -184,7 +218,7 @@ fn integer(text: &str) -> Result<i64, Error> {
 /// # Errors
 /// A value that is not a boolean.
 pub(crate) fn maps_external_data(config: &proto::ModelConfig) -> Result<bool, Error> {
-    let parameter = config.parameters.get("MAP_EXTERNAL_DATA");
+    let parameter = config.parameters.get(MAP_EXTERNAL_DATA);
     parameter.map_or(Ok(false), |parameter| boolean(&parameter.string_value))
 }
 
@@ -229,17 +263,13 @@ mod tests {
 
     #[test]
     fn execution_modes_are_zero_and_one() {
-        assert_eq!(execution_mode(None), Ok(false));
-        assert_eq!(execution_mode(Some("0")), Ok(false));
-        assert_eq!(execution_mode(Some("1")), Ok(true));
+        assert_eq!(execution_mode("0"), Ok(false));
+        assert_eq!(execution_mode("1"), Ok(true));
         assert_eq!(
-            execution_mode(Some("2")).unwrap_err().message,
+            execution_mode("2").unwrap_err().message,
             "Invalid configuration value provided. Expected values for  execution_mode are 0 or 1 but got 2 ."
         );
-        assert_eq!(
-            execution_mode(Some("x")).unwrap_err().message,
-            "failed to convert 'x' to integral number"
-        );
+        assert_eq!(execution_mode("x").unwrap_err().message, "failed to convert 'x' to integral number");
     }
 
     #[test]
@@ -257,7 +287,10 @@ mod tests {
     fn threads_sleep_unless_a_parameter_lets_them_spin() {
         let entries = |parameters: &[(&str, &str)]| {
             let text = |text: CString| text.into_string().unwrap();
-            let entries = session_entries(&map(parameters)).unwrap();
+            let mut errors = ConfigErrors::default();
+            let entries =
+                session_entries(&mut ParameterReader { values: &map(parameters), errors: &mut errors });
+            assert!(errors.is_empty());
             entries
                 .into_iter()
                 .map(|(key, value)| format!("{}={}", text(key), text(value)))

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::python::CompiledFile;
+use serde::Deserialize;
 
 /// Compiles files, and tells their names.
 const COMPILING: &str = include_str!("python.py");
@@ -23,6 +23,46 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// The most bytes of an interpreter's answer.
 const MOST_BYTES: u64 = 256 << 20;
+
+/// What an interpreter tells of a file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct CompiledFile {
+    pub(crate) error: Option<String>,
+    pub(crate) at: (Option<usize>, Option<usize>),
+    /// Code may make names that are not in the source.
+    pub(crate) dynamic: bool,
+    /// All names that the code may bind, in any scope.
+    pub(crate) names: Vec<String>,
+    /// Attributes that the code sets or deletes.
+    pub(crate) attributes: Vec<String>,
+    /// The line of the class, if there is one such class, in the module itself.
+    pub(crate) line: Option<usize>,
+    /// The class has base classes, or decorators.
+    pub(crate) derived: bool,
+    /// The functions in the body of the class.
+    pub(crate) methods: Vec<CompiledMethod>,
+    /// All names that the body of the class may bind.
+    pub(crate) members: Vec<String>,
+}
+
+/// A function in the body of the class.
+#[derive(Debug, Deserialize)]
+pub(crate) struct CompiledMethod {
+    pub(crate) name: String,
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+    /// The smallest and the largest number of arguments that a caller may give; `None` if the source does not tell.
+    pub(crate) arguments: Option<(i64, i64)>,
+}
+
+impl CompiledFile {
+    /// Whether the method of the class is the one of this definition, and no other.
+    pub(crate) fn is_certain(&self, method: &str) -> bool {
+        let named = |names: &[String]| names.iter().filter(|name| *name == method).count();
+        named(&self.members) <= 1 && named(&self.attributes) == 0
+    }
+}
 
 /// What an interpreter tells of the source code in files, which it does not run.
 ///

@@ -57,6 +57,11 @@ pub(crate) struct CheckedModel {
 }
 
 impl CheckedModel {
+    /// Whether the model is, or may be, a program that reads files by itself.
+    fn may_read_files(&self) -> bool {
+        self.versions.is_empty() || !self.python.is_empty() || self.versions.values().any(Option::is_none)
+    }
+
     /// Whether the server would refuse the model.
     pub(crate) fn has_errors(&self) -> bool {
         self.findings.iter().any(|finding| finding.severity == Severity::Error)
@@ -110,11 +115,10 @@ pub(crate) fn check_model(directory: &Path, options: &CheckOptions) -> CheckedMo
     };
     model.given = Some(given.clone());
     check_agents(&mut model, &given, options);
-    let has_agents = given.config.model_repository_agents.is_some();
     let Some(versions) = check_layout(&mut model) else { return model };
-    check_config(&mut model, given, versions, options);
-    if !has_agents {
-        let unread = unread_files(&model);
+    check_config(&mut model, given.clone(), versions, options);
+    if given.config.model_repository_agents.is_none() {
+        let unread = unread_files(directory, &given.config, model.may_read_files());
         unread.into_iter().for_each(|finding| model.add(finding));
     }
     model

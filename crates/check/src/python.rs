@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use inference::{Name, backend::PythonSource, nearest};
-use serde::Deserialize;
 
 use crate::{
     Finding, Severity,
-    interpreter::{compiled, without_numpy},
+    interpreter::{CompiledFile, CompiledMethod, compiled, without_numpy},
     rules::{PYTHON_ENVIRONMENT, PYTHON_MODEL, PYTHON_SYNTAX},
 };
 
@@ -16,45 +15,6 @@ const CLASS: &str = "TritonPythonModel";
 
 /// The methods of a model that the server calls.
 const METHODS: [&str; 5] = ["auto_complete_config", "execute", "finalize", "initialize", "is_ready"];
-
-/// What an interpreter tells of a file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct CompiledFile {
-    error: Option<String>,
-    at: (Option<usize>, Option<usize>),
-    /// Code may make names that are not in the source.
-    dynamic: bool,
-    /// All names that the code may bind, in any scope.
-    names: Vec<String>,
-    /// Attributes that the code sets or deletes.
-    attributes: Vec<String>,
-    /// The line of the class, if there is one such class, in the module itself.
-    line: Option<usize>,
-    /// The class has base classes, or decorators.
-    derived: bool,
-    /// The functions in the body of the class.
-    methods: Vec<CompiledMethod>,
-    /// All names that the body of the class may bind.
-    members: Vec<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct CompiledMethod {
-    name: String,
-    line: usize,
-    column: usize,
-    /// The smallest and the largest number of arguments that a caller may give; `None` if the source does not tell.
-    arguments: Option<(i64, i64)>,
-}
-
-impl CompiledFile {
-    /// Whether the method of the class is the one of this definition, and no other.
-    fn is_certain(&self, method: &str) -> bool {
-        let named = |names: &[String]| names.iter().filter(|name| *name == method).count();
-        named(&self.members) <= 1 && named(&self.attributes) == 0
-    }
-}
 
 /// Findings about the source code of models. `completes`: the server calls `auto_complete_config`.
 pub(crate) fn check_sources(sources: &[(Name, PythonSource)], completes: bool) -> Vec<Finding> {

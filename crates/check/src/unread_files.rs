@@ -1,10 +1,10 @@
 //! Files in a model's directory that nothing reads, and that look as if something should.
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use engine::layout;
 use inference::{config::VersionDirectory, config::version_directory, nearest};
 
-use crate::{Finding, Severity, model::CheckedModel, rules::UNREAD_FILE};
+use crate::{Finding, Severity, rules::UNREAD_FILE};
 
 /// Files that people put beside a model.
 const FOR_PEOPLE: [&str; 6] = ["README", "LICENSE", "NOTICE", "CHANGELOG", ".gitignore", ".gitattributes"];
@@ -21,14 +21,18 @@ const MODEL_FILES: [&str; 8] = [
     "model.savedmodel",
 ];
 
-/// Findings about the files beside the configuration and the version directories.
-pub(crate) fn unread_files(model: &CheckedModel) -> Vec<Finding> {
-    let named = named_files(model);
-    let has_versions = !model.versions.is_empty();
+/// Findings about the files beside the configuration and the version directories. `may_read_more`: the model may be a
+/// program that reads files which its configuration does not name.
+pub(crate) fn unread_files(
+    directory: &Path,
+    config: &proto::ModelConfig,
+    may_read_more: bool,
+) -> Vec<Finding> {
+    let named = named_files(config);
     let mut findings = Vec::new();
-    for entry in layout::entries(&model.directory).unwrap_or_default() {
+    for entry in layout::entries(directory).unwrap_or_default() {
         let name = entry.name.as_str();
-        let path = model.directory.join(name);
+        let path = directory.join(name);
         if is_expected(name) || named.iter().any(|named| named.split('/').next() == Some(name)) {
             continue;
         }
@@ -50,7 +54,7 @@ pub(crate) fn unread_files(model: &CheckedModel) -> Vec<Finding> {
             let text = format!("nothing reads '{name}', did you mean 'config.pbtxt'?");
             let finding = Finding::new(Severity::Warning, UNREAD_FILE, &path, text);
             findings.push(finding.meaning(Some("config.pbtxt".to_owned())));
-        } else if has_versions && !has_code(model) {
+        } else if !may_read_more {
             let text = format!("the server does not read '{name}', and the configuration does not name it");
             findings.push(Finding::new(Severity::Note, UNREAD_FILE, &path, text));
         }
@@ -66,18 +70,11 @@ fn is_expected(name: &str) -> bool {
         || name.ends_with(".md")
         || FOR_PEOPLE.contains(&stem)
         || FOR_PEOPLE.contains(&name)
-        || std::path::Path::new(name).extension().is_some_and(|ending| ending == "so")
-}
-
-/// Whether the model is, or may be, a program that reads files by itself.
-fn has_code(model: &CheckedModel) -> bool {
-    !model.python.is_empty() || model.versions.values().any(Option::is_none)
+        || Path::new(name).extension().is_some_and(|ending| ending == "so")
 }
 
 /// The files that the configuration names.
-fn named_files(model: &CheckedModel) -> BTreeSet<String> {
-    let Some(given) = &model.given else { return BTreeSet::new() };
-    let config = &given.config;
+fn named_files(config: &proto::ModelConfig) -> BTreeSet<String> {
     let labels = config.output.iter().map(|output| output.label_filename.clone());
     let libraries =
         config.model_operations.iter().flat_map(|operations| operations.op_library_filename.clone());

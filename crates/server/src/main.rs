@@ -72,9 +72,7 @@ fn fail(error: &dyn std::fmt::Display) -> ExitCode {
 
 fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Result<ExitCode> {
     let begun = Instant::now();
-    for warning in &options.warnings {
-        let _ = writeln!(io::stderr(), "{warning}");
-    }
+    options.write_warnings(&mut io::stderr());
     // This must happen before the first thread starts.
     prevent_telemetry(
         options

@@ -1,7 +1,14 @@
-//! Variables of the environment that nothing reads: the server warns about them when it starts.
+//! Variables of the environment that nothing reads: the server warns about them when it starts, and so do the commands
+//! that read a repository as the server would.
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-use std::process::{Command, Output};
+use std::{
+    fs,
+    process::{Command, Output},
+};
+
+const EXPECTED: &str = "Warning: no option has the environment variable NEREID_HTPP_PORT, it has no effect, did you mean \
+                        NEREID_HTTP_PORT?\n";
 
 /// What a server says that gets these variables, and ends because it has no repository.
 fn complaints(variables: &[(&str, &str)]) -> String {
@@ -24,8 +31,26 @@ fn a_misspelt_variable_is_reported_and_does_not_stop_the_server() {
         ("NEREID_SERVICE_HOST", "10.0.0.1"),
         ("NEREID_PORT_8000_TCP_ADDR", "10.0.0.1"),
     ]);
-    let expected = "Warning: no option has the environment variable NEREID_HTPP_PORT, it has no effect, did you mean \
-                    NEREID_HTTP_PORT?\n";
-    assert!(complaints.contains(expected), "{complaints}");
+    assert!(complaints.contains(EXPECTED), "{complaints}");
     assert_eq!(complaints.matches("Warning: ").count(), 1, "{complaints}");
+}
+
+#[test]
+fn commands_that_read_models_report_it_too_and_go_on() {
+    let repository = tempfile::tempdir().unwrap();
+    let model = repository.path().join("m");
+    fs::create_dir_all(model.join("1")).unwrap();
+    fs::write(model.join("config.pbtxt"), "platform: 'ensemble'").unwrap();
+    for (words, place) in
+        [(&["check"][..], repository.path()), (&["config", "show"], &model), (&["init", "--print"], &model)]
+    {
+        let command = |set: bool| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_nereid"));
+            command.args(words).arg(place).envs(set.then_some(("NEREID_HTPP_PORT", "9000")));
+            command.output().unwrap()
+        };
+        let (with, without) = (command(true), command(false));
+        assert!(String::from_utf8_lossy(&with.stderr).starts_with(EXPECTED), "{words:?}: {with:?}");
+        assert_eq!((with.status, with.stdout), (without.status, without.stdout), "{words:?}");
+    }
 }

@@ -3,7 +3,10 @@ use std::fs;
 
 use inference::DataType;
 
-use crate::{graph::Graph, support::Model};
+use crate::{
+    graph::Graph,
+    support::{Model, backend},
+};
 
 const X: &str = "input { name: 'X' data_type: TYPE_FP32 dims: 2 }";
 const Y: &str = "output { name: 'Y' data_type: TYPE_FP32 dims: 2 }";
@@ -192,10 +195,6 @@ fn ragged_inputs_that_are_no_row() {
 
 #[test]
 fn settings_that_cannot_be_meant() {
-    let parameter =
-        |key: &str, value: &str| format!("parameters {{ key: '{key}' value {{ string_value: '{value}' }} }}");
-    let accelerator =
-        "optimization { execution_accelerators { cpu_execution_accelerator { name: 'openvino' } } }";
     let cases = [
         (
             parameter("execution_mode", "2"),
@@ -208,11 +207,37 @@ fn settings_that_cannot_be_meant() {
             parameter("intra_op_thread_count", "two"),
             "Invalid argument: failed to convert 'two' to integral number",
         ),
-        (accelerator.to_owned(), "Invalid argument: unknown Execution Accelerator 'openvino' is requested"),
+        (parameter("MAP_EXTERNAL_DATA", "maybe"), "Invalid argument: failed to convert 'maybe' to boolean"),
+        (ACCELERATOR.to_owned(), "Invalid argument: unknown Execution Accelerator 'openvino' is requested"),
     ];
     for (config, text) in cases {
         refused(negation(&[-1, 2]), &config, text);
     }
+}
+
+const ACCELERATOR: &str =
+    "optimization { execution_accelerators { cpu_execution_accelerator { name: 'openvino' } } }";
+
+fn parameter(key: &str, value: &str) -> String {
+    format!("parameters {{ key: '{key}' value {{ string_value: '{value}' }} }}")
+}
+
+#[test]
+fn all_settings_that_are_refused_are_told_with_their_fields() {
+    let refused = [("execution_mode", "2"), ("intra_op_thread_count", "many"), ("enable_mem_arena", "yes")];
+    let parameters: String = refused.iter().map(|(key, value)| parameter(key, value)).collect();
+    let config = format!("backend: 'onnxruntime' {ACCELERATOR} {parameters}");
+    let problems = Model::new(negation(&[-1, 2]), &config).problems(&backend()).unwrap();
+    let fields: Vec<_> = problems.problems().iter().map(|problem| problem.field.as_str()).collect();
+    assert_eq!(
+        fields,
+        [
+            "optimization.execution_accelerators.cpu_execution_accelerator[0].name",
+            "parameters.execution_mode",
+            "parameters.intra_op_thread_count",
+            "parameters.enable_mem_arena",
+        ]
+    );
 }
 
 #[test]

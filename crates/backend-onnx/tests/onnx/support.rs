@@ -138,6 +138,12 @@ impl Model {
 
     /// What the files tell, without the runtime: the problems, if there are any.
     fn inspect(&self, backend: &OnnxBackend) -> Result<(), String> {
+        let errors = self.problems(backend)?;
+        if errors.is_empty() { Ok(()) } else { Err(errors.to_string()) }
+    }
+
+    /// The problems that the files tell, without the runtime. An error if the configuration cannot be completed.
+    pub(crate) fn problems(&self, backend: &OnnxBackend) -> Result<ConfigErrors, String> {
         let told = |error: Error| error.message.into_owned();
         let declared = self.declared().map_err(told)?;
         let inspection = backend.inspect(&self.source(&declared)).map_err(told)?.unwrap();
@@ -147,13 +153,12 @@ impl Model {
         let config = finish(&declared, completed, &environment).map_err(|errors| errors.to_string())?.typed;
         let mut errors = ConfigErrors::default();
         inspection.check(&config, &mut errors);
-        if !errors.is_empty() {
-            return Err(errors.to_string());
+        if errors.is_empty() {
+            let mut doubts = ConfigErrors::default();
+            inspection.doubt(&config, &mut doubts);
+            *self.doubts.borrow_mut() = doubts.to_string();
         }
-        let mut doubts = ConfigErrors::default();
-        inspection.doubt(&config, &mut doubts);
-        *self.doubts.borrow_mut() = doubts.to_string();
-        Ok(())
+        Ok(errors)
     }
 
     /// Why the model cannot be loaded, with the code.

@@ -13,7 +13,7 @@ use shared_memory::ClientRegions;
 use smallvec::SmallVec;
 
 use super::{
-    json::{Document, JsonValue, Number},
+    json::{Document, JsonValue, Number, during},
     shared_memory::find_region,
 };
 use crate::{
@@ -116,11 +116,6 @@ pub(super) fn raw_too_large(len: usize, limit: usize) -> Error {
         "Raw input has a byte_size ({len} bytes) that exceeds the maximum allowed value of {limit} bytes. Use \
          --http-max-input-size to increase the limit."
     ))
-}
-
-/// Prefixes an error's text with the action that failed.
-pub(super) fn during(what: &str) -> impl Fn(Error) -> Error + '_ {
-    move |error| Error::new(error.code, format!("{what}: {error}"))
 }
 
 fn read_parameters(given: JsonValue<'_>, decoded: &mut Decoded) -> Result<(), Error> {

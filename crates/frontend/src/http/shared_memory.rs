@@ -9,9 +9,8 @@ use shared_memory::{CudaRegistration, RegionKind, SystemRegistration};
 
 use super::{
     body::ResponseBody,
-    json::{Document, JsonValue},
+    json::{Document, JsonValue, during},
     reply::{self, HttpFailure, HttpReply},
-    request::during,
     service::HttpService,
     show,
 };

@@ -2,6 +2,7 @@
 use std::{
     collections::BTreeSet,
     ffi::OsString,
+    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -36,7 +37,7 @@ pub(super) fn run(
     plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
     (out, err): Streams<'_>,
 ) -> u8 {
-    match check(arguments, environment, plugins) {
+    match check(arguments, environment, plugins, err) {
         Ok((text, code)) => {
             // If the reader has closed stdout, the error does not matter.
             let _ = out.write_all(text.as_bytes());
@@ -50,6 +51,7 @@ fn check(
     arguments: impl Iterator<Item = OsString>,
     environment: &ProcessEnvironment,
     plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
+    err: &mut dyn Write,
 ) -> Result<(String, u8), String> {
     let mut flags = CheckFlags { is_strict: false, skips_interpreters: false, render: text };
     let mut rest = Vec::new();
@@ -77,6 +79,7 @@ fn check(
         Ok(Invocation::Print(text)) => return Ok((text, FINE)),
         Err(refused) => return Err(refused.explained()),
     };
+    options.write_warnings(err);
     let plugins = plugins(&options);
     let repositories = directories(&options, &plugins)?;
     let skips_interpreters = flags.skips_interpreters;

@@ -79,7 +79,7 @@ pub(super) fn run_init(
     if flags.contains(&"--help") || flags.contains(&"-h") {
         return end(Err(CommandEnd::Printed(options::command_usage("init"))), "init", (out, err));
     }
-    let ended = one_model(rest, environment, plugins).and_then(|(directory, options)| {
+    let ended = one_model(rest, environment, plugins, err).and_then(|(directory, options)| {
         let file = directory.join("config.pbtxt");
         let prints = flags.contains(&"--print");
         if !prints && !flags.contains(&"--force") && file.exists() {
@@ -216,7 +216,7 @@ fn show(
             }
         }
     }
-    let (directory, options) = one_model(rest, environment, plugins)?;
+    let (directory, options) = one_model(rest, environment, plugins, err)?;
     let config = effective_config(&directory, version, &options)?;
     if is_json {
         writeln!(out, "{:#}", shown_json(&config))?;
@@ -253,12 +253,14 @@ fn one_model(
     arguments: Vec<OsString>,
     environment: &ProcessEnvironment,
     plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
+    err: &mut dyn Write,
 ) -> Result<(PathBuf, CheckOptions), CommandEnd> {
     let options = match options::parse_with_repositories(arguments, environment) {
         Ok(Invocation::Serve(options)) => options,
         Ok(Invocation::Print(text)) => return Err(CommandEnd::Printed(text)),
         Err(refused) => return Err(CommandEnd::Usage(refused.explained())),
     };
+    options.write_warnings(err);
     let paths: Vec<_> = options.repository.paths.iter().collect();
     let [directory] = paths[..] else {
         return Err(CommandEnd::Usage("name the directory of one model".to_owned()));

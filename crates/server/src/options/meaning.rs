@@ -2,6 +2,7 @@
 //! written.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -83,6 +84,14 @@ pub struct ResolvedOptions {
 }
 
 impl ResolvedOptions {
+    /// Writes each warning on a line of its own.
+    pub fn write_warnings(&self, err: &mut dyn Write) {
+        for warning in &self.warnings {
+            // If the reader has closed stderr, the error does not matter.
+            let _ = writeln!(err, "{warning}");
+        }
+    }
+
     /// Whether the options were also looked for in a file (`--config`).
     pub fn has_file(&self, environment: &ProcessEnvironment) -> bool {
         layers::has_file(&self.given, environment)

@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use inference::{Error, Name, Request, RequestInputs, Shape, Tensor, config::InputSpec, id_prefix};
 
 use crate::http::{
-    json::{Document, JsonValue, Nested, access},
-    request::{custom, during, json_datatype, read_control},
+    json::{Document, JsonValue, Nested, access, during},
+    request::{custom, json_datatype, read_control},
 };
 
 /// The name of the member whose own members are treated as members of the request.

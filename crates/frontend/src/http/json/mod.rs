@@ -24,5 +24,5 @@ pub(crate) use document::{Document, JsonValue};
 pub(crate) use nested::Nested;
 #[cfg(test)]
 pub(crate) use steps::of as steps_of;
-pub(crate) use syntax::{Number, access};
+pub(crate) use syntax::{Number, access, during};
 pub(crate) use write::{write_double, write_int, write_single, write_string, write_uint};

@@ -47,6 +47,11 @@ impl From<JsonSyntaxError> for Error {
     }
 }
 
+/// Prefixes an error's text with the action that failed.
+pub(crate) fn during(what: &str) -> impl Fn(Error) -> Error + '_ {
+    move |error| Error::new(error.code, format!("{what}: {error}"))
+}
+
 /// A number as the parser classifies it. The class determines which accessors accept the number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Number {
