@@ -45,6 +45,8 @@ LINES = {
     "record --hide": ["record", "--hide-tensors"],
     "replay --no-comp": ["replay", "--no-compare"],
     "tune --exhau": ["tune", "--exhaustive"],
+    "tune m -- --rate-limit exec": ["tune", "m", "--", "--rate-limit", "execution_count"],
+    "tune m -- --shutdown-de": ["tune", "m", "--", "--shutdown-delay-secs"],
     # The options of the server are not those of the commands, nor those of the commands the server's.
     "perf --http-po": ["perf", "--http-po"],
     "tune --rate-li": ["tune", "--rate-li"],
@@ -155,9 +157,9 @@ def test_bash_completes_each_command(terminal, folder):
     (folder / "rc").write_text(BASH.format(binary=BINARY, folder=folder))
     shell = terminal(["bash", "--noprofile", "--rcfile", str(folder / "rc"), "-i"])
     check(shell)
-    # Options of the server follow the dashes. A name may begin with blanks in it, or with a quote.
+    # A name may begin with blanks in it, or with a quote.
     lines = {
-        "tune m -- --rate-limit exec": ["tune", "m", "--", "--rate-limit", "execution_count"],
+        "tune m -- --exhau": ["tune", "m", "--", "--exhau"],
         "check my\\ mod": ["check", "my models/"],
         'config fmt "notes of': ["config", "fmt", "notes of 'x'.pbtxt"],
     }

@@ -2,10 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{is_server_like, key, names};
+use super::{is_server_like, key, names, takes_server_after_dashes};
 use crate::options::commands::{
-    CommandDescription, CommandOptionDescription, ServerOptionsPlace, ValueDescription, descriptions,
-    server_options,
+    CommandDescription, CommandOptionDescription, ValueDescription, descriptions, server_options,
 };
 
 /// What does not depend on the tables. `word` is the word to complete, and `option` the one before it.
@@ -88,7 +87,7 @@ fn push_command(text: &mut String, commands: &[CommandDescription]) {
     let like_server: Vec<_> = like_server.map(|command| format!("'{}'", key(command))).collect();
     let after_dashes: Vec<_> = commands
         .iter()
-        .filter(|command| command.server_options == ServerOptionsPlace::AfterDashes)
+        .filter(|command| takes_server_after_dashes(command))
         .map(|command| format!("'{}'", key(command)))
         .collect();
     let (like_server, after_dashes) = (like_server.join("|"), after_dashes.join("|"));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{is_server_like, key, summary};
+use super::{is_server_like, key, summary, takes_server_after_dashes};
 use crate::options::commands::{
     CommandDescription, CommandOptionDescription, ValueDescription, descriptions, purposes, server_options,
 };
@@ -49,7 +49,27 @@ pub(super) fn script() -> String {
     for option in server_options() {
         push_option(&mut text, &condition, &option);
     }
+    for command in commands.iter().filter(|command| takes_server_after_dashes(command)) {
+        let condition = format!("__nereid_has \"{}\"; and contains -- -- (commandline -opc)", key(command));
+        server_options().for_each(|option| push_word(&mut text, &condition, &option));
+    }
     text
+}
+
+/// Behind `--` fish completes no options: the names and the values are words.
+fn push_word(text: &mut String, condition: &str, option: &CommandOptionDescription) {
+    for name in option.names.iter().filter(|name| name.starts_with("--")) {
+        let help = plain(summary(&option.help));
+        let _ = writeln!(text, "complete -c nereid -n '{condition}' -a '{name}' -d '{help}'");
+        let Some((_, ValueDescription { words, is_file })) = &option.value else { continue };
+        let here = format!("{condition}; and test (commandline -opc)[-1] = {name}");
+        if !words.is_empty() {
+            let _ = writeln!(text, "complete -c nereid -n '{here}' -a '{}'", words.join(" "));
+        }
+        if *is_file {
+            let _ = writeln!(text, "complete -c nereid -n '{here}' -F");
+        }
+    }
 }
 
 fn fish_key(command: &CommandDescription) -> String {

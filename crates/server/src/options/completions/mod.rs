@@ -31,6 +31,11 @@ fn is_server_like(command: &CommandDescription) -> bool {
     command.server_options == ServerOptionsPlace::Anywhere
 }
 
+/// The commands that take the options of the server behind `--`.
+fn takes_server_after_dashes(command: &CommandDescription) -> bool {
+    command.server_options == ServerOptionsPlace::AfterDashes
+}
+
 /// The names of these options.
 fn names<'o>(options: impl IntoIterator<Item = &'o CommandOptionDescription>) -> Vec<&'o str> {
     options.into_iter().flat_map(|option| &option.names).map(String::as_str).collect()

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{is_server_like, key, summary};
+use super::{is_server_like, key, summary, takes_server_after_dashes};
 use crate::options::commands::{
     CommandDescription, CommandOptionDescription, ValueDescription, descriptions, purposes, server_options,
 };
@@ -13,6 +13,16 @@ const HEAD: &str = r#"#compdef nereid
 _nereid() {
   local curcontext=$curcontext command=
   local -a server commands options
+"#;
+
+/// Words behind `--` are those of a server.
+const AFTER_DASHES: &str = r#"      integer dashes=${words[(ie)--]}
+      if (( dashes < CURRENT )); then
+        words=("$words[1]" "${(@)words[dashes+1,-1]}")
+        (( CURRENT -= dashes - 1 ))
+        _arguments $server
+        return
+      fi
 "#;
 
 pub(super) fn script() -> String {
@@ -61,6 +71,9 @@ fn push_call(text: &mut String, command: &CommandDescription) {
              _arguments $server\n      fi\n      ;;\n",
         );
         return;
+    }
+    if takes_server_after_dashes(command) {
+        text.push_str(AFTER_DASHES);
     }
     text.push_str("      options=(\n");
     for option in &command.options {
