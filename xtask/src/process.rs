@@ -55,6 +55,40 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{} wrote no text", line(command)))
 }
 
+/// A program that runs beside this one.
+pub(crate) struct BackgroundProcess {
+    child: Child,
+    words: String,
+    log: PathBuf,
+    _watched: children::Child,
+}
+
+impl BackgroundProcess {
+    /// Starts a program with its output in a file.
+    ///
+    /// # Errors
+    /// The program cannot be started, or the file cannot be written.
+    pub(crate) fn start(command: &mut Command, log: PathBuf) -> Result<BackgroundProcess> {
+        let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let words = line(command);
+        let child = command.spawn().with_context(|| format!("cannot start {words}"))?;
+        let watched = children::Child::watch(child.id())?;
+        Ok(BackgroundProcess { child, words, log, _watched: watched })
+    }
+
+    /// Waits for its end, and shows its output.
+    ///
+    /// # Errors
+    /// The program fails.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let status = self.child.wait()?;
+        print!("{}", String::from_utf8_lossy(&fs::read(&self.log)?));
+        ensure!(status.success(), "{} ended with {status}", self.words);
+        Ok(())
+    }
+}
+
 /// The command as a person would type it.
 pub(crate) fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());

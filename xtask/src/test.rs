@@ -1,10 +1,13 @@
 //! `cargo xtask test`: all checks that a change must pass.
 
+use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
+use crate::process::BackgroundProcess;
 use crate::steps::Steps;
 use crate::workspace::{Build, cargo};
 use crate::{
@@ -20,6 +23,7 @@ const CLIENT_TESTS_AT_ONCE: &str = "2";
 /// Runs all steps and prints their results. Returns whether all passed.
 pub(crate) fn run(quick: bool) -> Result<bool> {
     let mut steps = Steps::new();
+    let downloads = start_downloads();
     steps.run("format", || process::run(&mut cargo(&["fmt", "--all", "--check"])));
     steps.run("gates", || {
         ensure!(gates::run()?, "a rule is broken");
@@ -29,6 +33,8 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         let lints = ["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"];
         process::run(&mut cargo(&lints))
     });
+    // The steps that need something download what is missing, or tell why they cannot.
+    steps.attempt("downloads", || downloads?.finish());
     steps.run("onnxruntime", || {
         println!("{}", runtime_library::fetch()?.display());
         Ok(())
@@ -81,6 +87,14 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         steps.skip("deny", "cargo-deny is not installed");
     }
     Ok(steps.summary())
+}
+
+/// Starts to download what the tests need, while the compiler works.
+fn start_downloads() -> Result<BackgroundProcess> {
+    let target = workspace::target();
+    fs::create_dir_all(&target).with_context(|| format!("cannot make {}", target.display()))?;
+    let mut setup = Command::new(env::current_exe()?);
+    BackgroundProcess::start(setup.arg("setup"), target.join("setup.log"))
 }
 
 /// The variables and programs of those servers that can be installed.
