@@ -18,8 +18,8 @@ use crate::{process, workspace};
 
 /// Requests to each model in the shorter of the two runs, by default.
 const REQUESTS: u32 = 200;
-/// The same for a quick check.
-pub(crate) const FEW: u32 = 20;
+/// The same for a quick check, as an argument.
+pub(crate) const FEW: &str = "20";
 /// The ratio of requests in the longer run to those in the shorter one.
 const TIMES: u32 = 10;
 /// How many bytes more the longer run may leave reachable. Small buffers grow with the number of threads that happen to
@@ -54,7 +54,7 @@ pub(crate) fn run(requests: Option<u32>) -> Result<bool> {
         println!("skipped: {reason}");
         return Ok(true);
     }
-    check(requests.unwrap_or(REQUESTS), Build::Dev)?;
+    check(requests.unwrap_or(REQUESTS))?;
     Ok(true)
 }
 
@@ -75,8 +75,8 @@ pub(crate) fn cannot_be() -> Option<&'static str> {
 ///
 /// # Errors
 /// Memory is used wrongly or lost, or the memory left at the end grows with requests.
-pub(crate) fn check(requests: u32, build_of_library: Build) -> Result<()> {
-    build_of_library.run(&["nereid-libtritonserver"])?;
+fn check(requests: u32) -> Result<()> {
+    Build::DevWorkspace.run(&["nereid-libtritonserver"])?;
     let place = workspace::target().join("memcheck");
     if place.exists() {
         fs::remove_dir_all(&place).with_context(|| format!("cannot remove {}", place.display()))?;

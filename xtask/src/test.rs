@@ -1,6 +1,5 @@
 //! `cargo xtask test`: all checks that a change must pass.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +22,7 @@ const CLIENT_TESTS_AT_ONCE: &str = "2";
 /// Runs all steps and prints their results. Returns whether all passed.
 pub(crate) fn run(quick: bool) -> Result<bool> {
     let mut steps = Steps::new();
-    let downloads = start_downloads();
+    let downloads = beside(&["setup"]);
     steps.run("format", || process::run(&mut cargo(&["fmt", "--all", "--check"])));
     steps.run("gates", || {
         ensure!(gates::run()?, "a rule is broken");
@@ -47,6 +46,11 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
     if quick {
         return Ok(steps.summary());
     }
+    let memory = match memcheck::cannot_be() {
+        // Valgrind uses one processor.
+        None => Ok(beside(&["memcheck", "--requests", memcheck::FEW])),
+        Some(reason) => Err(reason),
+    };
     steps.run("doc tests", || {
         process::run(&mut with_library(cargo(&["test", "--workspace", "--locked", "--doc"]))?)
     });
@@ -55,9 +59,9 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
         process::run(doc.env("RUSTDOCFLAGS", "--deny warnings"))
     });
     steps.run("model checker", || deepcheck::model_checker(deepcheck::FEW_SWITCHES));
-    match memcheck::cannot_be() {
-        None => steps.run("memory", || memcheck::check(memcheck::FEW, BUILD)),
-        Some(reason) => steps.skip("memory", reason),
+    match memory {
+        Ok(memory) => steps.run("memory", || memory?.finish()),
+        Err(reason) => steps.skip("memory", reason),
     }
     steps.run("python modules", python_modules);
     let mut brought = None;
@@ -89,12 +93,13 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
     Ok(steps.summary())
 }
 
-/// Starts to download what the tests need, while the compiler works.
-fn start_downloads() -> Result<BackgroundProcess> {
+/// Starts another chore beside this one.
+fn beside(words: &[&str]) -> Result<BackgroundProcess> {
     let target = workspace::target();
     fs::create_dir_all(&target).with_context(|| format!("cannot make {}", target.display()))?;
-    let mut setup = Command::new(env::current_exe()?);
-    BackgroundProcess::start(setup.arg("setup"), target.join("setup.log"))
+    // This program, also after cargo has built it again.
+    let mut chore = Command::new("/proc/self/exe");
+    BackgroundProcess::start(chore.args(words), target.join(format!("{}.log", words[0])))
 }
 
 /// The variables and programs of those servers that can be installed.
