@@ -38,10 +38,10 @@ mod step;
 mod stop;
 
 pub use files::{DirectoryStamp, FileStamp, ModelFiles, is_by_product};
-pub use lifecycle::{IN_TWO_REPOSITORIES, Lifecycle, LifecycleOptions};
+pub use lifecycle::{Lifecycle, LifecycleOptions};
 pub use listing::{FoundModel, ModelListing};
 pub use managed_model::{ManagedModel, NoVersion, NoVersionCause, VersionStatus};
 pub use step::{
-    CommandId, ConfigIdentity, CopyId, Generation, LifecycleAction, LifecycleCommand, LogLevel, ModelKey,
-    ModelOrigin, ModelPlace, PlanFailure, PlannedModel,
+    CommandId, ConfigIdentity, CopyId, Generation, IN_TWO_REPOSITORIES, LifecycleAction, LifecycleCommand,
+    LogLevel, ModelKey, ModelOrigin, ModelPlace, PlanFailure, PlannedModel,
 };

@@ -33,9 +33,6 @@ pub struct LifecycleOptions {
     pub longest_retry: Duration,
 }
 
-/// The reason of a model that several repositories have.
-pub const IN_TWO_REPOSITORIES: &str = "model appears in two or more repositories";
-
 /// What happens to the models of a server. See the documentation of the crate.
 #[derive(Debug)]
 pub struct Lifecycle {

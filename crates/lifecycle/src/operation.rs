@@ -6,7 +6,7 @@ use scheduling::Timestamp;
 
 use crate::{
     CommandId, FoundModel, Generation, Lifecycle, LifecycleAction, ModelKey, ModelOrigin, NoVersion,
-    NoVersionCause, lifecycle::IN_TWO_REPOSITORIES,
+    NoVersionCause, step::IN_TWO_REPOSITORIES,
 };
 
 /// Operations that may wait for one name.

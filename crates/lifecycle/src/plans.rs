@@ -7,10 +7,10 @@ use scheduling::Timestamp;
 use crate::{
     FoundModel, Generation, Lifecycle, LifecycleAction, LogLevel, ModelFiles, ModelKey, ModelPlace,
     NoVersionCause, PlanFailure, PlannedModel,
-    lifecycle::IN_TWO_REPOSITORIES,
     loads::LoadRecord,
     managed_model::{LoadPhase, RunningLoad},
     operation::{LoadPurpose, server_exits},
+    step::IN_TWO_REPOSITORIES,
 };
 
 /// The error of an explicit load that finds no usable model (M-W9).

@@ -40,6 +40,9 @@ pub struct ModelPlace {
     pub directory: PathBuf,
 }
 
+/// The reason of a model that several repositories have.
+pub const IN_TWO_REPOSITORIES: &str = "model appears in two or more repositories";
+
 /// A command that waits for its answer. The caller chooses the number; it is never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandId(pub u64);

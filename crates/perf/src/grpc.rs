@@ -15,7 +15,9 @@ use prost::Message;
 use crate::call_outcome::{CallFailure, CallTimes};
 use crate::endpoint::ServerEndpoint;
 use crate::framing::{FRAME_HEAD, grpc_message, next_frame};
-use crate::payload::SERVICE;
+
+/// The path of the service.
+const SERVICE: &str = "inference.GRPCInferenceService";
 
 /// The sizes of windows and frames. They are large enough that the client does not slow down responses of megabytes.
 const STREAM_WINDOW: u32 = 32 << 20;

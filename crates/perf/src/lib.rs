@@ -22,6 +22,7 @@ pub mod framing;
 mod grpc;
 mod histogram;
 mod http;
+mod http_request;
 mod input_files;
 mod inputs;
 mod load;

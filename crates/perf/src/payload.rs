@@ -7,50 +7,16 @@ mod generate;
 
 use anyhow::{Context, Result};
 use bytes::{BufMut, Bytes, BytesMut};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use prost::Message;
 use proto::infer_parameter::ParameterChoice;
 
 pub(crate) use self::generate::GenerateTemplate;
 use crate::framing::frame;
+use crate::http_request::{headers, model_path};
 use crate::options::{GivenParameter, MessageCompression, PerfOptions, Protocol};
 use crate::sequences::SequencePosition;
 use crate::shared_memory::{RequestPlaces, TensorPlace};
 use crate::tensors::InputTensor;
-
-/// Path of the gRPC service.
-pub(crate) const SERVICE: &str = "inference.GRPCInferenceService";
-
-/// The characters that are escaped in a path: all but those that RFC 3986 calls unreserved.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-
-/// `/v2/models/M[/versions/V]`, with the name escaped where the path needs it.
-pub(crate) fn model_path(options: &PerfOptions) -> String {
-    let name = utf8_percent_encode(&options.model, ESCAPED);
-    match &options.version {
-        Some(version) => {
-            format!("/v2/models/{name}/versions/{}", utf8_percent_encode(version, ESCAPED))
-        }
-        None => format!("/v2/models/{name}"),
-    }
-}
-
-/// A whole HTTP/1.1 GET request.
-pub(crate) fn http_get(options: &PerfOptions, path: &str) -> Bytes {
-    format!("GET {path} HTTP/1.1\r\n{}\r\n", headers(options)).into()
-}
-
-/// A whole HTTP/1.1 POST request.
-pub(crate) fn http_post(options: &PerfOptions, path: &str, body: &str) -> Bytes {
-    let head = format!("POST {path} HTTP/1.1\r\n{}Content-Type: application/json", headers(options));
-    format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into()
-}
-
-/// The headers of every request, each with its end of line.
-fn headers(options: &PerfOptions) -> String {
-    let own = options.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
-    format!("Host: {}\r\n{}", options.address, own.collect::<String>())
-}
 
 /// An inference request over HTTP/1.1 in its parts.
 pub(crate) struct HttpTemplate {

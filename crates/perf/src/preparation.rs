@@ -17,7 +17,7 @@ use crate::payload::{GenerateTemplate, GrpcTemplate, HttpTemplate};
 use crate::sequences::SequenceSource;
 use crate::shared_memory::SharedTensors;
 use crate::statistics::StatisticsReader;
-use crate::{arrivals, grpc, http, payload};
+use crate::{arrivals, grpc, http, http_request};
 
 /// Everything that points need.
 pub(crate) struct PreparedRun {
@@ -250,7 +250,7 @@ async fn speaks_grpc(endpoint: &ServerEndpoint) -> bool {
 async fn speaks_http(endpoint: &ServerEndpoint, options: &PerfOptions) -> bool {
     let asking = async {
         let mut connection = http::HttpConnection::open(endpoint).await?;
-        let request = payload::http_get(options, "/v2/health/live");
+        let request = http_request::get(options, "/v2/health/live");
         Ok::<_, anyhow::Error>(connection.exchange(&request).await)
     };
     match tokio::time::timeout(PROBE, asking).await {
@@ -261,9 +261,9 @@ async fn speaks_http(endpoint: &ServerEndpoint, options: &PerfOptions) -> bool {
 
 async fn describe_over_http(endpoint: &ServerEndpoint, options: &PerfOptions) -> Result<TargetModel> {
     let mut connection = http::HttpConnection::open(endpoint).await?;
-    let path = payload::model_path(options);
-    let metadata = connection.fetch(&payload::http_get(options, &path)).await?;
-    let config = connection.fetch(&payload::http_get(options, &format!("{path}/config"))).await?;
+    let path = http_request::model_path(options);
+    let metadata = connection.fetch(&http_request::get(options, &path)).await?;
+    let config = connection.fetch(&http_request::get(options, &format!("{path}/config"))).await?;
     TargetModel::from_json(&metadata, &config)
 }
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use crate::endpoint::ServerEndpoint;
 use crate::options::{PerfOptions, Protocol};
 use crate::tensors::InputTensor;
-use crate::{grpc, http, payload};
+use crate::{grpc, http, http_request};
 
 /// The alignment of each tensor in the object, in bytes.
 const ALIGNMENT: u64 = 64;
@@ -128,7 +128,7 @@ impl SharedTensors {
     ) -> Result<()> {
         let path = format!("/v2/systemsharedmemory/region/{}/{action}", self.region);
         let mut connection = http::HttpConnection::open(endpoint).await?;
-        connection.fetch(&payload::http_post(options, &path, body)).await.map(drop)
+        connection.fetch(&http_request::post(options, &path, body)).await.map(drop)
     }
 
     /// The places of the request with that index.

@@ -10,9 +10,9 @@ use tokio::time::timeout;
 use crate::endpoint::ServerEndpoint;
 use crate::grpc::GrpcConnection;
 use crate::http::HttpConnection;
+use crate::http_request;
 use crate::model::TargetModel;
 use crate::options::{PerfOptions, Protocol};
-use crate::payload;
 
 /// How long the generator waits for statistics. A server that does not give them is not asked again.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -167,9 +167,9 @@ impl StatisticsReader {
             ReaderConnection::Http(connection) => {
                 let path = match is_ensemble {
                     true => "/v2/models/stats".to_owned(),
-                    false => format!("{}/stats", payload::model_path(&self.options)),
+                    false => format!("{}/stats", http_request::model_path(&self.options)),
                 };
-                let body = connection.fetch(&payload::http_get(&self.options, &path)).await?;
+                let body = connection.fetch(&http_request::get(&self.options, &path)).await?;
                 from_json(&serde_json::from_slice(&body)?)
             }
             ReaderConnection::Grpc(connection) => {
