@@ -89,7 +89,8 @@ impl ModelInspection for OnnxInspection {
                 .iter()
                 .for_each(|error| errors.push_error("parameters", error));
         }
-        settings::session_settings(config, NonZeroUsize::MIN, &self.model_directory, errors);
+        let settings = settings::session_settings(config, NonZeroUsize::MIN, &self.model_directory);
+        settings.err().into_iter().for_each(|refused| errors.absorb(refused));
         errors.begin(rule::EXTERNAL_DATA);
         match external_data::missing(&self.file) {
             Ok(missing) => {

@@ -11,7 +11,7 @@ use inference::{
         Backend, BackendModel, Device, Instance, InstanceSpec, KnownNames, MemoryUsage, ModelInspection,
         ModelSource,
     },
-    config::{ConfigErrors, ModelConfig},
+    config::ModelConfig,
 };
 use parking_lot::Mutex;
 
@@ -223,10 +223,8 @@ impl BackendModel for OnnxModel {
             );
             return Err(Error::unsupported(text));
         }
-        let mut errors = ConfigErrors::default();
-        let settings = settings::session_settings(config, spec.threads, &self.directory, &mut errors);
-        errors.first().map_or(Ok(()), Err)?;
-        let SessionSettings { options, run_entry } = settings;
+        let SessionSettings { options, run_entry } =
+            settings::session_settings(config, spec.threads, &self.directory)?;
         let session = self.load(options)?;
         validate::validate(config, session.signature())?;
         let run_options =

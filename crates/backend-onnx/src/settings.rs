@@ -89,20 +89,22 @@ pub(crate) struct SessionSettings {
     pub(crate) run_entry: Option<(CString, CString)>,
 }
 
-/// The settings of a session that computes with `budget` threads unless the configuration sets counts of its own. Adds
-/// all values that are refused to `errors`; then the settings have no meaning.
+/// The settings of a session that computes with `budget` threads unless the configuration sets counts of its own.
+///
+/// # Errors
+/// All values that are refused, with their fields.
 pub(crate) fn session_settings(
     config: &ModelConfig,
     budget: NonZeroUsize,
     model_directory: &Path,
-    errors: &mut ConfigErrors,
-) -> SessionSettings {
+) -> Result<SessionSettings, ConfigErrors> {
+    let mut errors = ConfigErrors::default();
     errors.begin(rule::PARAMETER);
     for (position, accelerator) in config.cpu_accelerators.iter().enumerate() {
         let field = format!("optimization.execution_accelerators.cpu_execution_accelerator[{position}].name");
         errors.invalid(&field, format!("unknown Execution Accelerator '{}' is requested", accelerator.name));
     }
-    let mut parameters = ParameterReader { values: &config.parameters, errors };
+    let mut parameters = ParameterReader { values: &config.parameters, errors: &mut errors };
     // The backend uses it when it opens the model.
     parameters.read(MAP_EXTERNAL_DATA, boolean);
     let options = SessionOptions {
@@ -123,7 +125,8 @@ pub(crate) fn session_settings(
             .unwrap_or_default(),
         ..SessionOptions::default()
     };
-    SessionSettings { options, run_entry: parameters.read(SHRINKAGE, |value| entry(SHRINKAGE, value)) }
+    let run_entry = parameters.read(SHRINKAGE, |value| entry(SHRINKAGE, value));
+    if errors.is_empty() { Ok(SessionSettings { options, run_entry }) } else { Err(errors) }
 }
 
 /// Reads parameters of a configuration, and notes those that are refused.
