@@ -126,7 +126,15 @@ mod tests {
             (failed.how.as_str(), failed.output.as_str()),
             ("'sh' failed (exit status: 3)", "out\nerr\n")
         );
-        let failed = run("echo begun; sleep 1000 & wait", Duration::from_millis(300)).unwrap_err();
+        // A slow machine needs more time until the program begins.
+        let mut limit = Duration::from_millis(100);
+        let failed = loop {
+            let failed = run("echo begun; sleep 1000 & wait", limit).unwrap_err();
+            if !failed.output.is_empty() {
+                break failed;
+            }
+            limit *= 2;
+        };
         assert_eq!((failed.how.as_str(), failed.output.as_str()), ("'sh' did not end in time", "begun\n"));
         let missing = Command::new("/nowhere/program");
         let failed = run_until(&missing, &tempfile::tempfile().unwrap(), Instant::now() + long).unwrap_err();

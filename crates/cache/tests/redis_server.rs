@@ -1,14 +1,14 @@
-//! The cache `redis` against a real store: what only the store does. `NEREID_TEST_REDIS_SERVER` is its program. Without
-//! it, the tests say so and pass. More is in `tests/clients/test_redis_cache.py`.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "what supports tests is part of them")]
+//! The cache `redis` against a real store: what only the store does. `NEREID_TEST_REDIS_SERVER` is its program; without
+//! the variable, it is the `redis-server` of the system. More is in `tests/clients/test_redis_cache.py`.
+#![expect(clippy::unwrap_used, reason = "what supports tests is part of them")]
 use std::{
     collections::BTreeMap,
     env,
     net::{TcpListener, TcpStream},
-    process::{Child, Command, Stdio},
+    path::PathBuf,
+    process::Stdio,
     sync::Arc,
-    thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use inference::{
@@ -17,45 +17,42 @@ use inference::{
 };
 use nereid_cache::redis::RedisResponseCache;
 use tempfile::TempDir;
+use testing::{TestProcess, command, eventually};
 use tokio::runtime::{Builder, Runtime};
 
 /// A running store and a cache that uses it.
 struct StoreProcess {
-    process: Child,
+    _process: TestProcess,
     _folder: TempDir,
     cache: RedisResponseCache,
     runtime: Runtime,
 }
 
-impl Drop for StoreProcess {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// The program of the store.
+fn program() -> PathBuf {
+    let named = env::var_os("NEREID_TEST_REDIS_SERVER").map(PathBuf::from);
+    let places = env::var_os("PATH").unwrap_or_default();
+    let found =
+        || env::split_paths(&places).map(|place| place.join("redis-server")).find(|path| path.is_file());
+    named.or_else(found).expect(
+        "NEREID_TEST_REDIS_SERVER does not name the program of a store, and the system has no 'redis-server': \
+         'cargo xtask test' sets the variable",
+    )
 }
 
 impl StoreProcess {
-    /// `None` without the program.
-    fn start() -> Option<Self> {
-        let Some(program) = env::var_os("NEREID_TEST_REDIS_SERVER") else {
-            println!("skipped: NEREID_TEST_REDIS_SERVER does not name the program of a store");
-            return None;
-        };
+    fn start() -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = tempfile::tempdir().unwrap();
-        let mut command = Command::new(program);
+        let mut command = command(program());
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]);
-        let process = command.arg(folder.path()).stdout(Stdio::null()).spawn().unwrap();
-        let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the store does not start");
-            sleep(Duration::from_millis(5));
-        }
-        let settings = [("host", "127.0.0.1"), ("port", &port.to_string()), ("socket_timeout", "20000")];
+        let process = TestProcess::start(command.arg(folder.path()).stdout(Stdio::null())).unwrap();
+        eventually("the store to start", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let settings = [("host", "127.0.0.1"), ("port", &port.to_string()), ("socket_timeout", "60000")];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let cache = RedisResponseCache::open(&BTreeMap::from(settings)).unwrap();
         let runtime = Builder::new_current_thread().build().unwrap();
-        Some(Self { process, _folder: folder, cache, runtime })
+        Self { _process: process, _folder: folder, cache, runtime }
     }
 
     fn insert(&self, key: &str, lifetime: Option<Duration>) {
@@ -77,7 +74,7 @@ impl StoreProcess {
 
 #[test]
 fn all_entries_with_a_prefix_are_removed_and_no_others() {
-    let Some(store) = StoreProcess::start() else { return };
+    let store = StoreProcess::start();
     // More than one step of the store.
     for number in 0..3000 {
         store.insert(&format!("model[1]/{number}"), None);
@@ -100,13 +97,9 @@ fn all_entries_with_a_prefix_are_removed_and_no_others() {
 
 #[test]
 fn an_entry_is_found_until_its_lifetime_ends() {
-    let Some(store) = StoreProcess::start() else { return };
+    let store = StoreProcess::start();
     store.insert("short", Some(Duration::from_millis(20)));
     store.insert("long", Some(Duration::from_secs(3600)));
-    let begun = Instant::now();
-    while store.has("short") {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the entry does not expire");
-        sleep(Duration::from_millis(2));
-    }
+    eventually("the end of the entry", || !store.has("short"));
     assert!(store.has("long"));
 }

@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    const TIMEOUT: Duration = Duration::from_secs(10);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     #[test]
     fn the_thread_looks_when_it_is_told_and_ends_with_its_handle() {

@@ -1,13 +1,14 @@
 //! Verbose log lines about requests that scripts search for. The log belongs to the process, so this file has only one
 //! test.
+#[path = "server/support.rs"]
 mod support;
 
-use std::{fs, sync::Arc, time::Instant};
+use std::{fs, sync::Arc};
 
 use serde_json::json;
 use server::logging::{self, Levels, LogConfig};
 use testing::{
-    Gate, Identity, Repository,
+    Gate, Identity, Repository, eventually,
     grpc::{self, framed},
     http::TIMEOUT,
     schema,
@@ -65,12 +66,9 @@ fn calls_that_clients_give_up_and_batchers_that_start_are_logged_in_the_words_of
     assert!(!logged("Cancellation notification"));
     unary.abort();
     stream.abort();
-    let deadline = Instant::now() + TIMEOUT;
     for handler in ["ModelInferHandler", "ModelStreamInferHandler"] {
-        while !logged(&format!("\"Cancellation notification received for {handler}{}\"", fields(handler))) {
-            assert!(Instant::now() < deadline, "{handler}: {}", fs::read_to_string(&file).unwrap());
-            std::thread::yield_now();
-        }
+        let words = format!("\"Cancellation notification received for {handler}{}\"", fields(handler));
+        eventually(&words, || logged(&words));
     }
     gate.open();
     let answered = runtime.block_on(async move {

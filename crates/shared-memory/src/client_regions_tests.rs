@@ -345,18 +345,24 @@ fn a_region_that_cannot_be_registered_leaves_nothing_open() {
     assert_eq!(opened(), before);
 }
 
-/// Runs a test of this file in a process of its own.
-fn in_own_process(test: &str) -> std::process::Output {
+/// Tells the test's program that it is the process of one test.
+const OWN_PROCESS: &str = "NEREID_TEST_OWN_PROCESS";
+
+/// Runs this part of a test in a process of its own, in which the test comes here again. Returns the output of that process.
+fn in_own_process(test: &str, part: impl FnOnce()) -> std::process::Output {
+    if std::env::var_os(OWN_PROCESS).is_some() {
+        part();
+        std::process::exit(0);
+    }
     let name = format!("client_regions::tests::{test}");
     Command::new(std::env::current_exe().unwrap())
-        .args([&name, "--exact", "--ignored", "--nocapture"])
+        .args([&name, "--exact", "--nocapture"])
+        .env(OWN_PROCESS, "")
         .output()
         .unwrap()
 }
 
-#[test]
-#[ignore = "ends its process: another test runs it"]
-fn a_fault_elsewhere() {
+fn cause_a_fault_elsewhere() {
     let regions = regions();
     drop(faulty(&regions));
     let own = Object::new(PAGE);
@@ -379,15 +385,14 @@ fn a_fault_elsewhere() {
 #[test]
 fn a_fault_outside_of_regions_ends_the_process_as_before() {
     use std::os::unix::process::ExitStatusExt;
-    let output = in_own_process("a_fault_elsewhere");
+    let output =
+        in_own_process("a_fault_outside_of_regions_ends_the_process_as_before", cause_a_fault_elsewhere);
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(printed.contains("before the fault") && !printed.contains("after the fault"), "{printed}");
     assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{output:?}");
 }
 
-#[test]
-#[ignore = "changes the handler of its process: another test runs it"]
-fn a_library_takes_the_signal() {
+fn take_the_signal() {
     let regions = regions();
     drop(faulty(&regions));
     regions.unregister(RegionKind::System, "").unwrap();
@@ -408,7 +413,8 @@ fn a_library_takes_the_signal() {
 
 #[test]
 fn a_library_that_takes_the_signal_loses_it_at_the_next_access() {
-    let output = in_own_process("a_library_takes_the_signal");
+    let output =
+        in_own_process("a_library_that_takes_the_signal_loses_it_at_the_next_access", take_the_signal);
     assert!(String::from_utf8_lossy(&output.stdout).contains("survived"), "{output:?}");
 }
 

@@ -10,7 +10,7 @@ use std::{
 use socket2::{Domain, Socket, Type};
 
 /// How long a read waits before it fails.
-pub const TIMEOUT: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! Test doubles and clients: native backends and a cache with known behaviour, model repositories on disk, foreign memory, the
-//! recorded exchanges, HTTP and gRPC clients that see every byte, C plug-ins, and the server as a program.
+//! recorded exchanges, HTTP and gRPC clients that see every byte, C plug-ins,
+//! processes that end with their test, and the server as a program.
 //!
 //! No server uses this crate. Tests of any crate above `inference` may use it.
 #![forbid(unsafe_code)]
@@ -7,6 +8,7 @@
 mod agents;
 pub mod compare;
 pub mod elf;
+mod eventually;
 pub mod fixtures;
 mod gate;
 pub mod golden;
@@ -15,15 +17,18 @@ pub mod http;
 mod identity;
 mod memory_cache;
 pub mod plugins;
+mod process;
 mod program;
 mod region;
 mod repository;
 pub mod schema;
 
 pub use agents::Agents;
+pub use eventually::eventually;
 pub use gate::Gate;
 pub use identity::Identity;
 pub use memory_cache::{MemoryCache, MemoryCaches};
+pub use process::{TestProcess, command};
 pub use program::Program;
 pub use region::TestRegion;
 pub use repository::Repository;

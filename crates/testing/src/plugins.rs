@@ -77,15 +77,18 @@ impl<'a> Plugin<'a> {
     }
 }
 
-/// The path of `libtritonserver.so` that was built with a program of the workspace. `None` if it was not built, with a
-/// message in the test's output: tests of one package do not build the library, `cargo xtask test` does.
-pub fn library_beside(program: &Path) -> Option<PathBuf> {
+/// The path of `libtritonserver.so` that was built with a program of the workspace.
+///
+/// # Panics
+/// It was not built: tests of one package do not build the library, `cargo xtask test` does.
+pub fn library_beside(program: &Path) -> PathBuf {
     let library = program.with_file_name("libtritonserver.so");
-    if library.is_file() {
-        return Some(library);
-    }
-    eprintln!("skipped: {} is not there, cargo build --package nereid-libtritonserver", library.display());
-    None
+    assert!(
+        library.is_file(),
+        "this test needs {}: 'cargo build --package nereid-libtritonserver' makes it, and so does 'cargo xtask test'",
+        library.display()
+    );
+    library
 }
 
 /// Compiles a C program against Nereid's header and links it with `libtritonserver.so` of a directory, where the

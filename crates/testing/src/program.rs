@@ -4,7 +4,7 @@ use std::{
     io::{self, BufRead, BufReader},
     net::SocketAddr,
     path::Path,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
     sync::Arc,
     thread::{self, JoinHandle},
     time::Instant,
@@ -13,12 +13,12 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 
-use crate::http::TIMEOUT;
+use crate::{TestProcess, command, http::TIMEOUT};
 
-/// A running program. Drop kills it.
+/// A running program, which ends with this value.
 #[derive(Debug)]
 pub struct Program {
-    child: Child,
+    child: TestProcess,
     log: Arc<Log>,
     /// Its lines on stderr: warnings and errors.
     complaints: Arc<Log>,
@@ -46,23 +46,23 @@ impl Program {
     /// # Errors
     /// The program cannot be started.
     pub fn start(program: &Path, repository: &Path, arguments: &[&str]) -> io::Result<Self> {
-        Self::start_with(Command::new(program), repository, arguments)
+        Self::start_with(command(program), repository, arguments)
     }
 
-    /// As [`Program::start`], but with a command whose environment is prepared.
+    /// As [`Program::start`], but with a command of [`command`] whose environment is prepared.
     ///
     /// # Errors
     /// As for [`Program::start`].
     pub fn start_with(mut command: Command, repository: &Path, arguments: &[&str]) -> io::Result<Self> {
-        let mut child = command
+        command
             .arg(format!("--model-repository={}", repository.display()))
             .args(["--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--metrics-address=127.0.0.1"])
             .args(["--http-port=0", "--grpc-port=0", "--metrics-port=0"])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
+            .stderr(Stdio::piped());
+        let mut child = TestProcess::start(&mut command)?;
         let none = || io::Error::other("the program has no output");
         let (output, errors) = (child.stdout.take().ok_or_else(none)?, child.stderr.take().ok_or_else(none)?);
         let (log, complaints) = (Arc::new(Log::default()), Arc::new(Log::default()));
@@ -192,14 +192,6 @@ impl Program {
     pub fn terminate(self) -> io::Result<ExitStatus> {
         self.signal(Signal::TERM)?;
         self.wait()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // An error means that the program has already ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

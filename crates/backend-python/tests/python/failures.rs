@@ -57,7 +57,7 @@ fn a_broken_rule_fails_the_whole_batch_and_the_model_goes_on() {
 #[test]
 fn the_place_of_an_exception_is_the_models() {
     let loaded = behaving_unless("raise ValueError('not today')").load().unwrap();
-    let (error, _) = loaded.failure(&[1.0]);
+    let error = loaded.failure(&[1.0]);
     let places: Vec<_> = error.message.lines().skip_while(|line| *line != "At:").skip(1).collect();
     assert_eq!(places.len(), 1, "{error}");
     assert!(places[0].ends_with("/m/1/model.py(14): execute"), "{error}");
@@ -76,7 +76,7 @@ fn an_error_of_one_request_is_only_its_own() {
 #[test]
 fn a_model_without_execute_cannot_execute() {
     let loaded = TestModel::new(CONFIG, "pass").load().unwrap();
-    let (error, _) = loaded.failure(&[1.0]);
+    let error = loaded.failure(&[1.0]);
     assert!(error.message.contains("/m/1/model.py does not implement `execute` method."), "{error}");
 }
 
@@ -84,7 +84,7 @@ fn a_model_without_execute_cannot_execute() {
 fn a_decoupled_model_must_return_nothing() {
     let config = format!("{CONFIG}model_transaction_policy {{ decoupled: true }}\n");
     let loaded = TestModel::new(&config, "def execute(self, requests):\n    return []").load().unwrap();
-    let (error, _) = loaded.failure(&[1.0]);
+    let error = loaded.failure(&[1.0]);
     assert_eq!(
         error.message,
         format!(
@@ -109,7 +109,7 @@ fn outputs_are_compared_with_the_configuration_where_it_says_so() {
         let methods = format!(
             "def execute(self, requests):\n    return [pb_utils.InferenceResponse([pb_utils.Tensor('Y', {output})])]"
         );
-        let (error, _) = TestModel::new(&strict, &methods).load().unwrap().failure(&[1.0]);
+        let error = TestModel::new(&strict, &methods).load().unwrap().failure(&[1.0]);
         assert_eq!(error.message, text);
         assert!(TestModel::new(CONFIG, &methods).load().unwrap().run(vec![request(&[1.0])])[0].is_ok());
     }

@@ -208,7 +208,7 @@ fn a_coroutine_may_ask_to_run_again_only_in_an_iterative_model() {
     let methods = "async def execute(self, requests):\n    \
                    requests[0].set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)";
     let loaded = TestModel::new(&format!("{CONFIG}{DECOUPLED}"), methods).load().unwrap();
-    let (error, _) = loaded.failure(&[1.0]);
+    let error = loaded.failure(&[1.0]);
     assert!(
         error.message.starts_with("Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE"),
         "{error}"

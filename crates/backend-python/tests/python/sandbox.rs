@@ -4,7 +4,7 @@
 use std::{
     fs,
     os::unix::{fs::PermissionsExt, net::UnixListener},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use crate::support::{CONFIG, Loaded, TestModel, bytes_of, eventually, interpreter, request};
@@ -187,11 +187,13 @@ fn a_model_asks_for_a_sandbox_and_cannot_leave_the_servers() {
 
 #[test]
 fn what_is_missing_is_named_where_a_sandbox_is_required() {
+    let model = model(&[("sandbox", "required")]);
     if !is_superuser() {
-        // What the kernel lacks can be had here only as the superuser, whose processes it does not count.
+        // The kernel lacks something only for the superuser, whose processes it does not count.
+        assert!(model.load().is_ok(), "nothing is missing");
         return;
     }
-    let refusal = model(&[("sandbox", "required")]).refusal();
+    let refusal = model.refusal();
     assert_eq!(
         refusal,
         "Unavailable: model 'm' requires a sandbox, which is not complete here: missing are a limit on processes (the superuser \
@@ -199,30 +201,29 @@ fn what_is_missing_is_named_where_a_sandbox_is_required() {
     );
 }
 
-#[test]
-fn the_superusers_workers_become_another_user() {
-    let readable = Path::new("/usr/bin/python3");
-    if !is_superuser() || !readable.exists() {
-        return;
-    }
-    let model =
-        model(&[("sandbox", "required"), ("sandbox-user", "54321:54322"), ("sandbox-max-processes", "4")]);
-    // The other user needs an interpreter with NumPy that it can reach.
-    let environment = tempfile::tempdir().unwrap();
-    for folder in [environment.path(), model.folder(), &places(&model)] {
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    let home = environment.path().join("venv");
+/// Makes an interpreter with NumPy in a folder. Every user can reach it.
+fn python_for_everybody(folder: &Path) -> PathBuf {
+    let home = folder.join("venv");
     let run =
         |command: &mut std::process::Command| String::from_utf8(command.output().unwrap().stdout).unwrap();
-    run(std::process::Command::new(readable).args(["-m", "venv", "--without-pip"]).arg(&home));
-    let python = home.join("bin/python");
-    let same_version = |python: &Path| {
-        run(std::process::Command::new(python).args(["-c", "import sys; print(sys.version_info[:2])"]))
+    let answer = |python: &Path, expression: &str| {
+        let program = format!("import sys; print({expression})");
+        run(std::process::Command::new(python).args(["-c", &program])).trim().to_owned()
     };
-    if same_version(&python) != same_version(&interpreter()) {
-        return;
-    }
+    let version = |python: &Path| answer(python, "sys.version_info[:2]");
+    let own = PathBuf::from(answer(&interpreter(), "sys._base_executable"));
+    let is_reachable = |path: &Path| {
+        fs::canonicalize(path).is_ok_and(|path| {
+            path.ancestors()
+                .all(|part| fs::metadata(part).is_ok_and(|part| part.permissions().mode() & 1 == 1))
+        })
+    };
+    let usable = [own, "/usr/bin/python3".into()]
+        .into_iter()
+        .find(|python| is_reachable(python) && version(python) == version(&interpreter()))
+        .expect("this test needs an interpreter of the version of target/venv that every user can reach, such as /usr/bin/python3");
+    run(std::process::Command::new(usable).args(["-m", "venv", "--without-pip"]).arg(&home));
+    let python = home.join("bin/python");
     let numpy = "import numpy, pathlib; print(pathlib.Path(numpy.__file__).parents[1])";
     let numpy = run(std::process::Command::new(interpreter()).args(["-c", numpy]));
     let site = run(
@@ -236,6 +237,26 @@ fn the_superusers_workers_become_another_user() {
             .status();
         assert!(copied.unwrap().success());
     }
+    python
+}
+
+#[test]
+fn the_superusers_workers_become_another_user() {
+    let model =
+        model(&[("sandbox", "required"), ("sandbox-user", "54321:54322"), ("sandbox-max-processes", "4")]);
+    if !is_superuser() {
+        let refusal = model.refusal();
+        assert!(
+            refusal.contains("the user of sandbox-user (the server may not change its user)"),
+            "{refusal}"
+        );
+        return;
+    }
+    let environment = tempfile::tempdir().unwrap();
+    for folder in [environment.path(), model.folder(), &places(&model)] {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let python = python_for_everybody(environment.path());
     let model = model.with_setting("python-executable", &python.to_string_lossy());
     let loaded = model.load().unwrap();
     assert_eq!(

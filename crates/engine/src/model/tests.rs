@@ -219,12 +219,18 @@ async fn a_batch_waits_for_its_delay_and_no_longer() {
     let (model, begun) =
         gated(Scheduling::Dynamic(DynamicBatching { max_queue_delay: delay, ..dynamic() }), &["m_0"]);
     let asked = now();
-    let streams = [ask(&model, 1), ask(&model, 2)];
+    let alone = ask(&model, 1);
     let batch = begun.recv().unwrap();
     assert!(now() - asked >= delay);
+    assert_eq!(batch.requests, 1);
+    // These two wait for the instance, and so for each other.
+    let both = [ask(&model, 2), ask(&model, 3)];
+    batch.go_on.send(GateAnswer::Echo).unwrap();
+    assert_eq!(echoed(alone).await, 1);
+    let batch = begun.recv().unwrap();
     assert_eq!(batch.requests, 2);
     batch.go_on.send(GateAnswer::Echo).unwrap();
-    for (stream, value) in streams.into_iter().zip(1..) {
+    for (stream, value) in both.into_iter().zip(2..) {
         assert_eq!(echoed(stream).await, value);
     }
 }

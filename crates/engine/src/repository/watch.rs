@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     /// How long a test waits for a notification before it fails.
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     async fn is_told(watcher: &FileWatcher) -> bool {
         timeout(PATIENCE, watcher.changed()).await.is_ok()

@@ -4,7 +4,7 @@ use std::{
         Arc,
         atomic::{
             AtomicBool,
-            Ordering::{Acquire, Release},
+            Ordering::{Acquire, Release, SeqCst},
         },
         mpsc,
     },
@@ -15,7 +15,10 @@ use inference::{Error, MemoryKind, ResponseReport, backend::MemoryUsage};
 use nereid_engine::{DurationStatistic, Engine, ReadinessRule};
 use parking_lot::Mutex;
 
-use crate::support::{ECHO, Repository, TIMEOUT, answer, echo, index, serves, start, value};
+use crate::{
+    stopping::refusal,
+    support::{ECHO, Native, Repository, TIMEOUT, answer, echo, index, serves, start, until, value},
+};
 
 #[tokio::test]
 async fn a_model_and_a_strict_server_are_ready_if_the_backend_says_so_too() {
@@ -44,8 +47,12 @@ async fn a_model_and_a_strict_server_are_ready_if_the_backend_says_so_too() {
 
 /// A backend that notifies the test of each readiness call, and waits for the test's answer.
 async fn slow() -> (Engine, Repository, mpsc::Receiver<mpsc::Sender<()>>) {
+    slow_of(echo()).await
+}
+
+async fn slow_of(backend: Native) -> (Engine, Repository, mpsc::Receiver<mpsc::Sender<()>>) {
     let (questions, asking) = mpsc::channel();
-    let backend = echo().mobile().ready(move || {
+    let backend = backend.mobile().ready(move || {
         let (leave, wait) = mpsc::channel();
         let _ = questions.send(leave);
         // Returns at the answer, or at the end of the test.
@@ -106,18 +113,22 @@ async fn cancelled_health_checks_do_not_accumulate() {
 
 #[tokio::test]
 async fn a_model_is_closed_after_its_readiness_check() {
-    let (engine, _repository, asking) = slow().await;
+    let backend = echo();
+    let instances = backend.instances();
+    let (engine, _repository, asking) = slow_of(backend).await;
     let asker = tokio::spawn({
         let engine = engine.clone();
         async move { engine.model_ready("m", None).await }
     });
     let leave = next(&asking).await;
-    let mut stopping = tokio::spawn({
+    let stopping = tokio::spawn({
         let engine = engine.clone();
         async move { engine.stop(TIMEOUT).await }
     });
-    let early = tokio::time::timeout(Duration::from_millis(50), &mut stopping).await;
-    assert!(early.is_err(), "it was ended while it was asked");
+    refusal(&engine).await;
+    // The model has nothing else to wait for.
+    until("the end of the instances", || instances.load(SeqCst) == 0).await;
+    assert!(!stopping.is_finished(), "it was ended while it was asked");
     leave.send(()).unwrap();
     stopping.await.unwrap().unwrap();
     asker.await.unwrap();

@@ -11,7 +11,7 @@ use inference::{
 };
 use nereid_engine::{Engine, EngineOptions, MemoryLimits};
 
-use crate::support::{Native, Repository, TIMEOUT, ask, echo, serves, value};
+use crate::support::{Native, Repository, TIMEOUT, ask, echo, serves, until, value};
 
 /// A decoupled model of the backend `many`.
 const MANY: &str = "backend: 'many' max_batch_size: 8 model_transaction_policy { decoupled: true }
@@ -85,13 +85,7 @@ async fn no_instance_waits_for_clients_and_the_client_furthest_behind_gets_an_er
     let (engine, ended) = serve(MANY, 2 * RESPONSES * RESPONSE_BYTES).await;
     let unread: Vec<_> = (0..6).map(|value| ask(&engine, "m", value)).collect();
     // No client reads, and still all executions end.
-    tokio::time::timeout(TIMEOUT, async {
-        while engine.in_flight() > 0 || ended.load(SeqCst) == 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .unwrap();
+    until("the end of all executions", || engine.in_flight() == 0 && ended.load(SeqCst) > 0).await;
     let mut whole = 0;
     for stream in unread {
         match read(stream).await {

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use testing::{Agents, Gate};
 
 use crate::support::{
-    ECHO, Repository, TIMEOUT, answer, ask, echo, held, index, options, request, serves, start, value,
+    self, ECHO, Repository, TIMEOUT, answer, ask, echo, held, index, options, request, serves, start, value,
 };
 
 /// Control mode `explicit` without models of the start.
@@ -33,15 +33,18 @@ async fn load(engine: &Engine, name: &str) -> Result<(), Error> {
     engine.load(name, LoadParameters::default()).await
 }
 
-/// Waits until the models are as the test expects. No step of a test takes as long as the limit.
+/// Waits until the models are as the test expects.
 async fn until(engine: &Engine, expected: &[&str]) {
-    let waiting = async {
-        while index(engine) != expected {
-            tokio::task::yield_now().await;
+    let mut found = Vec::new();
+    support::until(&format!("{expected:?}"), || {
+        let next = index(engine);
+        if next != found {
+            eprintln!("{next:?}");
+            found = next;
         }
-    };
-    let waited = tokio::time::timeout(TIMEOUT, waiting).await;
-    assert!(waited.is_ok(), "expected {expected:?}, found {:?}", index(engine));
+        found == expected
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -136,12 +139,7 @@ async fn a_reload_lets_accepted_requests_finish_on_the_old_copy() {
 
 /// Waits until a copy takes no more requests: then only the test holds it.
 async fn ended(copy: &Arc<Model>) {
-    let waiting = async {
-        while Arc::strong_count(copy) > 1 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, waiting).await.unwrap();
+    support::until("the end of the copy", || Arc::strong_count(copy) == 1).await;
 }
 
 #[tokio::test]
@@ -394,11 +392,8 @@ async fn models_of_one_name_in_two_repositories_need_namespaces() {
     engine.unload("m").await.unwrap();
     fs::remove_dir_all(two.path().join("m")).unwrap();
     load(&engine, "m").await.unwrap();
-    let only = async {
-        // The other one is forgotten with its directory, when it has ended.
-        while engine.index(false).await.len() > 1 {}
-    };
-    tokio::time::timeout(TIMEOUT, only).await.unwrap();
+    // The other one is forgotten with its directory, when it has ended.
+    while engine.index(false).await.len() > 1 {}
     assert!(serves(&engine, "m").await);
 }
 
@@ -516,12 +511,7 @@ async fn running_sequences_stay_with_the_copy_that_has_their_state() {
     ask_step(&engine, None, step(2, false, true)).await.unwrap();
     drop(old);
     ask_step(&engine, None, step(1, false, true)).await.unwrap();
-    let ended = async {
-        while first.strong_count() > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, ended).await.unwrap();
+    support::until("the end of the first copy", || first.strong_count() == 0).await;
     drop(repository);
 }
 
@@ -572,12 +562,7 @@ async fn the_old_copy_ends_when_its_time_is_over() {
     ask_step(&engine, None, step(2, true, false)).await.unwrap();
     let repository = repository.file("m/1/weights", "a");
     load(&engine, "m").await.unwrap();
-    let ended = async {
-        while first.strong_count() > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, ended).await.unwrap();
+    support::until("the end of the first copy", || first.strong_count() == 0).await;
     assert_eq!(ask_step(&engine, None, step(2, false, false)).await, Err(NO_START.to_owned()));
     drop(repository);
 }

@@ -16,7 +16,7 @@ use nereid_engine::{Engine, LoadParameters, MemoryLimits, ModelControl, StartupM
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 
 use crate::support::{
-    Begun, ECHO, Native, Repository, TIMEOUT, answer, ask, echo, held, request, start, value,
+    Begun, ECHO, Native, Repository, TIMEOUT, answer, ask, echo, held, request, start, until, value,
 };
 
 /// A step from one tensor to another.
@@ -152,11 +152,11 @@ async fn a_client_that_goes_away_cancels_the_members_that_wait() {
     cancelled.cancel();
     let error = result(cancelled).await.unwrap_err();
     assert_eq!((error.code, error.reason), (ErrorCode::Cancelled, FailureReason::Cancelled));
+    // Otherwise the member of the abandoned request could begin before it is cancelled.
+    until("the end of the abandoned request", || engine.in_flight() == 1).await;
     running.end();
     assert_eq!(result(first).await.unwrap(), [1]);
-    while engine.in_flight() > 0 {
-        tokio::task::yield_now().await;
-    }
+    until("the end of all requests", || engine.in_flight() == 0).await;
     let read = &engine.statistics(Some("m"), None).unwrap()[0];
     assert_eq!((read.success.count, read.execution_count, read.fail.count), (1, 1, 2));
     assert_eq!(engine.statistics(Some("e"), None).unwrap()[0].fail.count, 2);

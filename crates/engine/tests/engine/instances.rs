@@ -13,7 +13,8 @@ use nereid_engine::{Engine, EngineOptions, LoadParameters, ModelControl, RateLim
 use parking_lot::Mutex;
 
 use crate::support::{
-    Begun, ECHO, Native, Repository, TIMEOUT, answer, ask, echo, held, index, request, serves, start, value,
+    Begun, ECHO, Native, Repository, TIMEOUT, answer, ask, echo, held, index, request, serves, start, until,
+    value,
 };
 
 /// How often the backend has opened a version, and built an instance.
@@ -77,13 +78,7 @@ async fn update(
 
 /// Waits until so many instances exist.
 async fn exist(instances: &AtomicUsize, count: usize) {
-    let waiting = async {
-        while instances.load(SeqCst) != count {
-            tokio::task::yield_now().await;
-        }
-    };
-    let waited = tokio::time::timeout(TIMEOUT, waiting).await;
-    assert!(waited.is_ok(), "{count} instances expected, {} found", instances.load(SeqCst));
+    until(&format!("{count} instances"), || instances.load(SeqCst) == count).await;
 }
 
 fn shown_instances(engine: &Engine) -> Vec<i32> {

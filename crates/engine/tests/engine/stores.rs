@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use testing::Agents;
 use tokio::sync::watch;
 
-use crate::support::{ECHO, TIMEOUT, echo, index, options, serves};
+use crate::support::{ECHO, TIMEOUT, echo, index, options, serves, until};
 
 const URL: &str = "mem://models";
 
@@ -88,12 +88,7 @@ impl MemoryStore {
 
     /// Returns when a request of the held kind waits.
     async fn is_asked(&self) {
-        let waiting = async {
-            while self.held.receiver_count() == 0 {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(TIMEOUT, waiting).await.expect("the store is asked");
+        until("the store to be asked", || self.held.receiver_count() > 0).await;
     }
 
     async fn answer(&self, asked: Asked) -> Result<(), Error> {
@@ -230,16 +225,6 @@ fn polling() -> ModelControl {
 
 async fn load(engine: &Engine, name: &str) -> Result<(), Error> {
     engine.load(name, LoadParameters::default()).await
-}
-
-/// Waits for something that no step of a test delays for as long as the limit.
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let waiting = async {
-        while !is_so() {
-            tokio::task::yield_now().await;
-        }
-    };
-    assert!(tokio::time::timeout(TIMEOUT, waiting).await.is_ok(), "{what}");
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ use nereid_engine::{Engine, EngineOptions, MetricsOptions, ModelState, ServerMet
 use parking_lot::{Condvar, Mutex};
 
 /// A timeout longer than any step of these tests. A step that takes so long has failed.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A model of the backend [`echo`], without its instance groups and its scheduling.
 pub(crate) const ECHO: &str = "backend: 'echo' max_batch_size: 8
@@ -344,6 +344,17 @@ pub(crate) fn index(engine: &Engine) -> Vec<String> {
         format!("{} {version} {state} {}", entry.name, entry.reason).trim_end().to_owned()
     };
     engine.known_models(false).into_iter().map(line).collect()
+}
+
+/// Waits until the condition is true, and lets the other tasks run meanwhile. The time limit only decides when the test
+/// gives up.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(tokio::time::timeout(TIMEOUT, waiting).await.is_ok(), "waited in vain for {what}");
 }
 
 /// A point where several threads wait until all of them have arrived.

@@ -1,8 +1,5 @@
 //! Decodes inference requests: the recorded exchanges, and arbitrary input that must do no harm.
-use std::{
-    num::NonZeroU64,
-    time::{Duration, Instant},
-};
+use std::{num::NonZeroU64, time::Duration};
 
 use bytes::Bytes;
 use inference::{DataType, Error, OutputSelection, Parameter, RequestInputs, SequenceId, TensorData};
@@ -451,12 +448,10 @@ impl TestRandom {
     }
 }
 
-/// Decodes mutations of valid requests for one second, or for `NEREID_FUZZ_SECONDS` seconds. No mutation may cause a
-/// panic.
+/// Decodes 2,000 mutations of each valid request, or `NEREID_FUZZ_ROUNDS`. No mutation may cause a panic.
 #[test]
 fn mutated_requests_do_no_harm() {
-    let seconds = std::env::var("NEREID_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
-    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    let rounds = std::env::var("NEREID_FUZZ_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
     let seeds = [
         one_input(r#","id":"x","parameters":{"sequence_id":5,"a":"b"},"outputs":[{"name":"O","parameters":{"classification":2}}]"#),
         TWO_BINARY.to_owned(),
@@ -465,7 +460,7 @@ fn mutated_requests_do_no_harm() {
     ];
     let mut dice = TestRandom(0x9e37_79b9_7f4a_7c15);
     let mut accepted = 0;
-    while Instant::now() < end {
+    for _ in 0..rounds {
         for seed in &seeds {
             let mut text = seed.clone().into_bytes();
             for _ in 0..=dice.roll(4) {

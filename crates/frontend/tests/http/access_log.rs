@@ -29,17 +29,14 @@ impl AccessLog for Entries {
 impl Entries {
     /// The only entry, as soon as there is one.
     fn only(&self) -> AccessEntry {
-        let end = Instant::now() + TIMEOUT;
-        loop {
+        let mut only = None;
+        eventually("an entry", || {
             let mut entries = self.entries.lock().unwrap();
             assert!(entries.len() < 2, "{entries:?}");
-            if let Some(entry) = entries.pop() {
-                return entry;
-            }
-            drop(entries);
-            assert!(Instant::now() < end, "there is no entry");
-            std::thread::yield_now();
-        }
+            only = entries.pop();
+            only.is_some()
+        });
+        only.unwrap()
     }
 }
 

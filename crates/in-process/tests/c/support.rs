@@ -30,7 +30,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Runtime;
 
 /// Longer than anything in these tests takes; a wait of this length has failed.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The error that a function returned; `Ok` for null.
 pub(crate) fn result_of(error: *mut CError) -> Result<(), String> {

@@ -18,7 +18,7 @@ const OF_TESTS: [&str; 11] = [
     "NEREID_BINARY",
     "NEREID_CHAOS_FULL",
     "NEREID_DIST",
-    "NEREID_FUZZ_SECONDS",
+    "NEREID_FUZZ_ROUNDS",
     "NEREID_MEMORY_CYCLES",
     "NEREID_PICTURE_ROUNDS",
     "NEREID_PLUGINS",
@@ -178,7 +178,7 @@ mod tests {
                 continue;
             }
             let is_program = path.extension().is_some_and(|extension| extension == "rs" || extension == "py");
-            if is_program && !path.ends_with("crates/server/tests/variables.rs") {
+            if is_program && !path.ends_with("crates/server/tests/server/variables.rs") {
                 found.extend(quoted(&fs::read_to_string(&path).unwrap()).map(str::to_owned));
             }
         }

@@ -23,7 +23,7 @@ mod stream;
 mod unary;
 
 /// Longer than any step of these tests takes.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
 const STREAM: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
