@@ -1,51 +1,31 @@
 //! Programs that tests use: those of the system, or those of Debian's packages.
-//!
-//! A machine that has neither skips the tests that need them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::{debian, process, workspace};
 
-/// All of them.
-pub(crate) const ALL: [DebianProgram; 5] = [
-    // The store of the response cache `redis`.
-    DebianProgram {
-        name: "redis-server",
-        package: "redis-server",
-        variable: "NEREID_TEST_REDIS_SERVER",
-        path: "usr/bin/redis-server",
-    },
-    // It checks the text of metrics.
-    DebianProgram {
-        name: "promtool",
-        package: "prometheus",
-        variable: "NEREID_TEST_PROMTOOL",
-        path: "usr/bin/promtool",
-    },
-    // Shells whose completions are tested.
-    DebianProgram { name: "zsh", package: "zsh", variable: "NEREID_TEST_ZSH", path: "bin/zsh" },
-    DebianProgram { name: "fish", package: "fish", variable: "NEREID_TEST_FISH", path: "usr/bin/fish" },
-    // A browser without a window.
-    DebianProgram {
-        name: "chromium-headless-shell",
-        package: "chromium-headless-shell",
-        variable: "NEREID_TEST_BROWSER",
-        path: "usr/lib/chromium/chromium-headless-shell",
-    },
-];
+pub(crate) const REDIS: DebianProgram =
+    DebianProgram { name: "redis-server", package: "redis-server", path: "usr/bin/redis-server" };
+pub(crate) const PROMTOOL: DebianProgram =
+    DebianProgram { name: "promtool", package: "prometheus", path: "usr/bin/promtool" };
+pub(crate) const ZSH: DebianProgram = DebianProgram { name: "zsh", package: "zsh", path: "bin/zsh" };
+pub(crate) const FISH: DebianProgram = DebianProgram { name: "fish", package: "fish", path: "usr/bin/fish" };
+pub(crate) const CHROMIUM: DebianProgram = DebianProgram {
+    name: "chromium-headless-shell",
+    package: "chromium-headless-shell",
+    path: "usr/lib/chromium/chromium-headless-shell",
+};
 
 /// A program of a package.
 pub(crate) struct DebianProgram {
     /// The name of the program.
     pub(crate) name: &'static str,
     package: &'static str,
-    /// The environment variable that tells the tests where the program is.
-    pub(crate) variable: &'static str,
     /// Where the package has the program.
     path: &'static str,
 }
@@ -57,9 +37,7 @@ impl DebianProgram {
     /// The system has no `apt-get`, or the package cannot be downloaded.
     pub(crate) fn fetch(&self) -> Result<PathBuf> {
         let name = self.name;
-        let installed =
-            Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if installed.is_ok_and(|status| status.success()) {
+        if process::starts(name) {
             return Ok(name.into());
         }
         let folder = workspace::target().join(name);
