@@ -13,7 +13,9 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::steps::{self, CannotRun, Step, Steps};
 use crate::tools::{self, Tool};
 use crate::workspace::{self, Build, cargo};
-use crate::{debian, deepcheck, demo, dist, docs, gates, memcheck, process, python, runtime_library};
+use crate::{
+    changes, debian, deepcheck, demo, dist, docs, gates, memcheck, process, python, runtime_library,
+};
 
 /// How everything is built.
 const BUILD: Build = Build::DevWorkspace;
@@ -41,6 +43,10 @@ const FIRST: [Step; 4] = [
     Step { name: "book", limit: minutes(3), action: docs::make },
 ];
 const TESTS: Step = Step { name: "tests", limit: minutes(30), action: rust_tests };
+
+/// The tests that `--quick` runs.
+const TESTS_OF_CHANGES: Step =
+    Step { name: "tests of changes", limit: minutes(30), action: rust_tests_of_changes };
 
 /// What `--quick` leaves out.
 const FURTHER: [Step; 7] = [
@@ -98,8 +104,10 @@ pub(crate) fn test(selection: &Selection) -> Result<bool> {
         steps.run(step);
     }
     steps.finish(downloads);
-    steps.run(&TESTS);
-    if matches!(selection, Selection::All) {
+    if matches!(selection, Selection::Quick) {
+        steps.run(&TESTS_OF_CHANGES);
+    } else {
+        steps.run(&TESTS);
         let memory = steps.start(&MEMORY);
         for step in &FURTHER {
             steps.run(step);
@@ -137,7 +145,11 @@ fn only(text: &str, all: &[&Step]) -> Result<bool> {
 
 /// All steps of both tiers.
 pub(crate) fn steps() -> impl Iterator<Item = &'static Step> {
-    [&DOWNLOADS, &MEMORY, &TESTS].into_iter().chain(&FIRST).chain(&FURTHER).chain(&INTEGRATIONS)
+    [&DOWNLOADS, &MEMORY, &TESTS, &TESTS_OF_CHANGES]
+        .into_iter()
+        .chain(&FIRST)
+        .chain(&FURTHER)
+        .chain(&INTEGRATIONS)
 }
 
 fn downloads() -> Result<()> {
@@ -171,12 +183,31 @@ fn memory() -> Result<()> {
 
 /// All Rust tests but those that belong to the second tier, which are ignored here.
 fn rust_tests() -> Result<()> {
+    rust_tests_with("tests", &["--workspace"])
+}
+
+/// The same, of the packages that have changed since the last commit, and of those that depend on them.
+fn rust_tests_of_changes() -> Result<()> {
+    match changes::packages()? {
+        Some(changed) if changed.is_empty() => {
+            bail!(CannotRun("nothing has changed since the last commit".to_owned()))
+        }
+        Some(changed) => {
+            println!("changed: {}", changed.join(", "));
+            let filter: Vec<_> = changed.iter().map(|name| format!("rdeps({name})")).collect();
+            rust_tests_with("tests of changes", &["--workspace", "-E", &filter.join(" + ")])
+        }
+        None => rust_tests_with("tests of changes", &["--workspace"]),
+    }
+}
+
+fn rust_tests_with(step: &str, arguments: &[&str]) -> Result<()> {
     // Programs in C are linked with this library. No Rust test is, so cargo would not build it for the tests.
     BUILD.run(&["nereid-libtritonserver"])?;
     // The tests of the backend for Python run models in this environment.
     python::install("tests/requirements.txt")?;
     let variables = tools::fetch(tools::OF_TESTS)?;
-    nextest("tests", &["--workspace"], &variables)
+    nextest(step, arguments, &variables)
 }
 
 /// Runs Rust tests and keeps their report for the summary.

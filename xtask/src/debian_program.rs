@@ -10,15 +10,22 @@ use anyhow::{Context, Result, ensure};
 use crate::{debian, process, workspace};
 
 pub(crate) const REDIS: DebianProgram =
-    DebianProgram { name: "redis-server", package: "redis-server", path: "usr/bin/redis-server" };
-pub(crate) const PROMTOOL: DebianProgram =
-    DebianProgram { name: "promtool", package: "prometheus", path: "usr/bin/promtool" };
-pub(crate) const ZSH: DebianProgram = DebianProgram { name: "zsh", package: "zsh", path: "bin/zsh" };
-pub(crate) const FISH: DebianProgram = DebianProgram { name: "fish", package: "fish", path: "usr/bin/fish" };
-pub(crate) const CHROMIUM: DebianProgram = DebianProgram {
-    name: "chromium-headless-shell",
-    package: "chromium-headless-shell",
-    path: "usr/lib/chromium/chromium-headless-shell",
+    DebianProgram::new("redis-server", "redis-server", "usr/bin/redis-server");
+pub(crate) const PROMTOOL: DebianProgram = DebianProgram::new("promtool", "prometheus", "usr/bin/promtool");
+pub(crate) const ZSH: DebianProgram = DebianProgram::new("zsh", "zsh", "bin/zsh");
+pub(crate) const FISH: DebianProgram = DebianProgram::new("fish", "fish", "usr/bin/fish");
+pub(crate) const CHROMIUM: DebianProgram = DebianProgram::new(
+    "chromium-headless-shell",
+    "chromium-headless-shell",
+    "usr/lib/chromium/chromium-headless-shell",
+);
+pub(crate) const VALGRIND: DebianProgram = DebianProgram {
+    variables: &[
+        ("VALGRIND_LIB", "$here/usr/libexec/valgrind"),
+        // It must know the functions of the C library by their names.
+        ("VALGRIND_OPTS", "--extra-debuginfo-path=$here/usr/lib/debug"),
+    ],
+    ..DebianProgram::new("valgrind", "valgrind", "usr/bin/valgrind.bin")
 };
 
 /// A program of a package.
@@ -28,9 +35,15 @@ pub(crate) struct DebianProgram {
     package: &'static str,
     /// Where the package has the program.
     path: &'static str,
+    /// What an unpacked program needs to find its parts; `$here` is their folder.
+    variables: &'static [(&'static str, &'static str)],
 }
 
 impl DebianProgram {
+    const fn new(name: &'static str, package: &'static str, path: &'static str) -> DebianProgram {
+        DebianProgram { name, package, path, variables: &[] }
+    }
+
     /// Downloads the program unless it is there, and returns it.
     ///
     /// # Errors
@@ -57,6 +70,8 @@ impl DebianProgram {
 
     /// Starts the unpacked program with the unpacked libraries, in the same process.
     fn script(&self) -> String {
+        let exports: String =
+            self.variables.iter().map(|(name, value)| format!("export {name}=\"{value}\"\n")).collect();
         format!(
             r#"#!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)
@@ -64,7 +79,7 @@ for libraries in "$here"/usr/lib/*-linux-gnu* "$here"/usr/lib/*-linux-gnu*/pulse
     LD_LIBRARY_PATH="$libraries${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
 done
 export LD_LIBRARY_PATH
-exec "$here/{}" "$@"
+{exports}exec "$here/{}" "$@"
 "#,
             self.path
         )

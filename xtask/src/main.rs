@@ -12,6 +12,7 @@ mod abi;
 mod allocators;
 mod arguments;
 mod bench;
+mod changes;
 mod checks;
 mod debian;
 mod debian_program;
@@ -46,7 +47,8 @@ Chores of the workspace.
 cargo xtask test [--quick] [--only TEXT]
     Everything that must be good before a change is, and needs no large foreign package: formatting, lints, gates, tests,
     documentation, Python clients, packages and the demo. Fetches what is missing first. --quick leaves out documentation,
-    Python clients, packages and the demo. --only takes the steps whose name contains TEXT.
+    Python clients, packages and the demo, and takes only the tests of packages that have changed since the last commit
+    and of those that depend on them. --only takes the steps whose name contains TEXT.
     Each step has a limit, and ends with a list of what it left. Logs are in target/steps.
 
 cargo xtask integrations [--only TEXT]

@@ -13,6 +13,7 @@ use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::debian_program::VALGRIND;
 use crate::workspace::Build;
 use crate::{process, tools, workspace};
 
@@ -52,7 +53,6 @@ const STRATEGIES: [&str; 2] = ["single_batch", "volume_batch"];
 /// # Errors
 /// Memory is used wrongly or lost, the memory left at the end grows with requests, or the machine lacks a tool.
 pub(crate) fn run(requests: Option<u32>) -> Result<()> {
-    tools::require("valgrind", "valgrind")?;
     tools::require(&compiler(), "gcc")?;
     check(requests.unwrap_or(REQUESTS))
 }
@@ -62,6 +62,8 @@ pub(crate) fn run(requests: Option<u32>) -> Result<()> {
 /// # Errors
 /// Memory is used wrongly or lost, or the memory left at the end grows with requests.
 fn check(requests: u32) -> Result<()> {
+    // Two runs need it at the same time.
+    VALGRIND.fetch()?;
     Build::DevWorkspace.run(&["nereid-libtritonserver"])?;
     let place = workspace::target().join("memcheck");
     if place.exists() {
@@ -278,7 +280,7 @@ impl Left {
     /// Memory is used wrongly or definitely lost; or the program fails.
     fn after(place: &Path, requests: u32) -> Result<Left> {
         let log = place.join(format!("valgrind-{requests}.log"));
-        let mut command = Command::new("valgrind");
+        let mut command = Command::new(VALGRIND.fetch()?);
         command.args(["--tool=memcheck", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"]);
         command.args(["--show-leak-kinds=definite,indirect", "--track-origins=yes", "--num-callers=30"]);
         let suppressions = workspace::root().join("crates/in-process/tests/memory/threads.supp");

@@ -97,7 +97,7 @@ pub(crate) struct CargoTool {
 /// The runner of Rust tests, which has a limit for each.
 pub(crate) const NEXTEST: CargoTool = CargoTool { name: "nextest", version: "0.9.143" };
 /// It checks the dependencies.
-pub(crate) const DENY: CargoTool = CargoTool { name: "deny", version: "0.19.0" };
+pub(crate) const DENY: CargoTool = CargoTool { name: "deny", version: "0.20.2" };
 
 impl CargoTool {
     /// `cargo NAME` with these arguments.
