@@ -48,7 +48,7 @@ impl DemoOptions {
         let options = DemoOptions {
             port_base: arguments.value("--port-base")?.unwrap_or(8000),
             once: arguments.flag("--once"),
-            build: if arguments.flag("--dev") { Build::Dev } else { Build::Release },
+            build: if arguments.flag("--dev") { Build::Dev } else { Build::Demo },
         };
         arguments.finish()?;
         Ok(options)

@@ -53,6 +53,8 @@ pub(crate) enum Build {
     /// Without optimisation, with the whole workspace. A package that is built alone has fewer features of its
     /// dependencies, so cargo builds them again. All steps of `cargo xtask test` share this build.
     DevWorkspace,
+    /// Optimised, in half the time that a release needs.
+    Demo,
     /// Optimised, within minutes.
     Release,
     /// As it is released.
@@ -89,6 +91,7 @@ impl Build {
     fn command(self, packages: &[&str]) -> Command {
         let profile = match self {
             Build::Dev | Build::DevWorkspace => "dev",
+            Build::Demo => "demo",
             Build::Release => "release",
             Build::Dist => "dist",
         };
@@ -104,6 +107,7 @@ impl Build {
     fn folder(self) -> PathBuf {
         let name = match self {
             Build::Dev | Build::DevWorkspace => "debug",
+            Build::Demo => "demo",
             Build::Release => "release",
             Build::Dist => "dist",
         };
