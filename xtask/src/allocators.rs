@@ -1,6 +1,6 @@
 //! The allocators that users preload: tcmalloc and jemalloc, from the packages of Debian and Ubuntu.
 //!
-//! The packages are only unpacked below `target/`. A machine that cannot download one of them skips its tests.
+//! The packages are only unpacked below `target/`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,31 +12,21 @@ use crate::workspace;
 
 /// An allocator in a shared library.
 pub(crate) struct Allocator {
-    /// The name in the output.
-    pub(crate) name: &'static str,
-    /// The environment variable that tells the tests where the library is.
-    pub(crate) variable: &'static str,
+    /// The name of its folder.
+    name: &'static str,
     /// The names of the package in different releases.
     packages: &'static [&'static str],
     /// How the name of the library begins.
     library: &'static str,
 }
 
-/// All allocators that are tested.
-pub(crate) const ALL: [Allocator; 2] = [
-    Allocator {
-        name: "tcmalloc",
-        variable: "NEREID_TEST_TCMALLOC",
-        packages: &["libtcmalloc-minimal4t64", "libtcmalloc-minimal4"],
-        library: "libtcmalloc_minimal.so.",
-    },
-    Allocator {
-        name: "jemalloc",
-        variable: "NEREID_TEST_JEMALLOC",
-        packages: &["libjemalloc2"],
-        library: "libjemalloc.so.",
-    },
-];
+pub(crate) const TCMALLOC: Allocator = Allocator {
+    name: "tcmalloc",
+    packages: &["libtcmalloc-minimal4t64", "libtcmalloc-minimal4"],
+    library: "libtcmalloc_minimal.so.",
+};
+pub(crate) const JEMALLOC: Allocator =
+    Allocator { name: "jemalloc", packages: &["libjemalloc2"], library: "libjemalloc.so." };
 
 impl Allocator {
     /// Downloads the library unless it is there, and returns its path.

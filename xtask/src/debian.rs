@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
@@ -10,12 +10,7 @@ use crate::process;
 
 /// Whether the system has Debian's tools.
 pub(crate) fn is_here() -> bool {
-    let works = |program: &str| {
-        let status =
-            Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        status.is_ok_and(|status| status.success())
-    };
-    ["apt-get", "dpkg", "dpkg-deb"].into_iter().all(works)
+    ["apt-get", "dpkg", "dpkg-deb"].into_iter().all(process::starts)
 }
 
 /// Downloads a package and unpacks it into a new folder.

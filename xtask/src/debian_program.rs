@@ -1,65 +1,56 @@
 //! Programs that tests use: those of the system, or those of Debian's packages.
-//!
-//! A machine that has neither skips the tests that need them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::{debian, process, workspace};
 
-/// All of them.
-pub(crate) const ALL: [DebianProgram; 5] = [
-    // The store of the response cache `redis`.
-    DebianProgram {
-        name: "redis-server",
-        package: "redis-server",
-        variable: "NEREID_TEST_REDIS_SERVER",
-        path: "usr/bin/redis-server",
-    },
-    // It checks the text of metrics.
-    DebianProgram {
-        name: "promtool",
-        package: "prometheus",
-        variable: "NEREID_TEST_PROMTOOL",
-        path: "usr/bin/promtool",
-    },
-    // Shells whose completions are tested.
-    DebianProgram { name: "zsh", package: "zsh", variable: "NEREID_TEST_ZSH", path: "bin/zsh" },
-    DebianProgram { name: "fish", package: "fish", variable: "NEREID_TEST_FISH", path: "usr/bin/fish" },
-    // A browser without a window.
-    DebianProgram {
-        name: "chromium-headless-shell",
-        package: "chromium-headless-shell",
-        variable: "NEREID_TEST_BROWSER",
-        path: "usr/lib/chromium/chromium-headless-shell",
-    },
-];
+pub(crate) const REDIS: DebianProgram =
+    DebianProgram::new("redis-server", "redis-server", "usr/bin/redis-server");
+pub(crate) const PROMTOOL: DebianProgram = DebianProgram::new("promtool", "prometheus", "usr/bin/promtool");
+pub(crate) const ZSH: DebianProgram = DebianProgram::new("zsh", "zsh", "bin/zsh");
+pub(crate) const FISH: DebianProgram = DebianProgram::new("fish", "fish", "usr/bin/fish");
+pub(crate) const CHROMIUM: DebianProgram = DebianProgram::new(
+    "chromium-headless-shell",
+    "chromium-headless-shell",
+    "usr/lib/chromium/chromium-headless-shell",
+);
+pub(crate) const VALGRIND: DebianProgram = DebianProgram {
+    variables: &[
+        ("VALGRIND_LIB", "$here/usr/libexec/valgrind"),
+        // It must know the functions of the C library by their names.
+        ("VALGRIND_OPTS", "--extra-debuginfo-path=$here/usr/lib/debug"),
+    ],
+    ..DebianProgram::new("valgrind", "valgrind", "usr/bin/valgrind.bin")
+};
 
 /// A program of a package.
 pub(crate) struct DebianProgram {
     /// The name of the program.
     pub(crate) name: &'static str,
     package: &'static str,
-    /// The environment variable that tells the tests where the program is.
-    pub(crate) variable: &'static str,
     /// Where the package has the program.
     path: &'static str,
+    /// What an unpacked program needs to find its parts; `$here` is their folder.
+    variables: &'static [(&'static str, &'static str)],
 }
 
 impl DebianProgram {
+    const fn new(name: &'static str, package: &'static str, path: &'static str) -> DebianProgram {
+        DebianProgram { name, package, path, variables: &[] }
+    }
+
     /// Downloads the program unless it is there, and returns it.
     ///
     /// # Errors
     /// The system has no `apt-get`, or the package cannot be downloaded.
     pub(crate) fn fetch(&self) -> Result<PathBuf> {
         let name = self.name;
-        let installed =
-            Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if installed.is_ok_and(|status| status.success()) {
+        if process::starts(name) {
             return Ok(name.into());
         }
         let folder = workspace::target().join(name);
@@ -79,6 +70,8 @@ impl DebianProgram {
 
     /// Starts the unpacked program with the unpacked libraries, in the same process.
     fn script(&self) -> String {
+        let exports: String =
+            self.variables.iter().map(|(name, value)| format!("export {name}=\"{value}\"\n")).collect();
         format!(
             r#"#!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)
@@ -86,7 +79,7 @@ for libraries in "$here"/usr/lib/*-linux-gnu* "$here"/usr/lib/*-linux-gnu*/pulse
     LD_LIBRARY_PATH="$libraries${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
 done
 export LD_LIBRARY_PATH
-exec "$here/{}" "$@"
+{exports}exec "$here/{}" "$@"
 "#,
             self.path
         )

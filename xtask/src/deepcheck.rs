@@ -5,10 +5,11 @@
 //! whose tool is missing is skipped, and the summary names it.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
-use crate::steps::Steps;
+use crate::steps::{CannotRun, Step, Steps};
 use crate::workspace::cargo;
 use crate::{memcheck, process, runtime_library, workspace};
 
@@ -18,36 +19,34 @@ pub(crate) const FEW_SWITCHES: u32 = 2;
 /// The same for a long run.
 const MANY_SWITCHES: u32 = 4;
 
+/// How long a step may take.
+const LIMIT: Duration = Duration::from_secs(60 * 60);
+/// How long all of them may take.
+const LIMIT_OF_ALL: Duration = Duration::from_secs(4 * 60 * 60);
+
+const STEPS: [Step; 5] = [
+    Step { name: "long model checker", limit: LIMIT, action: || model_checker(MANY_SWITCHES) },
+    Step { name: "address sanitizer", limit: LIMIT, action: || ADDRESS.run() },
+    Step { name: "thread sanitizer", limit: LIMIT, action: || THREAD.run() },
+    Step { name: "valgrind", limit: LIMIT, action: || memcheck::run(None) },
+    Step { name: "miri", limit: LIMIT, action: miri },
+];
+
+/// All steps.
+pub(crate) fn steps() -> impl Iterator<Item = &'static Step> {
+    STEPS.iter()
+}
+
 /// Runs all steps, or those whose name contains `only`, and prints their results. Returns whether all passed.
+///
+/// # Errors
+/// The run cannot begin.
 pub(crate) fn run(only: Option<&str>) -> Result<bool> {
-    let mut steps = Steps::new();
-    let wanted = |name: &str| only.is_none_or(|only| name.contains(only));
-    if wanted("model checker") {
-        steps.run("model checker", || model_checker(MANY_SWITCHES));
+    let mut run = Steps::new(LIMIT_OF_ALL)?;
+    for step in steps().filter(|step| only.is_none_or(|only| step.name.contains(only))) {
+        run.run(step);
     }
-    for sanitizer in SANITIZERS {
-        let name = format!("{} sanitizer", sanitizer.name);
-        if wanted(&name) {
-            match sanitizer.cannot_run()? {
-                None => steps.run(&name, || sanitizer.run()),
-                Some(reason) => steps.skip(&name, &reason),
-            }
-        }
-    }
-    if wanted("valgrind") {
-        match memcheck::cannot_be() {
-            None => steps.run("valgrind", || memcheck::run(None).map(drop)),
-            Some(reason) => steps.skip("valgrind", reason),
-        }
-    }
-    if wanted("miri") {
-        if workspace::has_cargo_command("miri") {
-            steps.run("miri", miri);
-        } else {
-            steps.skip("miri", "miri is not installed (rustup +nightly component add miri)");
-        }
-    }
-    Ok(steps.summary())
+    Ok(run.summary())
 }
 
 /// Checks the response channel, the order of responses, the hand-over of work to threads, and inline wake-ups. The
@@ -78,36 +77,37 @@ struct Sanitizer {
     options: (&'static str, &'static str),
 }
 
-const SANITIZERS: [Sanitizer; 2] = [
-    Sanitizer {
-        name: "address",
-        runtime: "asan",
-        packages: &["nereid-c-api", "nereid-in-process", "nereid-backend-onnx"],
-        tests: &["--lib", "--tests"],
-        options: ("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1"),
-    },
-    Sanitizer {
-        name: "thread",
-        runtime: "tsan",
-        packages: &["nereid-inference", "nereid-engine"],
-        tests: &["--lib"],
-        options: ("TSAN_OPTIONS", "halt_on_error=1 suppressions=xtask/thread-sanitizer.txt"),
-    },
-];
+const ADDRESS: Sanitizer = Sanitizer {
+    name: "address",
+    runtime: "asan",
+    packages: &["nereid-c-api", "nereid-in-process", "nereid-backend-onnx"],
+    tests: &["--lib", "--tests"],
+    options: ("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1"),
+};
+
+const THREAD: Sanitizer = Sanitizer {
+    name: "thread",
+    runtime: "tsan",
+    packages: &["nereid-inference", "nereid-engine"],
+    tests: &["--lib"],
+    options: ("TSAN_OPTIONS", "halt_on_error=1 suppressions=xtask/thread-sanitizer.txt"),
+};
 
 impl Sanitizer {
-    /// The reason why it cannot run on this machine, if any.
-    fn cannot_run(&self) -> Result<Option<String>> {
+    /// Whether the toolchain has its runtime.
+    fn is_here(&self) -> Result<bool> {
         let folder = process::output(Command::new("rustc").args(["--print", "target-libdir"]))?;
         let files = std::fs::read_dir(folder.trim()).with_context(|| format!("cannot read {folder}"))?;
         let ending = format!("_rt.{}.a", self.runtime);
-        let has =
-            files.filter_map(Result::ok).any(|file| file.file_name().to_string_lossy().ends_with(&ending));
-        Ok((!has).then(|| format!("the toolchain lacks the runtime of the {} sanitizer", self.name)))
+        let mut names = files.filter_map(Result::ok).map(|file| file.file_name());
+        Ok(names.any(|name| name.to_string_lossy().ends_with(&ending)))
     }
 
     /// Builds and runs the tests in a target folder of its own. The standard library is not instrumented.
     fn run(&self) -> Result<()> {
+        if !self.is_here()? {
+            bail!(CannotRun(format!("the toolchain lacks the runtime of the {} sanitizer", self.name)));
+        }
         let target = host()?;
         let mut command = cargo(&["test", "--locked", "--target", &target]);
         for package in self.packages {
@@ -135,6 +135,9 @@ fn host() -> Result<String> {
 
 /// The crates that own memory which C points to, and whose tests need nothing but memory.
 fn miri() -> Result<()> {
+    if !workspace::has_cargo_command("miri") {
+        bail!(CannotRun("miri is not installed (rustup +nightly component add miri)".to_owned()));
+    }
     let tests = ["stable_box", "words::parameter", "words::buffer_attributes", "handle"];
     let mut command = cargo(&["miri", "test", "--package", "nereid-c-api", "--lib", "--"]);
     process::run(command.args(tests))

@@ -2,17 +2,37 @@
 //! shapes in pictures, and a text generator, and requests to all of them.
 
 use std::net::TcpListener;
-use std::path::Path;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
-use std::{fs, io::Write};
+use std::time::{Duration, Instant};
+use std::{fs, io::Write, thread};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::arguments::Arguments;
 use crate::process::{self, ServerProcess};
 use crate::workspace::{self, Build};
 use crate::{python, runtime_library};
+
+/// How long the steps may take on a busy machine.
+const LIMIT_OF_BUILD: Duration = Duration::from_secs(30 * 60);
+const LIMIT_OF_TRAINING: Duration = Duration::from_secs(5 * 60);
+const LIMIT_OF_REQUESTS: Duration = Duration::from_secs(2 * 60);
+
+/// The models, and the scripts that make them.
+const TRAININGS: [(&str, &str); 4] = [
+    ("training a classifier of handwritten digits", "demo/train.py"),
+    (
+        "training a pipeline of scikit-learn for the same digits, as a model in Python",
+        "demo/train_pipeline.py",
+    ),
+    (
+        "training a network that tells shapes apart, behind a model that decodes pictures",
+        "demo/train_shapes.py",
+    ),
+    ("training a network that writes like this repository's documents", "demo/train_text.py"),
+];
 
 /// The options of the demo.
 pub(crate) struct DemoOptions {
@@ -28,7 +48,7 @@ impl DemoOptions {
         let options = DemoOptions {
             port_base: arguments.value("--port-base")?.unwrap_or(8000),
             once: arguments.flag("--once"),
-            build: if arguments.flag("--dev") { Build::Dev } else { Build::Release },
+            build: if arguments.flag("--dev") { Build::Dev } else { Build::Demo },
         };
         arguments.finish()?;
         Ok(options)
@@ -43,29 +63,15 @@ impl DemoOptions {
 /// Runs the demo. Serves until interrupted, unless the options say to end. Returns true if all digits were answered.
 pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     let ports = options.ports()?;
-    for port in ports {
-        let free = TcpListener::bind(("127.0.0.1", port)).is_ok();
-        ensure!(free, "port {port} is in use: choose others with --port-base");
-    }
+    require_free(ports)?;
     let folder = workspace::target().join("demo");
     let models = folder.join("models");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
 
-    let server = step("building the server", || options.build.server())?;
-    step("installing Python packages into target/venv", || python::install("demo/requirements.txt"))?;
-    let library = step("fetching ONNX Runtime", runtime_library::fetch)?;
-    step("training a classifier of handwritten digits", || {
-        process::run(python::command().arg("demo/train.py").arg(&folder))
-    })?;
-    step("training a pipeline of scikit-learn for the same digits, as a model in Python", || {
-        process::run(python::command().arg("demo/train_pipeline.py").arg(&folder))
-    })?;
-    step("training a network that tells shapes apart, behind a model that decodes pictures", || {
-        process::run(python::command().arg("demo/train_shapes.py").arg(&folder))
-    })?;
-    step("training a network that writes like this repository's documents", || {
-        process::run(python::command().arg("demo/train_text.py").arg(&folder))
-    })?;
+    let (server, library) = prepare(options.build)?;
+    for (what, script) in TRAININGS {
+        step(what, || process::run_within(python::command().arg(script).arg(&folder), LIMIT_OF_TRAINING))?;
+    }
     let server = step("starting the server", || {
         let mut command = Command::new(&server);
         command
@@ -80,22 +86,22 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     step("classifying digits it has not seen", || {
         let mut classify = python::command();
         classify.arg("demo/classify.py").arg(&folder).args([ports[0].to_string(), ports[1].to_string()]);
-        process::run(&mut classify)
+        process::run_within(&mut classify, LIMIT_OF_REQUESTS)
     })?;
     step("asking the pipeline in Python for the same digits", || {
         let mut compare = python::command();
         compare.arg("demo/compare.py").arg(&folder).arg(ports[1].to_string());
-        process::run(&mut compare)
+        process::run_within(&mut compare, LIMIT_OF_REQUESTS)
     })?;
     step("telling the shapes in PNG files, by the ensemble of both models", || {
         let mut tell = python::command();
         tell.arg("demo/tell_shapes.py").arg(&folder).arg(ports[0].to_string());
-        process::run(&mut tell)
+        process::run_within(&mut tell, LIMIT_OF_REQUESTS)
     })?;
     step("letting it write: a token per step, new requests joining at each", || {
         let mut generate = python::command();
         generate.arg("demo/generate.py").args([ports[0].to_string(), ports[1].to_string()]);
-        process::run(&mut generate)
+        process::run_within(&mut generate, LIMIT_OF_REQUESTS)
     })?;
     show_places(ports, &folder)?;
     if !options.once {
@@ -103,6 +109,33 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
         server.wait()?;
     }
     Ok(true)
+}
+
+/// Fails, with a way out, if a port is taken.
+fn require_free(ports: [u16; 3]) -> Result<()> {
+    for port in ports {
+        if TcpListener::bind(("127.0.0.1", port)).is_err() {
+            let other = process::free_port_base()?;
+            bail!("port {port} is in use; other ports are free: cargo xtask demo --port-base {other}");
+        }
+    }
+    Ok(())
+}
+
+/// Builds the server, and downloads beside that. Returns the paths of the server and of ONNX Runtime.
+fn prepare(build: Build) -> Result<(PathBuf, PathBuf)> {
+    thread::scope(|scope| {
+        let downloads = scope.spawn(|| {
+            python::install("demo/requirements.txt")?;
+            runtime_library::fetch()
+        });
+        let what = "building the server, and downloading ONNX Runtime and Python packages into target";
+        let server = step(what, || build.server_within(LIMIT_OF_BUILD))?;
+        let library = step("waiting for the downloads", || {
+            downloads.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })?;
+        Ok((server, library))
+    })
 }
 
 /// Prints the beginning of a step and, if it took long, its time.
@@ -151,5 +184,16 @@ mod tests {
         assert_eq!(parsed("--port-base 9000 --once").unwrap().ports().unwrap(), [9000, 9001, 9002]);
         assert!(parsed("--port-base 65534").unwrap().ports().is_err());
         assert!(parsed("--port-base 65536").is_err());
+    }
+
+    #[test]
+    fn a_taken_port_is_named_with_ports_that_are_free() {
+        let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let held = TcpListener::bind(("127.0.0.1", taken)).unwrap();
+        let error = require_free([taken; 3]).unwrap_err().to_string();
+        assert!(error.contains(&format!("port {taken} is in use")), "{error}");
+        let (_, base) = error.rsplit_once("--port-base ").unwrap();
+        drop(held);
+        require_free([base.parse().unwrap(); 3]).unwrap();
     }
 }

@@ -1,4 +1,5 @@
-//! Tasks of the workspace: `cargo xtask test | deepcheck | memcheck | gates | docs | header | setup | demo | dist | bench`.
+//! Tasks of the workspace: `cargo xtask test | integrations | deepcheck | memcheck | gates | docs | header | setup | demo |
+//! dist | bench`.
 //!
 //! This program does everything that needs more than cargo: the checks of a change, the Python environment, the
 //! download of ONNX Runtime, the demo, the benchmarks. It writes everything below `target`, makes each thing once and
@@ -11,11 +12,13 @@ mod abi;
 mod allocators;
 mod arguments;
 mod bench;
-mod children;
+mod changes;
+mod checks;
 mod debian;
 mod debian_program;
 mod deepcheck;
 mod demo;
+mod descendants;
 mod dist;
 mod docs;
 mod gates;
@@ -26,34 +29,40 @@ mod process;
 mod process_tree;
 mod python;
 mod runtime_library;
-mod setup;
 mod steps;
-mod store_servers;
-mod test;
+mod supervised;
+mod tools;
 mod workspace;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::arguments::Arguments;
+use crate::checks::Selection;
 
 const HELP: &str = "\
 Chores of the workspace.
 
-cargo xtask test [--quick]
-    Everything that must be good before a change is: formatting, lints, gates, tests, documentation, Python clients
-    and the demo. Makes what is missing first (see setup). --quick leaves out documentation, Python and the demo.
+cargo xtask test [--quick] [--only TEXT]
+    Everything that must be good before a change is, and needs no large foreign package: formatting, lints, gates, tests,
+    documentation, Python clients, packages and the demo. Fetches what is missing first. --quick leaves out documentation,
+    Python clients, packages and the demo, and takes only the tests of packages that have changed since the last commit
+    and of those that depend on them. --only takes the steps whose name contains TEXT.
+    Each step has a limit, and ends with a list of what it left. Logs are in target/steps.
+
+cargo xtask integrations [--only TEXT]
+    The tests that need large foreign packages, in groups: object stores, Triton's plug-ins, a browser, Prometheus's
+    tools, and the rules for dependencies. --only takes the groups whose name contains TEXT.
 
 cargo xtask deepcheck [--only TEXT]
     What takes too long for every change: a model checker over the code that threads meet in, the tests of the crates that
-    meet C under the compiler's address and thread sanitizers, memcheck, and miri. What the machine lacks is skipped.
+    meet C under the compiler's address and thread sanitizers, memcheck, and miri.
     --only takes the steps whose name contains TEXT.
 
 cargo xtask memcheck [--requests N]
     Sends N requests [default: 200], and ten times as many, to each test plug-in of the C interfaces, watched by the
     compiler's sanitizers and by valgrind: no wrong use of memory, none lost, and none that grows with requests.
-    Skipped without valgrind.
 
 cargo xtask gates
     Only the rules of our own: which crate may use which, the shape of files, and the C interfaces.
@@ -65,11 +74,10 @@ cargo xtask docs [--write]
 cargo xtask header
     Writes include/nereid.h from the tables of the C interfaces and the sources of the functions.
 
-cargo xtask setup
-    Makes target/venv with the Python packages of the tests and fetches ONNX Runtime into target/onnxruntime
-    and, where they can be had, Triton's Python backend and local cache into target/plugins, azurite, which stands
-    for Azure in tests, and axe-core into target/node, and redis-server, unless the system has it, into target/redis-server.
-    Prints the environment variables that let the tests find them.
+cargo xtask setup [--all]
+    Makes target/venv with the Python packages of the tests, fetches what `cargo xtask test` needs (ONNX Runtime, and
+    redis-server, shells and allocators of Debian's packages, unless the system has them), all below target, and prints
+    the environment variables that let the tests find it. --all also fetches what `cargo xtask integrations` needs.
 
 cargo xtask demo [--port-base N] [--once] [--dev]
     Trains a classifier of handwritten digits, serves it, classifies digits over HTTP and gRPC, shows the result and
@@ -95,7 +103,7 @@ cargo xtask bench [--reference DIR] [--before BINARY] [--rounds N] [--seconds S]
 ";
 
 fn main() -> ExitCode {
-    match run() {
+    match descendants::end_with_this_program().and_then(|()| run()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -112,13 +120,32 @@ fn run() -> Result<bool> {
     match chore.as_str() {
         "test" => {
             let quick = arguments.flag("--quick");
+            let only = arguments.value("--only")?;
             arguments.finish()?;
-            test::run(quick)
+            checks::test(&match only {
+                Some(_) if quick => bail!("--quick and --only exclude each other"),
+                Some(text) => Selection::Only(text),
+                None if quick => Selection::Quick,
+                None => Selection::All,
+            })
+        }
+        "integrations" => {
+            let only = arguments.value("--only")?;
+            arguments.finish()?;
+            checks::integrations(&only.map_or(Selection::All, Selection::Only))
+        }
+        // What the steps of a run are started with.
+        "step" => {
+            let name = arguments.word().unwrap_or_default();
+            arguments.finish()?;
+            let mut all = checks::steps().chain(deepcheck::steps());
+            let step = all.find(|step| step.name == name);
+            steps::perform(step.with_context(|| format!("there is no step '{name}'"))?)
         }
         "memcheck" => {
             let requests = arguments.value("--requests")?;
             arguments.finish()?;
-            memcheck::run(requests)
+            memcheck::run(requests).map(|()| true)
         }
         "deepcheck" => {
             let only: Option<String> = arguments.value("--only")?;
@@ -132,22 +159,16 @@ fn run() -> Result<bool> {
         "docs" => {
             let renew = arguments.flag("--write");
             arguments.finish()?;
-            if renew {
-                docs::write()?;
-            } else {
-                docs::make()?;
-            }
-            Ok(true)
+            if renew { docs::write() } else { docs::make() }.map(|()| true)
         }
         "header" => {
             arguments.finish()?;
-            abi::write_header(&workspace::root())?;
-            Ok(true)
+            abi::write_header(&workspace::root()).map(|()| true)
         }
         "setup" => {
+            let all = arguments.flag("--all");
             arguments.finish()?;
-            setup::run()?;
-            Ok(true)
+            tools::set_up(all).map(|()| true)
         }
         "demo" => demo::run(&demo::DemoOptions::parse(arguments)?),
         "dist" => dist::run(&dist::DistOptions::parse(arguments)?),

@@ -13,13 +13,14 @@ use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::debian_program::VALGRIND;
 use crate::workspace::Build;
-use crate::{process, workspace};
+use crate::{process, tools, workspace};
 
 /// Requests to each model in the shorter of the two runs, by default.
 const REQUESTS: u32 = 200;
-/// The same for a quick check, as an argument.
-pub(crate) const FEW: &str = "20";
+/// The same for a quick check.
+pub(crate) const FEW: u32 = 20;
 /// The ratio of requests in the longer run to those in the shorter one.
 const TIMES: u32 = 10;
 /// How many bytes more the longer run may leave reachable. Small buffers grow with the number of threads that happen to
@@ -47,28 +48,13 @@ const PLUGINS: [(&str, &str); 8] = [
 /// The batching strategies, used by models of the same name.
 const STRATEGIES: [&str; 2] = ["single_batch", "volume_batch"];
 
-/// Checks memory with that many requests, or with the default number, if this machine can. Returns whether all checks
-/// passed.
-pub(crate) fn run(requests: Option<u32>) -> Result<bool> {
-    if let Some(reason) = cannot_be() {
-        println!("skipped: {reason}");
-        return Ok(true);
-    }
-    check(requests.unwrap_or(REQUESTS))?;
-    Ok(true)
-}
-
-/// The reason why memory cannot be checked on this machine, if any.
-pub(crate) fn cannot_be() -> Option<&'static str> {
-    let starts = |program: &str| {
-        let mut command = Command::new(program);
-        let status = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        status.is_ok_and(|status| status.success())
-    };
-    if !starts("valgrind") {
-        return Some("valgrind is not installed (on Debian: apt-get install valgrind)");
-    }
-    (!starts(&compiler())).then_some("there is no C compiler; CC names it")
+/// Checks memory with that many requests, or with the default number.
+///
+/// # Errors
+/// Memory is used wrongly or lost, the memory left at the end grows with requests, or the machine lacks a tool.
+pub(crate) fn run(requests: Option<u32>) -> Result<()> {
+    tools::require(&compiler(), "gcc")?;
+    check(requests.unwrap_or(REQUESTS))
 }
 
 /// Makes all runs.
@@ -76,6 +62,8 @@ pub(crate) fn cannot_be() -> Option<&'static str> {
 /// # Errors
 /// Memory is used wrongly or lost, or the memory left at the end grows with requests.
 fn check(requests: u32) -> Result<()> {
+    // Two runs need it at the same time.
+    VALGRIND.fetch()?;
     Build::DevWorkspace.run(&["nereid-libtritonserver"])?;
     let place = workspace::target().join("memcheck");
     if place.exists() {
@@ -292,7 +280,7 @@ impl Left {
     /// Memory is used wrongly or definitely lost; or the program fails.
     fn after(place: &Path, requests: u32) -> Result<Left> {
         let log = place.join(format!("valgrind-{requests}.log"));
-        let mut command = Command::new("valgrind");
+        let mut command = Command::new(VALGRIND.fetch()?);
         command.args(["--tool=memcheck", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"]);
         command.args(["--show-leak-kinds=definite,indirect", "--track-origins=yes", "--num-callers=30"]);
         let suppressions = workspace::root().join("crates/in-process/tests/memory/threads.supp");

@@ -2,27 +2,21 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
-use crate::{process, workspace};
+use crate::{process, tools, workspace};
 
 /// It finds what keeps people from using a page: with a keyboard, with a screen reader, with weak eyes.
-pub(crate) const AXE: NpmPackage = NpmPackage {
-    name: "axe-core",
-    version: "4.14.1",
-    variable: "NEREID_TEST_AXE",
-    file: "node_modules/axe-core/axe.min.js",
-};
+pub(crate) const AXE: NpmPackage =
+    NpmPackage { name: "axe-core", version: "4.14.1", file: "node_modules/axe-core/axe.min.js" };
 
 /// A package, and the file of it that tests need.
 pub(crate) struct NpmPackage {
     /// The name of the package.
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
-    /// The environment variable that tells the tests where the file is.
-    pub(crate) variable: &'static str,
     pub(crate) file: &'static str,
 }
 
@@ -32,16 +26,13 @@ impl NpmPackage {
     /// # Errors
     /// There is no npm, or its registry cannot be reached.
     pub(crate) fn install(&self) -> Result<PathBuf> {
-        let Self { name, version, file, .. } = self;
+        let Self { name, version, file } = self;
         // The name contains the version, so that another version is installed again.
         let folder = workspace::target().join("node").join(format!("{name}-{version}"));
         if folder.exists() {
             return Ok(folder.join(file));
         }
-        let npm = Command::new("npm").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if !npm.is_ok_and(|status| status.success()) {
-            bail!("npm is needed for {name}");
-        }
+        tools::require("npm", "npm")?;
         let unfinished = folder.with_added_extension("part");
         if unfinished.exists() {
             fs::remove_dir_all(&unfinished)

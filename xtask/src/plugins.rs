@@ -1,6 +1,6 @@
 //! Takes Triton's own plug-ins out of a PyPI wheel: the Python backend and the local cache, which the tests use.
 //!
-//! Only tests may need them. A machine that cannot download them skips these tests.
+//! Only tests may need them: `cargo xtask integrations`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,10 @@
 //! Starts programs, and servers that end with this program.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -10,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::children;
+use crate::descendants;
+use crate::supervised::last_lines;
 
 /// Runs a program to its end and shows its output.
 ///
@@ -22,26 +25,31 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a program to its end and shows its output. If it fails, the error repeats the lines of its standard output that
-/// begin with one of these words: a reader of a long log looks at its end.
+/// Runs a program to its end, or to its limit, and shows its output. Says from time to time that it still runs.
 ///
 /// # Errors
-/// The program cannot be started or fails.
-pub(crate) fn run_repeating(command: &mut Command, words: &[&str]) -> Result<()> {
-    let child = command.stdout(Stdio::piped()).spawn();
-    let mut child = child.with_context(|| format!("cannot start {}", line(command)))?;
-    let mut repeated = String::new();
-    for text in BufReader::new(child.stdout.take().context("the output is a pipe")?).split(b'\n') {
-        let text = String::from_utf8_lossy(&text?).into_owned();
-        println!("{text}");
-        if words.iter().any(|word| text.starts_with(word)) {
-            repeated.push('\n');
-            repeated.push_str(&text);
+/// As [`run`]; or the program was ended at its limit.
+pub(crate) fn run_within(command: &mut Command, limit: Duration) -> Result<()> {
+    let mut child = command.spawn().with_context(|| format!("cannot start {}", line(command)))?;
+    let start = Instant::now();
+    let mut shown = Duration::ZERO;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            ensure!(status.success(), "{} ended with {status}", line(command));
+            return Ok(());
         }
+        let time = start.elapsed();
+        if time >= limit {
+            descendants::end(child.id(), descendants::GRACE);
+            child.wait()?;
+            bail!("{} was ended at its limit of {} s", line(command), limit.as_secs());
+        }
+        if time >= shown + PROGRESS {
+            shown = time;
+            println!("   still at it, {} s", time.as_secs());
+        }
+        sleep(STEP);
     }
-    let status = child.wait()?;
-    ensure!(status.success(), "{} ended with {status}{repeated}", line(command));
-    Ok(())
 }
 
 /// Runs a program to its end and returns its standard output.
@@ -49,44 +57,21 @@ pub(crate) fn run_repeating(command: &mut Command, words: &[&str]) -> Result<()>
 /// # Errors
 /// The program cannot be started or fails.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
-    let output = command.stderr(Stdio::inherit()).output();
-    let output = output.with_context(|| format!("cannot start {}", line(command)))?;
-    ensure!(output.status.success(), "{} ended with {}", line(command), output.status);
-    String::from_utf8(output.stdout).with_context(|| format!("{} wrote no text", line(command)))
+    // A file ends when the program ends. A pipe ends only when no process that the program has left holds it.
+    let mut file = tempfile::tempfile().context("cannot make a file for the output")?;
+    let child = command.stdout(file.try_clone()?).stderr(Stdio::inherit()).spawn();
+    let status = child.with_context(|| format!("cannot start {}", line(command)))?.wait()?;
+    ensure!(status.success(), "{} ended with {status}", line(command));
+    file.seek(SeekFrom::Start(0))?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).with_context(|| format!("{} wrote no text", line(command)))?;
+    Ok(text)
 }
 
-/// A program that runs beside this one.
-pub(crate) struct BackgroundProcess {
-    child: Child,
-    words: String,
-    log: PathBuf,
-    _watched: children::Child,
-}
-
-impl BackgroundProcess {
-    /// Starts a program with its output in a file.
-    ///
-    /// # Errors
-    /// The program cannot be started, or the file cannot be written.
-    pub(crate) fn start(command: &mut Command, log: PathBuf) -> Result<BackgroundProcess> {
-        let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        let words = line(command);
-        let child = command.spawn().with_context(|| format!("cannot start {words}"))?;
-        let watched = children::Child::watch(child.id())?;
-        Ok(BackgroundProcess { child, words, log, _watched: watched })
-    }
-
-    /// Waits for its end, and shows its output.
-    ///
-    /// # Errors
-    /// The program fails.
-    pub(crate) fn finish(mut self) -> Result<()> {
-        let status = self.child.wait()?;
-        print!("{}", String::from_utf8_lossy(&fs::read(&self.log)?));
-        ensure!(status.success(), "{} ended with {status}", self.words);
-        Ok(())
-    }
+/// Whether a program is there and starts.
+pub(crate) fn starts(program: impl AsRef<OsStr>) -> bool {
+    let status = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
 }
 
 /// The command as a person would type it.
@@ -100,12 +85,13 @@ pub(crate) struct ServerProcess {
     child: Child,
     log: PathBuf,
     ready_after: Duration,
-    _watched: children::Child,
 }
 
 /// How long a server may take to be ready, and to end.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(20);
+/// How often a program that runs for long is mentioned.
+const PROGRESS: Duration = Duration::from_secs(10);
 
 impl ServerProcess {
     /// Starts the command with its output in `log` and waits until it is ready at the HTTP port.
@@ -114,11 +100,11 @@ impl ServerProcess {
     /// The server ends early or is not ready in time. The error contains the end of its log.
     pub(crate) fn start(command: &mut Command, log: PathBuf, http_port: u16) -> Result<ServerProcess> {
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        // In a group of its own, it is asked once to end when a user presses Ctrl-C: by this program.
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
         let start = Instant::now();
         let child = command.spawn().with_context(|| format!("cannot start {}", line(command)))?;
-        let watched = children::Child::watch(child.id())?;
-        let mut server = ServerProcess { child, log, ready_after: Duration::ZERO, _watched: watched };
+        let mut server = ServerProcess { child, log, ready_after: Duration::ZERO };
         let mut shown = 0;
         while !matches!(http_get(http_port, "/v2/health/ready"), Ok((200, _))) && !server.says_ready() {
             if let Some(status) = server.child.try_wait()? {
@@ -160,10 +146,7 @@ impl ServerProcess {
     }
 
     fn log_end(&self) -> String {
-        let text = fs::read(&self.log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(20)..].join("\n")
+        last_lines(&self.log, 20)
     }
 }
 
@@ -248,12 +231,22 @@ fn http(port: u16, method: &str, path: &str) -> Result<(u16, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process_tree;
 
     #[test]
     fn a_failing_program_is_named_with_its_arguments() {
         let error = run(Command::new("false").arg("x")).unwrap_err().to_string();
         assert!(error.starts_with("false x ended with"), "{error}");
         assert!(run(&mut Command::new("no-such-program")).unwrap_err().to_string().contains("cannot start"));
+    }
+
+    #[test]
+    fn a_program_is_ended_at_its_limit() {
+        let error = run_within(Command::new("sleep").arg("600"), Duration::from_millis(50)).unwrap_err();
+        assert_eq!(error.to_string(), "sleep 600 was ended at its limit of 0 s");
+        run_within(&mut Command::new("true"), Duration::from_secs(60)).unwrap();
+        let error = run_within(&mut Command::new("false"), Duration::from_secs(60)).unwrap_err();
+        assert!(error.to_string().starts_with("false ended with"), "{error}");
     }
 
     #[test]
@@ -274,11 +267,12 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_a_failed_program_repeats_the_marked_lines() {
+    fn the_output_of_a_program_does_not_wait_for_processes_that_it_leaves() {
         let mut program = Command::new("sh");
-        program.args(["-c", "echo FAILED one; echo passed two; echo FAILED three; exit 3"]);
-        let error = run_repeating(&mut program, &["FAILED "]).unwrap_err().to_string();
-        assert!(error.ends_with("exit status: 3\nFAILED one\nFAILED three"), "{error}");
-        run_repeating(Command::new("echo").arg("FAILED never"), &["FAILED "]).unwrap();
+        program.args(["-c", "sleep 600 & echo $!"]);
+        let sleeping = output(&mut program).unwrap();
+        let sleeping = sleeping.trim().parse().unwrap();
+        assert!(process_tree::is_running(sleeping));
+        descendants::end(sleeping, Duration::ZERO);
     }
 }

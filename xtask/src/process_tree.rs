@@ -1,9 +1,48 @@
-//! The memory of a process and of all processes that it has started, from `/proc`.
+//! A process and all processes that it has started, from `/proc`: which run, and what memory they hold.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::{Context, Result};
+
+/// A process that has not ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RunningProcess {
+    pub(crate) pid: u32,
+    pub(crate) parent: u32,
+    /// The words of its command line.
+    pub(crate) line: String,
+}
+
+impl std::fmt::Display for RunningProcess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "process {}: {}", self.pid, self.line)
+    }
+}
+
+/// The descendants of a process that run.
+///
+/// # Errors
+/// The system has no `/proc`.
+pub(crate) fn running_below(root: u32) -> Result<Vec<RunningProcess>> {
+    let parents = parents()?;
+    let descendants = members(root, &parents).into_iter().skip(1).filter(|pid| is_running(*pid));
+    Ok(descendants
+        .map(|pid| RunningProcess { pid, parent: parents[&pid], line: command_line(pid) })
+        .collect())
+}
+
+/// Whether the process exists. A process that has ended and was not waited for does not run.
+pub(crate) fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with(['Z', 'X']))
+}
+
+fn command_line(pid: u32) -> String {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = words.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect::<Vec<_>>();
+    words.join(" ").trim_end().to_owned()
+}
 
 /// What the processes of a tree hold.
 #[derive(Clone, Copy, Debug, PartialEq)]

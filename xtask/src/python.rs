@@ -1,14 +1,73 @@
-//! The Python environment of tests and demo: `target/venv`.
+//! Environments of Python: `target/venv`, which tests, demo and benchmarks share, and those of single groups of tests.
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use crate::{process, workspace};
 
-/// The interpreter of the environment, which must exist, started in the root.
+/// A virtual environment, which may not exist yet.
+pub(crate) struct Environment {
+    folder: PathBuf,
+}
+
+impl Environment {
+    /// The environment of a place below `target`.
+    pub(crate) fn of(place: &str) -> Environment {
+        Environment { folder: workspace::target().join(place).join("venv") }
+    }
+
+    /// The one that tests, demo and benchmarks share.
+    fn shared() -> Environment {
+        Environment { folder: workspace::target().join("venv") }
+    }
+
+    /// A program of the environment.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.folder.join("bin").join(name)
+    }
+
+    /// Makes the environment unless it exists.
+    ///
+    /// # Errors
+    /// There is no Python 3 with `venv`.
+    fn make(&self) -> Result<()> {
+        if process::starts(self.program("python")) {
+            return Ok(());
+        }
+        if !process::starts("python3") {
+            bail!("python3 is needed for this, with its module venv");
+        }
+        let mut make = Command::new("python3");
+        make.args(["-m", "venv", "--clear"]).arg(&self.folder);
+        process::run(&mut make).with_context(|| {
+            format!("making {} (on Debian: apt-get install python3-venv)", self.folder.display())
+        })
+    }
+
+    /// Makes the environment and installs a requirements file of the repository, unless both were done before.
+    ///
+    /// # Errors
+    /// There is no Python, or the packages cannot be installed.
+    pub(crate) fn install(&self, requirements: &str) -> Result<()> {
+        self.make()?;
+        let wanted = fs::read_to_string(workspace::root().join(requirements))
+            .with_context(|| format!("cannot read {requirements}"))?;
+        // The marker is in the environment, so that it is deleted together with it.
+        let stamp = self.folder.join(requirements.replace('/', "-"));
+        if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+            return Ok(());
+        }
+        let mut pip = Command::new(self.program("python"));
+        pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--requirement"]);
+        process::run(pip.arg(requirements).current_dir(workspace::root()))?;
+        fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))
+    }
+}
+
+/// The interpreter of the shared environment, which must exist, started in the root.
 pub(crate) fn command() -> Command {
     let mut command = Command::new(interpreter());
     // Client libraries print warnings about packages that the tests do not use.
@@ -16,58 +75,23 @@ pub(crate) fn command() -> Command {
     command
 }
 
-/// Makes the environment unless it exists.
+/// Makes the shared environment unless it exists.
 ///
 /// # Errors
-/// There is no Python 3 with `venv`.
+/// As [`Environment::make`].
 pub(crate) fn make() -> Result<()> {
-    let works = |mut command: Command| {
-        let status = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        status.is_ok_and(|status| status.success())
-    };
-    if works(command()) {
-        return Ok(());
-    }
-    if !works(Command::new("python3")) {
-        bail!("python3 is needed for this, with its module venv");
-    }
-    let mut make = Command::new("python3");
-    make.args(["-m", "venv", "--clear"]).arg(folder());
-    process::run(&mut make).context("making target/venv (on Debian: apt-get install python3-venv)")
+    Environment::shared().make()
 }
 
-/// Makes the environment and installs a requirements file of the repository, unless both were done before.
+/// As [`Environment::install`], into the shared environment.
 ///
 /// # Errors
-/// There is no Python, or the packages cannot be installed.
+/// As [`Environment::install`].
 pub(crate) fn install(requirements: &str) -> Result<()> {
-    make()?;
-    let wanted = fs::read_to_string(workspace::root().join(requirements))
-        .with_context(|| format!("cannot read {requirements}"))?;
-    // The marker is in the environment, so that it is deleted together with it.
-    let stamp = folder().join(requirements.replace('/', "-"));
-    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
-        return Ok(());
-    }
-    let mut pip = command();
-    pip.args([
-        "-m",
-        "pip",
-        "install",
-        "--disable-pip-version-check",
-        "--quiet",
-        "--requirement",
-        requirements,
-    ]);
-    process::run(&mut pip)?;
-    fs::write(stamp, wanted).context("cannot write to target/venv")
+    Environment::shared().install(requirements)
 }
 
-/// The interpreter of the environment, which may not exist yet.
+/// The interpreter of the shared environment, which may not exist yet.
 pub(crate) fn interpreter() -> PathBuf {
-    folder().join("bin/python")
-}
-
-fn folder() -> PathBuf {
-    workspace::target().join("venv")
+    Environment::shared().program("python")
 }

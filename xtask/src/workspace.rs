@@ -3,6 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -52,6 +53,8 @@ pub(crate) enum Build {
     /// Without optimisation, with the whole workspace. A package that is built alone has fewer features of its
     /// dependencies, so cargo builds them again. All steps of `cargo xtask test` share this build.
     DevWorkspace,
+    /// Optimised, in half the time that a release needs.
+    Demo,
     /// Optimised, within minutes.
     Release,
     /// As it is released.
@@ -64,19 +67,8 @@ impl Build {
     /// # Errors
     /// A package cannot be built.
     pub(crate) fn run(self, packages: &[&str]) -> Result<PathBuf> {
-        let (profile, folder) = match self {
-            Build::Dev | Build::DevWorkspace => ("dev", "debug"),
-            Build::Release => ("release", "release"),
-            Build::Dist => ("dist", "dist"),
-        };
-        let mut build = cargo(&["build", "--locked", "--profile", profile]);
-        if self == Build::DevWorkspace {
-            build.arg("--workspace");
-        } else {
-            build.args(packages.iter().flat_map(|package| ["--package", package]));
-        }
-        process::run(&mut build)?;
-        Ok(target().join(folder))
+        process::run(&mut self.command(packages))?;
+        Ok(self.folder())
     }
 
     /// Builds the server and returns its path.
@@ -85,5 +77,40 @@ impl Build {
     /// The server cannot be built.
     pub(crate) fn server(self) -> Result<PathBuf> {
         Ok(self.run(&["nereid-server"])?.join("nereid"))
+    }
+
+    /// As [`Self::server`], with a limit.
+    ///
+    /// # Errors
+    /// The server cannot be built within this time.
+    pub(crate) fn server_within(self, limit: Duration) -> Result<PathBuf> {
+        process::run_within(&mut self.command(&["nereid-server"]), limit)?;
+        Ok(self.folder().join("nereid"))
+    }
+
+    fn command(self, packages: &[&str]) -> Command {
+        let profile = match self {
+            Build::Dev | Build::DevWorkspace => "dev",
+            Build::Demo => "demo",
+            Build::Release => "release",
+            Build::Dist => "dist",
+        };
+        let mut build = cargo(&["build", "--locked", "--profile", profile]);
+        if self == Build::DevWorkspace {
+            build.arg("--workspace");
+        } else {
+            build.args(packages.iter().flat_map(|package| ["--package", package]));
+        }
+        build
+    }
+
+    fn folder(self) -> PathBuf {
+        let name = match self {
+            Build::Dev | Build::DevWorkspace => "debug",
+            Build::Demo => "demo",
+            Build::Release => "release",
+            Build::Dist => "dist",
+        };
+        target().join(name)
     }
 }

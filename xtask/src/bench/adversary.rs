@@ -14,8 +14,8 @@ use anyhow::{Context, Result, bail, ensure};
 use super::contenders::Contender;
 use super::plan::{BenchProtocol, BenchRow};
 use super::{BenchOptions, generation, write};
+use crate::python;
 use crate::steps::heading;
-use crate::{children, python};
 
 /// Adversaries, and the clients that each is compared with, as `bench/adversary.py` names them. Responses are computed
 /// whether anybody reads them or not, so a reader that stops is compared with one that reads.
@@ -45,7 +45,6 @@ struct AdversaryFigures {
 /// A client that takes more than its share, ended when dropped.
 struct Adversary {
     child: Child,
-    _watched: children::Child,
 }
 
 impl Adversary {
@@ -58,8 +57,7 @@ impl Adversary {
         command.arg("bench/adversary.py").arg(kind);
         command.args([http_port, grpc_port, metrics_port].map(|port| port.to_string()));
         let child = command.stdout(Stdio::piped()).spawn().context("cannot start Python")?;
-        let watched = children::Child::watch(child.id())?;
-        let mut adversary = Self { child, _watched: watched };
+        let mut adversary = Self { child };
         let output = adversary.child.stdout.take().context("its output is a pipe")?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;

@@ -3,6 +3,8 @@
 mod layers;
 mod names;
 mod sources;
+mod timing;
+mod timing_exceptions;
 
 use anyhow::Result;
 
@@ -14,17 +16,23 @@ pub(crate) fn run() -> Result<bool> {
     let sources = sources::check(&workspace::root())?;
     let names = names::broken(&workspace::root())?;
     let abi = abi::broken(&workspace::root())?;
+    let timing = timing::broken(&workspace::root())?;
     println!("layers: {}", verdict(&layers));
     println!("C interfaces: {}", verdict(&abi));
     println!("type names: {}", verdict(&names));
+    println!("time in tests: {}", verdict(&timing));
     println!("sources: {} files, {}", sources.files, verdict(&sources.broken));
     for path in &sources.long_but_excepted {
         println!("  long, but tests and generated code may be: {path}");
     }
-    for line in layers.iter().chain(&abi).chain(&names).chain(&sources.broken) {
+    for exception in timing_exceptions::EXCEPTIONS {
+        println!("  may use time: {exception}");
+    }
+    let all = [&layers, &abi, &names, &timing, &sources.broken];
+    for line in all.into_iter().flatten() {
         println!("  {line}");
     }
-    Ok(layers.is_empty() && abi.is_empty() && names.is_empty() && sources.broken.is_empty())
+    Ok(all.into_iter().all(Vec::is_empty))
 }
 
 fn verdict(broken: &[String]) -> String {
