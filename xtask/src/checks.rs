@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::steps::{self, CannotRun, Step, Steps};
+use crate::steps::{self, CannotRun, CheckStep, Steps};
 use crate::tools::{self, Tool};
 use crate::workspace::{self, Build, cargo};
 use crate::{
@@ -31,54 +31,58 @@ const fn minutes(count: u64) -> Duration {
 }
 
 /// Its network and the processors of the first steps do not disturb each other.
-const DOWNLOADS: Step = Step { name: "downloads", limit: minutes(15), action: downloads };
+const DOWNLOADS: CheckStep = CheckStep { name: "downloads", limit: minutes(15), action: downloads };
 /// Valgrind uses one processor.
-const MEMORY: Step = Step { name: "memory", limit: minutes(15), action: memory };
+const MEMORY: CheckStep = CheckStep { name: "memory", limit: minutes(15), action: memory };
 
 /// What needs no program that the tests bring.
-const FIRST: [Step; 4] = [
-    Step { name: "format", limit: minutes(3), action: format },
-    Step { name: "gates", limit: minutes(3), action: gates },
-    Step { name: "lints", limit: minutes(20), action: lints },
-    Step { name: "book", limit: minutes(3), action: docs::make },
+const FIRST: [CheckStep; 4] = [
+    CheckStep { name: "format", limit: minutes(3), action: format },
+    CheckStep { name: "gates", limit: minutes(3), action: gates },
+    CheckStep { name: "lints", limit: minutes(20), action: lints },
+    CheckStep { name: "book", limit: minutes(3), action: docs::make },
 ];
-const TESTS: Step = Step { name: "tests", limit: minutes(30), action: rust_tests };
+const TESTS: CheckStep = CheckStep { name: "tests", limit: minutes(30), action: rust_tests };
 
 /// The tests that `--quick` runs.
-const TESTS_OF_CHANGES: Step =
-    Step { name: "tests of changes", limit: minutes(30), action: rust_tests_of_changes };
+const TESTS_OF_CHANGES: CheckStep =
+    CheckStep { name: "tests of changes", limit: minutes(30), action: rust_tests_of_changes };
 
 /// What `--quick` leaves out.
-const FURTHER: [Step; 7] = [
-    Step { name: "doc tests", limit: minutes(10), action: doc_tests },
-    Step { name: "documentation", limit: minutes(10), action: documentation },
-    Step { name: "model checker", limit: minutes(10), action: model_checker },
-    Step { name: "python modules", limit: minutes(5), action: python_modules },
-    Step { name: "python clients", limit: minutes(30), action: python_clients },
-    Step { name: "demo", limit: minutes(15), action: demonstrate },
-    Step { name: "packages", limit: minutes(10), action: packages },
+const FURTHER: [CheckStep; 7] = [
+    CheckStep { name: "doc tests", limit: minutes(10), action: doc_tests },
+    CheckStep { name: "documentation", limit: minutes(10), action: documentation },
+    CheckStep { name: "model checker", limit: minutes(10), action: model_checker },
+    CheckStep { name: "python modules", limit: minutes(5), action: python_modules },
+    CheckStep { name: "python clients", limit: minutes(30), action: python_clients },
+    CheckStep { name: "demo", limit: minutes(15), action: demonstrate },
+    CheckStep { name: "packages", limit: minutes(10), action: packages },
 ];
 
 /// The groups of the second tier.
-const INTEGRATIONS: [Step; 6] = [
-    Step { name: "stores", limit: minutes(15), action: stores },
-    Step {
+const INTEGRATIONS: [CheckStep; 6] = [
+    CheckStep { name: "stores", limit: minutes(15), action: stores },
+    CheckStep {
         name: "clients of stores",
         limit: minutes(15),
         action: || clients_of("clients of stores", "stores", tools::STORES),
     },
-    Step {
+    CheckStep {
         name: "plug-ins",
         limit: minutes(15),
         action: || clients_of("plug-ins", "plugins", tools::PLUGINS),
     },
-    Step { name: "browser", limit: minutes(10), action: || clients_of("browser", "browser", tools::BROWSER) },
-    Step {
+    CheckStep {
+        name: "browser",
+        limit: minutes(10),
+        action: || clients_of("browser", "browser", tools::BROWSER),
+    },
+    CheckStep {
         name: "monitoring",
         limit: minutes(10),
         action: || clients_of("monitoring", "monitoring", tools::MONITORING),
     },
-    Step { name: "dependencies", limit: minutes(15), action: dependencies },
+    CheckStep { name: "dependencies", limit: minutes(15), action: dependencies },
 ];
 
 /// Which steps of a tier are wanted.
@@ -130,7 +134,7 @@ pub(crate) fn integrations(selection: &Selection) -> Result<bool> {
     only(text, &INTEGRATIONS.iter().collect::<Vec<_>>())
 }
 
-fn only(text: &str, all: &[&Step]) -> Result<bool> {
+fn only(text: &str, all: &[&CheckStep]) -> Result<bool> {
     let wanted: Vec<_> = all.iter().filter(|step| step.name.contains(text)).collect();
     if wanted.is_empty() {
         let names: Vec<_> = all.iter().map(|step| step.name).collect();
@@ -144,7 +148,7 @@ fn only(text: &str, all: &[&Step]) -> Result<bool> {
 }
 
 /// All steps of both tiers.
-pub(crate) fn steps() -> impl Iterator<Item = &'static Step> {
+pub(crate) fn steps() -> impl Iterator<Item = &'static CheckStep> {
     [&DOWNLOADS, &MEMORY, &TESTS, &TESTS_OF_CHANGES]
         .into_iter()
         .chain(&FIRST)

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::steps::{CannotRun, Step, Steps};
+use crate::steps::{CannotRun, CheckStep, Steps};
 use crate::workspace::cargo;
 use crate::{memcheck, process, runtime_library, workspace};
 
@@ -24,16 +24,16 @@ const LIMIT: Duration = Duration::from_secs(60 * 60);
 /// How long all of them may take.
 const LIMIT_OF_ALL: Duration = Duration::from_secs(4 * 60 * 60);
 
-const STEPS: [Step; 5] = [
-    Step { name: "long model checker", limit: LIMIT, action: || model_checker(MANY_SWITCHES) },
-    Step { name: "address sanitizer", limit: LIMIT, action: || ADDRESS.run() },
-    Step { name: "thread sanitizer", limit: LIMIT, action: || THREAD.run() },
-    Step { name: "valgrind", limit: LIMIT, action: || memcheck::run(None) },
-    Step { name: "miri", limit: LIMIT, action: miri },
+const STEPS: [CheckStep; 5] = [
+    CheckStep { name: "long model checker", limit: LIMIT, action: || model_checker(MANY_SWITCHES) },
+    CheckStep { name: "address sanitizer", limit: LIMIT, action: || ADDRESS.run() },
+    CheckStep { name: "thread sanitizer", limit: LIMIT, action: || THREAD.run() },
+    CheckStep { name: "valgrind", limit: LIMIT, action: || memcheck::run(None) },
+    CheckStep { name: "miri", limit: LIMIT, action: miri },
 ];
 
 /// All steps.
-pub(crate) fn steps() -> impl Iterator<Item = &'static Step> {
+pub(crate) fn steps() -> impl Iterator<Item = &'static CheckStep> {
     STEPS.iter()
 }
 

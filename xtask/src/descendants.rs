@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
     use crate::process_tree::is_running;
-    use crate::steps::{self, Step};
+    use crate::steps::{self, CheckStep};
 
     /// Set in the processes that the tests start: what they do.
     const ROLE: &str = "XTASK_TEST_ROLE";
@@ -214,7 +214,7 @@ mod tests {
                 println!("left {}", leave_a_process());
                 Ok(())
             };
-            let step = Step { name: "leaves", limit: Duration::from_secs(60), action: leaves };
+            let step = CheckStep { name: "leaves", limit: Duration::from_secs(60), action: leaves };
             std::fs::create_dir_all(steps::folder()).unwrap();
             println!("passed {}", u32::from(steps::perform(&step).unwrap()));
             return;

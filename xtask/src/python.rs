@@ -9,19 +9,19 @@ use anyhow::{Context, Result, bail};
 use crate::{process, workspace};
 
 /// A virtual environment, which may not exist yet.
-pub(crate) struct Environment {
+pub(crate) struct PythonEnvironment {
     folder: PathBuf,
 }
 
-impl Environment {
+impl PythonEnvironment {
     /// The environment of a place below `target`.
-    pub(crate) fn of(place: &str) -> Environment {
-        Environment { folder: workspace::target().join(place).join("venv") }
+    pub(crate) fn of(place: &str) -> PythonEnvironment {
+        PythonEnvironment { folder: workspace::target().join(place).join("venv") }
     }
 
     /// The one that tests, demo and benchmarks share.
-    fn shared() -> Environment {
-        Environment { folder: workspace::target().join("venv") }
+    fn shared() -> PythonEnvironment {
+        PythonEnvironment { folder: workspace::target().join("venv") }
     }
 
     /// A program of the environment.
@@ -78,20 +78,20 @@ pub(crate) fn command() -> Command {
 /// Makes the shared environment unless it exists.
 ///
 /// # Errors
-/// As [`Environment::make`].
+/// As [`PythonEnvironment::make`].
 pub(crate) fn make() -> Result<()> {
-    Environment::shared().make()
+    PythonEnvironment::shared().make()
 }
 
-/// As [`Environment::install`], into the shared environment.
+/// As [`PythonEnvironment::install`], into the shared environment.
 ///
 /// # Errors
-/// As [`Environment::install`].
+/// As [`PythonEnvironment::install`].
 pub(crate) fn install(requirements: &str) -> Result<()> {
-    Environment::shared().install(requirements)
+    PythonEnvironment::shared().install(requirements)
 }
 
 /// The interpreter of the shared environment, which may not exist yet.
 pub(crate) fn interpreter() -> PathBuf {
-    Environment::shared().program("python")
+    PythonEnvironment::shared().program("python")
 }

@@ -81,7 +81,7 @@ pub(crate) fn fetch(tools: &[Tool]) -> Result<Vec<(&'static str, PathBuf)>> {
 
 /// moto in an environment of its own: its dependencies are many.
 fn moto() -> Result<PathBuf> {
-    let environment = python::Environment::of("integrations/stores");
+    let environment = python::PythonEnvironment::of("integrations/stores");
     environment.install("tests/integrations/stores.txt")?;
     let program = environment.program("moto_server");
     ensure!(program.is_file(), "there is no {}", program.display());

@@ -23,7 +23,7 @@ use crate::descendants;
 use crate::workspace;
 
 /// A part of a run.
-pub(crate) struct Step {
+pub(crate) struct CheckStep {
     /// What it is called in the output, and in the names of its files.
     pub(crate) name: &'static str,
     /// How long it may take on a busy machine.
@@ -111,7 +111,7 @@ pub(crate) fn file(step: &str, extension: &str) -> PathBuf {
 ///
 /// # Errors
 /// The outcome cannot be written.
-pub(crate) fn perform(step: &Step) -> Result<bool> {
+pub(crate) fn perform(step: &CheckStep) -> Result<bool> {
     // A run that is killed takes its steps with it; this process then ends what it has started.
     set_parent_process_death_signal(Some(Signal::TERM)).context("cannot follow the run to its end")?;
     let mut outcome = StepOutcome::of((step.action)());

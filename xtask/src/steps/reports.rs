@@ -18,11 +18,11 @@ pub(super) struct TestReport {
     /// Suite and name, as the runner tells them.
     name: String,
     time: Duration,
-    verdict: Verdict,
+    verdict: TestVerdict,
 }
 
 #[derive(Debug, PartialEq)]
-enum Verdict {
+enum TestVerdict {
     Passed,
     Failed,
     Skipped(String),
@@ -44,10 +44,10 @@ fn parse(text: &str) -> Result<Vec<TestReport>> {
         match reader.read_event()? {
             Event::Start(element) | Event::Empty(element) => match element.name().as_ref() {
                 b"testcase" => reports.push(TestReport::begun(&element)?),
-                b"failure" | b"error" => told(&mut reports, Verdict::Failed),
+                b"failure" | b"error" => told(&mut reports, TestVerdict::Failed),
                 b"skipped" => {
                     let reason = attribute(&element, "message")?.unwrap_or_default();
-                    told(&mut reports, Verdict::Skipped(reason));
+                    told(&mut reports, TestVerdict::Skipped(reason));
                 }
                 _ => {}
             },
@@ -58,7 +58,7 @@ fn parse(text: &str) -> Result<Vec<TestReport>> {
 }
 
 /// The element of a verdict lies in the element of its test.
-fn told(reports: &mut [TestReport], verdict: Verdict) {
+fn told(reports: &mut [TestReport], verdict: TestVerdict) {
     if let Some(last) = reports.last_mut() {
         last.verdict = verdict;
     }
@@ -75,7 +75,7 @@ impl TestReport {
         let name = attribute(element, "name")?.context("a test has no name")?;
         let seconds = attribute(element, "time")?.and_then(|time| time.parse().ok()).unwrap_or(0.0);
         let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        Ok(TestReport { name: format!("{suite} {name}"), time, verdict: Verdict::Passed })
+        Ok(TestReport { name: format!("{suite} {name}"), time, verdict: TestVerdict::Passed })
     }
 }
 
@@ -92,7 +92,7 @@ impl TestReports {
 
     /// The names of those that failed.
     pub(super) fn failed(&self) -> impl Iterator<Item = &str> {
-        self.tests.iter().filter(|test| test.verdict == Verdict::Failed).map(|test| test.name.as_str())
+        self.tests.iter().filter(|test| test.verdict == TestVerdict::Failed).map(|test| test.name.as_str())
     }
 
     /// The lines of the summary: how many passed, failed and were skipped, why, and the slowest.
@@ -102,7 +102,7 @@ impl TestReports {
         }
         let mut skipped: BTreeMap<&str, usize> = BTreeMap::new();
         for test in &self.tests {
-            if let Verdict::Skipped(reason) = &test.verdict {
+            if let TestVerdict::Skipped(reason) = &test.verdict {
                 *skipped.entry(reason.as_str()).or_default() += 1;
             }
         }

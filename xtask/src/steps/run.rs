@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use super::reports::{self, TestReports};
 use super::surroundings::Surroundings;
-use super::{Step, StepOutcome, file, folder, heading};
+use super::{CheckStep, StepOutcome, file, folder, heading};
 use crate::descendants;
 use crate::supervised::{End, Supervised, last_lines};
 
@@ -26,7 +26,7 @@ pub(crate) struct Steps {
     started: Instant,
     limit: Duration,
     /// What starts the process of a step.
-    program: fn(&Step) -> Command,
+    program: fn(&CheckStep) -> Command,
     done: Vec<DoneStep>,
     tests: TestReports,
 }
@@ -38,7 +38,7 @@ struct DoneStep {
 }
 
 /// A step that runs beside others.
-pub(crate) struct StartedStep {
+pub(crate) struct RunningStep {
     name: &'static str,
     process: Result<Supervised>,
 }
@@ -61,13 +61,13 @@ impl Steps {
     }
 
     /// Does a step and shows its output.
-    pub(crate) fn run(&mut self, step: &Step) {
+    pub(crate) fn run(&mut self, step: &CheckStep) {
         let started = self.start(step);
         self.finish(started);
     }
 
     /// Starts a step beside others. Its output is shown when it is finished.
-    pub(crate) fn start(&self, step: &Step) -> StartedStep {
+    pub(crate) fn start(&self, step: &CheckStep) -> RunningStep {
         for extension in ["log", "outcome", "xml"] {
             // An error means that the step has not run before.
             let _ = fs::remove_file(file(step.name, extension));
@@ -79,12 +79,12 @@ impl Steps {
         }
         let limit = step.limit.min(self.limit.saturating_sub(self.started.elapsed()));
         let process = Supervised::start(&mut command, file(step.name, "log"), limit);
-        StartedStep { name: step.name, process }
+        RunningStep { name: step.name, process }
     }
 
     /// Shows the output of a step until it ends.
-    pub(crate) fn finish(&mut self, started: StartedStep) {
-        let StartedStep { name, process } = started;
+    pub(crate) fn finish(&mut self, started: RunningStep) {
+        let RunningStep { name, process } = started;
         heading(name);
         let (outcome, time) = match process {
             Ok(mut process) => (self.follow(name, &mut process), process.time()),
@@ -171,7 +171,7 @@ impl Steps {
 }
 
 /// This program, also after cargo has built it again, does a step.
-fn this_program(step: &Step) -> Command {
+fn this_program(step: &CheckStep) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.args(["step", step.name]);
     command
@@ -186,7 +186,7 @@ mod tests {
     /// A run whose steps are scripts of the shell: their names.
     fn scripts(limit: Duration) -> Steps {
         descendants::end_with_this_program().unwrap();
-        let program = |step: &Step| {
+        let program = |step: &CheckStep| {
             let mut command = Command::new("sh");
             command.args(["-c", step.name]);
             command
@@ -194,8 +194,8 @@ mod tests {
         Steps { program, ..Steps::new(limit).unwrap() }
     }
 
-    fn step(name: &'static str, limit: Duration) -> Step {
-        Step { name, limit, action: || Ok(()) }
+    fn step(name: &'static str, limit: Duration) -> CheckStep {
+        CheckStep { name, limit, action: || Ok(()) }
     }
 
     fn outcomes(run: &Steps) -> Vec<&str> {
