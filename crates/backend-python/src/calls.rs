@@ -54,6 +54,11 @@ impl CallTable {
         self.last_number
     }
 
+    /// Whether the worker has nothing that must end.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.requests.is_empty()
+    }
+
     /// Removes an execution that has ended.
     pub(crate) fn end_call(&mut self, number: u64) -> Option<OpenCall> {
         self.calls.remove(&number)

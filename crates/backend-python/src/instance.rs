@@ -20,7 +20,8 @@ use crate::{
     worker::{CommandFailure, Worker, command_frame},
 };
 
-/// An instance and the thread that serves its worker. Dropping it finalizes the model.
+/// An instance and the thread that serves its worker. Dropping it waits until all that it was given has ended, and
+/// finalizes the model.
 pub(crate) struct PythonInstance {
     link: Arc<InstanceLink>,
     thread: Option<JoinHandle<()>>,
@@ -127,7 +128,7 @@ impl BackendInstance for PythonInstance {
 
 impl Drop for PythonInstance {
     fn drop(&mut self) {
-        self.link.end();
+        self.link.leave();
         if let Some(thread) = self.thread.take() {
             // A thread that has panicked has already logged the panic.
             let _ = thread.join();

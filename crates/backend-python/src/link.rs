@@ -35,6 +35,8 @@ pub(crate) struct InstanceLink {
 #[derive(Debug)]
 struct LinkState {
     phase: WorkerPhase,
+    /// The instance gets no more batches. It ends when all that it was given has ended.
+    is_leaving: bool,
     waiting: VecDeque<WaitingCall>,
     /// Batches that the worker has.
     in_flight: usize,
@@ -53,8 +55,6 @@ enum WorkerPhase {
     Down {
         until: Instant,
     },
-    /// The instance ends.
-    Ending,
 }
 
 /// A request waits so long for a worker that starts again, unless its own timeout is shorter.
@@ -73,6 +73,7 @@ impl InstanceLink {
     ) -> Self {
         let state = LinkState {
             phase: WorkerPhase::Running(channel),
+            is_leaving: false,
             waiting: VecDeque::new(),
             in_flight: 0,
             sent: Instant::now(),
@@ -137,12 +138,6 @@ impl InstanceLink {
                     let until = *until;
                     let Some(deadline) = state.refuse_late(until, &self.instance) else { return };
                     let _ = self.changed.wait_until(&mut state, deadline);
-                }
-                WorkerPhase::Ending => {
-                    let waiting = std::mem::take(&mut state.waiting);
-                    drop(state);
-                    waiting.into_iter().for_each(|call| call.fail(&self.unhealthy()));
-                    return;
                 }
             }
         }
@@ -213,9 +208,7 @@ impl InstanceLink {
     /// The worker has ended. The caller answers the requests that the worker had.
     pub(crate) fn worker_ended(&self, until: Instant) {
         let mut state = self.state.lock();
-        if !matches!(state.phase, WorkerPhase::Ending) {
-            state.phase = WorkerPhase::Down { until };
-        }
+        state.phase = WorkerPhase::Down { until };
         state.in_flight = 0;
         drop(state);
         self.changed.notify_all();
@@ -231,9 +224,6 @@ impl InstanceLink {
     /// The worker is there again.
     pub(crate) fn worker_started(&self, channel: Arc<WorkerChannel>) {
         let mut state = self.state.lock();
-        if matches!(state.phase, WorkerPhase::Ending) {
-            return;
-        }
         state.phase = WorkerPhase::Running(channel);
         let due = state.take_due();
         drop(state);
@@ -243,15 +233,18 @@ impl InstanceLink {
         self.changed.notify_all();
     }
 
-    /// The instance ends.
-    pub(crate) fn end(&self) {
-        self.state.lock().phase = WorkerPhase::Ending;
-        self.changed.notify_all();
+    /// The instance leaves: it gets no more batches. The thread that serves the worker ends when all that the instance was
+    /// given has ended.
+    pub(crate) fn leave(&self) {
+        self.state.lock().is_leaving = true;
         self.alarm.ring();
     }
 
-    pub(crate) fn is_ending(&self) -> bool {
-        matches!(self.state.lock().phase, WorkerPhase::Ending)
+    /// Whether the instance leaves, and no batch of it waits or is executed. The worker may still have requests that only
+    /// senders answer.
+    pub(crate) fn has_left(&self) -> bool {
+        let state = self.state.lock();
+        state.is_leaving && state.waiting.is_empty() && state.in_flight == 0
     }
 
     /// Asks whether requests can come now. A model with the function `is_ready` is asked too, which may block.
@@ -261,7 +254,7 @@ impl InstanceLink {
     pub(crate) fn ready(&self) -> Result<(), Error> {
         let running = match &self.state.lock().phase {
             WorkerPhase::Running(channel) => Some(channel.clone()),
-            WorkerPhase::Down { .. } | WorkerPhase::Ending => None,
+            WorkerPhase::Down { .. } => None,
         };
         let channel = running.ok_or_else(|| self.unhealthy())?;
         channel.readiness.ask(ANSWER_LIMIT).map_err(Error::unavailable)

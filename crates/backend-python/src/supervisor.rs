@@ -30,7 +30,7 @@ pub(crate) struct Supervisor {
 
 /// Why a worker is not served any more.
 enum WorkerEnd {
-    /// The instance ends.
+    /// The instance has left, and nothing of it is open.
     Unwanted,
     /// The process has ended, or has closed its socket.
     Ended,
@@ -54,13 +54,13 @@ impl Supervisor {
                     self.link.worker_started(started.channel.clone());
                     worker = Some(started);
                 }
-                None if self.link.is_ending() => return,
+                None if self.link.has_left() => return,
                 None => {}
             }
         }
     }
 
-    /// Serves one worker. Breaks if the instance has ended.
+    /// Serves one worker. Breaks if the instance has left.
     fn serve_until_end(&mut self, worker: Worker) -> std::ops::ControlFlow<()> {
         let end = self.serve(&worker);
         let id = worker.process.id();
@@ -82,6 +82,10 @@ impl Supervisor {
         fail_all(&worker.channel, &self.link.unhealthy());
         let Worker { process, .. } = worker;
         let how = exit_text(process.end());
+        if self.link.has_left() {
+            log::error!("the process {id} of instance '{}', which leaves, has ended ({how})", self.instance);
+            return std::ops::ControlFlow::Break(());
+        }
         log::error!(
             "the process {id} of instance '{}' has ended ({how}), another one starts in {} s",
             self.instance,
@@ -97,7 +101,7 @@ impl Supervisor {
         loop {
             let late = self.link.refuse_late();
             let now = Instant::now();
-            if now >= deadline || self.link.is_ending() {
+            if now >= deadline || self.link.has_left() {
                 return;
             }
             let until = late.map_or(deadline, |late| late.min(deadline));
@@ -107,7 +111,7 @@ impl Supervisor {
 
     /// Starts a worker. `None` if it cannot be started; then the pause before the next start is over.
     fn start_again(&mut self) -> Option<Worker> {
-        if self.link.is_ending() {
+        if self.link.has_left() {
             return None;
         }
         let launched = Worker::launch(&self.model, &self.instance, &self.link.alarm);
@@ -115,7 +119,7 @@ impl Supervisor {
             Ok(mut worker) => {
                 let frame = command_frame(WorkerFrameKind::Initialize, &[&self.arguments]);
                 let link = self.link.clone();
-                match worker.command(frame, None, || link.is_ending()) {
+                match worker.command(frame, None, || link.has_left()) {
                     Ok(_) => {
                         worker.started = Instant::now();
                         return Some(worker);
@@ -126,7 +130,7 @@ impl Supervisor {
             }
             Err(error) => error.message.into_owned(),
         };
-        if self.link.is_ending() {
+        if self.link.has_left() {
             return None;
         }
         let pause = self.restarts.ended_after(Duration::ZERO);
@@ -148,7 +152,7 @@ impl Supervisor {
         let mut wakeup = Wakeup { socket: true, ..Wakeup::default() };
         let mut waits_for_client = false;
         loop {
-            if self.link.is_ending() {
+            if self.link.has_left() && channel.calls.lock().is_empty() {
                 return WorkerEnd::Unwanted;
             }
             if waits_for_client && wakeup.socket {

@@ -3,6 +3,7 @@
 
 mod brief;
 mod failures;
+mod leaving;
 mod loading;
 mod requests;
 mod sandbox;
