@@ -4,12 +4,7 @@
 //! thread of a caller that brings a request, the thread that has finished a batch, or the timer thread. The call
 //! changes the policy's state and returns the actions. The thread performs them outside the lock: rejecting, running
 //! and waking.
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-    sync::Weak,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Weak, time::Duration};
 
 use inference::{EntryId, Timestamp, backend::Execution, batching::BatchingStrategy};
 use scheduling::{
@@ -19,6 +14,7 @@ use scheduling::{
 use super::{
     cost::ExecutionCost,
     instance::{Assignment, MovableInstance},
+    instance_set::InstanceSet,
     resource_claims::ResourceClaims,
 };
 use crate::{
@@ -29,21 +25,22 @@ use crate::{
 /// The state of one model version's scheduling.
 pub(super) struct Driver {
     policy: Policy,
-    /// Instances without work. The instance that became idle last comes first, because its memory is still in the
-    /// processor's caches.
-    idle: Vec<InstanceId>,
-    instances: usize,
-    /// Instances that are being removed. Each leaves when it is idle and no sequence needs it.
-    leaving: Vec<InstanceId>,
-    /// Instances that have left. Their numbers may be given to others.
-    departed: BTreeSet<InstanceId>,
-    /// The idle instances that any thread may run.
-    idle_instances: Vec<Option<MovableInstance>>,
+    instances: InstanceSet,
     /// The earliest wake-up call that is scheduled and has not come yet.
     scheduled_wakeup: Option<Timestamp>,
     /// The expected duration of an execution in nanoseconds; unknown until enough executions are measured.
     cost: ExecutionCost,
     resource_claims: ResourceClaims,
+    /// Nothing is executed any more.
+    is_closed: bool,
+}
+
+/// What a closed driver gives back. The caller drops it outside the lock.
+pub(super) struct ReleasedDriver {
+    /// All instances, by number. Their own threads must drop them.
+    pub(super) instances: Vec<(InstanceId, Option<MovableInstance>)>,
+    _policy: Policy,
+    _resource_claims: ResourceClaims,
 }
 
 /// What decides which batches run.
@@ -106,17 +103,13 @@ impl Driver {
         idle_instances: Vec<Option<MovableInstance>>,
         resource_claims: ResourceClaims,
     ) -> Self {
-        let instances = idle_instances.len();
         Self {
             policy,
-            idle: (0..instances).collect(),
-            instances,
-            leaving: Vec::new(),
-            departed: BTreeSet::new(),
-            idle_instances,
+            instances: InstanceSet::new(idle_instances),
             scheduled_wakeup: None,
             cost: ExecutionCost::default(),
             resource_claims,
+            is_closed: false,
         }
     }
 
@@ -128,37 +121,29 @@ impl Driver {
         movable: Option<MovableInstance>,
         claimant: Option<Claimant>,
     ) {
-        let numbers = self.idle_instances.len().max(instance + 1);
-        self.idle_instances.resize_with(numbers, || None);
-        self.idle_instances[instance] = movable;
-        self.departed.remove(&instance);
+        self.instances.add(instance, movable);
         self.resource_claims.add(instance, claimant);
-        self.idle.push(instance);
-        self.instances += 1;
         self.policy.scheduler.add_instance(at, instance);
     }
 
     /// Begins to remove an instance. It gets only the requests of the sequences that it has.
     pub(super) fn remove_instance(&mut self, at: Timestamp, instance: InstanceId) {
         self.policy.scheduler.remove_instance(at, instance);
-        self.leaving.push(instance);
+        self.instances.remove(instance);
     }
 
-    /// Instances in the order in which they can leave soonest: those with few sequences first, of these the idle ones.
-    pub(super) fn by_cost_of_removal(&self, mut instances: Vec<InstanceId>) -> Vec<InstanceId> {
+    /// Instances in the order in which they can leave soonest.
+    pub(super) fn by_cost_of_removal(&self, instances: Vec<InstanceId>) -> Vec<InstanceId> {
         let mut sequences: BTreeMap<InstanceId, usize> = BTreeMap::new();
         for slot in self.policy.scheduler.slots() {
             *sequences.entry(slot.instance).or_default() += 1;
         }
-        instances.sort_by_cached_key(|instance| {
-            (sequences.get(instance).copied(), !self.idle.contains(instance), Reverse(*instance))
-        });
-        instances
+        self.instances.by_cost_of_removal(instances, |instance| sequences.get(&instance).copied())
     }
 
     /// Whether the instance with this number has left.
     pub(super) fn has_left(&self, instance: InstanceId) -> bool {
-        self.departed.contains(&instance)
+        self.instances.has_left(instance)
     }
 
     /// The claims of the instances on shared resources.
@@ -168,20 +153,11 @@ impl Driver {
 
     /// Lets those instances go that are being removed and have nothing to do any more.
     fn let_go(&mut self, actions: &mut Actions) {
-        let mut leaving = std::mem::take(&mut self.leaving);
-        leaving.retain(|&instance| {
-            let Some(place) = self.idle.iter().position(|&idle| idle == instance) else { return true };
-            if !self.policy.scheduler.may_leave(instance) {
-                return true;
-            }
-            self.idle.remove(place);
-            self.instances -= 1;
-            self.departed.insert(instance);
+        let gone = self.instances.let_go(|instance| self.policy.scheduler.may_leave(instance));
+        for (instance, movable) in gone {
             self.resource_claims.remove(instance, &mut actions.pending_grants);
-            actions.departed.push((instance, self.idle_instances[instance].take()));
-            false
-        });
-        self.leaving = leaving;
+            actions.departed.push((instance, movable));
+        }
     }
 
     /// Enqueues a request. Returns its id in the queue.
@@ -201,8 +177,7 @@ impl Driver {
         movable: Option<MovableInstance>,
         executed: Option<Executed>,
     ) {
-        self.idle_instances[instance] = movable;
-        self.idle.insert(0, instance);
+        self.instances.end(instance, movable);
         self.resource_claims.has_run(instance);
         if let Some(Executed { nanos, requests }) = executed {
             self.cost.note(nanos, requests);
@@ -221,8 +196,7 @@ impl Driver {
         at: Timestamp,
         instance: InstanceId,
     ) -> (Vec<Rejected<Box<Execution>>>, PendingGrants) {
-        self.instances -= 1;
-        self.leaving.retain(|&leaving| leaving != instance);
+        self.instances.lose(instance);
         let rejected = self.policy.scheduler.lose_instance(at, instance);
         (rejected, self.resource_claims.forfeit(instance))
     }
@@ -230,7 +204,7 @@ impl Driver {
     /// A backend has released the request of a slot. Returns true if the slot's instance is idle.
     pub(super) fn returned(&mut self, at: Timestamp, instance: InstanceId, slot: u32) -> bool {
         self.policy.scheduler.released(at, instance, slot);
-        self.idle.contains(&instance)
+        self.instances.is_idle(instance)
     }
 
     /// A backend reschedules the request of a slot.
@@ -272,7 +246,7 @@ impl Driver {
     /// The requests that wait, and how long all instances together need for them.
     pub(super) fn waiting_work(&self) -> WaitingWork {
         let requests = self.pending();
-        let instances = u32::try_from(self.instances.max(1)).unwrap_or(u32::MAX);
+        let instances = u32::try_from(self.instances.working().max(1)).unwrap_or(u32::MAX);
         let time = if requests == 0 { Some(Duration::ZERO) } else { self.cost.time_of(requests) };
         WaitingWork { requests, time: time.map(|time| time / instances) }
     }
@@ -284,7 +258,7 @@ impl Driver {
 
     /// Whether an instance has nothing to run.
     pub(super) fn is_idle_instance(&self, instance: InstanceId) -> bool {
-        self.idle.contains(&instance)
+        self.instances.is_idle(instance)
     }
 
     /// Whether a sequence may still get requests.
@@ -299,13 +273,17 @@ impl Driver {
 
     /// Whether all instances are idle.
     pub(super) fn is_idle(&self) -> bool {
-        self.idle.len() == self.instances
+        self.instances.are_all_idle()
     }
 
-    /// The instances that have not left, by number. Their own threads must drop them.
-    pub(super) fn release_instances(&mut self) -> Vec<(InstanceId, Option<MovableInstance>)> {
-        let instances = std::mem::take(&mut self.idle_instances).into_iter().enumerate();
-        instances.filter(|(instance, _)| !self.departed.contains(instance)).collect()
+    /// Ends all scheduling: gives back everything, accepts no request, and takes no step any more.
+    pub(super) fn close(&mut self) -> ReleasedDriver {
+        self.is_closed = true;
+        ReleasedDriver {
+            instances: self.instances.release(),
+            _policy: std::mem::replace(&mut self.policy, Policy::retired()),
+            _resource_claims: std::mem::take(&mut self.resource_claims),
+        }
     }
 
     /// Sets the listener for grants to the instances.
@@ -318,23 +296,13 @@ impl Driver {
         self.resource_claims.granted(instance);
     }
 
-    /// Replaces the policy by one that accepts no requests. The caller drops the result outside the lock.
-    pub(super) fn release_policy(&mut self) -> Policy {
-        std::mem::replace(&mut self.policy, Policy::retired())
-    }
-
-    /// Removes the claims of all instances. The caller drops the result outside the lock.
-    pub(super) fn release_resource_claims(&mut self) -> ResourceClaims {
-        std::mem::take(&mut self.resource_claims)
-    }
-
     /// The batch that is due now, for an instance that does not wait for a grant.
     fn due(&mut self, at: Timestamp) -> Option<DueBatch> {
-        if self.idle.iter().all(|&instance| self.resource_claims.may_be_offered(instance)) {
-            return self.policy.scheduler.due(at, &self.idle);
+        let idle = self.instances.idle();
+        if idle.iter().all(|&instance| self.resource_claims.may_be_offered(instance)) {
+            return self.policy.scheduler.due(at, idle);
         }
-        let offered =
-            self.idle.iter().copied().filter(|&instance| self.resource_claims.may_be_offered(instance));
+        let offered = idle.iter().copied().filter(|&instance| self.resource_claims.may_be_offered(instance));
         let offered: Vec<_> = offered.collect();
         self.policy.scheduler.due(at, &offered)
     }
@@ -358,28 +326,24 @@ impl Driver {
     }
 
     /// Steps the policy after each event: finds the requests that timed out, the batches that are due, and the time of
-    /// the next wake-up call.
+    /// the next wake-up call. A closed driver takes no step.
     pub(super) fn step(&mut self, at: Timestamp, orders: &Orders) -> Actions {
-        let mut actions = Actions { rejected: self.policy.scheduler.expire(at), ..Actions::default() };
-        if !self.leaving.is_empty() {
-            self.let_go(&mut actions);
+        if self.is_closed {
+            return Actions::default();
         }
+        let mut actions = Actions { rejected: self.policy.scheduler.expire(at), ..Actions::default() };
+        self.let_go(&mut actions);
         while let Some(due) = self.due(at) {
             if !self.resource_claims.may_run(due.instance(), &mut actions.pending_grants) {
                 continue;
             }
             let batch = self.policy.scheduler.take(due);
-            let place = self.idle.iter().position(|&instance| instance == batch.instance);
-            debug_assert!(place.is_some(), "a batch goes to an idle instance");
-            if let Some(place) = place {
-                self.idle.remove(place);
-            }
+            let movable = self.instances.begin(batch.instance);
             orders.line_up(&batch);
-            let movable = self.idle_instances[batch.instance].take();
             actions.brief |= actions.assignments.is_empty() && self.cost.is_brief();
             actions.assignments.push(Assignment { batch, movable });
         }
-        self.resource_claims.give_back(&self.idle, &mut actions.pending_grants);
+        self.resource_claims.give_back(self.instances.idle(), &mut actions.pending_grants);
         if self.policy.scheduler.in_flight() == 0 {
             self.resource_claims.withdraw(&mut actions.pending_grants);
         }
@@ -426,6 +390,31 @@ mod tests {
         let reasons: Vec<_> = rejected.iter().map(|rejected| rejected.reason).collect();
         assert_eq!((reasons, driver.pending()), (vec![Rejection::InstanceLost], 1));
         assert!(driver.policy.scheduler.slots().all(|slot| slot.instance == 1));
+    }
+
+    #[test]
+    fn a_closed_driver_takes_no_step() {
+        let batcher = SequenceBatcher::new(SequenceBatching::default(), 2);
+        let policy = Policy { scheduler: Scheduler::Sequence(batcher), unused_strategy: None };
+        let mut driver = Driver::new(policy, vec![None, None], ResourceClaims::default());
+        let at = Timestamp::from_nanos(1);
+        for id in [1, 2] {
+            let id = NonZeroU64::new(id).map(SequenceId::Number);
+            let sequence = SequenceStep { id, start: true, end: false };
+            driver.enqueue(at, Meta { sequence, ..Meta::default() }, execution(at)).unwrap();
+        }
+        for assignment in driver.step(at, &Orders::None).assignments {
+            driver.finished(assignment.batch.instance, None, None);
+            driver.returned(at, assignment.batch.instance, 0);
+        }
+        // Its sequence keeps it.
+        driver.remove_instance(at, 1);
+        assert!(driver.step(at, &Orders::None).departed.is_empty());
+        assert_eq!(driver.close().instances.len(), 2);
+        let actions = driver.step(at, &Orders::None);
+        assert!(actions.departed.is_empty() && actions.assignments.is_empty());
+        let refused = driver.enqueue(at, Meta::default(), execution(at)).unwrap_err();
+        assert_eq!(refused.reason, Rejection::Draining);
     }
 
     #[test]

@@ -38,6 +38,7 @@ mod backend_handle;
 mod cost;
 mod driver;
 mod instance;
+mod instance_set;
 mod instances;
 mod resource_claims;
 mod run;
@@ -251,9 +252,9 @@ impl Executor {
         self.closing.store(true, Ordering::SeqCst);
         let mut driver = self.driver.lock();
         self.idle.wait_while(&mut driver, |driver| !driver.is_idle());
-        let instances = driver.release_instances();
-        let released = (driver.release_policy(), driver.release_resource_claims());
+        let mut released = driver.close();
         drop(driver);
+        let instances = std::mem::take(&mut released.instances);
         drop(released);
         for thread in self.instances.end(instances) {
             // A thread that has panicked has already logged the panic.
