@@ -246,8 +246,6 @@ fn pytest(step: &str) -> Command {
     let mut pytest = python::command();
     pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "-rsfE"]);
     pytest.arg("--junitxml").arg(steps::file(step, "xml"));
-    // What a program writes into the folder of its user belongs to the test.
-    pytest.env("HOME", std::env::temp_dir());
     pytest
 }
 

@@ -22,12 +22,12 @@ pub(super) struct InstanceSet {
 }
 
 struct Member {
-    activity: Activity,
+    activity: InstanceActivity,
     /// It is being removed: it leaves when it is idle and no sequence needs it.
     is_leaving: bool,
 }
 
-enum Activity {
+enum InstanceActivity {
     /// It has nothing to run. `None`: only its own thread may touch it.
     Idle(Option<MovableInstance>),
     Busy,
@@ -50,7 +50,8 @@ impl InstanceSet {
         let numbers = self.members.len().max(instance + 1);
         self.members.resize_with(numbers, || None);
         debug_assert!(self.members[instance].is_none(), "two instances have one number");
-        self.members[instance] = Some(Member { activity: Activity::Idle(movable), is_leaving: false });
+        self.members[instance] =
+            Some(Member { activity: InstanceActivity::Idle(movable), is_leaving: false });
         self.idle.push(instance);
         self.working += 1;
     }
@@ -60,9 +61,9 @@ impl InstanceSet {
         let place = self.idle.iter().position(|&idle| idle == instance);
         debug_assert!(place.is_some(), "a batch goes to an idle instance");
         self.idle.remove(place?);
-        match std::mem::replace(&mut self.members[instance].as_mut()?.activity, Activity::Busy) {
-            Activity::Idle(movable) => movable,
-            Activity::Busy | Activity::Lost => None,
+        match std::mem::replace(&mut self.members[instance].as_mut()?.activity, InstanceActivity::Busy) {
+            InstanceActivity::Idle(movable) => movable,
+            InstanceActivity::Busy | InstanceActivity::Lost => None,
         }
     }
 
@@ -72,7 +73,7 @@ impl InstanceSet {
             debug_assert!(false, "an instance ends a batch after it has left");
             return;
         };
-        member.activity = Activity::Idle(movable);
+        member.activity = InstanceActivity::Idle(movable);
         self.idle.insert(0, instance);
     }
 
@@ -80,7 +81,7 @@ impl InstanceSet {
     pub(super) fn lose(&mut self, instance: InstanceId) {
         if let Some(member) = self.members.get_mut(instance).and_then(Option::as_mut) {
             self.leaving -= usize::from(member.is_leaving);
-            *member = Member { activity: Activity::Lost, is_leaving: false };
+            *member = Member { activity: InstanceActivity::Lost, is_leaving: false };
             self.working -= 1;
         }
     }
@@ -88,7 +89,7 @@ impl InstanceSet {
     /// Begins to remove an instance.
     pub(super) fn remove(&mut self, instance: InstanceId) {
         if let Some(member) = self.members.get_mut(instance).and_then(Option::as_mut)
-            && !matches!(member.activity, Activity::Lost)
+            && !matches!(member.activity, InstanceActivity::Lost)
             && !member.is_leaving
         {
             member.is_leaving = true;
@@ -109,7 +110,9 @@ impl InstanceSet {
         self.idle.retain(|&instance| {
             let leaves = |member: &mut Member| member.is_leaving && may_leave(instance);
             match members[instance].take_if(leaves) {
-                Some(Member { activity: Activity::Idle(movable), .. }) => gone.push((instance, movable)),
+                Some(Member { activity: InstanceActivity::Idle(movable), .. }) => {
+                    gone.push((instance, movable))
+                }
                 // An instance of the list is idle.
                 Some(_) => gone.push((instance, None)),
                 None => return true,
@@ -125,8 +128,8 @@ impl InstanceSet {
     pub(super) fn release(&mut self) -> Vec<(InstanceId, Option<MovableInstance>)> {
         let members = std::mem::take(self).members.into_iter().enumerate();
         let released = members.filter_map(|(instance, member)| match member?.activity {
-            Activity::Idle(movable) => Some((instance, movable)),
-            Activity::Busy | Activity::Lost => Some((instance, None)),
+            InstanceActivity::Idle(movable) => Some((instance, movable)),
+            InstanceActivity::Busy | InstanceActivity::Lost => Some((instance, None)),
         });
         released.collect()
     }
