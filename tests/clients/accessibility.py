@@ -1,13 +1,13 @@
 """axe-core, which finds in a page what keeps people from using it: contrast, names of controls, order of headings.
 
-$NEREID_TEST_AXE is the script; `cargo xtask test` downloads it. Otherwise the one that `cargo xtask setup` has
-downloaded is used, or the tests that need it are skipped.
+$NEREID_TEST_AXE is the script. Otherwise the one that `cargo xtask integrations` has downloaded is used. Tests that need
+it have the mark `browser`.
 """
 
 import os
 import pathlib
 
-import pytest
+import programs
 from serving import TARGET
 
 SERIOUS = ("serious", "critical")
@@ -15,11 +15,12 @@ NOTABLE = (*SERIOUS, "moderate")
 
 
 def _script():
+    programs.check_group("browser")
     fetched = sorted((TARGET / "node").glob("axe-core-*/node_modules/axe-core/axe.min.js"))
     named = os.environ.get("NEREID_TEST_AXE")
     found = pathlib.Path(named) if named else next(iter(fetched), None)
     if not found or not found.is_file():
-        pytest.skip("there is no axe-core; `cargo xtask setup` downloads it")
+        programs.missing("there is no axe-core, and NEREID_TEST_AXE names none", programs.INTEGRATIONS)
     return found
 
 

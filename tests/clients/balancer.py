@@ -8,11 +8,12 @@ line: where it listens, which server is ready or not, and which connections no s
 import asyncio
 import contextlib
 import json
-import subprocess
 import sys
 import threading
 import time
 from collections import Counter
+
+import processes
 
 CHECK = b"GET /v2/health/ready HTTP/1.1\r\nHost: balancer\r\nConnection: close\r\n\r\n"
 CHECK_PERIOD = 0.1
@@ -31,7 +32,7 @@ class Balancer:
 
     def __enter__(self):
         line = [sys.executable, __file__, json.dumps(self._servers)]
-        self._process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = processes.start(line, stdin=processes.PIPE, stdout=processes.PIPE, text=True)
         self.http, self.grpc = json.loads(self._process.stdout.readline())["listens"]
         self._reader = threading.Thread(target=self._read)
         self._reader.start()

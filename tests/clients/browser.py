@@ -1,7 +1,7 @@
 """A real browser without a window, driven by its own protocol (Chrome DevTools).
 
-$NEREID_TEST_BROWSER is the program; `cargo xtask test` installs it. Otherwise that of the system is used, or the one
-that `cargo xtask setup` has fetched.
+$NEREID_TEST_BROWSER is the program. Otherwise that of the system is used, or the one that `cargo xtask integrations` has
+fetched. Tests that need it have the mark `browser`.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import itertools
 import re
 
 import aiohttp
+import processes
 import programs
 from serving import PATIENCE
 
@@ -23,7 +24,7 @@ LISTENS = re.compile(rb"DevTools listening on (ws://\S+)")
 
 
 def program():
-    return programs.find("chromium-headless-shell", "NEREID_TEST_BROWSER")
+    return programs.find("chromium-headless-shell", "NEREID_TEST_BROWSER", group="browser")
 
 
 class Page:
@@ -116,9 +117,8 @@ class Browser:
 @contextlib.asynccontextmanager
 async def running(folder):
     """A browser with nothing in its memory, until the end of the block."""
-    process = await asyncio.create_subprocess_exec(
-        program(), *OPTIONS, f"--user-data-dir={folder / 'browser'}", stderr=asyncio.subprocess.PIPE
-    )
+    line = processes.bound([program(), *OPTIONS, f"--user-data-dir={folder / 'browser'}"])
+    process = await asyncio.create_subprocess_exec(*line, stderr=asyncio.subprocess.PIPE)
     try:
         async with asyncio.timeout(PATIENCE):
             while not (found := LISTENS.search(await process.stderr.readline())):

@@ -5,12 +5,32 @@ from concurrent.futures import ThreadPoolExecutor
 
 import ensembles
 import plugins
+import programs
 import pytest
 import python_backends
 import repository as models
 from held import Gate, build_backend
 from protocols import GRPC, HTTP
-from serving import Server
+from serving import FULL, Server
+
+pytest_plugins = ["endings"]
+
+
+# How long a test may take in the full form of tests of random operations, in seconds: some of them take 20 minutes.
+FULL_TIMEOUT_SECONDS = 3600
+
+
+def pytest_collection_modifyitems(items):
+    if FULL:
+        for item in items:
+            item.add_marker(pytest.mark.timeout(FULL_TIMEOUT_SECONDS))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    programs.marks = {mark.name for mark in item.iter_markers()}
+    if item.get_closest_marker("plugins"):
+        plugins.check_that_they_are_here()
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +84,7 @@ def repository_folder(tmp_path):
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts servers of one's own; they must end in order after the test."""
+    """Starts servers of one's own. They run when they are returned, and must end in order after the test."""
     with contextlib.ExitStack() as servers:
         yield lambda *arguments, **named: servers.enter_context(Server(tmp_path, *arguments, **named))
 

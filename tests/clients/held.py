@@ -4,9 +4,9 @@ They run on the test plug-in `identity` of the C interface: OUTPUT0 = INPUT0 whe
 """
 
 import os
-import subprocess
 
 import numpy as np
+import processes
 import repository as models
 from protocols import GRPC
 from serving import ROOT, eventually
@@ -25,7 +25,7 @@ def build_library(folder, name, library, *flags):
     command = [os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-shared"]
     command += ["-fvisibility=hidden", "-I", ROOT / "include", *flags]
     command += [source, "-o", directory / library, "-pthread"]
-    subprocess.run(command, check=True)
+    processes.run(command, check=True)
     return folder
 
 

@@ -1,6 +1,7 @@
 """Object stores for tests: moto and azurite as processes, and a small server that a test may let misbehave.
 
-$NEREID_TEST_MOTO and $NEREID_TEST_AZURITE are the programs of the first two; `cargo xtask test` installs them.
+$NEREID_TEST_MOTO and $NEREID_TEST_AZURITE are the programs of the first two; `cargo xtask integrations` installs them. Tests
+that need them have the mark `stores`.
 """
 
 import base64
@@ -11,13 +12,13 @@ import hmac
 import json
 import os
 import pathlib
-import subprocess
 import threading
 import urllib.parse
 import xml.sax.saxutils
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import pytest
+import processes
+import programs
 import requests
 from serving import PATIENCE, eventually, free_port
 
@@ -101,26 +102,22 @@ class Azurite(Store):
 @contextlib.contextmanager
 def started(variable, arguments, environment=None):
     """The port of a server process that a variable names."""
+    programs.check_group("stores")
     program = os.environ.get(variable)
     if not program:
-        pytest.skip(f"{variable} does not name the program of a server; `cargo xtask test` sets it")
+        programs.missing(f"{variable} does not name the program of a server", programs.INTEGRATIONS)
     port = free_port()
     line = [program, *(argument.format(port=port) for argument in arguments)]
-    process = subprocess.Popen(
-        line, env=os.environ | (environment or {}), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    variables = os.environ | (environment or {})
+    with processes.running(line, env=variables, stdout=processes.DEVNULL, stderr=processes.DEVNULL) as process:
 
-    def accepts():
-        assert process.poll() is None, f"{program} ended with {process.returncode}"
-        with contextlib.suppress(requests.RequestException):
-            return requests.get(f"http://127.0.0.1:{port}/", timeout=PATIENCE) is not None
+        def accepts():
+            assert process.poll() is None, f"{program} ended with {process.returncode}"
+            with contextlib.suppress(requests.RequestException):
+                return requests.get(f"http://127.0.0.1:{port}/", timeout=PATIENCE) is not None
 
-    try:
         eventually(accepts, f"{program} to accept connections", pause=0.05)
         yield port
-    finally:
-        process.kill()
-        process.wait()
 
 
 @contextlib.contextmanager

@@ -1,9 +1,9 @@
 """`nereid perf` as a process, and the rows that it writes."""
 
 import csv
-import subprocess
 
-from serving import BINARY, PATIENCE, environment
+import processes
+from serving import BINARY, environment
 
 # Short enough for a test: one window after hardly any warm-up.
 SHORT = ("--warm-up", 0.1, "--duration", 0.3)
@@ -11,7 +11,7 @@ SHORT = ("--warm-up", 0.1, "--duration", 0.3)
 
 def perf(*options):
     line = [str(BINARY), "perf", *map(str, options)]
-    return subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return processes.run(line, env=environment())
 
 
 def perf_report(*options):

@@ -1,6 +1,7 @@
 """Triton's own plug-ins, unmodified, as users bring them; and models in Python for its Python backend.
 
-$NEREID_PLUGINS is the folder into which `cargo xtask test` takes them out of a wheel; `cargo xtask setup` does so, too.
+$NEREID_PLUGINS is the folder into which `cargo xtask integrations` takes them out of a wheel. Tests that need them have the
+mark `plugins`.
 The models' files lie in `python_models`; those of one name with different configurations are listed in `SERVED`.
 """
 
@@ -10,6 +11,7 @@ import shutil
 import sysconfig
 
 import numpy as np
+import programs
 import pytest
 import repository as models
 from serving import TARGET
@@ -27,7 +29,13 @@ FOLDER = _folder()
 BACKENDS = FOLDER and FOLDER / "pytriton/tritonserver/backends"
 CACHES = FOLDER and FOLDER / "pytriton/tritonserver/caches"
 
-needed = pytest.mark.skipif(FOLDER is None, reason="Triton's plug-ins are not here; `cargo xtask setup` says why")
+needed = pytest.mark.plugins
+
+
+def check_that_they_are_here():
+    if FOLDER is None:
+        programs.missing("Triton's plug-ins are not here, and NEREID_PLUGINS names no folder", programs.INTEGRATIONS)
+
 
 # Models run in the first python3 of the path, with its own shared library.
 VARIABLES = {

@@ -7,13 +7,30 @@ import shutil
 import pytest
 from serving import TARGET
 
+SETUP = "cargo xtask setup"
+# It fetches what the groups of tests need that are marked (pytest.ini).
+INTEGRATIONS = "cargo xtask integrations"
 
-def find(name, variable, place=""):
-    """The program that a variable names, that of the system, or the one that `cargo xtask setup` has fetched into a place."""
+# The marks of the test that runs.
+marks = set()
+
+
+def missing(what, command):
+    """Fails a test: what it needs is not here. A test that is left out would be taken for one that passes."""
+    pytest.fail(f"{what}; `{command}` installs it", pytrace=False)
+
+
+def check_group(group):
+    """A test that needs what a group of tests needs has the mark of the group: other runs do not have it."""
+    assert group in marks, f"this test needs the mark '{group}'"
+
+
+def find(name, variable, place="", group=None):
+    """The program that a variable names, that of the system, or the one that `cargo xtask` has fetched."""
+    if group:
+        check_group(group)
     fetched = pathlib.Path(TARGET, name, place, name)
     found = os.environ.get(variable) or shutil.which(name)
     if not found and fetched.is_file():
         found = str(fetched)
-    if not found:
-        pytest.skip(f"there is no {name}, and {variable} names none; `cargo xtask setup` fetches it")
-    return found
+    return found or missing(f"there is no {name}, and {variable} names none", INTEGRATIONS if group else SETUP)

@@ -5,9 +5,9 @@ import contextlib
 import json
 import re
 import signal
-import subprocess
 import types
 
+import processes
 from serving import BINARY, PATIENCE, environment, eventually
 
 PORT_LINE = re.compile(r"^recording (\w+) at 127\.0\.0\.1:(\d+) for ", re.MULTILINE)
@@ -20,9 +20,10 @@ def recording(folder, server, *options):
     log_path = folder / "record.log"
     line = [str(BINARY), "record", str(file), "--url", server.http, "--grpc-url", server.grpc]
     line += ["--listen", "0", "--grpc-listen", "0", *map(str, options)]
-    with log_path.open("wb") as log:
-        process = subprocess.Popen(line, env=environment(), stdout=log, stderr=subprocess.STDOUT)
-    try:
+    with (
+        log_path.open("wb") as log,
+        processes.running(line, env=environment(), stdout=log, stderr=processes.STDOUT) as process,
+    ):
 
         def ports():
             assert process.poll() is None, log_path.read_text()
@@ -35,16 +36,13 @@ def recording(folder, server, *options):
         yield proxy
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0, log_path.read_text()
-    finally:
-        process.kill()
-        process.wait()
 
 
 def replay(file, server, *options):
     """The process after its end."""
     line = [str(BINARY), "replay", str(file), "--url", server.http, "--grpc-url", server.grpc]
     line += map(str, options)
-    return subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return processes.run(line, env=environment())
 
 
 def replayed(file, server, folder, *options, code=0):

@@ -7,8 +7,8 @@ one that `cargo xtask setup` has fetched.
 import contextlib
 import signal
 import socket
-import subprocess
 
+import processes
 import programs
 from serving import PATIENCE, eventually, free_port
 
@@ -36,8 +36,12 @@ class RedisServer:
 
     def start(self):
         """Starts the process, again on the same port."""
-        self.process = subprocess.Popen(self._line, stdout=subprocess.DEVNULL)
-        eventually(self._answers, "redis-server to answer")
+        self.process = processes.start(self._line, stdout=processes.DEVNULL)
+        try:
+            eventually(self._answers, "redis-server to answer")
+        except BaseException:
+            self.kill()
+            raise
 
     def _answers(self):
         assert self.process.poll() is None, f"redis-server ended with {self.process.returncode}"
@@ -68,8 +72,9 @@ class RedisServer:
         return self.ask("KEYS", f"{ENTRIES}*")
 
     def cache_options(self, **settings):
-        """The options of a server that uses this store."""
-        settings = {"host": "127.0.0.1", "port": self.port} | settings
+        """The options of a server that uses this store. Unless a test says otherwise, the store may be slow."""
+        patient = {"socket_timeout": 20000, "connect_timeout": 20000}
+        settings = {"host": "127.0.0.1", "port": self.port} | patient | settings
         return [f"--cache-config=redis,{name}={value}" for name, value in settings.items()]
 
 
@@ -126,7 +131,7 @@ def make_certificates(folder):
     """A certificate authority, another one, and certificates of the store `redis.test` and of a client."""
 
     def openssl(*arguments):
-        subprocess.run(["openssl", *arguments], check=True, cwd=folder, capture_output=True)
+        processes.run(["openssl", *arguments], check=True, cwd=folder)
 
     for name in ("ca", "other"):
         new = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", f"/CN={name}")

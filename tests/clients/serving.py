@@ -9,18 +9,15 @@ import pathlib
 import re
 import signal
 import socket
-import subprocess
 import time
+
+import processes
+from processes import PATIENCE
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 BINARY = pathlib.Path(os.environ.get("NEREID_BINARY", TARGET / "debug" / "nereid")).resolve()
 LIBRARY = "NEREID_ONNXRUNTIME_LIBRARY"
-
-# Promised figures are those of a release build: whoever tests one says so.
-RELEASE = os.environ.get("NEREID_RELEASE", "") == "1"
-# How much more a debug build may take.
-LENIENCE = 1 if RELEASE else 4
 
 # Tests of many random operations have a short form for the ordinary run, and a full one for NEREID_TORTURE=full.
 FULL = os.environ.get("NEREID_TORTURE", "") == "full"
@@ -30,9 +27,6 @@ def size(short, full):
     """How many of something a test of random operations does."""
     return full if FULL else short
 
-
-# How long anything may take before a test gives up, in seconds. Nothing ever takes that long unless it is broken.
-PATIENCE = 60.0
 
 # A unix socket has no port.
 PORT_LINES = {
@@ -89,8 +83,7 @@ def command(repository, *options):
 
 def run_to_end(*options, patience=PATIENCE):
     """Starts the server with exactly these options, expecting that it ends by itself."""
-    line = [str(word) for word in (BINARY, *options)]
-    return subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=patience, check=False)
+    return processes.run([BINARY, *options], env=environment(), timeout=patience)
 
 
 def http_status(port, path, patience=PATIENCE):
@@ -105,7 +98,12 @@ def http_status(port, path, patience=PATIENCE):
 
 
 class Server:
-    """A running server. As a context: ready at the start, ended in order and without a panic at the end."""
+    """A running server. As a context: ready at the start, ended in order and without a panic at the end.
+
+    `entered` has the servers that run, and those that have run in the present test.
+    """
+
+    entered = []
 
     def __init__(self, folder, repository, *options, variables=None, inherits=True):
         """With `inherits` false the server has no variables but ONNX Runtime's place and those that are given."""
@@ -117,10 +115,13 @@ class Server:
         self._environment = inherited | (variables or {})
         # How it is expected to end.
         self.expected_code = 0
+        self.process = None
 
     def __enter__(self):
+        assert self.process is None, "this server has been started: `start` returns servers that run"
         with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen(self._line, env=self._environment, stdout=log, stderr=subprocess.STDOUT)
+            self.process = processes.start(self._line, env=self._environment, stdout=log, stderr=processes.STDOUT)
+        Server.entered.append(self)
         try:
             self._wait_for_ports()
         except BaseException:
@@ -133,7 +134,7 @@ class Server:
             self.terminate()
         try:
             code = self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
+        except processes.TimeoutExpired:
             self.kill()
             raise AssertionError(f"the server does not end; {self.log_end()}") from error
         # A test that failed tells more than what became of its server.
@@ -185,17 +186,7 @@ class Server:
         """Memory of the process that is in use now."""
         return resident_bytes(self.process.pid)
 
-    def processor_ticks(self):
-        """Processor time used so far, in the system's clock ticks."""
-        return processor_ticks(self.process.pid)
-
 
 def resident_bytes(pid):
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
     return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
-
-
-def processor_ticks(pid):
-    # The name in parentheses may contain blanks.
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])

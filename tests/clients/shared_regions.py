@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+from multiprocessing import resource_tracker
 
 import numpy as np
 import tritonclient.utils.shared_memory as shm
@@ -13,6 +14,9 @@ ALLOWED = "--allow-client-shm=true"
 PAGE = 4096
 
 _numbers = itertools.count()
+
+# The client library has a process of Python's that removes the regions of a process that was killed. It ends with this one.
+resource_tracker.ensure_running()
 
 
 class Region:

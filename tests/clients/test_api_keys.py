@@ -4,12 +4,12 @@ import hashlib
 import http.client
 import json
 import signal
-import subprocess
 
 import adders
 import certificates
 import grpc as grpc_library
 import numpy as np
+import processes
 import pytest
 import repository as models
 import requests
@@ -261,9 +261,7 @@ def test_the_command_makes_keys_and_digests(tmp_path):
     lines = dict(line.split(":") for line in made.stdout.splitlines())
     key, digest = lines["key"].strip(), lines["sha256"].strip()
     assert made.returncode == 0 and digest == hashlib.sha256(key.encode()).hexdigest() and len(key) == 64
-    asked = subprocess.run(
-        [BINARY, "api-key", "--hash"], input=f"{key}\n", capture_output=True, text=True, timeout=PATIENCE, check=True
-    )
+    asked = processes.run([BINARY, "api-key", "--hash"], input=f"{key}\n", check=True)
     assert asked.stdout == f"{digest}\n"
     assert run_to_end("api-key", "more").returncode == 2
 

@@ -1,9 +1,10 @@
 """The book of the documentation in a browser: readable by all, with the keyboard too, and without a network.
 
-`cargo xtask docs` makes it; `cargo xtask test` does so before these tests.
+`cargo xtask docs` makes it; `cargo xtask integrations` does so before these tests.
 """
 
 import browser
+import programs
 import pytest
 from accessibility import violations
 from serving import TARGET
@@ -12,7 +13,13 @@ BOOK = TARGET / "docs"
 # Width, height, colour scheme.
 VIEWS = ((1440, 900, "light"), (1440, 900, "dark"), (375, 800, "light"), (375, 800, "dark"))
 
-pytestmark = pytest.mark.skipif(not (BOOK / "index.html").is_file(), reason="`cargo xtask docs` makes the book")
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(autouse=True)
+def book():
+    if not (BOOK / "index.html").is_file():
+        programs.missing(f"there is no book in {BOOK}", "cargo xtask docs")
 
 
 def address(name):

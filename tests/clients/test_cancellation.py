@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import repository as models
 from protocols import GRPC, HTTP, add_sub_inputs, metric
-from serving import PATIENCE, RELEASE, eventually
+from serving import PATIENCE, eventually, size
 
-QUEUED = 16_000 if RELEASE else 4_000
+QUEUED = size(4_000, 16_000)
 OTHERS = 2
 # Answers that each of the others gets before and after the client goes away, at least.
 ANSWERS = 50

@@ -1,19 +1,16 @@
-"""`nereid check` and a server judge the rules of the backends alike, and how long a check takes.
+"""`nereid check` and a server judge the rules of the backends alike, and a check looks at each of many models.
 
-The rules of configurations for all backends are compared by `crates/check/tests/verdicts.rs`. The time of 1,000 models
-is a measurement; the promised time is that of a release build (NEREID_RELEASE=1).
+The rules of configurations for all backends are compared by `crates/check/tests/check/verdicts.rs`.
 """
 
 import json
-import subprocess
-import time
 
+import processes
 from protocols import HTTP
 from repository import graph, write
-from serving import BINARY, RELEASE, Server, environment
+from serving import BINARY, Server, environment
 
 MODELS = 1000
-SECONDS = 2.0 if RELEASE else 20.0
 
 CONFIG = """max_batch_size: 8
 input { name: "X" data_type: TYPE_FP32 dims: 16 }
@@ -29,7 +26,7 @@ parameters { key: "RESIZE" value { string_value: "crop" } }
 """
 
 
-def test_a_thousand_models_are_checked_in_two_seconds(tmp_path, record_property):
+def test_a_thousand_models_are_checked(tmp_path):
     copy = graph("copy (float[N, 16] X) => (float[N, 16] Y) { Y = Identity(X) }")
     models = tmp_path / "models"
     for number in range(MODELS):
@@ -40,17 +37,10 @@ def test_a_thousand_models_are_checked_in_two_seconds(tmp_path, record_property)
             (models / f"picture{number}" / "config.pbtxt").write_text(PICTURE)
     # One model has a mistake, so that a command that looks at nothing does not pass.
     write(models, "net1", copy, CONFIG.replace('"Y" data_type: TYPE_FP32', '"Y" data_type: TYPE_INT8'))
-    started = time.monotonic()
-    checked = subprocess.run(
-        [BINARY, "check", "--format=json", models], env=environment(), capture_output=True, text=True, check=False
-    )
-    seconds = time.monotonic() - started
-    record_property("seconds", seconds)
-    print(f"{MODELS} models in {seconds:.2f} s")
+    checked = processes.run([BINARY, "check", "--format=json", models], env=environment())
     assert checked.returncode == 1, checked.stderr
     errors = [finding for finding in json.loads(checked.stdout)["findings"] if finding["severity"] == "error"]
     assert [finding["model"] for finding in errors] == ["net1"]
-    assert seconds < SECONDS
 
 
 GRAPH = """max_batch_size: 4
@@ -157,9 +147,7 @@ def test_a_check_and_a_server_judge_the_rules_of_backends_alike(tmp_path):
     write(models, "good_net", copy, GRAPH)
     (models / "good_picture" / "1").mkdir(parents=True)
     (models / "good_picture" / "config.pbtxt").write_text(PIXELS)
-    checked = subprocess.run(
-        [BINARY, "check", "--format=json", models], env=environment(), capture_output=True, text=True, check=False
-    )
+    checked = processes.run([BINARY, "check", "--format=json", models], env=environment())
     told = {}
     for finding in json.loads(checked.stdout)["findings"]:
         if finding["severity"] == "error":

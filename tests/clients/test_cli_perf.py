@@ -105,7 +105,7 @@ def test_a_point_is_measured_until_three_windows_agree(server, tmp_path):
     report = perf_report(*options, "--stability-percentage", 100000, "-v")
     assert report.count("Pass [") == 3
     [row] = perf_rows(tmp_path, *options, "--stability-percentage", 100000)
-    assert row["stable"] == "true" and 0.25 < float(row["seconds"]) < 3
+    assert row["stable"] == "true" and float(row["seconds"]) > 0.25
     # Windows that must not differ never agree.
     ended = perf(*options, "--stability-percentage", 0, "--max-trials", 4, "-v")
     assert ended.returncode == 3

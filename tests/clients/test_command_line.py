@@ -3,9 +3,9 @@
 import json
 import re
 import signal
-import subprocess
 import urllib.request
 
+import processes
 import pytest
 from serving import BINARY, PATIENCE, http_status, run_to_end
 
@@ -34,7 +34,7 @@ def test_the_server_reads_variables_and_a_file(start, tmp_path, repository_folde
 
 def test_a_variable_with_an_error_is_named(repository_folder):
     line = ["env", "NEREID_GRPC_PORT=many", str(BINARY), f"--model-repository={repository_folder}"]
-    ended = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    ended = processes.run(line)
     assert ended.returncode == 1
     assert "environment variable NEREID_GRPC_PORT: " in ended.stderr
 
@@ -79,7 +79,7 @@ def test_bash_completes_options_and_values():
         COMP_WORDS=(nereid --rate-limit = exec); complete
         COMP_WORDS=(nereid che); complete
     """
-    ended = subprocess.run(["bash", "-c", script, BINARY], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    ended = processes.run(["bash", "-c", script, BINARY], check=True)
     assert ended.stdout.splitlines() == ["--http-port", "execution_count", "check"], ended.stderr
 
 

@@ -1,20 +1,19 @@
 """Completions in real shells: what a user gets for a beginning and the tabulator key.
 
 bash is everywhere. $NEREID_TEST_ZSH and $NEREID_TEST_FISH are the other programs; `cargo xtask test` installs them.
-Otherwise those of the system are used, or those that `cargo xtask setup` has taken out of their packages. A machine
-without one skips its tests.
+Otherwise those of the system are used, or those that `cargo xtask setup` has taken out of their packages.
 """
 
 import os
 import pathlib
 import pty
 import select
-import shutil
-import subprocess
 import time
 
+import processes
+import programs
 import pytest
-from serving import BINARY, PATIENCE, TARGET
+from serving import BINARY, PATIENCE
 
 # What is typed, and the words of the line after the tabulator key.
 LINES = {
@@ -81,16 +80,6 @@ fpath=({root}/usr/share/zsh/functions {root}/usr/share/zsh/functions/**/*(N/))
 """
 
 
-def program(name):
-    found = os.environ.get(f"NEREID_TEST_{name.upper()}") or shutil.which(name)
-    unpacked = TARGET / name / name
-    if not found and unpacked.exists():
-        found = str(unpacked)
-    if not found:
-        pytest.skip(f"no {name}: NEREID_TEST_{name.upper()} names none")
-    return found
-
-
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "my models").mkdir()
@@ -103,7 +92,7 @@ class Terminal:
 
     def __init__(self, command, environment):
         self.keys, inside = pty.openpty()
-        self.process = subprocess.Popen(
+        self.process = processes.start(
             command, stdin=inside, stdout=inside, stderr=inside, env=environment, start_new_session=True
         )
         os.close(inside)
@@ -167,9 +156,9 @@ def test_bash_completes_each_command(terminal, folder):
 
 
 def test_zsh_completes_each_command(terminal, folder):
-    found = program("zsh")
+    found = programs.find("zsh", "NEREID_TEST_ZSH")
     (folder / "functions").mkdir()
-    script = subprocess.run([BINARY, "completions", "zsh"], capture_output=True, text=True, check=True).stdout
+    script = processes.run([BINARY, "completions", "zsh"], check=True).stdout
     (folder / "functions" / "_nereid").write_text(script)
     root = pathlib.Path(found).resolve().parent
     parts = ZSH_PARTS.format(root=root) if (root / "usr/share/zsh").exists() else ""
@@ -182,16 +171,14 @@ def test_zsh_completes_each_command(terminal, folder):
 
 
 def test_fish_completes_each_command(folder):
-    found = program("fish")
-    script = subprocess.run([BINARY, "completions", "fish"], capture_output=True, text=True, check=True).stdout
+    found = programs.find("fish", "NEREID_TEST_FISH")
+    script = processes.run([BINARY, "completions", "fish"], check=True).stdout
     (folder / "nereid.fish").write_text(script)
 
     def completed(line):
         command = f"source nereid.fish; complete -C 'nereid {line}'"
-        ended = subprocess.run(
-            [found, "--no-config", "-c", command],
-            cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=True,
-            env=os.environ | {"HOME": str(folder)},
+        ended = processes.run(
+            [found, "--no-config", "-c", command], cwd=folder, check=True, env=os.environ | {"HOME": str(folder)}
         )
         return [candidate.split("\t")[0] for candidate in ended.stdout.splitlines()]
 

@@ -5,12 +5,13 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 
+import processes
 import pytest
 import repository as models
 import requests
+import yaml
 from documentation import EXAMPLES, PAGES, commands, of
 from python_backends import BUILT_IN
 from serving import BINARY, ROOT, Server, environment
@@ -82,7 +83,6 @@ def test_json_can_be_read(example):
 
 @named(of("yaml"))
 def test_yaml_can_be_read(example):
-    yaml = pytest.importorskip("yaml")
     assert yaml.safe_load(example.text)
 
 
@@ -115,9 +115,7 @@ def test_configurations_break_no_rule(example, tmp_path):
 
 def run_nereid(words, folder):
     variables = environment() | BUILT_IN.variables
-    return subprocess.run(
-        [BINARY, *words], cwd=folder, env=variables, capture_output=True, text=True, timeout=60, check=False
-    )
+    return processes.run([BINARY, *words], cwd=folder, env=variables)
 
 
 def check_usage(words, folder):
@@ -230,7 +228,7 @@ def test_examples_run(example, examples_server, tmp_path):
     variables = environment() | BUILT_IN.variables
     variables["PATH"] = os.pathsep.join([str(BINARY.parent), variables["PATH"]])
     line = [*program, here(example.text, examples_server)]
-    done = subprocess.run(line, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    done = processes.run(line, cwd=ROOT, env=variables)
     assert done.returncode == 0, done.stdout + done.stderr
     after = EXAMPLES[EXAMPLES.index(example) + 1 :][:1]
     if after and "answer" in after[0].modes and after[0].page == example.page:

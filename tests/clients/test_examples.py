@@ -2,9 +2,9 @@
 
 import os
 import shutil
-import subprocess
 
 import numpy as np
+import processes
 import pytest
 import requests
 from protocols import HTTP, metric
@@ -17,7 +17,7 @@ LONG_US = 30_000_000
 def compiled(source, library):
     library.parent.mkdir(parents=True, exist_ok=True)
     flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{ROOT / 'include'}"]
-    subprocess.run([COMPILER, *flags, ROOT / "examples" / source, "-pthread", "-o", library], check=True)
+    processes.run([COMPILER, *flags, ROOT / "examples" / source, "-pthread", "-o", library], check=True)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """What a running server tells about itself: why batches are as they are, who holds which slot, what waits, what the cache does."""
 
 import json
-import subprocess
 import sys
 
 import accessibility
@@ -9,6 +8,7 @@ import browser
 import certificates
 import ensembles
 import numpy as np
+import processes
 import pytest
 import repository as models
 import requests
@@ -50,7 +50,7 @@ def advice(model):
 
 def command(server, *options):
     line = [str(BINARY), "explain", f"--url=http://{server.http}", *options]
-    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return processes.run(line)
 
 
 @pytest.mark.parametrize("protocol", [HTTP, GRPC], ids=lambda protocol: protocol.name)
@@ -393,6 +393,7 @@ def make_busy(server):
             client.infer("held", held_inputs(GRPC, x=x))
 
 
+@pytest.mark.browser
 async def test_the_page_in_a_browser(start, backend_option, folder, threads, gate, tmp_path):
     write_busy(folder, gate)
     options = (backend_option, "--cache-config=local,size=1048576", "--exit-on-error=false", "--status-log-lines=200")
@@ -445,6 +446,7 @@ async def test_the_page_in_a_browser(start, backend_option, folder, threads, gat
         assert page.problems == []
 
 
+@pytest.mark.browser
 async def test_the_page_finds_a_model_by_a_part_of_its_name(start, folder, tmp_path):
     busy = write_many(folder, 102)
     server = start(folder, "--exit-on-error=false")
@@ -468,6 +470,7 @@ async def test_the_page_finds_a_model_by_a_part_of_its_name(start, folder, tmp_p
         assert page.problems == []
 
 
+@pytest.mark.browser
 async def test_long_names_fit_every_window(start, folder, tmp_path):
     long = "text_generation_llama_3_1_8b_instruct_fp16_preprocessing"
     longest = "n" * 200
@@ -498,6 +501,7 @@ async def test_long_names_fit_every_window(start, folder, tmp_path):
         assert await accessibility.violations(page, accessibility.NOTABLE) == []
 
 
+@pytest.mark.browser
 async def test_the_page_asks_for_the_header_that_it_needs_and_tells_when_the_server_is_away(start, folder, tmp_path):
     models.add_sub(folder)
     server = start(folder, "--http-restricted-api=status:key=secret").wait_until_ready()

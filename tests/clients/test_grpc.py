@@ -64,13 +64,21 @@ def test_a_deadline_ends_the_wait_and_the_request(server, gate, grpc):
     before = canceled(server, "held_impatient")
     answers, late = queue.Queue(), queue.Queue()
     hold = occupy(gate, grpc, "held_impatient", answers)
-    grpc.async_infer(
-        "held_impatient", held_inputs(GRPC), lambda result, error: late.put((result, error)), client_timeout=1
-    )
-    eventually(lambda: pending(server, "held_impatient") == 1, "the request to wait")
-    result, error = late.get(timeout=PATIENCE)
-    assert result is None and error.status() == "StatusCode.DEADLINE_EXCEEDED"
-    eventually(lambda: canceled(server, "held_impatient") == before + 1, "the request to be counted as canceled")
+    # A busy machine may need more than the first deadline until the request waits.
+    for deadline_secs in (1, 30):
+        grpc.async_infer(
+            "held_impatient",
+            held_inputs(GRPC),
+            lambda result, error: late.put((result, error)),
+            client_timeout=deadline_secs,
+        )
+        eventually(lambda: pending(server, "held_impatient") == 1 or not late.empty(), "the request to wait")
+        has_waited = late.empty()
+        result, error = late.get(timeout=PATIENCE)
+        assert result is None and error.status() == "StatusCode.DEADLINE_EXCEEDED"
+        if has_waited:
+            break
+    eventually(lambda: canceled(server, "held_impatient") > before, "the request to be counted as canceled")
     hold.release()
     result, error = answers.get(timeout=PATIENCE)
     assert error is None and result is not None

@@ -1,7 +1,7 @@
 """Values of a configuration that ask for more than a machine has: they cost their own model, and never the server."""
 
-import subprocess
 
+import processes
 import pytest
 from protocols import HTTP
 from repository import graph, write
@@ -57,7 +57,7 @@ def test_a_server_with_little_memory_refuses_such_models_and_serves_the_others(t
 
 def test_a_check_with_little_memory_refuses_such_models(models):
     line = ["prlimit", f"--as={ADDRESSES}", BINARY, "check", models]
-    checked = subprocess.run(line, env=environment(), capture_output=True, text=True, check=False)
+    checked = processes.run(line, env=environment())
     assert checked.returncode == 1, checked.stderr
     assert f"{len(CASES) + 1} models checked: {len(CASES)} errors" in checked.stdout, checked.stdout
     for _, text in CASES.values():

@@ -135,9 +135,11 @@ def test_no_more_models_are_loaded_at_the_same_time_than_there_are_threads(proto
 @pytest.mark.parametrize("count", [1, 4])
 def test_no_more_models_are_loaded_at_the_same_time_when_the_server_starts(start, folder, slow, backend_option, threads, count):
     holds = {name: slow(name) for name in (f"slow_{number}" for number in range(count + 3))}
-    starting = threads.submit(start, folder, backend_option, f"--model-load-thread-count={count}")
-    release_one_by_one(holds, count)
-    assert starting.result(PATIENCE).wait_until_ready()
+    # The server ends with the thread that has started it, so the other thread releases the loads.
+    releasing = threads.submit(release_one_by_one, holds, count)
+    server = start(folder, backend_option, f"--model-load-thread-count={count}")
+    releasing.result(PATIENCE)
+    server.wait_until_ready()
 
 
 # A model in Python that fails as often as its file says; it leaves a file for each attempt.

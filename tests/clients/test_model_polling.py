@@ -105,8 +105,8 @@ def test_a_model_that_comes_back_for_a_moment_is_away_anew(start, folder, second
     # However long this is, the settle time begins anew; it is long enough to show if it does not.
     time.sleep(0.3)
     elsewhere.rename(model)
-    model.rename(elsewhere)
     gone = datetime.now()
+    model.rename(elsewhere)
     line = "successfully unloaded 'a' version 1"
     eventually(lambda: line in server.log(), "the model to be unloaded")
     (told,) = (words.split()[1] for words in server.log().splitlines() if line in words)

@@ -287,7 +287,6 @@ def test_updates_that_are_partial_broken_renamed_or_deleted_harm_no_request(star
             settled = {name: [number, number] for name, number in expected.items()}
             for protocol, client in ((HTTP, http), (GRPC, grpc)):
                 eventually(lambda p=protocol, c=client: numbers(p, c, expected) == settled, f"the last updates {settled}")
-            settling = time.monotonic() - ended
             callers.wait_for_answers()
     asked = sum(callers.answers.values())
     log = server.log()
@@ -295,11 +294,10 @@ def test_updates_that_are_partial_broken_renamed_or_deleted_harm_no_request(star
     print(
         f"{dict(updates.done)}: {sum(updates.done.values())} updates, {asked} requests,"
         f" {asked / (ended - began):.0f} in a second, {loaded} loads, {failed} failed,"
-        f" {updates.slow} updates too slow to be judged, settled after {settling:.2f} s"
+        f" {updates.slow} updates too slow to be judged"
     )
     (tmp_path / "updates.txt").write_text("\n".join(sorted(updates.history + questions.wrong)))
     assert not questions.wrong, (len(questions.wrong), questions.wrong[:10])
-    assert settling < 2 * PERIOD
     told = {token: errors_with(server, token) for token in updates.tokens}
     assert {token: count for token, count in told.items() if count > 1} == {}
 

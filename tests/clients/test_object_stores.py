@@ -4,10 +4,9 @@ import base64
 import json
 import os
 import signal
-import subprocess
 import sys
-import time
 
+import processes
 import pytest
 from adders import (
     ALL,
@@ -31,8 +30,6 @@ from tritonclient.utils import InferenceServerException
 
 LIBRARY = BINARY.with_name("libtritonserver.so")
 POLL = ("--model-control-mode=poll", "--repository-poll-secs=1", "--repository-settle-ms=100")
-# How long a server may take that is told to stop while a store hangs.
-AT_ONCE = 5.0
 
 
 @pytest.fixture
@@ -42,7 +39,7 @@ def small():
     store.stop()
 
 
-@pytest.fixture(params=["moto", "azurite", "google"])
+@pytest.fixture(params=[*(pytest.param(name, marks=pytest.mark.stores) for name in ("moto", "azurite")), "google"])
 def store(request, tmp_path):
     """A store of each kind."""
     match request.param:
@@ -88,7 +85,7 @@ def run(store, url, cache, *options, variables=None):
     """A server that is expected to end by itself."""
     line = command(url, option(cache), *options)
     known = environment() | store.variables | {"AWS_EC2_METADATA_DISABLED": "true"} | (variables or {})
-    return subprocess.run(line, env=known, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return processes.run(line, env=known)
 
 
 def adds(client, name, number, version=""):
@@ -198,13 +195,17 @@ def test_models_of_one_name_in_a_directory_and_in_a_store(small, serve, folder):
     assert f"successfully loaded '{local}::a' version 1" in server.log()
 
 
-def test_a_credential_that_is_refused_is_named(small, folder, cache, tmp_path):
+def test_a_credential_that_is_refused_is_named(small, folder, cache):
     small.upload(folder, "models")
     small.is_denied = True
     ended = run(small, f"{small.url}/models", cache)
     assert ended.returncode == 1
     expected = "Check account credentials. Exception: 'AccessDenied' Message: 'Access Denied' "
     assert f"{expected}(cannot read '{small.url}/models')" in ended.stderr
+
+
+@pytest.mark.stores
+def test_a_key_of_azure_that_is_refused_is_not_written(cache, tmp_path):
     with azurite(tmp_path / "azurite") as store:
         other = base64.b64encode(b"another key").decode()
         ended = run(store, f"{store.url}/models", cache, variables={"AZURE_STORAGE_KEY": other})
@@ -221,6 +222,10 @@ def test_a_repository_that_does_not_exist_is_named(small, cache):
     ended = run(small, url, cache)
     assert ended.returncode == 1
     assert f"directory or file does not exist at {url}: there is no 'missing': " in ended.stderr
+
+
+@pytest.mark.stores
+def test_a_bucket_of_s3_that_does_not_exist_is_named(cache):
     with moto() as store:
         url = f"{store.url}/models".replace(BUCKET, "missing")
         ended = run(store, url, cache)
@@ -279,7 +284,7 @@ def test_a_store_that_hangs_delays_other_repositories_for_seconds_only(small, se
         hold = small.hold("")
         hold.wait_until_reached()
         write_adder(local, "b", 5)
-        eventually(lambda: adds(client, "b", 5), "a change of the other repository", patience=25)
+        eventually(lambda: adds(client, "b", 5), "a change of the other repository")
         assert f"the listing of '{small.url}/models' takes longer than 5 s" in server.log()
         assert answer(HTTP, client, "a") == 1
         hold.release()
@@ -357,12 +362,10 @@ def test_a_signal_during_the_start_is_obeyed_while_the_store_hangs(small, folder
     small.upload(folder, "models")
     hold = small.hold(held)
     line = command(f"{small.url}/models", option(cache))
-    with subprocess.Popen(line, env=environment() | small.variables, stdout=subprocess.PIPE) as process:
+    with processes.running(line, env=environment() | small.variables, stdout=processes.PIPE) as process:
         hold.wait_until_reached()
-        begun = time.monotonic()
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
-        assert time.monotonic() - begun < AT_ONCE
         process.stdout.close()
     hold.release()
 
@@ -375,10 +378,8 @@ def test_a_signal_later_is_obeyed_while_the_store_hangs(small, folder, serve, he
     write_adder(folder, "b", 2)
     small.upload(folder, "models")
     hold.wait_until_reached()
-    begun = time.monotonic()
     server.terminate()
     assert server.process.wait(PATIENCE) == 0
-    assert time.monotonic() - begun < AT_ONCE
     hold.release()
 
 
@@ -387,7 +388,9 @@ def test_a_server_that_was_killed_during_a_download_hinders_no_start(small, serv
     small.upload(folder, "models")
     hold = small.hold("models/b/1/model.onnx")
     line = command(f"{small.url}/models", option(cache), "--load-model=a", "--load-model=b", EXPLICIT)
-    with subprocess.Popen(line, env=environment() | small.variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with processes.running(
+        line, env=environment() | small.variables, stdout=processes.DEVNULL, stderr=processes.DEVNULL
+    ) as process:
         hold.wait_until_reached()
         eventually(lambda: "models/a/1/model.onnx" in small.downloads(), "the other model")
         process.kill()
@@ -453,7 +456,7 @@ def test_c_programs_register_urls(small, folder, tmp_path):
     program = [sys.executable, str(ROOT / "tests" / "clients" / "embedding_stores.py"), str(LIBRARY), url]
     # Their cache is at its default place.
     known = environment() | small.variables | {"XDG_CACHE_HOME": str(tmp_path / "caches")}
-    ended = subprocess.run(program, env=known, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    ended = processes.run(program, env=known)
     told = dict(line.partition(" ")[::2] for line in ended.stdout.splitlines() if not line.startswith(("I", "W", "E")))
     assert told == {
         "new": "",

@@ -2,11 +2,11 @@
 
 import http.client
 import json
-import subprocess
 import sys
 
 import browser
 import openapi_spec_validator
+import processes
 import pytest
 import repository as models
 from repository import tensor
@@ -93,11 +93,13 @@ def test_the_configuration_of_a_model_is_described(server):
     assert (rows["minimum"], rows["maximum"], columns["const"]) == (1, 8, 3)
 
 
+# It sends some thousand requests.
+@pytest.mark.timeout(300)
 def test_no_answer_is_outside_the_description(server, tmp_path):
     """A tool sends random requests of and beside the described forms."""
     line = [sys.executable, "-m", "schemathesis.cli", "run", f"http://{server.http}/openapi.json"]
     line += ["--checks", CHECKS, "--max-examples", "15", "--seed", "7", "--no-color", "--generation-database", "none"]
-    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    done = processes.run(line, cwd=tmp_path, timeout=240)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert " generated" in done.stdout, "it has tested something"
     # No request has hurt the server.
@@ -124,6 +126,7 @@ def test_the_description_can_be_restricted_and_switched_off(start, folder):
     assert ask(restricted, "/docs")[0].status == 403
 
 
+@pytest.mark.browser
 async def test_a_browser_shows_the_description_and_sends_requests(server, tmp_path):
     async with browser.running(tmp_path) as running:
         page = await running.open(f"http://{server.http}/docs")

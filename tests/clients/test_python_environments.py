@@ -2,13 +2,13 @@
 
 import os
 import pathlib
-import subprocess
 import sys
 import sysconfig
 import tarfile
 
 import numpy as np
 import plugins
+import processes
 import pytest
 import python_backends
 import repository as models
@@ -58,7 +58,7 @@ def folder(tmp_path):
 
 def environment(folder, says, python_backend):
     """An environment with a module of its own, and the NumPy that the backend works with."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    processes.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     site = folder / f"lib/python{sysconfig.get_python_version()}/site-packages"
     (site / "only_here.py").write_text(f"SAYS = {says!r}\n")
     if python_backend is python_backends.TRITON:
@@ -139,7 +139,7 @@ def test_an_environment_that_cannot_be_used_is_told(start_python, folder):
 @pytest.mark.parametrize("python_backend", python_backends.OURS, indirect=True)
 def test_an_interpreter_that_is_not_there_or_has_no_numpy_is_told(start_python, folder, tmp_path):
     bare = tmp_path / "bare"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
+    processes.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
     plugins.python_model(folder, "bare", text=WHERE, config=parameter("PYTHON_EXECUTABLE", bare / "bin/python") + ENDS)
     plugins.python_model(folder, "gone", text=WHERE, config=parameter("PYTHON_EXECUTABLE", "/nowhere/python") + ENDS)
     server = start_python(folder, "--exit-on-error=false", "--strict-readiness=false")

@@ -3,13 +3,13 @@
 $NEREID_PYTHON_SOAK_REQUESTS is how many requests there are; a million take some minutes. `nereid perf` sends them.
 """
 
+import contextlib
 import json
 import os
 import pathlib
-import subprocess
 import sys
-import time
 
+import processes
 import pytest
 import python_backends
 from serving import BINARY, ROOT, eventually
@@ -30,15 +30,14 @@ TOLERANCE_BYTES = 16 << 20
 # Shared memory grows when more large tensors than before are in use at the same time. Python keeps a descriptor for each
 # mapping, so a worker has as many of them as its memory has grown.
 MOST_MAPPINGS = 24
-# The server gives memory back at most once a second.
-SETTLED = 3.0
-PATIENCE = 1800
+# How long the requests may take, in seconds. A million take minutes.
+LOAD_SECONDS = 60 if REQUESTS <= 10_000 else 1800
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("soak")
-    subprocess.run([sys.executable, ROOT / "bench" / "python_models.py", folder], check=True)
+    processes.run([sys.executable, ROOT / "bench" / "python_models.py", folder], check=True)
     (folder / "counts.json").write_text(json.dumps([{"INPUT0": [count]} for count in (1, 2, 5)]))
     return folder
 
@@ -51,25 +50,29 @@ def server(start_python, models):
 
 def load(server, models, requests):
     """Sends so many requests of all kinds at the same time."""
-    running = {}
-    for model, (share, callers, options) in MIX.items():
-        port = server.grpc_port if "--protocol=grpc" in options else server.http_port
-        line = [BINARY, "perf", f"--model={model}", f"--url=127.0.0.1:{port}", f"--concurrency={callers}", "--warm-up=0"]
-        line += [f"--request-count={max(round(share * requests), 1)}", "--payload=binary"]
-        line += [option.format(counts=models / "counts.json") for option in options]
-        if not any(option.startswith("--input-data") for option in options):
-            line.append("--input-data=random")
-        results = models / f"{model}.csv"
-        running[model] = results, subprocess.Popen([*line, "--csv", results], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    answered = 0
-    for model, (results, process) in running.items():
-        output, _ = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, (model, output.decode())
-        headings, figures = results.read_text().splitlines()
-        figures = dict(zip(headings.split(","), figures.split(",")))
-        assert figures["errors"] == "0", (model, output.decode())
-        answered += round(MIX[model][0] * requests)
-    return answered
+    with contextlib.ExitStack() as programs:
+        running = {model: start_load(programs, server, models, model, requests) for model in MIX}
+        for model, (results, process) in running.items():
+            output, _ = process.communicate(timeout=LOAD_SECONDS)
+            assert process.returncode == 0, (model, output.decode())
+            headings, figures = results.read_text().splitlines()
+            figures = dict(zip(headings.split(","), figures.split(",")))
+            assert figures["errors"] == "0", (model, output.decode())
+    return sum(round(share * requests) for share, _, _ in MIX.values())
+
+
+def start_load(programs, server, models, model, requests):
+    """Starts the requests of one kind. Returns the file of the results and the process."""
+    share, callers, options = MIX[model]
+    port = server.grpc_port if "--protocol=grpc" in options else server.http_port
+    line = [BINARY, "perf", f"--model={model}", f"--url=127.0.0.1:{port}", f"--concurrency={callers}", "--warm-up=0"]
+    line += [f"--request-count={max(round(share * requests), 1)}", "--payload=binary"]
+    line += [option.format(counts=models / "counts.json") for option in options]
+    if not any(option.startswith("--input-data") for option in options):
+        line.append("--input-data=random")
+    results = models / f"{model}.csv"
+    program = processes.running([*line, "--csv", results], stdout=processes.PIPE, stderr=processes.STDOUT)
+    return results, programs.enter_context(program)
 
 
 def descriptors(process):
@@ -100,31 +103,36 @@ def state(server):
     return {process: (descriptors(process)[0], threads(process), memory_bytes(process)) for process in processes}
 
 
-def settled(server, before=None):
-    """The state when the connections of the load have been closed and freed memory has gone back."""
-    time.sleep(SETTLED)
-    if before is not None:
-        counts = lambda state: {process: values[:2] for process, values in state.items()}  # noqa: E731
-        more = lambda: {p: v for p, v in counts(state(server)).items() if p not in before or any(map(int.__gt__, v, before[p][:2]))}  # noqa: E731
-        try:
-            eventually(lambda: not more(), "what the requests have used to be given back", patience=20)
-        except AssertionError:
-            pytest.fail(f"descriptors and threads of processes: {more()}, before: {counts(before)}")
-    return state(server)
+def more(state, before):
+    """The processes that have more descriptors or threads than before, or were not there."""
+    return {
+        process: (values, before.get(process))
+        for process, values in state.items()
+        if process not in before or any(map(int.__gt__, values[:2], before[process][:2]))
+    }
+
+
+def total_bytes(state):
+    return sum(values[2] for values in state.values())
 
 
 # The server is measured, and not Triton's backend.
 @pytest.mark.parametrize("python_backend", python_backends.OURS, indirect=True)
+@pytest.mark.timeout(120 if REQUESTS <= 10_000 else 2 * LOAD_SECONDS)
 def test_many_requests_leave_no_descriptor_no_process_and_no_memory(server, models, record_property):
     load(server, models, max(REQUESTS // 10, 5000))
-    before = settled(server)
+    before = state(server)
     assert len(before) == 1 + len(MIX) + len(MEMBERS)
     assert load(server, models, REQUESTS) >= 0.99 * REQUESTS
-    after = settled(server, before)
-    total = [sum(values[2] for values in each.values()) for each in (before, after)]
-    print(f"{REQUESTS} requests: {total[0] / 1e6:.1f} MB before, {total[1] / 1e6:.1f} MB after; {before} {after}")
-    record_property("bytes", total)
+    # Connections of the load are closed, threads end, and the server gives freed memory back.
+    try:
+        eventually(lambda: not more(state(server), before), "descriptors and threads to be given back")
+        eventually(lambda: total_bytes(state(server)) <= total_bytes(before) + TOLERANCE_BYTES, "memory to be given back")
+    finally:
+        after = state(server)
+        total = [total_bytes(before), total_bytes(after)]
+        print(f"{REQUESTS} requests: {total[0] / 1e6:.1f} MB before, {total[1] / 1e6:.1f} MB after; {before} {after}")
+        record_property("bytes", total)
     assert after.keys() == before.keys(), "a model's process was started again"
-    assert total[1] <= total[0] + TOLERANCE_BYTES
     workers = descendants(server.process.pid)
     assert max(descriptors(worker)[1] for worker in workers) <= MOST_MAPPINGS

@@ -2,9 +2,7 @@
 
 import contextlib
 import shutil
-import statistics
 import threading
-import time
 
 import ensembles
 import numpy as np
@@ -14,13 +12,11 @@ from held import build_library
 from protocols import HTTP, metric
 from redis_servers import ENTRIES, SECRET, RedisServer, TlsRedisServer, make_certificates, running
 from repository import tensor
-from serving import Server, eventually, free_port
+from serving import PATIENCE, Server, eventually, free_port
 
 CACHED = "response_cache { enable: true }\n"
-# How long a look-up may take, in milliseconds.
-LIMIT = 200
-# What a busy machine may add to a request, in seconds.
-SLACK = 3.0
+# How long a look-up may take, in milliseconds: more than it takes on a busy machine.
+LIMIT = 2000
 LOAD_THREADS = 8
 # In the log, when that has changed.
 AWAY = "of the response cache is away: "
@@ -140,7 +136,8 @@ class Load:
     """Clients that ask without pause: half of their requests are repeated ones."""
 
     def __init__(self, server):
-        self.times, self.errors = [], []
+        self.answers, self.errors = 0, []
+        self._lock = threading.Lock()
         self._server, self._ends = server, threading.Event()
         self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(LOAD_THREADS)]
 
@@ -150,13 +147,13 @@ class Load:
                 if self._ends.is_set():
                     return
                 x = np.array([[number, count % 5 if count % 2 else count]], np.float32)
-                begun = time.monotonic()
                 try:
                     answer = client.infer("same", [HTTP.input("X", x)]).as_numpy("Y")
                     assert answer.tolist() == x.tolist()
                 except Exception as error:  # noqa: BLE001
                     self.errors.append(repr(error))
-                self.times.append(time.monotonic() - begun)
+                with self._lock:
+                    self.answers += 1
 
     def __enter__(self):
         for thread in self._threads:
@@ -169,10 +166,9 @@ class Load:
             thread.join()
 
     def wait_for_more(self, count=200):
-        """Waits for so many further requests. Returns how long each took."""
-        before = len(self.times)
-        eventually(lambda: len(self.times) >= before + count, "further requests")
-        return self.times[before:]
+        """Waits until so many further requests have ended."""
+        before = self.answers
+        eventually(lambda: self.answers >= before + count, "further requests")
 
 
 FAULTS = {
@@ -188,22 +184,19 @@ def test_no_request_fails_or_waits_long_while_the_store_is_away(start, folder, r
     with Load(server) as load:
         load.wait_for_more()
         assert hits(server) > 0
-        begin = len(load.times)
         for count in (1, 2):
             breaks(redis)
             eventually(lambda: server.log().count(AWAY) == count, "the log to say that the store is away")  # noqa: B023
             assert not is_available(server)
-            away = load.wait_for_more()
-            # Nobody waits for the store any more.
-            assert statistics.median(away) < LIMIT / 1000
+            # Nobody waits for the store any more: requests end, and no further one reaches the limit.
+            timeouts = failed(server, "look_up", "timeout")
+            load.wait_for_more()
+            assert failed(server, "look_up", "timeout") - timeouts <= LOAD_THREADS
             heals(redis)
             eventually(lambda: is_available(server), "the store to be back")
             before = hits(server)
             eventually(lambda: hits(server) > before, "hits")  # noqa: B023
-        during = load.times[begin:]
-    print(f"{fault}: {len(during)} requests, the longest {max(during):.3f} s, median {statistics.median(during):.4f} s")
     assert load.errors == []
-    assert max(during) < LIMIT / 1000 + SLACK
     # Each thread has waited for the limit at most a few times, not once a request.
     assert failed(server, "look_up", "timeout") <= 2 * (LOAD_THREADS + 3)
     assert failed(server, "look_up", "away") > 100
@@ -213,13 +206,11 @@ def test_no_request_fails_or_waits_long_while_the_store_is_away(start, folder, r
 
 
 def test_a_server_stops_while_the_store_hangs(start, folder, redis):
-    server = start(folder, *redis.cache_options(socket_timeout=60000)).wait_until_ready()
+    server = start(folder, *redis.cache_options(socket_timeout=3600000)).wait_until_ready()
     redis.pause()
     ask(server, np.ones((1, 1), np.float32))
-    begun = time.monotonic()
     server.terminate()
-    assert server.process.wait() == 0
-    assert time.monotonic() - begun < 20
+    assert server.process.wait(PATIENCE) == 0
 
 
 def refusal(tmp_path, folder, options, variables=None):
@@ -314,7 +305,7 @@ def test_a_store_may_require_a_certificate_of_its_clients(tmp_path, start, folde
 
 
 def test_tls_against_a_port_without_it_is_an_error_that_says_so(tmp_path, folder, redis, certificates):
-    options = redis.cache_options(tls_enabled="true", sni="redis.test", cacert=certificates / "ca.pem")
+    options = redis.cache_options(tls_enabled="true", sni="redis.test", cacert=certificates / "ca.pem", connect_timeout=1000)
     text = refusal(tmp_path, folder, options)
     assert f"the TLS handshake with '127.0.0.1:{redis.port}' failed: " in text
     assert "Does this port use TLS?" in text
@@ -376,9 +367,10 @@ def test_entries_expire_if_that_is_wanted(start, folder, redis):
     ask_until_stored(start(folder, *redis.cache_options()).wait_until_ready(), redis, x)
     assert redis.ask("PTTL", redis.keys()[0]) == -1
     redis.ask("FLUSHALL")
-    server = start(folder, *redis.cache_options(ttl=3)).wait_until_ready()
+    server = start(folder, *redis.cache_options(ttl=3600)).wait_until_ready()
     ask_until_stored(server, redis, x)
-    assert 0 < redis.ask("PTTL", redis.keys()[0]) <= 3000
+    assert 0 < redis.ask("PTTL", redis.keys()[0]) <= 3_600_000
+    redis.ask("PEXPIRE", redis.keys()[0], 1)
     eventually(lambda: not redis.keys(), "the answer to expire")
     ask(server, x)
     assert executions(server) == 2

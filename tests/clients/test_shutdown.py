@@ -13,8 +13,6 @@ import queue
 import shutil
 import signal
 import socket
-import statistics
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -22,12 +20,13 @@ from collections import Counter
 import adders
 import grpc as grpc_library
 import numpy as np
+import processes
 import pytest
 import repository as models
 from adders import EXPLICIT, answer, refusal, repository_of
 from held import held_inputs
 from protocols import GRPC, HTTP, add_sub_inputs, metric, pending
-from serving import LENIENCE, PATIENCE, command, environment, eventually, refuses_connections
+from serving import PATIENCE, command, environment, eventually, refuses_connections
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
@@ -42,18 +41,15 @@ def own(start, tmp_path, gate, backend_option):
     return lambda *options: start(folder, backend_option, *options).wait_until_ready()
 
 
-def seconds_until_end(server, number=signal.SIGTERM):
-    started = time.monotonic()
+def end(server, number=signal.SIGTERM):
+    """Tells the server to stop. If something holds it up, the exit timeout ends it with another status."""
     server.process.send_signal(number)
-    server.process.wait(PATIENCE)
-    return time.monotonic() - started
+    assert server.process.wait(PATIENCE) == 0, server.log_end()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_an_idle_server_ends_at_once(own, number):
-    times = [seconds_until_end(own(), number) for _ in range(5)]
-    print(f"ended after {', '.join(f'{1000 * seconds:.1f}' for seconds in times)} ms")
-    assert statistics.median(times) <= 0.1 * LENIENCE, times
+    end(own(), number)
 
 
 @pytest.mark.parametrize("mode", ["explicit", "poll"])
@@ -69,7 +65,7 @@ def test_a_server_whose_reload_has_failed_ends_at_once(start, tmp_path, mode):
             refusal(client.load_model, "a")
         eventually(lambda: "failed to load 'a' version 1" in server.log(), "the failure")
         assert answer(HTTP, client, "a") == 1
-    assert seconds_until_end(server) <= 0.2 * LENIENCE
+    end(server)
 
 
 def test_idle_connections_do_not_hold_the_server_up(own):
@@ -79,7 +75,7 @@ def test_idle_connections_do_not_hold_the_server_up(own):
         grpc_client.infer("add_sub", add_sub_inputs(GRPC)[0])
         # One that never said a word, too.
         with socket.create_connection(("127.0.0.1", server.http_port)):
-            assert seconds_until_end(server) <= 1.0 * LENIENCE
+            end(server)
 
 
 def test_a_stream_on_which_nothing_is_under_way_does_not_hold_the_server_up(own):
@@ -89,7 +85,7 @@ def test_a_stream_on_which_nothing_is_under_way_does_not_hold_the_server_up(own)
         client.start_stream(lambda result, error: answers.put((result, error)))
         client.async_stream_infer("add_sub", add_sub_inputs(GRPC)[0])
         assert answers.get(timeout=PATIENCE)[1] is None
-        assert seconds_until_end(server) <= 2.0 * LENIENCE
+        end(server)
         client.stop_stream(cancel_requests=True)
 
 
@@ -148,7 +144,10 @@ def test_a_request_that_takes_longer_than_the_exit_may_is_given_up(own, gate):
         for _ in range(2):
             client.async_infer("held", held_inputs(GRPC, hold), lambda result, error: failed.put(error))
         eventually(lambda: pending(server, "held") == 1, "one waiting request")
-        assert 0.9 <= seconds_until_end(server) <= 3.0 * LENIENCE
+        begun = time.monotonic()
+        server.terminate()
+        server.process.wait(PATIENCE)
+        assert time.monotonic() - begun >= 0.9
         assert failed.get(timeout=PATIENCE) is not None
     assert "failed to stop server: Internal - Exit timeout expired. Exiting immediately." in server.log()
 
@@ -158,12 +157,9 @@ def starting(tmp_path, repository, *options):
     """A process that has only begun to start. It must end by itself."""
     log = tmp_path / "starting.log"
     with open(log, "wb") as output:
-        process = subprocess.Popen(command(repository, *options), env=environment(), stdout=output, stderr=subprocess.STDOUT)
-    try:
-        yield process, log
-    finally:
-        process.kill()
-        process.wait()
+        line = command(repository, *options)
+        with processes.running(line, env=environment(), stdout=output, stderr=processes.STDOUT) as process:
+            yield process, log
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
@@ -174,34 +170,24 @@ def test_a_server_that_loads_its_models_obeys_a_signal_at_once(tmp_path, gate, b
     models.add_sub(folder)
     hold = gate.hold()
     gate.write(folder, "slow", "", load_hold=hold)
-    with starting(tmp_path, folder, backend_option, "--shutdown-delay-secs=60") as (process, log):
+    with starting(tmp_path, folder, backend_option, "--shutdown-delay-secs=3600") as (process, log):
         hold.wait_until_running()
         eventually(lambda: "successfully loaded 'add_sub'" in log.read_text(), "the other model")
-        begun = time.monotonic()
         process.send_signal(number)
         assert process.wait(PATIENCE) == 0, log.read_text()
-        assert time.monotonic() - begun <= 0.5 * LENIENCE
     text = log.read_text()
     assert "successfully unloaded 'add_sub' version 1" in text and "panicked" not in text
 
 
 def test_a_server_ends_at_once_after_a_reload_that_has_failed(start, tmp_path):
     folder = adders.repository_of(tmp_path, "a")
-    times = []
-    for _ in range(5):
-        server = start(folder, adders.EXPLICIT, "--load-model=a")
-        with HTTP.connect(server) as client:
-            model = folder / "a" / "1" / "model.onnx"
-            good = model.read_bytes()
-            model.write_bytes(b"this is no model")
-            with pytest.raises(InferenceServerException, match="load failed for model 'a'"):
-                client.load_model("a")
-            assert adders.answer(HTTP, client, "a") == 1
-            model.write_bytes(good)
-        times.append(seconds_until_end(server))
-        assert server.process.returncode == 0
-    print(f"ended after {', '.join(f'{1000 * seconds:.1f}' for seconds in times)} ms")
-    assert statistics.median(times) <= 0.2 * LENIENCE, times
+    server = start(folder, adders.EXPLICIT, "--load-model=a")
+    with HTTP.connect(server) as client:
+        (folder / "a" / "1" / "model.onnx").write_bytes(b"this is no model")
+        with pytest.raises(InferenceServerException, match="load failed for model 'a'"):
+            client.load_model("a")
+        assert adders.answer(HTTP, client, "a") == 1
+    end(server)
 
 
 @pytest.mark.parametrize("mode", ["explicit", "poll"])
@@ -248,9 +234,7 @@ def test_a_load_that_hangs_does_not_hold_the_server_up(start, tmp_path, gate, ba
         hold.release()
         assert [request.result(PATIENCE) for request in running] == [3]
         assert add(3, sequence_end=True) == 6
-        begun = time.monotonic()
         assert server.process.wait(PATIENCE) == 0
-        assert time.monotonic() - begun <= 0.5 * LENIENCE
         client.stop_stream(cancel_requests=True)
 
 

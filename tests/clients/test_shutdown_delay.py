@@ -2,11 +2,12 @@
 runs.
 
 The test with the balancer replaces servers twice at 100 connections a second, and with $NEREID_SHUTDOWN_FULL=1 50 times at
-500 connections a second, for which the machine must have nothing else to do.
+500 connections a second.
 """
 
 import asyncio
 import collections
+import contextlib
 import http.client
 import json
 import os
@@ -23,10 +24,12 @@ import requests
 from balancer import Balancer, ask_on_new_connections
 from held import held_inputs
 from protocols import GRPC, HTTP, add_sub_inputs
-from serving import LENIENCE, PATIENCE, Server, eventually, free_port, http_status, refuses_connections, run_to_end
+from serving import PATIENCE, Server, eventually, free_port, http_status, refuses_connections, run_to_end
 from tritonclient.utils import InferenceServerException
 
-DELAY = 2
+# Longer than any test.
+LONG_DELAY = 3600
+SHORT_DELAY = 1
 # A balancer on a busy machine needs a while to hear that a server is not ready.
 DELAY_BEHIND_BALANCER = 4
 IS_FULL = os.environ.get("NEREID_SHUTDOWN_FULL", "") == "1"
@@ -45,15 +48,31 @@ def folder(tmp_path, gate):
 
 @pytest.fixture
 def delayed(start, folder, backend_option):
-    """A server of one's own that leaves slowly."""
-    return lambda *options: start(folder, backend_option, f"--shutdown-delay-secs={DELAY}", *options).wait_until_ready()
+    """A server of one's own that says that it leaves, and then serves until the test kills it."""
+    started = []
+
+    def start_delayed():
+        started.append(start(folder, backend_option, f"--shutdown-delay-secs={LONG_DELAY}").wait_until_ready())
+        return started[-1]
+
+    yield start_delayed
+    for server in started:
+        assert server.process.poll() is None, server.log_end()
+        server.kill()
+        server.expected_code = server.process.returncode
+
+
+@pytest.fixture
+def delayed_shortly(start, folder, backend_option):
+    """A server of one's own that leaves after a short while."""
+    delay = f"--shutdown-delay-secs={SHORT_DELAY}"
+    return lambda *options: start(folder, backend_option, delay, *options).wait_until_ready()
 
 
 def leave(server):
     """Tells the server to stop. Returns when it has said so."""
     server.terminate()
     eventually(lambda: "The server is not ready any more" in server.log(), "the announcement")
-    return time.monotonic()
 
 
 def get(connection, path):
@@ -73,7 +92,7 @@ def test_every_connection_learns_at_once_that_the_server_leaves_and_may_use_it(d
     assert get(kept, "/v2/health/ready") == (200, None)
     with GRPC.connect(server) as client:
         assert client.is_server_ready()
-        announced = leave(server)
+        leave(server)
         assert get(kept, "/v2/health/ready") == (400, "close")
         assert requests.get(f"http://{server.http}/v2/health/ready", timeout=PATIENCE).json() == {
             "error": "Server not ready: it will stop"
@@ -91,9 +110,6 @@ def test_every_connection_learns_at_once_that_the_server_leaves_and_may_use_it(d
                 assert late.is_model_ready("add_sub")
         np.testing.assert_array_equal(client.infer("add_sub", add_sub_inputs(GRPC)[0]).as_numpy("OUTPUT0"), expected + 1000)
         assert requests.get(server.metrics, timeout=PATIENCE).ok
-        assert server.process.poll() is None and time.monotonic() - announced < DELAY
-    assert server.process.wait(PATIENCE) == 0
-    assert DELAY - 0.1 <= time.monotonic() - announced <= DELAY + 0.5 * LENIENCE
 
 
 def health(server):
@@ -133,7 +149,6 @@ def test_each_answer_over_http_is_the_last_of_its_connection(delayed, gate):
     # A connection without a request stays open until it has had one.
     assert get(idle, "/v2") == (200, "close")
     assert is_closed(idle)
-    assert server.process.wait(PATIENCE) == 0
 
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -199,7 +214,6 @@ def test_connections_of_grpc_are_told_to_go(delayed, threads):
     # A client that comes all the same can use its connection for a while.
     found, seconds = farewells(server.grpc_port)
     assert found == orderly and seconds > 0.5
-    assert server.process.wait(PATIENCE) == 0
 
 
 def test_a_call_of_a_client_that_does_not_know_of_the_stop_yet_is_answered(start, folder, backend_option):
@@ -241,7 +255,18 @@ class Stream:
         return self.answer().as_numpy("SUM").item()
 
 
-@pytest.mark.parametrize("delay", [0, DELAY])
+def test_new_sequences_begin_while_the_server_leaves(delayed):
+    """Also on a stream that is open."""
+    server = delayed()
+    with GRPC.connect(server) as client:
+        sums = Stream(client)
+        assert sums.add(1, 7, start=True) == 1
+        leave(server)
+        assert [sums.add(2, 7), sums.add(3, 9, start=True), sums.add(1, 9, end=True)] == [3, 3, 4]
+        client.stop_stream(cancel_requests=True)
+
+
+@pytest.mark.parametrize("delay", [0, SHORT_DELAY])
 def test_running_streams_and_sequences_finish(start, folder, backend_option, gate, delay):
     server = start(folder, backend_option, f"--shutdown-delay-secs={delay}").wait_until_ready()
     hold = gate.hold()
@@ -253,13 +278,7 @@ def test_running_streams_and_sequences_finish(start, folder, backend_option, gat
         held.send("held", held_inputs(GRPC, hold, 5))
         hold.wait_until_running()
         server.terminate()
-        if delay:
-            eventually(lambda: "The server is not ready any more" in server.log(), "the announcement")
-            # New sequences may begin, also on a stream that is open.
-            assert [sums.add(2, 7), sums.add(3, 9, start=True)] == [3, 3]
-            assert server.process.poll() is None
-        else:
-            assert sums.add(2, 7) == 3
+        assert sums.add(2, 7) == 3
         eventually(lambda: refuses_connections(server.grpc_port), "gRPC to refuse connections")
         # What runs goes on; the rest is refused.
         assert [sums.add(4, 7), sums.add(1, 8)] == [7, 2]
@@ -270,9 +289,6 @@ def test_running_streams_and_sequences_finish(start, folder, backend_option, gat
         hold.release()
         assert held.answer().as_numpy("OUTPUT0").item() == 5
         assert [sums.add(1, 7, end=True), sums.add(1, 8, end=True)] == [8, 3]
-        if delay:
-            assert server.process.poll() is None, "a sequence still runs"
-            assert sums.add(1, 9, end=True) == 4
         with pytest.raises(InferenceServerException):
             sums.answer()
         for each in (client, other, idle):
@@ -281,7 +297,7 @@ def test_running_streams_and_sequences_finish(start, folder, backend_option, gat
 
 
 def test_a_sequence_that_does_not_end_gets_half_of_the_exit_timeout(start, folder, backend_option):
-    server = start(folder, backend_option, "--exit-timeout-secs=4").wait_until_ready()
+    server = start(folder, backend_option, "--exit-timeout-secs=6").wait_until_ready()
     with GRPC.connect(server) as client:
         stream = Stream(client)
         assert stream.add(1, 7, start=True) == 1
@@ -290,13 +306,13 @@ def test_a_sequence_that_does_not_end_gets_half_of_the_exit_timeout(start, folde
         with pytest.raises(InferenceServerException):
             stream.answer()
         assert server.process.wait(PATIENCE) == 0
-        assert 1.9 <= time.monotonic() - begun <= 3
+        assert time.monotonic() - begun >= 2.9
         client.stop_stream(cancel_requests=True)
     assert "1 sequences have not ended" in server.log()
 
 
-def test_the_exit_timeout_begins_after_the_delay(delayed, gate):
-    server = delayed("--exit-timeout-secs=1")
+def test_the_exit_timeout_begins_after_the_delay(delayed_shortly, gate):
+    server = delayed_shortly("--exit-timeout-secs=1")
     server.expected_code = 1
     failed = queue.Queue()
     with GRPC.connect(server) as client:
@@ -306,18 +322,19 @@ def test_the_exit_timeout_begins_after_the_delay(delayed, gate):
         begun = time.monotonic()
         server.terminate()
         server.process.wait(PATIENCE)
-        assert DELAY + 0.9 <= time.monotonic() - begun <= DELAY + 1 + 2 * LENIENCE
+        assert time.monotonic() - begun >= SHORT_DELAY + 0.9
         assert failed.get(timeout=PATIENCE) is not None
     assert "Exit timeout expired. Exiting immediately." in server.log()
 
 
-def test_further_signals_do_not_shorten_the_delay(delayed):
-    server = delayed()
-    announced = leave(server)
+def test_further_signals_do_not_shorten_the_delay(delayed_shortly):
+    server = delayed_shortly()
+    begun = time.monotonic()
+    leave(server)
     for _ in range(3):
         server.terminate()
     assert server.process.wait(PATIENCE) == 0
-    assert time.monotonic() - announced >= DELAY - 0.1
+    assert time.monotonic() - begun >= SHORT_DELAY
 
 
 @pytest.mark.parametrize("value", ["-1", "soon", "99999999999999999999"])
@@ -334,24 +351,26 @@ class Fleet:
         self._make = lambda index: Server(
             tmp_path, *arguments, f"--http-port={self.ports[index][0]}", f"--grpc-port={self.ports[index][1]}"
         )
-        self._servers = [None, None]
+        self._started = contextlib.ExitStack()
+
+    def _start(self, index):
+        return self._started.enter_context(self._make(index))
 
     def replace(self, index):
-        """Stops the server and starts it anew. Returns the seconds until it had ended."""
-        server, begun = self._servers[index], time.monotonic()
+        """Stops the server and starts it anew."""
+        server = self._servers[index]
         server.terminate()
         assert server.process.wait(PATIENCE) == 0, server.log_end()
-        took = time.monotonic() - begun
-        self._servers[index] = self._make(index).__enter__()
-        return took
+        self._servers[index] = self._start(index)
 
     def __enter__(self):
-        self._servers = [self._make(index).__enter__() for index in range(2)]
+        with self._started:
+            self._servers = [self._start(index) for index in range(2)]
+            self._started = self._started.pop_all()
         return self
 
     def __exit__(self, *error):
-        for server in self._servers:
-            server.__exit__(*error)
+        return self._started.__exit__(*error)
 
 
 def infer_request():
@@ -373,7 +392,7 @@ def keep_asking(protocol, address, done, outcomes):
                 continue
             np.testing.assert_array_equal(answered, expected + 1000)
             outcomes["answered"] += 1
-            time.sleep(0.02)
+            done.wait(0.02)
 
 
 def test_servers_that_are_replaced_behind_a_balancer_lose_no_request(tmp_path, folder, backend_option, threads):
@@ -395,21 +414,18 @@ def test_servers_that_are_replaced_behind_a_balancer_lose_no_request(tmp_path, f
         callers = [threads.submit(keep_asking, HTTP, balancer.http, done, kept_http)]
         callers += [threads.submit(keep_asking, GRPC, balancer.grpc, done, kept_grpc)]
         asking = threads.submit(ask)
-        stops = []
         try:
             eventually(lambda: fresh["answered"] > PER_SECOND, "the load to be under way")
             for cycle in range(CYCLES):
-                stops.append(fleet.replace(cycle % 2))
+                fleet.replace(cycle % 2)
                 wait_until_used(cycle % 2)
         finally:
             done.set()
         asked, seconds = asking.result(PATIENCE)
         for caller in callers:
             caller.result(PATIENCE)
-    rate = asked / seconds
-    print(f"{CYCLES} stops of {min(stops):.2f} to {max(stops):.2f} s; {asked} new connections in {seconds:.1f} s, {rate:.0f}/s")
+    print(f"{CYCLES} stops; {asked} new connections in {seconds:.1f} s, {asked / seconds:.0f}/s")
     outcomes = {"new connections": fresh, "HTTP": kept_http, "gRPC": kept_grpc}
     print({name: dict(counted.most_common(5)) for name, counted in outcomes.items()})
     failed = {name: counted.most_common(5) for name, counted in outcomes.items() if set(counted) != {"answered"}}
     assert not failed and not balancer.refused, (failed, balancer.refused)
-    assert not IS_FULL or rate > 0.9 * PER_SECOND, "the machine was too slow for this test"

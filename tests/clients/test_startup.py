@@ -2,8 +2,8 @@
 
 import os
 import socket
-import subprocess
 
+import processes
 import pytest
 import repository as models
 import requests
@@ -89,7 +89,7 @@ def slow_start(tmp_path, gate, backend_option):
     gate.write(folder, "slow", "max_batch_size: 1\n", hold)
     ports = {name: free_port() for name in ("http", "grpc", "metrics")}
     line = command(folder, backend_option, *(f"--{name}-port={port}" for name, port in ports.items()))
-    with subprocess.Popen(line, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+    with processes.running(line, env=environment(), stdout=processes.DEVNULL, stderr=processes.DEVNULL) as server:
         try:
             hold.wait_until_running()
             yield ports, hold
@@ -185,9 +185,7 @@ def test_a_library_that_does_not_exist_is_named(tmp_path):
     folder.mkdir()
     models.add_sub(folder)
     variables = environment() | {LIBRARY: "/nowhere/libonnxruntime.so"}
-    ended = subprocess.run(
-        command(folder), env=variables, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+    ended = processes.run(command(folder), env=variables)
     assert ended.returncode == 1
     assert "/nowhere/libonnxruntime.so" in ended.stdout + ended.stderr
 
@@ -208,7 +206,7 @@ def test_ports_may_be_chosen(start, empty):
 def test_an_endpoint_may_be_left_out(empty):
     """Its line is not in the log, and the others serve."""
     line = command(empty, "--allow-grpc=false", "--allow-metrics=false")
-    with subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as own:
+    with processes.running(line, env=environment(), stdout=processes.PIPE, stderr=processes.STDOUT, text=True) as own:
         output = ""
         for text in own.stdout:
             output += text

@@ -90,19 +90,23 @@ def test_large_tensors_travel_on_a_stream(stream):
         np.testing.assert_array_equal(result.as_numpy("OUTPUT"), sent)
 
 
-def wait_on(stream, server, gate):
-    """One request of the stream runs until the hold is released, one waits behind it."""
+def waits_on(stream, server, gate):
+    """One request of the stream runs until the hold is released, one waits behind it. False if the stream ends before."""
     hold = gate.hold()
     stream.send("held_impatient", held_inputs(GRPC, hold), "running")
-    hold.wait_until_running()
-    stream.send("held_impatient", held_inputs(GRPC), "waiting")
-    eventually(lambda: pending(server, "held_impatient") == 1, "one request that waits")
+    eventually(lambda: hold.is_running() or not stream.answers.empty(), "one request that runs")
+    if stream.answers.empty():
+        stream.send("held_impatient", held_inputs(GRPC), "waiting")
+        eventually(
+            lambda: pending(server, "held_impatient") == 1 or not stream.answers.empty(), "one request that waits"
+        )
+    return stream.answers.empty()
 
 
 def test_a_cancelled_stream_takes_its_waiting_requests_out_of_the_queue(server, grpc, gate):
     before = canceled(server, "held_impatient")
     stream = Stream(grpc)
-    wait_on(stream, server, gate)
+    assert waits_on(stream, server, gate)
     grpc.stop_stream(cancel_requests=True)
     result, error = stream.receive()
     assert result is None and error.status() == "StatusCode.CANCELLED"
@@ -113,12 +117,16 @@ def test_a_cancelled_stream_takes_its_waiting_requests_out_of_the_queue(server, 
 
 def test_a_stream_ends_at_its_deadline(server, grpc, gate):
     before = canceled(server, "held_impatient")
-    stream = Stream(grpc, stream_timeout=2)
-    wait_on(stream, server, gate)
-    result, error = stream.receive()
-    assert result is None and error.status() == "StatusCode.DEADLINE_EXCEEDED"
+    # A busy machine may need more than the first deadline until a request waits.
+    for deadline_secs in (2, 30):
+        stream = Stream(grpc, stream_timeout=deadline_secs)
+        has_waited = waits_on(stream, server, gate)
+        result, error = stream.receive()
+        assert result is None and error.status() == "StatusCode.DEADLINE_EXCEEDED"
+        grpc.stop_stream()
+        if has_waited:
+            break
     eventually(lambda: canceled(server, "held_impatient") > before, "the waiting request to be counted as canceled")
-    grpc.stop_stream()
 
 
 def test_a_stream_that_is_stopped_in_order_answers_everything_first(grpc):

@@ -1,9 +1,10 @@
 """ONNX Runtime neither keeps files below the home directory nor looks up a name, unless a setting asks for telemetry."""
 
 import os
-import subprocess
 import sys
 
+import processes
+import programs
 import pytest
 import repository as models
 import tritonclient.http
@@ -76,7 +77,7 @@ def variables(tmp_path, home):
     source, shim = tmp_path / "no_names.c", tmp_path / "no_names.so"
     source.write_text(NO_NAMES)
     compiler = os.environ.get("CC", "cc")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, source], check=True)
+    processes.run([compiler, "-shared", "-fPIC", "-o", shim, source], check=True)
     return {
         LIBRARY_VARIABLE: environment()[LIBRARY_VARIABLE],
         "PATH": os.environ["PATH"],
@@ -118,11 +119,11 @@ def test_a_setting_leaves_telemetry_to_the_runtime(start, folder, variables, hom
 
 def embed(folder, tmp_path, variables, threads):
     if not LIBRARY.exists():
-        pytest.skip(f"{LIBRARY} is not built")
+        programs.missing(f"there is no {LIBRARY}", "cargo build -p nereid-libtritonserver")
     script = tmp_path / "embedding.py"
     script.write_text(EMBEDDING)
     line = [sys.executable, "-I", script, LIBRARY, folder, threads]
-    ended = subprocess.run(line, env=variables, check=True, timeout=PATIENCE, capture_output=True, text=True)
+    ended = processes.run(line, env=variables, check=True)
     return ended.stdout + ended.stderr
 
 

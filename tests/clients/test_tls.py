@@ -229,7 +229,12 @@ def test_a_broken_certificate_keeps_the_old_one_and_is_told_once(encrypted, auth
 def test_a_signal_makes_the_server_look_at_once(encrypted, authority):
     server, first = encrypted("--credential-reload-secs=0")
     second = authority.issue("server")
-    assert served_certificate(server.http_port)[0] == first.serial
+    served = served_certificate(server.http_port)[0]
+    if served == second.serial:
+        # A server that has started looks once, and that was after the change. It does not look again.
+        first, second = second, authority.issue("server")
+        served = served_certificate(server.http_port)[0]
+    assert served == first.serial
     server.process.send_signal(signal.SIGHUP)
     eventually(lambda: served_certificate(server.http_port)[0] == second.serial, "the new certificate")
 

@@ -2,11 +2,11 @@
 
 import csv
 import signal
-import subprocess
 import sys
 import xml.etree.ElementTree
 
 import numpy as np
+import processes
 import pytest
 import tritonclient.http
 from repository import graph, write
@@ -37,9 +37,7 @@ def line(*options):
 
 
 def tune(*options, **more):
-    ended = subprocess.run(
-        line(*options), env=environment(), capture_output=True, text=True, timeout=2 * PATIENCE, check=False, **more
-    )
+    ended = processes.run(line(*options), env=environment(), **more)
     assert "panicked" not in ended.stderr
     return ended
 
@@ -48,7 +46,7 @@ def test_a_tuned_model_is_checked_and_served(models, tmp_path, start):
     output = tmp_path / "tuned"
     before = (models / "network" / "config.pbtxt").read_text()
     options = ["--model-repository", models, "--output", output, "--concurrency", "1,8", "--latency-ms", 1000]
-    ended = tune("network", *options, "--time", 15)
+    ended = tune("network", *options, "--time", 8)
     assert ended.returncode == 0, ended.stderr
     assert "requests/s at p99" in ended.stdout
     assert (models / "network" / "config.pbtxt").read_text() == before
@@ -61,13 +59,12 @@ def test_a_tuned_model_is_checked_and_served(models, tmp_path, start):
     page = xml.etree.ElementTree.fromstring((output / "report.html").read_text().partition("\n")[2])
     assert len(page.findall(".//{http://www.w3.org/2000/svg}svg")) == 2
     rounds = list(csv.DictReader((output / "measurements.csv").open()))
-    assert len(rounds) > 5 and all(float(row["requests_per_second"]) > 0 for row in rounds)
+    assert len(rounds) >= 2 and all(float(row["requests_per_second"]) > 0 for row in rounds)
 
     (models / "network" / "config.pbtxt").write_text(config)
-    checked = subprocess.run([BINARY, "check", "--strict", models], env=environment(), capture_output=True, text=True)
+    checked = processes.run([BINARY, "check", "--strict", models], env=environment())
     assert checked.returncode == 0, checked.stdout
-    with start(models) as server:
-        client = tritonclient.http.InferenceServerClient(server.http)
+    with tritonclient.http.InferenceServerClient(start(models).http) as client:
         tensor = tritonclient.http.InferInput("X", [8, 64], "FP32")
         tensor.set_data_from_numpy(np.ones([8, 64], np.float32))
         assert client.infer("network", [tensor]).as_numpy("Y").shape == (8, 64)
@@ -76,15 +73,13 @@ def test_a_tuned_model_is_checked_and_served(models, tmp_path, start):
 def test_an_interruption_leaves_what_was_measured(models, tmp_path):
     output = tmp_path / "tuned"
     command = line("network", "--model-repository", models, "--output", output, "--time", 600, "--concurrency", 4)
-    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
+    pipes = {"stdout": processes.PIPE, "stderr": processes.PIPE, "text": True}
+    with processes.running(command, env=environment(), **pipes) as process:
         # A line of progress for the space, and one for the first round.
         progress = [process.stderr.readline() for _ in range(2)]
         assert "req/s" in progress[1], progress
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
-    finally:
-        process.kill()
     assert process.returncode == 0, err
     assert "wrote" in out and (output / "config.pbtxt").exists()
     assert "The user ended it early." in (output / "report.html").read_text()

@@ -6,10 +6,9 @@ import os
 import pathlib
 import socket
 import stat
-import subprocess
-import tempfile
 
 import numpy as np
+import processes
 import pytest
 import tritonclient.grpc
 from protocols import GRPC, add_sub_inputs
@@ -42,10 +41,10 @@ def ask(path, method, target, body=None):
 
 
 @pytest.fixture
-def sockets(tmp_path):
-    # Paths of sockets are short: the folder of a test may be too deep for that.
-    with tempfile.TemporaryDirectory(prefix="nereid") as folder:
-        yield {port: f"{folder}/{port}.sock" for port in ("http", "grpc", "metrics")}
+def sockets(tmp_path_factory):
+    # Paths of sockets are short: a folder with the name of the test may be too long for that.
+    folder = tmp_path_factory.mktemp("s")
+    return {port: f"{folder}/{port}.sock" for port in ("http", "grpc", "metrics")}
 
 
 def options(sockets):
@@ -128,8 +127,7 @@ def test_http_on_a_socket_needs_an_address_for_metrics(repository_folder):
 def test_nobody_is_served_before_the_models_are_loaded(repository_folder, sockets):
     """Until then the server has the socket, and refuses connections."""
     line = command(repository_folder, *options(sockets))
-    process = subprocess.Popen(line, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
+    with processes.running(line, env=environment(), stdout=processes.DEVNULL, stderr=processes.DEVNULL) as process:
 
         def answers():
             try:
@@ -139,6 +137,5 @@ def test_nobody_is_served_before_the_models_are_loaded(repository_folder, socket
 
         first = eventually(answers, "an answer")
         assert first == 200
-    finally:
         process.terminate()
         assert process.wait(PATIENCE) == 0

@@ -11,6 +11,8 @@ sys.path.insert(0, str(ROOT / "tests" / "clients"))
 
 import repository as models  # noqa: E402
 
+pytest_plugins = ["endings"]
+
 DIST = pathlib.Path(os.environ.get("NEREID_DIST", ROOT / "target" / "dist"))
 
 

@@ -6,10 +6,11 @@ import json
 import os
 import re
 import socket
-import subprocess
-import time
 
-PATIENCE = 60.0
+import processes
+from processes import PATIENCE
+from serving import eventually
+
 PORT = re.compile(r"Started HTTPService at \S*:(\d+)")
 REQUEST = {
     "inputs": [
@@ -25,18 +26,19 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 def running(line, log_path, variables=None):
     """Starts a server, and gives its HTTP port when it serves."""
     line = [*map(str, line), "--http-port=0", "--grpc-port=0", "--metrics-port=0"]
-    with open(log_path, "wb") as log:
-        process = subprocess.Popen(line, env=ENVIRONMENT | (variables or {}), stdout=log, stderr=subprocess.STDOUT)
-    try:
-        end = time.monotonic() + PATIENCE
-        while not (found := PORT.search(log_path.read_text())):
-            assert process.poll() is None and time.monotonic() < end, log_path.read_text()[-3000:]
-            time.sleep(0.01)
-        yield int(found[1])
-    finally:
+    variables = ENVIRONMENT | (variables or {})
+    with (
+        open(log_path, "wb") as log,
+        processes.running(line, env=variables, stdout=log, stderr=processes.STDOUT) as process,
+    ):
+
+        def port():
+            assert process.poll() is None, log_path.read_text()[-3000:]
+            return PORT.search(log_path.read_text())
+
+        yield int(eventually(port, f"the port in {log_path}")[1])
         process.terminate()
-        code = process.wait(PATIENCE)
-    assert code == 0, log_path.read_text()[-3000:]
+        assert process.wait(PATIENCE) == 0, log_path.read_text()[-3000:]
 
 
 def ask(port):
@@ -61,7 +63,7 @@ def free_ports(count):
 
 def can(*command):
     """Whether this machine permits a command."""
-    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    return processes.run(command).returncode == 0
 
 
 def is_root():

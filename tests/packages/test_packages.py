@@ -5,11 +5,10 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import sysconfig
-import time
 
+import processes
 import pytest
 from conftest import DIST, ROOT, package
 from running import ENVIRONMENT, PATIENCE, ask, can, free_ports, is_root, running
@@ -18,7 +17,8 @@ SUMS = {"OUTPUT0": 4, "OUTPUT1": 2}
 
 
 def run(*line, **named):
-    return subprocess.run([*map(str, line)], check=True, capture_output=True, text=True, **named).stdout
+    # pip may download packages.
+    return processes.run(line, check=True, timeout=200, **named).stdout
 
 
 def check_licences(folder):
@@ -37,16 +37,12 @@ def check_licences(folder):
 
 def test_the_wheel_installs_a_server_that_uses_the_onnxruntime_of_its_environment(tmp_path, repository_folder):
     environment = tmp_path / "environment"
-    begun = time.monotonic()
     run(sys.executable, "-m", "venv", environment)
     run(environment / "bin/pip", "install", "--disable-pip-version-check", package("nereid_server-*.whl"))
     # The environment is not active.
     line = [environment / "bin/nereid", f"--model-repository={repository_folder}"]
     with running(line, tmp_path / "log") as port:
         assert ask(port) == SUMS
-    elapsed = time.monotonic() - begun
-    print(f"from nothing to the first answer: {elapsed:.1f} s")
-    assert elapsed < 60
     # As the quick start does it. The models in Python run with the interpreter of the environment: no other one is found.
     line = [environment / "bin/nereid", f"--model-repository={ROOT / 'examples/models'}"]
     with running(line, tmp_path / "examples", {"PATH": str(tmp_path)}):
@@ -155,7 +151,7 @@ def test_systemd_understands_the_units(tmp_path):
     for unit in units.iterdir():
         unit.write_text(unit.read_text().replace("/usr/bin/nereid", str(root / "usr/bin/nereid")))
     verify = ["systemd-analyze", "verify", "--man=no", *units.iterdir()]
-    found = subprocess.run(verify, capture_output=True, text=True, check=False)
+    found = processes.run(verify)
     ours = [line for line in found.stderr.splitlines() if "nereid" in line]
     assert found.returncode == 0 and not ours, found.stderr
 

@@ -111,7 +111,7 @@ impl InstanceSet {
             let leaves = |member: &mut Member| member.is_leaving && may_leave(instance);
             match members[instance].take_if(leaves) {
                 Some(Member { activity: InstanceActivity::Idle(movable), .. }) => {
-                    gone.push((instance, movable))
+                    gone.push((instance, movable));
                 }
                 // An instance of the list is idle.
                 Some(_) => gone.push((instance, None)),
