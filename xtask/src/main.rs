@@ -89,13 +89,14 @@ cargo xtask dist [--dev] [--only wheel|deb|tar|image]
     and lists of all parts. --dev packs a debug build, for tests of the packages.
 
 cargo xtask bench [--reference DIR] [--before BINARY] [--rounds N] [--seconds S] [--server BINARY]
-                  [--only load|adversary|reload|ensemble|cache|micro] [--filter TEXT]
+                  [--only load|adversary|reload|ensemble|cache|promises|micro] [--filter TEXT]
     Builds for release and measures: our server, a bare loop over ONNX Runtime, and, with --reference, the reference
     server of the nvidia-pytriton wheel installed in the site-packages folder DIR. Medians of N rounds [default: 3]
     of S seconds [default: 3] in alternation, then how much longer clients of our server wait while another one takes
     more than its share, then requests/s and p99 while a model is reloaded, then what an ensemble costs (beside a program
     without a server and a client that calls the members itself, per step, and in memory), then what the response cache
-    costs and saves, then the criterion benches.
+    costs and saves, then each time and size that the documents promise beside the measured one, then the criterion
+    benches.
     Results also in target/bench.
     --server measures this build of our server instead of building one.
     --before measures an earlier build of the server beside this one and shows the ratios.

@@ -9,6 +9,7 @@ mod ensemble;
 mod generation;
 mod observe;
 mod plan;
+mod promises;
 mod python_models;
 mod reload;
 mod shared_memory;
@@ -55,6 +56,7 @@ enum Only {
     SharedMemory,
     Python,
     Tune,
+    Promises,
     Micro,
 }
 
@@ -77,11 +79,12 @@ impl BenchOptions {
                 Some("shm") => Some(Only::SharedMemory),
                 Some("python") => Some(Only::Python),
                 Some("tune") => Some(Only::Tune),
+                Some("promises") => Some(Only::Promises),
                 Some("micro") => Some(Only::Micro),
                 Some(other) => {
                     bail!(
-                        "--only is load, adversary, reload, ensemble, cache, observe, shm, python, tune or micro, not \
-                         '{other}'"
+                        "--only is load, adversary, reload, ensemble, cache, observe, shm, python, tune, promises or \
+                         micro, not '{other}'"
                     )
                 }
             },
@@ -139,6 +142,10 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
         let (folder, server, library) = prepare(options)?;
         good &= tune::run(options, &folder, &server, &library)?;
     }
+    if wanted(Only::Promises) {
+        let folder = bench_folder()?;
+        good &= promises::run(options, &folder, &server_of(options)?)?;
+    }
     if wanted(Only::Micro) {
         micro()?;
     }
@@ -148,15 +155,26 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
 /// The folder with the models, the server and the library of ONNX Runtime.
 fn prepare(options: &BenchOptions) -> Result<(PathBuf, PathBuf, PathBuf)> {
     heading("preparing");
-    let folder = workspace::target().join("bench");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let server = match &options.server {
-        Some(binary) => binary.clone(),
-        None => Build::Release.server()?,
-    };
+    let folder = bench_folder()?;
+    let server = server_of(options)?;
     python::install("demo/requirements.txt")?;
     process::run(python::command().arg("bench/models.py").arg(&folder))?;
     Ok((folder, server, runtime_library::fetch()?))
+}
+
+/// Where results and models are.
+fn bench_folder() -> Result<PathBuf> {
+    let folder = workspace::target().join("bench");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// The build to measure, which is made unless it was named.
+fn server_of(options: &BenchOptions) -> Result<PathBuf> {
+    match &options.server {
+        Some(binary) => Ok(binary.clone()),
+        None => Build::Release.server(),
+    }
 }
 
 fn load(options: &BenchOptions) -> Result<bool> {

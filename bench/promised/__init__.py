@@ -1,0 +1,1 @@
+"""The measurements of `promises.py`."""
