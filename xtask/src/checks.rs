@@ -124,7 +124,7 @@ pub(crate) fn test(selection: &Selection) -> Result<bool> {
 /// Runs the second tier. Returns whether all passed.
 ///
 /// # Errors
-/// As [`test`].
+/// As [`test()`].
 pub(crate) fn integrations(selection: &Selection) -> Result<bool> {
     let text = match selection {
         Selection::All => "",

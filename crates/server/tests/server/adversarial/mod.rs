@@ -93,7 +93,7 @@ impl Served {
         let runtime = Runtime::new().unwrap();
         let old_http = asked(http, LIVE, 200);
         let old_grpc = runtime.block_on(grpc::Connection::open(grpc)).unwrap();
-        Self {
+        let mut served = Self {
             program,
             http,
             grpc,
@@ -103,7 +103,10 @@ impl Served {
             runtime,
             _repository: repository,
             _plugins: plugins,
-        }
+        };
+        // A connection that has its first answer is accepted, whatever the test does to the server.
+        served.assert_others_are_answered();
+        served
     }
 
     /// Checks that the server still answers both first clients.
