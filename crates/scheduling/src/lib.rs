@@ -12,6 +12,7 @@
 //! it between `due` and `take`.
 //!
 //! [`EnsembleRun`] is independent of the policies, too. It decides which step of an ensemble starts when.
+//! [`SequenceTurns`] keeps the order of the requests of a sequence on their ways.
 //!
 //! This crate deliberately contains no statistics and no error texts, and sends no responses. [`ReorderBuffer`] only
 //! decides their order.
@@ -40,8 +41,8 @@ mod unbatched;
 pub use batch::{BatchEnd, DueBatch, InstanceId, Row, ScheduledBatch};
 pub use dynamic::{DynamicBatcher, DynamicBatching, QueuePolicy, TimeoutAction};
 pub use ensemble::{
-    EnsembleAction, EnsembleGraph, EnsembleRun, GraphStep, StepIndex, StepInput, StepRun, TensorIndex,
-    TensorValue,
+    EnsembleAction, EnsembleGraph, EnsembleRun, GraphStep, SequenceTurns, StepIndex, StepInput, StepRun,
+    TensorIndex, TensorValue, TurnPlace,
 };
 pub use filter::BatchFilter;
 pub use rate_limiter::{

@@ -19,6 +19,8 @@ pub(crate) struct MemberBinding {
     pub(super) steps: Vec<BoundStep>,
     /// For each output of the ensemble.
     pub(super) outputs: Vec<OutputSpec>,
+    /// Whether a step keeps the order of the requests of a sequence.
+    pub(crate) keeps_order: bool,
 }
 
 /// A step of an ensemble, with its member.
@@ -30,6 +32,10 @@ pub(super) struct BoundStep {
     /// The names of the outputs that the ensemble uses.
     pub(super) outputs: Vec<Name>,
     pub(super) selection: OutputSelection,
+    /// The member has sequences, or a member of it has. So their requests must come in their order.
+    pub(super) keeps_order: bool,
+    /// A request may start the step several times.
+    pub(super) is_repeated: bool,
 }
 
 /// An input of a member.
@@ -50,19 +56,33 @@ impl MemberBinding {
     ) -> Result<(Self, FittedEnsemble), Error> {
         let configs: Vec<_> = members.iter().map(|member| member.config()).collect();
         let fitted = fit_members(config, scheduling, &configs)?;
-        let steps = scheduling.steps.iter().zip(members).map(|(step, member)| {
-            let inputs = step.inputs.iter().filter_map(|mapped| {
-                let spec = member.config().input(&mapped.name)?;
-                Some(BoundInput { name: spec.name.clone(), dims: spec.dims.clone() })
+        let repeated = fitted.graph.repeated_steps();
+        let steps =
+            scheduling.steps.iter().zip(members).zip(repeated).map(|((step, member), is_repeated)| {
+                let inputs = step.inputs.iter().filter_map(|mapped| {
+                    let spec = member.config().input(&mapped.name)?;
+                    Some(BoundInput { name: spec.name.clone(), dims: spec.dims.clone() })
+                });
+                let outputs: Vec<_> = step.outputs.iter().map(|mapped| mapped.name.clone()).collect();
+                let is_all = outputs.len() == member.config().outputs.len();
+                let selection =
+                    if is_all { OutputSelection::All } else { OutputSelection::Named(outputs.clone()) };
+                let keeps_order = member.keeps_order_of_sequences();
+                let inputs = inputs.collect();
+                BoundStep {
+                    version: step.version,
+                    inputs,
+                    outputs,
+                    selection,
+                    keeps_order,
+                    is_repeated,
+                    member,
+                }
             });
-            let outputs: Vec<_> = step.outputs.iter().map(|mapped| mapped.name.clone()).collect();
-            let is_all = outputs.len() == member.config().outputs.len();
-            let selection =
-                if is_all { OutputSelection::All } else { OutputSelection::Named(outputs.clone()) };
-            BoundStep { version: step.version, inputs: inputs.collect(), outputs, selection, member }
-        });
-        let steps = steps.collect();
-        let binding = Self { graph: Arc::new(fitted.graph.clone()), steps, outputs: config.outputs.clone() };
+        let steps: Vec<_> = steps.collect();
+        let keeps_order = steps.iter().any(|step| step.keeps_order);
+        let graph = Arc::new(fitted.graph.clone());
+        let binding = Self { graph, steps, outputs: config.outputs.clone(), keeps_order };
         Ok((binding, fitted))
     }
 

@@ -16,12 +16,12 @@ use std::{
 use arc_swap::ArcSwap;
 use futures_util::task::AtomicWaker;
 use inference::{
-    EntryId, Error, Request, Timestamp, UnreadBudget,
+    EntryId, Error, Request, SequenceId, Timestamp, UnreadBudget,
     backend::Execution,
     config::{EnsembleScheduling, ModelConfig},
 };
 use parking_lot::Mutex;
-use scheduling::Meta;
+use scheduling::{Meta, SequenceTurns};
 use tokio::{runtime::Handle, sync::Semaphore};
 
 mod admission;
@@ -30,11 +30,13 @@ mod permits;
 mod request;
 mod step;
 mod tensor;
+mod turns;
 
 use crate::explain::StepSnapshot;
 use admission::Admission;
 pub(crate) use binding::{MemberBinding, Pins};
 use request::EnsembleRequest;
+use turns::TurnLines;
 
 /// See the module documentation.
 pub(crate) struct Ensemble {
@@ -46,6 +48,8 @@ pub(crate) struct Ensemble {
     /// For each step, permits for requests that may run at a time; empty without a limit.
     permits: Vec<Arc<Semaphore>>,
     admission: Arc<Admission>,
+    /// In which order the requests of a sequence start the steps that keep order.
+    turns: Arc<TurnLines>,
     /// Wakes requests that have not ended when they are cancelled.
     open: Mutex<HashMap<EntryId, Arc<AtomicWaker>>>,
     next_entry: AtomicU64,
@@ -79,6 +83,7 @@ impl Ensemble {
                 usize::try_from(most.get()).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
             scheduling.steps.iter().map(|_| Arc::new(Semaphore::new(most))).collect()
         });
+        let steps = scheduling.steps.len();
         let step_counts = scheduling.steps.iter().map(|_| StepCount::default()).collect();
         let limit = scheduling.max_intermediate_bytes.map_or(intermediate_bytes, usize::from);
         Self {
@@ -87,6 +92,7 @@ impl Ensemble {
             binding: ArcSwap::from_pointee(binding),
             permits,
             admission: Arc::new(Admission::new(limit)),
+            turns: Arc::new(Mutex::new(SequenceTurns::new(steps))),
             open: Mutex::default(),
             step_counts,
             next_entry: AtomicU64::new(0),
@@ -162,6 +168,11 @@ impl Ensemble {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// Whether a sequence may still get requests: one of its requests is on its way, or a member has the sequence.
+    pub(crate) fn has_sequence(&self, id: &SequenceId) -> bool {
+        self.turns.lock().has(id) || self.binding().members().any(|member| member.has_sequence(id))
     }
 
     /// Counts a run of a step that has ended.

@@ -24,6 +24,7 @@ use super::{
     permits::Permits,
     step::{StartedStep, StepEnd, StepEvent, StepStream, StepStreams, StepTimes},
     tensor::{StepOutputs, StepTensor},
+    turns::RequestTurns,
 };
 use crate::{
     clock::now,
@@ -54,6 +55,8 @@ pub(super) struct EnsembleRequest {
     /// Requests to decoupled members.
     producers: StepStreams,
     permits: Permits,
+    /// `None` for a request without a sequence whose order a step keeps, and after the end.
+    turns: Option<RequestTurns>,
     times: Arc<ExecutionTimes>,
     member_times: StepTimes,
 }
@@ -67,6 +70,7 @@ enum EnsembleEvent {
 }
 
 impl EnsembleRequest {
+    /// Requests of one sequence are made in the order of their arrival.
     pub(super) fn new(
         ensemble: Arc<Ensemble>,
         (binding, pins): (Arc<MemberBinding>, Pins),
@@ -88,6 +92,8 @@ impl EnsembleRequest {
         let inputs = config.inputs.iter().map(|spec| input(&spec.name)).collect();
         let is_requested = |output: usize| request.wants(&config.outputs[output].name);
         let graph = EnsembleRun::new(binding.graph.clone(), inputs, is_requested);
+        let sequence = request.sequence.id.clone().filter(|_| binding.keeps_order);
+        let turns = sequence.map(|id| RequestTurns::enter(&ensemble.turns, id, cancelled.clone()));
         let deadline = request.timeout.map(|timeout| responder.timeline().request_start + timeout);
         let times = Arc::new(ExecutionTimes::start(rows, now));
         Self {
@@ -104,6 +110,7 @@ impl EnsembleRequest {
             steps: StepStreams::default(),
             producers: StepStreams::default(),
             permits: Permits::default(),
+            turns,
             times,
             member_times: StepTimes::default(),
         }
@@ -167,8 +174,13 @@ impl EnsembleRequest {
     /// Performs what the graph decides, until it waits for an event.
     fn act(&mut self) {
         while !self.waits_for_client() {
-            let (ensemble, permits) = (&self.ensemble, &mut self.permits);
-            let action = self.graph.next(|step| permits.take(&ensemble.permits, step));
+            let (ensemble, permits, turns) = (&self.ensemble, &mut self.permits, &mut self.turns);
+            let steps = &self.binding.steps;
+            let action = self.graph.next(|step| {
+                let turns = turns.as_mut().filter(|_| steps[step].keeps_order);
+                // First the turn: a request must not hold a permit that an earlier one waits for.
+                turns.is_none_or(|turns| turns.may_start(step)) && permits.take(&ensemble.permits, step)
+            });
             match action {
                 None => break,
                 Some(EnsembleAction::Start { run, inputs }) => self.start(run, inputs),
@@ -223,6 +235,7 @@ impl EnsembleRequest {
         let permit = self.permits.used(run.step);
         match member.infer_step(request, &self.ensemble.unread) {
             Ok(responses) => {
+                self.turns.iter().for_each(|turns| turns.started(run.step, step));
                 let stream = StepStream::new(StartedStep { run, sequence }, responses, permit);
                 let streams = if member.config().decoupled { &mut self.producers } else { &mut self.steps };
                 streams.push(stream);
@@ -304,6 +317,7 @@ impl EnsembleRequest {
     fn end(&mut self, answer: impl FnOnce(Responder)) {
         let Some(responder) = self.responder.take() else { return };
         (self.steps, self.producers) = (StepStreams::default(), StepStreams::default());
+        self.turns = None;
         self.ensemble.open.lock().remove(&self.entry);
         answer(responder);
     }
@@ -331,7 +345,7 @@ impl EnsembleRequest {
             let capacity = self.responder.as_ref().map(|responder| responder.poll_capacity(context));
             return capacity.unwrap_or(Poll::Pending).map(|()| EnsembleEvent::Ready);
         }
-        if self.permits.poll(context) {
+        if self.permits.poll(context) || self.turns.as_mut().is_some_and(RequestTurns::has_come) {
             return Poll::Ready(EnsembleEvent::Ready);
         }
         let mut event = self.steps.poll_event(context);

@@ -304,6 +304,14 @@ impl Model {
         self.work.ensemble().is_some()
     }
 
+    /// Whether requests of a sequence must come in their order: the model has sequences, or a member of it has.
+    pub(crate) fn keeps_order_of_sequences(&self) -> bool {
+        match self.work.ensemble() {
+            Some(ensemble) => ensemble.binding().keeps_order,
+            None => matches!(self.config.scheduling, Scheduling::Sequence(_)),
+        }
+    }
+
     /// Whether a new copy may use what the backend has opened for this one. May block.
     pub(crate) fn is_sound(&self) -> bool {
         self.fault().is_none() && !self.is_outdated()

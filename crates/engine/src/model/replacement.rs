@@ -13,7 +13,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use inference::{Error, Inferer, Request, ResponseStream, config::Scheduling};
+use inference::{Error, Inferer, Request, ResponseStream, SequenceId, config::Scheduling};
 
 use super::Model;
 
@@ -76,6 +76,13 @@ impl Model {
     /// Whether a request continues a sequence that runs on this copy or on one that waits for its sequences.
     pub fn has_sequence_of(&self, request: &Request) -> bool {
         self.continues(request) || self.previous_copy_for(request).is_some()
+    }
+
+    /// Whether a sequence runs on this copy or on one that waits for its sequences.
+    pub(crate) fn has_sequence(&self, id: &SequenceId) -> bool {
+        let previous = || self.replacement.previous.load_full();
+        self.work.has_sequence(id)
+            || previous().iter().filter_map(Weak::upgrade).any(|copy| copy.work.has_sequence(id))
     }
 
     /// The number of sequences of several requests that may still get requests.

@@ -108,12 +108,15 @@ impl ModelWork {
         }
     }
 
-    /// Whether a sequence may still get requests here. The members of an ensemble have its sequences.
+    /// Whether a sequence may still get requests here.
     pub(super) fn has_sequence(&self, id: &SequenceId) -> bool {
-        self.executor().is_some_and(|executor| executor.has_sequence(id))
+        match self {
+            Self::Executor(executor) => executor.has_sequence(id),
+            Self::Ensemble(ensemble) => ensemble.has_sequence(id),
+        }
     }
 
-    /// The number of sequences that may still get requests here.
+    /// The number of sequences that may still get requests here. Those of an ensemble are counted by its members.
     pub(super) fn live_sequences(&self) -> usize {
         self.executor().map_or(0, |executor| executor.live_sequences())
     }

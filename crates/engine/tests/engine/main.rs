@@ -9,6 +9,7 @@ mod concurrency;
 mod control;
 mod distributions;
 mod documentation;
+mod ensemble_sequences;
 mod ensembles;
 mod host_policies;
 mod inferring;

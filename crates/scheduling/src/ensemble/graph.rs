@@ -64,4 +64,41 @@ impl EnsembleGraph {
     pub fn is_decoupled(&self) -> bool {
         self.steps.iter().any(|step| step.is_decoupled)
     }
+
+    /// For each step, whether a request may start it several times: a decoupled step comes before it.
+    #[must_use]
+    pub fn repeated_steps(&self) -> Vec<bool> {
+        let mut consumers = vec![Vec::new(); self.tensors];
+        for (index, step) in self.steps.iter().enumerate() {
+            step.inputs.iter().for_each(|input| consumers[input.tensor].push(index));
+        }
+        let mut repeated = vec![false; self.steps.len()];
+        let mut open: Vec<_> = self.steps.iter().filter(|step| step.is_decoupled).collect();
+        while let Some(step) = open.pop() {
+            for &consumer in step.outputs.iter().flat_map(|output| &consumers[*output]) {
+                if !std::mem::replace(&mut repeated[consumer], true) {
+                    open.push(&self.steps[consumer]);
+                }
+            }
+        }
+        repeated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_behind_a_decoupled_one_are_repeated() {
+        let step = |input, output, is_decoupled| GraphStep {
+            inputs: vec![StepInput { tensor: input, is_optional: false }],
+            outputs: vec![output],
+            is_decoupled,
+        };
+        let steps =
+            vec![step(0, 1, false), step(1, 2, true), step(2, 3, false), step(3, 4, true), step(1, 5, false)];
+        let graph = EnsembleGraph::new(6, vec![0], vec![4, 5], steps);
+        assert_eq!(graph.repeated_steps(), [false, false, true, true, false]);
+    }
 }

@@ -11,7 +11,7 @@ use std::{
 use super::*;
 
 /// As `SplitMix64`.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -21,11 +21,11 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub(super) fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
     }
 
-    fn one_in(&mut self, count: usize) -> bool {
+    pub(super) fn one_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }
 }
@@ -89,16 +89,16 @@ fn zip(lists: &[&List]) -> (Vec<Vec<Item>>, bool) {
 
 /// A graph and a request. Steps use tensors of `order`ed earlier steps only.
 #[derive(Debug)]
-struct Case {
-    graph: Arc<EnsembleGraph>,
+pub(super) struct Case {
+    pub(super) graph: Arc<EnsembleGraph>,
     order: Vec<usize>,
-    inputs: Vec<Option<u64>>,
+    pub(super) inputs: Vec<Option<u64>>,
     requested: Vec<bool>,
     seed: u64,
 }
 
 impl Case {
-    fn random(random: &mut Random) -> Self {
+    pub(super) fn random(random: &mut Random) -> Self {
         let inputs: Vec<_> = (0..1 + random.below(3)).collect();
         let mut tensors = inputs.len();
         let mut steps = Vec::new();

@@ -28,9 +28,13 @@ mod propagation;
 mod run;
 #[cfg(test)]
 mod script_tests;
+#[cfg(test)]
+mod turn_history_tests;
+mod turns;
 mod value;
 
 pub use action::{EnsembleAction, StepRun};
 pub use graph::{EnsembleGraph, GraphStep, StepIndex, StepInput, TensorIndex};
 pub use run::EnsembleRun;
+pub use turns::{SequenceTurns, TurnPlace};
 pub use value::TensorValue;
