@@ -5,11 +5,14 @@
 //! more is charged with what it has. A request begins if the charges leave room for it, or if none is running. The
 //! others wait in their order.
 use std::{
-    collections::VecDeque,
+    collections::BTreeMap,
+    future::Future,
+    pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
+    task::{Context, Poll},
 };
 
 use parking_lot::Mutex;
@@ -32,7 +35,9 @@ struct AdmissionState {
     charged: usize,
     /// What a request is expected to hold at most, in bytes; `None` before a request has ended.
     expected: Option<usize>,
-    waiting: VecDeque<oneshot::Sender<Arc<Admitted>>>,
+    /// Those that wait, by their numbers, which follow their order.
+    waiting: BTreeMap<u64, oneshot::Sender<Arc<Admitted>>>,
+    next_number: u64,
 }
 
 impl AdmissionState {
@@ -64,7 +69,7 @@ impl Admission {
 
     /// The number of requests that wait to begin.
     pub(super) fn waiting(&self) -> usize {
-        self.state.lock().waiting.iter().filter(|waiting| !waiting.is_closed()).count()
+        self.state.lock().waiting.len()
     }
 
     /// Whether running requests hold as much as they may.
@@ -75,8 +80,8 @@ impl Admission {
     /// Admits a request, or tells it later.
     ///
     /// # Errors
-    /// The receiver gets the admission. A request that drops it does not wait any more.
-    pub(super) fn admit(self: &Arc<Self>) -> Result<Arc<Admitted>, oneshot::Receiver<Arc<Admitted>>> {
+    /// The future gives the admission. A request that drops it does not wait any more.
+    pub(super) fn admit(self: &Arc<Self>) -> Result<Arc<Admitted>, AwaitedAdmission> {
         let mut state = self.state.lock();
         if state.waiting.is_empty()
             && let Some(charge) = state.admit(self.limit)
@@ -84,8 +89,10 @@ impl Admission {
             return Ok(self.admitted(charge));
         }
         let (sender, receiver) = oneshot::channel();
-        state.waiting.push_back(sender);
-        Err(receiver)
+        let number = state.next_number;
+        state.next_number += 1;
+        state.waiting.insert(number, sender);
+        Err(AwaitedAdmission { admission: self.clone(), number, receiver })
     }
 
     fn admitted(self: &Arc<Self>, charge: usize) -> Arc<Admitted> {
@@ -95,6 +102,7 @@ impl Admission {
             held: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
             charge,
+            is_void: AtomicBool::new(false),
         })
     }
 
@@ -106,11 +114,42 @@ impl Admission {
                 return;
             }
             let Some(charge) = state.admit(self.limit) else { return };
-            let next = state.waiting.pop_front();
+            let next = state.waiting.pop_first();
             drop(state);
-            // A request that does not wait any more gives its admission back, which admits the next one.
-            let _ = next.map(|next| next.send(self.admitted(charge)));
+            let refused = next.and_then(|(_, next)| next.send(self.admitted(charge)).err());
+            // The request has just given up. Its admission is taken back here, and not by a drop inside of this one: so
+            // the next one's turn comes in this loop.
+            if let Some(admitted) = refused {
+                admitted.is_void.store(true, Relaxed);
+                let mut state = self.state.lock();
+                state.running -= 1;
+                state.charged -= charge;
+            }
         }
+    }
+}
+
+/// The admission of a request that waits. Dropping it gives up the place.
+pub(super) struct AwaitedAdmission {
+    admission: Arc<Admission>,
+    number: u64,
+    receiver: oneshot::Receiver<Arc<Admitted>>,
+}
+
+impl Future for AwaitedAdmission {
+    /// `None` if the ensemble has ended.
+    type Output = Option<Arc<Admitted>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.receiver).poll(context).map(Result::ok)
+    }
+}
+
+impl Drop for AwaitedAdmission {
+    fn drop(&mut self) {
+        let place = self.admission.state.lock().waiting.remove(&self.number);
+        // Its receiver is dropped after this. Without the lock: that may give an admission back.
+        drop(place);
     }
 }
 
@@ -120,6 +159,8 @@ pub(super) struct Admitted {
     held: AtomicUsize,
     most: AtomicUsize,
     charge: Mutex<usize>,
+    /// Nobody has got it, and its charge was taken back.
+    is_void: AtomicBool,
 }
 
 impl Admitted {
@@ -140,7 +181,9 @@ impl Admitted {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.admission.ended(*self.charge.get_mut(), *self.most.get_mut());
+        if !*self.is_void.get_mut() {
+            self.admission.ended(*self.charge.get_mut(), *self.most.get_mut());
+        }
     }
 }
 
@@ -173,7 +216,8 @@ mod tests {
         drop(first.hold(30));
         drop(first);
         // Three requests of 30 bytes fit.
-        let admitted: Vec<_> = waiting.iter_mut().filter_map(|waiting| waiting.try_recv().ok()).collect();
+        let admitted: Vec<_> =
+            waiting.iter_mut().filter_map(|waiting| waiting.receiver.try_recv().ok()).collect();
         assert_eq!((admitted.len(), admission.waiting()), (3, 2));
     }
 
@@ -185,8 +229,44 @@ mod tests {
         drop(gone);
         drop(first.hold(10));
         drop(first);
-        assert!(stays.try_recv().is_ok());
+        assert!(stays.receiver.try_recv().is_ok());
         assert_eq!(admission.waiting(), 0);
+    }
+
+    /// Each dead request used to nest one drop in another.
+    #[test]
+    fn a_million_requests_that_have_given_up_need_no_stack_and_no_memory() {
+        let test = || {
+            let admission = Arc::new(Admission::new(10));
+            let first = begin(&admission);
+            let waiting: Vec<_> = (0..1_000_000).map(|_| admission.admit().err().unwrap()).collect();
+            let mut last = admission.admit().err().unwrap();
+            assert_eq!(admission.waiting(), 1_000_001);
+            drop(waiting);
+            assert_eq!((admission.waiting(), admission.state.lock().waiting.len()), (1, 1));
+            drop(first);
+            assert!(last.receiver.try_recv().is_ok());
+        };
+        std::thread::Builder::new().stack_size(128 << 10).spawn(test).unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn requests_that_give_up_while_they_are_admitted_leave_their_turns_in_a_loop() {
+        let test = || {
+            let admission = Arc::new(Admission::new(10));
+            let first = begin(&admission);
+            // As if each had been dropped after the loop took its sender.
+            for number in 0..100_000 {
+                admission.state.lock().waiting.insert(number, oneshot::channel().0);
+            }
+            admission.state.lock().next_number = 100_000;
+            let mut last = admission.admit().err().unwrap();
+            drop(first);
+            assert!(last.receiver.try_recv().is_ok());
+            let state = admission.state.lock();
+            assert_eq!((state.running, state.charged), (0, 0));
+        };
+        std::thread::Builder::new().stack_size(128 << 10).spawn(test).unwrap().join().unwrap();
     }
 
     #[test]
@@ -209,8 +289,8 @@ mod tests {
         let held = first.hold(10);
         drop(first);
         let mut waiting = admission.admit().err().unwrap();
-        assert!(waiting.try_recv().is_err());
+        assert!(waiting.receiver.try_recv().is_err());
         drop(held);
-        assert!(waiting.try_recv().is_ok());
+        assert!(waiting.receiver.try_recv().is_ok());
     }
 }

@@ -15,11 +15,10 @@ use inference::{
     Responder, Response, ResponseItem, SequenceId, SequenceStep, Timestamp, TraceContext, id_prefix,
 };
 use scheduling::{EnsembleAction, EnsembleRun, StepRun};
-use tokio::sync::oneshot;
 
 use super::{
     Ensemble,
-    admission::Admitted,
+    admission::{Admitted, AwaitedAdmission},
     binding::{MemberBinding, Pins},
     permits::Permits,
     step::{StartedStep, StepEnd, StepEvent, StepStream, StepStreams, StepTimes},
@@ -117,7 +116,7 @@ impl EnsembleRequest {
     }
 
     /// Runs the request to its end, when the ensemble has room for it.
-    pub(super) async fn run_later(mut self, waiting: oneshot::Receiver<Arc<Admitted>>) {
+    pub(super) async fn run_later(mut self, waiting: AwaitedAdmission) {
         match self.wait_for_room(waiting).await {
             Ok(admitted) => self.run(admitted).await,
             Err(error) => self.end(|responder| responder.fail(error)),
@@ -141,10 +140,7 @@ impl EnsembleRequest {
     }
 
     /// Returns when the ensemble has room for the request.
-    async fn wait_for_room(
-        &mut self,
-        mut waiting: oneshot::Receiver<Arc<Admitted>>,
-    ) -> Result<Arc<Admitted>, Error> {
+    async fn wait_for_room(&mut self, mut waiting: AwaitedAdmission) -> Result<Arc<Admitted>, Error> {
         let deadline = self.deadline.map(|deadline| deadline - now());
         let limit = tokio::time::sleep(deadline.unwrap_or(Duration::from_secs(u64::from(u32::MAX))));
         let mut limit = std::pin::pin!(limit);
@@ -155,7 +151,7 @@ impl EnsembleRequest {
                 return Poll::Ready(Err(cancelled()));
             }
             if let Poll::Ready(admitted) = Pin::new(&mut waiting).poll(context) {
-                return Poll::Ready(admitted.map_err(|_| ended()));
+                return Poll::Ready(admitted.ok_or_else(ended));
             }
             limit.as_mut().poll(context).map(|()| Err(timed_out()))
         })
