@@ -25,6 +25,8 @@ pub(super) struct Sequences {
     problems: Vec<String>,
     /// `[1]`, or `[1, 1]` for models with a batch dimension.
     control_shape: Shape,
+    /// Each request is a whole sequence.
+    is_iterative: bool,
     /// The state of the sequence in each slot, by instance and slot. Only the thread that runs the instance takes its
     /// lock.
     states_by_slot: InstanceTable<InstanceStates>,
@@ -120,6 +122,7 @@ impl Sequences {
             states: can_be.iter().map(|state| initial(state)).collect(),
             in_place: in_place.map(|state| state.output_name.clone()).collect(),
             problems: sequence.states.iter().filter_map(StateSpec::problem).collect(),
+            is_iterative: sequence.batching.iterative,
             control_shape: batch.iter().copied().chain([1]).collect(),
             states_by_slot: InstanceTable::new(instances),
         }))
@@ -137,7 +140,11 @@ impl Sequences {
         self.set_controls(&mut execution.request, Some(step), true);
         // An iterative model learns the id that the scheduler generated, and that only the first execution is the start.
         execution.request.sequence.clone_from(step);
-        let state = self.memory(assignment.instance, assignment.slot, begins);
+        // No later request needs the state of a sequence that ends: it is freed with this execution. A request that runs
+        // again brings its state with it.
+        let is_last = step.end || self.is_iterative;
+        let state = execution.state.take();
+        let state = state.or_else(|| self.memory(assignment.instance, assignment.slot, begins, is_last));
         let slot_ref = SlotRef {
             slot_owner: assignment.slot_owner.clone(),
             instance: assignment.instance,
@@ -165,7 +172,9 @@ impl Sequences {
         (Execution::new(request, responder).with_state(state), stream)
     }
 
-    fn memory(&self, instance: InstanceId, slot: u32, begins: bool) -> Option<SequenceState> {
+    /// The state of the sequence in a slot, which is fresh if the sequence begins. The slot forgets it if the request is
+    /// the last one.
+    fn memory(&self, instance: InstanceId, slot: u32, begins: bool, is_last: bool) -> Option<SequenceState> {
         if self.states.is_empty() && self.problems.is_empty() {
             return None;
         }
@@ -180,7 +189,7 @@ impl Sequences {
                 }
                 states[slot] = self.fresh();
             }
-            states[slot].clone()
+            if is_last { states[slot].take() } else { states[slot].clone() }
         })
     }
 

@@ -232,6 +232,65 @@ async fn an_idle_sequence_is_closed() {
     assert!(ask(&model, 1, step(1, false, false)).is_err());
 }
 
+/// Remembers tensors whose memory tells when it is freed.
+struct Rememberer {
+    freed: mpsc::Sender<i32>,
+}
+
+/// The bytes of a state. Reports their end.
+struct CountedBytes {
+    bytes: [u8; 4],
+    freed: mpsc::Sender<i32>,
+}
+
+impl AsRef<[u8]> for CountedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for CountedBytes {
+    fn drop(&mut self) {
+        let _ = self.freed.send(i32::from_le_bytes(self.bytes));
+    }
+}
+
+impl BackendModel for Rememberer {
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+        Ok(Instance::ThreadBound(Box::new(Self { freed: self.freed.clone() })))
+    }
+}
+
+impl BackendInstance for Rememberer {
+    fn execute(&mut self, batch: Batch) {
+        for execution in batch.executions {
+            let value = number(execution.request.input("IN").unwrap());
+            let counted = CountedBytes { bytes: value.to_le_bytes(), freed: self.freed.clone() };
+            let data = bytes::Bytes::from_owner(counted);
+            let state = Tensor::new("SUM".into(), DataType::Int32, [1, 1][..].into(), data);
+            execution.state.as_ref().unwrap().update("SUM_OUT", &state).unwrap();
+            execution.responder.clone().complete(Response::of(vec![tensor("OUT", value)]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_state_of_a_sequence_is_freed_when_the_sequence_has_ended() {
+    let (freed, states) = mpsc::channel();
+    let batching = SequenceBatching { max_batch_size: 1, ..direct() };
+    let model = start(sequences(batching), Rememberer { freed }, 1);
+    answer(ask(&model, 1, step(1, true, false))).await;
+    answer(ask(&model, 2, step(1, false, false))).await;
+    // The second state has replaced the first one, and stays.
+    assert_eq!(states.recv_timeout(Duration::from_secs(60)), Ok(1));
+    assert!(states.try_recv().is_err());
+    answer(ask(&model, 3, step(1, false, true))).await;
+    let mut last = [(); 2].map(|()| states.recv_timeout(Duration::from_secs(60)).unwrap());
+    last.sort_unstable();
+    assert_eq!(last, [2, 3]);
+    model.close();
+}
+
 /// Answers `IN`, `IN - 1`, ... 1, one in each execution. Reports how many requests shared each execution. Starts when
 /// the other end of `hold` is dropped.
 struct Countdown {
