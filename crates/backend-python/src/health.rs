@@ -10,10 +10,34 @@ const IDLE_INTERVAL: Duration = Duration::from_millis(300);
 /// How long a process may be stopped. With the intervals, its requests end within a second.
 const STOPPED_LIMIT: Duration = Duration::from_millis(300);
 
+/// Notices that a signal has stopped a process.
+#[derive(Default)]
+pub(crate) struct StopWatch {
+    stopped_since: Option<Instant>,
+}
+
+impl StopWatch {
+    /// How often to look at a process that has a command.
+    pub(crate) const INTERVAL: Duration = BUSY_INTERVAL;
+
+    /// Whether a process has been stopped for too long. `is_stopped` is what a look has found.
+    fn note(&mut self, is_stopped: bool, now: Instant) -> bool {
+        if !is_stopped {
+            self.stopped_since = None;
+        }
+        is_stopped && now - *self.stopped_since.get_or_insert(now) >= STOPPED_LIMIT
+    }
+
+    /// Looks at a process. Returns whether it has been stopped for too long.
+    pub(crate) fn look(&mut self, process: &WorkerProcess) -> bool {
+        process.status().is_some_and(|status| self.note(status.is_stopped, Instant::now()))
+    }
+}
+
 /// What earlier looks at a process have found.
 pub(crate) struct WorkerHealth {
     looked: Instant,
-    stopped_since: Option<Instant>,
+    stop_watch: StopWatch,
     /// The processor time at the last look.
     processor_time: Duration,
     /// When the latest execution began, and the processor time at the look before.
@@ -22,7 +46,8 @@ pub(crate) struct WorkerHealth {
 
 impl Default for WorkerHealth {
     fn default() -> Self {
-        Self { looked: Instant::now(), stopped_since: None, processor_time: Duration::MAX, execution: None }
+        let stop_watch = StopWatch::default();
+        Self { looked: Instant::now(), stop_watch, processor_time: Duration::MAX, execution: None }
     }
 }
 
@@ -54,9 +79,7 @@ impl WorkerHealth {
         }
         self.looked = now;
         let Some(status) = process.status() else { return Ok(()) };
-        if !status.is_stopped {
-            self.stopped_since = None;
-        } else if now - *self.stopped_since.get_or_insert(now) >= STOPPED_LIMIT {
+        if self.stop_watch.note(status.is_stopped, now) {
             return Err("a signal has stopped it".to_owned());
         }
         let used = self.processor_time_of_execution(busy.map(|busy| now - busy), status.processor_time);

@@ -51,7 +51,10 @@ impl PythonInstance {
         let frame = command_frame(WorkerFrameKind::Initialize, &[&arguments]);
         let execution_kind = worker.command(frame, None, || false).map_err(|failure| match failure {
             CommandFailure::Refused(text) => Error::internal(text).because(FailureReason::Backend),
-            CommandFailure::Ended | CommandFailure::Late | CommandFailure::Unwanted => unhealthy(&instance),
+            CommandFailure::Ended
+            | CommandFailure::Late
+            | CommandFailure::Unwanted
+            | CommandFailure::Stopped => unhealthy(&instance),
         })?;
         let pace = pace(model, config, &execution_kind);
         let alarm = worker.channel.alarm().clone();

@@ -47,7 +47,10 @@ impl BackendModel for PythonModel {
         let completed = worker.command(command_frame(WorkerFrameKind::Complete, &[&json]), None, || false);
         let completed = completed.map_err(|failure| match failure {
             CommandFailure::Refused(text) => Error::internal(text).because(FailureReason::Backend),
-            CommandFailure::Ended | CommandFailure::Late | CommandFailure::Unwanted => unhealthy(&name),
+            CommandFailure::Ended
+            | CommandFailure::Late
+            | CommandFailure::Unwanted
+            | CommandFailure::Stopped => unhealthy(&name),
         })?;
         if !completed.is_empty() {
             *config = proto::json::parse(&completed)

@@ -62,6 +62,9 @@ const STRICT_OUTPUTS: &str = "STRICT_OUTPUTS";
 pub(crate) struct PythonSettings {
     /// How long a worker may take to start, and a model to finalize.
     pub(crate) process_timeout: Duration,
+    /// How long a model may take to finalize. Without a setting it is less than the time that the server has for its end
+    /// (`--exit-timeout-secs`, 30): a model that hangs must not make an orderly stop fail.
+    pub(crate) finalize_timeout: Duration,
     /// The most bytes in each of the two areas that a worker shares with the server.
     pub(crate) area_limit: usize,
     /// The most requests to other models at the same time that wait on threads of a worker.
@@ -103,6 +106,7 @@ impl PythonSettings {
         at_least("shm_message_queue_size", 1000, 1, refusal)?;
         let refusal = "stub-timeout-seconds can't be smaller than or equal to zero.";
         let timeout = at_least("stub-timeout-seconds", 30, 1, refusal)?;
+        let to_finalize = at_least("stub-timeout-seconds", 20, 1, refusal)?;
         let threads = at_least("thread-pool-size", 32, 1, "thread-pool-size can't be less than 1.")?;
         let refusal = "shared-memory-limit-bytes can't be smaller than 1 MiB";
         let limit = at_least("shared-memory-limit-bytes", 4 << 30, default_bytes, refusal)?;
@@ -111,6 +115,7 @@ impl PythonSettings {
         }
         Ok(Self {
             process_timeout: Duration::from_secs(timeout),
+            finalize_timeout: Duration::from_secs(to_finalize),
             area_limit: usize::try_from(limit).unwrap_or(usize::MAX),
             thread_pool_size: usize::try_from(threads).unwrap_or(usize::MAX),
             python_executable: settings.get("python-executable").filter(|path| !path.is_empty()).cloned(),
@@ -209,6 +214,9 @@ mod tests {
     fn settings_have_the_defaults_and_refusals_of_triton() {
         let defaults = settings(&[]).expect("no setting is required");
         assert_eq!((defaults.process_timeout.as_secs(), defaults.thread_pool_size), (30, 32));
+        assert_eq!(defaults.finalize_timeout.as_secs(), 20);
+        let given = settings(&[("stub-timeout-seconds", "40")]).expect("the setting is valid");
+        assert_eq!((given.process_timeout.as_secs(), given.finalize_timeout.as_secs()), (40, 40));
         for (name, value, text) in [
             ("shm-default-byte-size", "1000", "shm-default-byte-size can't be smaller than 4 MiBs"),
             ("shm-growth-byte-size", "0", "shm-growth-byte-size can't be smaller than or equal to zero."),

@@ -66,7 +66,7 @@ impl Supervisor {
         let id = worker.process.id();
         match end {
             WorkerEnd::Unwanted => {
-                worker.finalize(&self.instance, self.model.settings.process_timeout);
+                worker.finalize(&self.instance, self.model.settings.finalize_timeout);
                 return std::ops::ControlFlow::Break(());
             }
             WorkerEnd::Ended => {}

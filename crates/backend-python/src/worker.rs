@@ -22,6 +22,7 @@ use crate::{
     channel::{Alarm, ChannelParts, WorkerChannel, WorkerFrameKind},
     dialog::Dialog,
     frames::{FrameWriter, ReadOutcome},
+    health::StopWatch,
     model_context::ModelContext,
     process::{WorkerProcess, exit_text},
     python_modules::{BOOTSTRAP, MODULES},
@@ -48,6 +49,8 @@ pub(crate) enum CommandFailure {
     Late,
     /// The caller wants the worker to end.
     Unwanted,
+    /// A signal has stopped the worker.
+    Stopped,
 }
 
 impl Worker {
@@ -112,7 +115,8 @@ impl Worker {
         }
     }
 
-    /// Sends a command and waits for its result. Meanwhile the worker's questions are answered.
+    /// Sends a command and waits for its result. Meanwhile the worker's questions are answered. A worker that a signal has
+    /// stopped is not waited for.
     pub(crate) fn command(
         &mut self,
         frame: FrameWriter,
@@ -122,6 +126,7 @@ impl Worker {
         let deadline = limit.map(|limit| Instant::now() + limit);
         self.channel.send(frame);
         let mut has_ended = false;
+        let mut stop_watch = StopWatch::default();
         loop {
             if let Some(result) = self.channel.dialog.lock().result(&self.channel)? {
                 return result.map_err(CommandFailure::Refused);
@@ -137,7 +142,11 @@ impl Worker {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(CommandFailure::Late);
             }
-            let wakeup = self.channel.wait(left);
+            if stop_watch.look(&self.process) {
+                return Err(CommandFailure::Stopped);
+            }
+            let wakeup =
+                self.channel.wait(Some(left.unwrap_or(StopWatch::INTERVAL).min(StopWatch::INTERVAL)));
             let mut dialog = self.channel.dialog.lock();
             dialog.services.answer_finished(&self.channel);
             has_ended = if wakeup.socket {
@@ -162,6 +171,11 @@ impl Worker {
                 "the model of instance '{instance}' did not finalize within {} s, its process is ended",
                 limit.as_secs()
             ),
+            Err(CommandFailure::Stopped) => {
+                log::error!(
+                    "a signal has stopped the process of instance '{instance}', which ends: it is ended"
+                );
+            }
         }
         self.channel.close();
         self.process.has_ended_within(deadline.saturating_duration_since(Instant::now()).min(LAST_MOMENT));

@@ -116,3 +116,33 @@ fn what_a_model_starts_ends_with_it() {
     let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     eventually("the child ends", || state().is_empty() || state().contains(") Z "));
 }
+
+/// Longer than any test may take.
+const NEVER: (&str, &str) = ("stub-timeout-seconds", "3600");
+
+#[test]
+fn a_worker_that_is_stopped_while_it_finalizes_is_ended() {
+    let methods = "def finalize(self):\n    os.kill(os.getpid(), 19)";
+    drop(TestModel::new(CONFIG, methods).with_setting(NEVER.0, NEVER.1).load().unwrap());
+}
+
+#[test]
+fn a_worker_that_is_stopped_while_it_initializes_again_is_ended_and_another_one_comes() {
+    // The first process ends with its request, the second one stops, and the third one serves.
+    let methods = "def initialize(self, args):\n    starts = args['model_repository'] + '/starts'\n    \
+                   open(starts, 'a').write('x')\n    self.number = len(open(starts).read())\n    \
+                   if self.number == 2:\n        os.kill(os.getpid(), 19)\n\
+                   def execute(self, requests):\n    if self.number == 1:\n        os._exit(1)\n    \
+                   return [y([self.number]) for _ in requests]";
+    let loaded = TestModel::new(CONFIG, methods).with_setting(NEVER.0, NEVER.1).load().unwrap();
+    assert_eq!(loaded.failure(&[1.0]).message, "Stub process 'm_0' is not healthy.");
+    let mut answer = Vec::new();
+    eventually("another process serves", || match loaded.ask(&[1.0]) {
+        Ok(number) => {
+            answer = number;
+            true
+        }
+        Err(_) => false,
+    });
+    assert_eq!(answer, [3.0]);
+}

@@ -153,7 +153,11 @@ pub(super) const OF_BACKENDS: &[NamedValue] = &[
     named("shm-growth-byte-size", "Checked as in Triton. No effect.", "as in Triton"),
     named("shm-region-prefix-name", "Checked as in Triton. No effect.", "as in Triton"),
     named("shm_message_queue_size", "Checked as in Triton. No effect.", "as in Triton"),
-    named("stub-timeout-seconds", "How long a process may take to start, and a model to finalize.", "30"),
+    named(
+        "stub-timeout-seconds",
+        "How long a process may take to start, and a model to finalize: without a setting 20 s.",
+        "30",
+    ),
     named(
         "thread-pool-size",
         "Requests of `async_exec` that wait at the same time on threads of an instance.",
