@@ -60,7 +60,7 @@ const STRICT_OUTPUTS: &str = "STRICT_OUTPUTS";
 /// The settings of the backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PythonSettings {
-    /// How long a worker may take to start, and a model to finalize.
+    /// How long a worker may take to start.
     pub(crate) process_timeout: Duration,
     /// How long a model may take to finalize. Without a setting it is less than the time that the server has for its end
     /// (`--exit-timeout-secs`, 30): a model that hangs must not make an orderly stop fail.

@@ -1,5 +1,6 @@
 //! Instance threads. Each builds one instance, runs the work from its work slot, and drops the instance.
 use std::{
+    collections::VecDeque,
     io,
     sync::{Arc, mpsc},
     thread,
@@ -27,11 +28,11 @@ pub(super) struct Assignment {
     pub(super) movable: Option<MovableInstance>,
 }
 
-/// Holds the next work of one instance thread. It holds at most one message: an instance gets the next batch only when
-/// it is idle.
+/// Holds the next work of one instance thread. It holds one message, because an instance gets the next batch only when it
+/// is idle. If the driver were wrong, a second message would wait, and would not replace the first one.
 #[derive(Default)]
 pub(super) struct WorkSlot {
-    message: Mutex<Option<WorkerMessage>>,
+    messages: Mutex<VecDeque<WorkerMessage>>,
     arrived: Condvar,
 }
 
@@ -45,17 +46,23 @@ pub(super) enum WorkerMessage {
 
 impl WorkSlot {
     pub(super) fn put(&self, message: WorkerMessage) {
-        let before = self.message.lock().replace(message);
-        debug_assert!(before.is_none(), "an instance gets one thing at a time");
+        let waiting = {
+            let mut messages = self.messages.lock();
+            messages.push_back(message);
+            messages.len()
+        };
         self.arrived.notify_one();
+        if waiting > 1 {
+            log::error!("an instance has {waiting} messages at a time; all are taken, one after the other");
+        }
     }
 
     pub(super) fn take(&self) -> WorkerMessage {
-        let mut message = self.message.lock();
+        let mut messages = self.messages.lock();
         loop {
-            match message.take() {
+            match messages.pop_front() {
                 Some(message) => return message,
-                None => self.arrived.wait(&mut message),
+                None => self.arrived.wait(&mut messages),
             }
         }
     }
@@ -237,5 +244,20 @@ fn work(executor: &Arc<Executor>, work_slot: &WorkSlot, mut thread_bound: Option
             WorkerMessage::Shutdown(movable) => return drop(movable),
             WorkerMessage::Work(first) => executor.run_own(first, &mut thread_bound),
         }
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_message_waits_and_replaces_nothing() {
+        let work_slot = WorkSlot::default();
+        let batch = ScheduledBatch { instance: 7, rows: Vec::new(), end: scheduling::BatchEnd::Unbatched };
+        work_slot.put(WorkerMessage::Work(Assignment { batch, movable: None }));
+        work_slot.put(WorkerMessage::Shutdown(None));
+        assert!(matches!(work_slot.take(), WorkerMessage::Work(first) if first.batch.instance == 7));
+        assert!(matches!(work_slot.take(), WorkerMessage::Shutdown(None)));
     }
 }
