@@ -109,6 +109,9 @@ def write_integers(repository):
     x, y = tensor("input", "X", "INT32", 1), tensor("output", "Y", "INT32", 1)
     one = "(int32[1] X) => (int32[1] Y)"
     network(repository, "double", f"{one} {{ Y = Add(X, X) }}", NO_BATCHES + x + y)
+    # Instances beside each other end in any order.
+    beside = "instance_group { count: 3 }\n"
+    network(repository, "double_beside", f"{one} {{ Y = Add(X, X) }}", NO_BATCHES + x + y + beside)
     network(repository, "negate", f"{one} {{ Y = Neg(X) }}", NO_BATCHES + x + y)
     network(
         repository,
@@ -366,6 +369,14 @@ def write_streams(repository):
         NO_BATCHES + sums,
         step("sum", {"INPUT": "INPUT"}, {"OUTPUT": "sum", "SEEN": "SEEN"}),
         step("double", {"X": "sum"}, {"Y": "DOUBLED"}),
+    )
+    sums = tensor("input", "INPUT", "INT32", 1) + tensor("output", "SUM", "INT32", 1)
+    write(
+        repository,
+        "sum_of_doubles",
+        NO_BATCHES + sums,
+        step("double_beside", {"X": "INPUT"}, {"Y": "double"}),
+        step("sum", {"INPUT": "double"}, {"OUTPUT": "SUM"}),
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 import requests
 from ensembles import Executed, Stream, ask, infer, outputs_of, parameters_of
 from protocols import GRPC, HTTP
-from serving import PATIENCE
+from serving import PATIENCE, size
 from tritonclient.utils import InferenceServerException
 
 FOURS = np.array([[0.1, -0.2, 3.0, 4e-8], [1.0, 2.0, -3.0, 1e9]], np.float32)
@@ -340,6 +340,9 @@ def test_a_decoupled_ensemble_generates_events(ensemble_server):
 
 # ---- Sequences ----
 
+# On each of two streams.
+SEQUENCES = size(250, 12_500)
+
 
 @pytest.mark.parametrize("sequence", [4711, "a text"], ids=["number", "text"])
 def test_a_sequence_flows_through_an_ensemble(protocol, client, sequence):
@@ -373,6 +376,25 @@ def test_interleaved_sequences_keep_their_own_sums(protocol, client):
             answer = infer(protocol, client, "doubled_sum", {"INPUT": np.array([number], np.int32)}, **named)
             sums[number] = answer["DOUBLED"].item()
     assert sums == {number: 8 * number for number in range(base, base + 5)}
+
+
+def test_requests_of_sequences_that_are_sent_without_waiting_keep_their_order(ensemble_server, threads):
+    """The first member executes several at a time. On each stream, sequences of four requests follow each other."""
+
+    def sums(base):
+        with GRPC.connect(ensemble_server) as client, Stream(client) as stream:
+            for number in range(base, base + SEQUENCES):
+                for place in range(4):
+                    named = {"sequence_id": number, "sequence_start": place == 0, "sequence_end": place == 3}
+                    named["request_id"] = f"{number} {place}"
+                    stream.send("sum_of_doubles", {"INPUT": np.array([place + 1], np.int32)}, **named)
+            # Responses of a stream come in any order.
+            results = [stream.next() for _ in range(4 * SEQUENCES)]
+            return {result.get_response().id: result.as_numpy("SUM").item() for result in results}
+
+    for base, found in zip((10_000, 20_000), threads.map(sums, (10_000, 20_000)), strict=True):
+        expected = {f"{number} {place}": total for number in range(base, base + SEQUENCES) for place, total in enumerate((2, 6, 12, 20))}
+        assert found == expected
 
 
 def test_a_sequences_first_request_must_say_so_in_an_ensemble_too(protocol, client):
