@@ -90,6 +90,7 @@ impl RequestValidator {
             batch_size: rows,
             priority: request.priority,
             timeout: request.timeout,
+            waits_since: None,
             shape_key,
             sequence,
         })

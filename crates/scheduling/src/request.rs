@@ -12,6 +12,8 @@ pub struct Meta {
     pub priority: u64,
     /// The longest queueing time that the client allows. The queue policy decides whether this counts.
     pub timeout: Option<Duration>,
+    /// When the request began to wait, if that was before it came to the queue. Its time counts from then.
+    pub waits_since: Option<Timestamp>,
     /// Requests share a batch only if these are equal.
     pub shape_key: u64,
     /// The request's position in a sequence. Only the sequence batcher uses it.
@@ -21,7 +23,14 @@ pub struct Meta {
 impl Default for Meta {
     /// One row, the default level, no timeout, no sequence.
     fn default() -> Self {
-        Self { batch_size: 1, priority: 0, timeout: None, shape_key: 0, sequence: SequenceStep::default() }
+        Self {
+            batch_size: 1,
+            priority: 0,
+            timeout: None,
+            waits_since: None,
+            shape_key: 0,
+            sequence: SequenceStep::default(),
+        }
     }
 }
 

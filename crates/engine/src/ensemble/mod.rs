@@ -32,7 +32,7 @@ mod step;
 mod tensor;
 mod turns;
 
-use crate::explain::StepSnapshot;
+use crate::{executor::CallerThread, explain::StepSnapshot};
 use admission::Admission;
 pub(crate) use binding::{MemberBinding, Pins};
 use request::EnsembleRequest;
@@ -124,6 +124,7 @@ impl Ensemble {
         meta: &Meta,
         execution: Execution,
         queued: Timestamp,
+        thread: CallerThread,
     ) -> Result<(), Error> {
         let Execution { request, responder, .. } = execution;
         responder.timeline().queued(queued, request.tensors());
@@ -153,7 +154,10 @@ impl Ensemble {
         match self.admission.admit() {
             Ok(admitted) => {
                 let mut running = Box::pin(begun.run(admitted));
-                if running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+                // A thread that must not execute leaves the request to the runtime.
+                if thread == CallerThread::MustNotExecute
+                    || running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+                {
                     self.runtime.spawn(running);
                 }
             }

@@ -97,6 +97,15 @@ pub(crate) struct ExecutorParts {
     pub(crate) limiter: Option<Arc<Limiter>>,
 }
 
+/// Whether the thread that brings a request may execute it, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallerThread {
+    /// It is the client's own, or one of the network.
+    MayExecute,
+    /// It has something else to do: it is the timer's, it is inside of a plug-in's call, or another client waits for it.
+    MustNotExecute,
+}
+
 /// What changes the instances of an executor.
 pub(crate) struct ExecutorUpdateParts {
     /// The new configuration.
@@ -155,8 +164,8 @@ impl Executor {
         Ok(executor)
     }
 
-    /// Enqueues a validated request that came to the scheduler at `queued`, and runs it on this thread if it is brief.
-    /// Does not block.
+    /// Enqueues a validated request that came to the scheduler at `queued`, and runs it on this thread if it is brief and
+    /// the thread may. Does not block.
     ///
     /// # Errors
     /// Why the request is not queued. The request has been answered with the same error.
@@ -165,6 +174,7 @@ impl Executor {
         meta: Meta,
         execution: Box<Execution>,
         queued: Timestamp,
+        thread: CallerThread,
     ) -> Result<(), Error> {
         // Set before another thread may execute the request.
         execution.responder.timeline().queued(queued, execution.request.tensors());
@@ -188,14 +198,14 @@ impl Executor {
         actions.rejected.extend(cancelled);
         let mut lent = None;
         let runs_here = |assignment: &Assignment, brief: bool| {
-            if self.may_run_here(assignment, brief) {
+            if thread == CallerThread::MayExecute && self.may_run_here(assignment, brief) {
                 lent = self.threads.network.lend(at);
             }
             lent.is_some()
         };
         let here = self.perform(actions, runs_here);
-        if let (Some(here), Some(thread)) = (here, &lent) {
-            self.run_here(here, at, thread);
+        if let (Some(here), Some(lent)) = (here, &lent) {
+            self.run_here(here, at, lent);
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use crate::{
     check::{ReadableMemory, RequestValidator},
     clock::now,
     engine_threads::EngineThreads,
-    executor::{Executor, ExecutorParts, ExecutorView, WaitingWork},
+    executor::{CallerThread, Executor, ExecutorParts, ExecutorView, WaitingWork},
     explain::StepSnapshot,
     fingerprint::Fingerprint,
     host_policy::Placed,
@@ -253,7 +253,8 @@ impl Model {
         }
         self.in_flight.begin();
         let (responder, stream) = response_channel(timeline, self.clone(), flow);
-        self.work.enqueue(meta, Box::new(Execution::new(request, responder)), now())?;
+        let execution = Box::new(Execution::new(request, responder));
+        self.work.enqueue(meta, execution, now(), CallerThread::MayExecute)?;
         Ok(stream)
     }
 
@@ -271,6 +272,14 @@ impl Model {
             Scheduling::Dynamic(dynamic) => dynamic.rejection_time(at, meta),
             Scheduling::Ensemble(_) => request.timeout.map(|timeout| at + timeout),
             Scheduling::Unbatched | Scheduling::Sequence(_) => None,
+        }
+    }
+
+    /// The priority level in which a request waits. A lower one is more urgent.
+    fn queue_level(&self, meta: &Meta) -> u64 {
+        match &self.config.scheduling {
+            Scheduling::Dynamic(dynamic) => dynamic.level(meta.priority),
+            Scheduling::Unbatched | Scheduling::Sequence(_) | Scheduling::Ensemble(_) => 0,
         }
     }
 

@@ -9,7 +9,7 @@ use scheduling::Meta;
 
 use crate::{
     ensemble::Ensemble,
-    executor::{Executor, ExecutorView, WaitingWork},
+    executor::{CallerThread, Executor, ExecutorView, WaitingWork},
     explain::QueueSnapshot,
 };
 
@@ -37,7 +37,8 @@ impl ModelWork {
         }
     }
 
-    /// Queues or begins a validated request. A brief execution may happen before this function returns.
+    /// Queues or begins a validated request. A brief execution may happen before this function returns, if the thread may
+    /// execute.
     ///
     /// # Errors
     /// Why the request is refused. It has then ended.
@@ -46,10 +47,11 @@ impl ModelWork {
         meta: Meta,
         execution: Box<Execution>,
         queued: Timestamp,
+        thread: CallerThread,
     ) -> Result<(), Error> {
         match self {
-            Self::Executor(executor) => executor.enqueue(meta, execution, queued),
-            Self::Ensemble(ensemble) => ensemble.enqueue(&meta, *execution, queued),
+            Self::Executor(executor) => executor.enqueue(meta, execution, queued, thread),
+            Self::Ensemble(ensemble) => ensemble.enqueue(&meta, *execution, queued, thread),
         }
     }
 

@@ -275,3 +275,131 @@ async fn a_backend_that_panics_leaves_nobody_waiting() {
     }
     assert_eq!(engine.in_flight(), 0);
 }
+
+/// Levels 1 and 2, 2 by default.
+const LEVELS: &str =
+    "dynamic_batching { priority_levels: 2 default_priority_level: 2 max_queue_delay_microseconds: 0 }";
+
+fn urgent(value: u8) -> Request {
+    Request { priority: 1, ..request(value) }
+}
+
+#[tokio::test]
+async fn an_urgent_request_does_not_wait_behind_a_leader_that_is_less_urgent() {
+    for cache in caches() {
+        let gate = Gate::shut();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let (passed, seen) = (gate.clone(), order.clone());
+        let backend = echo().execute(move |_, batch| {
+            passed.pass();
+            for execution in batch.executions {
+                seen.lock().push(crate::support::value(&execution.request));
+                answer(execution);
+            }
+        });
+        let engine = serve_with(cached(LEVELS).options(), backend, &cache).await;
+        let busy = ask(&engine, "m", 1);
+        assert!(gate.wait_for(1, TIMEOUT));
+        // They wait in the queue, the second one as the leader of its equals.
+        let (other, leader) = (ask(&engine, "m", 8), ask(&engine, "m", 7));
+        let urgent = send(&engine, urgent(7));
+        gate.open();
+        for (stream, expected) in [(urgent, 7), (busy, 1), (leader, 7), (other, 8)] {
+            assert_eq!(first_byte(stream).await, expected);
+        }
+        assert_eq!(order.lock()[..2], [1, 7], "the urgent one was the next");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_leader_concerns_no_other() {
+    for cache in caches() {
+        let gate = Gate::shut();
+        let passed = gate.clone();
+        let refusals = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = refusals.clone();
+        // The first two executions are refused, as if their clients read too slowly.
+        let backend = echo().execute(move |_, batch| {
+            passed.pass();
+            for execution in batch.executions {
+                if counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 2 {
+                    let error = Error::new(ErrorCode::ResourceExhausted, "the client reads too slowly");
+                    execution.responder.fail(error.because(FailureReason::Rejected));
+                } else {
+                    answer(execution);
+                }
+            }
+        });
+        let engine = serve_with(cached("").options(), backend, &cache).await;
+        let equal: Vec<_> = (0..5).map(|_| ask(&engine, "m", 7)).collect();
+        assert!(gate.wait_for(1, TIMEOUT));
+        gate.open();
+        let mut results = Vec::new();
+        for stream in equal {
+            results.push(stream.only().await.map(drop).map_err(|error| error.code));
+        }
+        let refused = Err(ErrorCode::ResourceExhausted);
+        assert_eq!(results, [refused, refused, Ok(()), Ok(()), Ok(())]);
+    }
+}
+
+/// Each refusal used to be nested in the one before.
+#[tokio::test]
+async fn a_long_chain_of_refusals_ends_without_a_deep_stack() {
+    const EQUAL: usize = 50_000;
+    let cache = Arc::new(MemoryCache::that_never_waits());
+    let gate = Gate::shut();
+    let passed = gate.clone();
+    let backend = echo().execute(move |_, batch| {
+        passed.pass();
+        for Execution { responder, .. } in batch.executions {
+            responder.fail(Error::unavailable("not now").because(FailureReason::Rejected));
+        }
+    });
+    let config = "dynamic_batching { default_queue_policy { max_queue_size: 1 } }";
+    let engine = serve_with(cached(config).options(), backend, &cache).await;
+    let leader = ask(&engine, "m", 7);
+    assert!(gate.wait_for(1, TIMEOUT));
+    let equal: Vec<_> = (0..EQUAL).map(|_| ask(&engine, "m", 7)).collect();
+    // The queue is full: whoever leads next is refused at once.
+    let waiting = ask(&engine, "m", 1);
+    gate.open();
+    for stream in equal.into_iter().chain([leader, waiting]) {
+        assert_eq!(stream.only().await.unwrap_err().code, ErrorCode::Unavailable);
+    }
+    assert_eq!(engine.in_flight(), 0);
+}
+
+#[tokio::test]
+async fn a_request_that_leads_later_is_not_executed_on_the_thread_that_ends_the_leader() {
+    for cache in caches() {
+        let (tell, held) = std::sync::mpsc::channel();
+        let tell = Mutex::new(Some(tell));
+        let threads = Arc::new(Mutex::new(Vec::new()));
+        let seen = threads.clone();
+        // Executions are brief, and any thread may do them. The first request of value 7 is answered later.
+        let backend = echo().brief().execute(move |_, batch| {
+            for execution in batch.executions {
+                let value = crate::support::value(&execution.request);
+                match tell.lock().take_if(|_| value == 7) {
+                    Some(tell) => tell.send(execution).unwrap(),
+                    None => {
+                        seen.lock().push((value, std::thread::current().id()));
+                        answer(execution);
+                    }
+                }
+            }
+        });
+        let engine = serve_with(cached("").options(), backend, &cache).await;
+        let here = std::thread::current().id();
+        first_byte(ask(&engine, "m", 1)).await;
+        assert_eq!(threads.lock()[..], [(1, here)], "brief executions are done at once");
+        let (leader, next) = (ask(&engine, "m", 7), ask(&engine, "m", 7));
+        let leading: Execution = held.recv_timeout(TIMEOUT).unwrap();
+        leading.responder.fail(Error::unavailable("not now").because(FailureReason::Rejected));
+        assert!(leader.only().await.is_err());
+        assert_eq!(first_byte(next).await, 7);
+        let (value, thread) = *threads.lock().last().unwrap();
+        assert!(value == 7 && thread != here);
+    }
+}

@@ -110,6 +110,7 @@ pub(crate) struct Native {
     name: &'static str,
     directories: Vec<PathBuf>,
     mobile: bool,
+    is_brief: bool,
     open: Arc<Open>,
     complete: Arc<Complete>,
     build: Arc<Build>,
@@ -131,6 +132,7 @@ impl Native {
             name,
             directories: Vec::new(),
             mobile: false,
+            is_brief: false,
             open: Arc::new(|_| Ok(())),
             complete: Arc::new(|_| Ok(())),
             build: Arc::new(|_, _| Ok(())),
@@ -155,6 +157,11 @@ impl Native {
     /// Lets its instances change threads.
     pub(crate) fn mobile(self) -> Self {
         Self { mobile: true, ..self }
+    }
+
+    /// Any thread may run an instance, and executions are brief, whatever a slow machine makes of them.
+    pub(crate) fn brief(self) -> Self {
+        Self { mobile: true, is_brief: true, ..self }
     }
 
     /// Sets what happens when a model version is opened.
@@ -246,7 +253,12 @@ impl BackendModel for Opened {
         (self.0.build)(config, spec)?;
         let instances = self.0.instances.clone();
         instances.fetch_add(1, Ordering::SeqCst);
-        let running = Running { model: config.name.to_string(), execute: self.0.execute.clone(), instances };
+        let running = Running {
+            model: config.name.to_string(),
+            execute: self.0.execute.clone(),
+            is_brief: self.0.is_brief,
+            instances,
+        };
         let instance = Box::new(running);
         Ok(if self.0.mobile { Instance::Movable(instance) } else { Instance::ThreadBound(instance) })
     }
@@ -255,6 +267,7 @@ impl BackendModel for Opened {
 struct Running {
     model: String,
     execute: Arc<Execute>,
+    is_brief: bool,
     instances: Arc<AtomicUsize>,
 }
 
@@ -267,6 +280,10 @@ impl Drop for Running {
 impl BackendInstance for Running {
     fn execute(&mut self, batch: Batch) {
         (self.execute)(&self.model, batch);
+    }
+
+    fn is_brief(&self) -> Option<bool> {
+        self.is_brief.then_some(true)
     }
 }
 

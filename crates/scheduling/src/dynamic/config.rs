@@ -47,7 +47,8 @@ impl DynamicBatching {
     }
 
     /// The level of a request with this priority. 0 if there are no levels.
-    pub(super) fn level(&self, priority: u64) -> u64 {
+    #[must_use]
+    pub fn level(&self, priority: u64) -> u64 {
         match self.priority_levels {
             0 => 0,
             levels if (1..=levels).contains(&priority) => priority,

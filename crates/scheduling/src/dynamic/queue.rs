@@ -62,7 +62,8 @@ impl<T> RequestQueue<T> {
         if policy.max_queue_size.is_some_and(|max| level.len() >= max.get()) {
             return Err(Rejected { payload, reason: Rejection::QueueFull });
         }
-        let deadline = policy.deadline(now, &meta);
+        let waits_since = meta.waits_since.map_or(now, |since| since.min(now));
+        let deadline = policy.deadline(waits_since, &meta);
         let id = EntryId { queue: number, serial: self.accepted };
         self.accepted += 1;
         self.change(number, |level| level.push(Entry { id, meta, arrived: now, payload }, deadline));

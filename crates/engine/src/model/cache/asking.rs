@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     clock::{now, unix_time},
+    executor::CallerThread,
     model::ValidRequest,
     observe::Lookup,
 };
@@ -41,10 +42,10 @@ impl AskingRequest {
     pub(super) fn begin(self) -> Result<(), Error> {
         let control = self.execution.request.cache_control;
         if control.bypasses {
-            return self.execute(CacheStatus::Bypassed);
+            return self.execute(CacheStatus::Bypassed, CallerThread::MayExecute);
         }
         if control.refreshes {
-            return self.execute(CacheStatus::Refreshed);
+            return self.execute(CacheStatus::Refreshed, CallerThread::MayExecute);
         }
         let cache = self.path.cache.clone();
         let ended = cache.ended_flights();
@@ -64,7 +65,7 @@ impl AskingRequest {
         // Another thread may answer the request as soon as it waits.
         self.execution.responder.timeline().queued(self.queued, self.execution.request.tensors());
         let (role, ended, expiry) = cache.with_flights(|flights| {
-            let role = flights.join(&path.key, path.request.number, self, path.request.deadline);
+            let role = flights.join(&path.key, path.request.turn, self, path.request.deadline);
             (role, flights.ended(), flights.next_expiry())
         });
         match role {
@@ -77,7 +78,7 @@ impl AskingRequest {
                 Ok(())
             }
             FlightRole::Leads(request) => match missed {
-                Some((status, before)) if before == ended => request.lead(status),
+                Some((status, before)) if before == ended => request.lead(status, CallerThread::MayExecute),
                 // An answer may have been stored since the look-up.
                 _ => request.look_up(),
             },
@@ -108,7 +109,7 @@ impl AskingRequest {
     /// The look-up of the leader has ended.
     fn looked_up(self, found: Result<Option<CachedAnswer>, Error>) -> Result<(), Error> {
         match self.judged(found) {
-            Judged::Missing(status) => self.lead(status),
+            Judged::Missing(status) => self.lead(status, CallerThread::MayExecute),
             Judged::Good(answer, status) => {
                 let waiting = self.path.cache.with_flights(|flights| flights.end(&self.path.key));
                 for request in waiting {
@@ -124,7 +125,7 @@ impl AskingRequest {
     fn found(self, answer: CachedAnswer) -> Result<(), Error> {
         match self.judged(Ok(Some(answer))) {
             Judged::Good(answer, status) => self.hit(answer, status),
-            Judged::Missing(status) => self.execute(status),
+            Judged::Missing(status) => self.execute(status, CallerThread::MustNotExecute),
         }
     }
 
@@ -181,34 +182,36 @@ impl AskingRequest {
     }
 
     /// Executes the request, whose answer is for all that wait for it.
-    fn lead(self, status: CacheStatus) -> Result<(), Error> {
-        self.execute_as(status, true)
+    fn lead(self, status: CacheStatus, thread: CallerThread) -> Result<(), Error> {
+        self.execute_as(status, true, thread)
     }
 
-    /// Leads after a leader that has gone.
+    /// Leads after a leader that has gone. The thread is that leader's, a plug-in's or the timer's.
     pub(super) fn lead_on(self) {
         // The client has already received the error.
-        let _ = self.lead(CacheStatus::Miss);
+        let _ = self.lead(CacheStatus::Miss, CallerThread::MustNotExecute);
     }
 
     /// Executes the request for itself alone, because the answer of the leader cannot be shared.
     pub(super) fn execute_alone(self) {
         // The client has already received the error.
-        let _ = self.execute(CacheStatus::Miss);
+        let _ = self.execute(CacheStatus::Miss, CallerThread::MustNotExecute);
     }
 
     /// Executes the request, for itself alone.
-    fn execute(self, status: CacheStatus) -> Result<(), Error> {
-        self.execute_as(status, false)
+    fn execute(self, status: CacheStatus, thread: CallerThread) -> Result<(), Error> {
+        self.execute_as(status, false, thread)
     }
 
-    fn execute_as(self, status: CacheStatus, leads: bool) -> Result<(), Error> {
-        let Self { execution, meta, queued, began, path } = self;
+    fn execute_as(self, status: CacheStatus, leads: bool, thread: CallerThread) -> Result<(), Error> {
+        let Self { execution, mut meta, queued, began, path } = self;
+        // A request that has waited for an equal one does not wait its time again.
+        meta.waits_since = Some(queued);
         execution.responder.timeline().set_cache_status(status);
         let has_asked = matches!(status, CacheStatus::Miss | CacheStatus::TooOld);
         let looked_up = has_asked.then(|| now() - began);
         path.decide(Decision::Execution { status, leads, looked_up });
-        path.model.work.enqueue(meta, execution, queued)
+        path.model.work.enqueue(meta, execution, queued, thread)
     }
 
     /// Has the model compute a new answer for later requests, unless it does so already.
@@ -228,10 +231,10 @@ impl AskingRequest {
         let timeline = Timeline::new(queued, self.execution.responder.timeline().rows);
         let valid = ValidRequest { request, meta: self.meta.clone(), timeline, flow: Flow::unlimited() };
         let (asking, mut unread) = cache.ask(model, valid, key.clone(), queued);
-        let number = asking.path.request.number;
+        let turn = asking.path.request.turn;
         // If another request leads meanwhile, this one waits with the others, and nobody reads its answer.
-        match cache.with_flights(|flights| flights.join(key, number, asking, None)) {
-            FlightRole::Leads(request) => _ = request.lead(CacheStatus::TooOld),
+        match cache.with_flights(|flights| flights.join(key, turn, asking, None)) {
+            FlightRole::Leads(request) => _ = request.lead(CacheStatus::TooOld, CallerThread::MustNotExecute),
             FlightRole::Answered(request, answer) => request.collapse(answer),
             FlightRole::Waits => {}
         }

@@ -4,7 +4,9 @@
 //! Only a model whose configuration enables `response_cache`, on a server with a cache, uses the cache. The rules of
 //! configurations exclude sequence models. A cache that fails only costs time: the request continues as after a miss.
 use std::{
+    collections::VecDeque,
     num::NonZeroUsize,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc,
         atomic::{
@@ -42,7 +44,7 @@ mod key;
 mod path;
 
 use asking::AskingRequest;
-use flights::{FlightKey, Flights};
+use flights::{FlightKey, FlightTurn, Flights};
 use key::Keys;
 use path::{CachePath, PathRequest};
 
@@ -58,12 +60,21 @@ pub(crate) struct ModelCache {
     runtime: Handle,
     clock: TimerThread,
     flights: Mutex<ModelFlights>,
+    /// Requests that lead after leaders that have gone.
+    successors: Mutex<Successors>,
     /// The number of flights that have ended.
     ended_flights: AtomicU64,
     /// The number of the next request.
     next: AtomicU64,
     /// How often the cache has been emptied. Answers to earlier requests are not stored.
     emptied: AtomicU64,
+}
+
+#[derive(Default)]
+struct Successors {
+    waiting: VecDeque<AskingRequest>,
+    /// A thread lets them lead. Others only add to them.
+    is_running: bool,
 }
 
 type ModelFlights = Flights<AskingRequest, Arc<CachedAnswer>>;
@@ -112,6 +123,7 @@ impl ModelCache {
             runtime,
             clock,
             flights: Mutex::default(),
+            successors: Mutex::default(),
             ended_flights: AtomicU64::new(0),
             next: AtomicU64::new(0),
             emptied: AtomicU64::new(0),
@@ -153,7 +165,7 @@ impl ModelCache {
             key,
             PathRequest {
                 id: request.id.clone(),
-                number: self.next.fetch_add(1, Relaxed),
+                turn: FlightTurn { level: model.queue_level(&meta), number: self.next.fetch_add(1, Relaxed) },
                 deadline: model.queue_deadline(&meta, &request, queued),
             },
         ));
@@ -175,6 +187,29 @@ impl ModelCache {
     pub(crate) async fn empty(&self) -> Result<u64, Error> {
         self.emptied.fetch_add(1, SeqCst);
         self.cache.remove_all(self.keys.prefix()).await
+    }
+
+    /// Lets a request lead after a leader that has gone. If it is refused at once, the next one leads, in a loop: a chain
+    /// of refusals needs no stack.
+    fn lead_on(&self, next: AskingRequest) {
+        let mut successors = self.successors.lock();
+        successors.waiting.push_back(next);
+        if std::mem::replace(&mut successors.is_running, true) {
+            return;
+        }
+        let mut first_panic = None;
+        while let Some(next) = successors.waiting.pop_front() {
+            drop(successors);
+            // A client's waker may panic. The others lead nevertheless.
+            let led = catch_unwind(AssertUnwindSafe(|| next.lead_on()));
+            first_panic = first_panic.or(led.err());
+            successors = self.successors.lock();
+        }
+        successors.is_running = false;
+        drop(successors);
+        if let Some(panic) = first_panic {
+            resume_unwind(panic);
+        }
     }
 
     /// Changes the flights.

@@ -15,12 +15,16 @@ use inference::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{Insertion, ModelCache, asking::AskingRequest, flights::FlightKey};
+use super::{
+    Insertion, ModelCache,
+    asking::AskingRequest,
+    flights::{FlightKey, FlightTurn},
+};
 use crate::{
     clock::{now, unix_time},
     model::Model,
     observe::Lookup,
-    rejection::{cancelled, timed_out},
+    rejection::cancelled,
 };
 
 /// The response path of one request.
@@ -38,8 +42,8 @@ pub(super) struct CachePath {
 pub(super) struct PathRequest {
     /// The id that the client has given.
     pub(super) id: Name,
-    /// No other request of the model has it.
-    pub(super) number: u64,
+    /// Which of equal requests leads.
+    pub(super) turn: FlightTurn,
     /// When the request would have waited too long in the queue.
     pub(super) deadline: Option<Timestamp>,
 }
@@ -180,7 +184,7 @@ impl CachePath {
             self.cache.spawn_insertion(storing, leads.then(|| self.key.clone()));
         }
         self.model.respond(response);
-        followers.go_on(&self.request.id);
+        followers.go_on(&self.request.id, &self.cache);
     }
 
     /// Ends the flight of a leader, or keeps it while its answer is being stored.
@@ -190,20 +194,26 @@ impl CachePath {
         failure: Option<Error>,
         is_being_stored: bool,
     ) -> Followers {
-        let key = &self.key;
+        let (key, turn) = (&self.key, self.request.turn);
         self.cache.with_flights(|flights| match (answer, failure) {
             (Some(answer), _) if is_being_stored => {
                 Followers::Share(flights.answered(key, answer.clone()), answer)
             }
             (Some(answer), _) => Followers::Share(flights.end(key), answer),
-            (None, None) => Followers::Execute(flights.end(key)),
+            (None, None) => Followers::Execute(flights.end_led_by(key, turn)),
             // What concerns only its own client makes another request lead.
-            (None, Some(error)) if error.reason == FailureReason::Cancelled || error == timed_out() => {
-                Followers::LeadOn(flights.lead_next(key))
+            (None, Some(error)) if concerns_its_client(&error) => {
+                Followers::LeadOn(flights.lead_next(key, turn))
             }
-            (None, Some(error)) => Followers::Fail(flights.end(key), error),
+            (None, Some(error)) => Followers::Fail(flights.end_led_by(key, turn), error),
         })
     }
+}
+
+/// Whether an error concerns only the request that has it: its client has gone or reads too slowly, its time is over, or its
+/// queue has no room. Equal requests may do better.
+fn concerns_its_client(error: &Error) -> bool {
+    matches!(error.reason, FailureReason::Cancelled | FailureReason::Rejected)
 }
 
 /// The requests that have waited for a leader, and what becomes of them.
@@ -226,7 +236,7 @@ impl Default for Followers {
 
 impl Followers {
     /// Called after the leader, whose request has this id, has responded.
-    fn go_on(self, leader: &str) {
+    fn go_on(self, leader: &str, cache: &ModelCache) {
         match self {
             Self::Share(requests, answer) => {
                 requests.into_iter().for_each(|request| request.collapse(answer.clone()));
@@ -242,7 +252,7 @@ impl Followers {
                     request.execution.responder.fail(error);
                 }
             }
-            Self::LeadOn(next) => next.into_iter().for_each(AskingRequest::lead_on),
+            Self::LeadOn(next) => next.into_iter().for_each(|next| cache.lead_on(next)),
         }
     }
 }
@@ -269,7 +279,7 @@ impl ResponsePath for CachePath {
     }
 
     fn cancelled(&self, entry: Option<EntryId>) {
-        let left = self.cache.with_flights(|flights| flights.leave(&self.key, self.request.number));
+        let left = self.cache.with_flights(|flights| flights.leave(&self.key, self.request.turn));
         match left {
             Some(request) => request.execution.responder.fail(cancelled()),
             None => self.model.cancelled(entry),
