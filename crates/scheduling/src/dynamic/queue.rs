@@ -213,6 +213,25 @@ mod tests {
     }
 
     #[test]
+    fn the_time_of_a_request_counts_from_when_it_began_to_wait() {
+        let mut queue = RequestQueue::new(&DynamicBatching {
+            default_queue_policy: policy(10, TimeoutAction::Reject),
+            ..Default::default()
+        });
+        let since = |millis| Meta { waits_since: Some(ms(millis)), ..Meta::default() };
+        for (meta, payload) in [(since(3), 'a'), (Meta::default(), 'b'), (since(20), 'c')] {
+            queue.push(ms(5), meta, payload).expect("the queue has room");
+        }
+        let late = |queue: &mut RequestQueue<char>, now| {
+            queue.expire(now).into_iter().map(|rejected| rejected.payload).collect::<String>()
+        };
+        assert_eq!(late(&mut queue, ms(13)), "");
+        assert_eq!(late(&mut queue, ms(14)), "a");
+        // Nobody begins to wait later than now.
+        assert_eq!(late(&mut queue, ms(16)), "bc");
+    }
+
+    #[test]
     fn a_model_without_levels_has_one() {
         let mut queue = RequestQueue::new(&DynamicBatching {
             default_priority_level: 7,
