@@ -95,8 +95,8 @@ impl BackendInstance for PictureInstance {
         execution_times.compute_ended();
         for (execution, answer) in answers {
             match answer {
-                Ok(response) => execution.responder.complete(response),
-                Err(error) => execution.responder.fail(error),
+                Ok(response) => execution.complete(response),
+                Err(error) => execution.fail(error),
             }
         }
     }

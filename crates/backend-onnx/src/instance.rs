@@ -63,7 +63,7 @@ impl OnnxInstance {
     fn run(&mut self, executions: Vec<Execution>, execution_times: &ExecutionTimes) {
         if executions.iter().all(is_padding) {
             for execution in executions {
-                execution.responder.complete(Response::default());
+                execution.complete(Response::default());
             }
             return;
         }
@@ -83,15 +83,15 @@ impl OnnxInstance {
                         (Ok(step), Some(iteration)) if !is_padding(&execution) => {
                             iteration.end(execution, step.response);
                         }
-                        (Ok(step), _) => execution.responder.complete(step.response),
-                        (Err(error), _) => execution.responder.fail(error),
+                        (Ok(step), _) => execution.complete(step.response),
+                        (Err(error), _) => execution.fail(error),
                     }
                 }
             }
             Err(error) => {
                 let error = error.because(FailureReason::Backend);
                 for execution in executions {
-                    execution.responder.fail(error.clone());
+                    execution.fail(error.clone());
                 }
             }
         }

@@ -54,9 +54,9 @@ impl Iteration {
     pub(crate) fn end(&self, execution: Execution, response: Response) {
         if self.decoupled {
             execution.responder.send(response);
-            execution.responder.finish();
+            execution.finish();
         } else {
-            execution.responder.complete(response);
+            execution.complete(response);
         }
     }
 
@@ -76,7 +76,7 @@ impl Iteration {
         }
         if let Err((error, execution)) = execution.reschedule() {
             // Answered before its slot is released.
-            execution.responder.fail(error);
+            execution.fail(error);
         }
     }
 }
@@ -110,7 +110,7 @@ pub(crate) fn mark_done(
 /// Answers a cancelled request.
 pub(crate) fn answer_cancelled(execution: Execution) {
     let error = Error::new(ErrorCode::Cancelled, "request was cancelled");
-    execution.responder.fail(error.because(FailureReason::Cancelled));
+    execution.fail(error.because(FailureReason::Cancelled));
 }
 
 fn done_slot(config: &ModelConfig, signature: &Signature, name: &str) -> Result<usize, Error> {

@@ -1,7 +1,7 @@
 //! From the items of a worker to the answers of its requests.
 use std::sync::Arc;
 
-use inference::{Error, FailureReason, OutputSelection, Responder, backend::Execution};
+use inference::{Error, FailureReason, OutputSelection, backend::Execution};
 
 use crate::{
     area::SharedArea,
@@ -103,10 +103,8 @@ impl RequestAnswerer<'_> {
         let request = self.channel.calls.lock().end_request(handle);
         match (response, request) {
             (Some(response), Some(request)) => end(request, response),
-            (None, Some(request)) => {
-                drop(request.execution);
-                request.responder.finish();
-            }
+            (None, Some(OpenRequest { execution: Some(execution), .. })) => execution.finish(),
+            (None, Some(OpenRequest { execution: None, responder, .. })) => responder.finish(),
             // Another thread of the model has ended the request.
             (_, None) => {}
         }
@@ -125,14 +123,11 @@ impl RequestAnswerer<'_> {
 /// Ends a request, and then releases it.
 fn end(request: OpenRequest, response: Result<inference::Response, Error>) {
     let OpenRequest { execution, responder, .. } = request;
-    answer(responder, response);
-    drop(execution);
-}
-
-fn answer(responder: Responder, response: Result<inference::Response, Error>) {
-    match response {
-        Ok(response) => responder.complete(response),
-        Err(error) => responder.fail(error),
+    match (execution, response) {
+        (Some(execution), Ok(response)) => execution.complete(response),
+        (Some(execution), Err(error)) => execution.fail(error),
+        (None, Ok(response)) => responder.complete(response),
+        (None, Err(error)) => responder.fail(error),
     }
 }
 

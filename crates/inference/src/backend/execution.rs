@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 use scheduling::{InstanceId, Meta};
 
 use super::SequenceState;
-use crate::{Error, Request, Responder};
+use crate::{Error, Request, Responder, Response};
 
 /// A request and its responder.
 ///
@@ -39,6 +39,33 @@ impl Execution {
     #[must_use]
     pub fn with_state(self, state: Option<SequenceState>) -> Self {
         Self { state, ..self }
+    }
+
+    /// Answers with the last response, as [`Responder::complete`]. First frees what the request holds: from the answer a
+    /// client concludes that its memory and its share of budgets are free. The slot of a sequence is released afterwards,
+    /// so that the answers of a sequence keep their order.
+    pub fn complete(self, response: Response) {
+        let (responder, _slot_guard) = self.into_answer();
+        responder.complete(response);
+    }
+
+    /// As [`complete`](Self::complete), with an error.
+    pub fn fail(self, error: Error) {
+        let (responder, _slot_guard) = self.into_answer();
+        responder.fail(error);
+    }
+
+    /// As [`complete`](Self::complete), without another response.
+    pub fn finish(self) {
+        let (responder, _slot_guard) = self.into_answer();
+        responder.finish();
+    }
+
+    /// What is left when the request and its state are dropped.
+    fn into_answer(self) -> (Responder, SlotGuard) {
+        let Self { request, responder, state, slot_guard } = self;
+        drop((request, state));
+        (responder, slot_guard)
     }
 
     /// Reschedules the request: the executor runs it again, together with requests that have arrived meanwhile
@@ -118,12 +145,15 @@ impl fmt::Debug for SlotGuard {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering::Relaxed},
+        task::{Context, Wake, Waker},
+    };
 
     use scheduling::Timestamp;
 
     use super::*;
-    use crate::{Flow, ResponsePath, Timeline, response_channel};
+    use crate::{DataType, Flow, RequestInputs, ResponsePath, Tensor, Timeline, response_channel};
 
     struct Nobody;
     impl ResponsePath for Nobody {}
@@ -161,6 +191,52 @@ mod tests {
         assert_eq!((slots.returned.load(Relaxed), slots.again.load(Relaxed)), (1, 0));
         assert!(execution().with_slot_guard(lend()).reschedule().is_ok());
         assert_eq!((slots.returned.load(Relaxed), slots.again.load(Relaxed)), (1, 1));
+    }
+
+    /// The memory of a request, and whether it was free when the client was woken.
+    struct Watched(Arc<AtomicUsize>);
+    impl AsRef<[u8]> for Watched {
+        fn as_ref(&self) -> &[u8] {
+            &[0; 4]
+        }
+    }
+    impl Drop for Watched {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    struct Waking {
+        freed: Arc<AtomicUsize>,
+        seen: AtomicUsize,
+    }
+    impl Wake for Waking {
+        fn wake(self: Arc<Self>) {
+            self.seen.store(self.freed.load(Relaxed), Relaxed);
+        }
+    }
+
+    #[test]
+    fn the_memory_of_a_request_is_free_when_its_client_has_the_answer() {
+        let endings: [fn(Execution); 3] = [
+            |execution| execution.complete(Response::default()),
+            |execution| execution.fail(Error::internal("no")),
+            Execution::finish,
+        ];
+        for end in endings {
+            let freed = Arc::<AtomicUsize>::default();
+            let bytes = bytes::Bytes::from_owner(Watched(freed.clone()));
+            let input = Tensor::new("X".into(), DataType::Fp32, [1][..].into(), bytes);
+            let request = Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() };
+            let at = Timestamp::from_nanos(1);
+            let (responder, mut stream) =
+                response_channel(Timeline::new(at, 1), Arc::new(Nobody), Flow::unlimited());
+            let waking = Arc::new(Waking { freed, seen: AtomicUsize::new(0) });
+            let waker = Waker::from(waking.clone());
+            assert!(stream.poll_item(&mut Context::from_waker(&waker)).is_pending());
+            end(Execution::new(request, responder));
+            assert_eq!(waking.seen.load(Relaxed), 1, "the client was woken before the memory was free");
+        }
     }
 
     #[test]
