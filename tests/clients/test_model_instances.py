@@ -2,6 +2,7 @@
 
 import pathlib
 import queue
+import threading
 
 import adders
 import numpy as np
@@ -227,3 +228,29 @@ def test_instances_that_are_too_many_leave_after_their_sequences(start, folder, 
         assert step(2, 1, sequence_end=True) == total + 1
         assert step(5, 5, sequence_start=True, sequence_end=True) == 5
         eventually(lambda: instance_threads(server, name) == 1, "one instance to be left")
+
+
+def test_a_server_stops_in_order_with_sequences_on_instances_that_leave(start, folder, gate, backend_option):
+    """A sequence model has fewer instances than its sequences need, and another model is being loaded."""
+    models.accumulate(folder, "direct", slots=4)
+    config = folder / "accumulate_direct" / "config.pbtxt"
+    config.write_text(config.read_text().replace("count: 4", "count: 3"))
+    load_hold = gate.hold()
+    gate.write(folder, "slow", "", load_hold=load_hold)
+    server = start(folder, EXPLICIT, "--load-model=accumulate_direct", backend_option)
+    with GRPC.connect(server) as client:
+        for sequence in range(1, 13):
+            x = [GRPC.input("X", np.array([[sequence]], np.int32))]
+            result = client.infer("accumulate_direct", x, sequence_id=sequence, sequence_start=True)
+            assert result.as_numpy("SUM").item() == sequence
+        config.write_text(config.read_text().replace("count: 3", "count: 1"))
+        client.load_model("accumulate_direct")
+        assert updates(server, "accumulate_direct") == 1
+        answers = queue.Queue()
+        with GRPC.connect(server) as other:
+            loading = threading.Thread(target=lambda: answers.put(refusal(other.load_model, "slow")))
+            loading.start()
+            load_hold.wait_until_running()
+            server.terminate()
+            assert server.process.wait(PATIENCE) == 0, server.log_end()
+            loading.join(PATIENCE)
