@@ -14,6 +14,7 @@ mod newcomer;
 mod plugins;
 mod reference;
 mod shutdown;
+mod stalled_stop;
 mod support;
 mod symbols;
 mod variables;
