@@ -17,4 +17,5 @@ mod shutdown;
 mod stalled_stop;
 mod support;
 mod symbols;
+mod unread_log;
 mod variables;
