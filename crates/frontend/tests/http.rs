@@ -75,6 +75,7 @@ impl Server {
         let listener = BoundSocket::bind("127.0.0.1", 0, false).unwrap().listen().unwrap();
         let (address, drain) = (listener.address().unwrap().port().unwrap(), Drain::new());
         let limits = options.limits;
+        let options = http::HttpOptions { drain: drain.clone(), ..options };
         let service = Arc::new(HttpService::new(engine.clone(), options));
         let slots = ConnectionSlots::unlimited();
         let serving = runtime.spawn(http::serve(

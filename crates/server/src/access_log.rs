@@ -5,7 +5,7 @@
 //! requests.
 use std::{
     fs::{File, OpenOptions},
-    io::{self, BufWriter, Write},
+    io::{BufWriter, Write},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -17,7 +17,7 @@ use std::{
 };
 
 use frontend::access_log::{AccessEntry, AccessLog};
-use in_process::logging::timestamp;
+use in_process::logging::{WaitingStdout, timestamp};
 use inference::{
     Error, MetricSource,
     metrics::{MetricFamilyText, MetricKind, MetricsText},
@@ -179,7 +179,7 @@ impl AccessLogOutput {
     fn open(path: Option<PathBuf>) -> Result<Self, Error> {
         let lines: Box<dyn DebugWrite> = match &path {
             Some(path) => Box::new(append_to(path)?),
-            None => Box::new(io::stdout()),
+            None => Box::new(WaitingStdout),
         };
         Ok(Self { path, lines: BufWriter::new(lines) })
     }

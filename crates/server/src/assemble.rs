@@ -232,8 +232,8 @@ impl Server {
             tracer: self.tracer.clone(),
             access_log: self.access_log(),
         };
-        let http_service = || {
-            let options = http_options(&options.http_protocol, limits, &shared)?;
+        let http_service = |drain: &Drain| {
+            let options = http_options(&options.http_protocol, (limits, drain), &shared)?;
             Ok(HttpService::new(engine.clone(), options))
         };
         if let (Some(socket), Some(grpc)) = (sockets.grpc, &options.grpc) {
@@ -244,27 +244,30 @@ impl Server {
             self.open(EndpointService::Grpc, socket, drain, |socket| grpc::serve(socket, Arc::new(state)))?;
         }
         if let Some(socket) = sockets.http {
-            let service = http_service().map_err(|error| EndpointService::Http.failed(error))?;
+            let drain = Drain::new();
+            let service = http_service(&drain).map_err(|error| EndpointService::Http.failed(error))?;
             let port = PortOptions { limits, slots: slots.http, tls: credentials.http.clone() };
-            self.open_http(EndpointService::Http, socket, Arc::new(service), port)?;
+            self.open_http(EndpointService::Http, (socket, drain), Arc::new(service), port)?;
         }
         let metrics = options.metrics.as_ref().map(|_| Arc::new(MetricsService::new(self.engine.clone())));
         if let (Some(socket), Some(sagemaker)) = (sockets.sagemaker, &options.sagemaker) {
-            let service = http_service().map_err(|error| EndpointService::SageMaker.failed(error))?;
+            let drain = Drain::new();
+            let service = http_service(&drain).map_err(|error| EndpointService::SageMaker.failed(error))?;
             let service = SageMakerService::new(service, sagemaker.options.clone());
             let port = PortOptions::plain(limits, slots.managed.clone());
-            self.open_http(EndpointService::SageMaker, socket, Arc::new(service), port)?;
+            self.open_http(EndpointService::SageMaker, (socket, drain), Arc::new(service), port)?;
         }
         if let (Some(socket), Some(settings)) = (sockets.vertex_ai, &options.vertex_ai) {
+            let drain = Drain::new();
             let service = vertex_ai::options(settings, &self.engine)
-                .and_then(|options| Ok(VertexAiService::new(http_service()?, metrics.clone(), options)))
+                .and_then(|options| Ok(VertexAiService::new(http_service(&drain)?, metrics.clone(), options)))
                 .map_err(|error| EndpointService::VertexAi.failed(error))?;
             let port = PortOptions::plain(limits, slots.managed);
-            self.open_http(EndpointService::VertexAi, socket, Arc::new(service), port)?;
+            self.open_http(EndpointService::VertexAi, (socket, drain), Arc::new(service), port)?;
         }
         if let (Some(socket), Some(service)) = (sockets.metrics, metrics) {
             let port = PortOptions { limits, slots: slots.metrics, tls: credentials.metrics.clone() };
-            self.open_http(EndpointService::Metrics, socket, service, port)?;
+            self.open_http(EndpointService::Metrics, (socket, Drain::new()), service, port)?;
         }
         Ok(())
     }
@@ -272,11 +275,10 @@ impl Server {
     fn open_http<S: http::Respond>(
         &mut self,
         endpoint: EndpointService,
-        socket: BoundSocket,
+        (socket, drain): (BoundSocket, Drain),
         service: Arc<S>,
         port: PortOptions,
     ) -> Result<(), StartError> {
-        let drain = Drain::new();
         self.open(endpoint, socket, drain.clone(), |socket| http::serve(socket, service, drain, port))
     }
 
@@ -463,12 +465,13 @@ fn protocol_extensions() -> Vec<String> {
 
 fn http_options(
     http: &HttpProtocolSettings,
-    limits: ClientLimits,
+    (limits, drain): (ClientLimits, &Drain),
     shared: &ProtocolParts<'_>,
 ) -> Result<http::HttpOptions, Error> {
     Ok(http::HttpOptions {
         max_input_size: http.max_input_size.get(),
         limits,
+        drain: drain.clone(),
         forward: forward(http.header_forward_pattern.as_deref())?,
         log: log(),
         access_log: shared.access_log.clone(),

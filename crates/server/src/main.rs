@@ -66,7 +66,8 @@ enum Ended {
 }
 
 fn fail(error: &dyn std::fmt::Display) -> ExitCode {
-    let _ = writeln!(io::stderr(), "{error:#}");
+    logging::to_stderr(format!("{error:#}\n").as_bytes());
+    logging::flush_streams(logging::LAST_LINES);
     ExitCode::FAILURE
 }
 
@@ -112,14 +113,17 @@ fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Re
     match ended {
         Ended::InOrder => {
             runtime.shutdown_timeout(LAST_GRACE);
+            log::logger().flush();
             Ok(ExitCode::SUCCESS)
         }
         Ended::LoadsAbandoned => {
             runtime.shutdown_timeout(ABANDON_GRACE);
+            log::logger().flush();
             exit_at_once(0)
         }
         Ended::TimedOut => {
             runtime.shutdown_timeout(ABANDON_GRACE);
+            log::logger().flush();
             exit_at_once(1)
         }
     }
@@ -168,7 +172,8 @@ fn ended(stopped: Result<Stopped, inference::Error>) -> Ended {
         Ok(Stopped::Whole) => Ended::InOrder,
         Ok(Stopped::LoadsAbandoned) => Ended::LoadsAbandoned,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "failed to stop server: {} - {error}", error.code.as_str());
+            let text = format!("failed to stop server: {} - {error}\n", error.code.as_str());
+            logging::to_stderr(text.as_bytes());
             Ended::TimedOut
         }
     }

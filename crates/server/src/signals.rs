@@ -4,10 +4,10 @@
 //! After [`Signals::listen`], SIGINT and SIGTERM no longer end the process. The server reports the first of them and
 //! ignores later ones. Rust's start-up code ignores SIGPIPE, so writing to a closed connection is an ordinary error.
 
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 
-use in_process::logging::LogSettings;
+use in_process::logging::{self, LogSettings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -97,8 +97,8 @@ impl Signals {
             _ = self.terminate.recv() => SignalKind::terminate(),
         };
         let number = kind.as_raw_value();
-        // A closed stdout must not prevent the server from stopping.
-        _ = writeln!(io::stdout(), "Signal ({number}) received.");
+        // A stdout that is closed, or that nobody reads, must not prevent the server from stopping.
+        logging::to_stdout(format!("Signal ({number}) received.\n").as_bytes());
         number
     }
 }

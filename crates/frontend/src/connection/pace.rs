@@ -7,6 +7,9 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::Patience;
+use crate::drain::Drain;
+
 /// The minimum pace of a body: in each period at least `min_bytes` bytes or the end of the body must arrive. No
 /// invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +20,16 @@ pub struct BodyPace {
     pub min_bytes: u64,
 }
 
-/// Measures the arrival of one body. The timer starts with the first wait, so a body that has arrived already costs
+/// Why the server waits no longer for a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LateBody {
+    /// It is slower than the minimum pace.
+    TooSlow,
+    /// The server stops.
+    Stopping,
+}
+
+/// Measures the arrival of one body. The timers start with the first wait, so a body that has arrived already costs
 /// nothing.
 #[derive(Debug)]
 pub(crate) struct BodyProgress {
@@ -25,12 +37,16 @@ pub(crate) struct BodyProgress {
     /// The bytes that arrived in this period.
     arrived: u64,
     timer: Option<Pin<Box<Sleep>>>,
+    drain: Drain,
+    /// Ends when the server stops, however fast the body arrives.
+    patience: Option<Patience>,
 }
 
 impl BodyProgress {
-    /// The progress of a body that has not begun to arrive. With `None` the body is never too slow.
-    pub(crate) fn new(pace: Option<BodyPace>) -> Self {
-        Self { pace, arrived: 0, timer: None }
+    /// The progress of a body that has not begun to arrive. With `None` the body is never too slow. `drain` is that of
+    /// its port.
+    pub(crate) fn new(pace: Option<BodyPace>, drain: &Drain) -> Self {
+        Self { pace, arrived: 0, timer: None, drain: drain.clone(), patience: None }
     }
 
     /// Counts arrived bytes of the body.
@@ -42,10 +58,19 @@ impl BodyProgress {
     pub(crate) fn stop(&mut self) {
         self.arrived = 0;
         self.timer = None;
+        self.patience = None;
     }
 
-    /// Ready when the body is too slow. The caller polls it while the body is pending.
-    pub(crate) fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    /// Ready when the server waits no longer. The caller polls it while the body is pending.
+    pub(crate) fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<LateBody> {
+        if self.poll_too_slow(context).is_ready() {
+            return Poll::Ready(LateBody::TooSlow);
+        }
+        let patience = self.patience.get_or_insert_with(|| Patience::new(None, &self.drain));
+        patience.poll(context).map(|()| LateBody::Stopping)
+    }
+
+    fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(pace) = self.pace else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(pace.period)));
         loop {
@@ -68,12 +93,12 @@ mod tests {
     const PERIOD: Duration = Duration::from_secs(10);
 
     fn progress() -> BodyProgress {
-        BodyProgress::new(Some(BodyPace { period: PERIOD, min_bytes: 100 }))
+        BodyProgress::new(Some(BodyPace { period: PERIOD, min_bytes: 100 }), &Drain::new())
     }
 
     async fn too_slow(progress: &mut BodyProgress) -> Duration {
         let begin = Instant::now();
-        poll_fn(|context| progress.poll_too_slow(context)).await;
+        assert_eq!(poll_fn(|context| progress.poll_late(context)).await, LateBody::TooSlow);
         begin.elapsed()
     }
 
@@ -96,7 +121,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stopped_watch_begins_anew() {
         let mut progress = progress();
-        assert!(poll_fn(|context| Poll::Ready(progress.poll_too_slow(context))).await.is_pending());
+        assert!(poll_fn(|context| Poll::Ready(progress.poll_late(context))).await.is_pending());
         tokio::time::advance(PERIOD * 3).await;
         progress.stop();
         assert!(too_slow(&mut progress).await >= PERIOD);
@@ -104,8 +129,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn without_a_pace_nothing_is_too_slow() {
-        let mut progress = BodyProgress::new(None);
+        let mut progress = BodyProgress::new(None, &Drain::new());
         tokio::time::advance(PERIOD * 1000).await;
-        assert!(poll_fn(|context| Poll::Ready(progress.poll_too_slow(context))).await.is_pending());
+        assert!(poll_fn(|context| Poll::Ready(progress.poll_late(context))).await.is_pending());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_stops_waits_for_no_body_however_fast_it_comes() {
+        let drain = Drain::new();
+        let mut progress = BodyProgress::new(None, &drain);
+        let late = poll_fn(|context| {
+            progress.add(1000);
+            progress.poll_late(context)
+        });
+        let mut late = std::pin::pin!(late);
+        assert!(tokio::time::timeout(PERIOD * 1000, &mut late).await.is_err());
+        drain.begin();
+        assert_eq!(late.await, LateBody::Stopping);
     }
 }

@@ -1,33 +1,35 @@
-//! Ends a connection if bytes wait for its client and the client reads nothing.
+//! Ends a connection if bytes wait for its client and the client reads nothing. When the server stops, it waits less
+//! ([`Patience`]).
 use std::{
     io,
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
     time::Duration,
 };
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Sleep, sleep},
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::Patience;
+use crate::drain::Drain;
 
 /// Runs while a write or a flush is pending. Each byte that the client reads ends the wait.
 #[derive(Debug)]
 pub(crate) struct WriteTimeout {
     limit: Option<Duration>,
-    write: Option<Pin<Box<Sleep>>>,
+    drain: Drain,
+    write: Option<Patience>,
     /// Separate from the timer of writes, because a stream without its own buffer always reports a complete flush.
-    flush: Option<Pin<Box<Sleep>>>,
+    flush: Option<Patience>,
 }
 
 impl WriteTimeout {
-    /// Waits for a client for at most `limit`. `None` is no limit.
-    pub(crate) fn new(limit: Option<Duration>) -> Self {
-        Self { limit, write: None, flush: None }
+    /// Waits for a client for at most `limit`. `None` is no limit before the drain begins.
+    pub(crate) fn new(limit: Option<Duration>, drain: Drain) -> Self {
+        Self { limit, drain, write: None, flush: None }
     }
 
     /// Returns the result of a write, or an error if the client has read nothing for too long.
@@ -36,7 +38,7 @@ impl WriteTimeout {
         context: &mut Context<'_>,
         polled: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        check(&mut self.write, self.limit, context, polled)
+        check(&mut self.write, (self.limit, &self.drain), context, polled)
     }
 
     /// Returns the result of a flush or a shutdown in the same way.
@@ -45,38 +47,57 @@ impl WriteTimeout {
         context: &mut Context<'_>,
         polled: Poll<io::Result<()>>,
     ) -> Poll<io::Result<()>> {
-        check(&mut self.flush, self.limit, context, polled)
+        check(&mut self.flush, (self.limit, &self.drain), context, polled)
     }
 }
 
 fn check<T>(
-    timer: &mut Option<Pin<Box<Sleep>>>,
-    limit: Option<Duration>,
+    wait: &mut Option<Patience>,
+    (limit, drain): (Option<Duration>, &Drain),
     context: &mut Context<'_>,
     polled: Poll<io::Result<T>>,
 ) -> Poll<io::Result<T>> {
-    let Some(limit) = limit else { return polled };
     if polled.is_ready() {
-        *timer = None;
+        *wait = None;
         return polled;
     }
-    let timer = timer.get_or_insert_with(|| Box::pin(sleep(limit)));
+    let wait = wait.get_or_insert_with(|| Patience::new(limit, drain));
     let late = || Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing"));
-    timer.as_mut().poll(context).map(|()| late())
+    wait.poll(context).map(|()| late())
 }
 
-/// A stream with a time limit for its writes. It also records that bytes have come.
+/// What has passed on a stream.
+#[derive(Debug, Default)]
+pub(crate) struct StreamProgress {
+    /// Each read that returns bytes sets it.
+    pub(crate) has_read: AtomicBool,
+    /// The number of writes that the system took, in whole or in part.
+    pub(crate) writes: AtomicUsize,
+}
+
+/// A stream with a time limit for its writes. It also records its progress.
 pub(crate) struct Timed<S> {
     stream: S,
     write_timeout: WriteTimeout,
-    /// Each read that returns bytes sets it.
-    has_read: Arc<AtomicBool>,
+    progress: Arc<StreamProgress>,
 }
 
 impl<S> Timed<S> {
-    /// Each read that returns bytes sets `has_read`.
-    pub(crate) fn new(stream: S, write_timeout: Option<Duration>, has_read: Arc<AtomicBool>) -> Self {
-        Self { stream, write_timeout: WriteTimeout::new(write_timeout), has_read }
+    /// Records in `progress` what passes.
+    pub(crate) fn new(stream: S, write_timeout: WriteTimeout, progress: Arc<StreamProgress>) -> Self {
+        Self { stream, write_timeout, progress }
+    }
+
+    /// The result of a write, within the time limit.
+    fn written(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if matches!(polled, Poll::Ready(Ok(1..))) {
+            self.progress.writes.fetch_add(1, Ordering::Relaxed);
+        }
+        self.write_timeout.check_write(context, polled)
     }
 }
 
@@ -89,7 +110,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            self.has_read.store(true, Ordering::Relaxed);
+            self.progress.has_read.store(true, Ordering::Relaxed);
         }
         polled
     }
@@ -102,7 +123,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.write_timeout.check_write(context, polled)
+        self.written(context, polled)
     }
 
     fn poll_write_vectored(
@@ -111,7 +132,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
-        self.write_timeout.check_write(context, polled)
+        self.written(context, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -137,10 +158,25 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(10);
 
+    fn timed<S>(stream: S, limit: Option<Duration>, drain: Drain) -> Timed<S> {
+        Timed::new(stream, WriteTimeout::new(limit, drain), Arc::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_limit_the_end_of_the_server_ends_the_wait() {
+        let (_client, server) = duplex(64);
+        let drain = Drain::new();
+        let mut server = timed(server, None, drain.clone());
+        let mut writing = tokio::spawn(async move { server.write_all(&[0; 65]).await });
+        assert!(tokio::time::timeout(LIMIT, &mut writing).await.is_err());
+        drain.begin();
+        assert_eq!(writing.await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_nothing_ends_the_connection() {
         let (_client, server) = duplex(64);
-        let mut server = Timed::new(server, Some(LIMIT), Arc::default());
+        let mut server = timed(server, Some(LIMIT), Drain::new());
         let begin = tokio::time::Instant::now();
         let error = server.write_all(&[0; 65]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -150,7 +186,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_slow_client_goes_on_as_long_as_it_takes_something() {
         let (mut client, server) = duplex(64);
-        let mut server = Timed::new(server, Some(LIMIT), Arc::default());
+        let mut server = timed(server, Some(LIMIT), Drain::new());
         let writing = tokio::spawn(async move { server.write_all(&[0; 300]).await });
         let mut taken = 0;
         while taken < 300 {

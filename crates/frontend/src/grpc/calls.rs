@@ -19,13 +19,15 @@ use std::{
 };
 
 use hyper::rt::Executor;
-use tokio::time::{Sleep, sleep};
+
+use crate::{connection::Patience, drain::Drain};
 
 /// Counts the calls of a connection.
 #[derive(Debug, Default)]
 pub(super) struct CallCounter {
     open: AtomicUsize,
     begun: AtomicUsize,
+    sent: AtomicUsize,
 }
 
 impl CallCounter {
@@ -38,6 +40,15 @@ impl CallCounter {
     pub(super) fn begun(&self) -> usize {
         self.begun.load(Ordering::Relaxed)
     }
+
+    /// How often the client has taken a part of an answer so far.
+    pub(super) fn sent(&self) -> usize {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_sent(&self) {
+        self.sent.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Runs the calls of a connection.
@@ -45,6 +56,7 @@ impl CallCounter {
 pub(super) struct CallExecutor {
     pub(super) calls: Arc<CallCounter>,
     pub(super) write_timeout: Option<Duration>,
+    pub(super) drain: Drain,
 }
 
 impl<F> Executor<F> for CallExecutor
@@ -55,12 +67,12 @@ where
         self.calls.open.fetch_add(1, Ordering::Relaxed);
         self.calls.begun.fetch_add(1, Ordering::Relaxed);
         let counted = CountedCall(self.calls.clone());
-        let write_timeout = self.write_timeout;
+        let (write_timeout, drain) = (self.write_timeout, self.drain.clone());
         // A call is a large future, and a task moves its future several times: the task gets a pointer.
         let call = Box::pin(call);
         tokio::spawn(async move {
             let _counted = counted;
-            if unless_stalled(call, write_timeout).await.is_none() {
+            if unless_stalled(call, write_timeout, &drain).await.is_none() {
                 log::debug!("a gRPC call was ended: its client takes nothing");
             }
         });
@@ -103,11 +115,15 @@ pub(super) fn frame_given() {
     BODY.set(BodyState { is_frame_waiting: true, ..BODY.get() });
 }
 
-/// Returns the output of `call`, or `None` if a frame of its reply has waited for the client for `limit`.
-async fn unless_stalled<F: Future>(mut call: Pin<Box<F>>, limit: Option<Duration>) -> Option<F::Output> {
-    let Some(limit) = limit else { return Some(call.await) };
+/// Returns the output of `call`, or `None` if a frame of its reply has waited for the client for `limit`, or for less if
+/// the server stops.
+async fn unless_stalled<F: Future>(
+    mut call: Pin<Box<F>>,
+    limit: Option<Duration>,
+    drain: &Drain,
+) -> Option<F::Output> {
     let mut state = BodyState::NOTHING_SENT;
-    let mut timer: Option<Pin<Box<Sleep>>> = None;
+    let mut wait: Option<Patience> = None;
     std::future::poll_fn(move |context: &mut Context<'_>| {
         let before = state;
         BODY.set(before);
@@ -117,14 +133,14 @@ async fn unless_stalled<F: Future>(mut call: Pin<Box<F>>, limit: Option<Duration
             return Poll::Ready(Some(output));
         }
         if !state.is_frame_waiting {
-            timer = None;
+            wait = None;
             return Poll::Pending;
         }
         if state.asked != before.asked {
-            timer = None;
+            wait = None;
         }
-        let timer = timer.get_or_insert_with(|| Box::pin(sleep(limit)));
-        timer.as_mut().poll(context).map(|()| None)
+        let wait = wait.get_or_insert_with(|| Patience::new(limit, drain));
+        wait.poll(context).map(|()| None)
     })
     .await
 }
@@ -133,7 +149,7 @@ async fn unless_stalled<F: Future>(mut call: Pin<Box<F>>, limit: Option<Duration
 mod tests {
     use std::future::poll_fn;
 
-    use tokio::time::Instant;
+    use tokio::time::{Instant, sleep};
 
     use super::*;
 
@@ -149,7 +165,7 @@ mod tests {
             Poll::<()>::Pending
         });
         let begin = Instant::now();
-        assert_eq!(unless_stalled(Box::pin(stalled), Some(LIMIT)).await, None);
+        assert_eq!(unless_stalled(Box::pin(stalled), Some(LIMIT), &Drain::new()).await, None);
         assert!(begin.elapsed() >= LIMIT && begin.elapsed() < 2 * LIMIT);
     }
 
@@ -163,7 +179,7 @@ mod tests {
             }
             "done"
         };
-        assert_eq!(unless_stalled(Box::pin(slow), Some(LIMIT)).await, Some("done"));
+        assert_eq!(unless_stalled(Box::pin(slow), Some(LIMIT), &Drain::new()).await, Some("done"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -174,6 +190,6 @@ mod tests {
             frame_asked();
             sleep(LIMIT * 100).await;
         };
-        assert_eq!(unless_stalled(Box::pin(waiting), Some(LIMIT)).await, Some(()));
+        assert_eq!(unless_stalled(Box::pin(waiting), Some(LIMIT), &Drain::new()).await, Some(()));
     }
 }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     access_log::PeerAddress,
-    connection::{ClientStream, Port, accept, answer_and_close, encrypted, handshake_in_time},
+    connection::{ClientStream, Port, accept, answer_and_close, encrypted, handshake_in_time, left_alone},
     drain::Drain,
     listen::Listener,
 };
@@ -134,9 +134,13 @@ where
     let AcceptedConnection { count, is_unix, peer } = accepted;
     let options = &state.options;
     let calls = Arc::<CallCounter>::default();
-    let transport = Transport::new(stream, ahead, options, calls.clone());
+    let transport = Transport::new(stream, ahead, state, calls.clone());
     let io = TokioIo::new(if is_unix { transport.mending_authority() } else { transport });
-    let executor = CallExecutor { calls: calls.clone(), write_timeout: options.limits.write_timeout };
+    let executor = CallExecutor {
+        calls: calls.clone(),
+        write_timeout: options.limits.write_timeout,
+        drain: state.drain.clone(),
+    };
     let age = options.max_connection_age.map(|age| age.mul_f64(jitter(count)));
     let service = service_fn(|mut request: Request<Incoming>| {
         if let Some(peer) = peer {
@@ -154,6 +158,11 @@ where
     connection.as_mut().graceful_shutdown();
     tokio::select! {
         ended = connection => note(ended),
+        // hyper closes the connection when the client has answered a ping. A client that has gone never does. Calls
+        // whose requests do not come end by themselves.
+        () = left_alone(&state.drain, || calls.open() > 0, || calls.sent()) => {
+            log::debug!("a gRPC connection was closed: the server stops, and the client has no call");
+        }
         () = after(grace) => log::debug!("a gRPC connection was closed: its grace is over"),
     }
 }

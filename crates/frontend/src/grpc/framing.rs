@@ -23,8 +23,9 @@ use super::{
 };
 use crate::{
     compression::{Coding, InflateError},
-    connection::{BodyProgress, ClientLimits},
+    connection::{BodyProgress, ClientLimits, LateBody},
     decode_pool::Work,
+    drain::Drain,
 };
 
 /// A message, in the frames in which it arrived.
@@ -116,11 +117,11 @@ struct Header {
 impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
     /// The messages of `body`; compressed ones are in `coding`. A message of more bytes than the limits allow, or one that
     /// unfolds to more, ends the body. A message for which `budget` has no room is refused alone: its bytes are reserved
-    /// as they arrive.
+    /// as they arrive. From the begin of `drain` on, the wait for a message that has begun is brief.
     pub(crate) fn new(
         body: B,
         coding: Option<Coding>,
-        limits: &ClientLimits,
+        (limits, drain): (&ClientLimits, &Drain),
         budget: &Arc<ByteBudget>,
     ) -> Self {
         Self {
@@ -136,7 +137,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
             ended: false,
             max_message: usize::try_from(limits.max_request_bytes)
                 .map_or(MAX_MESSAGE, |max| max.min(MAX_MESSAGE)),
-            progress: BodyProgress::new(limits.body_pace),
+            progress: BodyProgress::new(limits.body_pace, drain),
             is_unary: false,
         }
     }
@@ -219,7 +220,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
             }
             let frame = match Pin::new(&mut self.body).poll_frame(context) {
                 Poll::Ready(frame) => frame,
-                Poll::Pending => return self.poll_too_slow(context).map(|status| Some(Err(status))),
+                Poll::Pending => return self.poll_late(context).map(|status| Some(Err(status))),
             };
             match frame {
                 Some(Ok(frame)) => {
@@ -254,14 +255,16 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
         self.held > 0 || self.header.is_some() || self.rest.is_some()
     }
 
-    /// Ready when a message that has begun does not arrive fast enough.
-    fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<Status> {
+    /// Ready when a message that has begun does not arrive fast enough, or the server stops meanwhile.
+    fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<Status> {
         if !self.is_unary && !self.is_within_message() {
             self.progress.stop();
             return Poll::Pending;
         }
-        ready!(self.progress.poll_too_slow(context));
-        Poll::Ready(Status::new(Code::DeadlineExceeded, "the request did not arrive in time"))
+        Poll::Ready(match ready!(self.progress.poll_late(context)) {
+            LateBody::TooSlow => Status::new(Code::DeadlineExceeded, "the request did not arrive in time"),
+            LateBody::Stopping => Status::stopping(),
+        })
     }
 
     /// Stops the time limit, because the server does not read from the client for now.

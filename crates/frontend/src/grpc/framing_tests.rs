@@ -15,7 +15,7 @@ fn arrived(frames: impl IntoIterator<Item = Bytes>) -> impl Body<Data = Bytes> +
 }
 
 fn of(body: impl Body<Data = Bytes> + Unpin) -> Messages<impl Body<Data = Bytes> + Unpin> {
-    Messages::new(body, None, &ClientLimits::default(), &ByteBudget::new(usize::MAX))
+    Messages::new(body, None, (&ClientLimits::default(), &Drain::new()), &ByteBudget::new(usize::MAX))
 }
 
 /// Cuts bytes into frames of these sizes, again and again.
@@ -103,7 +103,8 @@ fn messages_are_counted_as_they_arrive_each_on_its_own() {
     let bytes = Bytes::from(framed(&[vec![1; 20], vec![2; 30], vec![3; 60]]));
     // Two messages and the beginning of the third, more of it, and what has no room.
     let frames = [bytes.slice(..65), bytes.slice(65..90), bytes.slice(90..)];
-    let mut messages = Messages::new(arrived(frames), None, &ClientLimits::default(), &budget);
+    let mut messages =
+        Messages::new(arrived(frames), None, (&ClientLimits::default(), &Drain::new()), &budget);
     let mut context = Context::from_waker(Waker::noop());
     let mut next = || messages.poll_next(&mut context);
     let Poll::Ready(Some(Ok(first))) = next() else { panic!("the message is there") };
@@ -134,7 +135,7 @@ proptest! {
             .collect();
         let frames = cut_into_frames(framed(&sent).into(), &sizes);
         let budget = ByteBudget::new(ROOM);
-        let mut messages = Messages::new(arrived(frames), None, &ClientLimits::default(), &budget);
+        let mut messages = Messages::new(arrived(frames), None, (&ClientLimits::default(), &Drain::new()), &budget);
         let mut context = Context::from_waker(Waker::noop());
         for (long, sent) in long.into_iter().zip(sent) {
             match messages.poll_next(&mut context) {
@@ -156,7 +157,7 @@ fn a_message_without_room_is_skipped_and_not_kept() {
     let budget = ByteBudget::new(100_000);
     let id = b"\x0a\x05model\x1a\x02id\x2a";
     let bytes = framed(&[[&id[..], &vec![7; 10_000_000]].concat(), vec![1, 2, 3]]);
-    let mut messages = Messages::new(arrived([]), None, &ClientLimits::default(), &budget);
+    let mut messages = Messages::new(arrived([]), None, (&ClientLimits::default(), &Drain::new()), &budget);
     let mut refused = Vec::new();
     for frame in Bytes::from(bytes).chunks(16 << 10) {
         assert!(messages.cut().unwrap().is_none());
@@ -174,7 +175,8 @@ fn a_message_without_room_is_skipped_and_not_kept() {
 fn a_refused_message_must_arrive_as_a_whole() {
     let frame = Bytes::from(framed(&[vec![1; 500]])).slice(..400);
     let body = arrived([frame]);
-    let mut messages = Messages::new(body, None, &ClientLimits::default(), &ByteBudget::new(100));
+    let mut messages =
+        Messages::new(body, None, (&ClientLimits::default(), &Drain::new()), &ByteBudget::new(100));
     let mut next = || messages.poll_next(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(next(), Poll::Ready(Some(Err(MessageError::Refused(_))))));
     let Poll::Ready(Some(Err(MessageError::End(status)))) = next() else { panic!("the body ends too early") };
@@ -189,7 +191,8 @@ async fn a_message_that_unfolds_beyond_the_room_is_refused_alone() {
     bytes[0] = 1;
     let body = arrived([bytes.into()]);
     let budget = ByteBudget::new(100_000);
-    let mut messages = Messages::new(body, Some(Coding::Gzip), &ClientLimits::default(), &budget);
+    let mut messages =
+        Messages::new(body, Some(Coding::Gzip), (&ClientLimits::default(), &Drain::new()), &budget);
     let refused = poll_fn(|context| messages.poll_next(context)).await.unwrap().unwrap_err();
     assert!(matches!(refused, MessageError::Refused(RefusedMessage { id, .. }) if id.is_empty()));
     let message = poll_fn(|context| messages.poll_next(context)).await.unwrap().unwrap();
@@ -221,11 +224,13 @@ async fn a_message_is_limited_as_it_comes_and_once_it_is_inflated() {
         let limits = ClientLimits { max_request_bytes: limit as u64, ..ClientLimits::default() };
         let budget = ByteBudget::new(usize::MAX);
         let body = arrived([message.into()]);
-        Messages::new(body, Some(Coding::Gzip), &limits, &budget).only().await.map(|message| {
-            let ReceivedMessage { frames, reservation } = message;
-            assert!(reservation.bytes() >= frames.iter().map(Bytes::len).sum());
-            frames
-        })
+        Messages::new(body, Some(Coding::Gzip), (&limits, &Drain::new()), &budget).only().await.map(
+            |message| {
+                let ReceivedMessage { frames, reservation } = message;
+                assert!(reservation.bytes() >= frames.iter().map(Bytes::len).sum());
+                frames
+            },
+        )
     };
     assert_eq!(only(vec![1; 1000], false, 1000).await.unwrap().concat(), [1; 1000]);
     let refused = only(vec![1; 1001], false, 1000).await.unwrap_err();

@@ -40,7 +40,8 @@ pub(crate) async fn answer(
     // From its message on, the call is counted as a request.
     let open = state.reserve_call()?;
     let waiting = state.options.tracer.is_on().then(now);
-    let message = Messages::new(body, coding, limits, state.engine.inflight_bytes()).only().await?;
+    let message =
+        Messages::new(body, coding, (limits, &state.drain), state.engine.inflight_bytes()).only().await?;
     drop(open);
     let noted = NotedCall {
         times: waiting.map(|waiting| MessageTimes { waiting, arrived: now() }),

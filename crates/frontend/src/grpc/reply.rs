@@ -18,7 +18,7 @@ use super::{
     status::Status,
     stream::StreamBody,
 };
-use crate::{chunks::Chunks, compression::Coding, tracing::TracedSend};
+use crate::{chunks::Chunks, compression::Coding, connection::Patience, tracing::TracedSend};
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
@@ -32,8 +32,8 @@ pub(crate) enum GrpcReply {
     Empty,
     /// The responses of a stream, each when it is ready.
     Stream(Box<StreamBody>),
-    /// The answer of the reflection service.
-    Reflection(Box<tonic::body::Body>),
+    /// The answer of the reflection service, and how long a server that stops waits for the questions.
+    Reflection(Box<(tonic::body::Body, Patience)>),
 }
 
 /// A trailer besides those of the status.
@@ -61,7 +61,7 @@ impl Body for GrpcReply {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Reflection(body) => body.is_end_stream(),
+            Self::Reflection(answer) => answer.0.is_end_stream(),
             Self::Message(..) | Self::Status(_) | Self::Stream(_) => false,
         }
     }
@@ -104,8 +104,13 @@ impl GrpcReply {
             }
             Self::Empty => Poll::Ready(None),
             Self::Stream(stream) => stream.poll_frame(context).map(|frame| frame.map(Ok)),
-            Self::Reflection(body) => {
+            Self::Reflection(answer) => {
+                let (body, patience) = &mut **answer;
                 let frame = Pin::new(body).poll_frame(context);
+                if frame.is_pending() && patience.poll(context).is_ready() {
+                    *self = Self::Empty;
+                    return Poll::Ready(Some(Ok(Frame::trailers(Status::stopping().trailers()))));
+                }
                 frame.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(Chunks::from))))
             }
         }

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     access_log::{AccessLine, PeerAddress},
     api_keys::Access,
+    connection::Patience,
     error,
     request_facts::{KnownFacts, RequestFacts},
     restrict::Category,
@@ -141,7 +142,8 @@ async fn dispatch(state: &Arc<GrpcState>, request: Request<Incoming>) -> Result<
         let (head, body) = request.into_parts();
         let coding = compression::of_request(&head.headers)?;
         let open = state.reserve_call()?;
-        let messages = Messages::new(body, coding, &state.options.limits, state.engine.inflight_bytes());
+        let limits = (&state.options.limits, &state.drain);
+        let messages = Messages::new(body, coding, limits, state.engine.inflight_bytes());
         let compressor = Compressor::agreed(state.options.compression, &head.headers);
         let peer = head.extensions.get::<PeerAddress>().map(|peer| peer.0);
         let body = StreamBody::new(state.clone(), (head.headers, peer), messages, granted, open);
@@ -180,7 +182,8 @@ async fn answer_once(
         Target::Admin(call) => Box::pin(answer_admin(state, call, request)).await,
         Target::Reflection(version) => {
             let response = Box::pin(state.reflection.answer(version, request)).await;
-            Ok(response.map(|body| GrpcReply::Reflection(Box::new(body))))
+            let patience = Patience::new(None, &state.drain);
+            Ok(response.map(|body| GrpcReply::Reflection(Box::new((body, patience)))))
         }
         Target::StreamInfer => unreachable!("streams are answered by their body"),
     }
@@ -193,7 +196,7 @@ async fn answer_admin(
 ) -> Result<Response<GrpcReply>, Status> {
     let (head, body) = request.into_parts();
     let coding = compression::of_request(&head.headers)?;
-    let limits = &state.options.limits;
+    let limits = (&state.options.limits, &state.drain);
     let message = Messages::new(body, coding, limits, state.engine.inflight_bytes()).only().await?;
     let access = Access::of(state.options.api_keys.as_ref(), &head.headers);
     call.check_model(&access, &message.frames)?;

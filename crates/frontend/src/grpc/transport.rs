@@ -24,8 +24,8 @@ use super::{
     calls::CallCounter,
     frames::{FrameHead, FrameKind, FrameReader},
     keepalive::{Keepalive, KeepaliveEvent},
-    options::GrpcOptions,
     police::{Abuse, FramePolice},
+    state::GrpcState,
     unix_authority::AuthorityRewriter,
 };
 use crate::connection::WriteTimeout;
@@ -58,7 +58,8 @@ pub(super) struct Transport<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
     /// A connection. `ahead` contains its first bytes, which were read already.
-    pub(super) fn new(stream: S, ahead: Bytes, options: &GrpcOptions, calls: Arc<CallCounter>) -> Self {
+    pub(super) fn new(stream: S, ahead: Bytes, state: &GrpcState, calls: Arc<CallCounter>) -> Self {
+        let options = &state.options;
         // A client may cancel all its calls at once, for example when a shared deadline passes, and do so repeatedly.
         let resets = options.max_concurrent_streams.saturating_mul(4);
         Self {
@@ -70,7 +71,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
             outgoing: FrameReader::default(),
             police: FramePolice::new(options.pings, resets, Instant::now().into_std()),
             keepalive: Keepalive::new(options.keepalive),
-            write_timeout: WriteTimeout::new(options.limits.write_timeout),
+            write_timeout: WriteTimeout::new(options.limits.write_timeout, state.drain.clone()),
             injected: Bytes::new(),
         }
     }
@@ -141,15 +142,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
 
     /// Reads the frames of bytes that were sent to the client.
     fn sent(&mut self, bytes: &[u8]) {
-        let Self { outgoing, police, keepalive, .. } = self;
+        let Self { outgoing, police, keepalive, calls, .. } = self;
+        let mut is_answer = outgoing.is_within() == Some(FrameKind::Data);
         let told = outgoing.advance(bytes, |frame| {
             police.sent(frame);
             if matches!(frame.kind, FrameKind::Data | FrameKind::Headers) {
                 keepalive.sent_data();
+                is_answer = true;
             }
             Ok::<_, std::convert::Infallible>(())
         });
         let Ok(()) = told;
+        if is_answer {
+            calls.note_sent();
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! What a connection is doing: whether it reads a head, waits, or answers requests.
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicUsize, Ordering},
 };
+
+use crate::connection::StreamProgress;
 
 /// The activity of a connection.
 #[derive(Debug)]
@@ -10,9 +12,9 @@ pub(super) struct Activity {
     /// The number of requests begun plus the number of requests ended.
     rounds: AtomicUsize,
     busy: AtomicUsize,
-    /// True if bytes have come since the last request began or ended. Initially true, so that the time limit of the
-    /// first head starts with the connection.
-    pub(super) has_read: Arc<AtomicBool>,
+    /// `has_read` is true if bytes have come since the last request began or ended. Initially true, so that the time
+    /// limit of the first head starts with the connection.
+    pub(super) stream: Arc<StreamProgress>,
 }
 
 /// A request that the server is answering, up to the last byte of the response body.
@@ -21,17 +23,14 @@ pub(super) struct Busy(Arc<Activity>);
 
 impl Default for Activity {
     fn default() -> Self {
-        Self {
-            rounds: AtomicUsize::new(0),
-            busy: AtomicUsize::new(0),
-            has_read: Arc::new(AtomicBool::new(true)),
-        }
+        let stream = StreamProgress { has_read: true.into(), ..StreamProgress::default() };
+        Self { rounds: AtomicUsize::new(0), busy: AtomicUsize::new(0), stream: Arc::new(stream) }
     }
 }
 
 impl Activity {
     pub(super) fn begin(self: &Arc<Self>) -> Busy {
-        self.has_read.store(false, Ordering::Relaxed);
+        self.stream.has_read.store(false, Ordering::Relaxed);
         self.rounds.fetch_add(1, Ordering::Relaxed);
         self.busy.fetch_add(1, Ordering::Relaxed);
         Busy(self.clone())
@@ -45,15 +44,20 @@ impl Activity {
         self.busy.load(Ordering::Relaxed) == 0
     }
 
+    /// The number of writes to the client.
+    pub(super) fn writes(&self) -> usize {
+        self.stream.writes.load(Ordering::Relaxed)
+    }
+
     /// Tells whether a part of a head has arrived.
     pub(super) fn is_reading_head(&self) -> bool {
-        self.has_read.load(Ordering::Relaxed) && self.is_idle()
+        self.stream.has_read.load(Ordering::Relaxed) && self.is_idle()
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.has_read.store(false, Ordering::Relaxed);
+        self.0.stream.has_read.store(false, Ordering::Relaxed);
         self.0.rounds.fetch_add(1, Ordering::Relaxed);
         self.0.busy.fetch_sub(1, Ordering::Relaxed);
     }

@@ -18,7 +18,8 @@ use smallvec::SmallVec;
 use super::activity::Busy;
 use crate::{
     access_log::AccessLine,
-    connection::{BodyPace, BodyProgress},
+    connection::{BodyPace, BodyProgress, LateBody},
+    drain::Drain,
     tracing::TracedSend,
 };
 
@@ -57,6 +58,8 @@ pub(super) struct Bounds<'s> {
     pub(super) len: u64,
     /// The minimum pace at which the body must arrive.
     pub(super) pace: Option<BodyPace>,
+    /// The drain of the port: a server that stops waits less.
+    pub(super) drain: &'s Drain,
     /// Where the bytes are reserved as they arrive.
     pub(super) budget: &'s Arc<ByteBudget>,
 }
@@ -83,7 +86,7 @@ pub(super) async fn collect<B: Body<Data = Bytes> + Unpin>(
         return Err(Unread::Refused(too_large(len)));
     }
     let mut pieces = BodyPieces::default();
-    let mut progress = BodyProgress::new(bounds.pace);
+    let mut progress = BodyProgress::new(bounds.pace, bounds.drain);
     let mut reservation = bounds.budget.reservation();
     while let Some(piece) = next(body, &mut progress).await? {
         reservation.grow(piece.len())?;
@@ -108,9 +111,13 @@ pub(super) fn too_large(len: u64, limit: u64) -> Error {
 }
 
 /// Reads and drops the rest of a body, up to a limit.
-pub(super) async fn drain<B: Body<Data = Bytes> + Unpin>(body: &mut B, pace: Option<BodyPace>) {
+pub(super) async fn pass_over<B: Body<Data = Bytes> + Unpin>(
+    body: &mut B,
+    pace: Option<BodyPace>,
+    drain: &Drain,
+) {
     let mut passed = 0;
-    let mut progress = BodyProgress::new(pace);
+    let mut progress = BodyProgress::new(pace, drain);
     while passed <= DRAIN_LIMIT && !body.is_end_stream() {
         match next(body, &mut progress).await {
             Ok(Some(piece)) => passed += piece.len(),
@@ -123,14 +130,21 @@ async fn next<B: Body<Data = Bytes> + Unpin>(
     body: &mut B,
     progress: &mut BodyProgress,
 ) -> Result<Option<Bytes>, Unread> {
-    let late = Unread::Broken(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time");
+    let late = |late| match late {
+        LateBody::TooSlow => {
+            Unread::Broken(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time")
+        }
+        LateBody::Stopping => Unread::Broken(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the server stops, and the request body had not arrived",
+        ),
+    };
     loop {
         let frame = poll_fn(|context| match Pin::new(&mut *body).poll_frame(context) {
-            Poll::Ready(frame) => Poll::Ready(Some(frame)),
-            Poll::Pending => progress.poll_too_slow(context).map(|()| None),
+            Poll::Ready(frame) => Poll::Ready(Ok(frame)),
+            Poll::Pending => progress.poll_late(context).map(Err),
         });
-        let Some(frame) = frame.await else { return Err(late) };
-        match frame {
+        match frame.await.map_err(late)? {
             None => return Ok(None),
             Some(Err(_)) => {
                 return Err(Unread::Broken(StatusCode::BAD_REQUEST, "the request body could not be read"));
@@ -324,7 +338,7 @@ mod tests {
     async fn read(pieces: Vec<Bytes>, len: u64) -> Result<TensorData, Unread> {
         let mut body = chunked(pieces);
         let budget = &ByteBudget::new(usize::MAX);
-        let bounds = Bounds { len, pace: None, budget };
+        let bounds = Bounds { len, pace: None, drain: &Drain::new(), budget };
         let body = collect(&mut body, bounds, |len| Error::invalid(format!("{len} bytes"))).await?;
         assert_eq!(body.reservation.bytes(), body.bytes.len());
         Ok(body.bytes)
@@ -345,7 +359,8 @@ mod tests {
         let error = read(vec!["abc".into(), "def".into(), "ghi".into()], 5).await.unwrap_err();
         assert!(matches!(error, Unread::Refused(error) if error.message == "6 bytes"));
         let mut told = ResponseBody::from("abcdef");
-        let bounds = Bounds { len: 5, pace: None, budget: &ByteBudget::new(usize::MAX) };
+        let bounds =
+            Bounds { len: 5, pace: None, drain: &Drain::new(), budget: &ByteBudget::new(usize::MAX) };
         let error = collect(&mut told, bounds, |len| Error::invalid(format!("{len} told")));
         assert!(matches!(error.await.unwrap_err(), Unread::Refused(error) if error.message == "6 told"));
         assert_eq!(told.len(), 6, "nothing was read");
@@ -354,7 +369,8 @@ mod tests {
     #[tokio::test]
     async fn a_body_is_counted_while_it_arrives_and_refused_beyond_the_budget() {
         let budget = ByteBudget::new(10);
-        let bounds = Bounds { len: 100, pace: None, budget: &budget };
+        let drain = Drain::new();
+        let bounds = Bounds { len: 100, pace: None, drain: &drain, budget: &budget };
         let receive =
             async |pieces: Vec<Bytes>| collect(&mut chunked(pieces), bounds, |len| too_large(len, 100)).await;
         let held = receive(vec!["abc".into(), "def".into()]).await.unwrap();
@@ -380,9 +396,15 @@ mod tests {
     async fn a_response_is_sent_piece_by_piece() {
         let mut body = ResponseBody::new("head", [Bytes::new(), "tensor".into()].into_iter());
         assert_eq!(body.size_hint().exact(), Some(10));
-        assert_eq!(next(&mut body, &mut BodyProgress::new(None)).await.unwrap().unwrap(), "head");
+        assert_eq!(
+            next(&mut body, &mut BodyProgress::new(None, &Drain::new())).await.unwrap().unwrap(),
+            "head"
+        );
         assert_eq!(body.size_hint().exact(), Some(6));
-        assert_eq!(next(&mut body, &mut BodyProgress::new(None)).await.unwrap().unwrap(), "tensor");
+        assert_eq!(
+            next(&mut body, &mut BodyProgress::new(None, &Drain::new())).await.unwrap().unwrap(),
+            "tensor"
+        );
         assert!(body.is_end_stream());
         assert!(ResponseBody::from("").is_end_stream());
     }
@@ -391,9 +413,12 @@ mod tests {
     async fn a_chunked_response_ends_only_behind_its_last_piece() {
         let mut body = ResponseBody::chunked("whole");
         assert_eq!(body.size_hint().exact(), None);
-        assert_eq!(next(&mut body, &mut BodyProgress::new(None)).await.unwrap().unwrap(), "whole");
+        assert_eq!(
+            next(&mut body, &mut BodyProgress::new(None, &Drain::new())).await.unwrap().unwrap(),
+            "whole"
+        );
         assert!(!body.is_end_stream());
-        assert_eq!(next(&mut body, &mut BodyProgress::new(None)).await.unwrap(), None);
+        assert_eq!(next(&mut body, &mut BodyProgress::new(None, &Drain::new())).await.unwrap(), None);
         assert!(body.is_end_stream());
         assert!(!ResponseBody::chunked("").is_end_stream());
     }

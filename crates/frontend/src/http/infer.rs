@@ -96,8 +96,8 @@ impl HttpService {
         let limit = self.options.max_input_size;
         let limits = &self.options.limits;
         let budget = self.engine.inflight_bytes();
-        let bounds =
-            |len: u64| Bounds { len: len.min(limits.max_request_bytes), pace: limits.body_pace, budget };
+        let (pace, drain) = (limits.body_pace, &self.options.drain);
+        let bounds = |len: u64| Bounds { len: len.min(limits.max_request_bytes), pace, drain, budget };
         if compression::of_request(headers).map_err(HttpFailure::Coding)?.is_some() {
             // Decompression never makes a body much shorter.
             let most = (limit as u64).saturating_add(limit as u64 / 1000 + 1024);

@@ -24,7 +24,9 @@ use super::{
 };
 use crate::{
     access_log::PeerAddress,
-    connection::{ClientLimits, ClientStream, Port, PortOptions, Timed, accept, encrypted},
+    connection::{
+        ClientLimits, ClientStream, Port, PortOptions, Timed, WriteTimeout, accept, encrypted, left_alone,
+    },
     drain::Drain,
     error,
     listen::Listener,
@@ -68,8 +70,8 @@ const LAST_CALL: Duration = Duration::from_millis(20);
 /// Serves the connections of a bound listener until `drain` begins and the last connection has closed.
 ///
 /// From the announcement of `drain` on, each response has `Connection: close` and is the last of its connection. Idle
-/// connections close 20 ms after the beginning of `drain` (P-W24). Busy connections close after their answer. If
-/// all slots of `options` are taken, a new connection gets one answer with status 503 and is closed; with TLS it is closed
+/// connections close 20 ms after the beginning of `drain` (P-W24), and those whose client stalls within seconds. Busy
+/// connections close after their answer. If all slots of `options` are taken, a new connection gets one answer with status 503 and is closed; with TLS it is closed
 /// without an answer. Dropping the future closes
 /// all connections.
 ///
@@ -132,8 +134,9 @@ async fn serve_requests<S: Respond>(
     peer: Option<PeerAddress>,
 ) {
     let activity = Arc::new(Activity::default());
+    let write_timeout = WriteTimeout::new(limits.write_timeout, drain.clone());
     let recent = service.reads_names().then(Arc::<RecentHeaderNames>::default);
-    let stream = Timed::new(stream, limits.write_timeout, activity.has_read.clone());
+    let stream = Timed::new(stream, write_timeout, activity.stream.clone());
     let stream = NameRecorder::new(stream, recent.clone());
     let answer = service_fn(|mut request: Request<Incoming>| {
         if let Some(recent) = &recent {
@@ -166,6 +169,8 @@ async fn serve_requests<S: Respond>(
         drain.begun().await;
         sleep(LAST_CALL).await;
     });
+    // The body of a request that does not come ends the request. Answers that wait end by the limit for writes.
+    let mut alone = pin!(left_alone(&drain, || !activity.is_idle(), || activity.writes()));
     let mut told = false;
     let mut watch = Watch::new(&activity, limits);
     loop {
@@ -181,6 +186,10 @@ async fn serve_requests<S: Respond>(
             () = &mut last_call, if !told => {
                 told = true;
                 served.as_mut().graceful_shutdown();
+            }
+            () = &mut alone => {
+                log::debug!("an HTTP connection was closed: the server stops, and the client has no request");
+                return;
             }
             late = poll_fn(|context| watch.poll(context)) => {
                 log::debug!("an HTTP connection was closed: {late}");

@@ -22,6 +22,7 @@ use crate::{
     access_log::{AccessLine, AccessLog, PeerAddress},
     api_keys::{Access, ApiKeys},
     connection::ClientLimits,
+    drain::Drain,
     error,
     forward::HeaderForward,
     kserve::{self, version},
@@ -38,6 +39,8 @@ pub struct HttpOptions {
     pub max_input_size: usize,
     /// The limits that clients must keep (P-W2, P-W41).
     pub limits: ClientLimits,
+    /// The drain of the port: from its begin on, the server waits briefly for bodies.
+    pub drain: Drain,
     /// Which parts of the protocol need a header.
     pub restrictions: Restrictions,
     /// The keys that clients need. `None`: they need none.
@@ -63,6 +66,7 @@ impl Default for HttpOptions {
         Self {
             max_input_size: 64 << 20,
             limits: ClientLimits::default(),
+            drain: Drain::new(),
             restrictions: Restrictions::default(),
             api_keys: None,
             forward: None,
@@ -163,7 +167,7 @@ impl HttpService {
     /// for `100 Continue` has not sent the body.
     async fn pass_over<B: Body<Data = Bytes> + Unpin>(&self, headers: &HeaderMap, body: &mut B) {
         if !body.is_end_stream() && !headers.contains_key(EXPECT) {
-            body::drain(body, self.options.limits.body_pace).await;
+            body::pass_over(body, self.options.limits.body_pace, &self.options.drain).await;
         }
     }
 
@@ -298,7 +302,8 @@ impl HttpService {
     ) -> Result<ReceivedBody, HttpFailure> {
         let limit = self.options.max_input_size;
         let budget = self.engine.inflight_bytes();
-        let bounds = Bounds { len: limit as u64, pace: self.options.limits.body_pace, budget };
+        let (pace, drain) = (self.options.limits.body_pace, &self.options.drain);
+        let bounds = Bounds { len: limit as u64, pace, drain, budget };
         Ok(body::collect(body, bounds, |len| json_too_large(len, limit)).await?)
     }
 

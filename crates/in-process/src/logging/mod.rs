@@ -3,24 +3,27 @@
 //! `log::info!`, `warn!` and `error!` are the three levels of the same name; `debug!` is verbose level 1 and `trace!`
 //! verbose level 2 and above. Each has a switch of its own in [`LogSettings`]. A record of a level that is switched off
 //! costs one atomic load. Each line is written with one system call, so lines of several threads or processes that
-//! share a file do not mix.
+//! share a file do not mix. Nobody who logs waits for a reader: what a pipe or a terminal does not take waits in a queue
+//! with a bound.
 
 mod control;
 mod json;
 mod line;
+mod queue;
 mod settings;
 mod sink;
 mod tail;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use inference::{Error, ErrorCode};
 use log::{Log, Metadata, Record};
 
 pub use line::timestamp;
 pub use settings::{Format, Levels, LogSettings};
+pub use sink::{WaitingStdout, flush_streams, to_stderr, to_stdout};
 
 use line::Style;
 
@@ -34,6 +37,9 @@ pub struct LogConfig {
     /// Whether messages are JSON strings, so that one message is always one line.
     pub escape_messages: bool,
 }
+
+/// How long the end of a process waits for the reader of its log.
+pub const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The switches of this process's logger, if Nereid has installed it.
 static PROCESS: OnceLock<Arc<LogSettings>> = OnceLock::new();
@@ -89,7 +95,7 @@ impl Log for Logger {
     }
 
     fn flush(&self) {
-        // Every line is written when it is logged.
+        self.settings.flush(LAST_LINES);
     }
 }
 

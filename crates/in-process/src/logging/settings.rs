@@ -4,12 +4,13 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use inference::Error;
 use log::{Level, LevelFilter};
 use parking_lot::{Mutex, RwLock};
 
-use super::sink::Sink;
+use super::sink::{Sink, flush_streams};
 use super::tail::LogTail;
 
 /// The form of a log line.
@@ -190,6 +191,12 @@ impl LogSettings {
             tail.push(level, line);
         }
         self.output.read().sink.write(level, line);
+    }
+
+    /// Waits until the lines so far are written, for that time at most.
+    pub fn flush(&self, most: Duration) {
+        self.output.read().sink.flush(Instant::now() + most);
+        flush_streams(most);
     }
 
     /// Changes switches atomically and returns their new values.

@@ -86,6 +86,8 @@ impl Server {
         }
         let others =
             self.engine().map_or(true, |engine| engine.end_threads(deadline)) && self.callbacks.end(deadline);
+        // The program may end now. Without a logger this does nothing.
+        log::logger().flush();
         if others && !own.has_lost_threads.load(Relaxed) { Ok(()) } else { Err(expired()) }
     }
 

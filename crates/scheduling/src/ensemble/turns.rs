@@ -17,7 +17,7 @@ use crate::steps;
 /// `K` identifies a sequence. `W` wakes a request whose turn has come; it should be cheap to clone.
 #[derive(Debug)]
 pub struct SequenceTurns<K, W> {
-    lines: HashMap<K, Line<W>>,
+    lines: HashMap<K, SequenceLine<W>>,
     /// The number of steps of the ensemble.
     steps: usize,
 }
@@ -30,7 +30,7 @@ pub struct TurnPlace<K> {
 }
 
 #[derive(Debug)]
-struct Line<W> {
+struct SequenceLine<W> {
     /// The serial number of the first request in `requests`.
     first: u64,
     requests: VecDeque<LinedUp<W>>,
@@ -53,7 +53,7 @@ impl<K: Clone + Eq + Hash, W: Clone> SequenceTurns<K, W> {
 
     /// A request of a sequence arrives. It must [`leave`](Self::leave) at its end.
     pub fn enter(&mut self, sequence: K, waker: W) -> TurnPlace<K> {
-        let line = self.lines.entry(sequence.clone()).or_insert_with(|| Line {
+        let line = self.lines.entry(sequence.clone()).or_insert_with(|| SequenceLine {
             first: 0,
             requests: VecDeque::new(),
             turns: vec![0; self.steps],
@@ -113,7 +113,7 @@ impl<K: Clone + Eq + Hash, W: Clone> SequenceTurns<K, W> {
     }
 }
 
-impl<W: Clone> Line<W> {
+impl<W: Clone> SequenceLine<W> {
     fn get_mut(&mut self, serial: u64) -> Option<&mut LinedUp<W>> {
         let index = usize::try_from(serial.checked_sub(self.first)?).ok()?;
         self.requests.get_mut(index)

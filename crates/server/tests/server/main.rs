@@ -14,6 +14,8 @@ mod newcomer;
 mod plugins;
 mod reference;
 mod shutdown;
+mod stalled_stop;
 mod support;
 mod symbols;
+mod unread_log;
 mod variables;

@@ -289,7 +289,8 @@ fn a_delayed_batch_runs_when_the_program_stops() {
     assert_eq!(program.wait().unwrap().code(), Some(0));
 }
 
-/// If the body of a request never comes, the program waits until the exit timeout has expired, and then exits with 1.
+/// A program whose exit timeout is shorter than its patience with a client exits with 1: here, with the body of a
+/// request that never comes.
 #[test]
 fn a_program_that_runs_out_of_time_exits_with_one() {
     let (program, _repository) = program(&["--exit-timeout-secs=1"]);

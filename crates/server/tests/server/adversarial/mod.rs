@@ -7,7 +7,7 @@ mod encryption;
 mod floods;
 mod idle;
 mod memory;
-mod peer;
+pub(crate) mod peer;
 mod readers;
 
 use std::{fs, net::SocketAddr, path::Path};

@@ -112,6 +112,22 @@ impl Peer {
         eventually("the end of a connection whose client reads nothing", || (0..1000).any(|_| is_closed()));
     }
 
+    /// Sends the same bytes repeatedly until the server takes no more of them. Reads nothing.
+    pub(crate) fn send_until_full(&mut self, bytes: &[u8]) {
+        self.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+        let mut left = bytes;
+        eventually("a connection that takes no more", || match self.stream.write(left) {
+            Ok(count) => {
+                left = &left[count..];
+                if left.is_empty() {
+                    left = bytes;
+                }
+                false
+            }
+            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        });
+    }
+
     /// Sends one byte after the other, a few in each tenth of a second, until the server closes the connection or
     /// answers. Returns the answer.
     pub(crate) fn drip_until_answered(&mut self, mut bytes: impl Iterator<Item = u8>) -> Vec<u8> {
