@@ -34,6 +34,8 @@ impl Lifecycle {
                 | LoadPhase::CheckingPlan(_) => {
                     model.load = None;
                     self.loads.remove(&generation);
+                    // Models of the name in other namespaces may have copies that end.
+                    self.load_ended(&key.name, Some(server_exits()), now);
                 }
                 LoadPhase::Building(_) | LoadPhase::Checking(_) => {
                     model.versions.values_mut().for_each(|version| version.is_loading = false);
