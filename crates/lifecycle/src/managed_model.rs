@@ -98,6 +98,8 @@ pub(crate) struct RunningLoad {
     pub(crate) faulty: Vec<i64>,
     /// Ensembles whose load failed because this load would have formed a circle with it.
     pub(crate) blocked: BTreeSet<Name>,
+    /// Members that are as the load needs them: they are not unloaded before the load has ended.
+    pub(crate) held: BTreeSet<Name>,
     pub(crate) phase: LoadPhase,
 }
 

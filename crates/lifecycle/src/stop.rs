@@ -11,6 +11,7 @@ impl Lifecycle {
     pub fn refuse_commands(&mut self) -> Vec<LifecycleAction> {
         self.is_stopping = true;
         self.queues.values_mut().for_each(|queue| drop(queue.take_waiting()));
+        self.held.clear();
         for command in mem::take(&mut self.commands).into_keys() {
             self.actions.push(LifecycleAction::Answer { command, result: Err(server_exits()) });
         }

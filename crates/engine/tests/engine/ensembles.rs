@@ -5,6 +5,7 @@ use std::{
         atomic::{AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -13,10 +14,11 @@ use inference::{
     backend::{Batch, Execution},
 };
 use nereid_engine::{Engine, LoadParameters, MemoryLimits, ModelControl, StartupModels};
+use parking_lot::Mutex;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 
 use crate::support::{
-    Begun, ECHO, Native, Repository, TIMEOUT, answer, ask, echo, held, request, start, until, value,
+    Begun, ECHO, Native, Repository, TIMEOUT, answer, ask, echo, held, index, request, start, until, value,
 };
 
 /// A step from one tensor to another.
@@ -183,6 +185,36 @@ async fn requests_that_have_begun_keep_their_members_while_these_are_replaced_or
         begun.recv_timeout(TIMEOUT).unwrap().end();
     }
     assert_eq!(result(stream).await.unwrap(), [8]);
+}
+
+#[tokio::test]
+async fn an_unload_of_a_member_waits_for_the_load_of_its_ensemble() {
+    let (begun, beginnings) = mpsc::channel();
+    let (release, held) = mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let backend = adding().open(move |_| {
+        begun.send(()).unwrap();
+        let _ = held.lock().recv();
+        Ok(())
+    });
+    let repository = Repository::new().model("m", ECHO, &["1"]).model("e", &chain(&["m"], ""), &["1"]);
+    let engine = explicit(&repository, &[], backend).await;
+    let load = {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.load("e", LoadParameters::default()).await })
+    };
+    while beginnings.try_recv().is_err() {
+        tokio::task::yield_now().await;
+    }
+    let mut unload = std::pin::pin!(engine.unload("m"));
+    // The engine has the command when the call has been polled once.
+    let is_open = std::future::poll_fn(|context| Poll::Ready(unload.as_mut().poll(context).is_pending()));
+    assert!(is_open.await);
+    drop(release);
+    unload.await.unwrap();
+    load.await.unwrap().unwrap();
+    let unloaded = ["e 1 UNAVAILABLE unloaded", "m 1 UNAVAILABLE unloaded"];
+    until("both are unloaded", || index(&engine) == unloaded).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
