@@ -21,6 +21,8 @@ mod ensemble_world;
 mod files;
 #[cfg(test)]
 mod history_tests;
+#[cfg(test)]
+mod hold_script_tests;
 mod holds;
 mod lifecycle;
 mod listing;

@@ -247,6 +247,7 @@ impl Lifecycle {
             (ListedState::Absent(_), _) if is_unreadable => return None,
             (ListedState::Absent(_), _) if !model.serves() && model.is_at_rest() => {
                 self.models.remove(key);
+                self.retry_ensembles_of_others(key);
                 return None;
             }
             _ => {}

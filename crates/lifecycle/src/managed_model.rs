@@ -197,6 +197,15 @@ impl ManagedModel {
         !self.serves() && self.problem.is_none() && self.versions.values().all(is_unloaded)
     }
 
+    /// Whether nothing of the model serves, and no error is the reason: it was unloaded, or is being loaded for the first
+    /// time. Another model of the name may stand for it.
+    pub fn is_absent(&self) -> bool {
+        let is_absent = |version: &ManagedVersion| {
+            version.reason == UNLOADED || version.is_loading && version.reason.is_empty()
+        };
+        !self.serves() && self.problem.is_none() && self.versions.values().all(is_absent)
+    }
+
     /// Whether nothing of the model is there but records.
     pub(crate) fn is_at_rest(&self) -> bool {
         let at_rest = |version: &ManagedVersion| {

@@ -8,7 +8,7 @@ use super::{
 };
 
 impl Script {
-    fn planned_with(&mut self, generation: u64, members: &[&str]) -> String {
+    pub(crate) fn planned_with(&mut self, generation: u64, members: &[&str]) -> String {
         let members = members.iter().map(|member| Name::new(member)).collect();
         let plan = PlannedModel { versions: vec![1], members, ..PlannedModel::default() };
         let actions = self.lifecycle.planned(Generation(generation), Ok(plan), self.now());
@@ -27,12 +27,12 @@ impl Script {
         self.show(actions)
     }
 
-    fn found_one(&mut self, name: &str, byte_size: u64) -> String {
+    pub(crate) fn found_one(&mut self, name: &str, byte_size: u64) -> String {
         self.found(name, Some(model(&[(1, byte_size)])))
     }
 
     /// An ensemble `e` of `m`, loaded by a command: `e` is generation 0, `m` is generation 1.
-    fn ensemble() -> Self {
+    pub(crate) fn ensemble() -> Self {
         let mut script = Self::new(OPTIONS);
         script.load(0, "e");
         script.found_one("e", 1);
@@ -222,69 +222,6 @@ fn an_unload_of_an_ensemble_waits_for_its_load_and_the_members_in_it() {
     assert_eq!(script.unload(1, "e"), "");
     assert_eq!(script.found("m", None), "load e 0:1");
     assert_eq!(script.loaded(0, 1, Ok(())), "complete 0, ok, retire 0:[1] unloads, ok");
-}
-
-#[test]
-fn an_unload_of_a_member_waits_for_the_load_of_its_ensemble() {
-    let mut script = Script::new(OPTIONS);
-    script.load(0, "e");
-    script.found_one("e", 1);
-    assert_eq!(script.planned_with(0, &["m"]), "find m");
-    script.found_one("m", 1);
-    script.planned(1, &[1]);
-    assert_eq!(script.unload(1, "m"), "");
-    assert_eq!(script.loaded(1, 1, Ok(())), "complete 1, load e 0:1");
-    assert_eq!(script.load(2, "m"), "", "what comes behind the unload waits, too");
-    assert_eq!(script.loaded(0, 1, Ok(())), "complete 0, ok, retire 1:[1] unloads, ok, find m");
-}
-
-/// The ensemble `e` has the members `n` and `m`, and `n` has the member `m`.
-#[test]
-fn a_load_of_an_ensemble_holds_the_members_of_its_members_and_waits_for_none_of_their_unloads() {
-    let mut script = Script::new(OPTIONS);
-    script.load(0, "e");
-    script.found_one("e", 1);
-    assert_eq!(script.planned_with(0, &["m", "n"]), "find m, find n");
-    script.found_one("m", 1);
-    script.planned(1, &[1]);
-    assert_eq!(script.loaded(1, 1, Ok(())), "complete 1");
-    assert_eq!(script.unload(1, "m"), "");
-    script.found_one("n", 1);
-    assert_eq!(script.planned_with(2, &["m"]), "load n 2:1", "it does not wait behind the unload");
-    assert_eq!(script.loaded(2, 1, Ok(())), "complete 2, load e 0:1");
-    assert_eq!(script.unload(2, "n"), "");
-    let error = Err(Error::internal("no"));
-    assert_eq!(
-        script.loaded(0, 1, error),
-        "failed 0, error: Invalid argument: load failed for model 'e': no\n, \
-        retire 1:[1] unloads, ok, retire 2:[1] unloads, ok"
-    );
-}
-
-#[test]
-fn an_unload_that_came_before_the_load_of_an_ensemble_comes_first() {
-    let mut script = Script::ensemble();
-    script.load(1, "m");
-    assert_eq!(script.unload(2, "m"), "");
-    script.load(3, "e");
-    assert_eq!(script.found_one("e", 1), "");
-    assert_eq!(script.found_one("m", 1), "ok, retire 1:[1] unloads, ok, find m");
-}
-
-#[test]
-fn a_stop_does_not_wait_for_an_unload_of_a_held_member() {
-    let mut script = Script::ensemble();
-    script.load(1, "e");
-    script.found_one("e", 2);
-    script.planned_with(2, &["m"]);
-    script.found_one("m", 1);
-    assert_eq!(script.unload(2, "m"), "");
-    let refused = "error: Unavailable: Server exiting";
-    let actions = script.lifecycle.refuse_commands();
-    assert_eq!(script.show(actions), format!("{refused}, {refused}"));
-    assert_eq!(script.loaded(2, 1, Ok(())), "retire 2:[1]");
-    assert_eq!(script.retired(2, 1), "failed 2");
-    assert!(script.lifecycle.is_idle());
 }
 
 #[test]

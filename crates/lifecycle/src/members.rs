@@ -282,6 +282,13 @@ impl Lifecycle {
         names.into_iter().for_each(|name| self.retry(name));
     }
 
+    /// A model has gone: ensembles that await members may now mean a model of the name in another repository.
+    pub(crate) fn retry_ensembles_of_others(&mut self, gone: &ModelKey) {
+        if self.named(&gone.name).any(ManagedModel::serves) {
+            self.retry_ensembles_of(&gone.name);
+        }
+    }
+
     fn retry(&mut self, name: Name) {
         let operation = Operation { waiter: OperationWaiter::Nobody, kind: OperationKind::Retry };
         self.due.push_back(DueStep::Enqueue { name, operation });

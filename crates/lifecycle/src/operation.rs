@@ -217,6 +217,7 @@ impl Lifecycle {
                 }
                 OperationKind::UnloadListed { key, is_twice } => {
                     self.unload(&key);
+                    self.retry_ensembles_of_others(&key);
                     if is_twice {
                         self.tell_twice(&key);
                         let reason = IN_TWO_REPOSITORIES.to_owned();
