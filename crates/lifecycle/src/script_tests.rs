@@ -187,6 +187,20 @@ fn a_reload_switches_when_its_copies_are_ready_and_then_retires_the_old_ones() {
 }
 
 #[test]
+fn a_version_that_is_not_selected_any_more_counts_as_unloaded_when_its_copy_has_ended() {
+    let mut script = serving(OPTIONS);
+    script.load(1, "m");
+    script.found("m", Some(model(&[(1, 1), (2, 1)])));
+    script.planned(1, &[2]);
+    assert_eq!(script.loaded(1, 2, Ok(())), "complete 1, retire 0:[1] unloads, ok");
+    assert_eq!(script.states("m"), [(1, "unloading 0".into()), (2, "ready 1".into())]);
+    let unloaded = "successfully unloaded 'm' version 1".to_owned();
+    assert!(!script.log.contains(&unloaded));
+    assert_eq!(script.retired(0, 1), "end 0");
+    assert_eq!(script.log.last(), Some(&unloaded));
+}
+
+#[test]
 fn only_versions_whose_files_have_changed_get_new_copies() {
     let mut script = serving(OPTIONS);
     script.load(1, "m");
