@@ -298,7 +298,8 @@ impl ModelTable {
         self.models.values().flatten().all(Versions::all_usable)
     }
 
-    /// What is neither ready nor unloaded, nor replaced by another version. A directory without a configuration file is not a model.
+    /// What is neither ready nor unloaded, nor replaced by another version. A directory without a configuration file is
+    /// not a model.
     pub(crate) fn not_ready(&self) -> Vec<NotReady> {
         let mut missing = Vec::new();
         for (name, model) in
