@@ -75,7 +75,9 @@ impl RequestFacts {
 
     /// The request has ended.
     pub(crate) fn set_times(&self, responses: &ResponseStream) {
-        self.0.lock().times = RequestTimes::of(responses.timeline());
+        let mut known = self.0.lock();
+        known.times = RequestTimes::of(responses.timeline());
+        known.version = responses.timeline().version.or(known.version);
     }
 
     pub(crate) fn read(&self) -> KnownFacts {

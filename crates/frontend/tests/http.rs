@@ -7,10 +7,12 @@ mod access_log;
 mod generate;
 #[path = "http/status.rs"]
 mod status;
+#[path = "http/versions.rs"]
+mod versions;
 
 use std::{io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
-use engine::{Engine, MetricsOptions, ServerMetadata};
+use engine::{Engine, MetricsOptions, ModelControl, ServerMetadata};
 use inference::backend::Backend;
 use nereid_frontend::{
     connection::{BodyPace, ClientLimits, ConnectionSlots, PortOptions},
@@ -45,9 +47,18 @@ impl Server {
     }
 
     fn of(repository: Repository, backends: Vec<Arc<dyn Backend>>, options: http::HttpOptions) -> Self {
+        Self::controlled(ModelControl::None, repository, backends, options)
+    }
+
+    fn controlled(
+        control: ModelControl,
+        repository: Repository,
+        backends: Vec<Arc<dyn Backend>>,
+        options: http::HttpOptions,
+    ) -> Self {
         let runtime = Runtime::new().unwrap();
         let engine_options = engine::EngineOptions {
-            control: engine::ModelControl::None,
+            control,
             namespacing: false,
             sequence_limit: std::time::Duration::from_secs(60),
             server: ServerMetadata {

@@ -30,6 +30,8 @@ pub(crate) struct CallbackDispatcher {
     /// Used by the draining thread only. `None` when everything was delivered.
     stream: Mutex<Option<ResponseStream>>,
     model: Arc<Model>,
+    /// The version that answers.
+    version: i64,
     request_id: Name,
     recipient: Recipient,
     events: Option<Arc<TraceEvents>>,
@@ -54,11 +56,13 @@ impl CallbackDispatcher {
     /// Begins to deliver responses. Does not block.
     pub(crate) fn begin(parts: DispatcherParts) {
         let DispatcherParts { stream, model, request_id, recipient, events, return_guard, callbacks } = parts;
+        let version = model.version_of(&stream);
         let (wakes, stream) = (AtomicUsize::new(1), Mutex::new(Some(stream)));
         let dispatcher = Arc::new(Self {
             wakes,
             stream,
             model,
+            version,
             request_id,
             recipient,
             events,
@@ -109,7 +113,8 @@ impl CallbackDispatcher {
         let last = item.as_ref().is_none_or(|item| item.last);
         let response = item.map_or(ptr::null_mut(), |item| {
             let allocator = &self.recipient.allocator;
-            let response = InferenceResponse::new(&self.model, &self.request_id, allocator, item.result);
+            let origin = (&self.model, self.version);
+            let response = InferenceResponse::new(origin, &self.request_id, allocator, item.result);
             Box::into_raw(Box::new(response))
         });
         if last {

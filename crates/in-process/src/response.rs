@@ -22,6 +22,8 @@ use crate::allocator::{Allocator, Buffer};
 #[derive(Debug)]
 pub struct InferenceResponse {
     model: Arc<Model>,
+    /// The version that has answered.
+    version: i64,
     request_id: Name,
     /// The error, if there are no outputs.
     error: Option<Error>,
@@ -75,7 +77,7 @@ impl InferenceResponse {
     /// Makes a response to a request with that id, and copies its outputs into memory of the application's allocator.
     /// If that fails, the response is the error.
     pub(crate) fn new(
-        model: &Arc<Model>,
+        (model, version): (&Arc<Model>, i64),
         request_id: &Name,
         allocator: &Allocator,
         result: Result<Response, Error>,
@@ -90,7 +92,7 @@ impl InferenceResponse {
             Ok(parts) => (None, parts),
             Err(error) => (Some(error), Default::default()),
         };
-        Self { model: model.clone(), request_id: request_id.clone(), error, outputs, parameters }
+        Self { model: model.clone(), version, request_id: request_id.clone(), error, outputs, parameters }
     }
 
     fn output(&self, index: u32) -> Result<&ResponseOutput, Error> {
@@ -164,9 +166,10 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceResponseModel(
 ) -> *mut CError {
     guard(|| {
         // SAFETY: null or a live response.
-        let model = &unsafe { borrow(response) }?.model;
+        let response = unsafe { borrow(response) }?;
+        let name = readable(response.model.name());
         // SAFETY: null or writable.
-        unsafe { put(model_name, readable(model.name())).and_then(|()| put(model_version, model.version())) }
+        unsafe { put(model_name, name).and_then(|()| put(model_version, response.version)) }
     })
 }
 

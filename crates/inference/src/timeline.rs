@@ -92,6 +92,9 @@ pub struct Timeline {
     pub request_start: Timestamp,
     /// Rows of the request; 1 for models without a batch dimension.
     pub rows: u32,
+    /// The number of the version that answers the request, if the request is one to a model of the server. It may be
+    /// another one than that which the sender looked up.
+    pub version: Option<i64>,
     queue_start: AtomicU64,
     execution: OnceLock<Arc<ExecutionTimes>>,
     end: Rendezvous,
@@ -124,6 +127,7 @@ impl Timeline {
         Self {
             request_start,
             rows,
+            version: None,
             queue_start,
             execution,
             end,
@@ -132,6 +136,12 @@ impl Timeline {
             is_traced,
             trace,
         }
+    }
+
+    /// The same timeline for a request that a version of a model answers.
+    #[must_use]
+    pub fn of_version(self, version: i64) -> Self {
+        Self { version: Some(version), ..self }
     }
 
     /// The same timeline with a trace, if the request is traced.

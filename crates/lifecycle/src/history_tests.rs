@@ -376,7 +376,8 @@ impl World {
             }
             LifecycleAction::Load { key, copy, base } => {
                 if let Some(base) = base {
-                    assert!(self.copies.contains_key(&base), "{base:?}");
+                    // A stop retires copies while others are built from them.
+                    assert!(self.copies.contains_key(&base) || self.lifecycle.is_stopping, "{base:?}");
                 }
                 let disk = &self.names[&key.name].disk;
                 let content = disk.versions.get(&copy.version).copied().unwrap_or_default();
@@ -438,9 +439,6 @@ impl World {
 
     /// The server stops without waiting for loads. What is performed after that are the ends of copies only.
     fn abandon(&mut self) {
-        let actions = self.lifecycle.refuse_commands();
-        self.commands.clear();
-        assert!(actions.iter().all(|action| matches!(action, LifecycleAction::Answer { .. })), "{actions:?}");
         for _ in 0..self.random.below(20) {
             self.perform();
         }
@@ -470,6 +468,9 @@ impl World {
 
     /// Nothing is left of any copy, load or command.
     fn end(mut self) {
+        let actions = self.lifecycle.refuse_commands();
+        self.commands.clear();
+        assert!(actions.iter().all(|action| matches!(action, LifecycleAction::Answer { .. })), "{actions:?}");
         if self.random.one_in(2) {
             self.abandon();
         }
@@ -503,6 +504,11 @@ fn commands_lead_to_what_the_files_say_or_change_nothing() {
         world.perform_all();
         assert!(world.lifecycle.is_idle() && world.commands.is_empty(), "seed {seed}");
         assert!(world.checked > LENGTH / 40, "seed {seed} checks too little: {}", world.checked);
+        for _ in 0..world.random.below(30) {
+            let command = world.random_command();
+            world.command(command);
+            world.perform();
+        }
         world.end();
     }
 }
@@ -525,6 +531,12 @@ fn listings_lead_to_what_settled_files_say() {
             if step % 200 == 199 {
                 settled(&mut world, seed);
             }
+        }
+        for _ in 0..world.random.below(30) {
+            world.change_disk();
+            world.pass(SETTLE);
+            world.poll();
+            world.perform();
         }
         world.end();
     }

@@ -8,10 +8,10 @@
 //! service together, or none of them does. Until then, and if a load fails, the earlier copies serve. Operations on the
 //! same name follow each other; operations on different names do not wait for each other.
 //!
-//! There is one exception: the load of an ensemble waits for operations on its members, the models that it calls. The
-//! engine binds copies of ensembles to copies of their members and tells the policy by [`Lifecycle::unbound`] which of
-//! them cannot be used any more. An ensemble whose load has failed, or whose copies were unbound, is loaded again when
-//! one of its members comes into service.
+//! There is one exception: the load of an ensemble waits for operations on its members, the models that it calls, and
+//! holds the members until it has ended: unloads of them wait. The engine binds copies of ensembles to copies of their
+//! members and tells the policy by [`Lifecycle::unbound`] which of them cannot be used any more. An ensemble whose load
+//! has failed, or whose copies were unbound, is loaded again when one of its members comes into service.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -21,6 +21,9 @@ mod ensemble_world;
 mod files;
 #[cfg(test)]
 mod history_tests;
+#[cfg(test)]
+mod hold_script_tests;
+mod holds;
 mod lifecycle;
 mod listing;
 mod loads;

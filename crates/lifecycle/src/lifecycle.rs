@@ -43,6 +43,8 @@ pub struct Lifecycle {
     pub(crate) commands: BTreeMap<CommandId, OpenCommand>,
     pub(crate) next_generation: u64,
     pub(crate) is_stopping: bool,
+    /// Names with an unload that waits for loads of ensembles.
+    pub(crate) held: BTreeSet<Name>,
     pub(crate) actions: Vec<LifecycleAction>,
     /// What must still happen in this step.
     pub(crate) due: VecDeque<DueStep>,
@@ -70,6 +72,7 @@ impl Lifecycle {
             commands: BTreeMap::new(),
             next_generation: 0,
             is_stopping: false,
+            held: BTreeSet::new(),
             actions: Vec::new(),
             due: VecDeque::new(),
         }
@@ -244,6 +247,7 @@ impl Lifecycle {
             (ListedState::Absent(_), _) if is_unreadable => return None,
             (ListedState::Absent(_), _) if !model.serves() && model.is_at_rest() => {
                 self.models.remove(key);
+                self.retry_ensembles_of_others(key);
                 return None;
             }
             _ => {}

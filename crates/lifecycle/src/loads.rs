@@ -124,15 +124,17 @@ impl Lifecycle {
         let before = load.files.clone().unwrap_or_default();
         let refused = match &load.phase {
             LoadPhase::CheckingPlan(failure) => Some(failure.clone()),
+            LoadPhase::Checking(_) => None,
+            // The load has been abandoned meanwhile.
             LoadPhase::RefreshingMembers { .. }
             | LoadPhase::Planning
             | LoadPhase::AwaitingMembers { .. }
             | LoadPhase::Building(_)
-            | LoadPhase::Checking(_)
-            | LoadPhase::Discarding { .. } => None,
+            | LoadPhase::Discarding { .. } => return Vec::new(),
         };
         let is_same = files.as_deref() == Some(&*before);
-        if is_same || changes >= MOST_CHANGES_WHILE_LOADING {
+        // A server that stops loads nothing again.
+        if is_same || self.is_stopping || changes >= MOST_CHANGES_WHILE_LOADING {
             // What the model writes itself is no change.
             load.files = files.or(Some(before));
             let files = load.files.clone();
@@ -273,8 +275,14 @@ impl Lifecycle {
         let (partial_models, is_stopping) = (self.options.partial_models, self.is_stopping);
         let Some(model) = self.models.get_mut(key) else { return };
         let Some(load) = &mut model.load else { return };
-        let phase = std::mem::replace(&mut load.phase, LoadPhase::Planning);
-        let (LoadPhase::Building(building) | LoadPhase::Checking(building)) = phase else { return };
+        let building = match std::mem::replace(&mut load.phase, LoadPhase::Planning) {
+            LoadPhase::Building(building) | LoadPhase::Checking(building) => building,
+            other => {
+                debug_assert!(false, "{other:?} has no copies to discard");
+                load.phase = other;
+                return;
+            }
+        };
         let generation = load.generation;
         let versions = building.built;
         let mut lines = Vec::new();

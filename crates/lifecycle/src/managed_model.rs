@@ -98,6 +98,8 @@ pub(crate) struct RunningLoad {
     pub(crate) faulty: Vec<i64>,
     /// Ensembles whose load failed because this load would have formed a circle with it.
     pub(crate) blocked: BTreeSet<Name>,
+    /// Members that are as the load needs them: they are not unloaded before the load has ended.
+    pub(crate) held: BTreeSet<Name>,
     pub(crate) phase: LoadPhase,
 }
 
@@ -193,6 +195,15 @@ impl ManagedModel {
     pub(crate) fn is_unloaded(&self) -> bool {
         let is_unloaded = |version: &ManagedVersion| version.reason == UNLOADED;
         !self.serves() && self.problem.is_none() && self.versions.values().all(is_unloaded)
+    }
+
+    /// Whether nothing of the model serves, and no error is the reason: it was unloaded, or is being loaded for the first
+    /// time. Another model of the name may stand for it.
+    pub fn is_absent(&self) -> bool {
+        let is_absent = |version: &ManagedVersion| {
+            version.reason == UNLOADED || version.is_loading && version.reason.is_empty()
+        };
+        !self.serves() && self.problem.is_none() && self.versions.values().all(is_absent)
     }
 
     /// Whether nothing of the model is there but records.

@@ -8,7 +8,7 @@ use super::{
 };
 
 impl Script {
-    fn planned_with(&mut self, generation: u64, members: &[&str]) -> String {
+    pub(crate) fn planned_with(&mut self, generation: u64, members: &[&str]) -> String {
         let members = members.iter().map(|member| Name::new(member)).collect();
         let plan = PlannedModel { versions: vec![1], members, ..PlannedModel::default() };
         let actions = self.lifecycle.planned(Generation(generation), Ok(plan), self.now());
@@ -27,12 +27,12 @@ impl Script {
         self.show(actions)
     }
 
-    fn found_one(&mut self, name: &str, byte_size: u64) -> String {
+    pub(crate) fn found_one(&mut self, name: &str, byte_size: u64) -> String {
         self.found(name, Some(model(&[(1, byte_size)])))
     }
 
     /// An ensemble `e` of `m`, loaded by a command: `e` is generation 0, `m` is generation 1.
-    fn ensemble() -> Self {
+    pub(crate) fn ensemble() -> Self {
         let mut script = Self::new(OPTIONS);
         script.load(0, "e");
         script.found_one("e", 1);

@@ -27,6 +27,10 @@ pub(crate) enum DueStep {
     MembersSettled {
         generation: Generation,
     },
+    /// No load of an ensemble holds the models of the name any more.
+    Released {
+        name: Name,
+    },
 }
 
 /// The load of an ensemble: members first.
@@ -47,6 +51,7 @@ impl Lifecycle {
         if let Some(path) = self.path_to(&key.name, &wanted, waits_for) {
             return self.fail_circle(&key, plan, &path, now);
         }
+        self.hold(&key, &plan.members - &wanted);
         self.set_phase(&key, LoadPhase::AwaitingMembers { plan, left: wanted.clone() });
         self.wait(generation, wanted, command);
     }
@@ -64,6 +69,7 @@ impl Lifecycle {
         let before = self.serving_copies(&members);
         let phase = LoadPhase::RefreshingMembers { left: left.clone(), before };
         let generation = self.new_load(key, Some(found), Vec::new());
+        self.hold(key, &members - &left);
         self.set_phase(key, phase);
         self.wait(generation, left, Some(command));
     }
@@ -107,14 +113,17 @@ impl Lifecycle {
         if let LoadPhase::AwaitingMembers { left, .. } | LoadPhase::RefreshingMembers { left, .. } =
             &mut load.phase
             && left.remove(member)
-            && left.is_empty()
         {
+            load.held.insert(member.clone());
+            if !left.is_empty() {
+                return;
+            }
             self.due.push_back(DueStep::MembersSettled { generation });
         }
     }
 
     pub(crate) fn perform_due(&mut self, now: Timestamp) {
-        while let Some(step) = self.due.pop_front() {
+        while let Some(step) = self.due.pop_front().or_else(|| self.released()) {
             match step {
                 DueStep::Enqueue { name, operation } => {
                     let is_retry = matches!(operation.kind, OperationKind::Retry);
@@ -123,6 +132,7 @@ impl Lifecycle {
                     }
                 }
                 DueStep::MembersSettled { generation } => self.members_settled(generation, now),
+                DueStep::Released { name } => self.begin_next(&name, now),
             }
         }
     }
@@ -270,6 +280,13 @@ impl Lifecycle {
         let awaits = self.models.iter().filter(|(_, model)| model.awaits_members && is_member(model));
         let names: BTreeSet<_> = awaits.map(|(key, _)| key.name.clone()).collect();
         names.into_iter().for_each(|name| self.retry(name));
+    }
+
+    /// A model has gone: ensembles that await members may now mean a model of the name in another repository.
+    pub(crate) fn retry_ensembles_of_others(&mut self, gone: &ModelKey) {
+        if self.named(&gone.name).any(ManagedModel::serves) {
+            self.retry_ensembles_of(&gone.name);
+        }
     }
 
     fn retry(&mut self, name: Name) {

@@ -121,9 +121,25 @@ impl NameQueue {
         has_room
     }
 
-    /// The next operation, if none is running.
-    pub(crate) fn next(&mut self) -> Option<Operation> {
-        if self.running.is_some() { None } else { self.waiting.pop_front() }
+    /// The next operation, if none is running. While the models are held, an unload waits, and so does what comes behind
+    /// it, except for what loads of ensembles wait for: the load that holds the models may wait for these.
+    fn next(&mut self, are_held: bool) -> Option<Operation> {
+        if self.running.is_some() {
+            return None;
+        }
+        if !are_held || !self.is_unload_next() {
+            return self.waiting.pop_front();
+        }
+        let is_awaited = |operation: &Operation| matches!(operation.waiter, OperationWaiter::Load(_));
+        self.waiting.iter().position(is_awaited).and_then(|index| self.waiting.remove(index))
+    }
+
+    /// Whether an unload comes next that no load of an ensemble may cross.
+    fn is_unload_next(&self) -> bool {
+        let is_unload = |operation: &Operation| {
+            matches!(operation.kind, OperationKind::Unload { .. } | OperationKind::UnloadListed { .. })
+        };
+        self.running.is_none() && self.waiting.front().is_some_and(is_unload)
     }
 
     /// Whether an ensemble of the name will be loaded again anyway.
@@ -159,8 +175,8 @@ impl Lifecycle {
     }
 
     /// Begins operations on a name until one of them takes time.
-    fn begin_next(&mut self, name: &Name, now: Timestamp) {
-        while let Some(operation) = self.queues.get_mut(name).and_then(NameQueue::next) {
+    pub(crate) fn begin_next(&mut self, name: &Name, now: Timestamp) {
+        while let Some(operation) = self.next_operation(name) {
             let Operation { waiter, kind } = operation;
             match kind {
                 OperationKind::Load { command, origin } => {
@@ -201,6 +217,7 @@ impl Lifecycle {
                 }
                 OperationKind::UnloadListed { key, is_twice } => {
                     self.unload(&key);
+                    self.retry_ensembles_of_others(&key);
                     if is_twice {
                         self.tell_twice(&key);
                         let reason = IN_TWO_REPOSITORIES.to_owned();
@@ -214,6 +231,14 @@ impl Lifecycle {
         if self.queues.get(name).is_some_and(NameQueue::is_idle) {
             self.queues.remove(name);
         }
+    }
+
+    fn next_operation(&mut self, name: &Name) -> Option<Operation> {
+        let are_held = self.queues.get(name).is_some_and(NameQueue::is_unload_next) && self.is_held(name);
+        if are_held {
+            self.held.insert(name.clone());
+        }
+        self.queues.get_mut(name)?.next(are_held)
     }
 
     fn run(&mut self, name: &Name, waiter: OperationWaiter, purpose: LoadPurpose) {

@@ -68,7 +68,8 @@ impl Lifecycle {
         self.next_generation += 1;
         let model = self.models.entry(key.clone()).or_default();
         model.last_files.clone_from(&files);
-        model.load = Some(RunningLoad { generation, place, files, faulty, blocked: BTreeSet::new(), phase });
+        let (blocked, held) = (BTreeSet::new(), BTreeSet::new());
+        model.load = Some(RunningLoad { generation, place, files, faulty, blocked, held, phase });
         self.loads.insert(generation, LoadRecord { key: key.clone(), serving: 0, ending: 0 });
         generation
     }

@@ -187,6 +187,20 @@ fn a_reload_switches_when_its_copies_are_ready_and_then_retires_the_old_ones() {
 }
 
 #[test]
+fn a_version_that_is_not_selected_any_more_counts_as_unloaded_when_its_copy_has_ended() {
+    let mut script = serving(OPTIONS);
+    script.load(1, "m");
+    script.found("m", Some(model(&[(1, 1), (2, 1)])));
+    script.planned(1, &[2]);
+    assert_eq!(script.loaded(1, 2, Ok(())), "complete 1, retire 0:[1] unloads, ok");
+    assert_eq!(script.states("m"), [(1, "unloading 0".into()), (2, "ready 1".into())]);
+    let unloaded = "successfully unloaded 'm' version 1".to_owned();
+    assert!(!script.log.contains(&unloaded));
+    assert_eq!(script.retired(0, 1), "end 0");
+    assert_eq!(script.log.last(), Some(&unloaded));
+}
+
+#[test]
 fn only_versions_whose_files_have_changed_get_new_copies() {
     let mut script = serving(OPTIONS);
     script.load(1, "m");
@@ -405,6 +419,66 @@ fn abandoned_loads_end_what_they_have_built_and_results_that_come_later_have_no_
     assert_eq!(script.planned(2, &[1]), "");
     assert_eq!(script.found("o", Some(model(&[(1, 1)]))), "");
     assert_eq!(script.states("m"), [(1, "ready 0".into()), (2, "unloaded".into())]);
+}
+
+/// One load looks at its files once more, after its copies have been built; another one after its configuration was
+/// refused.
+#[test]
+fn files_that_have_changed_during_an_abandoned_load_have_no_effect() {
+    let mut script = serving(POLLS);
+    for (generation, name) in [(1, "n"), (2, "o")] {
+        script.load(generation, name);
+        script.found(name, Some(model(&[(1, 1)])));
+    }
+    script.planned(1, &[1]);
+    assert_eq!(script.loaded(1, 1, Ok(())), "check n");
+    assert_eq!(script.not_planned(2, NoVersionCause::Refused, Error::invalid("bad")), "check o");
+    script.lifecycle.refuse_commands();
+    let now = script.now();
+    let actions = script.lifecycle.abandon_loads(now);
+    assert_eq!(script.show(actions), "retire 1:[1]");
+    let changed = || model(&[(1, 2)]).files;
+    for generation in [1, 2] {
+        let actions = script.lifecycle.checked(Generation(generation), Some(changed()), now);
+        assert_eq!(script.show(actions), "");
+    }
+    assert_eq!(script.retired(1, 1), "failed 1");
+    assert!(script.lifecycle.is_idle(), "nothing is left of the load");
+    assert!(!script.log.iter().any(|line| line.contains("loaded again")), "{:?}", script.log);
+}
+
+#[test]
+fn a_stop_discards_a_load_whose_files_have_changed_and_says_nothing_of_another_one() {
+    let mut script = serving(POLLS);
+    script.load(1, "n");
+    script.found("n", Some(model(&[(1, 1)])));
+    script.planned(1, &[1]);
+    assert_eq!(script.loaded(1, 1, Ok(())), "check n");
+    script.lifecycle.refuse_commands();
+    let (files, now) = (model(&[(1, 2)]).files, script.now());
+    let actions = script.lifecycle.checked(Generation(1), Some(files), now);
+    assert_eq!(script.show(actions), "retire 1:[1]");
+    assert_eq!(script.retired(1, 1), "failed 1");
+    assert!(script.lifecycle.is_idle());
+    assert!(!script.log.iter().any(|line| line.contains("loaded again")), "{:?}", script.log);
+}
+
+#[test]
+fn a_load_of_several_namespaces_that_is_abandoned_ends_when_its_copies_have() {
+    let mut script = Script::new(OPTIONS);
+    let key = |namespace: &str| ModelKey { namespace: Some(namespace.into()), name: "m".into() };
+    script.load(0, "m");
+    let models = vec![(key("/r1"), model(&[(1, 1)])), (key("/r2"), model(&[(1, 1)]))];
+    let actions = script.lifecycle.found(&"m".into(), Ok(models), script.now());
+    assert_eq!(script.show(actions), "plan /r1::m 0, plan /r2::m 1");
+    script.planned(0, &[1, 2]);
+    script.loaded(0, 1, Ok(()));
+    script.lifecycle.refuse_commands();
+    let now = script.now();
+    let actions = script.lifecycle.abandon_loads(now);
+    assert_eq!(script.show(actions), "retire 0:[1]");
+    assert_eq!(script.retired(0, 1), "failed 0");
+    assert!(script.lifecycle.is_idle(), "the other model was still being planned");
 }
 
 pub(crate) const POLLS: LifecycleOptions = LifecycleOptions { polls: true, ..OPTIONS };

@@ -11,6 +11,7 @@ impl Lifecycle {
     pub fn refuse_commands(&mut self) -> Vec<LifecycleAction> {
         self.is_stopping = true;
         self.queues.values_mut().for_each(|queue| drop(queue.take_waiting()));
+        self.held.clear();
         for command in mem::take(&mut self.commands).into_keys() {
             self.actions.push(LifecycleAction::Answer { command, result: Err(server_exits()) });
         }
@@ -34,6 +35,8 @@ impl Lifecycle {
                 | LoadPhase::CheckingPlan(_) => {
                     model.load = None;
                     self.loads.remove(&generation);
+                    // Models of the name in other namespaces may have copies that end.
+                    self.load_ended(&key.name, Some(server_exits()), now);
                 }
                 LoadPhase::Building(_) | LoadPhase::Checking(_) => {
                     model.versions.values_mut().for_each(|version| version.is_loading = false);

@@ -37,7 +37,9 @@ const NOTABLE_WAIT_NANOS: u64 = 200_000;
 /// All findings about a version, in the order in which a person wants to know them.
 pub fn findings(model: &ModelSnapshot) -> Vec<ModelFinding> {
     let Some(served) = &model.served else { return vec![state(model)] };
-    let mut findings = vec![requests(served)];
+    let is_ready = model.state == Some(ModelState::Ready);
+    let mut findings: Vec<_> = (!is_ready).then(|| state(model)).into_iter().collect();
+    findings.push(requests(served));
     let rules = [time, batches, queue, instances, processes, sequences, cache, steps];
     findings.extend(rules.iter().filter_map(|rule| rule(served)));
     findings

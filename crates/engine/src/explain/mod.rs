@@ -85,11 +85,11 @@ pub struct ModelSnapshot {
     pub state: Option<ModelState>,
     /// Why the version is not ready; may be empty.
     pub reason: String,
-    /// What it does, if it is ready.
+    /// What it does, if it is ready or finishes its requests and sequences.
     pub served: Option<Box<ServedSnapshot>>,
 }
 
-/// What a version does that is ready.
+/// What a version does that is ready, or that finishes its requests and sequences.
 #[derive(Debug, Clone)]
 pub struct ServedSnapshot {
     /// Increases with each load of any model.

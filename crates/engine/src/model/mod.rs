@@ -174,6 +174,12 @@ impl Model {
         self.version
     }
 
+    /// The number of the version that answers a request which was sent here: a sequence may go on with a copy of another
+    /// version.
+    pub fn version_of(&self, responses: &ResponseStream) -> i64 {
+        responses.timeline().version.unwrap_or(self.version)
+    }
+
     /// The configuration that the server uses.
     pub fn config(&self) -> &ModelConfig {
         &self.config
@@ -244,7 +250,8 @@ impl Model {
         if let Some(trace) = &request.trace {
             trace.accepted(self.name(), self.version, &request.id);
         }
-        let timeline = Timeline::new(arrived, meta.batch_size.max(1)).traced(request.trace.clone());
+        let timeline = Timeline::new(arrived, meta.batch_size.max(1)).of_version(self.version);
+        let timeline = timeline.traced(request.trace.clone());
         let asks_cache = |_: &&Arc<ModelCache>| !self.in_flight.is_draining() && !request.has_device_memory();
         if let Some(cached) = self.cached.as_ref().filter(asks_cache) {
             // The answer is also for other requests.

@@ -86,7 +86,7 @@ pub(crate) struct ModelTable {
     readable: Arc<BTreeMap<Name, bool>>,
 }
 
-/// A version that can be used, and the number of the load that it comes from.
+/// A copy of a version, and the number of the load that it comes from.
 pub(crate) struct ServingCopy {
     pub(crate) model: Arc<Model>,
     pub(crate) generation: u64,
@@ -98,7 +98,7 @@ struct Versions {
     /// The repository, if the server uses namespaces.
     namespace: Option<Name>,
     versions: BTreeMap<i64, VersionEntry>,
-    /// The loads that versions come from which are ready.
+    /// The loads that the copies of versions come from.
     generations: BTreeMap<i64, u64>,
     /// Why the model has no version.
     problem: Option<NoVersion>,
@@ -122,9 +122,21 @@ impl Versions {
 
     /// One copy of each version that has been built and has not ended, usable or not, ascending.
     fn built(&self) -> impl Iterator<Item = Arc<Model>> {
-        self.versions.values().filter_map(|version| match version {
-            VersionEntry::Ready(model) | VersionEntry::Unloading(model) => Some(model.clone()),
-            VersionEntry::Loading | VersionEntry::Unavailable(_) => None,
+        self.versions.values().filter_map(VersionEntry::built).cloned()
+    }
+
+    /// Versions that are neither ready nor ended on purpose. A version that finishes its requests and sequences while
+    /// another one serves does not keep the server from being ready.
+    fn missing(&self) -> impl Iterator<Item = (i64, ModelState)> {
+        let serves = self.versions.values().any(|version| version.usable().is_some());
+        self.versions.iter().filter_map(move |(&number, version)| {
+            let is_settled = match version {
+                VersionEntry::Unloading(_) => serves,
+                VersionEntry::Loading | VersionEntry::Ready(_) | VersionEntry::Unavailable(_) => {
+                    version.usable().is_some() || version.is_unloaded()
+                }
+            };
+            (!is_settled).then(|| (number, version.state().0))
         })
     }
 }
@@ -153,6 +165,14 @@ impl VersionEntry {
         match self {
             Self::Unloading(model) if model.waits_for_sequences() => Some(model),
             other => other.usable(),
+        }
+    }
+
+    /// The copy of the version, usable or not.
+    fn built(&self) -> Option<&Arc<Model>> {
+        match self {
+            Self::Ready(model) | Self::Unloading(model) => Some(model),
+            Self::Loading | Self::Unavailable(_) => None,
         }
     }
 
@@ -194,7 +214,7 @@ impl ModelTable {
                     VersionStatus::Unloading(id) => copy(id).map(VersionEntry::Unloading),
                     VersionStatus::Unavailable(reason) => Some(VersionEntry::Unavailable(reason.clone())),
                 };
-                if let VersionStatus::Ready(id) = &status {
+                if let VersionStatus::Ready(id) | VersionStatus::Unloading(id) = &status {
                     shown.generations.insert(number, id.generation.0);
                 }
                 shown.versions.extend(entry.map(|entry| (number, entry)));
@@ -278,13 +298,13 @@ impl ModelTable {
         self.models.values().flatten().all(Versions::all_usable)
     }
 
-    /// What is neither ready nor unloaded. A directory without a configuration file is not a model.
+    /// What is neither ready nor unloaded, nor replaced by another version. A directory without a configuration file is
+    /// not a model.
     pub(crate) fn not_ready(&self) -> Vec<NotReady> {
         let mut missing = Vec::new();
         for (name, model) in
             self.models.iter().flat_map(|(name, models)| models.iter().map(move |model| (name, model)))
         {
-            let is_settled = |version: &VersionEntry| version.usable().is_some() || version.is_unloaded();
             match &model.problem {
                 Some(problem) if problem.cause == NoVersionCause::NoConfiguration => {}
                 // As Triton: an ensemble whose members do not fit does not keep the server from being ready.
@@ -294,11 +314,10 @@ impl ModelTable {
                     missing.push(NotReady { name: name.clone(), version: None, state });
                 }
                 None => {
-                    let versions = model.versions.iter().filter(|(_, version)| !is_settled(version));
-                    missing.extend(versions.map(|(&number, version)| NotReady {
+                    missing.extend(model.missing().map(|(number, state)| NotReady {
                         name: name.clone(),
                         version: Some(number),
-                        state: Some(version.state().0),
+                        state: Some(state),
                     }));
                 }
             }
@@ -368,13 +387,14 @@ impl ModelTable {
         self.models.get(&key.name).into_iter().flatten().any(|model| model.namespace == key.namespace)
     }
 
-    /// The lines of the index. Those of versions that can be used have their copies, and the number of the load.
+    /// The lines of the index. Those of versions that can be used, or finish their requests, have their copies and the
+    /// number of the load.
     pub(crate) fn explained(&self) -> Vec<(IndexEntry, Option<ServingCopy>)> {
         let lines = self.index(false).into_iter().map(|line| {
             let models = self.models.get(&line.name).into_iter().flatten();
             let model = models.into_iter().find(|model| model.namespace == line.namespace);
             let copy = model.zip(line.version).and_then(|(model, number)| {
-                let copy = model.versions.get(&number)?.usable()?;
+                let copy = model.versions.get(&number)?.built().filter(|copy| copy.fault().is_none())?;
                 let generation = model.generations.get(&number).copied().unwrap_or_default();
                 Some(ServingCopy { model: copy.clone(), generation })
             });

@@ -524,8 +524,17 @@ async fn sequences_of_a_version_that_the_policy_retires_go_on() {
     let repository = repository.model("m", &format!("{ECHO} {SEQUENCES}"), &["2"]);
     load(&engine, "m").await.unwrap();
     assert_eq!(index(&engine), ["m 1 UNLOADING", "m 2 READY"]);
+    assert!(engine.ready().await.unwrap() && engine.ready_here().unwrap(), "the new version serves");
+    let slots = engine.explain(Some(("m", Some(1))), |_| true).unwrap().models.remove(0);
+    assert_eq!(slots.served.unwrap().sequences.unwrap().slots.len(), 1);
     for version in [None, Some(1)] {
         ask_step(&engine, version, step(1, false, false)).await.unwrap();
+    }
+    for (id, starts, version) in [(1, false, 1), (3, true, 2)] {
+        let model = engine.model("m", None).unwrap();
+        let mut responses = model.infer(step(id, starts, false)).unwrap();
+        responses.take_only().await.unwrap();
+        assert_eq!((model.version(), model.version_of(&responses)), (2, version));
     }
     let refused = ask_step(&engine, Some(1), step(2, true, false)).await;
     assert_eq!(refused.unwrap_err(), "Request for unknown model: 'm' version 1 is not at ready state");

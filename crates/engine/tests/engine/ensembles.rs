@@ -1,10 +1,12 @@
 //! Ensembles: requests pass through the members, and end once whatever these do.
 use std::{
+    fs,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -12,11 +14,15 @@ use inference::{
     Error, ErrorCode, FailureReason, Parameter, Request, Response, ResponseStream, Tensor, TensorData,
     backend::{Batch, Execution},
 };
-use nereid_engine::{Engine, LoadParameters, MemoryLimits, ModelControl, StartupModels};
+use nereid_engine::{
+    Engine, EngineOptions, LoadParameters, MemoryLimits, ModelControl, Polling, StartupModels,
+};
+use parking_lot::Mutex;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 
 use crate::support::{
-    Begun, ECHO, Native, Repository, TIMEOUT, answer, ask, echo, held, request, start, until, value,
+    Begun, ECHO, Native, Repository, TIMEOUT, answer, ask, echo, held, index, options, request, start, until,
+    value,
 };
 
 /// A step from one tensor to another.
@@ -183,6 +189,53 @@ async fn requests_that_have_begun_keep_their_members_while_these_are_replaced_or
         begun.recv_timeout(TIMEOUT).unwrap().end();
     }
     assert_eq!(result(stream).await.unwrap(), [8]);
+}
+
+#[tokio::test]
+async fn an_unload_of_a_member_waits_for_the_load_of_its_ensemble() {
+    let (begun, beginnings) = mpsc::channel();
+    let (release, held) = mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let backend = adding().open(move |_| {
+        begun.send(()).unwrap();
+        let _ = held.lock().recv();
+        Ok(())
+    });
+    let repository = Repository::new().model("m", ECHO, &["1"]).model("e", &chain(&["m"], ""), &["1"]);
+    let engine = explicit(&repository, &[], backend).await;
+    let load = {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.load("e", LoadParameters::default()).await })
+    };
+    while beginnings.try_recv().is_err() {
+        tokio::task::yield_now().await;
+    }
+    let mut unload = std::pin::pin!(engine.unload("m"));
+    // The engine has the command when the call has been polled once.
+    let is_open = std::future::poll_fn(|context| Poll::Ready(unload.as_mut().poll(context).is_pending()));
+    assert!(is_open.await);
+    drop(release);
+    unload.await.unwrap();
+    load.await.unwrap().unwrap();
+    let unloaded = ["e 1 UNAVAILABLE unloaded", "m 1 UNAVAILABLE unloaded"];
+    until("both are unloaded", || index(&engine) == unloaded).await;
+}
+
+/// One repository has the ensemble and its member, another one has a member of the same name.
+#[tokio::test]
+async fn a_member_that_disappears_is_replaced_by_the_one_of_another_repository() {
+    let member = || Repository::new().model("m", ECHO, &["1"]);
+    let (own, other) = (member().model("e", &chain(&["m"], ""), &["1"]), member());
+    let polling = Polling { period: Duration::from_millis(2), settle: Duration::from_millis(1) };
+    let paths = [&own, &other].map(|repository| repository.path().to_path_buf()).into();
+    let options = EngineOptions { namespacing: true, control: ModelControl::Poll(polling), ..options(paths) };
+    let engine = start(options, adding()).await;
+    engine.load_models().await.unwrap();
+    assert_eq!(index(&engine), ["e 1 READY", "m 1 READY", "m 1 READY"]);
+    fs::remove_dir_all(own.path().join("m")).unwrap();
+    until("the ensemble's own member has gone", || index(&engine).len() < 3).await;
+    assert_eq!(index(&engine), ["e 1 READY", "m 1 READY"]);
+    assert_eq!(result(ask(&engine, "e", 5)).await.unwrap(), [6]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

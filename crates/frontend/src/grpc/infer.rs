@@ -74,7 +74,8 @@ pub(crate) async fn answer(
     };
     asked.finish(&mut response)?;
     let mut version = itoa::Buffer::new();
-    let message = asked.message(&response, version.format(asked.model.version()), None).unary()?;
+    let message =
+        asked.message(&response, version.format(asked.model.version_of(&responses)), None).unary()?;
     let mut reply = match compressor {
         None => reply::message(message, None, asked.trace.map(TracedSend::grpc)),
         Some(compressor) => {

@@ -555,7 +555,7 @@ impl Flight {
             return self.encode_without_response(last, &error.message);
         }
         let mut version = itoa::Buffer::new();
-        let version = version.format(self.asked.model.version());
+        let version = version.format(self.asked.model.version_of(&self.responses));
         self.asked.message(&response, version, Some(last)).streamed("", MAX_MESSAGE)
     }
 

@@ -65,7 +65,8 @@ impl HttpService {
         response_complete(trace.as_ref());
         facts.inspect(|facts| facts.set_times(&responses));
         let response = response?;
-        let encoded = encode(&model, &id, response, &requested_outputs)?;
+        let version = model.version_of(&responses);
+        let encoded = encode((&model, version), &id, response, &requested_outputs)?;
         let mut reply = send(&parts.headers, encoded).await;
         cache_headers::tell(reply.headers_mut(), &responses);
         if request_facts::wants_timing(&parts.headers) {
@@ -221,17 +222,13 @@ fn text(value: &HeaderValue) -> String {
 }
 
 fn encode(
-    model: &Model,
+    (model, version): (&Model, i64),
     id: &Name,
     mut response: Response,
     requested_outputs: &RequestedOutputs,
 ) -> Result<Encoded, Error> {
     requested_outputs.finish_for(model.config(), &mut response.outputs)?;
-    response::encode(
-        Origin { id, model: model.name(), version: model.version() },
-        &response,
-        requested_outputs,
-    )
+    response::encode(Origin { id, model: model.name(), version }, &response, requested_outputs)
 }
 
 /// Sends the response, compressed if the client accepts a coding and the result is shorter.

@@ -112,10 +112,14 @@ impl RepositoryTask {
         scheduling.steps.iter().map(member).collect()
     }
 
-    /// The model that a step means: that of the ensemble's own namespace, or the only one of the name.
+    /// The model that a step means: that of the ensemble's own namespace, or the only one of the name. Models that were
+    /// unloaded count only if there is no other.
     fn find_member(&self, name: &Name, namespace: Option<&Name>) -> Option<&ManagedModel> {
-        let named: Vec<(&ModelKey, &ManagedModel)> =
+        let mut named: Vec<(&ModelKey, &ManagedModel)> =
             self.lifecycle.models().filter(|(key, _)| key.name == *name).collect();
+        if named.iter().any(|(_, model)| !model.is_absent()) {
+            named.retain(|(_, model)| !model.is_absent());
+        }
         let own = named.iter().find(|(key, _)| key.namespace.as_ref() == namespace);
         match (own, &named[..]) {
             (Some((_, model)), _) | (None, [(_, model)]) => Some(model),

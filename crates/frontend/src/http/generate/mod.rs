@@ -220,7 +220,8 @@ impl GenerateCall {
     }
 
     fn write(&self, json: &mut Vec<u8>, response: &Response) -> Result<(), Error> {
-        let origin = Origin { id: &self.id, model: self.model.name(), version: self.model.version() };
+        let version = self.model.version_of(&self.responses);
+        let origin = Origin { id: &self.id, model: self.model.name(), version };
         response::encode(json, origin, response)
     }
 

@@ -3,7 +3,7 @@
 //! The numbers come from [`Engine::explain`](engine::Engine::explain), the sentences from [`engine::explain::findings`].
 //! Times are in seconds.
 use engine::{
-    DurationStatistic, ModelState,
+    DurationStatistic,
     explain::{
         EngineSnapshot, ModelFinding, ModelSnapshot, SequencesSnapshot, ServedSnapshot, TimeQuantiles,
         findings,
@@ -114,7 +114,7 @@ fn model(model: &ModelSnapshot) -> Value {
     shown.extend(given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
     let said: Vec<_> = findings(model).iter().map(finding).collect();
     shown.insert("findings".to_owned(), said.into());
-    if let (Some(ModelState::Ready), Some(served)) = (model.state, &model.served)
+    if let Some(served) = &model.served
         && let Value::Object(more) = numbers(served)
     {
         shown.extend(more);
