@@ -23,8 +23,9 @@ const BUILD: Build = Build::DevWorkspace;
 const CLIENT_TESTS_AT_ONCE: &str = "4";
 /// The tests that belong to no group of the second tier, as an expression of pytest.
 const FIRST_TIER: &str = "not plugins and not stores and not browser and not monitoring";
-/// How long each tier may take on a busy machine.
-const LIMIT: Duration = minutes(60);
+/// How long the tiers may take on a busy machine: together an hour.
+const LIMIT: Duration = minutes(40);
+const LIMIT_OF_INTEGRATIONS: Duration = minutes(20);
 
 const fn minutes(count: u64) -> Duration {
     Duration::from_secs(60 * count)
@@ -100,7 +101,8 @@ pub(crate) enum Selection {
 /// No step has the wanted name, or the run cannot begin.
 pub(crate) fn test(selection: &Selection) -> Result<bool> {
     if let Selection::Only(text) = selection {
-        return only(text, &FIRST.iter().chain([&TESTS, &MEMORY]).chain(&FURTHER).collect::<Vec<_>>());
+        let all: Vec<_> = FIRST.iter().chain([&TESTS, &MEMORY]).chain(&FURTHER).collect();
+        return only(text, &all, LIMIT);
     }
     let mut steps = Steps::new(LIMIT)?;
     let downloads = steps.start(&DOWNLOADS);
@@ -131,16 +133,16 @@ pub(crate) fn integrations(selection: &Selection) -> Result<bool> {
         Selection::Only(text) => text,
         Selection::Quick => bail!("--quick is of the first tier"),
     };
-    only(text, &INTEGRATIONS.iter().collect::<Vec<_>>())
+    only(text, &INTEGRATIONS.iter().collect::<Vec<_>>(), LIMIT_OF_INTEGRATIONS)
 }
 
-fn only(text: &str, all: &[&CheckStep]) -> Result<bool> {
+fn only(text: &str, all: &[&CheckStep], limit: Duration) -> Result<bool> {
     let wanted: Vec<_> = all.iter().filter(|step| step.name.contains(text)).collect();
     if wanted.is_empty() {
         let names: Vec<_> = all.iter().map(|step| step.name).collect();
         bail!("no step has '{text}' in its name; there are: {}", names.join(", "));
     }
-    let mut steps = Steps::new(LIMIT)?;
+    let mut steps = Steps::new(limit)?;
     for step in wanted {
         steps.run(step);
     }
