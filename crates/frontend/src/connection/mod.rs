@@ -1,11 +1,11 @@
 //! What the connections of all ports share: accepting, counting, and the limits that a client must keep.
 //!
 //! A client that is slow or idle, or that sends too much, may use up only its own connection. [`ClientLimits`] limits
-//! how long a client may take, and `Patience` how long when the server stops. [`ConnectionSlots`] limits the number of connections.
+//! how long a client may take, and `ClientTimeout` how long when the server stops. [`ConnectionSlots`] limits the number of connections.
 mod accept;
+mod client_timeout;
 mod handshake;
 mod pace;
-mod patience;
 mod slots;
 mod stream;
 mod write_timeout;
@@ -13,10 +13,10 @@ mod write_timeout;
 use std::{sync::Arc, time::Duration};
 
 pub(crate) use accept::{Port, accept, answer_and_close};
+pub(crate) use client_timeout::{ClientTimeout, idle_while_draining};
 pub(crate) use handshake::{encrypted, handshake_in_time};
 pub use pace::BodyPace;
 pub(crate) use pace::{BodyProgress, LateBody};
-pub(crate) use patience::{Patience, left_alone};
 pub use slots::{ConnectionSlots, SlotCounter};
 pub(crate) use stream::ClientStream;
 pub(crate) use write_timeout::{StreamProgress, Timed, WriteTimeout};

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::Patience;
+use super::ClientTimeout;
 use crate::drain::Drain;
 
 /// The minimum pace of a body: in each period at least `min_bytes` bytes or the end of the body must arrive. No
@@ -39,14 +39,14 @@ pub(crate) struct BodyProgress {
     timer: Option<Pin<Box<Sleep>>>,
     drain: Drain,
     /// Ends when the server stops, however fast the body arrives.
-    patience: Option<Patience>,
+    timeout: Option<ClientTimeout>,
 }
 
 impl BodyProgress {
     /// The progress of a body that has not begun to arrive. With `None` the body is never too slow. `drain` is that of
     /// its port.
     pub(crate) fn new(pace: Option<BodyPace>, drain: &Drain) -> Self {
-        Self { pace, arrived: 0, timer: None, drain: drain.clone(), patience: None }
+        Self { pace, arrived: 0, timer: None, drain: drain.clone(), timeout: None }
     }
 
     /// Counts arrived bytes of the body.
@@ -58,7 +58,7 @@ impl BodyProgress {
     pub(crate) fn stop(&mut self) {
         self.arrived = 0;
         self.timer = None;
-        self.patience = None;
+        self.timeout = None;
     }
 
     /// Ready when the server waits no longer. The caller polls it while the body is pending.
@@ -66,8 +66,8 @@ impl BodyProgress {
         if self.poll_too_slow(context).is_ready() {
             return Poll::Ready(LateBody::TooSlow);
         }
-        let patience = self.patience.get_or_insert_with(|| Patience::new(None, &self.drain));
-        patience.poll(context).map(|()| LateBody::Stopping)
+        let timeout = self.timeout.get_or_insert_with(|| ClientTimeout::new(None, &self.drain));
+        timeout.poll(context).map(|()| LateBody::Stopping)
     }
 
     fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<()> {

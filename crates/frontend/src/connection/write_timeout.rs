@@ -1,5 +1,5 @@
 //! Ends a connection if bytes wait for its client and the client reads nothing. When the server stops, it waits less
-//! ([`Patience`]).
+//! ([`ClientTimeout`]).
 use std::{
     io,
     pin::Pin,
@@ -13,7 +13,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::Patience;
+use super::ClientTimeout;
 use crate::drain::Drain;
 
 /// Runs while a write or a flush is pending. Each byte that the client reads ends the wait.
@@ -21,9 +21,9 @@ use crate::drain::Drain;
 pub(crate) struct WriteTimeout {
     limit: Option<Duration>,
     drain: Drain,
-    write: Option<Patience>,
+    write: Option<ClientTimeout>,
     /// Separate from the timer of writes, because a stream without its own buffer always reports a complete flush.
-    flush: Option<Patience>,
+    flush: Option<ClientTimeout>,
 }
 
 impl WriteTimeout {
@@ -52,7 +52,7 @@ impl WriteTimeout {
 }
 
 fn check<T>(
-    wait: &mut Option<Patience>,
+    wait: &mut Option<ClientTimeout>,
     (limit, drain): (Option<Duration>, &Drain),
     context: &mut Context<'_>,
     polled: Poll<io::Result<T>>,
@@ -61,7 +61,7 @@ fn check<T>(
         *wait = None;
         return polled;
     }
-    let wait = wait.get_or_insert_with(|| Patience::new(limit, drain));
+    let wait = wait.get_or_insert_with(|| ClientTimeout::new(limit, drain));
     let late = || Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing"));
     wait.poll(context).map(|()| late())
 }

@@ -20,7 +20,7 @@ use std::{
 
 use hyper::rt::Executor;
 
-use crate::{connection::Patience, drain::Drain};
+use crate::{connection::ClientTimeout, drain::Drain};
 
 /// Counts the calls of a connection.
 #[derive(Debug, Default)]
@@ -123,7 +123,7 @@ async fn unless_stalled<F: Future>(
     drain: &Drain,
 ) -> Option<F::Output> {
     let mut state = BodyState::NOTHING_SENT;
-    let mut wait: Option<Patience> = None;
+    let mut wait: Option<ClientTimeout> = None;
     std::future::poll_fn(move |context: &mut Context<'_>| {
         let before = state;
         BODY.set(before);
@@ -139,7 +139,7 @@ async fn unless_stalled<F: Future>(
         if state.asked != before.asked {
             wait = None;
         }
-        let wait = wait.get_or_insert_with(|| Patience::new(limit, drain));
+        let wait = wait.get_or_insert_with(|| ClientTimeout::new(limit, drain));
         wait.poll(context).map(|()| None)
     })
     .await

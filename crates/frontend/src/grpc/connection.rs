@@ -19,7 +19,9 @@ use super::{
 };
 use crate::{
     access_log::PeerAddress,
-    connection::{ClientStream, Port, accept, answer_and_close, encrypted, handshake_in_time, left_alone},
+    connection::{
+        ClientStream, Port, accept, answer_and_close, encrypted, handshake_in_time, idle_while_draining,
+    },
     drain::Drain,
     listen::Listener,
 };
@@ -160,7 +162,7 @@ where
         ended = connection => note(ended),
         // hyper closes the connection when the client has answered a ping. A client that has gone never does. Calls
         // whose requests do not come end by themselves.
-        () = left_alone(&state.drain, || calls.open() > 0, || calls.sent()) => {
+        () = idle_while_draining(&state.drain, || calls.open() > 0, || calls.sent()) => {
             log::debug!("a gRPC connection was closed: the server stops, and the client has no call");
         }
         () = after(grace) => log::debug!("a gRPC connection was closed: its grace is over"),

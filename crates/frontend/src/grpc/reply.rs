@@ -18,7 +18,7 @@ use super::{
     status::Status,
     stream::StreamBody,
 };
-use crate::{chunks::Chunks, compression::Coding, connection::Patience, tracing::TracedSend};
+use crate::{chunks::Chunks, compression::Coding, connection::ClientTimeout, tracing::TracedSend};
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
@@ -33,7 +33,7 @@ pub(crate) enum GrpcReply {
     /// The responses of a stream, each when it is ready.
     Stream(Box<StreamBody>),
     /// The answer of the reflection service, and how long a server that stops waits for the questions.
-    Reflection(Box<(tonic::body::Body, Patience)>),
+    Reflection(Box<(tonic::body::Body, ClientTimeout)>),
 }
 
 /// A trailer besides those of the status.
@@ -105,9 +105,9 @@ impl GrpcReply {
             Self::Empty => Poll::Ready(None),
             Self::Stream(stream) => stream.poll_frame(context).map(|frame| frame.map(Ok)),
             Self::Reflection(answer) => {
-                let (body, patience) = &mut **answer;
+                let (body, timeout) = &mut **answer;
                 let frame = Pin::new(body).poll_frame(context);
-                if frame.is_pending() && patience.poll(context).is_ready() {
+                if frame.is_pending() && timeout.poll(context).is_ready() {
                     *self = Self::Empty;
                     return Poll::Ready(Some(Ok(Frame::trailers(Status::stopping().trailers()))));
                 }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     access_log::{AccessLine, PeerAddress},
     api_keys::Access,
-    connection::Patience,
+    connection::ClientTimeout,
     error,
     request_facts::{KnownFacts, RequestFacts},
     restrict::Category,
@@ -182,8 +182,8 @@ async fn answer_once(
         Target::Admin(call) => Box::pin(answer_admin(state, call, request)).await,
         Target::Reflection(version) => {
             let response = Box::pin(state.reflection.answer(version, request)).await;
-            let patience = Patience::new(None, &state.drain);
-            Ok(response.map(|body| GrpcReply::Reflection(Box::new((body, patience)))))
+            let timeout = ClientTimeout::new(None, &state.drain);
+            Ok(response.map(|body| GrpcReply::Reflection(Box::new((body, timeout)))))
         }
         Target::StreamInfer => unreachable!("streams are answered by their body"),
     }

@@ -25,7 +25,8 @@ use super::{
 use crate::{
     access_log::PeerAddress,
     connection::{
-        ClientLimits, ClientStream, Port, PortOptions, Timed, WriteTimeout, accept, encrypted, left_alone,
+        ClientLimits, ClientStream, Port, PortOptions, Timed, WriteTimeout, accept, encrypted,
+        idle_while_draining,
     },
     drain::Drain,
     error,
@@ -170,7 +171,7 @@ async fn serve_requests<S: Respond>(
         sleep(LAST_CALL).await;
     });
     // The body of a request that does not come ends the request. Answers that wait end by the limit for writes.
-    let mut alone = pin!(left_alone(&drain, || !activity.is_idle(), || activity.writes()));
+    let mut alone = pin!(idle_while_draining(&drain, || !activity.is_idle(), || activity.writes()));
     let mut told = false;
     let mut watch = Watch::new(&activity, limits);
     loop {

@@ -14,19 +14,19 @@ use crate::drain::Drain;
 /// answer. What is under way at the begin of the drain arrives within a round trip, and a lost packet is sent again
 /// within a second. A client that takes longer may have gone: a stop that waited for it would take the whole exit
 /// timeout, and end with an error although no request is lost.
-pub(crate) const LAST_PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One wait for a client. It begins with the first poll.
-pub(crate) struct Patience(Pin<Box<dyn Future<Output = ()> + Send + Sync>>);
+pub(crate) struct ClientTimeout(Pin<Box<dyn Future<Output = ()> + Send + Sync>>);
 
-impl Patience {
-    /// Ends after `limit`, and [`LAST_PATIENCE`] after the drain has begun, or after the first poll if that is later.
+impl ClientTimeout {
+    /// Ends after `limit`, and [`DRAIN_TIMEOUT`] after the drain has begun, or after the first poll if that is later.
     /// `None` is no limit of the client.
     pub(crate) fn new(limit: Option<Duration>, drain: &Drain) -> Self {
         let drain = drain.clone();
         let last = async move {
             drain.begun().await;
-            sleep(LAST_PATIENCE).await;
+            sleep(DRAIN_TIMEOUT).await;
         };
         Self(match limit {
             None => Box::pin(last),
@@ -45,19 +45,19 @@ impl Patience {
     }
 }
 
-impl fmt::Debug for Patience {
+impl fmt::Debug for ClientTimeout {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Patience")
+        formatter.write_str("ClientTimeout")
     }
 }
 
-/// Returns when the server stops and the connection does nothing for it: for [`LAST_PATIENCE`] it has had no accepted
+/// Returns when the server stops and the connection does nothing for it: for [`DRAIN_TIMEOUT`] it has had no accepted
 /// request, and has taken nothing. `is_busy` tells whether it has a request, and `sent` counts what the client takes.
-pub(crate) async fn left_alone(drain: &Drain, is_busy: impl Fn() -> bool, sent: impl Fn() -> usize) {
+pub(crate) async fn idle_while_draining(drain: &Drain, is_busy: impl Fn() -> bool, sent: impl Fn() -> usize) {
     drain.begun().await;
     let mut seen = sent();
     loop {
-        sleep(LAST_PATIENCE).await;
+        sleep(DRAIN_TIMEOUT).await;
         let now = sent();
         if !is_busy() && now == seen {
             return;
@@ -77,9 +77,9 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
 
-    async fn waited(mut patience: Patience) -> Duration {
+    async fn waited(mut timeout: ClientTimeout) -> Duration {
         let begin = Instant::now();
-        poll_fn(|context| patience.poll(context)).await;
+        poll_fn(|context| timeout.poll(context)).await;
         begin.elapsed()
     }
 
@@ -91,22 +91,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_has_its_limit_until_the_server_stops() {
         let drain = Drain::new();
-        assert!(is_about(waited(Patience::new(Some(LIMIT), &drain)).await, LIMIT));
+        assert!(is_about(waited(ClientTimeout::new(Some(LIMIT), &drain)).await, LIMIT));
         drain.announce();
-        assert!(is_about(waited(Patience::new(Some(LIMIT), &drain)).await, LIMIT));
-        let waiting = [Some(LIMIT), None].map(|limit| waited(Patience::new(limit, &drain)));
+        assert!(is_about(waited(ClientTimeout::new(Some(LIMIT), &drain)).await, LIMIT));
+        let waiting = [Some(LIMIT), None].map(|limit| waited(ClientTimeout::new(limit, &drain)));
         let (waited_both, ()) = tokio::join!(join_all(waiting), async { drain.begin() });
-        assert!(waited_both.into_iter().all(|waited| is_about(waited, LAST_PATIENCE)));
-        assert!(is_about(waited(Patience::new(None, &drain)).await, LAST_PATIENCE));
+        assert!(waited_both.into_iter().all(|waited| is_about(waited, DRAIN_TIMEOUT)));
+        assert!(is_about(waited(ClientTimeout::new(None, &drain)).await, DRAIN_TIMEOUT));
         let short = Duration::from_secs(1);
-        assert!(is_about(waited(Patience::new(Some(short), &drain)).await, short));
+        assert!(is_about(waited(ClientTimeout::new(Some(short), &drain)).await, short));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_left_alone_when_it_has_no_request_and_takes_nothing() {
         let drain = Drain::new();
         let (is_busy, sent) = (Cell::new(true), Cell::new(0));
-        let mut alone = Box::pin(left_alone(&drain, || is_busy.get(), || sent.get()));
+        let mut alone = Box::pin(idle_while_draining(&drain, || is_busy.get(), || sent.get()));
         let mut is_alone = async |time| tokio::time::timeout(time, &mut alone).await.is_ok();
         assert!(!is_alone(LIMIT).await, "the server does not stop");
         drain.begin();
@@ -114,9 +114,9 @@ mod tests {
         is_busy.set(false);
         for _ in 0..10 {
             sent.set(sent.get() + 1);
-            assert!(!is_alone(LAST_PATIENCE).await, "it takes its answer");
+            assert!(!is_alone(DRAIN_TIMEOUT).await, "it takes its answer");
         }
         advance(Duration::from_millis(1)).await;
-        assert!(is_alone(2 * LAST_PATIENCE).await);
+        assert!(is_alone(2 * DRAIN_TIMEOUT).await);
     }
 }
