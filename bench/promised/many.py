@@ -16,33 +16,11 @@ MODELS = 1000
 SCRAPES = 5
 
 
-NETWORK = """max_batch_size: 8
-input { name: "X" data_type: TYPE_FP32 dims: 16 }
-output { name: "Y" data_type: TYPE_FP32 dims: 16 }
-instance_group { count: 2 kind: KIND_CPU }
-dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 100 }
-"""
-PICTURE = """backend: "image"
-max_batch_size: 8
-input { name: "P" data_type: TYPE_STRING dims: 1 }
-output { name: "O" data_type: TYPE_FP32 dims: [ 3, 224, 224 ] }
-parameters { key: "RESIZE" value { string_value: "crop" } }
-"""
-
-
 @measures(Promise("nereid check of 1,000 models", None, "2 s", "s", most=2.0))
 def check(place):
     """Half of them are networks, half are of the backend for pictures."""
     folder = place.new_folder()
-    network = models.graph("copy (float[N, 16] X) => (float[N, 16] Y) { Y = Identity(X) }")
-    for number in range(MODELS):
-        if number % 2:
-            models.write(folder, f"network{number}", network, NETWORK)
-        else:
-            (folder / f"picture{number}" / "1").mkdir(parents=True)
-            (folder / f"picture{number}" / "config.pbtxt").write_text(PICTURE)
-    # One model has a mistake, so that a command that looks at nothing does not pass.
-    models.write(folder, "network1", network, NETWORK.replace('"Y" data_type: TYPE_FP32', '"Y" data_type: TYPE_INT8'))
+    models.write_many(folder, MODELS)
     begun = time.monotonic()
     ended = processes.run([BINARY, "check", "--format=json", folder], env=environment())
     passed = time.monotonic() - begun

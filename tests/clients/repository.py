@@ -288,3 +288,30 @@ def write_all(repository, gate):
         "max_batch_size: 1\ndynamic_batching { priority_levels: 2 default_priority_level: 2 }\n",
     )
     return repository
+
+
+MANY_NETWORKS = """max_batch_size: 8
+input { name: "X" data_type: TYPE_FP32 dims: 16 }
+output { name: "Y" data_type: TYPE_FP32 dims: 16 }
+instance_group { count: 2 kind: KIND_CPU }
+dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 100 }
+"""
+MANY_PICTURES = """backend: "image"
+max_batch_size: 8
+input { name: "P" data_type: TYPE_STRING dims: 1 }
+output { name: "O" data_type: TYPE_FP32 dims: [ 3, 224, 224 ] }
+parameters { key: "RESIZE" value { string_value: "crop" } }
+"""
+
+
+def write_many(folder, count):
+    """Many models for a check: half of them are networks, half are of the backend for pictures. `network1` has a mistake, so
+    that a command that looks at nothing finds too little."""
+    copy = graph("copy (float[N, 16] X) => (float[N, 16] Y) { Y = Identity(X) }")
+    for number in range(count):
+        if number % 2:
+            write(folder, f"network{number}", copy, MANY_NETWORKS)
+        else:
+            (folder / f"picture{number}" / "1").mkdir(parents=True)
+            (folder / f"picture{number}" / "config.pbtxt").write_text(MANY_PICTURES)
+    write(folder, "network1", copy, MANY_NETWORKS.replace('"Y" data_type: TYPE_FP32', '"Y" data_type: TYPE_INT8'))

@@ -91,8 +91,8 @@ impl EnsembleRequest {
         let inputs = config.inputs.iter().map(|spec| input(&spec.name)).collect();
         let is_requested = |output: usize| request.wants(&config.outputs[output].name);
         let graph = EnsembleRun::new(binding.graph.clone(), inputs, is_requested);
-        let sequence = request.sequence.id.clone().filter(|_| binding.keeps_order);
-        let turns = sequence.map(|id| RequestTurns::enter(&ensemble.turns, id, cancelled.clone()));
+        let sequence = request.sequence.id.as_ref().filter(|_| binding.keeps_order);
+        let turns = sequence.map(|id| RequestTurns::enter(&ensemble.turns, id.clone(), cancelled.clone()));
         let deadline = request.timeout.map(|timeout| responder.timeline().request_start + timeout);
         let times = Arc::new(ExecutionTimes::start(rows, now));
         Self {
@@ -231,7 +231,9 @@ impl EnsembleRequest {
         let permit = self.permits.used(run.step);
         match member.infer_step(request, &self.ensemble.unread) {
             Ok(responses) => {
-                self.turns.iter().for_each(|turns| turns.started(run.step, step));
+                // A step that may start again keeps its turn until the request ends.
+                let has_turn = step.keeps_order && !step.is_repeated;
+                self.turns.iter().filter(|_| has_turn).for_each(|turns| turns.started(run.step));
                 let stream = StepStream::new(StartedStep { run, sequence }, responses, permit);
                 let streams = if member.config().decoupled { &mut self.producers } else { &mut self.steps };
                 streams.push(stream);

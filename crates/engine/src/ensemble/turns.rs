@@ -8,8 +8,6 @@ use parking_lot::Mutex;
 use scheduling::{SequenceTurns, TurnPlace};
 use smallvec::SmallVec;
 
-use super::binding::BoundStep;
-
 /// The lines of all sequences of an ensemble, behind a leaf lock. Wakers are called without the lock.
 pub(super) type TurnLines = Mutex<SequenceTurns<SequenceId, Arc<AtomicWaker>>>;
 
@@ -37,13 +35,10 @@ impl RequestTurns {
         may
     }
 
-    /// A step has started, and its member has its request.
-    pub(super) fn started(&self, step: usize, bound: &BoundStep) {
-        // A step that may start again keeps its turn until the request ends.
-        if bound.keeps_order && !bound.is_repeated {
-            let next = self.lines.lock().started(&self.place, step);
-            next.iter().for_each(|waker| waker.wake());
-        }
+    /// A step has started for the last time, and its member has its request.
+    pub(super) fn started(&self, step: usize) {
+        let next = self.lines.lock().started(&self.place, step);
+        next.iter().for_each(|waker| waker.wake());
     }
 
     /// Whether the turn of a noted step has come.

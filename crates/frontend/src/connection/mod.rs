@@ -1,7 +1,8 @@
 //! What the connections of all ports share: accepting, counting, and the limits that a client must keep.
 //!
 //! A client that is slow or idle, or that sends too much, may use up only its own connection. [`ClientLimits`] limits
-//! how long a client may take, and `ClientTimeout` how long when the server stops. [`ConnectionSlots`] limits the number of connections.
+//! how long a client may take, and `ClientTimeout` how long when the server stops. [`ConnectionSlots`] limits the number
+//! of connections.
 mod accept;
 mod client_timeout;
 mod handshake;

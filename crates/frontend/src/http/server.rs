@@ -72,9 +72,8 @@ const LAST_CALL: Duration = Duration::from_millis(20);
 ///
 /// From the announcement of `drain` on, each response has `Connection: close` and is the last of its connection. Idle
 /// connections close 20 ms after the beginning of `drain` (P-W24), and those whose client stalls within seconds. Busy
-/// connections close after their answer. If all slots of `options` are taken, a new connection gets one answer with status 503 and is closed; with TLS it is closed
-/// without an answer. Dropping the future closes
-/// all connections.
+/// connections close after their answer. If all slots of `options` are taken, a new connection gets one answer with status
+/// 503 and is closed; with TLS it is closed without an answer. Dropping the future closes all connections.
 ///
 /// # Errors
 /// INTERNAL if the listener cannot be used.
