@@ -119,7 +119,7 @@ class Server:
 
     def __enter__(self):
         assert self.process is None, "this server has been started: `start` returns servers that run"
-        with open(self.log_path, "wb") as log:
+        with self.open_log() as log:
             self.process = processes.start(self._line, env=self._environment, stdout=log, stderr=processes.STDOUT)
         Server.entered.append(self)
         try:
@@ -141,6 +141,10 @@ class Server:
         if kind is None:
             assert code == self.expected_code, f"the server ended with {code}; {self.log_end()}"
             assert "panicked" not in self.log(), self.log_end()
+
+    def open_log(self):
+        """What the server writes its log to."""
+        return open(self.log_path, "wb")
 
     def _wait_for_ports(self):
         def started():
