@@ -1,9 +1,7 @@
 """Runs campaigns of random faults: `cargo xtask chaos`. Prints what broke, its seed, and the smallest history that breaks it."""
 
 import argparse
-import faulthandler
 import itertools
-import signal
 import sys
 import time
 
@@ -76,7 +74,6 @@ def show(report):
 
 
 def main():
-    faulthandler.register(signal.SIGUSR1)
     options = parse()
     campaign = Campaign(options.seed, options.wrong)
     told = lambda step: print(step, flush=True)

@@ -50,6 +50,7 @@ class Campaign:
             changes = Changes(system, files, judge)
             load = None
             try:
+                system.start_store()
                 system.start()
                 load = Load(judge, files, system.running, self._seed)
                 load.wait_for_answers()

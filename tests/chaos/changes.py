@@ -5,16 +5,14 @@ import os
 import queue
 import random
 import signal
-import threading
 
 import numpy as np
 import requests
 from protocols import GRPC, HTTP
 from serving import PATIENCE, eventually
-from tritonclient.utils import InferenceServerException
 
 from chaos.history import is_end
-from chaos.questions import correlation_ids
+from chaos.questions import LOST, correlation_ids
 from chaos.rude import RudeClients
 from chaos.system import workers
 from chaos.world import ENSEMBLES, IN_ORDER, MODELS, SEQUENCES, STATELESS, WITH_GENERATIONS, with_dependents, with_members
@@ -58,7 +56,7 @@ class Changes:
             with protocol.connect(server, **named) as client:
                 ask(client)
             return True
-        except (OSError, InferenceServerException) as error:
+        except LOST as error:
             if must_succeed:
                 self._judge.failed(models or MODELS, since, what, error)
             return False
@@ -129,12 +127,12 @@ class Changes:
         with self._judge.disturbs(disturbed, f"{number.name} for a worker of {action.model}"):
             server = self._system.running()
             with contextlib.suppress(OSError):
-                found = [worker for worker, line in workers(server).items() if f"{action.model}_" in line]
+                found = workers(server, action.model)
                 if found:
                     worker = sorted(found)[action.number % len(found)]
                     os.kill(worker, number)
                     eventually(
-                        lambda: server.has_ended or worker not in workers(server), f"the end of a worker of {action.model}"
+                        lambda: server.has_ended or worker not in workers(server, action.model), f"the end of a worker of {action.model}"
                     )
             self._wait_until_answered(disturbed)
 
@@ -143,7 +141,7 @@ class Changes:
     def cancel(self, action):
         """Many requests at once that their client gives up."""
         chance = random.Random(action.number)
-        with contextlib.suppress(OSError, InferenceServerException), GRPC.connect(self._system.running()) as client:
+        with contextlib.suppress(*LOST), GRPC.connect(self._system.running()) as client:
             ended = queue.Queue()
             calls = []
             for _ in range(CANCELED):
@@ -272,7 +270,7 @@ class Changes:
             try:
                 with GRPC.connect(self._system.running()) as client:
                     return all(client.is_model_ready(name) for name in names)
-            except (OSError, InferenceServerException):
+            except LOST:
                 return False
 
         eventually(are_ready, f"{sorted(names)} to be ready", patience=2 * PATIENCE)

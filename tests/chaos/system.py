@@ -1,5 +1,6 @@
 """The server of a campaign, what it needs beside it, and what it holds."""
 
+import contextlib
 import os
 import pathlib
 import threading
@@ -32,12 +33,13 @@ class LoggedServer(serving.Server):
 
     def open_log(self):
         output, pipe = os.pipe()
-        self._reader = threading.Thread(target=self._read, args=[output])
+        log = open(self.log_path, "wb", buffering=0)
+        self._reader = threading.Thread(target=self._read, args=[output, log])
         self._reader.start()
         return open(pipe, "wb")
 
-    def _read(self, output):
-        with open(output, "rb", buffering=0) as pipe, open(self.log_path, "wb", buffering=0) as log:
+    def _read(self, output, log):
+        with open(output, "rb", buffering=0) as pipe, log:
             while piece := pipe.read(1 << 16):
                 log.write(piece)
                 self.reads_log.wait()
@@ -78,16 +80,22 @@ def holdings(server):
     return Holdings(len(list((folder / "fd").iterdir())), threads, len(workers(server)), server.resident_bytes())
 
 
-def workers(server):
-    """The processes that the server has started, with their command lines."""
-    found = {}
+def workers(server, model=""):
+    """The processes that the server has started: those of a model in Python, or all."""
+    found = set()
     for task in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir():
-        try:
-            children = (task / "children").read_text().split()
-        except OSError:
-            continue
-        found |= {int(child): processes.line_of(int(child)) for child in children}
-    return found
+        # A thread may end meanwhile.
+        with contextlib.suppress(OSError):
+            found.update(map(int, (task / "children").read_text().split()))
+    # The kernel keeps fifteen characters of a name.
+    return {process for process in found if processes.is_running(process) and name_of(process).startswith(f"py:{model}"[:15])}
+
+
+def name_of(process):
+    try:
+        return pathlib.Path(f"/proc/{process}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 class System:
@@ -98,15 +106,17 @@ class System:
         plugins = folder / "plugins"
         plugins.mkdir()
         self._options = [*OPTIONS, f"--backend-directory={build_backend(plugins)}"]
-        self.store = None
-        if with_store:
-            self.store = redis_servers.RedisServer(folder)
+        self._with_store = with_store
+        self.store = self.server = None
+        self._runs = threading.Condition()
+
+    def start_store(self):
+        if self._with_store:
+            self.store = redis_servers.RedisServer(self._folder)
             address = {"host": "127.0.0.1", "port": self.store.port}
             self._options += [f"--cache-config=redis,{name}={value}" for name, value in address.items()]
         else:
             self._options.append("--cache-config=local,size=16777216")
-        self.server = None
-        self._runs = threading.Condition()
 
     def start(self):
         server = LoggedServer(

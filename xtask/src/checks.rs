@@ -14,7 +14,7 @@ use crate::steps::{self, CannotRun, CheckStep, Steps};
 use crate::tools::{self, Tool};
 use crate::workspace::{self, Build, cargo};
 use crate::{
-    changes, debian, deepcheck, demo, dist, docs, gates, memcheck, process, python, runtime_library,
+    changes, chaos, debian, deepcheck, demo, dist, docs, gates, memcheck, process, python, runtime_library,
 };
 
 /// How everything is built.
@@ -50,12 +50,13 @@ const TESTS_OF_CHANGES: CheckStep =
     CheckStep { name: "tests of changes", limit: minutes(30), action: rust_tests_of_changes };
 
 /// What `--quick` leaves out.
-const FURTHER: [CheckStep; 7] = [
+const FURTHER: [CheckStep; 8] = [
     CheckStep { name: "doc tests", limit: minutes(10), action: doc_tests },
     CheckStep { name: "documentation", limit: minutes(10), action: documentation },
     CheckStep { name: "model checker", limit: minutes(10), action: model_checker },
     CheckStep { name: "python modules", limit: minutes(5), action: python_modules },
     CheckStep { name: "python clients", limit: minutes(30), action: python_clients },
+    CheckStep { name: "chaos", limit: minutes(10), action: chaos::of_changes },
     CheckStep { name: "demo", limit: minutes(15), action: demonstrate },
     CheckStep { name: "packages", limit: minutes(10), action: packages },
 ];

@@ -1,4 +1,4 @@
-//! Tasks of the workspace: `cargo xtask test | integrations | deepcheck | memcheck | gates | docs | header | setup | demo |
+//! Tasks of the workspace: `cargo xtask test | integrations | deepcheck | memcheck | chaos | gates | docs | header | setup | demo |
 //! dist | bench`.
 //!
 //! This program does everything that needs more than cargo: the checks of a change, the Python environment, the
@@ -13,6 +13,7 @@ mod allocators;
 mod arguments;
 mod bench;
 mod changes;
+mod chaos;
 mod checks;
 mod debian;
 mod debian_program;
@@ -57,12 +58,19 @@ cargo xtask integrations [--only TEXT]
 
 cargo xtask deepcheck [--only TEXT]
     What takes too long for every change: a model checker over the code that threads meet in, the tests of the crates that
-    meet C under the compiler's address and thread sanitizers, memcheck, and miri.
+    meet C under the compiler's address and thread sanitizers, memcheck, miri, and an hour of campaigns of random faults.
     --only takes the steps whose name contains TEXT.
 
 cargo xtask memcheck [--requests N]
     Sends N requests [default: 200], and ten times as many, to each test plug-in of the C interfaces, watched by the
     compiler's sanitizers and by valgrind: no wrong use of memory, none lost, and none that grows with requests.
+
+cargo xtask chaos [--seconds N | --count N] [--seed N] [--kinds A,B] [--steps N,N] [--shrink-seconds N] [--dev]
+    A campaign of random faults: models of all kinds under a load in which each answer is judged, while models, instances,
+    workers, clients, the log, the store of the cache and the server itself are changed, killed, stopped and paused. Lasts
+    N seconds [default: 30] or N steps. --kinds takes only these kinds of actions, --steps only these steps of the history
+    that follows from the seed [default: 1]. A broken promise prints the smallest history found that breaks it, for which
+    it looks at most so many seconds [default: 300]. Builds for release; --dev uses a debug build.
 
 cargo xtask gates
     Only the rules of our own: which crate may use which, the shape of files, and the C interfaces.
@@ -148,6 +156,7 @@ fn run() -> Result<bool> {
             arguments.finish()?;
             memcheck::run(requests).map(|()| true)
         }
+        "chaos" => chaos::run(&chaos::ChaosOptions::parse(arguments)?).map(|()| true),
         "deepcheck" => {
             let only: Option<String> = arguments.value("--only")?;
             arguments.finish()?;

@@ -1,0 +1,90 @@
+//! `cargo xtask chaos`: campaigns of random faults against a server whose every answer is judged.
+//!
+//! `tests/chaos` has the models, the callers and the faults, because it uses the clients and servers of the client tests.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::arguments::Arguments;
+use crate::workspace::{self, Build};
+use crate::{process, python, tools};
+
+/// The campaign that a change must pass. An even seed has a store for the cache.
+const SEED_OF_CHANGES: u64 = 2;
+const SECONDS_OF_CHANGES: u64 = 30;
+/// The long one: so many seeds, and how long each of them lasts.
+const SEEDS: u64 = 10;
+const SECONDS_OF_SEED: u64 = 360;
+/// How long a campaign may look for the smallest history that breaks something.
+const SHRINKING: Duration = Duration::from_secs(300);
+
+/// How a campaign is run.
+pub(crate) struct ChaosOptions {
+    pub(crate) build: Build,
+    /// The arguments of `tests/chaos`.
+    pub(crate) arguments: Vec<String>,
+}
+
+impl ChaosOptions {
+    pub(crate) fn parse(mut arguments: Arguments) -> Result<ChaosOptions> {
+        let build = if arguments.flag("--dev") { Build::DevWorkspace } else { Build::Release };
+        let mut passed = Vec::new();
+        for name in ["--seconds", "--count", "--seed", "--kinds", "--steps", "--shrink-seconds", "--wrong"] {
+            if let Some(value) = arguments.value::<String>(name)? {
+                passed.push(format!("{name}={value}"));
+            }
+        }
+        arguments.finish()?;
+        Ok(ChaosOptions { build, arguments: passed })
+    }
+
+    fn of_seed(build: Build, seed: u64, seconds: u64) -> ChaosOptions {
+        let shrinking = SHRINKING.as_secs();
+        let arguments =
+            [format!("--seed={seed}"), format!("--seconds={seconds}"), format!("--shrink-seconds={shrinking}")];
+        ChaosOptions { build, arguments: arguments.into() }
+    }
+}
+
+/// Runs a campaign. It prints its history while it runs.
+///
+/// # Errors
+/// A promise is broken, or the campaign cannot begin.
+pub(crate) fn run(options: &ChaosOptions) -> Result<()> {
+    let server = options.build.server()?;
+    python::install("tests/requirements.txt")?;
+    let mut command = python::command();
+    command
+        .args(["-m", "chaos"])
+        .args(&options.arguments)
+        .env("PYTHONPATH", "tests:tests/clients")
+        .env("NEREID_BINARY", server)
+        .envs(tools::fetch(tools::OF_TESTS)?)
+        .current_dir(workspace::root());
+    process::run(&mut command)
+}
+
+/// The short campaign of `cargo xtask test`.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn of_changes() -> Result<()> {
+    run(&ChaosOptions::of_seed(Build::DevWorkspace, SEED_OF_CHANGES, SECONDS_OF_CHANGES))
+}
+
+/// The long campaign of `cargo xtask deepcheck`: an hour. All seeds are run, whatever the others break.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn long() -> Result<()> {
+    let mut broken = Vec::new();
+    for seed in 1..=SEEDS {
+        println!("campaign {seed} of {SEEDS}");
+        if let Err(error) = run(&ChaosOptions::of_seed(Build::Release, seed, SECONDS_OF_SEED)) {
+            broken.push(format!("seed {seed}: {error:#}"));
+        }
+    }
+    ensure!(broken.is_empty(), "{}", broken.join("; "));
+    Ok(())
+}
