@@ -1,6 +1,5 @@
 """A campaign: callers ask, and a history of faults happens to what they ask. Every answer is judged."""
 
-import itertools
 import tempfile
 import time
 from collections import Counter
@@ -27,20 +26,33 @@ class Report:
 
     steps: list = field(default_factory=list)
     broken: list = field(default_factory=list)
-    asked: int = 0
+    sent: int = 0
+    sent_to_ensembles: int = 0
+    scale_downs: int = 0
+    # How many seconds each orderly stop took.
+    stops: list = field(default_factory=list)
     kinds: Counter = field(default_factory=Counter)
     # What the server held at each rest: the number of the process, and the holdings.
     rests: list = field(default_factory=list)
+
+    def figures(self):
+        """What the length of a campaign is told by."""
+        return {
+            "count": len(self.steps),
+            "scale_downs": self.scale_downs,
+            "stops": len(self.stops),
+            "requests": self.sent_to_ensembles,
+        }
 
 
 class Campaign:
     """Runs steps of a history against a new server, until something breaks."""
 
-    def __init__(self, seed, wrong=""):
-        self._seed, self._wrong = seed, wrong
+    def __init__(self, seed, load="all", wrong=""):
+        self._seed, self._load, self._wrong = seed, load, wrong
 
     def run(self, steps, goes_on, told=None):
-        """Performs steps as long as `goes_on()` says so. `told(step)` is called before each. Returns the report."""
+        """Performs steps as long as `goes_on(report)` says so. `told(step)` is called before each. Returns the report."""
         report = Report()
         judge = Judge()
         with tempfile.TemporaryDirectory(prefix="nereid-chaos-") as name:
@@ -52,7 +64,7 @@ class Campaign:
             try:
                 system.start_store()
                 system.start()
-                load = Load(judge, files, system.running, self._seed)
+                load = Load(judge, files, system.running, self._seed, self._load)
                 load.wait_for_answers()
                 self._perform(steps, goes_on, told, report, judge, system, changes, load)
             except Exception as error:
@@ -66,7 +78,9 @@ class Campaign:
     def _perform(self, steps, goes_on, told, report, judge, system, changes, load):
         with ThreadPoolExecutor(MOST_AT_ONCE) as threads:
             for step in steps:
-                if judge.broken or not goes_on():
+                report.sent, report.sent_to_ensembles = load.sent, load.sent_to_ensembles
+                report.scale_downs, report.stops = changes.scale_downs, changes.stops
+                if judge.broken or not goes_on(report):
                     break
                 if told:
                     told(step)
@@ -103,7 +117,6 @@ class Campaign:
                 load.stop()
             except AssertionError as error:
                 judge.breaks(str(error))
-            report.asked = sum(load.asked)
         if system.server:
             changes.check_log(system.server)
         if judge.broken and system.server:
@@ -112,8 +125,12 @@ class Campaign:
         system.end()
 
 
-def until(seconds=None, count=None):
-    """Says yes for so many seconds, or so many times. Without either it always does."""
+def until(seconds=None, **most):
+    """Says yes for so many seconds, and as long as no figure of the report has reached its most."""
     end = time.monotonic() + seconds if seconds is not None else float("inf")
-    numbers = itertools.count()
-    return lambda: time.monotonic() < end and (count is None or next(numbers) < count)
+    most = {name: figure for name, figure in most.items() if figure is not None}
+
+    def goes_on(report):
+        return time.monotonic() < end and all(report.figures()[name] < figure for name, figure in most.items())
+
+    return goes_on

@@ -5,17 +5,19 @@ import os
 import queue
 import random
 import signal
+import time
 
 import numpy as np
 import requests
 from protocols import GRPC, HTTP
 from serving import PATIENCE, eventually
 
+from chaos.files import INSTANCES
 from chaos.history import is_end
-from chaos.questions import LOST, correlation_ids
+from chaos.questions import LOST, connect, correlation_ids
 from chaos.rude import RudeClients
 from chaos.system import workers
-from chaos.world import ENSEMBLES, IN_ORDER, MODELS, SEQUENCES, STATELESS, WITH_GENERATIONS, with_dependents, with_members
+from chaos.world import ENSEMBLES, IN_ORDER, MODELS, SEQUENCES, STATELESS, WITH_GENERATIONS, WITH_INSTANCES, with_dependents, with_members
 
 CHANGES_OF_MODELS = ("reload", "reload_broken", "instances", "unload")
 MOST_INSTANCES = 4
@@ -30,6 +32,9 @@ class Changes:
         self._rude = RudeClients()
         # Models whose files are broken, or that may not be loaded.
         self._broken, self._unsettled = set(), set()
+        self._instances = dict.fromkeys(WITH_INSTANCES, INSTANCES)
+        # How often a model got fewer instances, and how many seconds the server took to end.
+        self.scale_downs, self.stops = 0, []
 
     def in_main_thread(self, action):
         """Whether an action ends or starts a process, which only the main thread does."""
@@ -52,8 +57,7 @@ class Changes:
         try:
             server = self._system.running()
             protocol = (HTTP, GRPC)[since % 2]
-            named = {"network_timeout": 2 * PATIENCE, "connection_timeout": PATIENCE} if protocol is HTTP else {}
-            with protocol.connect(server, **named) as client:
+            with connect(protocol, server) as client:
                 ask(client)
             return True
         except LOST as error:
@@ -96,8 +100,11 @@ class Changes:
 
     def instances(self, action, is_alone):
         """Another number of instances. No request fails."""
-        self._files.write_config(action.model, 1 + action.number % MOST_INSTANCES)
-        self._load(action.model, must_succeed=is_alone)
+        count = 1 + action.number % MOST_INSTANCES
+        self._files.write_config(action.model, count)
+        if self._load(action.model, must_succeed=is_alone):
+            self.scale_downs += count < self._instances[action.model]
+            self._instances[action.model] = count
 
     def unload(self, action, is_alone):
         """A model is away for a while, and so are the models that need it."""
@@ -141,7 +148,7 @@ class Changes:
     def cancel(self, action):
         """Many requests at once that their client gives up."""
         chance = random.Random(action.number)
-        with contextlib.suppress(*LOST), GRPC.connect(self._system.running()) as client:
+        with contextlib.suppress(*LOST), connect(GRPC, self._system.running()) as client:
             ended = queue.Queue()
             calls = []
             for _ in range(CANCELED):
@@ -180,7 +187,7 @@ class Changes:
 
     def store_paused(self, action):
         if self._system.store:
-            self._system.store.pause()
+            self._system.pause_store()
             self._wait_until_answered(["cached"])
             self._system.store.go_on()
 
@@ -217,7 +224,10 @@ class Changes:
         with self._judge.disturbs(MODELS, number.name):
             server = self._system.running()
             children = workers(server)
+            begun = time.monotonic()
             code = server.stop(number)
+            if expected == 0:
+                self.stops.append(time.monotonic() - begun)
             if code != expected:
                 self._judge.breaks(f"the server ended with {code} after {number.name}; {server.log_end()}")
             self.check_log(server)
@@ -258,7 +268,8 @@ class Changes:
         self._set_log(0)
         for name in MODELS:
             if name not in ENSEMBLES:
-                self._files.write_config(name, 2)
+                self._files.write_config(name, INSTANCES)
+                self._instances[name] = INSTANCES
                 self._load(name)
 
     def _wait_until_answered(self, names):
@@ -268,7 +279,7 @@ class Changes:
             if self._judge.broken:
                 return True
             try:
-                with GRPC.connect(self._system.running()) as client:
+                with connect(GRPC, self._system.running()) as client:
                     return all(client.is_model_ready(name) for name in names)
             except LOST:
                 return False

@@ -5,18 +5,18 @@ import traceback
 
 from serving import PATIENCE, eventually
 
-from chaos.questions import KINDS, Reconnect
+from chaos.questions import LOADS, Reconnect
 
 
 class Load:
     """Callers that ask whatever server there is. They can rest, so that nothing is under way."""
 
-    def __init__(self, judge, files, server_of, seed):
+    def __init__(self, judge, files, server_of, seed, load):
         self._judge, self._server_of = judge, server_of
         self._stopping, self._working = threading.Event(), threading.Event()
         self._working.set()
         self._callers = [
-            kind(judge, files, protocol, seed * 1000 + number) for number, (kind, protocol) in enumerate(KINDS)
+            kind(judge, files, protocol, seed * 1000 + number) for number, (kind, protocol) in enumerate(LOADS[load])
         ]
         # How many questions each caller has ended, and whether it rests.
         self.asked = [0] * len(self._callers)
@@ -57,6 +57,16 @@ class Load:
     def _close(caller, connected):
         if connected is not None:
             caller.close()
+
+    @property
+    def sent(self):
+        """How many requests were sent."""
+        return sum(caller.sent for caller in self._callers)
+
+    @property
+    def sent_to_ensembles(self):
+        """How many of them were of sequences through ensembles."""
+        return sum(caller.sent_to_ensembles for caller in self._callers)
 
     def wait_for_answers(self):
         """Waits until each caller has begun and ended a question since now. A broken promise ends the wait, too."""

@@ -17,9 +17,13 @@ from protocols import GRPC, HTTP
 from serving import PATIENCE
 from tritonclient.utils import InferenceServerException
 
-from chaos.world import MODELS, SEQUENCES, STATELESS, STREAMED, with_members
+from chaos.world import ENSEMBLES, SEQUENCES, STATELESS, STREAMED, with_members
 
 correlation_ids = itertools.count(1)
+
+
+# Otherwise clients of a process share a connection, and what one of them does to it happens to all.
+OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
 
 
 class Reconnect(Exception):
@@ -33,7 +37,7 @@ LOST = (OSError, InferenceServerException, http.client.HTTPException)
 def connect(protocol, server):
     if protocol is HTTP:
         return HTTP.connect(server, connection_timeout=PATIENCE, network_timeout=PATIENCE)
-    return GRPC.connect(server)
+    return GRPC.connect(server, channel_args=OWN_CONNECTION)
 
 
 def options_of(protocol):
@@ -47,6 +51,8 @@ class Caller:
         self.judge, self.files, self.protocol = judge, files, protocol
         self.random = random.Random(seed)
         self.client = None
+        # How many requests it has sent, and how many of them were of sequences through ensembles.
+        self.sent = self.sent_to_ensembles = 0
 
     def connect(self, server):
         self.client = connect(self.protocol, server)
@@ -79,7 +85,12 @@ class Caller:
         if found != expected:
             self.judge.breaks(f"{what}: {found} instead of {expected}")
 
+    def count(self, model):
+        self.sent += 1
+        self.sent_to_ensembles += model in SEQUENCES and model.name in ENSEMBLES
+
     def infer(self, model, x, **options):
+        self.count(model)
         inputs = [self.protocol.input(model.x, x)]
         return self.client.infer(model.name, inputs, **options, **options_of(self.protocol))
 
@@ -144,7 +155,7 @@ class Streams(Caller):
         self.numbers = itertools.count(1)
 
     def connect(self, server):
-        self.client = GRPC.connect(server)
+        self.client = connect(GRPC, server)
         self.answers = queue.Queue()
         answers = self.answers
         self.client.start_stream(lambda result, error: answers.put((result, error)))
@@ -155,7 +166,7 @@ class Streams(Caller):
         super().close()
 
     def ask(self):
-        """What is expected of each request, by its id: the values of its responses."""
+        # By id.
         asked = {}
         since = self.judge.now()
         for model in self.random.sample(SEQUENCES, 2):
@@ -165,9 +176,12 @@ class Streams(Caller):
         for model in self.random.choices(STATELESS, k=3):
             x = self.x()
             asked[self.id()] = Asked(model, self.bounds(model), x, {}, [x + model.adds])
-        # Requests of a sequence keep their order.
-        order = sorted(asked, key=lambda one: (self.random.random() if asked[one].sequence is None else 0))
-        for one in order:
+        self.exchange(asked, since)
+
+    def exchange(self, asked, since):
+        """Sends all requests without waiting, those of a sequence in their order, and judges the responses."""
+        for one in between_each_other(asked, self.random):
+            self.count(asked[one].model)
             asked[one].send(self.client, one)
         self.receive(asked, since)
 
@@ -205,6 +219,32 @@ class Streams(Caller):
                 continue
             if asked[one].take(self, result):
                 open_.remove(one)
+
+
+def between_each_other(asked, chance):
+    """The ids of requests in a random order that keeps the order of each sequence."""
+    lines = {}
+    for one, request in asked.items():
+        lines.setdefault(request.sequence or one, []).append(one)
+    lines = [line[::-1] for line in lines.values()]
+    while lines:
+        line = chance.choice(lines)
+        yield line.pop()
+        if not line:
+            lines.remove(line)
+
+
+class SequenceStreams(Streams):
+    """Rounds on a stream that are only sequences through ensembles."""
+
+    AT_ONCE = 8
+
+    def ask(self):
+        asked = {}
+        since = self.judge.now()
+        for model in self.random.choices([model for model in SEQUENCES if model.name in ENSEMBLES], k=self.AT_ONCE):
+            self.add_sequence(asked, model)
+        self.exchange(asked, since)
 
 
 class Asked:
@@ -261,6 +301,7 @@ class Regions(Caller):
                     inputs = [region.input(self.protocol, model.x, x)]
                     outputs = [region.output(self.protocol, model.y, byte_size=x.nbytes, offset=2048)]
                     outputs += [self.protocol.output(name) for name in model.generations]
+                    self.count(model)
                     result = self.client.infer(model.name, inputs, outputs=outputs, **options_of(self.protocol))
                     self.expect(what, region.read(np.int64, [2, 1], 2048), x + model.adds)
                     self.judge_generations(model, bounds, result, what)
@@ -271,8 +312,11 @@ class Regions(Caller):
                 raise Reconnect from error
 
 
-class Canceled(Caller):
-    """Requests that their client gives up at once. Nothing is expected, but that the others do not notice."""
+class Canceled(Stateless):
+    """Requests that their client gives up at once, in turn with others: who only gives up loses the connection.
+
+    Nothing is expected of the former, but that the others do not notice.
+    """
 
     def ask(self):
         since = self.judge.now()
@@ -282,6 +326,7 @@ class Canceled(Caller):
             named = {"sequence_id": next(correlation_ids), "sequence_start": True, "sequence_end": True}
         inputs = [GRPC.input(model.x, np.array([[self.x()]], np.int64))]
         done = queue.Queue()
+        self.count(model)
         call = self.client.async_infer(model.name, inputs, lambda result, error: done.put(error), **named)
         call.cancel()
         try:
@@ -292,13 +337,17 @@ class Canceled(Caller):
         if error is not None and "ancel" not in str(error):
             self.judge.failed(with_members(model.name), since, f"a canceled request of {model.name}", error)
             raise Reconnect
+        super().ask()
 
 
-# Twelve callers: as many kinds, protocols and seeds.
-KINDS = (
-    [(Stateless, protocol) for protocol in (HTTP, GRPC) * 2]
-    + [(Sequence, protocol) for protocol in (HTTP, GRPC, GRPC)]
-    + [(Streams, GRPC)] * 2
-    + [(Regions, protocol) for protocol in (HTTP, GRPC)]
-    + [(Canceled, GRPC)]
-)
+# The callers of a campaign: as many of each kind and protocol.
+LOADS = {
+    "all": (
+        [(Stateless, protocol) for protocol in (HTTP, GRPC) * 2]
+        + [(Sequence, protocol) for protocol in (HTTP, GRPC, GRPC)]
+        + [(Streams, GRPC)] * 2
+        + [(Regions, protocol) for protocol in (HTTP, GRPC)]
+        + [(Canceled, GRPC)]
+    ),
+    "sequences": [(Sequence, protocol) for protocol in (HTTP, GRPC)] + [(SequenceStreams, GRPC)] * 4,
+}

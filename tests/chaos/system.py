@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import signal
 import threading
 from dataclasses import dataclass
 
@@ -109,6 +110,7 @@ class System:
         self._with_store = with_store
         self.store = self.server = None
         self._runs = threading.Condition()
+        self._store_pauses = threading.Lock()
 
     def start_store(self):
         if self._with_store:
@@ -122,15 +124,23 @@ class System:
         server = LoggedServer(
             self._folder, self._files.folder, *self._options, variables=python_backends.BUILT_IN.variables
         )
-        server.__enter__()
-        try:
-            server.wait_until_ready()
-        except BaseException:
-            server.stop(9)
-            raise
+        # A server starts only if its store answers.
+        with self._store_pauses:
+            if self.store:
+                self.store.go_on()
+            server.__enter__()
+            try:
+                server.wait_until_ready()
+            except BaseException:
+                server.stop(signal.SIGKILL)
+                raise
         with self._runs:
             self.server = server
             self._runs.notify_all()
+
+    def pause_store(self):
+        with self._store_pauses:
+            self.store.pause()
 
     def running(self):
         """The server, as soon as there is one that has not been told to end."""
@@ -141,7 +151,7 @@ class System:
 
     def end(self):
         if self.server and self.server.process.poll() is None:
-            self.server.stop(9)
+            self.server.stop(signal.SIGKILL)
         if self.store:
             self.store.kill()
 

@@ -296,6 +296,22 @@ def test_running_streams_and_sequences_finish(start, folder, backend_option, gat
     assert server.process.wait(PATIENCE) == 0
 
 
+def test_a_stream_waits_for_no_sequence_of_other_connections(start, folder, backend_option):
+    """Its own sequences have ended, or nobody can continue them."""
+    server = start(folder, backend_option).wait_until_ready()
+    with GRPC.connect(server) as client, GRPC.connect(server) as other:
+        stream = Stream(client)
+        assert [stream.add(1, 7, start=True), stream.add(2, 7, end=True)] == [1, 3]
+        value = [GRPC.input("X", np.array([[1]], np.int32))]
+        other.infer("accumulate_direct", value, sequence_id=8, sequence_start=True)
+        server.terminate()
+        with pytest.raises(InferenceServerException):
+            stream.answer()
+        client.stop_stream(cancel_requests=True)
+    assert server.process.wait(PATIENCE) == 0
+    assert "sequences have not ended" not in server.log()
+
+
 def test_a_sequence_that_does_not_end_gets_half_of_the_exit_timeout(start, folder, backend_option):
     server = start(folder, backend_option, "--exit-timeout-secs=6").wait_until_ready()
     with GRPC.connect(server) as client:

@@ -19,6 +19,21 @@ const SECONDS_OF_SEED: u64 = 360;
 /// How long a campaign may look for the smallest history that breaks something.
 const SHRINKING: Duration = Duration::from_secs(300);
 
+/// The options of `tests/chaos`, each with a value.
+const OPTIONS: [&str; 11] = [
+    "--seconds",
+    "--count",
+    "--scale-downs",
+    "--stops",
+    "--requests",
+    "--load",
+    "--seed",
+    "--kinds",
+    "--steps",
+    "--shrink-seconds",
+    "--wrong",
+];
+
 /// How a campaign is run.
 pub(crate) struct ChaosOptions {
     pub(crate) build: Build,
@@ -30,7 +45,7 @@ impl ChaosOptions {
     pub(crate) fn parse(mut arguments: Arguments) -> Result<ChaosOptions> {
         let build = if arguments.flag("--dev") { Build::DevWorkspace } else { Build::Release };
         let mut passed = Vec::new();
-        for name in ["--seconds", "--count", "--seed", "--kinds", "--steps", "--shrink-seconds", "--wrong"] {
+        for name in OPTIONS {
             if let Some(value) = arguments.value::<String>(name)? {
                 passed.push(format!("{name}={value}"));
             }
@@ -41,8 +56,11 @@ impl ChaosOptions {
 
     fn of_seed(build: Build, seed: u64, seconds: u64) -> ChaosOptions {
         let shrinking = SHRINKING.as_secs();
-        let arguments =
-            [format!("--seed={seed}"), format!("--seconds={seconds}"), format!("--shrink-seconds={shrinking}")];
+        let arguments = [
+            format!("--seed={seed}"),
+            format!("--seconds={seconds}"),
+            format!("--shrink-seconds={shrinking}"),
+        ];
         ChaosOptions { build, arguments: arguments.into() }
     }
 }

@@ -65,12 +65,16 @@ cargo xtask memcheck [--requests N]
     Sends N requests [default: 200], and ten times as many, to each test plug-in of the C interfaces, watched by the
     compiler's sanitizers and by valgrind: no wrong use of memory, none lost, and none that grows with requests.
 
-cargo xtask chaos [--seconds N | --count N] [--seed N] [--kinds A,B] [--steps N,N] [--shrink-seconds N] [--dev]
+cargo xtask chaos [--seconds N | --count N | --scale-downs N | --stops N | --requests N] [--seed N] [--kinds A,B]
+                  [--steps N,N] [--load all|sequences] [--wrong MODEL] [--shrink-seconds N] [--dev]
     A campaign of random faults: models of all kinds under a load in which each answer is judged, while models, instances,
     workers, clients, the log, the store of the cache and the server itself are changed, killed, stopped and paused. Lasts
-    N seconds [default: 30] or N steps. --kinds takes only these kinds of actions, --steps only these steps of the history
-    that follows from the seed [default: 1]. A broken promise prints the smallest history found that breaks it, for which
-    it looks at most so many seconds [default: 300]. Builds for release; --dev uses a debug build.
+    N seconds [default: 30], N steps, or until so many updates have removed instances, the server has been stopped so
+    often, or so many requests of sequences went through ensembles. --kinds takes only these kinds of actions, --steps only
+    these steps of the history that follows from the seed [default: 1]. --load sequences has only callers of sequences.
+    --wrong lets a network answer wrongly now and then, to see that it is found. A broken promise prints the smallest
+    history found that breaks it, for which it looks at most so many seconds [default: 300]. Builds for release; --dev uses
+    a debug build.
 
 cargo xtask gates
     Only the rules of our own: which crate may use which, the shape of files, and the C interfaces.

@@ -79,7 +79,7 @@ impl Model {
     }
 
     /// Whether a sequence runs on this copy or on one that waits for its sequences.
-    pub(crate) fn has_sequence(&self, id: &SequenceId) -> bool {
+    pub fn has_sequence(&self, id: &SequenceId) -> bool {
         let previous = || self.replacement.previous.load_full();
         self.work.has_sequence(id)
             || previous().iter().filter_map(Weak::upgrade).any(|copy| copy.work.has_sequence(id))

@@ -9,6 +9,7 @@
 mod admin;
 mod calls;
 mod cancellation;
+mod carried_sequences;
 mod compression;
 mod connection;
 mod contents;

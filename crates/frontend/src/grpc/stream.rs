@@ -14,7 +14,7 @@
 //!
 //! When the server stops, it refuses later requests, except for those that continue a running sequence. The call ends
 //! when no request is in flight, so that a client that keeps its call open does not delay the shutdown (P-W24). A call
-//! that has carried sequences also waits until the server gives up waiting for sequences.
+//! with running sequences also waits for their ends, until the server gives up waiting for sequences.
 use std::{
     collections::VecDeque,
     net::SocketAddr,
@@ -37,6 +37,7 @@ use tokio::time::Sleep;
 
 use super::{
     cancellation::CallWatch,
+    carried_sequences::CarriedSequences,
     compression::{Compressing, Compressor},
     decode::{self, InferMessage},
     encode::InferResponse,
@@ -65,6 +66,9 @@ const READ_AT_ONCE: usize = 32;
 /// Responses that are ready together are sent together, up to about this many bytes.
 const SENT_AT_ONCE: usize = 32 << 10;
 
+/// How often a call looks whether its sequences have ended while the server stops.
+const SEQUENCE_TICK: Duration = Duration::from_millis(10);
+
 /// The body of the reply.
 pub(crate) struct StreamBody {
     state: Arc<GrpcState>,
@@ -78,11 +82,11 @@ pub(crate) struct StreamBody {
     decoding: Option<LongDecoding>,
     compressor: Option<Compressor>,
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Completes when the server begins to stop, and then, if the call waits for its sequences, when they are over.
+    /// Completes when the server begins to stop, and then, if the call waits for its sequences, when they must be looked at
+    /// again, or waited for no longer.
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// A request of the call belonged to a sequence, so the call waits for sequences when the server stops.
-    carries_sequences: bool,
-    waits_for_sequences: bool,
+    /// If one of them runs, the call waits for it when the server stops.
+    sequences: CarriedSequences,
     /// The server counts the requests of this call under this id, because one reader reads all their responses.
     client: ClientId,
     /// True if the client wants the first error of a model as the status of the call.
@@ -153,8 +157,7 @@ impl StreamBody {
             compressor,
             deadline: granted.map(|granted| Box::pin(tokio::time::sleep(granted))),
             stopping: Box::pin(async move { drain.begun().await }),
-            carries_sequences: false,
-            waits_for_sequences: false,
+            sequences: CarriedSequences::default(),
             client: ClientId::unique(),
             errors_end_call,
             ordered: VecDeque::new(),
@@ -222,14 +225,17 @@ impl StreamBody {
 
     /// Ready when the server stops and the call need not wait for its sequences.
     fn poll_stopping(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        ready!(self.stopping.as_mut().poll(context));
-        if !self.carries_sequences || self.waits_for_sequences {
-            return Poll::Ready(());
+        loop {
+            ready!(self.stopping.as_mut().poll(context));
+            if self.state.drain.are_sequences_over() || !self.sequences.run() {
+                return Poll::Ready(());
+            }
+            let drain = self.state.drain.clone();
+            // A sequence may also end because its client is silent, and no request tells that.
+            self.stopping = Box::pin(async move {
+                let _ = tokio::time::timeout(SEQUENCE_TICK, drain.sequences_over()).await;
+            });
         }
-        self.waits_for_sequences = true;
-        let drain = self.state.drain.clone();
-        self.stopping = Box::pin(async move { drain.sequences_over().await });
-        self.stopping.as_mut().poll(context)
     }
 
     fn next_piece(&mut self) -> Poll<Option<Frame<Chunks>>> {
@@ -336,8 +342,8 @@ impl StreamBody {
                 line.facts().set_model(&asked.model);
             }
         }
-        self.carries_sequences |= request.sequence.id.is_some();
         let flight = decoded.and_then(|(asked, sent_version)| {
+            self.sequences.carry(&asked.model, &request);
             let responses = asked.model.infer(request)?;
             let errors_end_call = self.errors_end_call;
             let line = line.take();
