@@ -106,3 +106,26 @@ pub(crate) fn long() -> Result<()> {
     ensure!(broken.is_empty(), "{}", broken.join("; "));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<ChaosOptions> {
+        ChaosOptions::parse(Arguments::new(line.split_whitespace().map(str::to_owned)))
+    }
+
+    #[test]
+    fn options_of_the_campaign_are_passed_on() {
+        let options = parse("--seed 7 --kinds=stop,look --dev").unwrap();
+        assert_eq!(options.arguments, ["--seed=7", "--kinds=stop,look"]);
+        assert!(options.build == Build::DevWorkspace);
+        assert!(parse("").unwrap().build == Build::Release);
+    }
+
+    #[test]
+    fn others_are_refused() {
+        assert!(parse("--sead 7").is_err());
+        assert!(parse("--seed").is_err());
+    }
+}

@@ -56,6 +56,26 @@ pub(super) const EXCEPTIONS: &[TimingException] = &[
         reason: "the tested timer; the test checks that it never ends early",
     },
     TimingException {
+        path: "tests/chaos/__main__.py",
+        line: "time.monotonic()",
+        reason: "how long a campaign looks for a small history",
+    },
+    TimingException {
+        path: "tests/chaos/campaign.py",
+        line: "time.monotonic()",
+        reason: "how long a campaign lasts; what it judges has no time",
+    },
+    TimingException {
+        path: "tests/chaos/changes.py",
+        line: "time.monotonic()",
+        reason: "how long stops take, which is printed",
+    },
+    TimingException {
+        path: "tests/chaos/python_models/",
+        line: "sleep(",
+        reason: "models in Python that let others run before they answer",
+    },
+    TimingException {
         path: "tests/clients/balancer.py",
         line: "",
         reason: "a program that asks servers at a pace and prints its rate; no test compares it",
