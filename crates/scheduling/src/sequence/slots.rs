@@ -220,9 +220,9 @@ impl<T> SlotTable<T> {
 
     /// Puts a sequence into a slot. Returns whether it can run at once.
     pub(super) fn move_in(&mut self, slot_id: SlotId, sequence: Sequence<T>) -> bool {
-        let instance = self.instances.get_mut(&slot_id.instance).expect("a seat that was claimed is there");
+        let instance = self.instances.get_mut(&slot_id.instance).expect("a slot that was claimed is there");
         let slot = &mut instance.slots[slot_id.slot as usize];
-        debug_assert!(slot.occupant.is_none(), "{slot_id:?} has a tenant");
+        debug_assert!(slot.occupant.is_none(), "{slot_id:?} has an occupant");
         slot.latest = sequence.number;
         slot.occupant = Some(sequence);
         instance.occupants += 1;
