@@ -103,10 +103,12 @@ impl Request {
     }
 
     /// Ends the request with an error and releases it.
-    pub(super) fn fail(self: Box<Self>, error: Error) {
-        if let Some(responder) = &self.responder {
-            responder.clone().fail(error);
-        }
+    pub(super) fn fail(mut self: Box<Self>, error: Error) {
+        let Some(execution) = self.execution.get_mut().take() else { return };
+        execution.responder.timeline().released();
+        // What the request holds is free before its client has the answer.
+        drop(self);
+        execution.fail(error);
     }
 
     /// The responder of the request.

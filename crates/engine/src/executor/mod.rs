@@ -187,7 +187,7 @@ impl Executor {
                 drop(driver);
                 payload.responder.timeline().not_queued();
                 let error = self.rejection_errors.error(reason, &payload.request);
-                payload.responder.fail(error.clone());
+                payload.fail(error.clone());
                 return Err(error);
             }
         };

@@ -162,7 +162,7 @@ impl Executor {
                 .fault()
                 .cloned()
                 .unwrap_or_else(|| self.rejection_errors.error(reason, &payload.request));
-            payload.responder.fail(error);
+            payload.fail(error);
         }
     }
 
