@@ -167,6 +167,22 @@ def test_instances_that_are_too_many_finish_what_they_run(start, folder, gate, b
         assert [one.result(PATIENCE) for one in last] == [0, 1]
 
 
+def test_an_instance_that_leaves_does_not_wait_for_the_requests_of_others(start, folder, gate, backend_option, threads):
+    write_held(gate, folder, ["count: 2"])
+    server = start(folder, EXPLICIT, "--load-model=held", backend_option)
+    hold = gate.hold()
+    running = threads.submit(ask, GRPC, server, hold, 7)
+    hold.wait_until_running()
+    config = folder / "held" / "config.pbtxt"
+    config.write_text(config.read_text().replace("count: 2", "count: 1"))
+    with GRPC.connect(server) as client:
+        client.load_model("held")
+    eventually(lambda: instance_threads(server, "held") == 1, "one instance to be left")
+    hold.release()
+    assert running.result(PATIENCE) == 7
+    assert "has not given back" not in server.log()
+
+
 def test_an_editor_that_saves_another_number_of_instances_reloads_nothing(start, folder):
     """As vim does it: a test file, a swap file, a backup, and a new file of the name."""
     write_adder(folder, "a", 1, config=counted(1))

@@ -1,6 +1,7 @@
 """Tensors in shared memory that clients have registered."""
 
 import base64
+import contextlib
 import os
 import queue
 
@@ -434,6 +435,39 @@ def test_a_region_in_use_ends_with_the_last_request(protocol, client, server, re
     assert region.read(np.float32, [1], PAGE)[0] == 5
     eventually(lambda: region.name not in registered(protocol, client), "the end of the region")
     region.register(client)
+
+
+def test_a_region_is_free_when_its_request_is_answered(protocol, start, tmp_path, region):
+    """An answer ends the use of its regions: they can be unregistered and registered anew at once."""
+    folder = tmp_path / "models"
+    models.identity(folder, "FP32")
+    (folder / "pair" / "1").mkdir(parents=True)
+    (folder / "pair" / "config.pbtxt").write_text(ensemble_config("pair", "identity_fp32", 2, -1))
+    client = protocol.connect(start(folder, ALLOWED).wait_until_ready())
+    x, y = region.input(protocol, "INPUT", X), region.output(protocol, "OUTPUT", 64, PAGE)
+    too_small = region.output(protocol, "OUTPUT", 8, PAGE)
+    for model in ("identity_fp32", "pair"):
+        for _ in range(200):
+            for output in (y, too_small):
+                region.register(client)
+                with contextlib.nullcontext() if output is y else pytest.raises(InferenceServerException):
+                    client.infer(model, [x], outputs=[output])
+                client.unregister_system_shared_memory(region.name)
+                assert region.name not in registered(protocol, client)
+
+
+def test_a_region_is_free_when_the_request_of_a_stream_is_answered(grpc, region):
+    answers = queue.Queue()
+    grpc.start_stream(lambda result, error: answers.put((result, error)))
+    for _ in range(200):
+        region.register(grpc)
+        x, y = region.input(GRPC, "INPUT", X), region.output(GRPC, "OUTPUT", 64, PAGE)
+        grpc.async_stream_infer("identity_fp32", [x], outputs=[y])
+        _, error = answers.get(timeout=PATIENCE)
+        assert error is None, error
+        grpc.unregister_system_shared_memory(region.name)
+        assert region.name not in registered(GRPC, grpc)
+    grpc.stop_stream()
 
 
 def test_an_unlinked_object_stays_usable(protocol, client, region):

@@ -1,7 +1,7 @@
 //! From the items of a worker to the answers of its requests.
 use std::sync::Arc;
 
-use inference::{Error, FailureReason, OutputSelection, backend::Execution};
+use inference::{Error, FailureReason, OutputSelection};
 
 use crate::{
     area::SharedArea,
@@ -77,8 +77,8 @@ impl RequestAnswerer<'_> {
     fn reschedule(&self, handle: u64) {
         let request = self.channel.calls.lock().end_request(handle);
         let Some(OpenRequest { execution: Some(execution), .. }) = request else { return };
-        if let Err((error, Execution { responder, .. })) = execution.reschedule() {
-            responder.fail(error);
+        if let Err((error, execution)) = execution.reschedule() {
+            execution.fail(error);
         }
     }
 

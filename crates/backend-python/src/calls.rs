@@ -92,7 +92,7 @@ pub(crate) struct WaitingCall {
 impl WaitingCall {
     pub(crate) fn fail(self, error: &Error) {
         for execution in self.batch.executions {
-            execution.responder.fail(error.clone());
+            execution.fail(error.clone());
         }
     }
 
@@ -148,7 +148,7 @@ pub(crate) fn send_calls(
     if table.is_closed {
         drop(table);
         let requests = prepared.into_iter().flat_map(|(_, requests)| requests);
-        requests.for_each(|request| request.execution.responder.fail(unhealthy.clone()));
+        requests.for_each(|request| request.execution.fail(unhealthy.clone()));
         return count;
     }
     for (times, requests) in prepared {
@@ -181,13 +181,13 @@ fn prepare(
     // A request of a sequence runs although it was cancelled: otherwise the model would miss a step.
     if execution.responder.is_cancelled() && execution.request.sequence.id.is_none() {
         let error = Error::new(ErrorCode::Cancelled, "request was cancelled");
-        execution.responder.fail(error.because(FailureReason::Cancelled));
+        execution.fail(error.because(FailureReason::Cancelled));
         return None;
     }
     match place_all(channel, frame, execution.request.tensors()) {
         Ok(places) => Some(PreparedRequest { execution, places }),
         Err(error) => {
-            execution.responder.fail(error.because(FailureReason::Backend));
+            execution.fail(error.because(FailureReason::Backend));
             None
         }
     }

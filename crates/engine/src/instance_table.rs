@@ -38,6 +38,11 @@ impl<T: Default> InstanceTable<T> {
         self.0.load()[instance].clone()
     }
 
+    /// The values of all instances.
+    pub(crate) fn all(&self) -> Arc<Vec<Arc<T>>> {
+        self.0.load_full()
+    }
+
     /// Uses the value of an instance for a short time.
     pub(crate) fn with<R>(&self, instance: InstanceId, using: impl FnOnce(&T) -> R) -> R {
         using(&self.0.load()[instance])

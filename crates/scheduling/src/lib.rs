@@ -55,7 +55,7 @@ pub use request::{Entry, EntryId, Meta};
 pub use scheduler::Scheduler;
 pub use sequence::{
     DirectStrategy, OldestStrategy, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep, SlotState,
-    Strategy,
+    Strategy, VacatedSlot,
 };
 pub use time::Timestamp;
 pub use unbatched::Unbatched;

@@ -59,6 +59,13 @@ impl EntryId {
     pub fn of_serial(serial: u64) -> Self {
         Self { queue: 0, serial }
     }
+
+    /// The number of the request's sequence, if the sequence batcher has accepted the request. It increases with each
+    /// sequence of the batcher.
+    #[must_use]
+    pub fn sequence_number(self) -> u64 {
+        self.queue
+    }
 }
 
 /// A request that waits, or has just stopped waiting.

@@ -4,7 +4,7 @@ use crate::{
     dynamic::DynamicBatcher,
     rejection::{Note, Rejected, Rejection},
     request::{Entry, EntryId, Meta},
-    sequence::{SequenceBatcher, SlotState},
+    sequence::{SequenceBatcher, SlotState, VacatedSlot},
     step::SequenceId,
     time::Timestamp,
     unbatched::Unbatched,
@@ -243,6 +243,15 @@ impl<T> Scheduler<T> {
         match self {
             Self::Unbatched(_) | Self::Dynamic(_) => Vec::new(),
             Self::Sequence(sequence) => sequence.notes(),
+        }
+    }
+
+    /// The slots that sequences have left since the last call, so that what the driver keeps for those sequences can be
+    /// freed. Call it after each step of the driver.
+    pub fn vacated(&mut self) -> Vec<VacatedSlot> {
+        match self {
+            Self::Unbatched(_) | Self::Dynamic(_) => Vec::new(),
+            Self::Sequence(sequence) => sequence.vacated(),
         }
     }
 

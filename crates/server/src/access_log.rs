@@ -10,7 +10,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
-        mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
+        mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel},
     },
     thread,
     time::{Duration, SystemTime},
@@ -90,16 +90,32 @@ impl AccessLogWriter {
 
     /// Opens the file again, so that lines go to a new file after the old one was renamed.
     pub fn reopen(&self) {
-        // A full queue means that the file cannot be written anyway.
-        let _ = self.messages.try_send(WriterMessage::Reopen);
+        self.send_waiting(WriterMessage::Reopen);
     }
 
     /// Waits until what has been logged so far is written, for a second at most. Blocks.
     pub fn flush(&self) {
+        self.flush_within(LAST_LINES);
+    }
+
+    fn flush_within(&self, limit: Duration) {
         let (tell, told) = sync_channel(1);
-        if self.messages.try_send(WriterMessage::Flush(tell)).is_ok() {
-            // If it takes longer, the lines are lost.
-            let _ = told.recv_timeout(LAST_LINES);
+        self.send_waiting(WriterMessage::Flush(tell));
+        // If it takes longer, the lines are lost.
+        let _ = told.recv_timeout(limit);
+    }
+
+    /// Sends a message that is not lost if the queue is full: it then waits for room, on a thread of its own.
+    fn send_waiting(&self, message: WriterMessage) {
+        if let Err(TrySendError::Full(message)) = self.messages.try_send(message) {
+            let messages = self.messages.clone();
+            let send = move || {
+                // The writer ends only after all senders.
+                let _ = messages.send(message);
+            };
+            if let Err(error) = thread::Builder::new().name("access log".to_owned()).spawn(send) {
+                log::error!("failed to start a thread for the access log: {error}");
+            }
         }
     }
 }
@@ -300,6 +316,34 @@ mod tests {
         log.flush();
         let lines = |path| std::fs::read_to_string(path).unwrap().lines().count();
         assert_eq!((lines(old), lines(path)), (1, 2));
+    }
+
+    #[test]
+    fn a_flush_waits_for_lines_that_fill_the_queue() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let (messages, received) = sync_channel(2);
+        let log = Arc::new(AccessLogWriter {
+            rate: 1.0,
+            asked: AtomicU64::new(0),
+            written: Arc::default(),
+            dropped: AtomicU64::new(0),
+            messages,
+        });
+        (0..2).for_each(|_| log.write(entry()));
+        let (begun, has_begun) = sync_channel(0);
+        let flushed = {
+            let log = log.clone();
+            thread::spawn(move || {
+                begun.send(()).unwrap();
+                log.flush_within(Duration::from_secs(3600));
+            })
+        };
+        has_begun.recv().unwrap();
+        let output = AccessLogOutput::open(Some(path.clone())).unwrap();
+        thread::spawn(move || write_all(&received, output, &AtomicU64::new(0)));
+        flushed.join().unwrap();
+        assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), 2);
     }
 
     #[test]

@@ -36,11 +36,10 @@ impl BackendInstance for Running {
         let instance = &*self.instance;
         let first = batch.executions.first();
         instance.report_through(first.and_then(|execution| execution.responder.batch_reporter()));
-        let model = instance.model();
         let requests: SmallVec<[*mut Request; 8]> = batch
             .executions
             .into_iter()
-            .map(|execution| Box::into_raw(Box::new(Request::new(execution, model))))
+            .map(|execution| Box::into_raw(Box::new(Request::new(execution, instance))))
             .collect();
         // The library may overwrite the array.
         let mut lent = requests.clone();
@@ -57,7 +56,7 @@ impl BackendInstance for Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.instance.model().instance_registry().leave(&self.instance);
-        self.instance.model().wait_for_returns();
+        self.instance.wait_for_returns();
         if let Err(error) = self.backend.entries().instance_finalize(&self.instance) {
             log::error!("failed finalizing model instance: {error}");
         }

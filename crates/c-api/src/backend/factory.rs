@@ -21,7 +21,7 @@ pub struct ResponseFactory {
     responder: Responder,
     model: Arc<Model>,
     response_index: Arc<AtomicU64>,
-    _in_use: InUseGuard,
+    in_use: Option<InUseGuard>,
 }
 
 impl Handle for ResponseFactory {
@@ -34,7 +34,7 @@ impl ResponseFactory {
             responder: request.responder()?.clone(),
             model: request.model().clone(),
             response_index: request.response_index().clone(),
-            _in_use: request.model().hold(),
+            in_use: request.hold(),
         })
     }
 
@@ -105,6 +105,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseNewFromFactory(
     guard(|| unsafe {
         put(response, ptr::null_mut())?;
         let factory = borrow(factory)?;
-        give(response, Response::new(&factory.responder, &factory.model, None))
+        let in_use = factory.in_use.as_ref().map(InUseGuard::another);
+        give(response, Response::new(&factory.responder, &factory.model, None, in_use))
     })
 }

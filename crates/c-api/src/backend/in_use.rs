@@ -1,4 +1,5 @@
-//! Keeps a model alive while its library still uses requests or response factories, or is being asked something.
+//! Keeps an instance alive while the library still uses its requests, responses or response factories, or is asked about
+//! it.
 //!
 //! A library may release a request after the request was executed and answered. The instance and the model are
 //! finalized only when the library has released everything. There is a time limit, because a library may forget to
@@ -13,7 +14,7 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-/// Counts the objects of one model that the library holds.
+/// Counts the objects of one instance that the library holds. Those of other instances do not hold up its end.
 #[derive(Debug, Default)]
 pub(super) struct InUseCount {
     count: AtomicUsize,
@@ -45,6 +46,13 @@ impl InUseCount {
 /// One object that the library holds.
 #[derive(Debug)]
 pub(super) struct InUseGuard(Arc<InUseCount>);
+
+impl InUseGuard {
+    /// Counts one more object of the same instance.
+    pub(super) fn another(&self) -> Self {
+        self.0.hold()
+    }
+}
 
 impl Drop for InUseGuard {
     fn drop(&mut self) {

@@ -9,6 +9,7 @@ use std::{
             Ordering::{Acquire, Release},
         },
     },
+    time::Duration,
 };
 
 use inference::{
@@ -20,6 +21,7 @@ use parking_lot::Mutex;
 
 use super::{
     Model,
+    in_use::{InUseCount, InUseGuard},
     usage::{Account, Amounts},
 };
 use crate::{
@@ -31,6 +33,9 @@ use crate::{
         message::Message,
     },
 };
+
+/// How long the end of an instance waits for the library to release what belongs to its requests.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `TRITONBACKEND_ModelInstance`.
 #[derive(Debug)]
@@ -47,6 +52,7 @@ pub struct ModelInstance {
     state: AtomicPtr<c_void>,
     /// The requests of the latest batch.
     reporter: Mutex<Option<BatchReporter>>,
+    in_use: Arc<InUseCount>,
     memory: Account,
 }
 
@@ -79,12 +85,30 @@ impl ModelInstance {
             model: model.clone(),
             state: AtomicPtr::default(),
             reporter: Mutex::default(),
+            in_use: Arc::default(),
             memory: model.memory().beside(),
         }
     }
 
     pub(super) fn model(&self) -> &Arc<Model> {
         &self.model
+    }
+
+    /// Counts one more object of this instance that the library holds.
+    pub(super) fn hold(&self) -> InUseGuard {
+        self.in_use.hold()
+    }
+
+    /// Returns when the library holds nothing of this instance any more, or after a timeout.
+    pub(super) fn wait_for_returns(&self) {
+        let left = self.in_use.wait(RELEASE_TIMEOUT);
+        if left > 0 {
+            log::error!(
+                "backend of model '{}' has not given back {left} requests, responses or response factories",
+                self.model.name()
+            );
+            self.model.keep_library();
+        }
     }
 
     /// From this call on, reports of the library refer to that batch.

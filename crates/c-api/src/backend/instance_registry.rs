@@ -1,13 +1,13 @@
 //! The instances of a model whose library can be asked whether they are ready.
 //!
-//! A caller that asks counts as a user of the model, as a request does. An instance is finalized after it has left this
+//! A caller that asks counts as a user of the instances, as a request does. An instance is finalized after it has left this
 //! registry and after all callers that found it there have finished.
 use std::sync::{Arc, Weak};
 
 use inference::Error;
 use parking_lot::Mutex;
 
-use super::{ModelInstance, in_use::InUseCount};
+use super::ModelInstance;
 
 /// The instances that are initialized and not about to be finalized.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ impl InstanceRegistry {
         self.entered.lock().push(Arc::downgrade(instance));
     }
 
-    /// Removes an instance that is about to be finalized, then waits until the library holds nothing of it.
+    /// Removes an instance that is about to be finalized.
     pub(super) fn leave(&self, instance: &Arc<ModelInstance>) {
         let own = Arc::as_ptr(instance);
         self.entered.lock().retain(|entered| entered.as_ptr() != own);
@@ -31,20 +31,16 @@ impl InstanceRegistry {
     ///
     /// # Errors
     /// The first error.
-    pub(super) fn ask(
-        &self,
-        in_use: &Arc<InUseCount>,
-        question: impl Fn(&ModelInstance) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let (hold, instances) = {
+    pub(super) fn ask(&self, question: impl Fn(&ModelInstance) -> Result<(), Error>) -> Result<(), Error> {
+        let (holds, instances): (Vec<_>, Vec<_>) = {
             let entered = self.entered.lock();
-            let instances: Vec<_> = entered.iter().filter_map(Weak::upgrade).collect();
-            (in_use.hold(), instances)
+            let instances = entered.iter().filter_map(Weak::upgrade);
+            instances.map(|instance| (instance.hold(), instance)).unzip()
         };
         let answer = instances.iter().try_for_each(|instance| question(instance));
         // The order matters: the registry no longer contains an instance when it is finalized.
         drop(instances);
-        drop(hold);
+        drop(holds);
         answer
     }
 }

@@ -9,7 +9,6 @@ use std::{
             Ordering::{Acquire, Release},
         },
     },
-    time::Duration,
 };
 
 use inference::{
@@ -23,7 +22,6 @@ use proto::ModelParameter;
 use super::{
     Backend, ServerHandle,
     execute::Running,
-    in_use::{InUseCount, InUseGuard},
     instance::ModelInstance,
     instance_registry::InstanceRegistry,
     usage::{Account, Amounts},
@@ -36,9 +34,6 @@ use crate::{
         message::{Message, give_json},
     },
 };
-
-/// How long the engine waits for a library to release what belongs to requests that have ended.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `TRITONBACKEND_Model`. When it is dropped, the library finalizes it.
 #[derive(Debug)]
@@ -56,7 +51,6 @@ pub struct Model {
     /// Names of all outputs, sorted.
     outputs: OnceLock<Box<[Name]>>,
     state: AtomicPtr<c_void>,
-    in_use: Arc<InUseCount>,
     instance_registry: InstanceRegistry,
     memory: Account,
 }
@@ -90,7 +84,6 @@ impl Model {
             typed: OnceLock::new(),
             outputs: OnceLock::new(),
             state: AtomicPtr::default(),
-            in_use: Arc::default(),
             instance_registry: InstanceRegistry::default(),
             memory: Account::of_model(),
             source: source.clone(),
@@ -117,23 +110,9 @@ impl Model {
         self.outputs.get().map_or(&[], |outputs| outputs)
     }
 
-    /// Counts one more object of this model that the library holds.
-    pub(super) fn hold(&self) -> InUseGuard {
-        self.in_use.hold()
-    }
-
-    /// Returns when the library holds nothing of this model any more, or after a timeout. All requests have ended by
-    /// then, so the library has no more use for what it still holds.
-    pub(super) fn wait_for_returns(&self) {
-        let left = self.in_use.wait(RELEASE_TIMEOUT);
-        if left > 0 {
-            log::error!(
-                "backend of model '{}' has not given back {left} requests, responses or response factories",
-                self.name()
-            );
-            // Whoever releases these objects late returns to code of the library.
-            self.backend.iter().for_each(|backend| backend.keep_library());
-        }
+    /// The library never leaves the process: somebody may still release an object late, and returns to its code.
+    pub(super) fn keep_library(&self) {
+        self.backend.iter().for_each(|backend| backend.keep_library());
     }
 
     /// The memory that the model uses; each instance has an account of its own.
@@ -235,7 +214,7 @@ impl BackendModel for OpenedModel {
 
     fn ready(&self) -> Result<(), Error> {
         let entries = self.backend.entries();
-        self.model.instance_registry.ask(&self.model.in_use, |instance| entries.instance_ready(instance))
+        self.model.instance_registry.ask(|instance| entries.instance_ready(instance))
     }
 
     fn builds_in_parallel(&self) -> bool {

@@ -12,7 +12,7 @@ use inference::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{Model, in_use::InUseGuard, input::Input, state::State};
+use super::{Model, ModelInstance, in_use::InUseGuard, input::Input, state::State};
 use crate::{
     handle::{Handle, borrow, delete, guard, put, put_if_wanted, readable, text},
     stable_box::StableBox,
@@ -45,7 +45,8 @@ pub struct Request {
     states: Mutex<Vec<StableBox<State>>>,
     /// The trace as the library sees it, if the library has asked for a trace that is not of a program.
     trace_handle: OnceLock<StableBox<Trace>>,
-    _in_use: Option<InUseGuard>,
+    /// `None` for a request that is not executed.
+    in_use: Option<InUseGuard>,
 }
 
 impl Handle for Request {
@@ -59,12 +60,11 @@ const RELEASE_RESCHEDULE: u32 = 2;
 
 impl Request {
     /// A request that is executed, with the states of its sequence among its inputs.
-    pub(super) fn new(mut execution: Execution, model: &Arc<Model>) -> Self {
+    pub(super) fn new(mut execution: Execution, instance: &ModelInstance) -> Self {
         let mut asked = std::mem::take(&mut execution.request);
         execution.request.reservation = asked.reservation.take();
         let states = execution.state.as_ref().map(SequenceState::library_inputs);
-        let hold = Some(model.hold());
-        let mut request = Self::of(asked, model, hold);
+        let mut request = Self::of(asked, instance.model(), Some(instance.hold()));
         request.inputs.extend(states.into_iter().flatten().map(Input::new));
         request.responder = Some(execution.responder.clone());
         request.state = execution.state.clone();
@@ -98,15 +98,17 @@ impl Request {
             response_index: OnceLock::new(),
             states: Mutex::default(),
             trace_handle: OnceLock::new(),
-            _in_use: hold,
+            in_use: hold,
         }
     }
 
     /// Ends the request with an error and releases it.
-    pub(super) fn fail(self: Box<Self>, error: Error) {
-        if let Some(responder) = &self.responder {
-            responder.clone().fail(error);
-        }
+    pub(super) fn fail(mut self: Box<Self>, error: Error) {
+        let Some(execution) = self.execution.get_mut().take() else { return };
+        execution.responder.timeline().released();
+        // What the request holds is free before its client has the answer.
+        drop(self);
+        execution.fail(error);
     }
 
     /// The responder of the request.
@@ -118,6 +120,11 @@ impl Request {
 
     pub(super) fn model(&self) -> &Arc<Model> {
         &self.model
+    }
+
+    /// Counts one more object of the instance that executes the request.
+    pub(super) fn hold(&self) -> Option<InUseGuard> {
+        self.in_use.as_ref().map(InUseGuard::another)
     }
 
     pub(super) fn response_index(&self) -> &Arc<AtomicU64> {

@@ -25,7 +25,7 @@ pub struct Response {
     /// The library knows their addresses.
     outputs: Mutex<SmallVec<[StableBox<Output>; 2]>>,
     parameters: Mutex<Parameters>,
-    _in_use: InUseGuard,
+    _in_use: Option<InUseGuard>,
 }
 
 impl Handle for Response {
@@ -40,6 +40,7 @@ impl Response {
         responder: &Responder,
         model: &Arc<Model>,
         placement: Option<Arc<dyn OutputPlacement>>,
+        in_use: Option<InUseGuard>,
     ) -> Self {
         Self {
             placement,
@@ -47,7 +48,7 @@ impl Response {
             model: model.clone(),
             outputs: Mutex::default(),
             parameters: Mutex::default(),
-            _in_use: model.hold(),
+            _in_use: in_use,
         }
     }
 
@@ -101,7 +102,8 @@ pub unsafe extern "C" fn TRITONBACKEND_ResponseNew(
     guard(|| unsafe {
         put(response, ptr::null_mut())?;
         let request = borrow(request)?;
-        give(response, Response::new(request.responder()?, request.model(), request.output_placement()))
+        let (placement, in_use) = (request.output_placement(), request.hold());
+        give(response, Response::new(request.responder()?, request.model(), placement, in_use))
     })
 }
 

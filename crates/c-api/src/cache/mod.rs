@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
     ptr,
     sync::Arc,
+    time::Duration,
 };
 
 use inference::{
@@ -35,6 +36,9 @@ type Initialize = unsafe extern "C-unwind" fn(*mut *mut c_void, *const c_char) -
 type Finalize = unsafe extern "C-unwind" fn(*mut c_void) -> *mut CError;
 type Pass =
     unsafe extern "C-unwind" fn(*mut c_void, *const c_char, *mut CacheEntry, *mut Allocator) -> *mut CError;
+
+/// How long the end of a cache waits for its calls, and for its library to finalize it.
+const LAST_CALLS: Duration = Duration::from_secs(5);
 
 /// What happens to the buffers of an entry when the cache calls the copy function.
 type Copy<'a> = dyn FnMut(&[Buffer]) -> Result<(), Error> + 'a;
@@ -180,7 +184,7 @@ struct CLibraryCache {
 impl CLibraryCache {
     fn new(cache: Cache) -> Result<Self, Error> {
         let name = cache.name.clone();
-        let workers = Workers::start(cache).map_err(|error| {
+        let workers = Workers::start(cache, LAST_CALLS).map_err(|error| {
             Error::internal(format!("failed to start a thread of cache '{name}': {error}"))
         })?;
         Ok(Self { name, workers })

@@ -1,12 +1,14 @@
 //! The threads on which the functions of a response cache run, and the bounded queue in front of them.
 use std::{
+    convert::Infallible,
     future::ready,
     io,
     sync::{
         Arc,
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use inference::{Error, cache::CacheFuture};
@@ -21,22 +23,35 @@ const MOST_WAITING: usize = 256;
 
 type Call<C> = Box<dyn FnOnce(&C) + Send>;
 
-/// Calls `C`, which may block, on a few threads. Dropping this waits for the calls that have begun, and drops `C`.
+/// Calls `C`, which may block, on a few threads. Dropping this waits for the calls that have begun, and for the end of
+/// `C`, but not longer than a limit. If a call takes longer, its thread keeps `C`.
 #[derive(Debug)]
 pub(super) struct Workers<C> {
     calls: Option<SyncSender<Call<C>>>,
     threads: Vec<JoinHandle<()>>,
+    /// Has no sender any more when all threads have ended.
+    ended: Mutex<Receiver<Infallible>>,
+    limit: Duration,
 }
 
 impl<C: Send + Sync + 'static> Workers<C> {
-    pub(super) fn start(cache: C) -> io::Result<Self> {
+    /// Starts the threads. The end waits for calls that have begun, but not longer than `limit`.
+    pub(super) fn start(cache: C, limit: Duration) -> io::Result<Self> {
         let (calls, waiting) = sync_channel(MOST_WAITING);
         let (waiting, cache) = (Arc::new(Mutex::new(waiting)), Arc::new(cache));
+        let (running, ended) = mpsc::channel();
         let threads = (0..THREADS).map(|_| {
-            let (waiting, cache) = (waiting.clone(), cache.clone());
-            thread::Builder::new().name("cache".into()).spawn(move || work(&waiting, &*cache))
+            let (waiting, cache, running) = (waiting.clone(), cache.clone(), running.clone());
+            let work = move || {
+                work(&waiting, &*cache);
+                drop(cache);
+                // The end of the cache has been waited for as well.
+                drop(running);
+            };
+            thread::Builder::new().name("cache".into()).spawn(work)
         });
-        Ok(Self { threads: threads.collect::<io::Result<_>>()?, calls: Some(calls) })
+        let threads = threads.collect::<io::Result<_>>()?;
+        Ok(Self { threads, calls: Some(calls), ended: Mutex::new(ended), limit })
     }
 
     /// Has a thread do `call`, unless the future has been dropped by then.
@@ -86,6 +101,10 @@ fn work<C>(waiting: &Mutex<Receiver<Call<C>>>, cache: &C) {
 impl<C> Drop for Workers<C> {
     fn drop(&mut self) {
         self.calls = None;
+        if let Err(RecvTimeoutError::Timeout) = self.ended.get_mut().recv_timeout(self.limit) {
+            log::error!("a call of the response cache does not return; the cache is left as it is");
+            return;
+        }
         for thread in self.threads.drain(..) {
             // The panic of a thread has already been logged.
             let _ = thread.join();
@@ -102,9 +121,30 @@ mod tests {
 
     use super::*;
 
+    const FOR_EVER: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_call_that_does_not_return_keeps_the_cache_and_does_not_hold_up_the_end() {
+        let cache = Arc::new(());
+        let workers = Workers::start(cache.clone(), Duration::ZERO).unwrap();
+        let ((go_on, stuck), (begun, has_begun)) = (mpsc::channel::<()>(), mpsc::channel());
+        let call = workers.run(move |_| {
+            begun.send(()).unwrap();
+            let _ = stuck.recv();
+            Ok(())
+        });
+        has_begun.recv().unwrap();
+        drop((call, workers));
+        assert_eq!(Arc::strong_count(&cache), 2, "the call uses the cache");
+        drop(go_on);
+        while Arc::strong_count(&cache) > 1 {
+            thread::yield_now();
+        }
+    }
+
     #[test]
     fn a_cache_whose_workers_are_blocked_refuses_calls_at_once() {
-        let workers = Workers::start(()).unwrap();
+        let workers = Workers::start((), FOR_EVER).unwrap();
         let (go_on, stuck) = mpsc::channel::<()>();
         let stuck = Arc::new(Mutex::new(stuck));
         let block = || {
@@ -131,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_cancelled_cache_call_is_not_made() {
-        let workers = Workers::start(Mutex::new(0)).unwrap();
+        let workers = Workers::start(Mutex::new(0), FOR_EVER).unwrap();
         let (go_on, stuck) = mpsc::channel::<()>();
         let stuck = Arc::new(Mutex::new(stuck));
         let blocking: Vec<_> = (0..THREADS)

@@ -132,6 +132,7 @@ impl Ensemble {
             Ok(pinned) => pinned,
             Err(error) => {
                 responder.timeline().not_queued();
+                drop(request);
                 responder.fail(error.clone());
                 return Err(error);
             }

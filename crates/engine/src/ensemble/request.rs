@@ -180,7 +180,7 @@ impl EnsembleRequest {
             match action {
                 None => break,
                 Some(EnsembleAction::Start { run, inputs }) => self.start(run, inputs),
-                Some(EnsembleAction::Respond { outputs, is_last }) => self.respond(&outputs, is_last),
+                Some(EnsembleAction::Respond { outputs, is_last }) => self.respond(outputs, is_last),
                 Some(EnsembleAction::Finish) => {
                     self.report();
                     self.end(Responder::finish);
@@ -294,14 +294,16 @@ impl EnsembleRequest {
     }
 
     /// Answers the client.
-    fn respond(&mut self, outputs: &[(usize, StepTensor)], is_last: bool) {
+    fn respond(&mut self, tensors: Vec<(usize, StepTensor)>, is_last: bool) {
         let has_batch = self.ensemble.config.max_batch_size.is_some();
-        let named = outputs.iter().find_map(|(_, output)| output.sequence.clone());
+        let named = tensors.iter().find_map(|(_, output)| output.sequence.clone());
         let parameters = sequence_parameters(named.as_deref().unwrap_or(&self.request.sequence));
         let specs = &self.binding.outputs;
         let outputs =
-            outputs.iter().map(|(index, output)| output.as_output(&specs[*index], has_batch)).collect();
+            tensors.iter().map(|(index, output)| output.as_output(&specs[*index], has_batch)).collect();
         let response = Response { outputs, parameters };
+        // The response has the memory from now on.
+        drop(tensors);
         if is_last {
             self.report();
             return self.end(|responder| responder.complete(response));
@@ -311,11 +313,13 @@ impl EnsembleRequest {
         }
     }
 
-    /// Ends the request. Requests to members that still run are cancelled.
+    /// Ends the request. Requests to members that still run are cancelled. First frees what the request holds, as
+    /// [`Execution::complete`](inference::backend::Execution::complete) does. The graph has no values at the end.
     fn end(&mut self, answer: impl FnOnce(Responder)) {
         let Some(responder) = self.responder.take() else { return };
         (self.steps, self.producers) = (StepStreams::default(), StepStreams::default());
         self.turns = None;
+        (self.request, self.admitted) = (Request::default(), None);
         self.ensemble.open.lock().remove(&self.entry);
         answer(responder);
     }

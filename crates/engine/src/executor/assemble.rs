@@ -11,7 +11,7 @@ use inference::{
     element_count, response_channel,
 };
 use parking_lot::Mutex;
-use scheduling::{InstanceId, Meta, Row, SequenceId, SequenceStep};
+use scheduling::{Entry, InstanceId, Row, SequenceId, SequenceStep, VacatedSlot};
 
 use crate::{clock::now, instance_table::InstanceTable, limits::require_memory, observe::Uncounted};
 
@@ -27,13 +27,20 @@ pub(super) struct Sequences {
     control_shape: Shape,
     /// Each request is a whole sequence.
     is_iterative: bool,
-    /// The state of the sequence in each slot, by instance and slot. Only the thread that runs the instance takes its
-    /// lock.
+    /// The state of the sequence in each slot, by instance and slot. Its lock is taken by the thread that runs the
+    /// instance, and by threads that free the states of sequences which are over.
     states_by_slot: InstanceTable<InstanceStates>,
 }
 
-/// The state of the sequence in each slot of an instance.
-type InstanceStates = Mutex<Vec<Option<SequenceState>>>;
+/// The state in each slot of an instance.
+type InstanceStates = Mutex<Vec<Option<StoredState>>>;
+
+/// The state that a slot keeps until the next request of its sequence.
+struct StoredState {
+    /// A thread that frees the state of an earlier sequence of the slot must not free this one.
+    sequence_number: u64,
+    state: SequenceState,
+}
 
 /// A batch for a backend, and the values that must outlive it.
 pub(super) struct Assembled {
@@ -64,11 +71,7 @@ pub(super) fn assemble(
         match (row, sequences) {
             (Row::Request { entry, slot: Some(slot) }, Some((sequences, slot_owner))) => {
                 size += 1;
-                executions.push(sequences.prepare(
-                    &SlotAssignment { slot_owner, instance, slot },
-                    entry.meta,
-                    *entry.payload,
-                ));
+                executions.push(sequences.prepare(&SlotAssignment { slot_owner, instance, slot }, entry));
             }
             (Row::Request { entry, .. }, _) => {
                 size += entry.meta.batch_size.max(1);
@@ -134,7 +137,9 @@ impl Sequences {
     }
 
     /// Prepares a request for its slot: adds its control inputs and the state of its sequence.
-    fn prepare(&self, assignment: &SlotAssignment<'_>, meta: Meta, mut execution: Execution) -> Execution {
+    fn prepare(&self, assignment: &SlotAssignment<'_>, entry: Entry<Box<Execution>>) -> Execution {
+        let Entry { id, meta, payload, .. } = entry;
+        let mut execution = *payload;
         let step = &meta.sequence;
         let begins = step.start;
         self.set_controls(&mut execution.request, Some(step), true);
@@ -144,7 +149,7 @@ impl Sequences {
         // again brings its state with it.
         let is_last = step.end || self.is_iterative;
         let state = execution.state.take();
-        let state = state.or_else(|| self.memory(assignment.instance, assignment.slot, begins, is_last));
+        let state = state.or_else(|| self.memory(assignment, id.sequence_number(), begins, is_last));
         let slot_ref = SlotRef {
             slot_owner: assignment.slot_owner.clone(),
             instance: assignment.instance,
@@ -162,8 +167,10 @@ impl Sequences {
         self.set_controls(&mut request, None, false);
         let (responder, stream) =
             response_channel(Timeline::new(now(), 1), Arc::new(Uncounted), Flow::unlimited());
-        let memory =
-            self.states_by_slot.with(instance, |states| states.lock().get(slot as usize).cloned().flatten());
+        let memory = self.states_by_slot.with(instance, |states| {
+            let states = states.lock();
+            states.get(slot as usize)?.as_ref().map(|stored| stored.state.clone())
+        });
         let state = match memory {
             // No client gets the result of a padding row, so a state that cannot be read is no fault.
             Some(memory) => memory.copied().ok().or_else(|| self.fresh()),
@@ -174,23 +181,54 @@ impl Sequences {
 
     /// The state of the sequence in a slot, which is fresh if the sequence begins. The slot forgets it if the request is
     /// the last one.
-    fn memory(&self, instance: InstanceId, slot: u32, begins: bool, is_last: bool) -> Option<SequenceState> {
+    fn memory(
+        &self,
+        assignment: &SlotAssignment<'_>,
+        sequence_number: u64,
+        begins: bool,
+        is_last: bool,
+    ) -> Option<SequenceState> {
         if self.states.is_empty() && self.problems.is_empty() {
             return None;
         }
-        self.states_by_slot.with(instance, |states| {
-            let (mut states, slot) = (states.lock(), slot as usize);
-            if states.len() <= slot {
-                states.resize(slot + 1, None);
+        let slot = assignment.slot as usize;
+        let take = |states: &InstanceStates| states.lock().get_mut(slot)?.take();
+        // Memory that a sequence has left here is freed outside of the lock.
+        let stored = self.states_by_slot.with(assignment.instance, take).map(|stored| stored.state);
+        let state = stored.filter(|_| !begins).or_else(|| {
+            for problem in &self.problems {
+                log::error!("Failed to initialize sequence state: {problem}");
             }
-            if begins || states[slot].is_none() {
-                for problem in &self.problems {
-                    log::error!("Failed to initialize sequence state: {problem}");
-                }
-                states[slot] = self.fresh();
-            }
-            if is_last { states[slot].take() } else { states[slot].clone() }
-        })
+            self.fresh()
+        })?;
+        if !is_last {
+            let stored = StoredState { sequence_number, state: state.clone() };
+            self.states_by_slot.with(assignment.instance, |states| {
+                let mut states = states.lock();
+                let slots = states.len().max(slot + 1);
+                states.resize_with(slots, || None);
+                states[slot] = Some(stored);
+            });
+        }
+        Some(state)
+    }
+
+    /// Frees the states of sequences that are over. What later sequences have in these slots stays.
+    pub(super) fn free_states(&self, vacated: &[VacatedSlot]) {
+        for vacated in vacated {
+            let take = |states: &InstanceStates| {
+                let mut states = states.lock();
+                let place = states.get_mut(vacated.slot as usize)?;
+                place.take_if(|stored| stored.sequence_number <= vacated.sequence_number)
+            };
+            // Dropped outside of the lock.
+            drop(self.states_by_slot.with(vacated.instance, take));
+        }
+    }
+
+    /// Frees all states: no request of a sequence runs any more.
+    pub(super) fn free_all_states(&self) {
+        self.states_by_slot.all().iter().for_each(|states| drop(std::mem::take(&mut *states.lock())));
     }
 
     /// The state of a sequence that begins.

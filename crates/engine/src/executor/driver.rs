@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, sync::Weak, time::Duration};
 use inference::{EntryId, Timestamp, backend::Execution, batching::BatchingStrategy};
 use scheduling::{
     Claimant, DueBatch, Entry, InstanceId, Note, Rejected, ScheduledBatch, Scheduler, SequenceId, Unbatched,
+    VacatedSlot,
 };
 
 use super::{
@@ -88,6 +89,8 @@ pub(super) struct Actions {
     pub(super) scheduled_wakeup: Option<Timestamp>,
     /// What the log must report to the operator.
     pub(super) notes: Vec<Note>,
+    /// Slots that sequences have left. The implicit states of these sequences are freed.
+    pub(super) vacated: Vec<VacatedSlot>,
     /// Instances, also of other models, whose claims on shared resources were granted.
     pub(super) pending_grants: PendingGrants,
     /// Instances that have been removed. Their own threads must drop them.
@@ -187,6 +190,11 @@ impl Driver {
     /// The client has cancelled that request.
     pub(super) fn cancel(&mut self, entry: EntryId) -> Vec<Rejected<Box<Execution>>> {
         self.policy.scheduler.cancel(entry)
+    }
+
+    /// The slots that sequences have left since the last step.
+    pub(super) fn vacated(&mut self) -> Vec<VacatedSlot> {
+        self.policy.scheduler.vacated()
     }
 
     /// An instance has panicked during a batch. Returns the requests that could run only on that instance, and the
@@ -348,6 +356,7 @@ impl Driver {
             self.resource_claims.withdraw(&mut actions.pending_grants);
         }
         actions.notes = self.policy.scheduler.notes();
+        actions.vacated = self.policy.scheduler.vacated();
         let wakeup = self.policy.scheduler.next_wakeup(at);
         if wakeup.is_some_and(|wakeup| {
             self.scheduled_wakeup.is_none_or(|scheduled_wakeup| wakeup < scheduled_wakeup)

@@ -187,7 +187,7 @@ impl Executor {
                 drop(driver);
                 payload.responder.timeline().not_queued();
                 let error = self.rejection_errors.error(reason, &payload.request);
-                payload.responder.fail(error.clone());
+                payload.fail(error.clone());
                 return Err(error);
             }
         };
@@ -266,6 +266,8 @@ impl Executor {
         drop(driver);
         let instances = std::mem::take(&mut released.instances);
         drop(released);
+        // The memory of a state may belong to its instance, so that it is freed before.
+        self.sequences.iter().for_each(Sequences::free_all_states);
         for thread in self.instances.end(instances) {
             // A thread that has panicked has already logged the panic.
             let _ = thread.join();

@@ -12,7 +12,7 @@ use inference::{
     backend::{BackendInstance, Execution, SlotGuard, SlotOwner, SlotRef},
     panic_message,
 };
-use scheduling::{Entry, InstanceId, Note, Rejected, Row, ScheduledBatch};
+use scheduling::{Entry, InstanceId, Note, Rejected, Row, ScheduledBatch, VacatedSlot};
 
 use super::{
     Executor,
@@ -125,6 +125,7 @@ impl Executor {
         actions: Actions,
         mut keep: impl FnMut(&Assignment, bool) -> bool,
     ) -> Option<Assignment> {
+        self.free_states(&actions.vacated);
         self.refuse(actions.rejected);
         for Note::Restarted(id) in actions.notes {
             log::warn!(
@@ -150,13 +151,18 @@ impl Executor {
         kept
     }
 
+    /// Frees the implicit states of sequences that are over.
+    fn free_states(&self, vacated: &[VacatedSlot]) {
+        self.sequences.iter().for_each(|sequences| sequences.free_states(vacated));
+    }
+
     fn refuse(&self, rejected: Vec<Rejected<Box<Execution>>>) {
         for Rejected { payload, reason } in rejected {
             let error = self
                 .fault()
                 .cloned()
                 .unwrap_or_else(|| self.rejection_errors.error(reason, &payload.request));
-            payload.responder.fail(error);
+            payload.fail(error);
         }
     }
 
@@ -185,12 +191,13 @@ impl Executor {
         log::error!("{message}");
         let fault = Error::internal(message).because(FailureReason::Backend);
         let _ = self.fault.set(fault);
-        let (waiting, pending_grants) = {
+        let (waiting, vacated, pending_grants) = {
             let mut driver = self.driver.lock();
             let (mut waiting, pending_grants) = driver.lost(now(), instance);
             waiting.extend(driver.give_up());
-            (waiting, pending_grants)
+            (waiting, driver.vacated(), pending_grants)
         };
+        self.free_states(&vacated);
         self.refuse(waiting);
         pending_grants.notify();
         self.notify_if_closing();

@@ -232,9 +232,11 @@ async fn an_idle_sequence_is_closed() {
     assert!(ask(&model, 1, step(1, false, false)).is_err());
 }
 
-/// Remembers tensors whose memory tells when it is freed.
+/// Remembers tensors whose memory tells when it is freed. Receives from `steps` before and after it has begun an
+/// execution, until the other end is dropped.
 struct Rememberer {
     freed: mpsc::Sender<i32>,
+    steps: Arc<Mutex<mpsc::Receiver<()>>>,
 }
 
 /// The bytes of a state. Reports their end.
@@ -257,14 +259,17 @@ impl Drop for CountedBytes {
 
 impl BackendModel for Rememberer {
     fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::ThreadBound(Box::new(Self { freed: self.freed.clone() })))
+        Ok(Instance::ThreadBound(Box::new(Self { freed: self.freed.clone(), steps: self.steps.clone() })))
     }
 }
 
 impl BackendInstance for Rememberer {
     fn execute(&mut self, batch: Batch) {
+        let steps = self.steps.lock();
+        let _ = (steps.recv(), steps.recv());
         for execution in batch.executions {
             let value = number(execution.request.input("IN").unwrap());
+            assert!(value >= 0, "the state of a sequence is freed after a panic, too");
             let counted = CountedBytes { bytes: value.to_le_bytes(), freed: self.freed.clone() };
             let data = bytes::Bytes::from_owner(counted);
             let state = Tensor::new("SUM".into(), DataType::Int32, [1, 1][..].into(), data);
@@ -274,21 +279,74 @@ impl BackendInstance for Rememberer {
     }
 }
 
+/// A model with one slot that remembers tensors, what lets it execute, and the states that are freed.
+fn rememberer(max_sequence_idle: Duration) -> (Arc<Model>, mpsc::SyncSender<()>, mpsc::Receiver<i32>) {
+    let ((freed, states), (step, steps)) = (mpsc::channel(), mpsc::sync_channel(0));
+    let batching = SequenceBatching { max_batch_size: 1, max_sequence_idle, ..direct() };
+    let model = start(sequences(batching), Rememberer { freed, steps: Arc::new(Mutex::new(steps)) }, 1);
+    (model, step, states)
+}
+
+/// The next states that are freed, in the order of their values.
+fn freed_states<const N: usize>(states: &mpsc::Receiver<i32>) -> [i32; N] {
+    let mut values = [(); N].map(|()| states.recv_timeout(Duration::from_secs(60)).unwrap());
+    values.sort_unstable();
+    values
+}
+
 #[tokio::test]
 async fn the_state_of_a_sequence_is_freed_when_the_sequence_has_ended() {
-    let (freed, states) = mpsc::channel();
-    let batching = SequenceBatching { max_batch_size: 1, ..direct() };
-    let model = start(sequences(batching), Rememberer { freed }, 1);
+    let (model, _, states) = rememberer(Duration::MAX);
     answer(ask(&model, 1, step(1, true, false))).await;
     answer(ask(&model, 2, step(1, false, false))).await;
     // The second state has replaced the first one, and stays.
-    assert_eq!(states.recv_timeout(Duration::from_secs(60)), Ok(1));
+    assert_eq!(freed_states(&states), [1]);
     assert!(states.try_recv().is_err());
     answer(ask(&model, 3, step(1, false, true))).await;
-    let mut last = [(); 2].map(|()| states.recv_timeout(Duration::from_secs(60)).unwrap());
-    last.sort_unstable();
-    assert_eq!(last, [2, 3]);
+    assert_eq!(freed_states(&states), [2, 3]);
     model.close();
+}
+
+#[tokio::test]
+async fn the_state_of_a_sequence_is_freed_when_the_sequence_was_idle_for_too_long() {
+    let (model, _, states) = rememberer(Duration::from_millis(1));
+    answer(ask(&model, 1, step(1, true, false))).await;
+    assert_eq!(freed_states(&states), [1]);
+    model.close();
+}
+
+#[tokio::test]
+async fn the_state_of_a_sequence_is_freed_when_the_sequence_is_cancelled() {
+    let (model, steps, states) = rememberer(Duration::MAX);
+    let first = ask(&model, 1, step(1, true, false));
+    steps.send(()).unwrap();
+    let second = ask(&model, 2, step(1, false, false));
+    // The first request runs, and goes on with its state.
+    drop(second);
+    assert!(states.try_recv().is_err());
+    drop(steps);
+    assert_eq!(answer(first).await, 1);
+    assert_eq!(freed_states(&states), [1]);
+    assert!(ask(&model, 3, step(1, false, false)).is_err(), "the sequence is over");
+    model.close();
+}
+
+#[tokio::test]
+async fn the_state_of_a_sequence_is_freed_when_its_instance_has_panicked() {
+    let (model, _, states) = rememberer(Duration::MAX);
+    answer(ask(&model, 1, step(1, true, false))).await;
+    assert!(ask(&model, -1, step(1, false, false)).unwrap().only().await.is_err());
+    assert_eq!(freed_states(&states), [1]);
+    model.close();
+}
+
+#[tokio::test]
+async fn the_state_of_a_sequence_is_freed_when_its_model_ends() {
+    let (model, _, states) = rememberer(Duration::MAX);
+    answer(ask(&model, 1, step(1, true, false))).await;
+    assert!(states.try_recv().is_err());
+    model.close();
+    assert_eq!(states.try_recv(), Ok(1), "a user of the model holds it longer");
 }
 
 /// Answers `IN`, `IN - 1`, ... 1, one in each execution. Reports how many requests shared each execution. Starts when

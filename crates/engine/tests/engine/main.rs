@@ -11,6 +11,7 @@ mod distributions;
 mod documentation;
 mod ensemble_sequences;
 mod ensembles;
+mod freed_requests;
 mod host_policies;
 mod inferring;
 mod instances;

@@ -144,6 +144,11 @@ impl RequestContext {
         self.requested_outputs.finish_for(self.model.config(), &mut response.outputs)
     }
 
+    /// No further response is written: the regions of shared memory are free before the client has the last one.
+    pub(crate) fn release_regions(&mut self) {
+        self.requested_outputs = RequestedOutputs::default();
+    }
+
     /// The message for a response. Streams set `last`.
     pub(crate) fn message<'a>(
         &'a self,

@@ -543,6 +543,9 @@ impl Flight {
             }
         };
         self.sent += 1;
+        if self.ended || self.is_answered() {
+            self.asked.release_regions();
+        }
         let traced = || self.asked.trace.clone().map(TracedSend::grpc);
         let message = message.map(|message| StreamMessage { message, traced: traced() });
         if let (Some(line), Ok(StreamMessage { message, .. })) = (&mut self.line, &message) {

@@ -7,3 +7,4 @@ mod requests;
 mod servers;
 mod support;
 mod traces;
+mod versions;

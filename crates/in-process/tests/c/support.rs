@@ -16,7 +16,7 @@ use c_api::types::{
     trace::{Activity, TRITONSERVER_InferenceTraceTensorNew, Trace, TraceLevel},
 };
 use cache::local::LocalResponseCache;
-use engine::{Engine, EngineOptions, MetricsOptions, Plugins, ServerMetadata};
+use engine::{Engine, EngineOptions, LoadParameters, MetricsOptions, ModelControl, Plugins, ServerMetadata};
 use inference::{
     DataType, Error, MemoryKind, Response, Tensor,
     backend::{
@@ -153,11 +153,16 @@ pub(crate) struct TestServer {
     runtime: Runtime,
     pub(crate) engine: Engine,
     pub(crate) server: Arc<Server>,
-    _repository: tempfile::TempDir,
+    repository: tempfile::TempDir,
 }
 
 impl TestServer {
     pub(crate) fn new(models: &[(&str, &str)], backend: Native) -> Self {
+        Self::controlled(models, backend, ModelControl::None)
+    }
+
+    /// A server that loads models as `control` says.
+    pub(crate) fn controlled(models: &[(&str, &str)], backend: Native, control: ModelControl) -> Self {
         let repository = tempfile::tempdir().unwrap();
         for (name, config) in models {
             let directory = repository.path().join(name);
@@ -168,7 +173,7 @@ impl TestServer {
             fs::write(directory.join("labels.txt"), "cat\n\ndog\n").unwrap();
         }
         let options = EngineOptions {
-            control: engine::ModelControl::None,
+            control,
             namespacing: false,
             sequence_limit: std::time::Duration::from_secs(60),
             server: ServerMetadata { name: "stage".into(), version: "1".into(), extensions: vec![] },
@@ -203,12 +208,18 @@ impl TestServer {
             engine
         });
         assert!(engine.all_loaded(), "{:?}", engine.known_models(false));
-        Self { runtime, engine, server, _repository: repository }
+        Self { runtime, engine, server, repository }
     }
 
     /// A server with one model `m`.
     pub(crate) fn of(config: &str, backend: Native) -> Self {
         Self::new(&[("m", config)], backend)
+    }
+
+    /// Adds a version to a model, and loads the model.
+    pub(crate) fn add_version(&self, model: &str, version: &str) {
+        fs::create_dir(self.repository.path().join(model).join(version)).unwrap();
+        self.runtime.block_on(self.engine.load(model, LoadParameters::default())).unwrap();
     }
 
     /// Stops the engine.

@@ -49,6 +49,11 @@ pub fn run(
     written.map_or(1, |()| status)
 }
 
+/// How long the end waits for tasks that block, such as the search of a host name.
+const LAST_TASKS: Duration = Duration::from_secs(1);
+/// How long the end waits until the file has taken everything.
+const LAST_WRITES: Duration = Duration::from_secs(30);
+
 fn record(
     options: &RecordOptions,
     end: impl FnOnce() -> std::io::Result<RecordingEnd>,
@@ -60,9 +65,9 @@ fn record(
     runtime.block_on(pass_calls(options, &recorder, end, errors))?;
     let figures = recorder.figures();
     // The connections that have not ended hold the recorder, too.
-    drop(runtime);
+    runtime.shutdown_timeout(LAST_TASKS);
     drop(recorder);
-    thread.join()?;
+    thread.join(LAST_WRITES)?;
     let file = options.file.display();
     writeln!(errors, "recorded {} calls in {file}; {} bodies were left out", figures.calls, figures.omitted)?;
     Ok(())

@@ -248,6 +248,8 @@ impl MessageSplitter {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::record::options;
 
@@ -265,7 +267,7 @@ mod tests {
             }
         }
         drop(recorder);
-        thread.join().unwrap();
+        thread.join(Duration::MAX).unwrap();
         let text = std::fs::read_to_string(file.path()).unwrap();
         let body = |line: &str| match serde_json::from_str(line).unwrap() {
             RecordedEvent::Message { body, .. } => body,

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
@@ -67,15 +67,26 @@ pub(crate) struct CollectedBody {
 }
 
 /// The thread that writes. [`RecordingThread::join`] waits until everything is in the file.
-pub(crate) struct RecordingThread(JoinHandle<Result<()>>);
+pub(crate) struct RecordingThread {
+    path: String,
+    /// Gets the result when everything is in the file.
+    written: mpsc::Receiver<Result<()>>,
+}
 
 impl RecordingThread {
-    /// Waits for the end of the recorder and all that is queued.
+    /// Waits for the end of the recorder and all that is queued, but not longer than `limit`: a pipe that nobody reads or a
+    /// disk that hangs must not keep the command from ending.
     ///
     /// # Errors
-    /// The file could not be written.
-    pub(crate) fn join(self) -> Result<()> {
-        self.0.join().unwrap_or_else(|_| Err(anyhow!("the thread that writes has failed")))
+    /// The file could not be written, or not in time.
+    pub(crate) fn join(self, limit: Duration) -> Result<()> {
+        match self.written.recv_timeout(limit) {
+            Ok(written) => written,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                Err(anyhow!("{} has not taken all within {} seconds", self.path, limit.as_secs()))
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => Err(anyhow!("the thread that writes has failed")),
+        }
     }
 }
 
@@ -95,8 +106,13 @@ impl Recorder {
             limit: options.limits.file,
             hides_tensors: options.hides_tensors,
         };
-        let write = move || writer.run(&events).with_context(|| format!("cannot write {path}"));
-        let thread = thread::Builder::new().name("recording".to_owned()).spawn(write)?;
+        let (tell, written) = mpsc::channel();
+        let thread = RecordingThread { path: path.clone(), written };
+        let write = move || {
+            // Nobody waits for a file that takes too long.
+            let _ = tell.send(writer.run(&events).with_context(|| format!("cannot write {path}")));
+        };
+        thread::Builder::new().name("recording".to_owned()).spawn(write)?;
         let recorder = Recorder {
             started: Instant::now(),
             limits: options.limits,
@@ -105,7 +121,7 @@ impl Recorder {
             state,
             queue,
         };
-        Ok((recorder, RecordingThread(thread)))
+        Ok((recorder, thread))
     }
 
     /// The time since the begin, in microseconds.
@@ -279,5 +295,28 @@ impl RecordingWriter {
         self.file.write_all(&line)?;
         self.state.written.store(length, Ordering::Relaxed);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+    use crate::record::options;
+
+    #[test]
+    fn a_file_that_takes_nothing_does_not_hold_up_the_end() {
+        let (unread, pipe) = std::io::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+        let options = options::parse(["record", &path].map(Into::into)).unwrap();
+        let (recorder, thread) = Recorder::start(&options).unwrap();
+        // More than a pipe takes.
+        let body = RecordedBody::of(vec![7; 1 << 20]);
+        recorder.queue(RecordedEvent::Message { call: 0, at_us: 0, body }, None);
+        drop(recorder);
+        let error = thread.join(Duration::ZERO).unwrap_err();
+        assert_eq!(error.to_string(), format!("{path} has not taken all within 0 seconds"));
+        drop(unread);
     }
 }

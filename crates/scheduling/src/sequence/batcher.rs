@@ -5,7 +5,7 @@ use super::{
     config::{SequenceBatching, Strategy},
     places::SequencePlaces,
     slots::{InstanceSlots, SlotId},
-    view::SlotState,
+    view::{SlotState, VacatedSlot},
 };
 use crate::{
     batch::{DueBatch, InstanceId, Row},
@@ -222,6 +222,10 @@ impl<T> SequenceBatcher<T> {
 
     pub(crate) fn notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
+    }
+
+    pub(crate) fn vacated(&mut self) -> Vec<VacatedSlot> {
+        self.places.slots.take_vacated()
     }
 
     pub(crate) fn oldest_arrival(&self) -> Option<Timestamp> {

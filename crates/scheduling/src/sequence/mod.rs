@@ -19,6 +19,6 @@ mod view;
 
 pub use batcher::SequenceBatcher;
 pub use config::{DirectStrategy, OldestStrategy, SequenceBatching, Strategy};
-pub use view::SlotState;
+pub use view::{SlotState, VacatedSlot};
 
 pub use crate::step::{SequenceId, SequenceStep};

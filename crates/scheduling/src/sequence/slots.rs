@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use super::requests::Sequence;
+use super::{requests::Sequence, view::VacatedSlot};
 use crate::{
     batch::{InstanceId, Row},
     cut::Front,
@@ -26,6 +26,8 @@ pub(super) struct SlotId {
 pub(super) struct SequenceSlot<T> {
     pub(super) occupant: Option<Sequence<T>>,
     pub(super) running: bool,
+    /// The number of the latest occupant.
+    latest: u64,
     /// The slot's number in `ready` of the instance, if the slot is ready.
     turn: Option<u64>,
 }
@@ -133,6 +135,8 @@ pub(super) struct SlotTable<T> {
     instances: BTreeMap<InstanceId, InstanceSlots<T>>,
     /// For each instance: the used slots that are free, and the first slot that was never used.
     free: BTreeSet<Free>,
+    /// Slots that sequences have left, and the numbers of those sequences. The driver has not read them yet.
+    vacated: BTreeMap<SlotId, u64>,
     slots_per_instance: u32,
     /// Whether the number of a slot is its row. Then low numbers make small batches. Otherwise the number has no
     /// meaning, and a slot that can start at once is better than a slot in which a request still runs.
@@ -141,7 +145,8 @@ pub(super) struct SlotTable<T> {
 
 impl<T> SlotTable<T> {
     pub(super) fn new(slots_per_instance: u32, numbers_matter: bool) -> Self {
-        Self { instances: BTreeMap::new(), free: BTreeSet::new(), slots_per_instance, numbers_matter }
+        let (instances, free, vacated) = Default::default();
+        Self { instances, free, vacated, slots_per_instance, numbers_matter }
     }
 
     pub(super) fn instance(&self, instance: InstanceId) -> Option<&InstanceSlots<T>> {
@@ -197,6 +202,8 @@ impl<T> SlotTable<T> {
     ) -> impl Iterator<Item = (SlotId, SequenceSlot<T>)> + use<T> {
         self.free.retain(|free| free.slot_id.instance != instance);
         let lost = self.instances.remove(&instance).map(|lost| lost.slots).unwrap_or_default();
+        let left = (0..).zip(&lost).map(|(slot, state)| (SlotId { instance, slot }, state.latest));
+        self.vacated.extend(left);
         (0..).zip(lost).map(move |(slot, state)| (SlotId { instance, slot }, state))
     }
 
@@ -205,7 +212,7 @@ impl<T> SlotTable<T> {
         let slot_id = self.free.pop_first()?.slot_id;
         let slots = self.instances.get_mut(&slot_id.instance)?;
         if slot_id.slot as usize == slots.slots.len() {
-            slots.slots.push(SequenceSlot { occupant: None, running: false, turn: None });
+            slots.slots.push(SequenceSlot { occupant: None, running: false, latest: 0, turn: None });
             self.offer_another(slot_id.instance);
         }
         Some(slot_id)
@@ -213,9 +220,10 @@ impl<T> SlotTable<T> {
 
     /// Puts a sequence into a slot. Returns whether it can run at once.
     pub(super) fn move_in(&mut self, slot_id: SlotId, sequence: Sequence<T>) -> bool {
-        let instance = self.instances.get_mut(&slot_id.instance).expect("a seat that was claimed is there");
+        let instance = self.instances.get_mut(&slot_id.instance).expect("a slot that was claimed is there");
         let slot = &mut instance.slots[slot_id.slot as usize];
-        debug_assert!(slot.occupant.is_none(), "{slot_id:?} has a tenant");
+        debug_assert!(slot.occupant.is_none(), "{slot_id:?} has an occupant");
+        slot.latest = sequence.number;
         slot.occupant = Some(sequence);
         instance.occupants += 1;
         !slot.running
@@ -224,8 +232,12 @@ impl<T> SlotTable<T> {
     /// Removes the occupant of a slot. The caller must then [offer](Self::offer) the slot again.
     pub(super) fn move_out(&mut self, slot_id: SlotId) -> Option<Sequence<T>> {
         let instance = self.instances.get_mut(&slot_id.instance)?;
-        let occupant = instance.slots.get_mut(slot_id.slot as usize)?.occupant.take()?;
+        let slot = instance.slots.get_mut(slot_id.slot as usize)?;
+        let occupant = slot.occupant.take()?;
         instance.occupants -= 1;
+        if !slot.running {
+            self.vacated.insert(slot_id, slot.latest);
+        }
         Some(occupant)
     }
 
@@ -253,6 +265,7 @@ impl<T> SlotTable<T> {
         slot.running = false;
         instance.running -= 1;
         if slot.occupant.is_none() {
+            self.vacated.insert(slot_id, slot.latest);
             // The slot may now rank higher for the next sequence.
             self.free.remove(&as_running);
             self.offer(slot_id);
@@ -265,6 +278,18 @@ impl<T> SlotTable<T> {
         if let Some(instance) = self.instances.get_mut(&slot_id.instance) {
             instance.remove_ready(slot_id.slot);
         }
+    }
+
+    /// The slots that sequences have left since the last call.
+    pub(super) fn take_vacated(&mut self) -> Vec<VacatedSlot> {
+        let vacated = std::mem::take(&mut self.vacated).into_iter();
+        vacated
+            .map(|(SlotId { instance, slot }, sequence_number)| VacatedSlot {
+                instance,
+                slot,
+                sequence_number,
+            })
+            .collect()
     }
 
     fn free_slot(&self, slot_id: SlotId) -> Free {

@@ -169,16 +169,16 @@ impl AskingRequest {
     fn answer(self, answer: CachedAnswer, status: CacheStatus) {
         let times = Lookup { queued: self.queued, began: self.began, ended: now() };
         self.path.decide(Decision::Hit(times));
-        let responder = self.execution.responder;
-        responder.timeline().set_cache_status(status);
+        let execution = self.execution;
+        execution.responder.timeline().set_cache_status(status);
         let mut responses = answer.responses.into_iter().peekable();
         while let Some(response) = responses.next() {
             if responses.peek().is_none() {
-                return responder.complete(response);
+                return execution.complete(response);
             }
-            responder.send(response);
+            execution.responder.send(response);
         }
-        responder.finish();
+        execution.finish();
     }
 
     /// Executes the request, whose answer is for all that wait for it.

@@ -245,7 +245,7 @@ impl ModelCache {
     fn expire(&self) {
         let late = self.with_flights(|flights| flights.expire(now()));
         for request in late {
-            request.execution.responder.fail(rejection::timed_out());
+            request.execution.fail(rejection::timed_out());
         }
     }
 

@@ -249,7 +249,7 @@ impl Followers {
                     if let Some(rest) = error.message.strip_prefix(&id_prefix(leader)) {
                         error.message = format!("{}{rest}", id_prefix(&request.path.request.id)).into();
                     }
-                    request.execution.responder.fail(error);
+                    request.execution.fail(error);
                 }
             }
             Self::LeadOn(next) => next.into_iter().for_each(|next| cache.lead_on(next)),
@@ -281,7 +281,7 @@ impl ResponsePath for CachePath {
     fn cancelled(&self, entry: Option<EntryId>) {
         let left = self.cache.with_flights(|flights| flights.leave(&self.key, self.request.turn));
         match left {
-            Some(request) => request.execution.responder.fail(cancelled()),
+            Some(request) => request.execution.fail(cancelled()),
             None => self.model.cancelled(entry),
         }
     }

@@ -2,7 +2,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use engine::{Engine, MetricsOptions, ServerMetadata};
+use engine::{Engine, MetricsOptions, ModelControl, ServerMetadata};
 use prost::Message;
 use proto::{
     InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse,
@@ -21,6 +21,7 @@ mod access_log;
 mod connection;
 mod stream;
 mod unary;
+mod versions;
 
 /// Longer than any step of these tests takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -36,7 +37,7 @@ struct Server {
     serving: JoinHandle<Result<(), inference::Error>>,
     /// Executions of model `gated` wait here.
     gate: Arc<Gate>,
-    _repository: Repository,
+    repository: Repository,
 }
 
 impl Server {
@@ -45,17 +46,30 @@ impl Server {
     }
 
     async fn start_within(options: GrpcOptions, limits: engine::MemoryLimits) -> Self {
+        Self::start_controlled(options, limits, ModelControl::None, &[]).await
+    }
+
+    /// A server that loads models as `control` says. `more` models have a name and a configuration.
+    async fn start_controlled(
+        options: GrpcOptions,
+        limits: engine::MemoryLimits,
+        control: ModelControl,
+        more: &[(&str, &str)],
+    ) -> Self {
         let repository = Repository::golden().unwrap();
         repository.add("gated", [("config.pbtxt", Identity::config("").as_str())]).unwrap();
         let several = r#"backend: "python"
             input [{ name: "IN" data_type: TYPE_INT32 dims: 1 }]
             output [{ name: "OUT" data_type: TYPE_INT32 dims: 1 }]"#;
         repository.add("repeat_and_fail", [("config.pbtxt", several), ("1/model.py", "")]).unwrap();
+        for (name, config) in more {
+            repository.add(name, [("config.pbtxt", *config)]).unwrap();
+        }
         let gate = Gate::shut();
         let backends: Vec<Arc<dyn inference::backend::Backend>> =
             vec![Arc::new(fixtures::Python), Arc::new(Identity::behind(gate.clone()))];
         let engine_options = engine::EngineOptions {
-            control: engine::ModelControl::None,
+            control,
             namespacing: false,
             sequence_limit: std::time::Duration::from_secs(60),
             server: ServerMetadata { name: "triton".into(), ..ServerMetadata::default() },
@@ -81,7 +95,7 @@ impl Server {
         let listener = BoundSocket::bind("127.0.0.1", 0, false).unwrap().listen().unwrap();
         let address = listener.address().unwrap().port().unwrap();
         let serving = tokio::spawn(serve(listener, state));
-        Self { address, engine, drain, serving, gate, _repository: repository }
+        Self { address, engine, drain, serving, gate, repository }
     }
 
     async fn connect(&self) -> Connection {

@@ -1,13 +1,13 @@
 //! A model with sequences and its history. It is compared with the reference after every step.
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     num::NonZeroU64,
     time::Duration,
 };
 
 use nereid_scheduling::{
     DueBatch, Entry, EntryId, InstanceId, Meta, Note, Rejection, Row, Scheduler, SequenceBatcher, SequenceId,
-    SequenceStep, Strategy, Timestamp,
+    SequenceStep, Strategy, Timestamp, VacatedSlot,
 };
 
 use crate::sequences::RequestId;
@@ -42,6 +42,10 @@ pub(crate) struct History {
     order: BTreeMap<u64, Vec<RequestId>>,
     sequence_of: BTreeMap<RequestId, u64>,
     run_before: BTreeSet<RequestId>,
+    /// The sequence whose state a driver keeps for each slot.
+    stored: BTreeMap<(InstanceId, u32), u64>,
+    /// The latest reports of slots that sequences have left.
+    vacated: VecDeque<VacatedSlot>,
     pub(crate) told: Option<Vec<String>>,
 }
 
@@ -63,6 +67,8 @@ impl History {
             order: BTreeMap::new(),
             sequence_of: BTreeMap::new(),
             run_before: BTreeSet::new(),
+            stored: BTreeMap::new(),
+            vacated: VecDeque::new(),
             told,
         }
     }
@@ -112,7 +118,26 @@ impl History {
             }
         }
         self.settle();
+        self.free_states();
         self.compare();
+    }
+
+    /// Frees the states of sequences that are over. Another thread may do so late, so each report is used several times.
+    fn free_states(&mut self) {
+        self.vacated.extend(self.real.vacated());
+        for vacated in &self.vacated {
+            let slot = (vacated.instance, vacated.slot);
+            if self.stored.get(&slot).is_some_and(|&number| number <= vacated.sequence_number) {
+                self.stored.remove(&slot);
+            }
+        }
+        let surplus = self.vacated.len().saturating_sub(20);
+        self.vacated.drain(..surplus);
+        let used: BTreeSet<_> = self.real.slots().map(|slot| (slot.instance, slot.slot)).collect();
+        assert!(
+            self.stored.keys().all(|slot| used.contains(slot)),
+            "a slot without a sequence keeps a state"
+        );
     }
 
     fn arrive(&mut self, id: Option<&SequenceId>, flags: u64, mut meta: Meta, clock_lag: u64) {
@@ -334,6 +359,15 @@ impl History {
             let sequence = self.waiting.remove(&request).expect("who runs has waited");
             assert_eq!(self.order[&sequence].first(), Some(&request), "{request} runs out of turn");
             let step = &entry.meta.sequence;
+            // An iterative request carries its state.
+            if !self.setting.config.iterative {
+                let number = entry.id.sequence_number();
+                let stored = self.stored.remove(&(instance, slot));
+                assert!(step.start || stored == Some(number), "the state of request {request} is gone");
+                if !step.end {
+                    self.stored.insert((instance, slot), number);
+                }
+            }
             assert!(step.id.as_ref().is_some_and(|id| id.to_string() != ""), "{request} has no id");
             let again = self.run_before.contains(&request);
             assert!(!again || !(step.start || step.end), "{request} begins or ends twice");
