@@ -14,8 +14,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use inference::{Timestamp, panic_message};
-use parking_lot::{Condvar, Mutex};
+use inference::{
+    Timestamp,
+    lock::{Condvar, Mutex},
+    panic_message,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::ThreadGroup;
@@ -138,7 +141,7 @@ impl TimerState {
             }
             let due = queue.waiting.pop_first();
             queue.wake_times.remove(&address);
-            parking_lot::MutexGuard::unlocked(&mut queue, || {
+            inference::lock::MutexGuard::unlocked(&mut queue, || {
                 if let Some(timer_target) = due.and_then(|(_, timer_target)| timer_target.upgrade()) {
                     self.wake(timer_target);
                 }

@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -480,6 +481,14 @@ impl Engine {
         self.shared.repository.table().live_sequences()
     }
 
+    /// Returns when no sequence runs. While it waits, clients may begin further ones.
+    pub async fn sequences_ended(&self) {
+        while self.live_sequences() > 0 {
+            let models: Vec<_> = self.shared.repository.table().accepting().cloned().collect();
+            join_all(models.iter().map(|model| model.sequences_ended())).await;
+        }
+    }
+
     /// From now on the server is not ready: it will stop soon. It is live and serves as before.
     pub fn announce_stop(&self) {
         self.shared.stop_announced.store(true, Ordering::Release);
@@ -513,9 +522,7 @@ impl Engine {
             // Requests of ensembles that were accepted still need the other models.
             let (ensembles, others): (Vec<_>, Vec<_>) = models.iter().partition(|model| model.is_ensemble());
             ensembles.iter().for_each(|ensemble| ensemble.drain());
-            while ensembles.iter().any(|ensemble| ensemble.in_flight() > 0) {
-                tokio::time::sleep(EXIT_TICK).await;
-            }
+            join_all(ensembles.iter().map(|ensemble| ensemble.last_request_ended())).await;
             others.iter().for_each(|model| model.drain());
             self.report_in_flight(&models, grace).await;
             self.shared.repository.unload_all().await;
@@ -531,34 +538,32 @@ impl Engine {
         self.shared.threads.group.join(deadline)
     }
 
-    /// Returns when no request is in flight. Logs once a second what is in flight.
+    /// Returns when no request of these models is in flight; they drain. Logs once a second what is in flight.
     async fn report_in_flight(&self, models: &[Arc<Model>], grace: Duration) {
         if self.in_flight() > 0 {
             log::info!("Waiting for in-flight requests to complete.");
         }
-        let mut waited = Duration::ZERO;
+        let mut all_ended = pin!(join_all(models.iter().map(|model| model.last_request_ended())));
+        let mut left = grace;
         while self.in_flight() > 0 {
-            if waited.subsec_nanos() == 0 {
-                let busy: Vec<_> = models.iter().filter(|model| model.in_flight() > 0).collect();
-                let left = grace.saturating_sub(waited).as_secs();
-                log::info!(
-                    "Timeout {left}: Found {} model versions that have in-flight inferences",
-                    busy.len()
-                );
-                for model in busy {
-                    let (name, version, count) = (model.name(), model.version(), model.in_flight());
-                    log::info!("Model '{name}' (version {version}) has {count} in-flight inferences");
-                }
+            let busy: Vec<_> = models.iter().filter(|model| model.in_flight() > 0).collect();
+            let (seconds, versions) = (left.as_secs(), busy.len());
+            log::info!("Timeout {seconds}: Found {versions} model versions that have in-flight inferences");
+            for model in busy {
+                let (name, version, count) = (model.name(), model.version(), model.in_flight());
+                log::info!("Model '{name}' (version {version}) has {count} in-flight inferences");
             }
-            tokio::time::sleep(EXIT_TICK).await;
-            waited += EXIT_TICK;
+            if tokio::time::timeout(SECOND, &mut all_ended).await.is_ok() {
+                break;
+            }
+            left = left.saturating_sub(SECOND);
         }
         log::info!("All models are stopped, unloading models");
     }
 }
 
-/// How often a stopping server checks whether it may end.
-const EXIT_TICK: Duration = Duration::from_millis(5);
+/// How often a stopping server logs what it waits for.
+const SECOND: Duration = Duration::from_secs(1);
 
 fn not_explicit() -> Error {
     Error::unavailable("explicit model load / unload is not allowed if polling is enabled")

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Condvar, Mutex};
+use inference::lock::{Condvar, Mutex};
 
 /// Counts the objects of one model that the library holds.
 #[derive(Debug, Default)]

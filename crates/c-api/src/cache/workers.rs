@@ -9,8 +9,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use inference::{Error, cache::CacheFuture};
-use parking_lot::Mutex;
+use inference::{Error, cache::CacheFuture, lock::Mutex};
 use tokio::sync::oneshot;
 
 /// How many calls of a cache run at the same time. A cache in memory is busy with copying; a cache in the network

@@ -8,9 +8,10 @@ use inference::{
     Shape, Tensor, TensorData, Timeline,
     backend::{Batch, Execution, SequenceState, SlotGuard, SlotOwner, SlotRef},
     config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, StateSpec},
-    element_count, response_channel,
+    element_count,
+    lock::Mutex,
+    response_channel,
 };
-use parking_lot::Mutex;
 use scheduling::{InstanceId, Meta, Row, SequenceId, SequenceStep};
 
 use crate::{clock::now, instance_table::InstanceTable, limits::require_memory, observe::Uncounted};
@@ -178,19 +179,24 @@ impl Sequences {
         if self.states.is_empty() && self.problems.is_empty() {
             return None;
         }
-        self.states_by_slot.with(instance, |states| {
-            let (mut states, slot) = (states.lock(), slot as usize);
-            if states.len() <= slot {
-                states.resize(slot + 1, None);
+        // Only the thread that runs the instance comes here, so that nothing changes between the two locks.
+        let kept = self.states_by_slot.with(instance, |states| states.lock().get_mut(slot as usize)?.take());
+        let state = kept.filter(|_| !begins).or_else(|| {
+            for problem in &self.problems {
+                log::error!("Failed to initialize sequence state: {problem}");
             }
-            if begins || states[slot].is_none() {
-                for problem in &self.problems {
-                    log::error!("Failed to initialize sequence state: {problem}");
+            self.fresh()
+        });
+        if !is_last {
+            self.states_by_slot.with(instance, |states| {
+                let (mut states, slot) = (states.lock(), slot as usize);
+                if states.len() <= slot {
+                    states.resize(slot + 1, None);
                 }
-                states[slot] = self.fresh();
-            }
-            if is_last { states[slot].take() } else { states[slot].clone() }
-        })
+                states[slot].clone_from(&state);
+            });
+        }
+        state
     }
 
     /// The state of a sequence that begins.

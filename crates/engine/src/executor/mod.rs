@@ -5,6 +5,7 @@
 //! microseconds, which is longer than many models compute.
 use std::{
     path::PathBuf,
+    pin::pin,
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
@@ -16,11 +17,12 @@ use inference::{
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, Scheduling},
+    lock::{Condvar, LockRank, Mutex},
 };
-use parking_lot::{Condvar, Mutex};
 use scheduling::{
     DynamicBatcher, Meta, Rejected, Rejection, Scheduler, SequenceBatcher, SequenceId, Unbatched,
 };
+use tokio::sync::Notify;
 
 use crate::{
     check::RequestValidator,
@@ -43,6 +45,7 @@ mod instances;
 mod resource_claims;
 mod run;
 mod strategy;
+mod update;
 mod view;
 mod warmup;
 
@@ -52,9 +55,9 @@ pub(crate) use driver::WaitingWork;
 use driver::{Driver, Policy};
 use instance::{Assignment, InstanceBuilder, build_all};
 use instances::Instances;
-pub(crate) use instances::PreparedUpdate;
 use resource_claims::ResourceClaims;
 use strategy::CustomBatchFilter;
+pub(crate) use update::PreparedUpdate;
 pub(crate) use view::{ExecutorView, InstanceView};
 use warmup::WarmUp;
 pub(crate) use warmup::{prepare_states, prepare_warmups};
@@ -69,6 +72,8 @@ pub(crate) struct Executor {
     /// Signalled after the executor has begun to close, when an instance has become idle.
     idle: Condvar,
     closing: AtomicBool,
+    /// Notified after the last sequence has ended, if a task waits for that.
+    without_sequences: Notify,
     fault: OnceLock<Error>,
     instances: Instances,
     validator: Arc<RequestValidator>,
@@ -145,9 +150,10 @@ impl Executor {
             version,
             record,
             orders,
-            driver: Mutex::new(Driver::new(policy, idle_instances, resource_claims)),
+            driver: Mutex::ranked(LockRank::Driver, Driver::new(policy, idle_instances, resource_claims)),
             idle: Condvar::new(),
             closing: AtomicBool::new(false),
+            without_sequences: Notify::new(),
             fault: OnceLock::new(),
             instances: Instances::new(active),
             validator,
@@ -240,6 +246,19 @@ impl Executor {
         self.driver.lock().live_sequences()
     }
 
+    /// Returns when no sequence may still get requests.
+    pub(crate) async fn sequences_ended(&self) {
+        loop {
+            // Listens before it looks: a sequence that ends after the look is heard of.
+            let mut ended = pin!(self.without_sequences.notified());
+            ended.as_mut().enable();
+            if self.driver.lock().has_no_sequence() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
     /// Accepts no new requests. Accepted requests continue.
     pub(crate) fn drain(self: &Arc<Self>) {
         self.with_driver(|driver| {
@@ -264,11 +283,11 @@ impl Executor {
         self.idle.wait_while(&mut driver, |driver| !driver.is_idle());
         let mut released = driver.close();
         drop(driver);
+        self.without_sequences.notify_waiters();
         let instances = std::mem::take(&mut released.instances);
         drop(released);
         for thread in self.instances.end(instances) {
-            // A thread that has panicked has already logged the panic.
-            let _ = thread.join();
+            thread.join();
         }
         self.backend_handle.end();
     }

@@ -133,6 +133,9 @@ impl Executor {
                 self.config.name
             );
         }
+        if actions.sequences_have_ended {
+            self.without_sequences.notify_waiters();
+        }
         if let Some(at) = actions.scheduled_wakeup {
             self.threads.clock.wake_at(at, Arc::downgrade(self) as Weak<dyn TimerTarget>);
         }
@@ -193,6 +196,7 @@ impl Executor {
         };
         self.refuse(waiting);
         pending_grants.notify();
+        self.without_sequences.notify_waiters();
         self.notify_if_closing();
     }
 }

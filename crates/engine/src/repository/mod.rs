@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 mod agent_thread;
 mod agents;
 mod blocking;
+mod closing_threads;
 mod config_file;
 mod files;
 mod freed_memory;

@@ -14,8 +14,8 @@ use std::{
     time::Instant,
 };
 
+use inference::lock::{Condvar, Mutex, MutexGuard};
 use log::Level;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
 /// The most bytes that wait.

@@ -2,8 +2,8 @@
 use std::collections::VecDeque;
 
 use frontend::log_control::LogLine;
+use inference::lock::Mutex;
 use log::Level;
-use parking_lot::Mutex;
 
 /// All lines together have no more bytes.
 const MOST_BYTES: usize = 64 << 10;

@@ -8,8 +8,7 @@ use std::{
 
 use engine::{Engine, LoadParameters, ModelState};
 use http::StatusCode;
-use inference::{Error, ErrorCode, Name};
-use parking_lot::Mutex;
+use inference::{Error, ErrorCode, Name, lock::Mutex};
 use tokio::time::{sleep, timeout};
 
 use super::model_url::{self, UploadedModel, UrlRefusal};
