@@ -37,6 +37,7 @@ use crate::{
 
 mod assemble;
 mod backend_handle;
+mod batching_thread;
 mod cost;
 mod driver;
 mod instance;
@@ -51,6 +52,7 @@ mod warmup;
 
 use assemble::Sequences;
 use backend_handle::BackendModelHandle;
+use batching_thread::BatchingThread;
 pub(crate) use driver::WaitingWork;
 use driver::{Driver, Policy};
 use instance::{Assignment, InstanceBuilder, build_all};
@@ -82,8 +84,8 @@ pub(crate) struct Executor {
     /// What the executor adds to the requests of sequences, for models that have sequences.
     sequences: Option<Sequences>,
     threads: EngineThreads,
-    /// A plug-in decides which requests share a batch. Every step of the driver may call it.
-    batches_by_plugin: bool,
+    /// Steps the driver if a plug-in decides which requests share a batch.
+    batching: Option<BatchingThread>,
 }
 
 /// What an executor is built from.
@@ -140,7 +142,11 @@ impl Executor {
             warm_up,
             threads: threads.group.clone(),
         };
-        let batches_by_plugin = strategy.is_some();
+        let batches_by_plugin = strategy.is_some() && matches!(config.scheduling, Scheduling::Dynamic(_));
+        let batching = batches_by_plugin.then(|| BatchingThread::start(&threads.group, &config.name));
+        let batching = batching.transpose().map_err(|error| {
+            Error::internal(format!("failed to start the thread that forms batches: {error}"))
+        })?;
         // Made before the instances: otherwise it would be dropped after them if one of them failed.
         let policy = policy(&config, active, strategy);
         let mut built = build_all(&builder, &instances)?;
@@ -161,7 +167,7 @@ impl Executor {
             rejection_errors: RejectionErrors { model: config.name.clone(), sequences: sequences.is_some() },
             sequences,
             threads,
-            batches_by_plugin,
+            batching,
             config,
         });
         let claims: Weak<dyn GrantListener> = Arc::downgrade(&(executor.clone() as Arc<dyn GrantListener>));
@@ -174,7 +180,8 @@ impl Executor {
     /// the thread may. Does not block.
     ///
     /// # Errors
-    /// Why the request is not queued. The request has been answered with the same error.
+    /// Why the request is not queued. The request has been answered with the same error. If a plug-in forms the batches, only
+    /// the answer has it.
     pub(crate) fn enqueue(
         self: &Arc<Self>,
         meta: Meta,
@@ -184,6 +191,19 @@ impl Executor {
     ) -> Result<(), Error> {
         // Set before another thread may execute the request.
         execution.responder.timeline().queued(queued, execution.request.tensors());
+        if self.batching.is_some() {
+            self.enqueue_later(meta, execution);
+            return Ok(());
+        }
+        self.enqueue_here(meta, execution, thread)
+    }
+
+    fn enqueue_here(
+        self: &Arc<Self>,
+        meta: Meta,
+        execution: Box<Execution>,
+        thread: CallerThread,
+    ) -> Result<(), Error> {
         let number = execution.responder.queue_number();
         let mut driver = self.driver.lock();
         let at = now();
@@ -223,7 +243,7 @@ impl Executor {
 
     /// The client of a waiting request has cancelled it.
     pub(crate) fn cancel(self: &Arc<Self>, entry: EntryId) {
-        self.with_driver(|driver| driver.cancel(entry));
+        self.with_driver(move |driver| driver.cancel(entry));
     }
 
     /// The reason why the version cannot execute any more, if there is one.
@@ -231,19 +251,14 @@ impl Executor {
         self.fault.get()
     }
 
-    /// The work that waits for an instance.
-    pub(crate) fn waiting_work(&self) -> WaitingWork {
-        self.driver.lock().waiting_work()
-    }
-
     /// Whether a sequence may still get requests.
     pub(crate) fn has_sequence(&self, id: &SequenceId) -> bool {
-        self.driver.lock().has_sequence(id)
+        self.sequences.is_some() && self.driver.lock().has_sequence(id)
     }
 
     /// The number of sequences that may still get requests.
     pub(crate) fn live_sequences(&self) -> usize {
-        self.driver.lock().live_sequences()
+        if self.sequences.is_some() { self.driver.lock().live_sequences() } else { 0 }
     }
 
     /// Returns when no sequence may still get requests.
@@ -283,6 +298,7 @@ impl Executor {
         self.idle.wait_while(&mut driver, |driver| !driver.is_idle());
         let mut released = driver.close();
         drop(driver);
+        self.batching.iter().for_each(BatchingThread::end);
         self.without_sequences.notify_waiters();
         let instances = std::mem::take(&mut released.instances);
         drop(released);

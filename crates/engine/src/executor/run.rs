@@ -18,7 +18,7 @@ use super::{
     Executor,
     assemble::assemble,
     driver::{Actions, Driver, Executed},
-    instance::{Assignment, WorkerMessage},
+    instance::{Assignment, MovableInstance, WorkerMessage},
 };
 use crate::{
     clock::{TimerTarget, now},
@@ -99,12 +99,29 @@ impl Executor {
         }
         let end = now();
         let nanos = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);
+        let executed = (requests > 0).then_some(Executed { nanos, requests });
+        if self.batching.is_some() {
+            self.in_step(move |me| _ = me.finished(end, instance, movable, executed, |_| false));
+            return None;
+        }
+        self.finished(end, instance, movable, executed, |next| next.batch.instance == instance)
+    }
+
+    /// An instance has finished a batch. Returns the first of the next batches that `keep` accepts.
+    fn finished(
+        self: &Arc<Self>,
+        end: Timestamp,
+        instance: InstanceId,
+        movable: Option<MovableInstance>,
+        executed: Option<Executed>,
+        keep: impl Fn(&Assignment) -> bool,
+    ) -> Option<Assignment> {
         let mut driver = self.driver.lock();
-        driver.finished(instance, movable, (requests > 0).then_some(Executed { nanos, requests }));
+        driver.finished(instance, movable, executed);
         let actions = driver.step(end, &self.orders);
         drop(driver);
         self.notify_if_closing();
-        self.perform(actions, |assignment, _| assignment.batch.instance == instance)
+        self.perform(actions, |assignment, _| keep(assignment))
     }
 
     /// Performs the actions of the driver, but returns the first batch that `keep` accepts.
@@ -164,8 +181,16 @@ impl Executor {
     }
 
     /// Locks the driver, applies a change, steps the driver, and performs the actions. Work may be found for any
-    /// instance.
+    /// instance. Happens later on the batching thread if the model has one.
     pub(super) fn with_driver(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Driver) -> Vec<Rejected<Box<Execution>>> + Send + 'static,
+    ) {
+        self.in_step(|me| me.with_driver_here(change));
+    }
+
+    /// As [`with_driver`](Self::with_driver), but on this thread.
+    pub(super) fn with_driver_here(
         self: &Arc<Self>,
         change: impl FnOnce(&mut Driver) -> Vec<Rejected<Box<Execution>>>,
     ) {
@@ -271,6 +296,16 @@ impl SlotOwner for Executor {
 
 impl GrantListener for Executor {
     fn granted(self: Arc<Self>, instance: InstanceId) -> PendingGrants {
+        if self.batching.is_some() {
+            self.in_step(move |me| me.granted_here(instance).notify());
+            return PendingGrants::default();
+        }
+        self.granted_here(instance)
+    }
+}
+
+impl Executor {
+    fn granted_here(self: &Arc<Self>, instance: InstanceId) -> PendingGrants {
         let mut driver = self.driver.lock();
         driver.granted(instance);
         let mut actions = driver.step(now(), &self.orders);
@@ -287,9 +322,5 @@ impl TimerTarget for Executor {
             driver.woken();
             Vec::new()
         });
-    }
-
-    fn runs_foreign_code(&self) -> bool {
-        self.batches_by_plugin
     }
 }

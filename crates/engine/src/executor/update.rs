@@ -9,7 +9,7 @@ use inference::{Error, Name, config::InstanceGroup};
 use scheduling::{Claimant, InstanceId};
 
 use super::{
-    Executor, ExecutorUpdateParts,
+    BatchingThread, Executor, ExecutorUpdateParts,
     driver::Driver,
     instance::{BuiltInstance, InstanceBuilder, MovableInstance, build_all},
     instances::{ActiveInstance, PassiveInstance},
@@ -55,6 +55,8 @@ impl Executor {
     /// The executor stays as it is.
     pub(crate) fn prepare(&self, parts: ExecutorUpdateParts) -> Result<PreparedUpdate, Error> {
         let ExecutorUpdateParts { config, directory, instances } = parts;
+        // An earlier update may still wait for the batching thread.
+        self.batching.iter().for_each(BatchingThread::flush);
         let (missing, surplus) = {
             let records = self.instances.records.lock();
             let active = records.active.iter().filter(|active| !active.is_leaving);
@@ -93,7 +95,12 @@ impl Executor {
     /// The updates of an executor come one after the other, each with its preparation, and before the executor is
     /// closed: the operations on a model follow each other (`lifecycle`), and the repository's task performs them. So
     /// the records stay as they are between the steps of an update, though their lock is not held.
-    pub(crate) fn update(self: &Arc<Self>, mut update: PreparedUpdate, shown: &proto::ModelConfig) {
+    pub(crate) fn update(self: &Arc<Self>, update: PreparedUpdate, shown: &proto::ModelConfig) {
+        self.in_step(move |me| me.change_instances(update));
+        self.backend_handle.configured(shown);
+    }
+
+    fn change_instances(self: &Arc<Self>, mut update: PreparedUpdate) {
         self.join_departed();
         let added = self.begin_new(&mut update);
         let surplus = std::mem::take(&mut update.surplus);
@@ -102,7 +109,7 @@ impl Executor {
         ended.into_iter().for_each(|passive| self.threads.group.adopt(passive.end()));
         let staying = self.instances.records.lock().staying();
         let mut leaving = Vec::new();
-        self.with_driver(|driver| {
+        self.with_driver_here(|driver| {
             let at = now();
             for AddedInstance { id, movable, claimant } in added {
                 driver.add_instance(at, id, movable, claimant);
@@ -112,7 +119,6 @@ impl Executor {
             Vec::new()
         });
         self.instances.records.lock().mark_leaving(&leaving);
-        self.backend_handle.configured(shown);
     }
 
     /// Lets the threads of new instances begin. The driver does not know the instances yet.
