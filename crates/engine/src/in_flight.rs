@@ -139,7 +139,10 @@ impl Drop for ModelPin {
 
 #[cfg(test)]
 mod tests {
-    use std::thread;
+    use std::{
+        task::{Context, Waker},
+        thread,
+    };
 
     use super::*;
 
@@ -157,6 +160,20 @@ mod tests {
         in_flight.end();
         waiting.join().unwrap();
         in_flight.wait_for_the_last();
+    }
+
+    #[tokio::test]
+    async fn a_task_hears_of_the_end_of_the_last_request() {
+        let in_flight = Arc::new(InFlight::default());
+        in_flight.begin();
+        in_flight.begin();
+        let mut ended = pin!(in_flight.last_ended());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(ended.as_mut().poll(&mut context).is_pending());
+        in_flight.end();
+        assert!(ended.as_mut().poll(&mut context).is_pending());
+        in_flight.end();
+        ended.await;
     }
 
     #[test]

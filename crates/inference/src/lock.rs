@@ -13,14 +13,14 @@ use std::{
 
 pub use parking_lot::WaitTimeoutResult;
 
-#[cfg(debug_assertions)]
+#[cfg(all(debug_assertions, not(feature = "loom")))]
 mod held;
-#[cfg(not(debug_assertions))]
+#[cfg(any(not(debug_assertions), feature = "loom"))]
 mod unchecked;
 
-#[cfg(debug_assertions)]
+#[cfg(all(debug_assertions, not(feature = "loom")))]
 use held::{HeldLock, LockId};
-#[cfg(not(debug_assertions))]
+#[cfg(any(not(debug_assertions), feature = "loom"))]
 use unchecked::{HeldLock, LockId};
 
 /// The order of locks, and the reason for each lock that is held while another one is taken. A thread that holds a lock
@@ -187,5 +187,86 @@ impl Condvar {
     /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         self.0.notify_all();
+    }
+}
+
+#[cfg(not(debug_assertions))]
+const _: () = assert!(size_of::<Mutex<u64>>() == size_of::<parking_lot::Mutex<u64>>());
+
+#[cfg(all(test, debug_assertions, not(feature = "loom")))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::panic_message;
+
+    /// What the panic says that this leads to, if it does.
+    fn panic_of(run: impl FnOnce()) -> Option<String> {
+        catch_unwind(AssertUnwindSafe(run)).err().map(|panic| panic_message(&*panic).to_owned())
+    }
+
+    #[test]
+    fn locks_are_taken_in_the_order_of_the_table() {
+        let (dialog, driver) =
+            (Mutex::ranked(LockRank::WorkerDialog, 1_u8), Mutex::ranked(LockRank::Driver, 2_u16));
+        let leaf = Mutex::new(3_u32);
+        let _dialog = dialog.lock();
+        let first = driver.lock();
+        drop(leaf.lock());
+        drop(first);
+        drop(driver.lock());
+    }
+
+    #[test]
+    fn a_lock_that_is_taken_out_of_order_is_refused_and_both_are_named() {
+        let (driver, leaf) = (Mutex::ranked(LockRank::Driver, 2_u16), Mutex::new(3_u32));
+        let problem = panic_of(|| {
+            let _leaf = leaf.lock();
+            drop(driver.lock());
+        });
+        let problem = problem.expect("the driver stands above leaves");
+        assert!(problem.contains("takes the Driver lock of u16 ("), "{problem}");
+        assert!(problem.contains("holds the Leaf lock of u32 ("), "{problem}");
+        // The thread holds neither any more.
+        drop(driver.lock());
+        drop(leaf.lock());
+    }
+
+    #[test]
+    fn two_leaves_are_never_held_together() {
+        let (one, other) = (Mutex::new(1_u8), Mutex::new(2_u16));
+        let _one = one.lock();
+        assert!(panic_of(|| drop(other.lock())).is_some());
+    }
+
+    #[test]
+    fn a_lock_that_is_only_tried_has_no_order_but_those_after_it_have_one() {
+        let (one, other) =
+            (Mutex::ranked(LockRank::WorkerDialog, 1_u8), Mutex::ranked(LockRank::WorkerDialog, 2_u8));
+        let leaf = Mutex::new(3_u32);
+        let _one = one.lock();
+        let tried = other.try_lock().expect("it is free");
+        drop(leaf.lock());
+        drop(tried);
+        let _leaf = leaf.lock();
+        let _tried = other.try_lock().expect("it is free");
+        assert!(panic_of(|| drop(Mutex::new(()).lock())).is_some());
+    }
+
+    #[test]
+    fn a_lock_is_not_held_while_it_is_unlocked() {
+        let (one, other) = (Mutex::new(1_u8), Mutex::new(2_u16));
+        let mut held = one.lock();
+        MutexGuard::unlocked(&mut held, || drop(other.lock()));
+        assert!(panic_of(|| drop(other.lock())).is_some(), "it is held again");
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_a_signal_holds_no_other_lock() {
+        let (driver, leaf, signal) =
+            (Mutex::ranked(LockRank::Driver, 2_u16), Mutex::new(3_u32), Condvar::new());
+        let _driver = driver.lock();
+        let problem = panic_of(|| drop(signal.wait_for(&mut leaf.lock(), Duration::ZERO)));
+        assert!(problem.expect("the driver is held").contains("waits for a signal"));
     }
 }

@@ -65,8 +65,12 @@ struct RetiredCopy {
 
 impl ClosingThreads {
     pub(super) fn new(group: ThreadGroup) -> Self {
+        Self::at_most(MOST_THREADS, group)
+    }
+
+    pub(super) fn at_most(most: usize, group: ThreadGroup) -> Self {
         let start = move |run| group.spawn(std::thread::Builder::new().name("retire".to_owned()), run);
-        Self::with(MOST_THREADS, Box::new(start))
+        Self::with(most, Box::new(start))
     }
 
     fn with(most: usize, start: StartThread) -> Self {

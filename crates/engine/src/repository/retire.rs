@@ -39,3 +39,35 @@ impl Retirement {
         self.threads.close(name, close).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use inference::config::Scheduling;
+
+    use super::*;
+    use crate::{
+        ThreadGroup,
+        model::tests::{GateAnswer, ask, echoed, gated},
+    };
+
+    #[tokio::test]
+    async fn a_copy_that_waits_for_its_last_request_takes_no_thread() {
+        let (stop, is_stopping) = watch::channel(false);
+        let retirement = Retirement {
+            sequence_limit: Duration::MAX,
+            is_stopping,
+            threads: ClosingThreads::at_most(1, ThreadGroup::default()),
+            memory: None,
+        };
+        let (busy, begun) = gated(Scheduling::Unbatched, &["m_0"]);
+        let (quiet, _begun) = gated(Scheduling::Unbatched, &["n_0"]);
+        let running = ask(&busy, 1);
+        let execution = begun.recv().unwrap();
+        let ending = tokio::spawn(retirement.clone().end(busy));
+        retirement.end(quiet).await;
+        execution.go_on.send(GateAnswer::Echo).unwrap();
+        assert_eq!(echoed(running).await, 1);
+        ending.await.unwrap();
+        drop(stop);
+    }
+}

@@ -13,7 +13,7 @@ use lifecycle::{
 };
 use scheduling::Timestamp;
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{Notify, mpsc, oneshot, watch},
     task::{JoinError, JoinSet},
     time::{Instant, sleep_until},
 };
@@ -48,6 +48,7 @@ pub(super) struct RepositoryTask {
     loader: Arc<Loader>,
     repositories: Repositories,
     published: Arc<ArcSwap<ModelTable>>,
+    table_changed: Arc<Notify>,
     /// Work that reads repositories and loads models. A stop may leave it behind.
     events: JoinSet<Event>,
     /// Copies that end, and agents that are notified. A stop waits for them.
@@ -166,7 +167,7 @@ impl RepositoryTask {
         loader: Arc<Loader>,
         options: &RepositoryOptions,
         repositories: Repositories,
-        published: Arc<ArcSwap<ModelTable>>,
+        (published, table_changed): (Arc<ArcSwap<ModelTable>>, Arc<Notify>),
     ) -> Self {
         let &RepositoryOptions { load_threads, polling, sequence_limit, .. } = options;
         let lifecycle = Lifecycle::new(LifecycleOptions {
@@ -190,6 +191,7 @@ impl RepositoryTask {
             loader,
             repositories,
             published,
+            table_changed,
             events: JoinSet::new(),
             endings: JoinSet::new(),
             jobs: VecDeque::new(),

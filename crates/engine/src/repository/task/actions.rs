@@ -29,6 +29,7 @@ impl RepositoryTask {
                 &self.copies,
                 self.readable.clone(),
             )));
+            self.table_changed.notify_waiters();
         }
         actions.into_iter().for_each(|action| self.perform_one(action));
         self.wait_for_agents();
