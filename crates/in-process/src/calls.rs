@@ -163,7 +163,7 @@ impl PoolShared {
                 state.coming = false;
                 state.threads -= 1;
                 MutexGuard::unlocked(state, || {
-                    log::error!("failed to start a thread for callbacks: {error}")
+                    log::error!("failed to start a thread for callbacks: {error}");
                 });
                 // If no thread can be started and none exists, this thread makes the calls: otherwise they would never
                 // be made.

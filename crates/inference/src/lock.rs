@@ -41,8 +41,10 @@ pub enum LockRank {
     /// the order in which they leave the queue, and claim shared resources of the rate limiter for what they start. Both
     /// are leaves.
     Driver,
-    /// A lock that is held for arithmetic. A thread that holds it takes no other lock.
+    /// A lock that is held for arithmetic. A thread that holds it takes no other lock, but may log.
     Leaf,
+    /// The lines of the log that wait for a thread, and those that are kept. A thread may log while it holds any other lock.
+    Log,
 }
 
 /// A lock that knows its place in the order of locks.
@@ -266,7 +268,7 @@ mod tests {
         let (driver, leaf, signal) =
             (Mutex::ranked(LockRank::Driver, 2_u16), Mutex::new(3_u32), Condvar::new());
         let _driver = driver.lock();
-        let problem = panic_of(|| drop(signal.wait_for(&mut leaf.lock(), Duration::ZERO)));
+        let problem = panic_of(|| _ = signal.wait_for(&mut leaf.lock(), Duration::ZERO));
         assert!(problem.expect("the driver is held").contains("waits for a signal"));
     }
 }

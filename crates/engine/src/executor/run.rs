@@ -27,6 +27,14 @@ use crate::{
     rejection::cancelled,
 };
 
+/// An instance has finished a batch.
+struct FinishedBatch {
+    end: Timestamp,
+    instance: InstanceId,
+    movable: Option<MovableInstance>,
+    executed: Option<Executed>,
+}
+
 impl Executor {
     /// Whether a batch may run on the thread of the caller whose request completed it. `measured`: the last executions of
     /// the model were brief.
@@ -100,22 +108,21 @@ impl Executor {
         let end = now();
         let nanos = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);
         let executed = (requests > 0).then_some(Executed { nanos, requests });
+        let finished = FinishedBatch { end, instance, movable, executed };
         if self.batching.is_some() {
-            self.in_step(move |me| _ = me.finished(end, instance, movable, executed, |_| false));
+            self.in_step(|me| _ = me.finished(finished, |_| false));
             return None;
         }
-        self.finished(end, instance, movable, executed, |next| next.batch.instance == instance)
+        self.finished(finished, |next| next.batch.instance == instance)
     }
 
-    /// An instance has finished a batch. Returns the first of the next batches that `keep` accepts.
+    /// Returns the first of the next batches that `keep` accepts.
     fn finished(
         self: &Arc<Self>,
-        end: Timestamp,
-        instance: InstanceId,
-        movable: Option<MovableInstance>,
-        executed: Option<Executed>,
+        finished: FinishedBatch,
         keep: impl Fn(&Assignment) -> bool,
     ) -> Option<Assignment> {
+        let FinishedBatch { end, instance, movable, executed } = finished;
         let mut driver = self.driver.lock();
         driver.finished(instance, movable, executed);
         let actions = driver.step(end, &self.orders);

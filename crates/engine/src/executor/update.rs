@@ -114,7 +114,7 @@ impl Executor {
             for AddedInstance { id, movable, claimant } in added {
                 driver.add_instance(at, id, movable, claimant);
             }
-            leaving = choose_leaving(driver, staying, surplus);
+            leaving = choose_leaving(driver, &staying, surplus);
             leaving.iter().for_each(|&id| driver.remove_instance(at, id));
             Vec::new()
         });
@@ -173,7 +173,7 @@ struct AddedInstance {
 /// Which instances leave, if there are too many of these groups: those that can leave soonest.
 fn choose_leaving(
     driver: &Driver,
-    staying: Vec<(InstanceId, Arc<InstanceGroup>)>,
+    staying: &[(InstanceId, Arc<InstanceGroup>)],
     mut surplus: Vec<Arc<InstanceGroup>>,
 ) -> Vec<InstanceId> {
     let mut leaving = driver.by_cost_of_removal(staying.iter().map(|(id, _)| *id).collect());
