@@ -21,7 +21,7 @@ mod unchecked;
 #[cfg(all(debug_assertions, not(feature = "loom")))]
 use held::{HeldLock, LockId};
 #[cfg(any(not(debug_assertions), feature = "loom"))]
-use unchecked::{HeldLock, LockId};
+use unchecked::{UncheckedLock as HeldLock, UncheckedLockId as LockId};
 
 /// The order of locks, and the reason for each lock that is held while another one is taken. A thread that holds a lock
 /// takes only locks that stand below it in this table. This is the only place where the order is defined.

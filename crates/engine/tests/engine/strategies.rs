@@ -19,6 +19,9 @@ use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, echo, index, req
 /// A model whose queue delay is one hour.
 const PATIENT: &str = "dynamic_batching { max_queue_delay_microseconds: 3600000000 }";
 
+/// What a strategy tells the test, and what it then waits for.
+type Gate = (mpsc::Sender<()>, mpsc::Receiver<()>);
+
 /// Opens "libraries" whose text defines their behaviour: `alone`, `sum 10` (of the bytes in the requests), `panic`,
 /// `nothing` or `broken`. Clones share the notes.
 #[derive(Clone, Default)]
@@ -26,7 +29,7 @@ struct Strategies {
     /// The libraries that were opened, and how the strategies ended.
     notes: Arc<Mutex<Vec<String>>>,
     /// What the first call of `include` tells the test, and what it waits for.
-    gate: Arc<Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>>,
+    gate: Arc<Mutex<Option<Gate>>>,
 }
 
 impl Strategies {
@@ -56,7 +59,7 @@ impl StrategyOpener for Strategies {
 struct Strategy {
     text: String,
     notes: Arc<Mutex<Vec<String>>>,
-    gate: Arc<Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>>,
+    gate: Arc<Mutex<Option<Gate>>>,
 }
 
 impl BatchingStrategy for Strategy {
@@ -84,7 +87,7 @@ struct Pending {
     requests: u8,
     sum: u8,
     panics: bool,
-    gate: Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>,
+    gate: Option<Gate>,
 }
 
 impl PendingBatch for Pending {

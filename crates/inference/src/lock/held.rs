@@ -12,7 +12,7 @@ pub(super) struct LockId {
 
 /// A lock that the thread holds.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct HeldEntry {
     id: LockId,
     taken_at: &'static Location<'static>,
     number: u64,
@@ -20,7 +20,7 @@ struct Entry {
 
 #[derive(Debug, Default)]
 struct HeldLocks {
-    entries: Vec<Entry>,
+    entries: Vec<HeldEntry>,
     next: u64,
 }
 
@@ -30,7 +30,7 @@ thread_local! {
 
 /// Stands for a lock in the list of its thread, until it is dropped.
 #[derive(Debug)]
-pub(super) struct HeldLock(Entry);
+pub(super) struct HeldLock(HeldEntry);
 
 /// Adds a lock to the list again when dropped.
 pub(super) struct Reentry<'a>(&'a HeldLock);
@@ -41,7 +41,7 @@ impl LockId {
     }
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for HeldEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LockId { rank, content } = self.id;
         write!(f, "the {rank:?} lock of {} ({})", content(), self.taken_at)
@@ -66,7 +66,7 @@ impl HeldLock {
     /// The thread has taken the lock without waiting for it.
     #[track_caller]
     pub(super) fn add(id: &LockId) -> Self {
-        let mut entry = Entry { id: *id, taken_at: Location::caller(), number: 0 };
+        let mut entry = HeldEntry { id: *id, taken_at: Location::caller(), number: 0 };
         // The list is gone while the thread ends.
         let _ = HELD.try_with(|held| {
             let mut held = held.borrow_mut();

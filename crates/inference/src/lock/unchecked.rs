@@ -2,23 +2,23 @@
 use super::LockRank;
 
 #[derive(Debug)]
-pub(super) struct LockId;
+pub(super) struct UncheckedLockId;
 
 #[derive(Debug)]
-pub(super) struct HeldLock;
+pub(super) struct UncheckedLock;
 
-impl LockId {
+impl UncheckedLockId {
     pub(super) const fn new<T>(_: LockRank) -> Self {
         Self
     }
 }
 
-impl HeldLock {
-    pub(super) const fn enter(_: &LockId) -> Self {
+impl UncheckedLock {
+    pub(super) const fn enter(_: &UncheckedLockId) -> Self {
         Self
     }
 
-    pub(super) const fn add(_: &LockId) -> Self {
+    pub(super) const fn add(_: &UncheckedLockId) -> Self {
         Self
     }
 
