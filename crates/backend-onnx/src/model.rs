@@ -12,8 +12,8 @@ use inference::{
         ModelSource,
     },
     config::ModelConfig,
+    lock::{LockRank, Mutex},
 };
-use parking_lot::Mutex;
 
 use crate::{
     LibrarySearch, complete, external_data,
@@ -47,7 +47,7 @@ impl OnnxBackend {
 
     /// A backend that will use this search. Opens nothing.
     pub fn new(search: LibrarySearch) -> Self {
-        Self { search, runtime: Mutex::new(None), copies: Arc::default() }
+        Self { search, runtime: Mutex::ranked(LockRank::RuntimeSearch, None), copies: Arc::default() }
     }
 
     /// Bytes of tensors that were copied between requests and the runtime since the start. A numeric tensor of a
@@ -67,6 +67,7 @@ impl OnnxBackend {
                 known.insert(runtime).clone()
             }
         };
+        drop(known);
         runtime.follow_log_level();
         Ok(runtime)
     }

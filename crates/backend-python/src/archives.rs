@@ -12,8 +12,7 @@ use std::{
 };
 
 use flate2::read::GzDecoder;
-use inference::Error;
-use parking_lot::Mutex;
+use inference::{Error, lock::Mutex};
 use tempfile::TempDir;
 
 /// The smallest piece of an archive.

@@ -8,9 +8,9 @@ use std::{
 use inference::{
     Error,
     backend::{Backend, BackendModel, KnownNames, ModelInspection, ModelSource},
+    lock::Mutex,
     metric_registry::MetricRegistry,
 };
-use parking_lot::Mutex;
 
 use crate::{
     archives::UnpackedArchives,

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
+use inference::lock::{LockRank, Mutex};
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     io::{Errno, read, write},
@@ -142,7 +142,7 @@ impl WorkerChannel {
             returned: Mutex::default(),
             alarm,
             watch,
-            dialog: Mutex::new(dialog),
+            dialog: Mutex::ranked(LockRank::WorkerDialog, dialog),
         }
     }
 

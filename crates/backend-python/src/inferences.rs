@@ -13,9 +13,8 @@ use std::{
 
 use inference::{
     Error, ErrorCode, OutputSelection, Request, RequestInputs, Response, ResponseItem, ResponseStream,
-    SequenceId, SequenceStep, Tensor,
+    SequenceId, SequenceStep, Tensor, lock::Mutex,
 };
-use parking_lot::Mutex;
 
 use crate::{
     area::SharedArea,

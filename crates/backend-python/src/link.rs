@@ -8,8 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use inference::{Error, FailureReason, backend::Batch, config::ModelConfig};
-use parking_lot::{Condvar, Mutex};
+use inference::{
+    Error, FailureReason,
+    backend::Batch,
+    config::ModelConfig,
+    lock::{Condvar, Mutex, MutexGuard},
+};
 
 use crate::{
     calls::{WaitingCall, send_calls},
@@ -136,7 +140,12 @@ impl InstanceLink {
                 }
                 WorkerPhase::Down { until } => {
                     let until = *until;
-                    let Some(deadline) = state.refuse_late(until, &self.instance) else { return };
+                    let (late, deadline) = state.take_late(until);
+                    if !late.is_empty() {
+                        MutexGuard::unlocked(&mut state, || self.refuse(late));
+                        continue;
+                    }
+                    let Some(deadline) = deadline else { return };
                     let _ = self.changed.wait_until(&mut state, deadline);
                 }
             }
@@ -218,7 +227,16 @@ impl InstanceLink {
     pub(crate) fn refuse_late(&self) -> Option<Instant> {
         let mut state = self.state.lock();
         let WorkerPhase::Down { until } = state.phase else { return None };
-        state.refuse_late(until, &self.instance)
+        let (late, next) = state.take_late(until);
+        drop(state);
+        self.refuse(late);
+        next
+    }
+
+    fn refuse(&self, late: Vec<WaitingCall>) {
+        let mut error = unhealthy(&self.instance);
+        error.code = inference::ErrorCode::Unavailable;
+        late.into_iter().for_each(|call| call.fail(&error));
     }
 
     /// The worker is there again.
@@ -292,24 +310,17 @@ impl LinkState {
         Some((channel.clone(), self.waiting.drain(..count).collect()))
     }
 
-    /// Answers the batches that cannot wait until the worker is expected. Returns when the next one cannot wait any longer;
-    /// `None` if none waits.
-    fn refuse_late(&mut self, until: Instant, instance: &str) -> Option<Instant> {
+    /// Takes the batches out that cannot wait any longer for a worker that is expected at `until`. Returns them, and when the
+    /// next one cannot.
+    fn take_late(&mut self, until: Instant) -> (Vec<WaitingCall>, Option<Instant>) {
         let now = Instant::now();
         let limit = |call: &WaitingCall| call.since + call.patience(MOST_PATIENCE);
-        let mut next = None::<Instant>;
-        let calls = std::mem::take(&mut self.waiting);
-        for call in calls {
-            let limit = limit(&call);
-            if until > limit || limit <= now {
-                let mut error = unhealthy(instance);
-                error.code = inference::ErrorCode::Unavailable;
-                call.fail(&error);
-            } else {
-                next = Some(next.map_or(limit, |next| next.min(limit)));
-                self.waiting.push_back(call);
-            }
+        let is_late = |call: &WaitingCall| until > limit(call) || limit(call) <= now;
+        let (mut late, mut staying) = (Vec::new(), VecDeque::new());
+        for call in std::mem::take(&mut self.waiting) {
+            if is_late(&call) { late.push(call) } else { staying.push_back(call) }
         }
-        next
+        self.waiting = staying;
+        (late, self.waiting.iter().map(limit).min())
     }
 }

@@ -5,8 +5,8 @@ use inference::{
     Error, FailureReason,
     backend::{BackendModel, Instance, InstanceSpec},
     config::ModelConfig,
+    lock::Mutex,
 };
-use parking_lot::Mutex;
 
 use crate::{
     channel::{Alarm, WorkerFrameKind},

@@ -2,8 +2,7 @@
 use std::{sync::Arc, thread};
 
 use bytes::Bytes;
-use inference::{Error, ModelChangeDone, ModelLoader};
-use parking_lot::Mutex;
+use inference::{Error, ModelChangeDone, ModelLoader, lock::Mutex};
 
 use crate::{
     channel::{Alarm, WorkerChannel},

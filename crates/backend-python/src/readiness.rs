@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
+use inference::lock::Mutex;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,

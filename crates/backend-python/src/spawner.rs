@@ -9,7 +9,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use parking_lot::Mutex;
+use inference::lock::Mutex;
 
 /// Starts processes on a thread of its own. Dropping it ends the processes that still run.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
+use inference::lock::Mutex;
 use rustix::{
     event::{Timespec, epoll},
     io::Errno,

@@ -15,8 +15,8 @@ use std::{
 use inference::{
     Error,
     agent::{AgentAction, AgentFinder, AgentModel, ArtifactType, ModelAgent, RepositoryAgent, not_found},
+    lock::Mutex,
 };
-use parking_lot::Mutex;
 
 use crate::{
     backend::model::check_version,

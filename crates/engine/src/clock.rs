@@ -14,8 +14,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use inference::{Timestamp, panic_message};
-use parking_lot::{Condvar, Mutex};
+use inference::{
+    Timestamp,
+    lock::{Condvar, Mutex},
+    panic_message,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::ThreadGroup;
@@ -34,14 +37,8 @@ pub(crate) fn unix_time() -> Duration {
 
 /// What the timer thread can wake.
 pub(crate) trait TimerTarget: Send + Sync {
-    /// Called at the requested time. Must not block, unless [`runs_foreign_code`](Self::runs_foreign_code) returns
-    /// true.
+    /// Called at the requested time. Must not block, and must not run code of a plug-in.
     fn wake(self: Arc<Self>);
-
-    /// Whether `wake` runs code of a plug-in. If so, it runs on a thread that may block, not on the timer thread.
-    fn runs_foreign_code(&self) -> bool {
-        false
-    }
 }
 
 /// Schedules wake-up calls. Cheap to clone; the thread ends when the last handle is dropped.
@@ -54,8 +51,6 @@ pub(crate) struct TimerThread {
 struct TimerState {
     queue: Mutex<TimerQueue>,
     changed: Condvar,
-    /// The runtime whose blocking threads run foreign code.
-    runtime: Option<tokio::runtime::Handle>,
 }
 
 /// Holds each timer target at most once. The target's address identifies it: the queue holds a weak reference, so the
@@ -77,11 +72,12 @@ impl Drop for Alive {
 }
 
 impl TimerThread {
-    /// Starts the thread. In a tokio runtime, the runtime's blocking threads run foreign code. Outside of one, each
-    /// such wake-up call gets its own thread.
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system refuses to start one.
     pub(crate) fn start(threads: &ThreadGroup) -> std::io::Result<Self> {
-        let runtime = tokio::runtime::Handle::try_current().ok();
-        let shared = Arc::new(TimerState { queue: Mutex::default(), changed: Condvar::new(), runtime });
+        let shared = Arc::new(TimerState { queue: Mutex::default(), changed: Condvar::new() });
         let clock = shared.clone();
         threads.spawn(thread::Builder::new().name("clock".into()), move || clock.run())?;
         Ok(Self { _alive: Arc::new(Alive(shared.clone())), shared })
@@ -138,25 +134,11 @@ impl TimerState {
             }
             let due = queue.waiting.pop_first();
             queue.wake_times.remove(&address);
-            parking_lot::MutexGuard::unlocked(&mut queue, || {
+            inference::lock::MutexGuard::unlocked(&mut queue, || {
                 if let Some(timer_target) = due.and_then(|(_, timer_target)| timer_target.upgrade()) {
-                    self.wake(timer_target);
+                    wake_here(timer_target);
                 }
             });
-        }
-    }
-
-    fn wake(&self, timer_target: Arc<dyn TimerTarget>) {
-        if !timer_target.runs_foreign_code() {
-            return wake_here(timer_target);
-        }
-        if let Some(runtime) = &self.runtime {
-            runtime.spawn_blocking(|| wake_here(timer_target));
-            return;
-        }
-        let started = thread::Builder::new().name("wake-up".into()).spawn(|| wake_here(timer_target));
-        if let Err(error) = started {
-            log::error!("failed to start a thread for a wake-up: {error}");
         }
     }
 }
@@ -233,38 +215,6 @@ mod tests {
         clock.wake_at(start, Arc::downgrade(&unwell));
         clock.wake_at(start + Duration::from_micros(1), Arc::downgrade(&test_target));
         assert_eq!(heard.recv().unwrap().0, 1);
-    }
-
-    /// Runs code that blocks until the test ends.
-    struct Foreign(Mutex<mpsc::Receiver<()>>);
-    impl TimerTarget for Foreign {
-        fn wake(self: Arc<Self>) {
-            let _ = self.0.lock().recv();
-        }
-
-        fn runs_foreign_code(&self) -> bool {
-            true
-        }
-    }
-
-    #[test]
-    fn code_of_plug_ins_never_blocks_the_timer_thread() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let clocks = [
-            TimerThread::start(&ThreadGroup::default()).unwrap(),
-            runtime.block_on(async { TimerThread::start(&ThreadGroup::default()) }).unwrap(),
-        ];
-        for clock in clocks {
-            let (gate, opened) = mpsc::channel();
-            let foreign: Arc<dyn TimerTarget> = Arc::new(Foreign(Mutex::new(opened)));
-            let (sender, heard) = mpsc::channel();
-            let test_target: Arc<dyn TimerTarget> = Arc::new(TestTarget(Mutex::new(sender), 1));
-            let start = now();
-            clock.wake_at(start, Arc::downgrade(&foreign));
-            clock.wake_at(start + Duration::from_micros(1), Arc::downgrade(&test_target));
-            assert_eq!(heard.recv().unwrap().0, 1);
-            drop(gate);
-        }
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! Counts the requests of a model version that have not ended, and waits for the last of them.
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
 };
 
-use parking_lot::{Condvar, Mutex};
+use inference::lock::{Condvar, Mutex};
+use tokio::sync::Notify;
 
 /// Counts requests from acceptance to their last response (S-W41).
 #[derive(Default)]
@@ -18,8 +22,9 @@ pub(crate) struct InFlight {
     /// No request may enter: the model has been replaced or unloaded.
     closed: AtomicBool,
     lock: Mutex<()>,
-    /// Signalled when a request of a draining model has ended.
+    /// Signalled when a request of a draining model has ended, for threads and for tasks.
     ended: Condvar,
+    ended_for_tasks: Notify,
 }
 
 impl InFlight {
@@ -43,6 +48,7 @@ impl InFlight {
         if self.is_draining() {
             drop(self.lock.lock());
             self.ended.notify_all();
+            self.ended_for_tasks.notify_waiters();
         }
     }
 
@@ -71,8 +77,7 @@ impl InFlight {
 
     /// Whether no request may enter any more and all have ended.
     pub(crate) fn have_ended(&self) -> bool {
-        // In this order: who has entered before it was closed counts in `entering` until `count` has the request.
-        self.closed.load(SeqCst) && self.entering.load(SeqCst) == 0 && self.count() == 0
+        self.closed.load(SeqCst) && self.is_empty()
     }
 
     /// Keeps the model from ending, as a request in flight does. `None` if the model has been replaced or unloaded.
@@ -99,7 +104,27 @@ impl InFlight {
     pub(crate) fn wait_for_the_last(&self) {
         self.drain();
         let mut lock = self.lock.lock();
-        self.ended.wait_while(&mut lock, |()| self.entering.load(SeqCst) > 0 || self.count() > 0);
+        self.ended.wait_while(&mut lock, |()| !self.is_empty());
+    }
+
+    /// Drains, and returns when every accepted request has ended.
+    pub(crate) async fn last_ended(&self) {
+        self.drain();
+        loop {
+            // Listens before it looks: a request that ends after the look is heard of.
+            let mut ended = pin!(self.ended_for_tasks.notified());
+            ended.as_mut().enable();
+            if self.is_empty() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Whether no request has been accepted and not ended, or is about to be accepted.
+    fn is_empty(&self) -> bool {
+        // In this order: who has entered counts in `entering` until `count` has the request.
+        self.entering.load(SeqCst) == 0 && self.count() == 0
     }
 }
 
@@ -114,7 +139,10 @@ impl Drop for ModelPin {
 
 #[cfg(test)]
 mod tests {
-    use std::thread;
+    use std::{
+        task::{Context, Waker},
+        thread,
+    };
 
     use super::*;
 
@@ -132,6 +160,20 @@ mod tests {
         in_flight.end();
         waiting.join().unwrap();
         in_flight.wait_for_the_last();
+    }
+
+    #[tokio::test]
+    async fn a_task_hears_of_the_end_of_the_last_request() {
+        let in_flight = Arc::new(InFlight::default());
+        in_flight.begin();
+        in_flight.begin();
+        let mut ended = pin!(in_flight.last_ended());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(ended.as_mut().poll(&mut context).is_pending());
+        in_flight.end();
+        assert!(ended.as_mut().poll(&mut context).is_pending());
+        in_flight.end();
+        ended.await;
     }
 
     #[test]

@@ -11,7 +11,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
 };
 
 use futures_util::future::join_all;
@@ -49,6 +48,7 @@ mod readiness;
 mod regular_file;
 mod rejection;
 mod repository;
+mod stopping;
 mod thread_group;
 
 pub use clock::now;
@@ -421,6 +421,19 @@ impl Engine {
         Ok(())
     }
 
+    /// Returns when no version of a model serves or ends, and none is being loaded: after an [`unload`](Self::unload) it has
+    /// given back what it held.
+    pub async fn model_ended(&self, name: &str) {
+        let is_there = |entry: &IndexEntry| {
+            &*entry.name == name
+                && matches!(
+                    entry.state,
+                    Some(ModelState::Ready | ModelState::Loading | ModelState::Unloading)
+                )
+        };
+        self.shared.repository.until(|table| !table.index(false).iter().any(is_there)).await;
+    }
+
     /// Adds a model repository. `names` has the names of models by the names of their directories.
     ///
     /// # Errors
@@ -479,86 +492,7 @@ impl Engine {
     pub fn live_sequences(&self) -> usize {
         self.shared.repository.table().live_sequences()
     }
-
-    /// From now on the server is not ready: it will stop soon. It is live and serves as before.
-    pub fn announce_stop(&self) {
-        self.shared.stop_announced.store(true, Ordering::Release);
-    }
-
-    /// From now on the engine reports that the server is exiting, refuses to change models, also for callers that wait
-    /// for a load, and no request waits for others to share its batch. The engine still accepts requests: endpoints may
-    /// hold some that came before.
-    pub async fn announce_exit(&self) {
-        self.shared.exiting.store(true, Ordering::Release);
-        self.shared.repository.table().built().iter().for_each(|model| model.end_queue_delay());
-        self.shared.repository.refuse_commands().await;
-    }
-
-    /// Announces the exit, and does not wait for loads that run: the process ends soon, and nobody needs their models.
-    /// Returns whether threads are still in code of backends, or read repositories. May be called again to ask that.
-    pub async fn abandon_loads(&self) -> bool {
-        self.announce_exit().await;
-        self.shared.repository.abandon_loads().await
-    }
-
-    /// Accepts no new requests, lets accepted requests finish, waits for loads that run, and ends all models.
-    ///
-    /// # Errors
-    /// INTERNAL if that takes longer than `grace`. The requests and models that still run are then lost with the
-    /// process.
-    pub async fn stop(&self, grace: Duration) -> Result<(), Error> {
-        self.announce_exit().await;
-        let models = self.shared.repository.table().built();
-        let all_closed = async {
-            // Requests of ensembles that were accepted still need the other models.
-            let (ensembles, others): (Vec<_>, Vec<_>) = models.iter().partition(|model| model.is_ensemble());
-            ensembles.iter().for_each(|ensemble| ensemble.drain());
-            while ensembles.iter().any(|ensemble| ensemble.in_flight() > 0) {
-                tokio::time::sleep(EXIT_TICK).await;
-            }
-            others.iter().for_each(|model| model.drain());
-            self.report_in_flight(&models, grace).await;
-            self.shared.repository.unload_all().await;
-        };
-        let expired = |_| Error::internal("Exit timeout expired. Exiting immediately.");
-        tokio::time::timeout(grace, all_closed).await.map_err(expired)
-    }
-
-    /// Ends the engine's own threads after a stop, and waits until all threads that it has started have ended, at most
-    /// until `deadline`. Returns whether they have. Threads of the runtime are not waited for. Blocks.
-    pub fn end_threads(&self, deadline: Instant) -> bool {
-        self.shared.threads.clock.end();
-        self.shared.threads.group.join(deadline)
-    }
-
-    /// Returns when no request is in flight. Logs once a second what is in flight.
-    async fn report_in_flight(&self, models: &[Arc<Model>], grace: Duration) {
-        if self.in_flight() > 0 {
-            log::info!("Waiting for in-flight requests to complete.");
-        }
-        let mut waited = Duration::ZERO;
-        while self.in_flight() > 0 {
-            if waited.subsec_nanos() == 0 {
-                let busy: Vec<_> = models.iter().filter(|model| model.in_flight() > 0).collect();
-                let left = grace.saturating_sub(waited).as_secs();
-                log::info!(
-                    "Timeout {left}: Found {} model versions that have in-flight inferences",
-                    busy.len()
-                );
-                for model in busy {
-                    let (name, version, count) = (model.name(), model.version(), model.in_flight());
-                    log::info!("Model '{name}' (version {version}) has {count} in-flight inferences");
-                }
-            }
-            tokio::time::sleep(EXIT_TICK).await;
-            waited += EXIT_TICK;
-        }
-        log::info!("All models are stopped, unloading models");
-    }
 }
-
-/// How often a stopping server checks whether it may end.
-const EXIT_TICK: Duration = Duration::from_millis(5);
 
 fn not_explicit() -> Error {
     Error::unavailable("explicit model load / unload is not allowed if polling is enabled")

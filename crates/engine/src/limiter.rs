@@ -8,8 +8,8 @@ use std::{
 use inference::{
     Error,
     config::{RateLimits, ResourceNeed},
+    lock::Mutex,
 };
-use parking_lot::Mutex;
 use scheduling::{
     Capacities, Claim, Claimant, Device, Grants, InstanceId, Need, RateLimiter, Resources, Shortage,
 };

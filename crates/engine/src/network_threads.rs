@@ -198,7 +198,7 @@ mod tests {
 
     /// A server that answers each byte with the same byte. At a zero it executes until the test lets it go on.
     async fn serve(listener: TcpListener, threads: Arc<NetworkThreads>, go_on: mpsc::Receiver<()>) {
-        let go_on = Arc::new(parking_lot::Mutex::new(go_on));
+        let go_on = Arc::new(inference::lock::Mutex::new(go_on));
         loop {
             let (mut socket, _) = listener.accept().await.unwrap();
             let (threads, go_on) = (threads.clone(), go_on.clone());

@@ -4,8 +4,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use inference::{Error, Name};
-use parking_lot::Mutex;
+use inference::{Error, Name, lock::Mutex};
 
 use crate::{
     Engine, ModelState,

@@ -1,21 +1,63 @@
 //! The threads that a server has started, so that its end can wait for theirs.
 use std::{
     io,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use parking_lot::Mutex;
-
-/// How often [`ThreadGroup::join`] looks whether threads have ended.
-const TICK: Duration = Duration::from_millis(1);
+use inference::lock::{Condvar, Mutex};
 
 /// Threads that can be waited for. Clones share the threads. Threads that have ended are joined when others come, so the
 /// group has no more handles than threads that run at a time.
 #[derive(Debug, Clone, Default)]
 pub struct ThreadGroup {
-    handles: Arc<Mutex<Vec<JoinHandle<()>>>>,
+    state: Arc<GroupState>,
+}
+
+#[derive(Debug, Default)]
+struct GroupState {
+    threads: Mutex<Vec<GroupThread>>,
+    /// Signalled when a thread that was started for the group has ended.
+    ended: Condvar,
+}
+
+/// A thread that tells its group of its end.
+#[derive(Debug)]
+pub struct GroupThread {
+    handle: JoinHandle<()>,
+    has_ended: Arc<AtomicBool>,
+}
+
+/// Tells the end of a thread when dropped.
+struct EndSignal {
+    group: Arc<GroupState>,
+    has_ended: Arc<AtomicBool>,
+}
+
+impl Drop for EndSignal {
+    fn drop(&mut self) {
+        self.has_ended.store(true, SeqCst);
+        // A thread that waits has either seen the mark or gets the signal.
+        drop(self.group.threads.lock());
+        self.group.ended.notify_all();
+    }
+}
+
+impl GroupThread {
+    /// Whether the thread runs no more code but the end of every thread.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(SeqCst)
+    }
+
+    /// Waits for the end of the thread. After that, no code of this library runs in it. Blocks.
+    pub fn join(self) {
+        // A thread that has panicked has already logged the panic.
+        let _ = self.handle.join();
+    }
 }
 
 impl ThreadGroup {
@@ -24,47 +66,64 @@ impl ThreadGroup {
     /// # Errors
     /// The system refuses to start one.
     pub fn spawn(&self, builder: thread::Builder, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        builder.spawn(run).map(|handle| self.adopt(handle))
+        self.start(builder, run).map(|thread| self.adopt(thread))
     }
 
-    /// Adds a thread.
-    pub fn adopt(&self, handle: JoinHandle<()>) {
-        join_all(self.take_ended());
-        self.handles.lock().push(handle);
+    /// Starts a thread for which the group does not wait until it [adopts](Self::adopt) it.
+    ///
+    /// # Errors
+    /// The system refuses to start one.
+    pub fn start(
+        &self,
+        builder: thread::Builder,
+        run: impl FnOnce() + Send + 'static,
+    ) -> io::Result<GroupThread> {
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let signal = EndSignal { group: self.state.clone(), has_ended: has_ended.clone() };
+        let run = move || {
+            // Dropped last, also in a panic.
+            let _signal = signal;
+            run();
+        };
+        Ok(GroupThread { handle: builder.spawn(run)?, has_ended })
+    }
+
+    /// Adds a thread that this group has started.
+    pub fn adopt(&self, thread: GroupThread) {
+        self.take_ended().into_iter().for_each(GroupThread::join);
+        self.state.threads.lock().push(thread);
     }
 
     /// Waits until all threads have ended, also those that these threads have started, or until `deadline`. Does not
     /// wait for the calling thread. Returns whether all have ended. Blocks.
     pub fn join(&self, deadline: Instant) -> bool {
         let own = thread::current().id();
+        let others_run =
+            |threads: &[GroupThread]| threads.iter().any(|other| other.handle.thread().id() != own);
         loop {
-            join_all(self.take_ended());
-            if self.handles.lock().iter().all(|handle| handle.thread().id() == own) {
+            self.take_ended().into_iter().for_each(GroupThread::join);
+            let mut threads = self.state.threads.lock();
+            let waits = |threads: &mut Vec<GroupThread>| {
+                others_run(threads) && !threads.iter().any(GroupThread::has_ended)
+            };
+            let waited = self.state.ended.wait_while_until(&mut threads, waits, deadline);
+            if !others_run(&threads) {
                 return true;
             }
-            if Instant::now() >= deadline {
+            if waited.timed_out() {
                 return false;
             }
-            thread::sleep(TICK);
         }
     }
 
-    fn take_ended(&self) -> Vec<JoinHandle<()>> {
-        self.handles.lock().extract_if(.., |handle| handle.is_finished()).collect()
-    }
-}
-
-/// Joins threads that run no more code but the end of every thread. After that, no code of this library runs in them.
-fn join_all(ended: Vec<JoinHandle<()>>) {
-    for handle in ended {
-        // A thread that has panicked has already logged the panic.
-        let _ = handle.join();
+    fn take_ended(&self) -> Vec<GroupThread> {
+        self.state.threads.lock().extract_if(.., |thread| thread.has_ended()).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::{sync::mpsc, time::Duration};
 
     use super::*;
 
@@ -88,7 +147,7 @@ mod tests {
         drop(gate);
         assert!(threads.join(soon()));
         end.try_recv().unwrap();
-        assert!(threads.handles.lock().is_empty());
+        assert!(threads.state.threads.lock().is_empty());
     }
 
     #[test]
@@ -108,6 +167,6 @@ mod tests {
             assert!(threads.join(soon()));
             threads.spawn(thread::Builder::new(), || ()).unwrap();
         }
-        assert!(threads.handles.lock().len() <= 2);
+        assert!(threads.state.threads.lock().len() <= 2);
     }
 }

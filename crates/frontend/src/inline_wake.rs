@@ -161,14 +161,15 @@ mod tests {
     fn a_wake_up_between_polls_reaches_the_runtime() {
         let calls = Arc::new(Counted::default());
         let waker = Waker::from(calls.clone());
-        let kept = Arc::new(std::sync::Mutex::new(None::<Waker>));
+        let kept = Arc::new(inference::lock::Mutex::new(None::<Waker>));
         let keep = kept.clone();
         let mut task = pin!(with_inline_wake(poll_fn(move |context: &mut Context<'_>| {
-            *keep.lock().unwrap() = Some(context.waker().clone());
+            *keep.lock() = Some(context.waker().clone());
             Poll::<()>::Pending
         })));
         assert!(task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        kept.lock().unwrap().take().unwrap().wake();
+        let waker = kept.lock().take().unwrap();
+        waker.wake();
         assert_eq!(calls.0.load(SeqCst), 1);
     }
 }

@@ -15,8 +15,7 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, Guard};
-use inference::Error;
-use parking_lot::Mutex;
+use inference::{Error, lock::Mutex};
 
 /// Something that is made from files.
 pub trait Reload: Send + Sync {

@@ -3,8 +3,7 @@ use std::{fmt::Write, sync::Arc, time::Duration};
 
 use engine::Model;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
-use inference::{Name, ResponseStream, Timeline};
-use parking_lot::Mutex;
+use inference::{Name, ResponseStream, Timeline, lock::Mutex};
 
 /// The times of one inference. Phases that a request did not have are absent: a cached answer has no execution, and the
 /// members of an ensemble have its executions.

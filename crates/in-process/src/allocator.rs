@@ -12,8 +12,7 @@ use c_api::{
         error::{CError, consume},
     },
 };
-use inference::{Error, MemoryKind, Name, OutputPlacement, Tensor, TensorData};
-use parking_lot::Mutex;
+use inference::{Error, MemoryKind, Name, OutputPlacement, Tensor, TensorData, lock::Mutex};
 
 /// `TRITONSERVER_ResponseAllocatorAllocFn_t`.
 pub type AllocFn = unsafe extern "C-unwind" fn(

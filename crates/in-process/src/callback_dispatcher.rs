@@ -14,8 +14,7 @@ use std::{
 };
 
 use engine::Model;
-use inference::{Name, ResponseItem, ResponseStream};
-use parking_lot::Mutex;
+use inference::{Name, ResponseItem, ResponseStream, lock::Mutex};
 
 use crate::{
     calls::CallbackQueue,
@@ -103,7 +102,11 @@ impl CallbackDispatcher {
 
     /// The next response. The inner `None` is the end of a request without a final response.
     fn next(&self, waker: &Waker) -> Option<Option<ResponseItem>> {
-        match self.stream.lock().as_mut()?.poll_item(&mut Context::from_waker(waker)) {
+        // One thread at a time drains, so that the stream can be out of its lock meanwhile.
+        let mut stream = self.stream.lock().take()?;
+        let polled = stream.poll_item(&mut Context::from_waker(waker));
+        *self.stream.lock() = Some(stream);
+        match polled {
             Poll::Ready(item) => Some(item),
             Poll::Pending => None,
         }
@@ -118,7 +121,8 @@ impl CallbackDispatcher {
             Box::into_raw(Box::new(response))
         });
         if last {
-            drop(self.stream.lock().take());
+            let stream = self.stream.lock().take();
+            drop(stream);
         }
         self.recipient.call(response, last);
     }

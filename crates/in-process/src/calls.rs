@@ -14,8 +14,10 @@ use std::{
 };
 
 use engine::ThreadGroup;
-use inference::panic_message;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use inference::{
+    lock::{Condvar, Mutex, MutexGuard},
+    panic_message,
+};
 
 /// The maximum number of threads per server. While that many callbacks have not returned, further callbacks wait.
 /// Nothing else in the server waits for callbacks.
@@ -141,22 +143,28 @@ impl PoolShared {
         } else if state.threads < MOST_THREADS {
             self.start_thread(state);
         } else if !std::mem::replace(&mut state.complained, true) {
-            log::warn!(
-                "{MOST_THREADS} callbacks of the program have not returned; the next ones wait until one of them has"
-            );
+            MutexGuard::unlocked(state, || {
+                log::warn!(
+                    "{MOST_THREADS} callbacks of the program have not returned; the next ones wait until one of them has"
+                );
+            });
         }
     }
 
     fn start_thread(self: &Arc<Self>, state: &mut MutexGuard<'_, PoolState>) {
         let shared = self.clone();
         let builder = thread::Builder::new().name("callback".into()).stack_size(STACK_BYTES);
-        match self.group.spawn(builder, move || shared.run()) {
-            Ok(()) => {
-                state.coming = true;
-                state.threads += 1;
-            }
+        // Counted before it runs, so that no other thread starts one more for the same job.
+        state.coming = true;
+        state.threads += 1;
+        match MutexGuard::unlocked(state, || self.group.spawn(builder, move || shared.run())) {
+            Ok(()) => {}
             Err(error) => {
-                log::error!("failed to start a thread for callbacks: {error}");
+                state.coming = false;
+                state.threads -= 1;
+                MutexGuard::unlocked(state, || {
+                    log::error!("failed to start a thread for callbacks: {error}");
+                });
                 // If no thread can be started and none exists, this thread makes the calls: otherwise they would never
                 // be made.
                 while state.threads == 0
@@ -175,8 +183,8 @@ impl PoolShared {
         state.coming = false;
         loop {
             if let Some(job) = state.jobs.pop_front() {
-                self.call_thread(&mut state);
                 state.running += 1;
+                self.call_thread(&mut state);
                 MutexGuard::unlocked(&mut state, || make(job));
                 state.running -= 1;
                 if state.jobs.is_empty() {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use engine::MemoryFunctions;
-use parking_lot::Mutex;
+use inference::lock::Mutex;
 
 /// How the engine lets this process return memory.
 pub(crate) const MEMORY_FUNCTIONS: MemoryFunctions =

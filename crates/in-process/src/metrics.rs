@@ -8,8 +8,7 @@ use c_api::{
     handle::{Handle, borrow, delete, give, guard, put},
     types::error::CError,
 };
-use inference::Error;
-use parking_lot::Mutex;
+use inference::{Error, lock::Mutex};
 
 use crate::Server;
 
@@ -62,8 +61,9 @@ pub unsafe extern "C" fn TRITONSERVER_MetricsFormatted(
         }
         // SAFETY: null or live metrics.
         let metrics = unsafe { borrow(metrics) }?;
+        let read = CString::new((metrics.read)().replace('\0', "")).unwrap_or_default();
         let mut text = metrics.text.lock();
-        *text = CString::new((metrics.read)().replace('\0', "")).unwrap_or_default();
+        *text = read;
         // SAFETY: null or writable.
         unsafe { put(base, text.as_ptr()).and_then(|()| put(byte_size, text.as_bytes().len())) }
     })

@@ -32,11 +32,11 @@ pub trait BatchingStrategy: Send + Sync {
 /// A batch under construction. The batcher drops it before it runs. The batcher also drops it when the queue has
 /// changed, and then begins another batch.
 ///
-/// The batcher calls these methods while the queue of the model is locked. A strategy must therefore be fast. It must
-/// neither wait for requests of its model nor send requests to it: both would deadlock. Any thread may call, one at a
-/// time. Each event (a request arrives, ends or is cancelled, or an instance is idle) begins at most one batch. For
-/// each batch there are at most as many calls as it may have requests, and one more. A panic ends the batch and has
-/// no other effect.
+/// The batcher calls these methods while the queue of the model is locked. A strategy should therefore be fast: while it
+/// computes, the model starts nothing. It must not wait for requests of its model: that would deadlock. Only threads of
+/// the model call, one at a time. Each event (a request arrives, ends or is cancelled, or an instance is idle) begins at
+/// most one batch. For each batch there are at most as many calls as it may have requests, and one more. A panic ends
+/// the batch and has no other effect.
 pub trait PendingBatch: Send {
     /// Whether the request may join the requests that the batch already includes. The request has passed validation
     /// and all other rules of batching. A refusal ends the batch. If the first request is refused, it runs alone

@@ -13,6 +13,7 @@ pub mod cache;
 pub mod config;
 mod error;
 mod inferer;
+pub mod lock;
 pub mod log_target;
 pub mod metric_registry;
 pub mod metrics;

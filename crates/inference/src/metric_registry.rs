@@ -10,10 +10,9 @@ use std::{
     },
 };
 
-use parking_lot::Mutex;
-
 use crate::{
     Error, ErrorCode, MetricSource,
+    lock::Mutex,
     metrics::{MetricFamilyText, MetricKind as Kind, MetricLabels as Labels, MetricsText, label_text},
 };
 
@@ -100,9 +99,9 @@ impl MetricSource for MetricRegistry {
     }
 
     fn value(&self, family: &str, (name, value): (&str, &str)) -> Option<f64> {
-        let families = self.families.lock();
-        let values = families.iter().find(|known| known.name == family)?.values.lock();
+        let family = self.families.lock().iter().find(|known| known.name == family).cloned()?;
         let has_label = |labels: &Labels| labels.get(name).is_some_and(|known| known == value);
+        let values = family.values.lock();
         let (_, shared) = values.iter().find(|(labels, _)| has_label(labels))?;
         shared.value.get().ok()
     }
@@ -157,17 +156,20 @@ impl CustomMetricFamily {
 
     /// Writes nothing for a family without values.
     fn append_to(&self, text: &mut MetricsText) {
-        let values = self.values.lock();
+        let values: Vec<_> = {
+            let values = self.values.lock();
+            values.iter().map(|(labels, HeldMetric { value, .. })| (labels.clone(), value.clone())).collect()
+        };
         if values.is_empty() {
             return;
         }
         let mut family = MetricFamilyText::begin(text, &self.name, self.kind, &self.help);
-        for (labels, HeldMetric { value, .. }) in values.iter() {
-            match &**value {
+        for (labels, value) in values {
+            match &*value {
                 CustomMetric::Counter(number) | CustomMetric::Gauge(number) => {
-                    family.sample(&label_text(labels), number.get());
+                    family.sample(&label_text(&labels), number.get());
                 }
-                CustomMetric::Histogram(histogram) => histogram.lock().append_to(&mut family, labels),
+                CustomMetric::Histogram(histogram) => histogram.lock().append_to(&mut family, &labels),
             }
         }
     }

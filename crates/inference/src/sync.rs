@@ -7,53 +7,56 @@
 mod chosen {
     pub use std::sync::atomic;
 
-    pub use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub use crate::lock::{Condvar, Mutex, MutexGuard};
 }
 
 #[cfg(feature = "loom")]
 mod chosen {
     use std::ops::{Deref, DerefMut};
 
+    pub use LoomCondvar as Condvar;
+    pub use LoomMutex as Mutex;
+    pub use LoomMutexGuard as MutexGuard;
     pub use loom::sync::atomic;
 
-    /// The model checker's lock, with the interface of `parking_lot`.
+    /// The model checker's lock, with the interface of [`crate::lock`].
     #[derive(Debug)]
-    pub struct Mutex<T>(loom::sync::Mutex<T>);
+    pub struct LoomMutex<T>(loom::sync::Mutex<T>);
 
     /// Unlocks when dropped.
     #[derive(Debug)]
-    pub struct MutexGuard<'a, T> {
-        lock: &'a Mutex<T>,
+    pub struct LoomMutexGuard<'a, T> {
+        lock: &'a LoomMutex<T>,
         /// Absent only while the guard waits or is unlocked.
         held: Option<loom::sync::MutexGuard<'a, T>>,
     }
 
-    /// The model checker's condition variable, with the interface of `parking_lot`.
+    /// The model checker's condition variable, with the interface of [`crate::lock`].
     #[derive(Debug)]
-    pub struct Condvar(loom::sync::Condvar);
+    pub struct LoomCondvar(loom::sync::Condvar);
 
     const UNPOISONED: &str = "a panic ends the model";
     const HELD: &str = "the lock is held except while its thread waits";
 
-    impl<T> Mutex<T> {
+    impl<T> LoomMutex<T> {
         /// An unlocked lock.
         pub fn new(content: T) -> Self {
             Self(loom::sync::Mutex::new(content))
         }
 
         /// Blocks until the lock is free.
-        pub fn lock(&self) -> MutexGuard<'_, T> {
-            MutexGuard { lock: self, held: Some(self.0.lock().expect(UNPOISONED)) }
+        pub fn lock(&self) -> LoomMutexGuard<'_, T> {
+            LoomMutexGuard { lock: self, held: Some(self.0.lock().expect(UNPOISONED)) }
         }
     }
 
-    impl<T: Default> Default for Mutex<T> {
+    impl<T: Default> Default for LoomMutex<T> {
         fn default() -> Self {
             Self::new(T::default())
         }
     }
 
-    impl<T> MutexGuard<'_, T> {
+    impl<T> LoomMutexGuard<'_, T> {
         /// Releases the lock while `during` runs.
         pub fn unlocked<R>(guard: &mut Self, during: impl FnOnce() -> R) -> R {
             guard.held = None;
@@ -63,27 +66,27 @@ mod chosen {
         }
     }
 
-    impl<T> Deref for MutexGuard<'_, T> {
+    impl<T> Deref for LoomMutexGuard<'_, T> {
         type Target = T;
         fn deref(&self) -> &T {
             self.held.as_ref().expect(HELD)
         }
     }
 
-    impl<T> DerefMut for MutexGuard<'_, T> {
+    impl<T> DerefMut for LoomMutexGuard<'_, T> {
         fn deref_mut(&mut self) -> &mut T {
             self.held.as_mut().expect(HELD)
         }
     }
 
-    impl Condvar {
+    impl LoomCondvar {
         /// A condition variable without waiting threads.
         pub fn new() -> Self {
             Self(loom::sync::Condvar::new())
         }
 
         /// Waits for a signal.
-        pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        pub fn wait<T>(&self, guard: &mut LoomMutexGuard<'_, T>) {
             let held = guard.held.take().expect(HELD);
             guard.held = Some(self.0.wait(held).expect(UNPOISONED));
         }
@@ -99,7 +102,7 @@ mod chosen {
         }
     }
 
-    impl Default for Condvar {
+    impl Default for LoomCondvar {
         fn default() -> Self {
             Self::new()
         }

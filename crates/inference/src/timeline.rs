@@ -12,11 +12,10 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use scheduling::Timestamp;
 
 use crate::{
-    Response, Tensor, TensorActivity, TraceActivity, TraceContext, cache::CacheStatus,
+    Response, Tensor, TensorActivity, TraceActivity, TraceContext, cache::CacheStatus, lock::Mutex,
     trace::WeakTraceContext,
 };
 
@@ -479,7 +478,7 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Told(parking_lot::Mutex<Vec<(TraceActivity, u64)>>);
+    struct Told(crate::lock::Mutex<Vec<(TraceActivity, u64)>>);
 
     impl crate::TraceSink for Told {
         fn reached(&self, activity: TraceActivity, at: Timestamp) {

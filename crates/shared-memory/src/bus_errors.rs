@@ -21,7 +21,7 @@ use std::{
     },
 };
 
-use parking_lot::Mutex;
+use inference::lock::Mutex;
 
 /// The most ranges that can be watched at the same time.
 pub(crate) const MOST_RANGES: usize = 16 << 10;

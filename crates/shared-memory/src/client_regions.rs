@@ -1,8 +1,7 @@
 //! The regions of all clients of the process, whichever protocol they use.
 use std::sync::Arc;
 
-use inference::{Error, ForeignMemory};
-use parking_lot::Mutex;
+use inference::{Error, ForeignMemory, lock::Mutex};
 
 use crate::{
     bus_errors::MOST_RANGES,

@@ -7,9 +7,8 @@ use std::{
 use bytes::Bytes;
 use inference::{
     ByteReservation, Name, Tensor, TensorActivity, Timestamp, TraceActivity, TraceContext, TraceId,
-    TraceIdentity, TraceSink,
+    TraceIdentity, TraceSink, lock::Mutex,
 };
-use parking_lot::Mutex;
 
 use crate::{
     active::ActiveSetting,

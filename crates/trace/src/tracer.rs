@@ -8,8 +8,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use inference::{Error, MetricSource, Timestamp};
-use parking_lot::Mutex;
+use inference::{Error, MetricSource, Timestamp, lock::Mutex};
 
 use crate::{
     active::{ActiveSetting, ActiveSettings},

@@ -24,6 +24,9 @@ const MACHINE_PATHS: &[&str] =
 const UNSAFE_CRATES: &[&str] =
     &["crates/backend-onnx/", "crates/c-api/", "crates/in-process/", "crates/shared-memory/"];
 
+/// Libraries whose locks do not know their order.
+const OTHER_LOCKS: &[&str] = &["parking_lot::", "std::sync::"];
+
 /// The number of checked files and the violations, one line each.
 pub(crate) struct Report {
     pub(crate) files: usize,
@@ -91,6 +94,9 @@ fn in_rust(path: &str, text: &str) -> Vec<String> {
         broken.extend(macros.chain(words).map(|word| format!("{}: unfinished, {word}", at())));
         let code = line.split("//").next().unwrap_or_default();
         let outside_quotes: String = code.split('"').step_by(2).collect();
+        if is_of_a_server(path) && OTHER_LOCKS.iter().any(|lock| has_lock(&outside_quotes, lock)) {
+            broken.push(format!("{}: a lock whose order is not checked; use inference::lock", at()));
+        }
         if has_word(&outside_quotes, "unsafe") && !may_use_unsafe {
             broken.push(format!("{}: unsafe outside of {}", at(), UNSAFE_CRATES.join(", ")));
         }
@@ -99,6 +105,20 @@ fn in_rust(path: &str, text: &str) -> Vec<String> {
         }
     }
     broken
+}
+
+/// Whether the file is code of a server, whose locks have one order.
+fn is_of_a_server(path: &str) -> bool {
+    let other =
+        ["crates/inference/src/lock", "crates/testing/", "crates/perf/", "crates/recording/", "crates/tune/"];
+    path.starts_with("crates/")
+        && path.contains("/src/")
+        && !other.iter().any(|other| path.starts_with(other))
+}
+
+/// Whether a line names a lock of that library.
+fn has_lock(code: &str, library: &str) -> bool {
+    code.split_once(library).is_some_and(|(_, rest)| has_word(rest, "Mutex") || has_word(rest, "Condvar"))
 }
 
 /// Whether the word stands alone.
@@ -136,6 +156,15 @@ mod tests {
         let text = "//! A.\nfn g() { unsafe { h() } }\n";
         assert!(in_rust("crates/backend-onnx/src/a.rs", text).is_empty());
         assert!(in_rust("crates/x/src/a.rs", "//! A.\nconst A: &str = \"unsafe\";\n").is_empty());
+    }
+
+    #[test]
+    fn locks_of_a_server_know_their_order() {
+        let text = "//! A.\nuse parking_lot::{Condvar, RwLock};\n";
+        assert_eq!(in_rust("crates/engine/src/a.rs", text).len(), 1);
+        assert!(in_rust("crates/inference/src/lock.rs", text).is_empty());
+        assert!(in_rust("crates/engine/tests/a.rs", text).is_empty());
+        assert!(in_rust("crates/engine/src/a.rs", "//! A.\nuse parking_lot::RwLock;\n").is_empty());
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::{
     sync::Arc,
 };
 
+use inference::lock::Mutex;
 use libloading::Library;
 use ort_sys as sys;
-use parking_lot::Mutex;
 
 use super::OrtError;
 

@@ -6,8 +6,7 @@
 //! interpreter.
 use std::{collections::BTreeSet, fmt, path::Path, sync::Arc, thread};
 
-use inference::Error;
-use parking_lot::Mutex;
+use inference::{Error, lock::Mutex};
 
 mod files;
 mod launcher;

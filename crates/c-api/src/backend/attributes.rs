@@ -1,5 +1,5 @@
 //! `TRITONBACKEND_BackendAttribute`: what a backend declares about itself, once.
-use parking_lot::Mutex;
+use inference::lock::Mutex;
 use proto::{ModelInstanceGroup, model_instance_group::Kind};
 
 use crate::{

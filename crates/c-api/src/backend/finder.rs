@@ -13,8 +13,8 @@ use std::{
 use inference::{
     Error,
     backend::{Backend, BackendFinder, BackendSettings, ModelSource},
+    lock::Mutex,
 };
-use parking_lot::Mutex;
 
 use super::backend_handle::{self, Opening, ServerHandle, SharedBackend};
 use crate::plugin::{FileIdentity, Library};

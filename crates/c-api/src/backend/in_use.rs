@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Condvar, Mutex};
+use inference::lock::{Condvar, Mutex};
 
 /// Counts the objects of one instance that the library holds. Those of other instances do not hold up its end.
 #[derive(Debug, Default)]

@@ -16,8 +16,8 @@ use inference::{
     BatchReporter, Error, Name,
     backend::{Device, InstanceSpec},
     config::{InstanceGroup, ModelConfig},
+    lock::Mutex,
 };
-use parking_lot::Mutex;
 
 use super::{
     Model,

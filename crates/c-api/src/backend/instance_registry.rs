@@ -4,8 +4,7 @@
 //! registry and after all callers that found it there have finished.
 use std::sync::{Arc, Weak};
 
-use inference::Error;
-use parking_lot::Mutex;
+use inference::{Error, lock::Mutex};
 
 use super::ModelInstance;
 

@@ -15,8 +15,8 @@ use inference::{
     Error, Name,
     backend::{BackendModel, Instance, InstanceSpec, MemoryUsage, ModelSource},
     config::{ModelConfig, complete},
+    lock::Mutex,
 };
-use parking_lot::Mutex;
 use proto::ModelParameter;
 
 use super::{

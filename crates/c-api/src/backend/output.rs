@@ -1,8 +1,9 @@
 //! `TRITONBACKEND_Output`: one output of a response, and the memory the backend writes it into.
 use std::ffi::c_void;
 
-use inference::{DataType, Error, ErrorCode, ForeignMemory, Name, Shape, Tensor, TensorData, TensorMemory};
-use parking_lot::Mutex;
+use inference::{
+    DataType, Error, ErrorCode, ForeignMemory, Name, Shape, Tensor, TensorData, TensorMemory, lock::Mutex,
+};
 
 use super::memory::zeroed;
 use crate::{

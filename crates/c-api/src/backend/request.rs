@@ -8,8 +8,8 @@ use std::{
 use inference::{
     Error, Name, OutputPlacement, OutputSelection, Parameter, RequestInputs, Responder, SequenceId,
     backend::{Execution, SequenceState},
+    lock::Mutex,
 };
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{Model, ModelInstance, in_use::InUseGuard, input::Input, state::State};

@@ -1,8 +1,9 @@
 //! `TRITONBACKEND_Response`: a response that a backend is making.
 use std::{ffi::c_char, ptr, sync::Arc};
 
-use inference::{Error, FailureReason, Name, OutputPlacement, Parameter, Parameters, Responder, Shape};
-use parking_lot::Mutex;
+use inference::{
+    Error, FailureReason, Name, OutputPlacement, Parameter, Parameters, Responder, Shape, lock::Mutex,
+};
 use smallvec::SmallVec;
 
 use super::{Model, Request, in_use::InUseGuard, output::Output};

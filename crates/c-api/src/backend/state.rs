@@ -4,8 +4,9 @@ use std::{
     ptr,
 };
 
-use inference::{DataType, Error, ForeignMemory, Name, Shape, Tensor, TensorMemory, backend::SequenceState};
-use parking_lot::Mutex;
+use inference::{
+    DataType, Error, ForeignMemory, Name, Shape, Tensor, TensorMemory, backend::SequenceState, lock::Mutex,
+};
 
 use super::{Request, memory::zeroed};
 use crate::{

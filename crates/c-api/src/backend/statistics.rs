@@ -4,8 +4,7 @@
 //! Times are those of the monotonic clock (`CLOCK_MONOTONIC`) in nanoseconds, as in the whole server.
 use std::ptr;
 
-use inference::{Error, ErrorCode, ReportedTimes, ResponseReport, Timestamp};
-use parking_lot::Mutex;
+use inference::{Error, ErrorCode, ReportedTimes, ResponseReport, Timestamp, lock::Mutex};
 
 use super::{ModelInstance, Request, factory::ResponseFactory};
 use crate::{

@@ -8,8 +8,7 @@ use std::{
     },
 };
 
-use inference::{Error, MemoryKind, backend::MemoryUsage};
-use parking_lot::Mutex;
+use inference::{Error, MemoryKind, backend::MemoryUsage, lock::Mutex};
 
 use crate::{
     handle::{array, borrow},

@@ -15,8 +15,8 @@ use std::{
 use inference::{
     Error, ErrorCode,
     cache::{CacheFinder, CacheFuture, CachedAnswer, ResponseCache, StorageTerms, no_library, packed},
+    lock::Mutex,
 };
-use parking_lot::Mutex;
 
 use crate::{
     handle::{Handle, borrow, give, guard, put, take},

@@ -11,8 +11,7 @@ use std::{
     time::Duration,
 };
 
-use inference::{Error, cache::CacheFuture};
-use parking_lot::Mutex;
+use inference::{Error, cache::CacheFuture, lock::Mutex};
 use tokio::sync::oneshot;
 
 /// How many calls of a cache run at the same time. A cache in memory is busy with copying; a cache in the network

@@ -15,9 +15,8 @@ use std::{
     sync::Arc,
 };
 
-use inference::Error;
+use inference::{Error, lock::Mutex};
 use libloading::os::unix::{self, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
-use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::{elf, identity::FileIdentity, placeholder};

@@ -16,9 +16,9 @@ use bytes::Bytes;
 use inference::{
     Error, ErrorCode, MetricSource, Name,
     cache::{CacheFuture, CacheUsage, CachedAnswer, ResponseCache, StorageTerms, packed},
+    lock::Mutex,
     metrics::MetricsText,
 };
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 mod shard;

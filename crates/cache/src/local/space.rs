@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use hashbrown::DefaultHashBuilder;
-use parking_lot::Mutex;
+use inference::lock::Mutex;
 
 use super::shard::Shard;
 

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use parking_lot::{Condvar, Mutex};
+use inference::lock::{Condvar, Mutex};
 
 /// A listening store.
 pub(super) struct FakeStore {

@@ -8,8 +8,7 @@ use std::{
     time::Duration,
 };
 
-use inference::{Error, Timestamp};
-use parking_lot::Mutex;
+use inference::{Error, Timestamp, lock::Mutex};
 use redis::{Cmd, FromRedisValue, aio::MultiplexedConnection};
 use tokio::{sync::Notify, time::Instant};
 

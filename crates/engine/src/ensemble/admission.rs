@@ -15,7 +15,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use parking_lot::Mutex;
+use inference::lock::Mutex;
 use tokio::sync::oneshot;
 
 /// What a request is expected to hold before the first one has ended, in bytes.
@@ -96,7 +96,7 @@ impl Admission {
     }
 
     fn admitted(self: &Arc<Self>, charge: usize) -> Arc<Admitted> {
-        let charge = Mutex::new(charge);
+        let charge = AtomicUsize::new(charge);
         Arc::new(Admitted {
             admission: self.clone(),
             held: AtomicUsize::new(0),
@@ -158,7 +158,8 @@ pub(super) struct Admitted {
     admission: Arc<Admission>,
     held: AtomicUsize,
     most: AtomicUsize,
-    charge: Mutex<usize>,
+    /// Grows only under the lock of the admission.
+    charge: AtomicUsize,
     /// Nobody has got it, and its charge was taken back.
     is_void: AtomicBool,
 }
@@ -168,12 +169,13 @@ impl Admitted {
     pub(super) fn hold(self: &Arc<Self>, bytes: usize) -> Arc<HeldBytes> {
         let held = self.held.fetch_add(bytes, Relaxed) + bytes;
         self.most.fetch_max(held, Relaxed);
-        let mut charge = self.charge.lock();
-        if held > *charge {
+        if held > self.charge.load(Relaxed) {
             let mut state = self.admission.state.lock();
-            state.charged += held - *charge;
-            state.expected = Some(state.expected.unwrap_or_default().max(held));
-            *charge = held;
+            let charge = self.charge.fetch_max(held, Relaxed);
+            if held > charge {
+                state.charged += held - charge;
+                state.expected = Some(state.expected.unwrap_or_default().max(held));
+            }
         }
         Arc::new(HeldBytes { admitted: self.clone(), bytes })
     }

@@ -19,8 +19,8 @@ use inference::{
     EntryId, Error, Request, SequenceId, Timestamp, UnreadBudget,
     backend::Execution,
     config::{EnsembleScheduling, ModelConfig},
+    lock::Mutex,
 };
-use parking_lot::Mutex;
 use scheduling::{Meta, SequenceTurns};
 use tokio::{runtime::Handle, sync::Semaphore};
 

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::task::AtomicWaker;
-use inference::SequenceId;
-use parking_lot::Mutex;
+use inference::{SequenceId, lock::Mutex};
 use scheduling::{SequenceTurns, TurnPlace};
 use smallvec::SmallVec;
 

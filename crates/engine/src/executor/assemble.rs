@@ -8,9 +8,10 @@ use inference::{
     Shape, Tensor, TensorData, Timeline,
     backend::{Batch, Execution, SequenceState, SlotGuard, SlotOwner, SlotRef},
     config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, StateSpec},
-    element_count, response_channel,
+    element_count,
+    lock::Mutex,
+    response_channel,
 };
-use parking_lot::Mutex;
 use scheduling::{Entry, InstanceId, Row, SequenceId, SequenceStep, VacatedSlot};
 
 use crate::{clock::now, instance_table::InstanceTable, limits::require_memory, observe::Uncounted};

@@ -10,8 +10,8 @@ use std::{
 use inference::{
     Error, FailureReason,
     backend::{BackendModel, MemoryUsage},
+    lock::{Condvar, Mutex},
 };
-use parking_lot::{Condvar, Mutex};
 use tokio::sync::Semaphore;
 
 use super::Executor;

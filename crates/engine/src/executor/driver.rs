@@ -32,6 +32,8 @@ pub(super) struct Driver {
     /// The expected duration of an execution in nanoseconds; unknown until enough executions are measured.
     cost: ExecutionCost,
     resource_claims: ResourceClaims,
+    /// A task waits for the end of all sequences.
+    is_end_of_sequences_awaited: bool,
     /// Nothing is executed any more.
     is_closed: bool,
 }
@@ -97,6 +99,8 @@ pub(super) struct Actions {
     pub(super) departed: Vec<(InstanceId, Option<MovableInstance>)>,
     /// The first assignment may run on the thread that brought its request.
     pub(super) brief: bool,
+    /// The last sequence has ended, and a task waits for that.
+    pub(super) sequences_have_ended: bool,
 }
 
 impl Driver {
@@ -112,6 +116,7 @@ impl Driver {
             scheduled_wakeup: None,
             cost: ExecutionCost::default(),
             resource_claims,
+            is_end_of_sequences_awaited: false,
             is_closed: false,
         }
     }
@@ -279,6 +284,12 @@ impl Driver {
         self.policy.scheduler.live_sequences()
     }
 
+    /// Whether no sequence may get requests any more. If one may, a later step tells when the last one has ended.
+    pub(super) fn has_no_sequence(&mut self) -> bool {
+        self.is_end_of_sequences_awaited = self.live_sequences() > 0;
+        !self.is_end_of_sequences_awaited
+    }
+
     /// Whether all instances are idle.
     pub(super) fn is_idle(&self) -> bool {
         self.instances.are_all_idle()
@@ -354,6 +365,9 @@ impl Driver {
         self.resource_claims.give_back(self.instances.idle(), &mut actions.pending_grants);
         if self.policy.scheduler.in_flight() == 0 {
             self.resource_claims.withdraw(&mut actions.pending_grants);
+        }
+        if self.is_end_of_sequences_awaited {
+            actions.sequences_have_ended = self.has_no_sequence();
         }
         actions.notes = self.policy.scheduler.notes();
         actions.vacated = self.policy.scheduler.vacated();

@@ -16,7 +16,7 @@ use rustix::process::setpriority_process;
 use scheduling::ScheduledBatch;
 
 use super::{Executor, warmup::WarmUp};
-use crate::{ThreadGroup, host_policy::Placed};
+use crate::{ThreadGroup, host_policy::Placed, thread_group::GroupThread};
 
 /// An instance that any thread may run, one at a time.
 pub(super) type MovableInstance = Box<dyn BackendInstance + Send>;
@@ -73,15 +73,15 @@ pub(super) struct BuiltInstance {
     /// `None` for an instance that only its own thread may run.
     pub(super) movable: Option<MovableInstance>,
     employer_sender: mpsc::Sender<Employer>,
-    thread: thread::JoinHandle<()>,
+    thread: GroupThread,
 }
 
 /// What the thread of an instance works for, and where its work comes from.
 type Employer = (Arc<Executor>, Arc<WorkSlot>);
 
 impl BuiltInstance {
-    /// Lets the thread do the work of `work_slot` for `executor`. Returns the thread's join handle.
-    pub(super) fn employ(self, executor: &Arc<Executor>, work_slot: Arc<WorkSlot>) -> thread::JoinHandle<()> {
+    /// Lets the thread do the work of `work_slot` for `executor`. Returns the thread.
+    pub(super) fn employ(self, executor: &Arc<Executor>, work_slot: Arc<WorkSlot>) -> GroupThread {
         // Fails only if the thread has panicked. The join reports that.
         let _ = self.employer_sender.send((executor.clone(), work_slot));
         self.thread
@@ -90,8 +90,7 @@ impl BuiltInstance {
     /// Drops the instance on its thread, and waits for the thread's end. Blocks.
     pub(super) fn discard(self) {
         drop((self.employer_sender, self.movable));
-        // A thread that has panicked has already logged the panic.
-        let _ = self.thread.join();
+        self.thread.join();
     }
 }
 
@@ -200,7 +199,7 @@ fn await_built(
 struct Starting {
     ready: mpsc::Receiver<Result<Option<MovableInstance>, Error>>,
     employer_sender: mpsc::Sender<Employer>,
-    thread: thread::JoinHandle<()>,
+    thread: GroupThread,
 }
 
 fn start(builder: &InstanceBuilder, placed: &Placed) -> io::Result<Starting> {
@@ -208,7 +207,9 @@ fn start(builder: &InstanceBuilder, placed: &Placed) -> io::Result<Starting> {
     let (employer_sender, employer) = mpsc::channel::<Employer>();
     let (builder, placed) = (builder.clone(), placed.clone());
     let name = placed.spec.name.to_string();
-    let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
+    let threads = builder.threads.clone();
+    let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES);
+    let thread = threads.start(thread, move || {
         let thread_bound = match builder.build(&placed) {
             Ok(Instance::Movable(movable)) => {
                 let _ = report.send(Ok(Some(movable)));

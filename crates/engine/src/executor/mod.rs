@@ -5,6 +5,7 @@
 //! microseconds, which is longer than many models compute.
 use std::{
     path::PathBuf,
+    pin::pin,
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
@@ -16,11 +17,12 @@ use inference::{
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, Scheduling},
+    lock::{Condvar, LockRank, Mutex},
 };
-use parking_lot::{Condvar, Mutex};
 use scheduling::{
     DynamicBatcher, Meta, Rejected, Rejection, Scheduler, SequenceBatcher, SequenceId, Unbatched,
 };
+use tokio::sync::Notify;
 
 use crate::{
     check::RequestValidator,
@@ -35,6 +37,7 @@ use crate::{
 
 mod assemble;
 mod backend_handle;
+mod batching_thread;
 mod cost;
 mod driver;
 mod instance;
@@ -43,18 +46,20 @@ mod instances;
 mod resource_claims;
 mod run;
 mod strategy;
+mod update;
 mod view;
 mod warmup;
 
 use assemble::Sequences;
 use backend_handle::BackendModelHandle;
+use batching_thread::BatchingThread;
 pub(crate) use driver::WaitingWork;
 use driver::{Driver, Policy};
 use instance::{Assignment, InstanceBuilder, build_all};
 use instances::Instances;
-pub(crate) use instances::PreparedUpdate;
 use resource_claims::ResourceClaims;
 use strategy::CustomBatchFilter;
+pub(crate) use update::PreparedUpdate;
 pub(crate) use view::{ExecutorView, InstanceView};
 use warmup::WarmUp;
 pub(crate) use warmup::{prepare_states, prepare_warmups};
@@ -69,6 +74,8 @@ pub(crate) struct Executor {
     /// Signalled after the executor has begun to close, when an instance has become idle.
     idle: Condvar,
     closing: AtomicBool,
+    /// Notified after the last sequence has ended, if a task waits for that.
+    without_sequences: Notify,
     fault: OnceLock<Error>,
     instances: Instances,
     validator: Arc<RequestValidator>,
@@ -77,8 +84,8 @@ pub(crate) struct Executor {
     /// What the executor adds to the requests of sequences, for models that have sequences.
     sequences: Option<Sequences>,
     threads: EngineThreads,
-    /// A plug-in decides which requests share a batch. Every step of the driver may call it.
-    batches_by_plugin: bool,
+    /// Steps the driver if a plug-in decides which requests share a batch.
+    batching: Option<BatchingThread>,
 }
 
 /// What an executor is built from.
@@ -135,7 +142,11 @@ impl Executor {
             warm_up,
             threads: threads.group.clone(),
         };
-        let batches_by_plugin = strategy.is_some();
+        let batches_by_plugin = strategy.is_some() && matches!(config.scheduling, Scheduling::Dynamic(_));
+        let batching = batches_by_plugin.then(|| BatchingThread::start(&threads.group, &config.name));
+        let batching = batching.transpose().map_err(|error| {
+            Error::internal(format!("failed to start the thread that forms batches: {error}"))
+        })?;
         // Made before the instances: otherwise it would be dropped after them if one of them failed.
         let policy = policy(&config, active, strategy);
         let mut built = build_all(&builder, &instances)?;
@@ -145,9 +156,10 @@ impl Executor {
             version,
             record,
             orders,
-            driver: Mutex::new(Driver::new(policy, idle_instances, resource_claims)),
+            driver: Mutex::ranked(LockRank::Driver, Driver::new(policy, idle_instances, resource_claims)),
             idle: Condvar::new(),
             closing: AtomicBool::new(false),
+            without_sequences: Notify::new(),
             fault: OnceLock::new(),
             instances: Instances::new(active),
             validator,
@@ -155,7 +167,7 @@ impl Executor {
             rejection_errors: RejectionErrors { model: config.name.clone(), sequences: sequences.is_some() },
             sequences,
             threads,
-            batches_by_plugin,
+            batching,
             config,
         });
         let claims: Weak<dyn GrantListener> = Arc::downgrade(&(executor.clone() as Arc<dyn GrantListener>));
@@ -168,7 +180,8 @@ impl Executor {
     /// the thread may. Does not block.
     ///
     /// # Errors
-    /// Why the request is not queued. The request has been answered with the same error.
+    /// Why the request is not queued. The request has been answered with the same error. If a plug-in forms the batches, only
+    /// the answer has it.
     pub(crate) fn enqueue(
         self: &Arc<Self>,
         meta: Meta,
@@ -178,6 +191,19 @@ impl Executor {
     ) -> Result<(), Error> {
         // Set before another thread may execute the request.
         execution.responder.timeline().queued(queued, execution.request.tensors());
+        if self.batching.is_some() {
+            self.enqueue_later(meta, execution);
+            return Ok(());
+        }
+        self.enqueue_here(meta, execution, thread)
+    }
+
+    fn enqueue_here(
+        self: &Arc<Self>,
+        meta: Meta,
+        execution: Box<Execution>,
+        thread: CallerThread,
+    ) -> Result<(), Error> {
         let number = execution.responder.queue_number();
         let mut driver = self.driver.lock();
         let at = now();
@@ -217,7 +243,7 @@ impl Executor {
 
     /// The client of a waiting request has cancelled it.
     pub(crate) fn cancel(self: &Arc<Self>, entry: EntryId) {
-        self.with_driver(|driver| driver.cancel(entry));
+        self.with_driver(move |driver| driver.cancel(entry));
     }
 
     /// The reason why the version cannot execute any more, if there is one.
@@ -225,19 +251,27 @@ impl Executor {
         self.fault.get()
     }
 
-    /// The work that waits for an instance.
-    pub(crate) fn waiting_work(&self) -> WaitingWork {
-        self.driver.lock().waiting_work()
-    }
-
     /// Whether a sequence may still get requests.
     pub(crate) fn has_sequence(&self, id: &SequenceId) -> bool {
-        self.driver.lock().has_sequence(id)
+        self.sequences.is_some() && self.driver.lock().has_sequence(id)
     }
 
     /// The number of sequences that may still get requests.
     pub(crate) fn live_sequences(&self) -> usize {
-        self.driver.lock().live_sequences()
+        if self.sequences.is_some() { self.driver.lock().live_sequences() } else { 0 }
+    }
+
+    /// Returns when no sequence may still get requests.
+    pub(crate) async fn sequences_ended(&self) {
+        loop {
+            // Listens before it looks: a sequence that ends after the look is heard of.
+            let mut ended = pin!(self.without_sequences.notified());
+            ended.as_mut().enable();
+            if self.driver.lock().has_no_sequence() {
+                return;
+            }
+            ended.await;
+        }
     }
 
     /// Accepts no new requests. Accepted requests continue.
@@ -264,13 +298,14 @@ impl Executor {
         self.idle.wait_while(&mut driver, |driver| !driver.is_idle());
         let mut released = driver.close();
         drop(driver);
+        self.batching.iter().for_each(BatchingThread::end);
+        self.without_sequences.notify_waiters();
         let instances = std::mem::take(&mut released.instances);
         drop(released);
         // The memory of a state may belong to its instance, so that it is freed before.
         self.sequences.iter().for_each(Sequences::free_all_states);
         for thread in self.instances.end(instances) {
-            // A thread that has panicked has already logged the panic.
-            let _ = thread.join();
+            thread.join();
         }
         self.backend_handle.end();
     }

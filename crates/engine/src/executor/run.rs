@@ -18,7 +18,7 @@ use super::{
     Executor,
     assemble::assemble,
     driver::{Actions, Driver, Executed},
-    instance::{Assignment, WorkerMessage},
+    instance::{Assignment, MovableInstance, WorkerMessage},
 };
 use crate::{
     clock::{TimerTarget, now},
@@ -26,6 +26,14 @@ use crate::{
     network_threads::LentThread,
     rejection::cancelled,
 };
+
+/// An instance has finished a batch.
+struct FinishedBatch {
+    end: Timestamp,
+    instance: InstanceId,
+    movable: Option<MovableInstance>,
+    executed: Option<Executed>,
+}
 
 impl Executor {
     /// Whether a batch may run on the thread of the caller whose request completed it. `measured`: the last executions of
@@ -99,12 +107,28 @@ impl Executor {
         }
         let end = now();
         let nanos = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);
+        let executed = (requests > 0).then_some(Executed { nanos, requests });
+        let finished = FinishedBatch { end, instance, movable, executed };
+        if self.batching.is_some() {
+            self.in_step(|me| _ = me.finished(finished, |_| false));
+            return None;
+        }
+        self.finished(finished, |next| next.batch.instance == instance)
+    }
+
+    /// Returns the first of the next batches that `keep` accepts.
+    fn finished(
+        self: &Arc<Self>,
+        finished: FinishedBatch,
+        keep: impl Fn(&Assignment) -> bool,
+    ) -> Option<Assignment> {
+        let FinishedBatch { end, instance, movable, executed } = finished;
         let mut driver = self.driver.lock();
-        driver.finished(instance, movable, (requests > 0).then_some(Executed { nanos, requests }));
+        driver.finished(instance, movable, executed);
         let actions = driver.step(end, &self.orders);
         drop(driver);
         self.notify_if_closing();
-        self.perform(actions, |assignment, _| assignment.batch.instance == instance)
+        self.perform(actions, |assignment, _| keep(assignment))
     }
 
     /// Performs the actions of the driver, but returns the first batch that `keep` accepts.
@@ -133,6 +157,9 @@ impl Executor {
                  Previous sequence will be terminated early.",
                 self.config.name
             );
+        }
+        if actions.sequences_have_ended {
+            self.without_sequences.notify_waiters();
         }
         if let Some(at) = actions.scheduled_wakeup {
             self.threads.clock.wake_at(at, Arc::downgrade(self) as Weak<dyn TimerTarget>);
@@ -167,8 +194,16 @@ impl Executor {
     }
 
     /// Locks the driver, applies a change, steps the driver, and performs the actions. Work may be found for any
-    /// instance.
+    /// instance. Happens later on the batching thread if the model has one.
     pub(super) fn with_driver(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Driver) -> Vec<Rejected<Box<Execution>>> + Send + 'static,
+    ) {
+        self.in_step(|me| me.with_driver_here(change));
+    }
+
+    /// As [`with_driver`](Self::with_driver), but on this thread.
+    pub(super) fn with_driver_here(
         self: &Arc<Self>,
         change: impl FnOnce(&mut Driver) -> Vec<Rejected<Box<Execution>>>,
     ) {
@@ -200,6 +235,7 @@ impl Executor {
         self.free_states(&vacated);
         self.refuse(waiting);
         pending_grants.notify();
+        self.without_sequences.notify_waiters();
         self.notify_if_closing();
     }
 }
@@ -274,6 +310,16 @@ impl SlotOwner for Executor {
 
 impl GrantListener for Executor {
     fn granted(self: Arc<Self>, instance: InstanceId) -> PendingGrants {
+        if self.batching.is_some() {
+            self.in_step(move |me| me.granted_here(instance).notify());
+            return PendingGrants::default();
+        }
+        self.granted_here(instance)
+    }
+}
+
+impl Executor {
+    fn granted_here(self: &Arc<Self>, instance: InstanceId) -> PendingGrants {
         let mut driver = self.driver.lock();
         driver.granted(instance);
         let mut actions = driver.step(now(), &self.orders);
@@ -290,9 +336,5 @@ impl TimerTarget for Executor {
             driver.woken();
             Vec::new()
         });
-    }
-
-    fn runs_foreign_code(&self) -> bool {
-        self.batches_by_plugin
     }
 }

@@ -64,8 +64,8 @@ mod tests {
         Error, Request,
         backend::{BackendInstance, BackendModel, Batch, Instance, InstanceSpec},
         config::{ModelConfig, Scheduling},
+        lock::Mutex,
     };
-    use parking_lot::Mutex;
     use scheduling::DynamicBatching;
 
     use super::*;

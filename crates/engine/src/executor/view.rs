@@ -7,7 +7,7 @@ use inference::{
 };
 use scheduling::InstanceId;
 
-use super::{Executor, driver::Driver};
+use super::{Executor, WaitingWork, driver::Driver};
 use crate::{
     clock::now,
     explain::{
@@ -36,10 +36,14 @@ pub(crate) struct InstanceView {
 }
 
 impl Executor {
-    /// What the executor does now. Holds the lock of the driver while numbers and slots are copied.
+    /// What the executor does now; of the queue only its length while a plug-in may be forming a batch. Holds the lock of the driver while numbers and slots are copied.
     pub(crate) fn look(&self) -> ExecutorView {
         let mut instances = self.instances.list();
-        let driver = self.driver.lock();
+        let Some(driver) = self.driver_at_rest() else {
+            let WaitingWork { requests, time } = self.waiting_work();
+            let queue = QueueSnapshot { requests, work: time, ..QueueSnapshot::default() };
+            return ExecutorView { queue, instances: executor_view(instances), sequences: None };
+        };
         let queue = driver.queue(now());
         let sequences = matches!(self.config.scheduling, Scheduling::Sequence(_)).then(|| driver.slots());
         for instance in &mut instances {
@@ -57,9 +61,9 @@ impl Executor {
         ExecutorView { queue, instances: executor_view(instances), sequences }
     }
 
-    /// The server's rate limiter, if it has one.
+    /// The server's rate limiter, if it has one and no plug-in may be forming a batch.
     pub(crate) fn limiter(&self) -> Option<Arc<Limiter>> {
-        self.driver.lock().resource_claims().limiter().cloned()
+        self.driver_at_rest()?.resource_claims().limiter().cloned()
     }
 }
 

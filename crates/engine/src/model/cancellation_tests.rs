@@ -6,8 +6,8 @@ use inference::{
     ErrorCode, FailureReason, Response,
     backend::{BackendInstance, Batch, Instance, InstanceSpec},
     config::Scheduling,
+    lock::Mutex,
 };
-use parking_lot::Mutex;
 use scheduling::{DirectStrategy, DynamicBatching, QueuePolicy, SequenceBatching, Strategy, TimeoutAction};
 
 use super::{

@@ -10,8 +10,7 @@ use std::{
     },
 };
 
-use inference::{Error, config::ResolvedConfig};
-use parking_lot::Mutex;
+use inference::{Error, config::ResolvedConfig, lock::Mutex};
 
 use super::{Model, ModelCache, Replacement};
 use crate::{
@@ -90,7 +89,9 @@ impl Model {
         if !Arc::ptr_eq(executor, earlier) {
             return false;
         }
-        if let Some(update) = self.handover.update.lock().take() {
+        // Not in the condition of the `if`, which would hold the lock to its end.
+        let update = self.handover.update.lock().take();
+        if let Some(update) = update {
             self.replacement.follow_as(&old.replacement);
             old.handover.is_foreign.store(true, SeqCst);
             self.handover.is_foreign.store(false, SeqCst);
@@ -109,7 +110,15 @@ impl Model {
         drop(update);
     }
 
-    /// Waits until the last request of the copies has ended that had the executor before. Blocks.
+    /// Returns when the last request of the copies has ended that had the executor before.
+    pub(super) async fn earlier_requests_ended(&self) {
+        for in_flight in &self.handover.earlier {
+            in_flight.close();
+            in_flight.last_ended().await;
+        }
+    }
+
+    /// As [`earlier_requests_ended`](Self::earlier_requests_ended). Blocks.
     pub(super) fn wait_for_earlier_requests(&self) {
         for in_flight in &self.handover.earlier {
             in_flight.close();

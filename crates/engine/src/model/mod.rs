@@ -423,19 +423,33 @@ impl Model {
         self.work.drain();
     }
 
-    /// Accepts no more requests, and waits until the last request has ended. Blocks.
-    pub(crate) fn finish_requests(&self) {
+    /// Returns when the model has drained and its last request has ended.
+    pub(crate) async fn last_request_ended(&self) {
+        self.in_flight.last_ended().await;
+    }
+
+    /// Accepts no more requests, and returns when the last request has ended, and those of the copies that had the executor
+    /// before. Then [`close`](Self::close) waits for the backend only.
+    pub(crate) async fn finish_requests(&self) {
+        self.accept_no_more();
+        self.in_flight.last_ended().await;
+        if self.owns_executor() {
+            self.earlier_requests_ended().await;
+        }
+    }
+
+    fn accept_no_more(&self) {
         self.in_flight.close();
         if self.owns_executor() {
             self.work.end_queue_delay();
         }
-        self.in_flight.wait_for_the_last();
     }
 
     /// Accepts no more requests, waits until the last request has ended, ends the instances on their threads, and then
     /// drops the backend's model. Blocks.
     pub(crate) fn close(&self) {
-        self.finish_requests();
+        self.accept_no_more();
+        self.in_flight.wait_for_the_last();
         if !self.owns_executor() {
             return self.discard_update();
         }

@@ -8,17 +8,13 @@ use std::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
 use inference::{Error, Inferer, Request, ResponseStream, SequenceId, config::Scheduling};
 
 use super::Model;
-
-/// How often a copy that waits for its sequences looks whether they have ended.
-const TICK: Duration = Duration::from_millis(10);
 
 /// The other copies of a model version that a copy knows.
 pub(super) struct Replacement {
@@ -136,13 +132,22 @@ impl Model {
     }
 
     /// Waits until the sequences of this copy have ended, until `limit` is over, or until the server stops. Then the copy
-    /// takes requests of sequences no more. Blocks.
-    pub(crate) fn wait_for_sequences(&self, limit: Duration, is_stopping: &AtomicBool) {
-        let begun = Instant::now();
-        let goes_on = || begun.elapsed() < limit && !is_stopping.load(SeqCst);
-        while self.waits_for_sequences() && self.work.live_sequences() > 0 && goes_on() {
-            thread::sleep(TICK);
+    /// takes requests of sequences no more.
+    pub(crate) async fn wait_for_sequences(&self, limit: Duration, server_stops: impl Future<Output = ()>) {
+        if self.waits_for_sequences() {
+            tokio::select! {
+                () = self.work.sequences_ended() => {}
+                () = tokio::time::sleep(limit) => {}
+                () = server_stops => {}
+            }
         }
         self.replacement.waits_for_sequences.store(false, SeqCst);
+    }
+
+    /// Returns when no sequence of clients runs on this copy.
+    pub(crate) async fn sequences_ended(&self) {
+        if self.has_sequences_of_clients() {
+            self.work.sequences_ended().await;
+        }
     }
 }

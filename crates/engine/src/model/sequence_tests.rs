@@ -8,10 +8,9 @@ use inference::{
     DataType, Response, ResponseItem, SequenceId, SequenceStep, Tensor,
     backend::{BackendInstance, Batch, Instance, InstanceSpec},
     config::{Control, ControlInput, FalseTrue, Scheduling, SequenceScheduling, StateSpec},
+    lock::Mutex,
 };
 use scheduling::{OldestStrategy, SequenceBatching, Strategy};
-
-use parking_lot::Mutex;
 
 use super::{
     tests::{config, instance},

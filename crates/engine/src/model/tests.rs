@@ -18,13 +18,13 @@ use super::*;
 use crate::engine_threads::EngineThreads;
 
 /// What an instance reports to the test when it begins a batch, and the permission that it then waits for.
-struct Begun {
+pub(crate) struct Begun {
     instance: String,
     requests: usize,
-    go_on: mpsc::Sender<GateAnswer>,
+    pub(crate) go_on: mpsc::Sender<GateAnswer>,
 }
 
-enum GateAnswer {
+pub(crate) enum GateAnswer {
     Echo,
     Panic,
 }
@@ -175,7 +175,7 @@ fn start(
 }
 
 /// A model of thread-bound instances that report each batch.
-fn gated(scheduling: Scheduling, instances: &[&str]) -> (Arc<Model>, mpsc::Receiver<Begun>) {
+pub(crate) fn gated(scheduling: Scheduling, instances: &[&str]) -> (Arc<Model>, mpsc::Receiver<Begun>) {
     let (begun, reports) = mpsc::channel();
     (start(scheduling, Gated { begun: Some(begun), movable: false }, instances).unwrap(), reports)
 }
@@ -185,11 +185,11 @@ pub(crate) fn request(value: u8) -> Request {
     Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() }
 }
 
-fn ask(model: &Arc<Model>, value: u8) -> ResponseStream {
+pub(crate) fn ask(model: &Arc<Model>, value: u8) -> ResponseStream {
     model.infer(request(value)).unwrap()
 }
 
-async fn echoed(stream: ResponseStream) -> u8 {
+pub(crate) async fn echoed(stream: ResponseStream) -> u8 {
     stream.only().await.unwrap().outputs[0].host().unwrap().contiguous()[0]
 }
 

@@ -123,6 +123,13 @@ impl ModelWork {
         self.executor().map_or(0, |executor| executor.live_sequences())
     }
 
+    /// Returns when no sequence lives here. Those of an ensemble end with its members.
+    pub(super) async fn sequences_ended(&self) {
+        if let Self::Executor(executor) = self {
+            executor.sequences_ended().await;
+        }
+    }
+
     /// Whether a backend takes part in the decision that the version is ready.
     pub(super) fn reports_readiness(&self) -> bool {
         self.executor().is_some_and(|executor| executor.reports_readiness())

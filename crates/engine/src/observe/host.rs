@@ -4,7 +4,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
+use inference::lock::Mutex;
 
 /// Reads the kernel's tables on demand. Nothing runs in between.
 pub(crate) struct Host {

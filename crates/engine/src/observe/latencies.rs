@@ -1,8 +1,7 @@
 //! How the durations of a model's requests are distributed: histograms, and the summaries if the operator wants them.
 use std::{sync::Arc, time::Duration};
 
-use inference::{ReportedTimes, Timeline, Timestamp, config::ModelConfig};
-use parking_lot::Mutex;
+use inference::{ReportedTimes, Timeline, Timestamp, config::ModelConfig, lock::Mutex};
 
 use super::{
     MetricsOptions,
@@ -191,14 +190,17 @@ impl Latencies {
         let read = |summary: &mut Summary| summary.read(now, &options.quantiles);
         let read_own = |summary: Option<&Mutex<Summary>>| summary.map(|summary| read(&mut summary.lock()));
         let request = read_own(request.as_ref());
-        let mut phases = phases.lock();
-        let PhaseSummaries { queue, compute_input, compute_infer, compute_output } = &mut *phases;
+        let [queue, compute_input, compute_infer, compute_output] = {
+            let mut phases = phases.lock();
+            let PhaseSummaries { queue, compute_input, compute_infer, compute_output } = &mut *phases;
+            [queue, compute_input, compute_infer, compute_output].map(|summary| Some(read(summary)))
+        };
         let all = [
             request,
-            Some(read(queue)),
-            Some(read(compute_input)),
-            Some(read(compute_infer)),
-            Some(read(compute_output)),
+            queue,
+            compute_input,
+            compute_infer,
+            compute_output,
             read_own(cache.as_ref().map(|(hits, _)| hits)),
             read_own(cache.as_ref().map(|(_, misses)| misses)),
         ];

@@ -10,9 +10,8 @@ use std::{
 
 use inference::{
     ExecutionTimes, FailureReason, Name, Outcome, ReportedTimes, ResponseReport, Timeline, Timestamp,
-    backend::MemoryUsage,
+    backend::MemoryUsage, lock::Mutex,
 };
-use parking_lot::Mutex;
 use scheduling::BatchEnd;
 
 use super::{

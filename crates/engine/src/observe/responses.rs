@@ -5,8 +5,7 @@
 //! responses, because the statistics have no position for them.
 use std::{collections::BTreeMap, time::Duration};
 
-use inference::ResponseReport;
-use parking_lot::Mutex;
+use inference::{ResponseReport, lock::Mutex};
 
 use super::DurationStatistic;
 

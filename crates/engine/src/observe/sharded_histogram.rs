@@ -11,8 +11,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use inference::{TraceId, metrics::Exemplar};
-use parking_lot::Mutex;
+use inference::{TraceId, lock::Mutex, metrics::Exemplar};
 
 /// The number of shards. A thread has one of them for all histograms.
 const SHARDS: usize = 4;

@@ -12,8 +12,8 @@ use std::{
 use inference::{
     Error, Name,
     agent::{AgentAction, AgentModel, Directories, ModelAgent, RepositoryAgent},
+    lock::Mutex,
 };
-use parking_lot::Mutex;
 
 use super::private_directory::PrivateDirectory;
 

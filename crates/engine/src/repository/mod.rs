@@ -3,15 +3,16 @@
 //! A [`Lifecycle`](lifecycle::Lifecycle) decides. The task performs its actions: blocking threads look at directories,
 //! read configurations and load models. Each result comes back to the task as an event. Readers look at the latest
 //! [`ModelTable`].
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, pin::pin, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use inference::{Error, ModelLoader, Name, repository::RepositoryOpener};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 mod agent_thread;
 mod agents;
 mod blocking;
+mod closing_threads;
 mod config_file;
 mod files;
 mod freed_memory;
@@ -62,6 +63,8 @@ pub(crate) struct RepositoryOptions {
 pub(crate) struct Repository {
     commands: mpsc::Sender<Command>,
     table: Arc<ArcSwap<ModelTable>>,
+    /// Notified when there is another table.
+    table_changed: Arc<Notify>,
     inferer: Arc<TableInferer>,
 }
 
@@ -105,14 +108,16 @@ impl Repository {
         let inferer = Arc::new(TableInferer::new(&table));
         let loader = loader.with_inferer(inferer.clone());
         let brings_files = options.brings_files;
-        let task = RepositoryTask::new(Arc::new(loader), &options, repositories, table.clone());
+        let table_changed = Arc::<Notify>::default();
+        let published = (table.clone(), table_changed.clone());
+        let task = RepositoryTask::new(Arc::new(loader), &options, repositories, published);
         // Only then can a server of these options have left something.
         if brings_files {
             tokio::task::spawn_blocking(private_directory::remove_left_behind);
         }
         // The task ends when this handle, the last sender, is dropped.
         tokio::spawn(task.run(inbox));
-        Ok(Self { commands, table, inferer })
+        Ok(Self { commands, table, table_changed, inferer })
     }
 
     /// Lets backends load models. Must be called once.
@@ -201,6 +206,19 @@ impl Repository {
     /// The latest snapshot.
     pub(crate) fn table(&self) -> arc_swap::Guard<Arc<ModelTable>> {
         self.table.load()
+    }
+
+    /// Returns when that holds for the latest snapshot.
+    pub(crate) async fn until(&self, holds: impl Fn(&ModelTable) -> bool) {
+        loop {
+            // Listens before it looks: a table that comes after the look is heard of.
+            let mut changed = pin!(self.table_changed.notified());
+            changed.as_mut().enable();
+            if holds(&self.table()) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     async fn ask<T>(&self, command: impl FnOnce(Done<T>) -> Command) -> Result<T, Error> {

@@ -11,8 +11,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use inference::Error;
-use parking_lot::Mutex;
+use inference::{Error, lock::Mutex};
 use tempfile::TempDir;
 
 const PREFIX: &str = "nereid-model-";

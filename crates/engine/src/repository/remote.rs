@@ -13,9 +13,9 @@ use futures_util::future::join_all;
 use inference::{
     Error, Name,
     config::{FileEntry, VersionDirectory, version_directory},
+    lock::Mutex,
     repository::{ModelCopy, ObjectKind, ObjectRepository, RepositoryOpener, StoredObject},
 };
-use parking_lot::Mutex;
 use tokio::{
     sync::{OnceCell, watch},
     task::AbortHandle,

@@ -1,40 +1,73 @@
 //! Ends copies of models that serve no more.
 //!
-//! Threads of its own do this. If a backend hangs, it must not delay the runtime, which waits for its blocking threads
-//! at its end.
-use std::{
-    sync::{Arc, atomic::AtomicBool},
-    time::Duration,
-};
+//! A copy waits for its sequences and requests without a thread. Only what its backend does at its end takes one.
+use std::{sync::Arc, time::Duration};
 
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 
-use super::freed_memory::ModelsChange;
-use crate::{MemoryFunctions, ThreadGroup, model::Model};
+use super::{closing_threads::ClosingThreads, freed_memory::ModelsChange};
+use crate::{MemoryFunctions, model::Model};
 
-/// Returns when the sequences of the copy have ended or `limit` is over, the last accepted request has ended, and the
-/// copy has given back what it held. A server that stops does not wait for sequences here.
-pub(super) async fn retire(
-    copy: Arc<Model>,
-    limit: Duration,
-    is_stopping: Arc<AtomicBool>,
-    threads: ThreadGroup,
-    memory: Option<MemoryFunctions>,
-) {
-    let (done, ended) = oneshot::channel::<()>();
-    let end = move || {
-        copy.wait_for_sequences(limit, &is_stopping);
-        copy.finish_requests();
-        // Requests may take long, the rest does not.
-        let change = ModelsChange::begin(memory);
-        copy.close();
-        drop(copy);
-        drop(change);
-        drop(done);
-    };
-    if let Err(error) = threads.spawn(std::thread::Builder::new().name("retire".to_owned()), end) {
-        log::error!("failed to start a thread that ends a model: {error}");
+/// How copies end.
+#[derive(Clone)]
+pub(super) struct Retirement {
+    /// How long a copy waits for its sequences.
+    pub(super) sequence_limit: Duration,
+    /// Whether the server stops. It does not wait for sequences then.
+    pub(super) is_stopping: watch::Receiver<bool>,
+    pub(super) threads: ClosingThreads,
+    pub(super) memory: Option<MemoryFunctions>,
+}
+
+impl Retirement {
+    /// Returns when the sequences of the copy have ended or the limit is over, the last accepted request has ended, and
+    /// the copy has given back what it held.
+    pub(super) async fn end(mut self, copy: Arc<Model>) {
+        let server_stops = async {
+            // An error means that the repository's task has ended.
+            let _ = self.is_stopping.wait_for(|is_stopping| *is_stopping).await;
+        };
+        copy.wait_for_sequences(self.sequence_limit, server_stops).await;
+        copy.finish_requests().await;
+        let (name, memory) = (format!("model '{}' version {}", copy.name(), copy.version()), self.memory);
+        let close = move || {
+            let change = ModelsChange::begin(memory);
+            copy.close();
+            drop(copy);
+            drop(change);
+        };
+        self.threads.close(name, close).await;
     }
-    // The thread drops its sender at its end, or in a panic, which is logged.
-    let _ = ended.await;
+}
+
+#[cfg(test)]
+mod tests {
+    use inference::config::Scheduling;
+
+    use super::*;
+    use crate::{
+        ThreadGroup,
+        model::tests::{GateAnswer, ask, echoed, gated},
+    };
+
+    #[tokio::test]
+    async fn a_copy_that_waits_for_its_last_request_takes_no_thread() {
+        let (stop, is_stopping) = watch::channel(false);
+        let retirement = Retirement {
+            sequence_limit: Duration::MAX,
+            is_stopping,
+            threads: ClosingThreads::at_most(1, ThreadGroup::default()),
+            memory: None,
+        };
+        let (busy, begun) = gated(Scheduling::Unbatched, &["m_0"]);
+        let (quiet, _begun) = gated(Scheduling::Unbatched, &["n_0"]);
+        let running = ask(&busy, 1);
+        let execution = begun.recv().unwrap();
+        let ending = tokio::spawn(retirement.clone().end(busy));
+        retirement.end(quiet).await;
+        execution.go_on.send(GateAnswer::Echo).unwrap();
+        assert_eq!(echoed(running).await, 1);
+        ending.await.unwrap();
+        drop(stop);
+    }
 }

@@ -358,7 +358,7 @@ impl ModelTable {
     }
 
     /// The copies that may have requests: those that serve, and those that end.
-    fn accepting(&self) -> impl Iterator<Item = &Arc<Model>> {
+    pub(crate) fn accepting(&self) -> impl Iterator<Item = &Arc<Model>> {
         let versions = self.models.values().flatten().flat_map(|model| model.versions.values());
         let ready = versions.filter_map(|version| match version {
             VersionEntry::Ready(model) => Some(model),

@@ -1,10 +1,7 @@
 //! The repository task: commands and results of slow work reach the lifecycle here. `actions` performs what it decides.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -16,7 +13,7 @@ use lifecycle::{
 };
 use scheduling::Timestamp;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{Notify, mpsc, oneshot, watch},
     task::{JoinError, JoinSet},
     time::{Instant, sleep_until},
 };
@@ -25,12 +22,14 @@ use super::{
     Command, Done, IndexEntry, LoadParameters, ModelTable, Repositories, RepositoryOptions,
     agent_thread::AgentThread,
     blocking::{self, ExistingModel, LoadPlace, LoadedCopy, RepositoryListing},
+    closing_threads::ClosingThreads,
     config_file::PlanError,
     freed_memory::FreedMemory,
     load::{KeptFiles, LoadBase, LoadPlan, LoadedModel, Loader, Planned},
     polling::PollingState,
     remote::{StoreWait, StoreWaitEnd},
     repositories::RepositorySource,
+    retire::Retirement,
     watch::FileWatcher,
 };
 use crate::{clock::now, model::Model};
@@ -49,6 +48,7 @@ pub(super) struct RepositoryTask {
     loader: Arc<Loader>,
     repositories: Repositories,
     published: Arc<ArcSwap<ModelTable>>,
+    table_changed: Arc<Notify>,
     /// Work that reads repositories and loads models. A stop may leave it behind.
     events: JoinSet<Event>,
     /// Copies that end, and agents that are notified. A stop waits for them.
@@ -76,12 +76,11 @@ pub(super) struct RepositoryTask {
     /// Notifications of agents that the next answer waits for.
     untold: Vec<oneshot::Receiver<()>>,
     /// The table stays as it is: metrics and answers of the last requests still show the models.
-    is_stopping: Arc<AtomicBool>,
+    stop: watch::Sender<bool>,
     /// Loads that still run have no user.
     has_abandoned_loads: bool,
     freed_memory: FreedMemory,
-    /// How long a copy that has been replaced waits for its sequences.
-    sequence_limit: Duration,
+    retirement: Retirement,
     stopped: Vec<Done<()>>,
     /// Ends what waits for stores when the server stops.
     store_waits: StoreWaitEnd,
@@ -168,7 +167,7 @@ impl RepositoryTask {
         loader: Arc<Loader>,
         options: &RepositoryOptions,
         repositories: Repositories,
-        published: Arc<ArcSwap<ModelTable>>,
+        (published, table_changed): (Arc<ArcSwap<ModelTable>>, Arc<Notify>),
     ) -> Self {
         let &RepositoryOptions { load_threads, polling, sequence_limit, .. } = options;
         let lifecycle = Lifecycle::new(LifecycleOptions {
@@ -184,11 +183,15 @@ impl RepositoryTask {
         let polling = polling.map(PollingState::new);
         let is_watching = polling.as_ref().is_some_and(PollingState::follows_notifications);
         let freed_memory = FreedMemory::new(loader.memory());
+        let (stop, is_stopping) = watch::channel(false);
+        let threads = ClosingThreads::new(loader.threads().clone());
+        let retirement = Retirement { sequence_limit, is_stopping, threads, memory: loader.memory() };
         Self {
             lifecycle,
             loader,
             repositories,
             published,
+            table_changed,
             events: JoinSet::new(),
             endings: JoinSet::new(),
             jobs: VecDeque::new(),
@@ -204,10 +207,10 @@ impl RepositoryTask {
             readable: Arc::default(),
             told: BTreeSet::new(),
             untold: Vec::new(),
-            is_stopping: Arc::default(),
+            stop,
             has_abandoned_loads: false,
             freed_memory,
-            sequence_limit,
+            retirement,
             stopped: Vec::new(),
             store_waits: StoreWaitEnd::new(),
             downloads: HashMap::new(),
@@ -274,7 +277,7 @@ impl RepositoryTask {
             Command::AbandonLoads { done } => self.abandon_loads(done),
             Command::UnloadAll { done } => {
                 (self.polling, self.watcher) = (None, None);
-                self.is_stopping.store(true, SeqCst);
+                self.stop.send_replace(true);
                 self.stopped.push(done);
                 self.end_store_waits();
                 let actions = self.lifecycle.stop();
@@ -299,6 +302,10 @@ impl RepositoryTask {
                 None => drop(done.send(Err(Error::unavailable("polling is disabled")))),
             },
         }
+    }
+
+    fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
     }
 
     fn begin(&mut self, command: LifecycleCommand, given: LoadParameters, done: Done<Result<(), Error>>) {
@@ -385,7 +392,7 @@ impl RepositoryTask {
             actions.extend(self.lifecycle.retired(copy, now));
         }
         // The process frees everything when it ends.
-        if !self.is_stopping.load(SeqCst) {
+        if !self.is_stopping() {
             self.freed_memory.return_soon();
         }
         actions

@@ -10,12 +10,12 @@ use std::{
     sync::Arc,
 };
 
+use inference::lock::{LockRank, Mutex};
 use lifecycle::is_by_product;
 use notify::{
     Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher,
     event::{AccessKind, AccessMode},
 };
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Watches the directories of the repositories.
@@ -58,7 +58,7 @@ impl Root {
 impl FileWatcher {
     /// Watches nothing yet.
     pub(super) fn new() -> Self {
-        Self { shared: Arc::default(), watcher: Mutex::default() }
+        Self { shared: Arc::default(), watcher: Mutex::ranked(LockRank::FileWatches, None) }
     }
 
     /// Returns when something may have changed since the last return.

@@ -1,10 +1,15 @@
 //! Tests of custom batching strategies: where they are found, which models use them, and which batches they form.
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    path::Path,
+    sync::{Arc, mpsc},
+};
 
 use inference::{
     Error, Request, RequestInputs, ResponseStream,
     backend::{Backend, ModelSource},
     batching::{BatchingStrategy, PendingBatch, StrategyOpener},
+    metrics::MetricsForm,
 };
 use nereid_engine::{BackendSetting, Engine, EngineOptions, Plugins};
 use parking_lot::Mutex;
@@ -14,12 +19,17 @@ use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, echo, index, req
 /// A model whose queue delay is one hour.
 const PATIENT: &str = "dynamic_batching { max_queue_delay_microseconds: 3600000000 }";
 
+/// What a strategy tells the test, and what it then waits for.
+type Gate = (mpsc::Sender<()>, mpsc::Receiver<()>);
+
 /// Opens "libraries" whose text defines their behaviour: `alone`, `sum 10` (of the bytes in the requests), `panic`,
 /// `nothing` or `broken`. Clones share the notes.
 #[derive(Clone, Default)]
 struct Strategies {
     /// The libraries that were opened, and how the strategies ended.
     notes: Arc<Mutex<Vec<String>>>,
+    /// What the first call of `include` tells the test, and what it waits for.
+    gate: Arc<Mutex<Option<Gate>>>,
 }
 
 impl Strategies {
@@ -41,7 +51,7 @@ impl StrategyOpener for Strategies {
         match text.as_str() {
             "nothing" => Ok(None),
             "broken" => Err(Error::invalid("it lacks a function")),
-            _ => Ok(Some(Box::new(Strategy { text, notes: self.notes.clone() }))),
+            _ => Ok(Some(Box::new(Strategy { text, notes: self.notes.clone(), gate: self.gate.clone() }))),
         }
     }
 }
@@ -49,13 +59,20 @@ impl StrategyOpener for Strategies {
 struct Strategy {
     text: String,
     notes: Arc<Mutex<Vec<String>>>,
+    gate: Arc<Mutex<Option<Gate>>>,
 }
 
 impl BatchingStrategy for Strategy {
     fn begin(&self) -> Box<dyn PendingBatch> {
         self.notes.lock().push("begun".to_owned());
         let most = self.text.strip_prefix("sum ").map(|most| most.parse().unwrap());
-        Box::new(Pending { most, requests: 0, sum: 0, panics: self.text == "panic" })
+        Box::new(Pending {
+            most,
+            requests: 0,
+            sum: 0,
+            panics: self.text == "panic",
+            gate: self.gate.lock().take(),
+        })
     }
 }
 
@@ -70,11 +87,16 @@ struct Pending {
     requests: u8,
     sum: u8,
     panics: bool,
+    gate: Option<Gate>,
 }
 
 impl PendingBatch for Pending {
     fn include(&mut self, request: &Request) -> bool {
         assert!(!self.panics, "as it says");
+        if let Some((asked, opened)) = self.gate.take() {
+            asked.send(()).unwrap();
+            let _ = opened.recv();
+        }
         self.requests += 1;
         self.sum += value(request);
         match self.most {
@@ -292,4 +314,30 @@ async fn a_library_that_nobody_can_open_fails_the_version() {
             path.display()
         )]
     );
+}
+
+#[tokio::test]
+async fn while_a_strategy_hangs_no_other_thread_waits_for_it() {
+    let repository = Repository::new()
+        .model("m", &format!("{ECHO} dynamic_batching {{}}"), &["1"])
+        .file("m/batchstrategy.so", "alone");
+    let (asked, is_asked) = mpsc::channel();
+    let (gate, opened) = mpsc::channel();
+    let strategies =
+        Strategies { gate: Arc::new(Mutex::new(Some((asked, opened)))), ..Strategies::default() };
+    let engine = start(repository.options(), echo(), Some(strategies)).await;
+    let model = engine.model("m", None).unwrap();
+    let first = model.infer(request(1)).unwrap();
+    is_asked.recv().unwrap();
+    // The test would hang at one of these lines if its thread ran the strategy, or waited for it.
+    let second = model.infer(request(2)).unwrap();
+    drop(model.infer(request(3)).unwrap());
+    assert!(engine.metrics(MetricsForm::Prometheus).contains("nv_inference_pending_request_count"));
+    assert_eq!(engine.in_flight(), 3);
+    engine.announce_exit().await;
+    drop(gate);
+    for stream in [first, second] {
+        stream.only().await.unwrap();
+    }
+    engine.stop(TIMEOUT).await.unwrap();
 }

@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use parking_lot::Mutex;
+use inference::lock::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The bytes of one read that may belong to a header block. A block begins at the start of a read, or in the rest of an

@@ -14,8 +14,8 @@ use std::{
     time::Instant,
 };
 
+use inference::lock::{Condvar, LockRank, Mutex, MutexGuard};
 use log::Level;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
 /// The most bytes that wait.
@@ -72,7 +72,12 @@ impl LineQueue {
             is_ending: false,
         };
         let (grown, shrunk) = (Condvar::new(), Condvar::new());
-        Self(Arc::new(QueueState { destination, waiting: Mutex::new(waiting), grown, shrunk }))
+        Self(Arc::new(QueueState {
+            destination,
+            waiting: Mutex::ranked(LockRank::Log, waiting),
+            grown,
+            shrunk,
+        }))
     }
 
     /// Writes a whole line, or lets it wait, or drops it. Never blocks.

@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use inference::Error;
+use inference::{Error, lock::Mutex};
 use log::{Level, LevelFilter};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use super::sink::{Sink, flush_streams};
 use super::tail::LogTail;

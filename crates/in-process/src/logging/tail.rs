@@ -2,8 +2,8 @@
 use std::collections::VecDeque;
 
 use frontend::log_control::LogLine;
+use inference::lock::{LockRank, Mutex};
 use log::Level;
-use parking_lot::Mutex;
 
 /// All lines together have no more bytes.
 const MOST_BYTES: usize = 64 << 10;
@@ -26,7 +26,7 @@ struct KeptLines {
 
 impl LogTail {
     pub(super) fn new(most_lines: usize) -> Self {
-        Self { most_lines, kept: Mutex::default() }
+        Self { most_lines, kept: Mutex::ranked(LockRank::Log, KeptLines::default()) }
     }
 
     /// Keeps a line, and forgets those for which there is no room any more.

@@ -5,12 +5,12 @@ use std::{
 };
 
 use c_api::{
-    handle::{guard, text},
+    handle::{borrow, guard, text},
     types::error::CError,
 };
 use inference::Error;
 
-use super::{ServerOptions, set};
+use super::ServerOptions;
 use crate::logging::{self, Format, Levels, LogSettings};
 
 /// Changes the process's log.
@@ -23,7 +23,7 @@ unsafe fn of_log(
 ) -> *mut CError {
     let foreign = || Error::unsupported("the log of this process is not the server's to set");
     // SAFETY: as the caller promises.
-    unsafe { set(options, |_| change(&*logging::of_process().ok_or_else(foreign)?)) }
+    guard(|| unsafe { borrow(options) }.and_then(|_| change(&*logging::of_process().ok_or_else(foreign)?)))
 }
 
 /// Changes switches of the process's log.

@@ -23,8 +23,10 @@ use engine::{
     BackendSetting, ControlMode, HostPolicy, LoadPolicy, MetricsOptions, ModelControl, Polling,
     RateLimitResource, ReadinessRule, ServerMetadata,
 };
-use inference::Error;
-use parking_lot::{Mutex, MutexGuard};
+use inference::{
+    Error,
+    lock::{Mutex, MutexGuard},
+};
 
 pub use self::{devices::*, general::*, log::*, metrics::*, plugins::*};
 use crate::{EXTENSIONS, TRITON_VERSION, logging};
@@ -46,7 +48,7 @@ impl ServerOptions {
 }
 
 /// The values that have been set.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) exit_on_error: bool,
     pub(crate) exit_timeout_secs: u32,

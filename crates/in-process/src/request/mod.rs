@@ -16,8 +16,10 @@ use c_api::{
     types::error::CError,
 };
 use engine::Model;
-use inference::{Canceller, Error};
-use parking_lot::{Mutex, MutexGuard};
+use inference::{
+    Canceller, Error,
+    lock::{Mutex, MutexGuard},
+};
 
 pub use about::*;
 pub(crate) use attributes::RequestAttributes;

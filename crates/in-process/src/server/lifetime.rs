@@ -27,7 +27,8 @@ pub unsafe extern "C" fn TRITONSERVER_ServerNew(
         // SAFETY: null or live options; null or writable.
         unsafe {
             put(server, ptr::null_mut())?;
-            put(server, Arc::into_raw(Server::start(&borrow(options)?.settings())?).cast_mut())
+            let settings = borrow(options)?.settings().clone();
+            put(server, Arc::into_raw(Server::start(&settings)?).cast_mut())
         }
     })
 }

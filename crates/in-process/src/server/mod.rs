@@ -17,9 +17,9 @@ use c_api::handle::Handle;
 use engine::{Engine, Model};
 use inference::{
     Error,
+    lock::Mutex,
     metrics::{MetricsForm, MetricsText},
 };
-use parking_lot::Mutex;
 use tokio::runtime::{self, Runtime};
 
 pub use about::*;

@@ -12,9 +12,9 @@ use engine::{Engine, Plugins};
 use inference::{
     Error,
     cache::{CacheFinder, ResponseCache},
+    lock::Mutex,
 };
 use object_stores::{CacheOptions, DEFAULT_UNUSED_BYTES, default_cache_directory};
-use parking_lot::Mutex;
 use tokio::runtime::{self, Runtime};
 
 use super::{Own, Server};

@@ -179,10 +179,9 @@ impl Drop for AgentModel {
 
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
 
     use super::*;
-    use crate::ErrorCode;
+    use crate::{ErrorCode, lock::Mutex};
 
     /// Imaginary directories: the test only counts what was created and removed.
     #[derive(Default)]

@@ -1,9 +1,7 @@
 //! The tensors that the server keeps for one sequence between its requests (implicit state).
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
-use crate::{Error, ForeignMemory, Name, Tensor, TensorMemory};
+use crate::{Error, ForeignMemory, Name, Tensor, TensorMemory, lock::Mutex};
 
 /// The implicit state of one sequence (`state` of a configuration). Clones share the memory.
 ///

@@ -4,11 +4,10 @@ use std::{
     task::{Wake, Waker},
 };
 
-use parking_lot::Mutex;
 use scheduling::Timestamp;
 
 use super::*;
-use crate::Tensor;
+use crate::{Tensor, lock::Mutex};
 
 #[derive(Default)]
 struct Counter {

@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-use parking_lot::Mutex;
+use crate::lock::Mutex;
 
 use super::path::Destination;
 

@@ -25,8 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use inference::Error;
-use parking_lot::Mutex;
+use inference::{Error, lock::Mutex};
 
 pub(crate) use contents::{ContentId, Linked};
 pub use copy::LocalCopy;

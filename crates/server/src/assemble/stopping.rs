@@ -94,12 +94,7 @@ impl Server {
 
 /// Waits until no sequence runs any more, at most for that time.
 async fn end_of_sequences(engine: &Engine, most: Duration) {
-    let all_ended = async {
-        while engine.live_sequences() > 0 {
-            tokio::time::sleep(SEQUENCE_TICK).await;
-        }
-    };
-    if tokio::time::timeout(most, all_ended).await.is_err() {
+    if tokio::time::timeout(most, engine.sequences_ended()).await.is_err() {
         log::warn!(
             "{} sequences have not ended; the server waits for them no longer",
             engine.live_sequences()
@@ -121,9 +116,6 @@ const TRACES_LEAST: Duration = Duration::from_millis(500);
 
 /// How long it waits for them at most.
 const TRACES_MOST: Duration = Duration::from_secs(5);
-
-/// How often a stopping server looks whether sequences have ended.
-const SEQUENCE_TICK: Duration = Duration::from_millis(10);
 
 /// How a server has stopped whose loads were abandoned.
 async fn stopped(engine: &Engine) -> Stopped {

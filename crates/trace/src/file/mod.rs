@@ -14,8 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use inference::Error;
-use parking_lot::{Condvar, Mutex};
+use inference::{
+    Error,
+    lock::{Condvar, Mutex},
+};
 
 use crate::{metrics::TraceCounters, record::FinishedTrace};
 use thread::FileThread;

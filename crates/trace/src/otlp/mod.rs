@@ -15,8 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use inference::Error;
-use parking_lot::{Condvar, Mutex};
+use inference::{
+    Error,
+    lock::{Condvar, Mutex},
+};
 use tokio::sync::Notify;
 
 use crate::{config::OtlpConfig, metrics::TraceCounters, record::FinishedTrace};

@@ -8,8 +8,7 @@ use std::{
     },
 };
 
-use inference::{Error, MetricSource, Parameter};
-use parking_lot::Mutex;
+use inference::{Error, MetricSource, Parameter, lock::Mutex};
 
 use super::{error::CError, parameter::NamedParameter};
 use crate::handle::{Handle, array, borrow, delete, give, guard, put, text};

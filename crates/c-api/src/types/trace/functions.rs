@@ -207,8 +207,7 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceTraceContext(
 mod tests {
     use std::sync::Arc;
 
-    use inference::{Timestamp, TraceActivity, TraceContext, TraceIdentity, TraceSink};
-    use parking_lot::Mutex;
+    use inference::{Timestamp, TraceActivity, TraceContext, TraceIdentity, TraceSink, lock::Mutex};
 
     use super::{super::*, *};
     use crate::types::error::consume;
@@ -319,9 +318,8 @@ mod tests {
         owned.custom("mine", Timestamp::from_nanos(2));
         drop(owned);
         assert!(heard.lock().is_empty());
-        for call in std::mem::take(&mut *calls.lock()) {
-            call();
-        }
+        let waiting = std::mem::take(&mut *calls.lock());
+        waiting.into_iter().for_each(|call| call());
         let told: Vec<_> = heard.lock().iter().map(|&(_, activity, nanos)| (activity, nanos)).collect();
         assert_eq!(told, [(REQUEST_START, 1), (CUSTOM_ACTIVITY, 2), (99, 0)]);
     }
@@ -335,14 +333,14 @@ mod tests {
         let queue = calls.clone();
         let parent = Arc::new(owned.released_by(move |release| queue.lock().push(release)));
         drop(parent.clone().child());
-        assert_eq!((heard.lock().len(), calls.lock().len()), (0, 1));
+        assert_eq!(heard.lock().len(), 0);
+        assert_eq!(calls.lock().len(), 1);
         let other = parent.clone().child();
         parent.release_here();
         drop(other);
         assert_eq!(heard.lock().len(), 1);
-        for call in std::mem::take(&mut *calls.lock()) {
-            call();
-        }
+        let waiting = std::mem::take(&mut *calls.lock());
+        waiting.into_iter().for_each(|call| call());
         assert_eq!(heard.lock().len(), 2);
     }
 

@@ -9,9 +9,8 @@ use std::{
 };
 
 pub use functions::*;
-use inference::{Name, Timestamp, TraceContext, TraceIdentity};
+use inference::{Name, Timestamp, TraceContext, TraceIdentity, lock::Mutex};
 pub use owned::OwnedTrace;
-use parking_lot::Mutex;
 
 use super::enums::{CDataType, MemoryType};
 use crate::handle::Handle;

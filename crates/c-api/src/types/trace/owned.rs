@@ -3,9 +3,8 @@ use std::{ptr::NonNull, sync::Arc};
 
 use inference::{
     DataType, Name, Tensor, TensorActivity, Timestamp, TraceActivity, TraceContext, TraceIdentity, TraceSink,
-    bytes_elements, element_count,
+    bytes_elements, element_count, lock::Mutex,
 };
-use parking_lot::Mutex;
 
 use super::{
     Activity, COMPUTE_END, COMPUTE_INPUT_END, COMPUTE_OUTPUT_START, COMPUTE_START, Listener, ProgramListener,

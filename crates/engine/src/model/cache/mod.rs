@@ -24,9 +24,9 @@ use inference::{
     backend::Execution,
     cache::{CachedAnswer, ResponseCache, StorageTerms},
     config::ResponseCaching,
+    lock::Mutex,
     response_channel,
 };
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::{Model, ValidRequest};

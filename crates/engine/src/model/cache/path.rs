@@ -11,8 +11,8 @@ use inference::{
     ResponsePath, ResponseReport, Timeline, Timestamp,
     cache::{CacheStatus, CachedAnswer},
     id_prefix,
+    lock::Mutex,
 };
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{

@@ -4,7 +4,7 @@ use tokio::task::spawn_blocking;
 use super::{Event, RepositoryTask};
 use crate::{
     clock::now,
-    repository::{Done, blocking::LoadedCopy, load::LoadedModel, retire::retire},
+    repository::{Done, blocking::LoadedCopy, load::LoadedModel},
 };
 
 impl RepositoryTask {
@@ -24,8 +24,7 @@ impl RepositoryTask {
             Event::Loaded { result: Ok(LoadedCopy { model: LoadedModel::Whole(model), files }), .. }
                 if self.has_abandoned_loads =>
             {
-                let (threads, memory) = (self.loader.threads().clone(), self.loader.memory());
-                let ended = retire(model, self.sequence_limit, self.is_stopping.clone(), threads, memory);
+                let ended = self.retirement.clone().end(model);
                 self.endings.spawn(async move {
                     ended.await;
                     drop(files);

@@ -1,5 +1,5 @@
 //! Performs the actions of the lifecycle. What takes time runs beside the task and comes back as an event.
-use std::sync::{Arc, atomic::Ordering::SeqCst};
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 use inference::{Error, Name, agent::AgentAction, log_target::MULTILINE};
@@ -14,14 +14,13 @@ use crate::{
         ModelTable,
         blocking::{self, ListingPurpose, LoadPlace},
         load::LoadBase,
-        retire::retire,
     },
 };
 
 impl RepositoryTask {
     /// Publishes what has been decided, then performs what follows.
     pub(super) fn perform(&mut self, mut actions: Vec<LifecycleAction>) {
-        if !self.is_stopping.load(SeqCst) {
+        if !self.is_stopping() {
             // First, so that no request finds an ensemble and members that do not fit.
             actions.extend(self.bind_ensembles());
             self.connect_copies(&actions);
@@ -30,6 +29,7 @@ impl RepositoryTask {
                 &self.copies,
                 self.readable.clone(),
             )));
+            self.table_changed.notify_waiters();
         }
         actions.into_iter().for_each(|action| self.perform_one(action));
         self.wait_for_agents();
@@ -206,18 +206,14 @@ impl RepositoryTask {
         if copies.is_empty() {
             return;
         }
-        let (limit, is_stopping) = (self.sequence_limit, self.is_stopping.clone());
-        let (threads, memory) = (self.loader.threads().clone(), self.loader.memory());
+        let retirement = self.retirement.clone();
         self.endings.spawn(async move {
             if let Some(told) = told {
                 // The thread of the agents answers, or it has ended.
                 let _ = told.await;
             }
             let ids = copies.iter().map(|(id, _)| *id).collect();
-            let retired = copies
-                .into_iter()
-                .map(|(_, copy)| retire(copy, limit, is_stopping.clone(), threads.clone(), memory));
-            join_all(retired).await;
+            join_all(copies.into_iter().map(|(_, copy)| retirement.clone().end(copy))).await;
             Event::Retired(ids)
         });
     }

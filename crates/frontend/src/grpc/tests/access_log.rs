@@ -1,5 +1,5 @@
 //! The access log of the gRPC endpoint.
-use parking_lot::Mutex;
+use inference::lock::Mutex;
 
 use super::*;
 use crate::access_log::{AccessEntry, AccessLog};

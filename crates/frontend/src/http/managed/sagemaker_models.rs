@@ -6,19 +6,15 @@ use std::{
     time::Duration,
 };
 
-use engine::{Engine, LoadParameters, ModelState};
+use engine::{Engine, LoadParameters};
 use http::StatusCode;
-use inference::{Error, ErrorCode, Name};
-use parking_lot::Mutex;
-use tokio::time::{sleep, timeout};
+use inference::{Error, ErrorCode, Name, lock::Mutex};
+use tokio::time::timeout;
 
 use super::model_url::{self, UploadedModel, UrlRefusal};
 
 /// How long an unload waits for the model's last requests. As Triton: sagemaker_server.cc.
 const UNLOAD_TIMEOUT: Duration = Duration::from_secs(350);
-
-/// How often it looks whether they have ended.
-const UNLOAD_TICK: Duration = Duration::from_millis(20);
 
 /// The models, by the hash that the platform gave them.
 pub(super) struct SageMakerModels {
@@ -216,20 +212,7 @@ impl SageMakerModels {
     }
 
     async fn wait_for_end(&self, name: &str) {
-        let ends = |state: Option<ModelState>| {
-            matches!(state, Some(ModelState::Ready | ModelState::Loading | ModelState::Unloading))
-        };
-        let ended = async {
-            while self
-                .engine
-                .known_models(false)
-                .iter()
-                .any(|entry| &*entry.name == name && ends(entry.state))
-            {
-                sleep(UNLOAD_TICK).await;
-            }
-        };
-        if timeout(UNLOAD_TIMEOUT, ended).await.is_err() {
+        if timeout(UNLOAD_TIMEOUT, self.engine.model_ended(name)).await.is_err() {
             log::warn!(
                 "model '{name}' still has requests {} seconds after its unload",
                 UNLOAD_TIMEOUT.as_secs()

@@ -1,0 +1,118 @@
+//! The thread that steps the driver of a model whose batches a plug-in forms.
+//!
+//! Each step of such a driver may call the plug-in, under the lock of the driver, for as long as the plug-in likes. So
+//! a thread that also serves others does not step it and does not wait for its lock: threads of the network, the timer,
+//! the repository's task, and threads of other models. They leave an event here. Only the model's own threads and
+//! those that may block take the lock.
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use inference::{
+    backend::Execution,
+    lock::{Mutex, MutexGuard},
+    panic_message,
+};
+use scheduling::Meta;
+
+use super::{
+    CallerThread, Executor,
+    driver::{Driver, WaitingWork},
+};
+use crate::ThreadGroup;
+
+type DriverEvent = Box<dyn FnOnce() + Send>;
+
+/// See the module documentation. An event is sent after all that the same thread has sent before.
+pub(super) struct BatchingThread {
+    /// It needs no bound: an event belongs to an accepted request, whose bytes are counted, or to an instance. `None` when
+    /// the executor is closed.
+    events: Mutex<Option<mpsc::Sender<DriverEvent>>>,
+    /// What waited for an instance when it was last looked at.
+    last_work: Mutex<WaitingWork>,
+}
+
+impl BatchingThread {
+    /// # Errors
+    /// The system refuses to start a thread.
+    pub(super) fn start(threads: &ThreadGroup, model: &str) -> io::Result<Self> {
+        let (sender, events) = mpsc::channel::<DriverEvent>();
+        let name = model.to_owned();
+        threads.spawn(thread::Builder::new().name("batching".to_owned()), move || {
+            for event in events {
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(event)) {
+                    log::error!("a step of model '{name}' panicked: {}", panic_message(&*panic));
+                }
+            }
+        })?;
+        let last_work = WaitingWork { requests: 0, time: None };
+        Ok(Self { events: Mutex::new(Some(sender)), last_work: Mutex::new(last_work) })
+    }
+
+    /// Leaves an event. An event that comes after the end is dropped: it concerns no request.
+    fn put(&self, event: DriverEvent) {
+        let sender = self.events.lock().clone();
+        // The thread takes events as long as there is a sender.
+        let _ = sender.map(|sender| sender.send(event));
+    }
+
+    /// Waits until all events have been handled that came before. Blocks as long as the plug-in does.
+    pub(super) fn flush(&self) {
+        let (handled, end) = mpsc::channel::<()>();
+        self.put(Box::new(move || drop(handled)));
+        // The sender is dropped, and nothing is ever sent.
+        let _ = end.recv();
+    }
+
+    /// The thread ends after the events that have come.
+    pub(super) fn end(&self) {
+        let sender = self.events.lock().take();
+        drop(sender);
+    }
+}
+
+impl Executor {
+    /// Does what may step the driver: here, or on the batching thread if the model has one.
+    pub(super) fn in_step(self: &Arc<Self>, event: impl FnOnce(&Arc<Self>) + Send + 'static) {
+        match &self.batching {
+            None => event(self),
+            Some(batching) => {
+                let me = self.clone();
+                batching.put(Box::new(move || event(&me)));
+            }
+        }
+    }
+
+    /// Enqueues a request on the batching thread. If it is refused, its stream has the error.
+    pub(super) fn enqueue_later(self: &Arc<Self>, meta: Meta, execution: Box<Execution>) {
+        self.in_step(move |me| {
+            // The request has been answered with the error.
+            let _ = me.enqueue_here(meta, execution, CallerThread::MustNotExecute);
+        });
+    }
+
+    /// The driver, for a thread that looks at it and must not wait for a plug-in. `None` while a plug-in may be running.
+    pub(super) fn driver_at_rest(&self) -> Option<MutexGuard<'_, Driver>> {
+        match &self.batching {
+            None => Some(self.driver.lock()),
+            Some(_) => self.driver.try_lock(),
+        }
+    }
+
+    /// The work that waits for an instance. While a plug-in may be running, what waited before.
+    pub(crate) fn waiting_work(&self) -> WaitingWork {
+        let work = self.driver_at_rest().map(|driver| driver.waiting_work());
+        match (&self.batching, work) {
+            (None, Some(work)) => work,
+            (Some(batching), Some(work)) => {
+                *batching.last_work.lock() = work;
+                work
+            }
+            (Some(batching), None) => *batching.last_work.lock(),
+            (None, None) => unreachable!("a driver without a plug-in can be looked at"),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! How instances are added to an executor and removed from it while requests run.
+//!
+//! An update has two steps. [`prepare`](Executor::prepare) builds and warms up the instances that are missing; nothing
+//! has changed until then. [`update`](Executor::update) lets them take requests, and removes those that are too many:
+//! each leaves when its batch has ended and its sequences have.
+use std::sync::Arc;
+
+use inference::{Error, Name, config::InstanceGroup};
+use scheduling::{Claimant, InstanceId};
+
+use super::{
+    BatchingThread, Executor, ExecutorUpdateParts,
+    driver::Driver,
+    instance::{BuiltInstance, InstanceBuilder, MovableInstance, build_all},
+    instances::{ActiveInstance, PassiveInstance},
+    warmup::WarmUp,
+};
+use crate::{
+    clock::now,
+    host_policy::Placed,
+    limiter::{GrantListener, Limiter},
+};
+
+/// An instance that is built, and what the configuration says of it.
+struct NewInstance {
+    built: BuiltInstance,
+    name: Name,
+    group: Arc<InstanceGroup>,
+}
+
+/// An update whose instances are built. If it is dropped, nothing has changed; the instances end.
+pub(crate) struct PreparedUpdate {
+    limiter: Option<Arc<Limiter>>,
+    new: Vec<NewInstance>,
+    /// One for each new active instance, in their order. `None` without a limiter.
+    claimants: Vec<Option<Claimant>>,
+    /// Groups of the instances that are too many; one entry for each.
+    surplus: Vec<Arc<InstanceGroup>>,
+}
+
+impl Drop for PreparedUpdate {
+    fn drop(&mut self) {
+        self.new.drain(..).for_each(|new| new.built.discard());
+        if let Some(limiter) = &self.limiter {
+            self.claimants.drain(..).flatten().for_each(|claimant| limiter.unregister(claimant).notify());
+        }
+    }
+}
+
+impl Executor {
+    /// Builds and warms up the instances of an update that are missing. Blocks.
+    ///
+    /// # Errors
+    /// The first error of an instance, or INVALID_ARG for one whose claim on shared resources could never be granted.
+    /// The executor stays as it is.
+    pub(crate) fn prepare(&self, parts: ExecutorUpdateParts) -> Result<PreparedUpdate, Error> {
+        let ExecutorUpdateParts { config, directory, instances } = parts;
+        // An earlier update may still wait for the batching thread.
+        self.batching.iter().for_each(BatchingThread::flush);
+        let (missing, surplus) = {
+            let records = self.instances.records.lock();
+            let active = records.active.iter().filter(|active| !active.is_leaving);
+            let present = active.map(|active| &active.group);
+            let present = present.chain(records.passive.iter().map(|passive| &passive.group));
+            difference(present.cloned().collect(), instances)
+        };
+        let mut update = PreparedUpdate { limiter: None, new: Vec::new(), claimants: Vec::new(), surplus };
+        {
+            let driver = self.driver.lock();
+            update.limiter = driver.resource_claims().limiter().cloned();
+        }
+        for Placed { group, .. } in missing.iter().filter(|placed| !placed.group.passive) {
+            update.claimants.push(super::resource_claims::register_one(update.limiter.as_ref(), group)?);
+        }
+        if !missing.is_empty() {
+            let warm_up = Arc::new(WarmUp::prepare(&config, &self.validator, &directory)?);
+            let builder = InstanceBuilder {
+                backend: self.backend_handle.backend()?,
+                config,
+                warm_up,
+                threads: self.threads.group.clone(),
+            };
+            let built = build_all(&builder, &missing)?;
+            let new = built.into_iter().zip(missing);
+            let named =
+                new.map(|(built, Placed { group, spec, .. })| NewInstance { built, name: spec.name, group });
+            update.new = named.collect();
+        }
+        Ok(update)
+    }
+
+    /// Performs an update: the new instances take requests, and those that are too many leave when they have nothing to
+    /// do any more. Does not wait for them.
+    ///
+    /// The updates of an executor come one after the other, each with its preparation, and before the executor is
+    /// closed: the operations on a model follow each other (`lifecycle`), and the repository's task performs them. So
+    /// the records stay as they are between the steps of an update, though their lock is not held.
+    pub(crate) fn update(self: &Arc<Self>, update: PreparedUpdate, shown: &proto::ModelConfig) {
+        self.in_step(move |me| me.change_instances(update));
+        self.backend_handle.configured(shown);
+    }
+
+    fn change_instances(self: &Arc<Self>, mut update: PreparedUpdate) {
+        self.join_departed();
+        let added = self.begin_new(&mut update);
+        let surplus = std::mem::take(&mut update.surplus);
+        let (passive, surplus): (Vec<_>, Vec<_>) = surplus.into_iter().partition(|group| group.passive);
+        let ended = self.instances.records.lock().take_passive(&passive);
+        ended.into_iter().for_each(|passive| self.threads.group.adopt(passive.end()));
+        let staying = self.instances.records.lock().staying();
+        let mut leaving = Vec::new();
+        self.with_driver_here(|driver| {
+            let at = now();
+            for AddedInstance { id, movable, claimant } in added {
+                driver.add_instance(at, id, movable, claimant);
+            }
+            leaving = choose_leaving(driver, &staying, surplus);
+            leaving.iter().for_each(|&id| driver.remove_instance(at, id));
+            Vec::new()
+        });
+        self.instances.records.lock().mark_leaving(&leaving);
+    }
+
+    /// Lets the threads of new instances begin. The driver does not know the instances yet.
+    fn begin_new(self: &Arc<Self>, update: &mut PreparedUpdate) -> Vec<AddedInstance> {
+        let owner = Arc::downgrade(&(self.clone() as Arc<dyn GrantListener>));
+        let mut claimants = std::mem::take(&mut update.claimants).into_iter();
+        let mut added = Vec::new();
+        for NewInstance { mut built, name, group } in update.new.drain(..) {
+            let movable = built.movable.take();
+            if group.passive {
+                let passive = PassiveInstance::begin(self, built, movable, group);
+                self.instances.records.lock().passive.push(passive);
+                continue;
+            }
+            let id = self.instances.records.lock().free_number();
+            self.instances.work_slots.renew(id);
+            self.orders.add_instance(id);
+            self.sequences.iter().for_each(|sequences| sequences.add_instance(id));
+            let claimant = claimants.next().flatten();
+            if let Some((limiter, claimant)) = update.limiter.as_ref().zip(claimant) {
+                limiter.belongs_to(claimant, owner.clone(), id);
+            }
+            let thread = built.employ(self, self.instances.work_slots.get(id));
+            let active = ActiveInstance { id, name, group, is_leaving: false, thread };
+            self.instances.records.lock().active.push(active);
+            added.push(AddedInstance { id, movable, claimant });
+        }
+        added
+    }
+
+    /// Forgets instances that have left, so that their numbers are free.
+    fn join_departed(&self) {
+        let mut departed = self.instances.records.lock().ended();
+        {
+            let driver = self.driver.lock();
+            departed.retain(|&id| driver.has_left(id));
+        }
+        let departed = self.instances.records.lock().take_active(&departed);
+        for ActiveInstance { thread, .. } in departed {
+            thread.join();
+        }
+    }
+}
+
+/// A new instance that the driver does not know yet.
+struct AddedInstance {
+    id: InstanceId,
+    movable: Option<MovableInstance>,
+    claimant: Option<Claimant>,
+}
+
+/// Which instances leave, if there are too many of these groups: those that can leave soonest.
+fn choose_leaving(
+    driver: &Driver,
+    staying: &[(InstanceId, Arc<InstanceGroup>)],
+    mut surplus: Vec<Arc<InstanceGroup>>,
+) -> Vec<InstanceId> {
+    let mut leaving = driver.by_cost_of_removal(staying.iter().map(|(id, _)| *id).collect());
+    leaving.retain(|id| {
+        let group = staying.iter().find(|(known, _)| known == id).map(|(_, group)| group);
+        let place = group.and_then(|group| surplus.iter().position(|surplus| surplus == group));
+        place.map(|place| surplus.swap_remove(place)).is_some()
+    });
+    leaving
+}
+
+/// The wanted instances that are missing, and the groups of those that are too many.
+fn difference(
+    mut present: Vec<Arc<InstanceGroup>>,
+    wanted: Vec<Placed>,
+) -> (Vec<Placed>, Vec<Arc<InstanceGroup>>) {
+    let mut missing = Vec::new();
+    for placed in wanted {
+        match present.iter().position(|group| *group == placed.group) {
+            Some(place) => drop(present.swap_remove(place)),
+            None => missing.push(placed),
+        }
+    }
+    (missing, present)
+}
