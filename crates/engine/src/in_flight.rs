@@ -19,10 +19,12 @@ pub(crate) struct InFlight {
     /// In one total order with `count`. So either the thread that ends the last request sees that the model drains, or
     /// the thread that drains the model sees no request.
     draining: AtomicBool,
+    /// A task waits for a moment without requests.
+    is_watched: AtomicBool,
     /// No request may enter: the model has been replaced or unloaded.
     closed: AtomicBool,
     lock: Mutex<()>,
-    /// Signalled when a request of a draining model has ended, for threads and for tasks.
+    /// Signalled when a request of a draining or watched model has ended, for threads and for tasks.
     ended: Condvar,
     ended_for_tasks: Notify,
 }
@@ -45,7 +47,7 @@ impl InFlight {
     }
 
     fn notify(&self) {
-        if self.is_draining() {
+        if self.is_draining() || self.is_watched.load(SeqCst) {
             drop(self.lock.lock());
             self.ended.notify_all();
             self.ended_for_tasks.notify_waiters();
@@ -110,6 +112,16 @@ impl InFlight {
     /// Drains, and returns when every accepted request has ended.
     pub(crate) async fn last_ended(&self) {
         self.drain();
+        self.empty().await;
+    }
+
+    /// Returns at a moment at which no request is in flight. Requests are accepted meanwhile.
+    pub(crate) async fn idle(&self) {
+        self.is_watched.store(true, SeqCst);
+        self.empty().await;
+    }
+
+    async fn empty(&self) {
         loop {
             // Listens before it looks: a request that ends after the look is heard of.
             let mut ended = pin!(self.ended_for_tasks.notified());

@@ -175,9 +175,14 @@ impl Ensemble {
         }
     }
 
+    /// Whether requests of a sequence are on their way.
+    pub(crate) fn has_requests_of(&self, id: &SequenceId) -> bool {
+        self.turns.lock().has(id)
+    }
+
     /// Whether a sequence may still get requests: one of its requests is on its way, or a member has the sequence.
     pub(crate) fn has_sequence(&self, id: &SequenceId) -> bool {
-        self.turns.lock().has(id) || self.binding().members().any(|member| member.has_sequence(id))
+        self.has_requests_of(id) || self.binding().members().any(|member| member.has_sequence(id))
     }
 
     /// Counts a run of a step that has ended.

@@ -89,6 +89,7 @@ impl Model {
             MemberBinding::new(&origin.parts.config.typed, ensemble.scheduling(), members)?;
         ensemble.bind(binding);
         let front = origin.front(ensemble, &fitted);
+        front.replacement.follow_as(&self.replacement);
         Ok(Some(Arc::new(Self {
             record: self.record.clone(),
             in_flight: self.in_flight.clone(),

@@ -201,10 +201,12 @@ impl Model {
         if let Some(previous) = self.previous_copy_for(&request) {
             return previous.infer(request);
         }
-        if self.leaves_to_others(&request) || !self.in_flight.enter() {
+        if !self.in_flight.enter() {
             return self.infer_elsewhere(request);
         }
-        let accepted = self.accept_from_client(request);
+        // Looks after it has entered: a copy that has been replaced waits for those that have not seen it.
+        let is_left = self.leaves_to_others(&request);
+        let accepted = if is_left { self.infer_elsewhere(request) } else { self.accept_from_client(request) };
         self.in_flight.leave();
         accepted
     }

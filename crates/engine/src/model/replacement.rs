@@ -24,7 +24,9 @@ pub(super) struct Replacement {
     server_stops: AtomicBool,
     /// Copies that wait for their sequences. They end before the repository forgets them.
     previous: ArcSwap<Vec<Weak<Model>>>,
-    /// This copy takes only requests of the sequences that it has.
+    /// Another copy has replaced this one, which takes only requests of the sequences that it has.
+    is_replaced: AtomicBool,
+    /// Other copies leave requests of its sequences to this copy.
     waits_for_sequences: AtomicBool,
 }
 
@@ -34,6 +36,7 @@ impl Replacement {
             inferer,
             server_stops: AtomicBool::new(false),
             previous: ArcSwap::default(),
+            is_replaced: AtomicBool::new(false),
             waits_for_sequences: AtomicBool::new(false),
         }
     }
@@ -54,24 +57,25 @@ impl Replacement {
 impl Model {
     /// Whether this copy takes only requests of the sequences that it has, and this request is none.
     pub(super) fn leaves_to_others(&self, request: &Request) -> bool {
-        self.waits_for_sequences() && !self.continues(request)
+        self.replacement.is_replaced.load(SeqCst) && !self.continues(request)
     }
 
-    /// The copy that has the sequence which a request continues, if it is another one.
+    /// The copy that must get a request because of its sequence, if it is another one.
     pub(super) fn previous_copy_for(&self, request: &Request) -> Option<Arc<Self>> {
-        if request.sequence.id.is_none() || request.sequence.start {
-            return None;
-        }
+        request.sequence.id.as_ref()?;
         let previous = self.replacement.previous.load();
         if previous.is_empty() || self.continues(request) {
             return None;
         }
-        previous.iter().filter_map(Weak::upgrade).find(|copy| copy.continues(request))
+        // A copy that waits no more may have closed, and would send the request back.
+        let waiting = previous.iter().filter_map(Weak::upgrade).filter(|copy| copy.waits_for_sequences());
+        waiting.into_iter().find(|copy| copy.continues(request))
     }
 
     /// Whether a request continues a sequence that runs on this copy or on one that waits for its sequences.
     pub fn has_sequence_of(&self, request: &Request) -> bool {
-        self.continues(request) || self.previous_copy_for(request).is_some()
+        let sequence = &request.sequence;
+        !sequence.start && sequence.id.as_ref().is_some_and(|id| self.has_sequence(id))
     }
 
     /// Whether a sequence runs on this copy or on one that waits for its sequences.
@@ -86,10 +90,15 @@ impl Model {
         if self.has_sequences_of_clients() { self.work.live_sequences() } else { 0 }
     }
 
-    /// Whether this copy has the sequence that a request continues.
+    /// Whether this copy must get a request because of its sequence. A model that has sequences has the one that the request
+    /// continues. An ensemble of such models has earlier requests of the sequence, which the request must not overtake.
     fn continues(&self, request: &Request) -> bool {
         let sequence = &request.sequence;
-        !sequence.start && sequence.id.as_ref().is_some_and(|id| self.work.has_sequence(id))
+        let Some(id) = &sequence.id else { return false };
+        match self.work.ensemble() {
+            Some(ensemble) => ensemble.has_requests_of(id),
+            None => !sequence.start && self.work.has_sequence(id),
+        }
     }
 
     /// The model has been replaced or unloaded since the caller looked it up: it is looked up again.
@@ -115,7 +124,7 @@ impl Model {
 
     /// Lets requests of the sequences that `old` has go there from now on. Called before this copy serves.
     pub(crate) fn follow(&self, old: &Arc<Self>) {
-        if !old.has_sequences_of_clients() {
+        if !old.has_sequences_of_clients() && !old.is_ensemble_of_sequences() {
             return;
         }
         old.replacement.waits_for_sequences.store(true, SeqCst);
@@ -126,9 +135,20 @@ impl Model {
         self.replacement.previous.store(Arc::new(all));
     }
 
+    /// From now on, this copy takes only requests of the sequences that it has, if others have [followed](Self::follow) it.
+    /// Called when others can be looked up.
+    pub(crate) fn leave_new_sequences(&self) {
+        self.replacement.is_replaced.store(self.waits_for_sequences(), SeqCst);
+    }
+
     /// Whether clients send sequences of several requests to the model.
     fn has_sequences_of_clients(&self) -> bool {
         matches!(&self.config.scheduling, Scheduling::Sequence(sequence) if !sequence.batching.iterative)
+    }
+
+    /// Whether the model is an ensemble that keeps the order of the requests of a sequence.
+    fn is_ensemble_of_sequences(&self) -> bool {
+        self.is_ensemble() && self.keeps_order_of_sequences()
     }
 
     /// Waits until the sequences of this copy have ended, until `limit` is over, or until the server stops. Then the copy
@@ -136,12 +156,24 @@ impl Model {
     pub(crate) async fn wait_for_sequences(&self, limit: Duration, server_stops: impl Future<Output = ()>) {
         if self.waits_for_sequences() {
             tokio::select! {
-                () = self.work.sequences_ended() => {}
+                () = self.last_sequence_ended() => {}
                 () = tokio::time::sleep(limit) => {}
                 () = server_stops => {}
             }
         }
         self.replacement.waits_for_sequences.store(false, SeqCst);
+    }
+
+    /// Returns when this copy, which has been replaced, has no sequence and can get none.
+    async fn last_sequence_ended(&self) {
+        loop {
+            self.work.sequences_ended().await;
+            // A request that was accepted before may still begin a sequence.
+            self.in_flight.idle().await;
+            if self.work.live_sequences() == 0 {
+                return;
+            }
+        }
     }
 
     /// Returns when no sequence of clients runs on this copy.

@@ -13,7 +13,7 @@ use crate::{
     support::{ECHO, Native, Repository, TIMEOUT, answer, echo, request, value},
 };
 
-const SEQUENCE: &str =
+pub(crate) const SEQUENCE: &str =
     "sequence_batching { control_input { name: 'START' control { kind: CONTROL_SEQUENCE_START
     int32_false_true: [ 0, 1 ] } } }";
 

@@ -19,6 +19,7 @@ mod loading;
 mod observing;
 mod policies;
 mod repository;
+mod sequence_reloads;
 mod single_flight;
 mod stopping;
 mod stores;

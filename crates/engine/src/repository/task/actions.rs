@@ -21,14 +21,19 @@ impl RepositoryTask {
     /// Publishes what has been decided, then performs what follows.
     pub(super) fn perform(&mut self, mut actions: Vec<LifecycleAction>) {
         if !self.is_stopping() {
-            // First, so that no request finds an ensemble and members that do not fit.
-            actions.extend(self.bind_ensembles());
-            self.connect_copies(&actions);
+            // Copies know each other before ensembles and the table lead requests to them.
+            let mut replaced = self.connect_copies(&actions);
+            // Before the table, so that no request finds an ensemble and members that do not fit.
+            let of_ensembles = self.bind_ensembles();
+            replaced.extend(self.connect_copies(&of_ensembles));
+            actions.extend(of_ensembles);
             self.published.store(Arc::new(ModelTable::of(
                 &self.lifecycle,
                 &self.copies,
                 self.readable.clone(),
             )));
+            // After the table, where these copies find the ones to which they leave requests.
+            replaced.iter().for_each(|copy| copy.leave_new_sequences());
             self.table_changed.notify_waiters();
         }
         actions.into_iter().for_each(|action| self.perform_one(action));
@@ -37,8 +42,9 @@ impl RepositoryTask {
     }
 
     /// Gives copies the executors that they take over, and tells them of those whose sequences they do not have, before
-    /// requests can reach them.
-    fn connect_copies(&self, actions: &[LifecycleAction]) {
+    /// requests can reach them. Returns the latter.
+    fn connect_copies(&self, actions: &[LifecycleAction]) -> Vec<Arc<Model>> {
+        let mut replaced = Vec::new();
         for action in actions {
             let LifecycleAction::Retire { generation, versions, .. } = action else { continue };
             for &version in versions {
@@ -59,9 +65,11 @@ impl RepositoryTask {
                 if !serving.iter().any(|new| new.take_over(old)) {
                     // Requests without a version may come to any of these.
                     serving.iter().for_each(|new| new.follow(old));
+                    replaced.extend((!serving.is_empty()).then(|| old.clone()));
                 }
             }
         }
+        replaced
     }
 
     fn perform_one(&mut self, action: LifecycleAction) {
