@@ -131,9 +131,12 @@ impl Model {
 
     /// Takes over those parts of the configuration that a library may complete.
     fn complete(&self, completed: proto::ModelConfig) -> Result<(), Error> {
-        let mut config = self.config.lock();
-        *config = complete(&config, completed)?;
-        *self.completed.lock() = Some(config.clone());
+        let config = {
+            let mut config = self.config.lock();
+            *config = complete(&config, completed)?;
+            config.clone()
+        };
+        *self.completed.lock() = Some(config);
         Ok(())
     }
 
