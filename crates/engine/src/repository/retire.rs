@@ -1,12 +1,15 @@
 //! Ends copies of models that serve no more.
 //!
-//! A copy waits for its sequences and requests without a thread. Only what its backend does at its end takes one.
-use std::{sync::Arc, time::Duration};
+//! A copy waits for its sequences and requests, and for a backend that releases late, without a thread. Only what its backend does at its end takes one.
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
 use super::{closing_threads::ClosingThreads, freed_memory::ModelsChange};
 use crate::{MemoryFunctions, model::Model};
+
+/// How long a copy waits for its backend, before the log says so.
+const TOLD_AFTER: Duration = Duration::from_secs(10);
 
 /// How copies end.
 #[derive(Clone)]
@@ -20,8 +23,8 @@ pub(super) struct Retirement {
 }
 
 impl Retirement {
-    /// Returns when the sequences of the copy have ended or the limit is over, the last accepted request has ended, and
-    /// the copy has given back what it held.
+    /// Returns when the sequences of the copy have ended or the limit is over, the last accepted request has ended, the
+    /// backend has released all that it was given, and the copy has given back what it held.
     pub(super) async fn end(mut self, copy: Arc<Model>) {
         let server_stops = async {
             // An error means that the repository's task has ended.
@@ -30,6 +33,7 @@ impl Retirement {
         copy.wait_for_sequences(self.sequence_limit, server_stops).await;
         copy.finish_requests().await;
         let (name, memory) = (format!("model '{}' version {}", copy.name(), copy.version()), self.memory);
+        released(&name, &copy).await;
         let close = move || {
             let change = ModelsChange::begin(memory);
             copy.close();
@@ -37,6 +41,15 @@ impl Retirement {
             drop(change);
         };
         self.threads.close(name, close).await;
+    }
+}
+
+/// Returns when the backend has released all that it was given.
+async fn released(name: &str, copy: &Model) {
+    let mut released = pin!(copy.released());
+    if tokio::time::timeout(TOLD_AFTER, &mut released).await.is_err() {
+        log::info!("{name} ends when its backend has released all its requests, responses and response factories");
+        released.await;
     }
 }
 
