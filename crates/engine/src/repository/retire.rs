@@ -1,6 +1,7 @@
 //! Ends copies of models that serve no more.
 //!
-//! A copy waits for its sequences and requests, and for a backend that releases late, without a thread. Only what its backend does at its end takes one.
+//! A copy waits for its sequences and requests, and for a backend that releases late, without a thread. Only what its
+//! backend does at its end takes one.
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
@@ -48,30 +49,74 @@ impl Retirement {
 async fn released(name: &str, copy: &Model) {
     let mut released = pin!(copy.released());
     if tokio::time::timeout(TOLD_AFTER, &mut released).await.is_err() {
-        log::info!("{name} ends when its backend has released all its requests, responses and response factories");
+        log::info!(
+            "{name} ends when its backend has released all its requests, responses and response factories"
+        );
         released.await;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use inference::config::Scheduling;
+    use inference::{
+        Error,
+        backend::{BackendModel, Instance, InstanceSpec, ReleaseFuture},
+        config::{ModelConfig, Scheduling},
+        lock::Mutex,
+    };
+    use tokio::sync::oneshot;
 
     use super::*;
     use crate::{
         ThreadGroup,
-        model::tests::{GateAnswer, ask, echoed, gated},
+        model::{
+            ModelParts,
+            tests::{GateAnswer, ask, config, echoed, gated},
+        },
     };
 
-    #[tokio::test]
-    async fn a_copy_that_waits_for_its_last_request_takes_no_thread() {
-        let (stop, is_stopping) = watch::channel(false);
-        let retirement = Retirement {
+    fn retirement(is_stopping: watch::Receiver<bool>) -> Retirement {
+        Retirement {
             sequence_limit: Duration::MAX,
             is_stopping,
             threads: ClosingThreads::at_most(1, ThreadGroup::default()),
             memory: None,
-        };
+        }
+    }
+
+    /// Holds something until the test lets it go.
+    struct LateRelease(Mutex<Option<oneshot::Receiver<()>>>);
+
+    impl BackendModel for LateRelease {
+        fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+            Err(Error::internal("none is built"))
+        }
+
+        fn released(&self) -> ReleaseFuture {
+            let released = self.0.lock().take().expect("the server asks once");
+            Box::pin(async { _ = released.await })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_copy_whose_backend_releases_late_takes_no_thread() {
+        let (_stop, is_stopping) = watch::channel(false);
+        let retirement = retirement(is_stopping);
+        let (release, released) = oneshot::channel();
+        let backend = LateRelease(Mutex::new(Some(released)));
+        let parts = ModelParts::for_test(config(Scheduling::Unbatched), backend, vec![]);
+        let mut ending = tokio::spawn(retirement.clone().end(Model::start(parts).unwrap()));
+        let (quiet, _begun) = gated(Scheduling::Unbatched, &["n_0"]);
+        retirement.end(quiet).await;
+        assert!(tokio::time::timeout(10 * TOLD_AFTER, &mut ending).await.is_err(), "it has ended too early");
+        release.send(()).unwrap();
+        ending.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_copy_that_waits_for_its_last_request_takes_no_thread() {
+        let (stop, is_stopping) = watch::channel(false);
+        let retirement = retirement(is_stopping);
         let (busy, begun) = gated(Scheduling::Unbatched, &["m_0"]);
         let (quiet, _begun) = gated(Scheduling::Unbatched, &["n_0"]);
         let running = ask(&busy, 1);
