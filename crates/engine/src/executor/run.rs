@@ -101,7 +101,9 @@ impl Executor {
                 // The state of the instance is unknown, so the executor never uses it again. Its own thread drops it: this
                 // one may be the client's, and the end of an instance may take long.
                 discard(thread_bound.take());
-                movable.map(|movable| self.instances.put(instance, WorkerMessage::Discard(movable)));
+                if let Some(movable) = movable {
+                    self.instances.put(instance, WorkerMessage::Discard(movable));
+                }
                 return None;
             }
             self.record.executed(&execution_times, now());
