@@ -15,7 +15,7 @@ use std::{
 use inference::{
     Error,
     agent::{AgentAction, AgentFinder, AgentModel, ArtifactType, ModelAgent, RepositoryAgent, not_found},
-    lock::Mutex,
+    lock::{LockRank, Mutex},
 };
 
 use crate::{
@@ -43,7 +43,7 @@ pub struct Agents {
 impl Agents {
     /// The agents below `directory`.
     pub fn new(directory: PathBuf) -> Self {
-        Self { directory, running: Mutex::default() }
+        Self { directory, running: Mutex::ranked(LockRank::PluginLibraries, Vec::new()) }
     }
 
     fn library(&self, name: &str) -> PathBuf {
@@ -200,7 +200,6 @@ impl ModelAgent for AttachedModel {
 }
 
 /// `TRITONREPOAGENT_AgentModel`: a model that an agent acts on.
-#[derive(Default)]
 pub struct AgentModelHandle {
     state: AtomicPtr<c_void>,
     /// Set while the library is called.
@@ -209,6 +208,17 @@ pub struct AgentModelHandle {
     asking: Mutex<()>,
     /// Paths that the library has received. The library may read them until the model is deleted.
     told: Mutex<Vec<CString>>,
+}
+
+impl Default for AgentModelHandle {
+    fn default() -> Self {
+        Self {
+            state: AtomicPtr::default(),
+            model: AtomicPtr::default(),
+            asking: Mutex::ranked(LockRank::AgentQuestion, ()),
+            told: Mutex::default(),
+        }
+    }
 }
 
 impl Handle for AgentModelHandle {

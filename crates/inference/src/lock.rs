@@ -34,6 +34,16 @@ pub enum LockRank {
     /// The directories that are watched. The lock is held while the system changes its watches, so that two changes cannot
     /// mix. The thread of the notifications reads the table of the directories meanwhile, which is a leaf.
     FileWatches,
+    /// The backends, or the repository agents, whose libraries are open. The lock is held while a library is opened and
+    /// initializes itself, because libraries were never written to do so in parallel. A library may call any function of
+    /// the C interfaces meanwhile.
+    PluginLibraries,
+    /// The libraries that the process has loaded. The lock is held while one is loaded, whose constructors run then, for
+    /// the same reason.
+    LibraryLoading,
+    /// What a repository agent asks about its model. An agent may ask on several threads, and the server answers one
+    /// question after the other. An answer makes a directory, or keeps a path for the agent, which both have leaves.
+    AgentQuestion,
     /// The library of ONNX Runtime. The lock is held while the library is looked for and opened, so that it is opened once.
     /// Servers of one process make their environments one after the other, which another lock ensures.
     RuntimeSearch,

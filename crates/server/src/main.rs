@@ -107,9 +107,20 @@ fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Re
         let _in_runtime = runtime.enter();
         runtime.spawn(signals::reload_options_on_hangup(reload, Arc::clone(&log))?);
     }
-    let ended = runtime.block_on(run(options, log, given, begun))?;
+    let extensions = extensions(options);
+    let libraries = extensions.plugins.finder.clone();
+    let ended = runtime.block_on(run(options, extensions, log, given, begun));
     // The shutdown ends the remaining network tasks and finalizes plug-ins. A backend that hangs must not delay the exit
-    // for longer.
+    // for longer. So no plug-in is finalized on this thread, which has no limit: the last handle of the libraries is dropped
+    // by a thread of the runtime.
+    runtime.spawn_blocking(move || drop(libraries));
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(error) => {
+            runtime.shutdown_timeout(LAST_GRACE);
+            return Err(error);
+        }
+    };
     match ended {
         Ended::InOrder => {
             runtime.shutdown_timeout(LAST_GRACE);
@@ -131,6 +142,7 @@ fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Re
 
 async fn run(
     options: &ResolvedOptions,
+    extensions: Extensions,
     log: Arc<LogSettings>,
     given: GivenSockets,
     begun: Instant,
@@ -139,7 +151,7 @@ async fn run(
     let (access_log, reopened) = watch::channel(None);
     tokio::spawn(signals::reopen_logs_on_hangup(log, reopened)?);
     let starting = tokio::select! {
-        starting = StartingServer::new(options, extensions(options), given) => starting?,
+        starting = StartingServer::new(options, extensions, given) => starting?,
         // A plug-in may be in the middle of its initialization.
         _ = signals.first() => return Ok(Ended::LoadsAbandoned),
     };

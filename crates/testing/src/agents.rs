@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use inference::{
     Error,
     agent::{AgentAction, AgentFinder, AgentModel, ModelAgent, RepositoryAgent, not_found},
+    lock::Mutex,
 };
-use parking_lot::Mutex;
 
 type Act = dyn Fn(&mut AgentModel, AgentAction) -> Result<(), Error> + Send + Sync;
 

@@ -4,7 +4,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Condvar, Mutex};
+use inference::lock::{Condvar, Mutex};
 
 /// While the gate is shut, blocks callers that [pass](Gate::pass) it. Counts all callers.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ use std::{
 use inference::{
     Error, ErrorCode,
     cache::{CacheFinder, CacheFuture, CachedAnswer, ResponseCache, StorageTerms, no_library, packed},
+    lock::Mutex,
 };
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Keeps every entry until the end, with the error texts of Triton's `local` cache.

@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use parking_lot::{Condvar, Mutex};
+use inference::lock::{Condvar, Mutex};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 
 use crate::{TestProcess, command, http::TIMEOUT};

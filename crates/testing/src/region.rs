@@ -1,8 +1,7 @@
 //! Foreign memory whose owner, the test, writes it and makes it smaller while requests use it.
 use std::sync::Arc;
 
-use inference::{Error, ForeignMemory, ForeignRegion};
-use parking_lot::Mutex;
+use inference::{Error, ForeignMemory, ForeignRegion, lock::Mutex};
 
 /// A region of foreign memory. It has no address, so only native backends can read it.
 #[derive(Debug)]

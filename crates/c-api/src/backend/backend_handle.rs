@@ -2,7 +2,6 @@
 use std::{
     collections::BTreeMap,
     ffi::{CString, OsStr, c_char, c_void},
-    mem,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     ptr,
@@ -151,11 +150,6 @@ impl Backend {
     /// Whether the file of the library has been replaced or rewritten, so that a load would use other code.
     pub(super) fn is_outdated(&self) -> bool {
         FileIdentity::of(&self.library_path).is_ok_and(|file| file != *self.library.identity())
-    }
-
-    /// The library stays loaded for ever: it may still execute its own code.
-    pub(super) fn keep_library(&self) {
-        mem::forget(self.library.clone());
     }
 
     /// Whether the backend is written in Python, so that the Python backend runs it.

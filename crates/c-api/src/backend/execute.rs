@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::{Backend, ModelInstance, Request};
 
-/// An initialized instance; finalized when dropped.
+/// An initialized instance; finalized when dropped. The drop waits until the library has released all that it got.
 #[derive(Debug)]
 pub(super) struct Running {
     instance: Arc<ModelInstance>,
@@ -56,7 +56,7 @@ impl BackendInstance for Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.instance.model().instance_registry().leave(&self.instance);
-        self.instance.wait_for_returns();
+        self.instance.wait_for_releases();
         if let Err(error) = self.backend.entries().instance_finalize(&self.instance) {
             log::error!("failed finalizing model instance: {error}");
         }

@@ -13,7 +13,7 @@ use std::{
 use inference::{
     Error,
     backend::{Backend, BackendFinder, BackendSettings, ModelSource},
-    lock::Mutex,
+    lock::{LockRank, Mutex},
 };
 
 use super::backend_handle::{self, Opening, ServerHandle, SharedBackend};
@@ -45,7 +45,7 @@ struct Found {
 impl Libraries {
     /// `server` is the server handle that backends get.
     pub fn new(server: ServerHandle) -> Self {
-        Self { server, opened: Mutex::default() }
+        Self { server, opened: Mutex::ranked(LockRank::PluginLibraries, Vec::new()) }
     }
 
     fn open(

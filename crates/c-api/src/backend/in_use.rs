@@ -2,24 +2,28 @@
 //! it.
 //!
 //! A library may release a request after the request was executed and answered. The instance and the model are
-//! finalized only when the library has released everything. There is a time limit, because a library may forget to
-//! release: Triton's Python backend forgets the factories of requests whose process has died.
+//! finalized only when the library has released everything, however long that takes: a stream may last for hours. Only
+//! the stop of the server has a limit.
 use std::{
+    pin::pin,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use inference::lock::{Condvar, Mutex};
+use tokio::sync::Notify;
 
 /// Counts the objects of one instance that the library holds. Those of other instances do not hold up its end.
 #[derive(Debug, Default)]
 pub(super) struct InUseCount {
     count: AtomicUsize,
     waiting: Mutex<()>,
+    /// Signalled when the count is 0, for threads and for tasks.
     returned: Condvar,
+    returned_for_tasks: Notify,
 }
 
 impl InUseCount {
@@ -29,16 +33,34 @@ impl InUseCount {
         InUseGuard(self.clone())
     }
 
-    /// Returns the number of objects that the library still holds: 0 as soon as it has released all, or the rest after
-    /// the timeout. Blocks.
-    pub(super) fn wait(&self, timeout: Duration) -> usize {
-        let end = Instant::now() + timeout;
+    /// The number of objects that the library holds.
+    fn held(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Waits until the library has released all objects. If that takes longer than `tell_after`, calls `tell` once with the
+    /// number of those that are left. Blocks.
+    pub(super) fn wait(&self, tell_after: Duration, tell: impl FnOnce(usize)) {
+        let is_used = |(): &mut ()| self.held() > 0;
+        let deadline = Instant::now() + tell_after;
         let mut waiting = self.waiting.lock();
+        if !self.returned.wait_while_until(&mut waiting, is_used, deadline).timed_out() {
+            return;
+        }
+        tell(self.held());
+        self.returned.wait_while(&mut waiting, is_used);
+    }
+
+    /// Returns when the library has released all objects.
+    pub(super) async fn released(&self) {
         loop {
-            let left = self.count.load(Ordering::Acquire);
-            if left == 0 || self.returned.wait_until(&mut waiting, end).timed_out() {
-                return left;
+            // Listens before it looks: an object that is released after the look is heard of.
+            let mut returned = pin!(self.returned_for_tasks.notified());
+            returned.as_mut().enable();
+            if self.held() == 0 {
+                return;
             }
+            returned.await;
         }
     }
 }
@@ -60,34 +82,88 @@ impl Drop for InUseGuard {
             // The lock is held, so that a thread that has just read the count and begins to wait does not miss this.
             drop(self.0.waiting.lock());
             self.0.returned.notify_all();
+            self.0.returned_for_tasks.notify_waiters();
+        }
+    }
+}
+
+/// The counts of all instances of a model, also of those that wait for their end.
+#[derive(Debug, Default)]
+pub(super) struct InUseCounts(Mutex<Vec<Weak<InUseCount>>>);
+
+impl InUseCounts {
+    /// The count of a new instance.
+    pub(super) fn add(&self) -> Arc<InUseCount> {
+        let count = Arc::<InUseCount>::default();
+        let mut counts = self.0.lock();
+        counts.retain(|count| count.strong_count() > 0);
+        counts.push(Arc::downgrade(&count));
+        count
+    }
+
+    /// Returns when the library has released all objects of the instances that exist now.
+    pub(super) fn released(&self) -> impl Future<Output = ()> + Send + use<> {
+        let counts: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        async move {
+            for count in counts {
+                count.released().await;
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::mpsc,
+        task::{Context, Waker},
+    };
+
     use super::*;
+
+    const FOR_EVER: Duration = Duration::from_secs(3600);
 
     #[test]
     fn the_wait_ends_when_the_last_guard_is_dropped() {
         let in_use = Arc::new(InUseCount::default());
-        let for_ever = Duration::from_secs(3600);
-        assert_eq!(in_use.wait(for_ever), 0);
+        let never = |_| unreachable!("the time is not over");
+        in_use.wait(FOR_EVER, never);
         let (first, second) = (in_use.hold(), in_use.hold());
         let waiter = std::thread::spawn({
             let in_use = in_use.clone();
-            move || in_use.wait(for_ever)
+            move || in_use.wait(FOR_EVER, never)
         });
         drop(first);
         drop(second);
-        assert_eq!(waiter.join().unwrap(), 0);
+        waiter.join().unwrap();
     }
 
     #[test]
-    fn the_wait_ends_after_its_timeout_if_a_guard_is_leaked() {
+    fn a_long_wait_is_told_and_goes_on() {
         let in_use = Arc::new(InUseCount::default());
-        let (_forgotten, returned) = (in_use.hold(), in_use.hold());
-        drop(returned);
-        assert_eq!(in_use.wait(Duration::from_millis(1)), 1);
+        let held = in_use.hold();
+        let (tell, told) = mpsc::channel();
+        let waiter = std::thread::spawn({
+            let in_use = in_use.clone();
+            move || in_use.wait(Duration::ZERO, |left| tell.send(left).unwrap())
+        });
+        assert_eq!(told.recv(), Ok(1));
+        assert!(!waiter.is_finished());
+        drop(held);
+        waiter.join().unwrap();
+    }
+
+    #[test]
+    fn a_task_hears_of_the_last_object_of_all_instances() {
+        let counts = InUseCounts::default();
+        let (one, other) = (counts.add(), counts.add());
+        let (first, second) = (one.hold(), other.hold());
+        let mut released = pin!(counts.released());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(released.as_mut().poll(&mut context).is_pending());
+        drop(first);
+        assert!(released.as_mut().poll(&mut context).is_pending());
+        drop(second);
+        assert!(released.as_mut().poll(&mut context).is_ready());
     }
 }

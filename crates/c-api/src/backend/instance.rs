@@ -34,8 +34,8 @@ use crate::{
     },
 };
 
-/// How long the end of an instance waits for the library to release what belongs to its requests.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the end of an instance waits for the library to release what it holds, before the log says so.
+const TOLD_AFTER: Duration = Duration::from_secs(10);
 
 /// `TRITONBACKEND_ModelInstance`.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl ModelInstance {
             model: model.clone(),
             state: AtomicPtr::default(),
             reporter: Mutex::default(),
-            in_use: Arc::default(),
+            in_use: model.in_use_counts().add(),
             memory: model.memory().beside(),
         }
     }
@@ -99,16 +99,16 @@ impl ModelInstance {
         self.in_use.hold()
     }
 
-    /// Returns when the library holds nothing of this instance any more, or after a timeout.
-    pub(super) fn wait_for_returns(&self) {
-        let left = self.in_use.wait(RELEASE_TIMEOUT);
-        if left > 0 {
-            log::error!(
-                "backend of model '{}' has not given back {left} requests, responses or response factories",
+    /// Returns when the library holds nothing of this instance any more. Blocks.
+    pub(super) fn wait_for_releases(&self) {
+        self.in_use.wait(TOLD_AFTER, |left| {
+            log::info!(
+                "instance '{}' of model '{}' ends when its backend has released {left} requests, responses or response \
+                 factories",
+                self.name,
                 self.model.name()
             );
-            self.model.keep_library();
-        }
+        });
     }
 
     /// From this call on, reports of the library refer to that batch.

@@ -13,7 +13,7 @@ use std::{
 
 use inference::{
     Error, Name,
-    backend::{BackendModel, Instance, InstanceSpec, MemoryUsage, ModelSource},
+    backend::{BackendModel, Instance, InstanceSpec, MemoryUsage, ModelSource, ReleaseFuture},
     config::{ModelConfig, complete},
     lock::Mutex,
 };
@@ -22,6 +22,7 @@ use proto::ModelParameter;
 use super::{
     Backend, ServerHandle,
     execute::Running,
+    in_use::InUseCounts,
     instance::ModelInstance,
     instance_registry::InstanceRegistry,
     usage::{Account, Amounts},
@@ -52,6 +53,7 @@ pub struct Model {
     outputs: OnceLock<Box<[Name]>>,
     state: AtomicPtr<c_void>,
     instance_registry: InstanceRegistry,
+    in_use_counts: InUseCounts,
     memory: Account,
 }
 
@@ -85,6 +87,7 @@ impl Model {
             outputs: OnceLock::new(),
             state: AtomicPtr::default(),
             instance_registry: InstanceRegistry::default(),
+            in_use_counts: InUseCounts::default(),
             memory: Account::of_model(),
             source: source.clone(),
         }
@@ -110,9 +113,9 @@ impl Model {
         self.outputs.get().map_or(&[], |outputs| outputs)
     }
 
-    /// The library never leaves the process: somebody may still release an object late, and returns to its code.
-    pub(super) fn keep_library(&self) {
-        self.backend.iter().for_each(|backend| backend.keep_library());
+    /// What the library holds of each instance.
+    pub(super) fn in_use_counts(&self) -> &InUseCounts {
+        &self.in_use_counts
     }
 
     /// The memory that the model uses; each instance has an account of its own.
@@ -131,9 +134,12 @@ impl Model {
 
     /// Takes over those parts of the configuration that a library may complete.
     fn complete(&self, completed: proto::ModelConfig) -> Result<(), Error> {
-        let mut config = self.config.lock();
-        *config = complete(&config, completed)?;
-        *self.completed.lock() = Some(config.clone());
+        let config = {
+            let mut config = self.config.lock();
+            *config = complete(&config, completed)?;
+            config.clone()
+        };
+        *self.completed.lock() = Some(config);
         Ok(())
     }
 
@@ -215,6 +221,10 @@ impl BackendModel for OpenedModel {
     fn ready(&self) -> Result<(), Error> {
         let entries = self.backend.entries();
         self.model.instance_registry.ask(|instance| entries.instance_ready(instance))
+    }
+
+    fn released(&self) -> ReleaseFuture {
+        Box::pin(self.model.in_use_counts.released())
     }
 
     fn builds_in_parallel(&self) -> bool {

@@ -234,8 +234,9 @@ impl Request {
                 Ok(())
             };
         }
-        let mut place = self.execution.lock();
-        let Some(mut execution) = place.take() else {
+        // No lock is held below: the executor takes its own.
+        let execution = self.execution.lock().take();
+        let Some(mut execution) = execution else {
             return Err(Error::invalid("a request that is not executed cannot be rescheduled"));
         };
         execution.responder.timeline().released();
@@ -247,7 +248,7 @@ impl Request {
         execution.request = inference::Request { inputs, reservation, ..self.asked.share() };
         execution.reschedule().map_err(|(error, execution)| {
             execution.responder.timeline().held();
-            *place = Some(execution);
+            *self.execution.lock() = Some(execution);
             error
         })
     }

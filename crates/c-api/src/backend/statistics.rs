@@ -199,9 +199,12 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportResponseStatistics(
 ) -> *mut CError {
     guard(|| {
         // SAFETY: null or live statistics.
-        let reported = unsafe { borrow(statistics)? }.reported.lock();
+        let statistics = unsafe { borrow(statistics)? };
+        let (instance, factory, report) = {
+            let reported = statistics.reported.lock();
+            (reported.instance, reported.factory, reported.report())
+        };
         // SAFETY: null or live, as the callers of the setters promised.
-        let factory = unsafe { borrow(reported.instance).and(borrow(reported.factory))? };
-        factory.report(reported.report())
+        unsafe { borrow(instance).and(borrow(factory))? }.report(report)
     })
 }

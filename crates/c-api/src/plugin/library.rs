@@ -15,7 +15,10 @@ use std::{
     sync::Arc,
 };
 
-use inference::{Error, lock::Mutex};
+use inference::{
+    Error,
+    lock::{LockRank, Mutex},
+};
 use libloading::os::unix::{self, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -26,7 +29,8 @@ const OURS: &str = "libtritonserver";
 
 /// Only the thread with this lock opens libraries, because constructors of libraries were never written to run in
 /// parallel.
-static LOADING: Mutex<Loading> = Mutex::new(Loading { shared: Vec::new(), from_disk: Vec::new() });
+static LOADING: Mutex<Loading> =
+    Mutex::ranked(LockRank::LibraryLoading, Loading { shared: Vec::new(), from_disk: Vec::new() });
 
 /// What has been loaded.
 struct Loading {

@@ -1,9 +1,9 @@
 /*
  * Does one thing wrong, and otherwise answers OUTPUT with the bytes of INPUT.
  *
- * What goes wrong is said by `fail_at`. As a setting of the backend it is "initialize" or "attribute". As a parameter of
- * the model it is "model_initialize", "set_config", "model_finalize", "instance_initialize", "instance_finalize" or
- * "ready". The ways of misbehaving in an execution may also come as a parameter of the request, which then counts:
+ * What goes wrong is said by `fail_at`. As a setting of the backend it is "initialize", "attribute" or "hang_finalize". As
+ * a parameter of the model it is "model_initialize", "set_config", "model_finalize", "hang_model_finalize",
+ * "instance_initialize", "instance_finalize" or "ready". What hangs never returns. The ways of misbehaving in an execution may also come as a parameter of the request, which then counts:
  *
  *   execute          the execution returns an error: the server answers
  *   response         an error instead of a response
@@ -24,6 +24,7 @@
  *   null             functions are called without what they need, and must refuse
  */
 #include <pthread.h>
+#include <unistd.h>
 
 #include "common.h"
 
@@ -47,6 +48,14 @@ wanted_failure(const char* where)
 }
 
 /* ---- Before the first request ---- */
+
+static void
+hang(void)
+{
+  for (;;) {
+    pause();
+  }
+}
 
 static Error*
 fail_if_set(TRITONBACKEND_Backend* backend, const char* where)
@@ -78,6 +87,17 @@ TRITONBACKEND_Initialize(TRITONBACKEND_Backend* backend)
 }
 
 Error*
+TRITONBACKEND_Finalize(TRITONBACKEND_Backend* backend)
+{
+  Error* error = fail_if_set(backend, "hang_finalize");
+  if (error != NULL) {
+    report(error);
+    hang();
+  }
+  return NULL;
+}
+
+Error*
 TRITONBACKEND_GetBackendAttribute(
     TRITONBACKEND_Backend* backend, TRITONBACKEND_BackendAttribute* attributes)
 {
@@ -104,6 +124,11 @@ TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model)
 Error*
 TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model* model)
 {
+  Error* error = fail_if_asked(model, "hang_model_finalize");
+  if (error != NULL) {
+    report(error);
+    hang();
+  }
   return fail_if_asked(model, "model_finalize");
 }
 

@@ -6,10 +6,12 @@
  *   delay_ms         time before each response
  *   final            "flags": the end is told without a response (the default), or "last": with the last response
  *   until_cancelled  "true": after its responses it waits until the request is cancelled
+ *   held_by          a file: while it exists, the factory of an answered request is not deleted
  *   own_statistics   "false": no response statistics are reported
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "common.h"
 
@@ -18,6 +20,7 @@ typedef struct {
   bool batches;
   bool final_with_last;
   bool until_cancelled;
+  char* held_by;
   bool silent;
 } Settings;
 
@@ -54,6 +57,7 @@ TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model)
   CHECK(model_says(model, "final", "last", &read.final_with_last));
   CHECK(model_says(model, "until_cancelled", "true", &read.until_cancelled));
   CHECK(model_says(model, "own_statistics", "false", &read.silent));
+  CHECK(model_parameter(model, "held_by", &read.held_by));
   Settings* settings = malloc(sizeof *settings);
   *settings = read;
   return TRITONBACKEND_ModelSetState(model, settings);
@@ -62,8 +66,12 @@ TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model)
 Error*
 TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model* model)
 {
-  void* settings;
-  CHECK(TRITONBACKEND_ModelState(model, &settings));
+  void* state;
+  CHECK(TRITONBACKEND_ModelState(model, &state));
+  Settings* settings = state;
+  if (settings != NULL) {
+    free(settings->held_by);
+  }
   free(settings);
   return NULL;
 }
@@ -72,6 +80,16 @@ Error*
 TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance* instance)
 {
   return TRITONBACKEND_ModelInstanceSetState(instance, calloc(1, sizeof(Answers)));
+}
+
+static Error*
+log_instance(TRITONBACKEND_ModelInstance* instance, const char* event)
+{
+  const char* name;
+  char line[256];
+  CHECK(TRITONBACKEND_ModelInstanceName(instance, &name));
+  snprintf(line, sizeof line, "instance %s %s", name, event);
+  return TRITONSERVER_LogMessage(TRITONSERVER_LOG_INFO, __FILE__, __LINE__, line);
 }
 
 /* Joins threads, with `all` also those that are not done. */
@@ -95,6 +113,7 @@ Error*
 TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInstance* instance)
 {
   void* state;
+  CHECK(log_instance(instance, "is being finalized"));
   CHECK(TRITONBACKEND_ModelInstanceState(instance, &state));
   Answers* answers = state;
   join(answers, true);
@@ -192,6 +211,9 @@ answer_request(void* argument)
     cancelled = is_cancelled(answer);
   }
   report(end(answer, cancelled));
+  while (answer->settings->held_by != NULL && access(answer->settings->held_by, F_OK) == 0) {
+    sleep_ms(1);
+  }
   report(TRITONBACKEND_ResponseFactoryDelete(answer->factory));
   free(answer->values);
   atomic_store(&answer->is_done, true);

@@ -68,6 +68,14 @@ impl BackendModelHandle {
         self.ask(|backend| backend.process_restarts()).unwrap_or_default()
     }
 
+    /// Returns when the backend has released all that its instances were given.
+    async fn released(&self) {
+        // A backend that panics or has ended holds nothing.
+        if let Ok(released) = self.ask(|backend| backend.released()) {
+            released.await;
+        }
+    }
+
     /// Asks the backend whether the model is ready. Blocks as long as the backend does.
     fn ready(&self) -> Result<(), Error> {
         if self.reports_readiness { self.ask(|backend| backend.ready())? } else { Ok(()) }
@@ -102,6 +110,11 @@ impl BackendModelHandle {
 }
 
 impl Executor {
+    /// Returns when the backend has released all that its instances were given.
+    pub(crate) async fn released(&self) {
+        self.backend_handle.released().await;
+    }
+
     pub(crate) fn memory_usage(&self) -> Vec<MemoryUsage> {
         self.backend_handle.memory_usage()
     }

@@ -2,6 +2,7 @@
 use std::{
     collections::VecDeque,
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, mpsc},
     thread,
 };
@@ -28,8 +29,8 @@ pub(super) struct Assignment {
     pub(super) movable: Option<MovableInstance>,
 }
 
-/// Holds the next work of one instance thread. It holds one message, because an instance gets the next batch only when it
-/// is idle. If the driver were wrong, a second message would wait, and would not replace the first one.
+/// Holds the next work of one instance thread. It holds at most one batch, because an instance gets the next one only when
+/// it is idle. If the driver were wrong, a second message would wait, and would not replace the first one.
 #[derive(Default)]
 pub(super) struct WorkSlot {
     messages: Mutex<VecDeque<WorkerMessage>>,
@@ -40,19 +41,22 @@ pub(super) struct WorkSlot {
 pub(super) enum WorkerMessage {
     /// Run a batch.
     Work(Assignment),
+    /// Drop an instance that has panicked on another thread.
+    Discard(MovableInstance),
     /// Drop the instance and end. The message returns an instance that the driver held.
     Shutdown(Option<MovableInstance>),
 }
 
 impl WorkSlot {
     pub(super) fn put(&self, message: WorkerMessage) {
+        let is_work = matches!(message, WorkerMessage::Work(_));
         let waiting = {
             let mut messages = self.messages.lock();
             messages.push_back(message);
             messages.len()
         };
         self.arrived.notify_one();
-        if waiting > 1 {
+        if waiting > 1 && is_work {
             log::error!("an instance has {waiting} messages at a time; all are taken, one after the other");
         }
     }
@@ -238,11 +242,18 @@ fn start(builder: &InstanceBuilder, placed: &Placed) -> io::Result<Starting> {
 /// The stack size that C++ backends expect. Rust's default is smaller.
 const STACK_BYTES: usize = 8 << 20;
 
+/// Drops an instance that has panicked, which answers the requests that it may still hold. A second panic adds no
+/// information.
+pub(super) fn discard<I>(instance: I) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(instance)));
+}
+
 /// What an instance thread does after it has built its instance.
 fn work(executor: &Arc<Executor>, work_slot: &WorkSlot, mut thread_bound: Option<Box<dyn BackendInstance>>) {
     loop {
         match work_slot.take() {
             WorkerMessage::Shutdown(movable) => return drop(movable),
+            WorkerMessage::Discard(movable) => discard(movable),
             WorkerMessage::Work(first) => executor.run_own(first, &mut thread_bound),
         }
     }

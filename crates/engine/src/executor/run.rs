@@ -18,7 +18,7 @@ use super::{
     Executor,
     assemble::assemble,
     driver::{Actions, Driver, Executed},
-    instance::{Assignment, MovableInstance, WorkerMessage},
+    instance::{Assignment, MovableInstance, WorkerMessage, discard},
 };
 use crate::{
     clock::{TimerTarget, now},
@@ -98,9 +98,12 @@ impl Executor {
             }));
             if let Err(panic) = outcome {
                 self.fail_version(instance, panic.as_ref());
-                // The state of the instance is unknown, so the executor never uses it again. Dropping it answers the
-                // requests that it may still hold. A second panic adds no information.
-                let _ = catch_unwind(AssertUnwindSafe(|| drop((movable, thread_bound.take()))));
+                // The state of the instance is unknown, so the executor never uses it again. Its own thread drops it: this
+                // one may be the client's, and the end of an instance may take long.
+                discard(thread_bound.take());
+                if let Some(movable) = movable {
+                    self.instances.put(instance, WorkerMessage::Discard(movable));
+                }
                 return None;
             }
             self.record.executed(&execution_times, now());

@@ -440,6 +440,15 @@ impl Model {
         }
     }
 
+    /// Returns when the backend has released all that it was given, after the last request has ended.
+    pub(crate) async fn released(&self) {
+        if self.owns_executor()
+            && let Some(executor) = self.work.executor()
+        {
+            executor.released().await;
+        }
+    }
+
     fn accept_no_more(&self) {
         self.in_flight.close();
         if self.owns_executor() {

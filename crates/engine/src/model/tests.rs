@@ -281,6 +281,39 @@ async fn an_instance_may_say_itself_whether_its_executions_are_brief() {
     assert_eq!(executions_here(1000, Some(false)).await, 0);
 }
 
+/// Panics on the thread of its caller, and tells the thread that drops it.
+struct PanicsHere(mpsc::Sender<ThreadId>);
+impl BackendModel for PanicsHere {
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+        Ok(Instance::Movable(Box::new(PanickingInstance(self.0.clone()))))
+    }
+}
+
+struct PanickingInstance(mpsc::Sender<ThreadId>);
+impl BackendInstance for PanickingInstance {
+    fn execute(&mut self, _: Batch) {
+        panic!("as told");
+    }
+
+    fn is_brief(&self) -> Option<bool> {
+        Some(true)
+    }
+}
+impl Drop for PanickingInstance {
+    fn drop(&mut self) {
+        let _ = self.0.send(thread::current().id());
+    }
+}
+
+#[tokio::test]
+async fn an_instance_that_panics_on_the_thread_of_a_caller_is_dropped_by_its_own_thread() {
+    let (dropped, threads) = mpsc::channel();
+    let model = start(Scheduling::Unbatched, PanicsHere(dropped), &["m_0"]).unwrap();
+    ask(&model, 1).only().await.unwrap_err();
+    assert_ne!(threads.recv().unwrap(), thread::current().id(), "the end of an instance may take long");
+    model.close();
+}
+
 #[tokio::test]
 async fn a_full_queue_refuses_and_counts_the_refusal_as_a_metric() {
     let policy = QueuePolicy { max_queue_size: NonZeroUsize::new(1), ..QueuePolicy::default() };

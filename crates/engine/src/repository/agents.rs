@@ -132,9 +132,12 @@ impl Directories for Temporary {
     }
 
     fn remove(&self, directory: &Path) -> Result<(), Error> {
-        let mut made = self.0.lock();
-        match made.iter().position(|made| made.path() == directory) {
-            Some(position) => made.swap_remove(position).remove(),
+        let made = {
+            let mut made = self.0.lock();
+            made.iter().position(|made| made.path() == directory).map(|position| made.swap_remove(position))
+        };
+        match made {
+            Some(made) => made.remove(),
             None => {
                 Err(Error::internal(format!("'{}' is not a directory of this agent", directory.display())))
             }

@@ -1,12 +1,16 @@
 //! Ends copies of models that serve no more.
 //!
-//! A copy waits for its sequences and requests without a thread. Only what its backend does at its end takes one.
-use std::{sync::Arc, time::Duration};
+//! A copy waits for its sequences and requests, and for a backend that releases late, without a thread. Only what its
+//! backend does at its end takes one.
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
 use super::{closing_threads::ClosingThreads, freed_memory::ModelsChange};
 use crate::{MemoryFunctions, model::Model};
+
+/// How long a copy waits for its backend, before the log says so.
+const TOLD_AFTER: Duration = Duration::from_secs(10);
 
 /// How copies end.
 #[derive(Clone)]
@@ -20,8 +24,8 @@ pub(super) struct Retirement {
 }
 
 impl Retirement {
-    /// Returns when the sequences of the copy have ended or the limit is over, the last accepted request has ended, and
-    /// the copy has given back what it held.
+    /// Returns when the sequences of the copy have ended or the limit is over, the last accepted request has ended, the
+    /// backend has released all that it was given, and the copy has given back what it held.
     pub(super) async fn end(mut self, copy: Arc<Model>) {
         let server_stops = async {
             // An error means that the repository's task has ended.
@@ -30,6 +34,7 @@ impl Retirement {
         copy.wait_for_sequences(self.sequence_limit, server_stops).await;
         copy.finish_requests().await;
         let (name, memory) = (format!("model '{}' version {}", copy.name(), copy.version()), self.memory);
+        released(&name, &copy).await;
         let close = move || {
             let change = ModelsChange::begin(memory);
             copy.close();
@@ -40,25 +45,78 @@ impl Retirement {
     }
 }
 
+/// Returns when the backend has released all that it was given.
+async fn released(name: &str, copy: &Model) {
+    let mut released = pin!(copy.released());
+    if tokio::time::timeout(TOLD_AFTER, &mut released).await.is_err() {
+        log::info!(
+            "{name} ends when its backend has released all its requests, responses and response factories"
+        );
+        released.await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use inference::config::Scheduling;
+    use inference::{
+        Error,
+        backend::{BackendModel, Instance, InstanceSpec, ReleaseFuture},
+        config::{ModelConfig, Scheduling},
+        lock::Mutex,
+    };
+    use tokio::sync::oneshot;
 
     use super::*;
     use crate::{
         ThreadGroup,
-        model::tests::{GateAnswer, ask, echoed, gated},
+        model::{
+            ModelParts,
+            tests::{GateAnswer, ask, config, echoed, gated},
+        },
     };
 
-    #[tokio::test]
-    async fn a_copy_that_waits_for_its_last_request_takes_no_thread() {
-        let (stop, is_stopping) = watch::channel(false);
-        let retirement = Retirement {
+    fn retirement(is_stopping: watch::Receiver<bool>) -> Retirement {
+        Retirement {
             sequence_limit: Duration::MAX,
             is_stopping,
             threads: ClosingThreads::at_most(1, ThreadGroup::default()),
             memory: None,
-        };
+        }
+    }
+
+    /// Holds something until the test lets it go.
+    struct LateRelease(Mutex<Option<oneshot::Receiver<()>>>);
+
+    impl BackendModel for LateRelease {
+        fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+            Err(Error::internal("none is built"))
+        }
+
+        fn released(&self) -> ReleaseFuture {
+            let released = self.0.lock().take().expect("the server asks once");
+            Box::pin(async { _ = released.await })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_copy_whose_backend_releases_late_takes_no_thread() {
+        let (_stop, is_stopping) = watch::channel(false);
+        let retirement = retirement(is_stopping);
+        let (release, released) = oneshot::channel();
+        let backend = LateRelease(Mutex::new(Some(released)));
+        let parts = ModelParts::for_test(config(Scheduling::Unbatched), backend, vec![]);
+        let mut ending = tokio::spawn(retirement.clone().end(Model::start(parts).unwrap()));
+        let (quiet, _begun) = gated(Scheduling::Unbatched, &["n_0"]);
+        retirement.end(quiet).await;
+        assert!(tokio::time::timeout(10 * TOLD_AFTER, &mut ending).await.is_err(), "it has ended too early");
+        release.send(()).unwrap();
+        ending.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_copy_that_waits_for_its_last_request_takes_no_thread() {
+        let (stop, is_stopping) = watch::channel(false);
+        let retirement = retirement(is_stopping);
         let (busy, begun) = gated(Scheduling::Unbatched, &["m_0"]);
         let (quiet, _begun) = gated(Scheduling::Unbatched, &["n_0"]);
         let running = ask(&busy, 1);

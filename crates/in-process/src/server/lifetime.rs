@@ -80,7 +80,9 @@ impl Server {
         self.stop()?;
         let left = self.exit_timeout().saturating_sub(began.elapsed()).max(LAST_GRACE);
         let deadline = Instant::now() + left;
-        if let Some(runtime) = own.runtime.lock().take() {
+        // Not in the condition of the `if`, which would hold the lock to its end.
+        let runtime = own.runtime.lock().take();
+        if let Some(runtime) = runtime {
             // The tasks of the runtime have the plug-ins. They are dropped here.
             let has_ended = shut_down(runtime, deadline);
             own.has_lost_threads.store(!has_ended, Relaxed);

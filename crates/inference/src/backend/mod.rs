@@ -3,7 +3,7 @@
 //! A backend is a framework (ONNX Runtime, Python, a shared library). A model is one version of one model that the
 //! backend has opened. An instance is one executable copy of the model. Native backends and backends behind the C
 //! interface use the same traits, which follow `tritonbackend.h`.
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, pin::Pin, sync::Arc};
 
 use crate::{
     Error, ExecutionTimes, Inferer, MemoryKind, Name,
@@ -188,6 +188,9 @@ pub struct ModelSource {
     pub host_policies: Arc<BTreeMap<String, BTreeMap<String, String>>>,
 }
 
+/// See [`BackendModel::released`].
+pub type ReleaseFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// One opened model version, shared by its instances.
 pub trait BackendModel: Send + Sync {
     /// Adds the fields that the model file defines and that the configuration leaves open. The server calls it once,
@@ -253,6 +256,13 @@ pub trait BackendModel: Send + Sync {
     /// the reason.
     fn ready(&self) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// Returns when the backend has released all that its instances were given. The server asks after the last request has
+    /// ended, and drops the instances afterwards. So a backend that releases late takes no thread. The future holds no part
+    /// of the model, and is called in a tokio runtime.
+    fn released(&self) -> ReleaseFuture {
+        Box::pin(std::future::ready(()))
     }
 
     /// Builds one instance for the completed, validated configuration. The thread that will run the instance calls

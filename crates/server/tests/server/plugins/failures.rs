@@ -82,6 +82,36 @@ fn a_backend_that_fails_to_finalize_is_unloaded() {
     running.stop();
 }
 
+/// The backend never returns from its own finalization.
+const HANGS: &str = "--backend-config=failing,fail_at=hang_finalize";
+
+/// The exit status of a server with an exit timeout of one second, whose backend never returns from a function at its end.
+fn exit_of_hanging(rest: &str, arguments: &[&str]) -> Option<i32> {
+    let place = Place::with(&[(Kind::Backend, "failing")]).model("m", &copying("failing", rest));
+    let running = place.serve(&[&["--exit-timeout-secs=1"], arguments].concat());
+    assert_eq!(running.infer("m", &ints("INPUT", &[3])).0, 200);
+    running.program.terminate().unwrap().code()
+}
+
+#[test]
+fn a_backend_that_hangs_while_its_model_is_finalized_does_not_keep_the_server_from_ending() {
+    let rest = parameters(&[("fail_at", "hang_model_finalize")]);
+    assert_eq!(exit_of_hanging(&rest, &[]), Some(1));
+}
+
+#[test]
+fn a_backend_that_hangs_while_it_is_finalized_does_not_keep_the_server_from_ending() {
+    // All models have ended in order.
+    assert_eq!(exit_of_hanging("", &[HANGS]), Some(0));
+}
+
+#[test]
+fn a_backend_that_hangs_while_it_is_finalized_does_not_keep_a_server_that_cannot_start_from_ending() {
+    let rest = parameters(&[("fail_at", "model_initialize")]);
+    let place = Place::with(&[(Kind::Backend, "failing")]).model("m", &copying("failing", &rest));
+    assert_eq!(place.program(&["--exit-timeout-secs=1", HANGS]).wait().unwrap().code(), Some(1));
+}
+
 #[test]
 fn a_backend_that_fails_to_initialize_serves_no_model() {
     let place = Place::with(&[(Kind::Backend, "failing")]).model("m", &copying("failing", ""));

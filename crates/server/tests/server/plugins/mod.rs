@@ -7,6 +7,7 @@ mod caches;
 mod failures;
 mod files;
 mod iterations;
+mod leaving;
 mod place;
 mod reports;
 mod sight;
