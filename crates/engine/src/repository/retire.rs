@@ -2,7 +2,15 @@
 //!
 //! A copy waits for its sequences and requests, and for a backend that releases late, without a thread. Only what its
 //! backend does at its end takes one.
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    mem,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use tokio::sync::watch;
 
@@ -11,6 +19,9 @@ use crate::{MemoryFunctions, model::Model};
 
 /// How long a copy waits for its backend, before the log says so.
 const TOLD_AFTER: Duration = Duration::from_secs(10);
+
+/// How long a server that stops waits for the backend of a copy whose requests have ended: less than it has for its end.
+const LIMIT_AT_STOP: Duration = Duration::from_secs(5);
 
 /// How copies end.
 #[derive(Clone)]
@@ -21,20 +32,35 @@ pub(super) struct Retirement {
     pub(super) is_stopping: watch::Receiver<bool>,
     pub(super) threads: ClosingThreads,
     pub(super) memory: Option<MemoryFunctions>,
+    /// A copy was left as it was, because its backend had not released what it was given.
+    pub(super) has_left_copies: Arc<AtomicBool>,
 }
 
 impl Retirement {
     /// Returns when the sequences of the copy have ended or the limit is over, the last accepted request has ended, the
-    /// backend has released all that it was given, and the copy has given back what it held.
+    /// backend has released all that it was given, and the copy has given back what it held. If the server stops and the
+    /// backend does not release, the copy is left as it is.
     pub(super) async fn end(mut self, copy: Arc<Model>) {
-        let server_stops = async {
-            // An error means that the repository's task has ended.
-            let _ = self.is_stopping.wait_for(|is_stopping| *is_stopping).await;
-        };
-        copy.wait_for_sequences(self.sequence_limit, server_stops).await;
+        copy.wait_for_sequences(self.sequence_limit, self.server_stops()).await;
         copy.finish_requests().await;
         let (name, memory) = (format!("model '{}' version {}", copy.name(), copy.version()), self.memory);
-        released(&name, &copy).await;
+        let limit = async {
+            self.server_stops().await;
+            tokio::time::sleep(LIMIT_AT_STOP).await;
+        };
+        tokio::select! {
+            biased;
+            () = released(&name, &copy) => {}
+            () = limit => {
+                log::error!(
+                    "{name} is not finalized: its backend has not released its requests, responses or response \
+                     factories"
+                );
+                self.has_left_copies.store(true, SeqCst);
+                // The backend may still execute its own code, and uses the memory of the model.
+                return mem::forget(copy);
+            }
+        }
         let close = move || {
             let change = ModelsChange::begin(memory);
             copy.close();
@@ -42,6 +68,11 @@ impl Retirement {
             drop(change);
         };
         self.threads.close(name, close).await;
+    }
+
+    async fn server_stops(&mut self) {
+        // An error means that the repository's task has ended.
+        let _ = self.is_stopping.wait_for(|is_stopping| *is_stopping).await;
     }
 }
 
@@ -81,6 +112,7 @@ mod tests {
             is_stopping,
             threads: ClosingThreads::at_most(1, ThreadGroup::default()),
             memory: None,
+            has_left_copies: Arc::default(),
         }
     }
 
@@ -111,6 +143,21 @@ mod tests {
         assert!(tokio::time::timeout(10 * TOLD_AFTER, &mut ending).await.is_err(), "it has ended too early");
         release.send(()).unwrap();
         ending.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_leaves_a_copy_whose_backend_does_not_release() {
+        let (stop, is_stopping) = watch::channel(false);
+        let retirement = retirement(is_stopping);
+        let (_release, released) = oneshot::channel();
+        let backend = LateRelease(Mutex::new(Some(released)));
+        let parts = ModelParts::for_test(config(Scheduling::Unbatched), backend, vec![]);
+        let mut ending = tokio::spawn(retirement.clone().end(Model::start(parts).unwrap()));
+        assert!(tokio::time::timeout(10 * TOLD_AFTER, &mut ending).await.is_err(), "it has ended too early");
+        assert!(!retirement.has_left_copies.load(SeqCst));
+        stop.send(true).unwrap();
+        ending.await.unwrap();
+        assert!(retirement.has_left_copies.load(SeqCst));
     }
 
     #[tokio::test]

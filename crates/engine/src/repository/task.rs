@@ -185,7 +185,8 @@ impl RepositoryTask {
         let freed_memory = FreedMemory::new(loader.memory());
         let (stop, is_stopping) = watch::channel(false);
         let threads = ClosingThreads::new(loader.threads().clone());
-        let retirement = Retirement { sequence_limit, is_stopping, threads, memory: loader.memory() };
+        let (memory, has_left_copies) = (loader.memory(), Arc::default());
+        let retirement = Retirement { sequence_limit, is_stopping, threads, memory, has_left_copies };
         Self {
             lifecycle,
             loader,

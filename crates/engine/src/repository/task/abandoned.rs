@@ -1,4 +1,6 @@
 //! Loads that a stop has left behind.
+use std::sync::atomic::Ordering::SeqCst;
+
 use tokio::task::spawn_blocking;
 
 use super::{Event, RepositoryTask};
@@ -8,14 +10,16 @@ use crate::{
 };
 
 impl RepositoryTask {
-    /// Does not wait for loads any more. Answers whether threads still work on them, or read repositories.
+    /// Does not wait for loads any more. Answers whether threads still work on them, or read repositories, or backends still
+    /// have what they were given.
     pub(super) fn abandon_loads(&mut self, done: Done<bool>) {
         self.has_abandoned_loads = true;
         self.jobs.clear();
         let actions = self.lifecycle.abandon_loads(now());
         self.perform(actions);
         // The caller may have gone.
-        let _ = done.send(!self.events.is_empty());
+        let has_left_copies = self.retirement.has_left_copies.load(SeqCst);
+        let _ = done.send(!self.events.is_empty() || has_left_copies);
     }
 
     /// Ends what an abandoned load has made after all. Returns any other event.

@@ -124,13 +124,14 @@ fn a_reloaded_model_is_finalized_after_its_backend_has_released_everything() {
     });
 }
 
-/// Only the stop of the server has a limit.
+/// Only the stop of the server has a limit, which is shorter than its exit timeout.
 #[test]
-fn a_backend_that_never_releases_does_not_hold_up_the_exit_beyond_its_timeout() {
+fn a_backend_that_never_releases_does_not_keep_the_server_from_an_orderly_end() {
     let (place, file) = holding();
     fs::write(&file, "").unwrap();
-    let running = place.serve(&[EXPLICIT, "--load-model=m", "--exit-timeout-secs=1"]);
+    let running = place.serve(&[EXPLICIT, "--load-model=m"]);
     assert_eq!(stream(&running, "m", &[1]).len(), 1);
-    let status = running.program.terminate().unwrap();
-    assert_eq!(status.code(), Some(1));
+    let program = running.program;
+    let status = program.terminate().unwrap();
+    assert!(status.success(), "{status}");
 }
