@@ -67,7 +67,10 @@ pub use processors::{ProcessorSet, usable as usable_processors};
 use readiness::ReadinessPolicy;
 pub use readiness::{Readiness, ReadinessRule};
 pub use repository::layout;
-pub use repository::{IndexEntry, LoadParameters, ModelState, NotReady, Polling};
+pub use repository::{
+    IndexEntry, LoadParameters, ModelState, NoPrivateDirectories, NotReady, Polling,
+    remove_private_directories,
+};
 use repository::{Loader, Repository, RepositoryOptions};
 pub use thread_group::ThreadGroup;
 

@@ -129,11 +129,13 @@ fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Re
         }
         Ended::LoadsAbandoned => {
             runtime.shutdown_timeout(ABANDON_GRACE);
+            let _none = engine::remove_private_directories();
             log::logger().flush();
             exit_at_once(0)
         }
         Ended::TimedOut => {
             runtime.shutdown_timeout(ABANDON_GRACE);
+            let _none = engine::remove_private_directories();
             log::logger().flush();
             exit_at_once(1)
         }

@@ -36,6 +36,7 @@ pub use given::LoadParameters;
 use inferer::TableInferer;
 pub(crate) use load::Loader;
 pub use polling::Polling;
+pub use private_directory::{NoPrivateDirectories, remove_private_directories};
 use repositories::Repositories;
 pub(crate) use table::ModelTable;
 pub use table::{IndexEntry, ModelState, NotReady};

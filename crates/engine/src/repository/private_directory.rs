@@ -11,7 +11,10 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use inference::{Error, lock::Mutex};
+use inference::{
+    Error,
+    lock::{Mutex, MutexGuard},
+};
 use tempfile::TempDir;
 
 const PREFIX: &str = "nereid-model-";
@@ -97,6 +100,27 @@ fn make(parent: &Path) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix(PREFIX).permissions(permissions).tempdir_in(parent)
 }
 
+/// As long as it exists, nobody makes a private directory.
+#[must_use = "others are made after it is dropped"]
+pub struct NoPrivateDirectories {
+    _current: MutexGuard<'static, Weak<PrivateDirectories>>,
+}
+
+/// Removes all private directories of this process, which ends now, although threads may still use them. Blocks.
+pub fn remove_private_directories() -> NoPrivateDirectories {
+    let current = CURRENT.lock();
+    if let Some(all) = current.upgrade() {
+        let path = all.directory.path();
+        // Threads that write do not find it any more. It keeps its prefix, in case the process is killed now.
+        let moved = path.with_added_extension("removed");
+        let removed = fs::rename(path, &moved).and_then(|()| fs::remove_dir_all(&moved));
+        if let Err(error) = removed {
+            log::warn!("failed to remove '{}': {error}", path.display());
+        }
+    }
+    NoPrivateDirectories { _current: current }
+}
+
 /// Removes what processes of this user have left that were killed. Blocks.
 pub(super) fn remove_left_behind() {
     let own = rustix::process::geteuid().as_raw();
@@ -136,6 +160,18 @@ mod tests {
         assert!(!first.exists() && second.exists());
         other.remove().unwrap();
         assert!(!second.exists());
+    }
+
+    #[test]
+    fn a_process_that_ends_removes_what_is_in_use() {
+        let used = PrivateDirectory::new().unwrap();
+        fs::write(used.path().join("file"), "x").unwrap();
+        let parent = used.path().parent().unwrap().to_owned();
+        drop(remove_private_directories());
+        assert!(!parent.exists() && !parent.with_added_extension("removed").exists());
+        // A thread that goes on finds nothing.
+        assert!(fs::write(used.path().join("other"), "x").is_err());
+        drop(used);
     }
 
     #[test]
