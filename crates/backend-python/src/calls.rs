@@ -151,6 +151,7 @@ pub(crate) fn send_calls(
         requests.for_each(|request| request.execution.fail(unhealthy.clone()));
         return count;
     }
+    let mut started = Vec::with_capacity(count);
     for (times, requests) in prepared {
         let number = table.number();
         frame.header.tuple(2);
@@ -164,10 +165,12 @@ pub(crate) fn send_calls(
             table.requests.insert(handle, OpenRequest { execution: Some(execution), responder, outputs });
             handles.push(handle);
         }
-        times.compute_started();
+        started.push(times.clone());
         table.calls.insert(number, OpenCall { times, handles });
     }
     drop(table);
+    // Traces hear of it, which have locks of their own.
+    started.iter().for_each(|times| times.compute_started());
     channel.send(frame);
     count
 }
