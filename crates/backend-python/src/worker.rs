@@ -12,9 +12,12 @@ use std::{
 };
 
 use inference::{Error, FailureReason};
-use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, send,
-    sendmsg, socketpair,
+use rustix::{
+    io::Errno,
+    net::{
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, send,
+        sendmsg, socketpair,
+    },
 };
 
 use crate::{
@@ -82,11 +85,12 @@ impl Worker {
         let cannot_start = format!("start the Python interpreter '{program}'");
         let process = process.map_err(|error| failed(&cannot_start, &error))?;
         if model.sandbox.is_some() {
-            send(&ours, OPEN_GATE, SendFlags::NOSIGNAL)
+            unless_ended(send(&ours, OPEN_GATE, SendFlags::NOSIGNAL))
                 .map_err(|errno| failed("reach the process", &errno))?;
         }
         let descriptors = [input.file(), outputs.file(), theirs_for_readiness.as_fd()];
-        send_descriptors(&ours, &descriptors).map_err(|errno| failed("reach the process", &errno))?;
+        unless_ended(send_descriptors(&ours, &descriptors))
+            .map_err(|errno| failed("reach the process", &errno))?;
         let watch = WorkerWatch::new(ours.as_fd(), process.descriptor(), alarm.descriptor());
         let channel = WorkerChannel::new(ChannelParts {
             socket: ours,
@@ -191,7 +195,15 @@ fn program_of(command: &Command) -> String {
 }
 
 /// Sends the descriptors of both areas and of the socket for readiness.
-fn send_descriptors(socket: &OwnedFd, descriptors: &[BorrowedFd<'_>; 3]) -> Result<(), rustix::io::Errno> {
+/// Lets a process pass that has ended before it was sent something: how it ended says more, and is looked at later.
+fn unless_ended<T>(sent: Result<T, Errno>) -> Result<(), Errno> {
+    match sent {
+        Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
+        Err(other) => Err(other),
+    }
+}
+
+fn send_descriptors(socket: &OwnedFd, descriptors: &[BorrowedFd<'_>; 3]) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(descriptors));
