@@ -1,4 +1,4 @@
-"""Runs campaigns of random faults: `cargo xtask chaos`. Prints what broke, its seed, and the smallest history that breaks it."""
+"""Runs a campaign of random faults: `cargo xtask chaos`. Prints what broke and the smallest history that breaks it."""
 
 import argparse
 import itertools

@@ -17,7 +17,17 @@ from chaos.history import is_end
 from chaos.questions import LOST, connect, correlation_ids
 from chaos.rude import RudeClients
 from chaos.system import workers
-from chaos.world import ENSEMBLES, IN_ORDER, MODELS, SEQUENCES, STATELESS, WITH_GENERATIONS, WITH_INSTANCES, with_dependents, with_members
+from chaos.world import (
+    ENSEMBLES,
+    IN_ORDER,
+    MODELS,
+    SEQUENCES,
+    STATELESS,
+    WITH_GENERATIONS,
+    WITH_INSTANCES,
+    with_dependents,
+    with_members,
+)
 
 CHANGES_OF_MODELS = ("reload", "reload_broken", "instances", "unload")
 MOST_INSTANCES = 4
@@ -118,7 +128,7 @@ class Changes:
             for one in sorted(gone, key=IN_ORDER.index):
                 self._load(one, must_succeed=is_alone)
             if is_alone:
-                self._wait_until_answered(gone)
+                self._wait_until_ready(gone)
 
     # ---- Workers ----
 
@@ -138,10 +148,12 @@ class Changes:
                 if found:
                     worker = sorted(found)[action.number % len(found)]
                     os.kill(worker, number)
-                    eventually(
-                        lambda: server.has_ended or worker not in workers(server, action.model), f"the end of a worker of {action.model}"
-                    )
-            self._wait_until_answered(disturbed)
+
+                    def is_gone():
+                        return server.has_ended or worker not in workers(server, action.model)
+
+                    eventually(is_gone, f"the end of a worker of {action.model}")
+            self._wait_until_ready(disturbed)
 
     # ---- Clients ----
 
@@ -166,6 +178,7 @@ class Changes:
                     ended.get(timeout=PATIENCE)
                 except queue.Empty:
                     self._judge.breaks("a canceled call does not end")
+                    break
 
     def look(self, action):
         """What dashboards and people ask."""
@@ -188,7 +201,7 @@ class Changes:
     def store_paused(self, action):
         if self._system.store:
             self._system.pause_store()
-            self._wait_until_answered(["cached"])
+            self._wait_until_ready(["cached"])
             self._system.store.go_on()
 
     def store_flushed(self, action):
@@ -201,15 +214,16 @@ class Changes:
         server = self._system.running()
         server.reads_log.clear()
         self._set_log(1)
-        self._wait_until_answered(["plain", "py_plain"])
+        self._wait_until_ready(["plain", "py_plain"])
 
     def log_verbose(self, action):
         self._set_log(action.number % 2)
 
     def _set_log(self, level):
-        self._ask(
-            lambda client: client.update_log_settings({"log_verbose_level": level}), must_succeed=True, what="a change of the log"
-        )
+        def change(client):
+            client.update_log_settings({"log_verbose_level": level})
+
+        self._ask(change, must_succeed=True, what="a change of the log")
 
     # ---- The server ----
 
@@ -236,7 +250,7 @@ class Changes:
             # A server loads no broken model.
             self._repair()
             self._system.start()
-            self._wait_until_answered(MODELS)
+            self._wait_until_ready(MODELS)
 
     def check_log(self, server):
         if "panicked" in server.log():
@@ -254,7 +268,7 @@ class Changes:
             if self._load(name) and generations:
                 generations.loaded(latest)
         self._unsettled.clear()
-        self._wait_until_answered(MODELS)
+        self._wait_until_ready(MODELS)
 
     def _repair(self):
         for name in sorted(self._broken):
@@ -272,7 +286,7 @@ class Changes:
                 self._instances[name] = INSTANCES
                 self._load(name)
 
-    def _wait_until_answered(self, names):
+    def _wait_until_ready(self, names):
         """Waits until these models say that they are ready."""
 
         def are_ready():

@@ -178,7 +178,8 @@ STEPS = {
 def config(name, instances):
     if name in ENSEMBLES:
         more = CACHE if name == "chain_cached" else ""
-        return ensembles.config(name, BATCHES + tensors(name) + (DECOUPLED if name == "decoupled_chain" else ""), *STEPS[name], more=more)
+        more += DECOUPLED if name == "decoupled_chain" else ""
+        return ensembles.config(name, BATCHES + tensors(name), *STEPS[name], more=more)
     backend, more = SETTINGS[name]
     group = f"instance_group {{ count: {instances} kind: KIND_CPU }}\n"
     return f'name: "{name}"\nbackend: "{backend}"\n{more}{tensors(name)}{group}'
