@@ -85,7 +85,7 @@ impl Worker {
         let cannot_start = format!("start the Python interpreter '{program}'");
         let process = process.map_err(|error| failed(&cannot_start, &error))?;
         if model.sandbox.is_some() {
-            unless_ended(send(&ours, OPEN_GATE, SendFlags::NOSIGNAL))
+            unless_ended(send(&ours, OPEN_GATE, SendFlags::NOSIGNAL).map(drop))
                 .map_err(|errno| failed("reach the process", &errno))?;
         }
         let descriptors = [input.file(), outputs.file(), theirs_for_readiness.as_fd()];
@@ -194,15 +194,12 @@ fn program_of(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
 }
 
-/// Sends the descriptors of both areas and of the socket for readiness.
 /// Lets a process pass that has ended before it was sent something: how it ended says more, and is looked at later.
-fn unless_ended<T>(sent: Result<T, Errno>) -> Result<(), Errno> {
-    match sent {
-        Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
-        Err(other) => Err(other),
-    }
+fn unless_ended(sent: Result<(), Errno>) -> Result<(), Errno> {
+    sent.or_else(|errno| if matches!(errno, Errno::PIPE | Errno::CONNRESET) { Ok(()) } else { Err(errno) })
 }
 
+/// Sends the descriptors of both areas and of the socket for readiness.
 fn send_descriptors(socket: &OwnedFd, descriptors: &[BorrowedFd<'_>; 3]) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = SendAncillaryBuffer::new(&mut space);
