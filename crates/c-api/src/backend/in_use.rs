@@ -8,7 +8,7 @@ use std::{
     pin::pin,
     sync::{
         Arc, Weak,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -20,6 +20,8 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(super) struct InUseCount {
     count: AtomicUsize,
+    /// The server stops, and waits no longer.
+    is_abandoned: AtomicBool,
     waiting: Mutex<()>,
     /// Signalled when the count is 0, for threads and for tasks.
     returned: Condvar,
@@ -41,7 +43,7 @@ impl InUseCount {
     /// Waits until the library has released all objects. If that takes longer than `tell_after`, calls `tell` once with the
     /// number of those that are left. Blocks.
     pub(super) fn wait(&self, tell_after: Duration, tell: impl FnOnce(usize)) {
-        let is_used = |(): &mut ()| self.held() > 0;
+        let is_used = |(): &mut ()| self.held() > 0 && !self.is_abandoned.load(Ordering::Acquire);
         let deadline = Instant::now() + tell_after;
         let mut waiting = self.waiting.lock();
         if !self.returned.wait_while_until(&mut waiting, is_used, deadline).timed_out() {
@@ -49,6 +51,13 @@ impl InUseCount {
         }
         tell(self.held());
         self.returned.wait_while(&mut waiting, is_used);
+    }
+
+    /// From now on, nobody waits for the library.
+    fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::Release);
+        drop(self.waiting.lock());
+        self.returned.notify_all();
     }
 
     /// Returns when the library has released all objects.
@@ -99,6 +108,12 @@ impl InUseCounts {
         counts.retain(|count| count.strong_count() > 0);
         counts.push(Arc::downgrade(&count));
         count
+    }
+
+    /// From now on, no end of an instance waits for the library.
+    pub(super) fn abandon(&self) {
+        let counts: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        counts.iter().for_each(|count| count.abandon());
     }
 
     /// Returns when the library has released all objects of the instances that exist now.

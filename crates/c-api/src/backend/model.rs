@@ -227,6 +227,10 @@ impl BackendModel for OpenedModel {
         Box::pin(self.model.in_use_counts.released())
     }
 
+    fn abandon_releases(&self) {
+        self.model.in_use_counts.abandon();
+    }
+
     fn builds_in_parallel(&self) -> bool {
         self.backend.builds_in_parallel()
     }

@@ -110,6 +110,12 @@ impl BackendModelHandle {
 }
 
 impl Executor {
+    /// The server stops: the ends of instances wait no longer for what they were given.
+    pub(crate) fn abandon_releases(&self) {
+        // A backend that has ended waits for nothing.
+        let _ = self.backend_handle.ask(|backend| backend.abandon_releases());
+    }
+
     /// Returns when the backend has released all that its instances were given.
     pub(crate) async fn released(&self) {
         self.backend_handle.released().await;

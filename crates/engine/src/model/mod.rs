@@ -440,6 +440,11 @@ impl Model {
         }
     }
 
+    /// The server stops: the ends of instances wait no longer for what they were given.
+    pub(crate) fn abandon_releases(&self) {
+        self.work.executor().iter().for_each(|executor| executor.abandon_releases());
+    }
+
     /// Returns when the backend has released all that it was given, after the last request has ended.
     pub(crate) async fn released(&self) {
         if self.owns_executor()

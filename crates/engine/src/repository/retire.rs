@@ -39,7 +39,7 @@ pub(super) struct Retirement {
 impl Retirement {
     /// Returns when the sequences of the copy have ended or the limit is over, the last accepted request has ended, the
     /// backend has released all that it was given, and the copy has given back what it held. If the server stops and the
-    /// backend does not release, the copy is left as it is.
+    /// backend does not release, the instances end, and the rest stays.
     pub(super) async fn end(mut self, copy: Arc<Model>) {
         copy.wait_for_sequences(self.sequence_limit, self.server_stops()).await;
         copy.finish_requests().await;
@@ -53,12 +53,13 @@ impl Retirement {
             () = released(&name, &copy) => {}
             () = limit => {
                 log::error!(
-                    "{name} is not finalized: its backend has not released its requests, responses or response \
-                     factories"
+                    "{name} ends now, although its backend has not released its requests, responses or \
+                     response factories"
                 );
                 self.has_left_copies.store(true, SeqCst);
-                // The backend may still execute its own code, and uses the memory of the model.
-                return mem::forget(copy);
+                copy.abandon_releases();
+                // The backend may still execute its own code, so its library and the model stay.
+                mem::forget(copy.clone());
             }
         }
         let close = move || {

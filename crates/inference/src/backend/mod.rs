@@ -265,6 +265,9 @@ pub trait BackendModel: Send + Sync {
         Box::pin(std::future::ready(()))
     }
 
+    /// The server stops: the ends of instances wait no longer for what they were given.
+    fn abandon_releases(&self) {}
+
     /// Builds one instance for the completed, validated configuration. The thread that will run the instance calls
     /// it.
     ///
