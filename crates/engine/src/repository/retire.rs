@@ -23,6 +23,9 @@ const TOLD_AFTER: Duration = Duration::from_secs(10);
 /// How long a server that stops waits for the backend of a copy whose requests have ended: less than it has for its end.
 const LIMIT_AT_STOP: Duration = Duration::from_secs(5);
 
+/// How long it then waits for the end of the instances, which may hang.
+const LIMIT_OF_CLOSE: Duration = Duration::from_secs(2);
+
 /// How copies end.
 #[derive(Clone)]
 pub(super) struct Retirement {
@@ -68,7 +71,10 @@ impl Retirement {
             drop(copy);
             drop(change);
         };
-        self.threads.close(name, close).await;
+        let is_abandoned = *self.is_stopping.borrow() && self.has_left_copies.load(SeqCst);
+        let limit = if is_abandoned { LIMIT_OF_CLOSE } else { Duration::MAX };
+        // A thread that hangs goes on.
+        let _ = tokio::time::timeout(limit, self.threads.close(name, close)).await;
     }
 
     async fn server_stops(&mut self) {
