@@ -14,7 +14,7 @@ from serving import PATIENCE, eventually
 
 from chaos.files import INSTANCES
 from chaos.history import is_end
-from chaos.questions import LOST, connect, correlation_ids
+from chaos.questions import LOST, connect, whole_sequence
 from chaos.rude import RudeClients
 from chaos.system import workers
 from chaos.world import (
@@ -166,10 +166,8 @@ class Changes:
             for _ in range(CANCELED):
                 model = chance.choice(STATELESS + SEQUENCES)
                 inputs = [GRPC.input(model.x, np.array([[chance.randrange(100)]], np.int64))]
-                named = {}
-                if model in SEQUENCES:
-                    named = {"sequence_id": next(correlation_ids), "sequence_start": True, "sequence_end": True}
-                calls.append(client.async_infer(model.name, inputs, lambda result, error: ended.put(error), **named))
+                told = {"callback": lambda result, error: ended.put(error), **whole_sequence(model)}
+                calls.append(client.async_infer(model.name, inputs, **told))
             chance.shuffle(calls)
             for call in calls:
                 call.cancel()

@@ -312,6 +312,13 @@ class Regions(Caller):
                 raise Reconnect from error
 
 
+def whole_sequence(model):
+    """The options of a request that is a sequence of its own, if the model has sequences."""
+    if model not in SEQUENCES:
+        return {}
+    return {"sequence_id": next(correlation_ids), "sequence_start": True, "sequence_end": True}
+
+
 class Canceled(Stateless):
     """Requests that their client gives up at once, in turn with others: who only gives up loses the connection.
 
@@ -321,13 +328,12 @@ class Canceled(Stateless):
     def ask(self):
         since = self.judge.now()
         model = self.random.choice(STATELESS + SEQUENCES)
-        named = {}
-        if model in SEQUENCES:
-            named = {"sequence_id": next(correlation_ids), "sequence_start": True, "sequence_end": True}
         inputs = [GRPC.input(model.x, np.array([[self.x()]], np.int64))]
         done = queue.Queue()
         self.count(model)
-        call = self.client.async_infer(model.name, inputs, lambda result, error: done.put(error), **named)
+        call = self.client.async_infer(
+            model.name, inputs, lambda result, error: done.put(error), **whole_sequence(model)
+        )
         call.cancel()
         try:
             error = done.get(timeout=PATIENCE)

@@ -359,12 +359,17 @@ def ensemble_config(name, member, steps, dims):
     return config + "}\n"
 
 
-def test_ensembles_read_and_write_regions(protocol, start, tmp_path, region):
+def client_of_pair(protocol, start, tmp_path):
+    """A client of a server with an identity, and an ensemble of two of them."""
     folder = tmp_path / "models"
     models.identity(folder, "FP32")
     (folder / "pair" / "1").mkdir(parents=True)
     (folder / "pair" / "config.pbtxt").write_text(ensemble_config("pair", "identity_fp32", 2, -1))
-    client = protocol.connect(start(folder, ALLOWED).wait_until_ready())
+    return protocol.connect(start(folder, ALLOWED).wait_until_ready())
+
+
+def test_ensembles_read_and_write_regions(protocol, start, tmp_path, region):
+    client = client_of_pair(protocol, start, tmp_path)
     region.register(client)
     x, y = region.input(protocol, "INPUT", X), region.output(protocol, "OUTPUT", 64, PAGE)
     assert output_shape(client.infer("pair", [x], outputs=[y]), "OUTPUT") == [16]
@@ -439,11 +444,7 @@ def test_a_region_in_use_ends_with_the_last_request(protocol, client, server, re
 
 def test_a_region_is_free_when_its_request_is_answered(protocol, start, tmp_path, region):
     """An answer ends the use of its regions: they can be unregistered and registered anew at once."""
-    folder = tmp_path / "models"
-    models.identity(folder, "FP32")
-    (folder / "pair" / "1").mkdir(parents=True)
-    (folder / "pair" / "config.pbtxt").write_text(ensemble_config("pair", "identity_fp32", 2, -1))
-    client = protocol.connect(start(folder, ALLOWED).wait_until_ready())
+    client = client_of_pair(protocol, start, tmp_path)
     x, y = region.input(protocol, "INPUT", X), region.output(protocol, "OUTPUT", 64, PAGE)
     too_small = region.output(protocol, "OUTPUT", 8, PAGE)
     for model in ("identity_fp32", "pair"):

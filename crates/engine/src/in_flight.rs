@@ -1,14 +1,13 @@
 //! Counts the requests of a model version that have not ended, and waits for the last of them.
-use std::{
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
 };
 
 use inference::lock::{Condvar, Mutex};
 use tokio::sync::Notify;
+
+use crate::notified::notified_until;
 
 /// Counts requests from acceptance to their last response (S-W41).
 #[derive(Default)]
@@ -16,15 +15,14 @@ pub(crate) struct InFlight {
     count: AtomicUsize,
     /// Requests that the model is about to accept or to refuse.
     entering: AtomicUsize,
-    /// In one total order with `count`. So either the thread that ends the last request sees that the model drains, or
-    /// the thread that drains the model sees no request.
     draining: AtomicBool,
-    /// A task waits for a moment without requests.
+    /// Somebody may wait for the last request. In one total order with `count`: so either the thread that ends the last
+    /// request sees this, or the one that waits sees no request.
     is_watched: AtomicBool,
     /// No request may enter: the model has been replaced or unloaded.
     closed: AtomicBool,
     lock: Mutex<()>,
-    /// Signalled when a request of a draining or watched model has ended, for threads and for tasks.
+    /// Signalled when a request of a watched model has ended, for threads and for tasks.
     ended: Condvar,
     ended_for_tasks: Notify,
 }
@@ -47,7 +45,7 @@ impl InFlight {
     }
 
     fn notify(&self) {
-        if self.is_draining() || self.is_watched.load(SeqCst) {
+        if self.is_watched.load(SeqCst) {
             drop(self.lock.lock());
             self.ended.notify_all();
             self.ended_for_tasks.notify_waiters();
@@ -100,6 +98,7 @@ impl InFlight {
     /// Marks that the model accepts no new requests.
     pub(crate) fn drain(&self) {
         self.draining.store(true, SeqCst);
+        self.is_watched.store(true, SeqCst);
     }
 
     /// Drains, and waits until every accepted request has ended. Blocks.
@@ -122,15 +121,7 @@ impl InFlight {
     }
 
     async fn empty(&self) {
-        loop {
-            // Listens before it looks: a request that ends after the look is heard of.
-            let mut ended = pin!(self.ended_for_tasks.notified());
-            ended.as_mut().enable();
-            if self.is_empty() {
-                return;
-            }
-            ended.await;
-        }
+        notified_until(&self.ended_for_tasks, || self.is_empty()).await;
     }
 
     /// Whether no request has been accepted and not ended, or is about to be accepted.
@@ -152,6 +143,7 @@ impl Drop for ModelPin {
 #[cfg(test)]
 mod tests {
     use std::{
+        pin::pin,
         task::{Context, Waker},
         thread,
     };

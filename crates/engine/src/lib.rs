@@ -40,6 +40,7 @@ mod limits;
 mod model;
 mod model_loader;
 mod network_threads;
+mod notified;
 mod observe;
 mod options;
 mod order;

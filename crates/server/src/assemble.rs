@@ -81,9 +81,9 @@ struct StopTimes {
 pub enum Stopped {
     /// Everything has ended.
     Whole,
-    /// Threads still load models. The process must end without waiting for them, and without destructors of libraries
-    /// whose code they run.
-    LoadsAbandoned,
+    /// Threads still load models, or run code of backends that have not ended. The process must end without waiting for
+    /// them, and without destructors of libraries whose code they run.
+    ThreadsLeft,
 }
 
 /// A listening socket and its service.

@@ -59,8 +59,8 @@ const ABANDON_GRACE: Duration = Duration::from_millis(50);
 enum Ended {
     /// Nothing runs any more.
     InOrder,
-    /// It was told to stop, and threads still load models.
-    LoadsAbandoned,
+    /// It was told to stop, and threads still load models, or run code of backends.
+    ThreadsLeft,
     /// The exit timeout has expired, and requests or models have not ended.
     TimedOut,
 }
@@ -114,32 +114,23 @@ fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Re
     // for longer. So no plug-in is finalized on this thread, which has no limit: the last handle of the libraries is dropped
     // by a thread of the runtime.
     runtime.spawn_blocking(move || drop(libraries));
-    let ended = match ended {
-        Ok(ended) => ended,
+    let status = match ended {
+        Ok(Ended::InOrder) => {
+            runtime.shutdown_timeout(LAST_GRACE);
+            log::logger().flush();
+            return Ok(ExitCode::SUCCESS);
+        }
         Err(error) => {
             runtime.shutdown_timeout(LAST_GRACE);
             return Err(error);
         }
+        Ok(Ended::ThreadsLeft) => 0,
+        Ok(Ended::TimedOut) => 1,
     };
-    match ended {
-        Ended::InOrder => {
-            runtime.shutdown_timeout(LAST_GRACE);
-            log::logger().flush();
-            Ok(ExitCode::SUCCESS)
-        }
-        Ended::LoadsAbandoned => {
-            runtime.shutdown_timeout(ABANDON_GRACE);
-            let _none = engine::remove_private_directories();
-            log::logger().flush();
-            exit_at_once(0)
-        }
-        Ended::TimedOut => {
-            runtime.shutdown_timeout(ABANDON_GRACE);
-            let _none = engine::remove_private_directories();
-            log::logger().flush();
-            exit_at_once(1)
-        }
-    }
+    runtime.shutdown_timeout(ABANDON_GRACE);
+    let _none = engine::remove_private_directories();
+    log::logger().flush();
+    exit_at_once(status)
 }
 
 async fn run(
@@ -155,7 +146,7 @@ async fn run(
     let starting = tokio::select! {
         starting = StartingServer::new(options, extensions, given) => starting?,
         // A plug-in may be in the middle of its initialization.
-        _ = signals.first() => return Ok(Ended::LoadsAbandoned),
+        _ = signals.first() => return Ok(Ended::ThreadsLeft),
     };
     let loaded = tokio::select! {
         loaded = starting.load() => loaded,
@@ -184,7 +175,7 @@ async fn run(
 fn ended(stopped: Result<Stopped, inference::Error>) -> Ended {
     match stopped {
         Ok(Stopped::Whole) => Ended::InOrder,
-        Ok(Stopped::LoadsAbandoned) => Ended::LoadsAbandoned,
+        Ok(Stopped::ThreadsLeft) => Ended::ThreadsLeft,
         Err(error) => {
             let text = format!("failed to stop server: {} - {error}\n", error.code.as_str());
             logging::to_stderr(text.as_bytes());

@@ -5,7 +5,6 @@
 //! microseconds, which is longer than many models compute.
 use std::{
     path::PathBuf,
-    pin::pin,
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
@@ -30,6 +29,7 @@ use crate::{
     engine_threads::EngineThreads,
     host_policy::Placed,
     limiter::{GrantListener, Limiter},
+    notified::notified_until,
     observe::Record,
     order::Orders,
     rejection::RejectionErrors,
@@ -263,15 +263,7 @@ impl Executor {
 
     /// Returns when no sequence may still get requests.
     pub(crate) async fn sequences_ended(&self) {
-        loop {
-            // Listens before it looks: a sequence that ends after the look is heard of.
-            let mut ended = pin!(self.without_sequences.notified());
-            ended.as_mut().enable();
-            if self.driver.lock().has_no_sequence() {
-                return;
-            }
-            ended.await;
-        }
+        notified_until(&self.without_sequences, || self.driver.lock().has_no_sequence()).await;
     }
 
     /// Accepts no new requests. Accepted requests continue.

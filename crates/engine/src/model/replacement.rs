@@ -63,13 +63,18 @@ impl Model {
     /// The copy that must get a request because of its sequence, if it is another one.
     pub(super) fn previous_copy_for(&self, request: &Request) -> Option<Arc<Self>> {
         request.sequence.id.as_ref()?;
-        let previous = self.replacement.previous.load();
-        if previous.is_empty() || self.continues(request) {
+        if self.replacement.previous.load().is_empty() || self.continues(request) {
             return None;
         }
-        // A copy that waits no more may have closed, and would send the request back.
-        let waiting = previous.iter().filter_map(Weak::upgrade).filter(|copy| copy.waits_for_sequences());
-        waiting.into_iter().find(|copy| copy.continues(request))
+        self.waiting_copy(|copy| copy.continues(request))
+    }
+
+    /// A copy before this one that waits for its sequences. One that waits no more may have closed, and would send requests
+    /// back.
+    fn waiting_copy(&self, fits: impl Fn(&Self) -> bool) -> Option<Arc<Self>> {
+        let previous = self.replacement.previous.load();
+        let mut copies = previous.iter().filter_map(Weak::upgrade);
+        copies.find(|copy| copy.waits_for_sequences() && fits(copy))
     }
 
     /// Whether a request continues a sequence that runs on this copy or on one that waits for its sequences.
@@ -80,9 +85,7 @@ impl Model {
 
     /// Whether a sequence runs on this copy or on one that waits for its sequences.
     pub fn has_sequence(&self, id: &SequenceId) -> bool {
-        let previous = || self.replacement.previous.load_full();
-        self.work.has_sequence(id)
-            || previous().iter().filter_map(Weak::upgrade).any(|copy| copy.work.has_sequence(id))
+        self.work.has_sequence(id) || self.waiting_copy(|copy| copy.work.has_sequence(id)).is_some()
     }
 
     /// The number of sequences of several requests that may still get requests.

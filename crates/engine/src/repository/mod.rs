@@ -3,11 +3,13 @@
 //! A [`Lifecycle`](lifecycle::Lifecycle) decides. The task performs its actions: blocking threads look at directories,
 //! read configurations and load models. Each result comes back to the task as an event. Readers look at the latest
 //! [`ModelTable`].
-use std::{collections::BTreeMap, path::PathBuf, pin::pin, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use inference::{Error, ModelLoader, Name, repository::RepositoryOpener};
 use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::notified::notified_until;
 
 mod agent_thread;
 mod agents;
@@ -211,15 +213,7 @@ impl Repository {
 
     /// Returns when that holds for the latest snapshot.
     pub(crate) async fn until(&self, holds: impl Fn(&ModelTable) -> bool) {
-        loop {
-            // Listens before it looks: a table that comes after the look is heard of.
-            let mut changed = pin!(self.table_changed.notified());
-            changed.as_mut().enable();
-            if holds(&self.table()) {
-                return;
-            }
-            changed.await;
-        }
+        notified_until(&self.table_changed, || holds(&self.table())).await;
     }
 
     async fn ask<T>(&self, command: impl FnOnce(Done<T>) -> Command) -> Result<T, Error> {

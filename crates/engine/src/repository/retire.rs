@@ -21,10 +21,10 @@ use crate::{MemoryFunctions, model::Model};
 const TOLD_AFTER: Duration = Duration::from_secs(10);
 
 /// How long a server that stops waits for the backend of a copy whose requests have ended: less than it has for its end.
-const LIMIT_AT_STOP: Duration = Duration::from_secs(5);
+const RELEASE_LIMIT_AT_STOP: Duration = Duration::from_secs(5);
 
 /// How long it then waits for the end of the instances, which may hang.
-const LIMIT_OF_CLOSE: Duration = Duration::from_secs(2);
+const CLOSE_LIMIT_AT_STOP: Duration = Duration::from_secs(2);
 
 /// How copies end.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ pub(super) struct Retirement {
     pub(super) is_stopping: watch::Receiver<bool>,
     pub(super) threads: ClosingThreads,
     pub(super) memory: Option<MemoryFunctions>,
-    /// A copy was left as it was, because its backend had not released what it was given.
+    /// The stop has ended a copy whose backend has not released what it was given. Code of the backend may still run.
     pub(super) has_left_copies: Arc<AtomicBool>,
 }
 
@@ -49,21 +49,21 @@ impl Retirement {
         let (name, memory) = (format!("model '{}' version {}", copy.name(), copy.version()), self.memory);
         let limit = async {
             self.server_stops().await;
-            tokio::time::sleep(LIMIT_AT_STOP).await;
+            tokio::time::sleep(RELEASE_LIMIT_AT_STOP).await;
         };
-        tokio::select! {
+        let has_released = tokio::select! {
             biased;
-            () = released(&name, &copy) => {}
-            () = limit => {
-                log::error!(
-                    "{name} ends now, although its backend has not released its requests, responses or \
-                     response factories"
-                );
-                self.has_left_copies.store(true, SeqCst);
-                copy.abandon_releases();
-                // The backend may still execute its own code, so its library and the model stay.
-                mem::forget(copy.clone());
-            }
+            () = released(&name, &copy) => true,
+            () = limit => false,
+        };
+        if !has_released {
+            log::error!(
+                "{name} ends now, although its backend has not released its requests, responses or response factories"
+            );
+            self.has_left_copies.store(true, SeqCst);
+            copy.abandon_releases();
+            // The backend may still execute its own code, so its library and the model stay.
+            mem::forget(copy.clone());
         }
         let close = move || {
             let change = ModelsChange::begin(memory);
@@ -71,10 +71,13 @@ impl Retirement {
             drop(copy);
             drop(change);
         };
-        let is_abandoned = *self.is_stopping.borrow() && self.has_left_copies.load(SeqCst);
-        let limit = if is_abandoned { LIMIT_OF_CLOSE } else { Duration::MAX };
-        // A thread that hangs goes on.
-        let _ = tokio::time::timeout(limit, self.threads.close(name, close)).await;
+        let closed = self.threads.close(name, close);
+        if has_released {
+            closed.await;
+        } else {
+            // The instances go on ending, however long they take.
+            let _ = tokio::time::timeout(CLOSE_LIMIT_AT_STOP, closed).await;
+        }
     }
 
     async fn server_stops(&mut self) {

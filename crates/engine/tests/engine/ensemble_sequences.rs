@@ -18,11 +18,11 @@ pub(crate) const SEQUENCE: &str =
     int32_false_true: [ 0, 1 ] } } }";
 
 /// What the sequence models have executed: the values of their requests, in order.
-type Seen = Arc<Mutex<Vec<u8>>>;
+pub(crate) type Seen = Arc<Mutex<Vec<u8>>>;
 
 /// A backend whose models `late` and `later` answer when the test says so, in any order, and whose other models note what
 /// they execute.
-fn backend() -> (Native, mpsc::Receiver<Execution>, Seen) {
+pub(crate) fn backend() -> (Native, mpsc::Receiver<Execution>, Seen) {
     let (tell, held) = mpsc::channel();
     let tell = Mutex::new(tell);
     let seen = Seen::default();
@@ -69,7 +69,7 @@ fn take(held: &mpsc::Receiver<Execution>, count: usize) -> Vec<Execution> {
     taken
 }
 
-async fn result(stream: ResponseStream) -> Result<u8, Error> {
+pub(crate) async fn result(stream: ResponseStream) -> Result<u8, Error> {
     let response = stream.only().await?;
     Ok(response.output("OUT").unwrap().host().unwrap().contiguous()[0])
 }

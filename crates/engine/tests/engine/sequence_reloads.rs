@@ -1,41 +1,15 @@
 //! Reloads of an ensemble and of its members while requests of a sequence are on their way to the member that has the
 //! sequence: all of them come to one copy of it, in their order.
-use std::{
-    collections::BTreeSet,
-    num::NonZeroU64,
-    sync::{Arc, Mutex, mpsc},
-};
+use std::{collections::BTreeSet, num::NonZeroU64};
 
-use inference::{Error, ResponseStream, SequenceId, SequenceStep, backend::Execution};
+use inference::{ResponseStream, SequenceId, SequenceStep};
 use nereid_engine::{Engine, EngineOptions, LoadParameters, ModelControl, StartupModels};
 
 use crate::{
-    ensemble_sequences::SEQUENCE,
+    ensemble_sequences::{SEQUENCE, backend, result},
     ensembles::chain,
-    support::{ECHO, Native, Repository, TIMEOUT, answer, echo, request, start, value},
+    support::{ECHO, Native, Repository, TIMEOUT, answer, request, start},
 };
-
-/// What the sequence model has executed: the values of its requests, in order.
-type Seen = Arc<Mutex<Vec<u8>>>;
-
-/// A backend whose model `late` answers when the test says so.
-fn backend() -> (Native, mpsc::Receiver<Execution>, Seen) {
-    let (tell, held) = mpsc::channel();
-    let tell = Mutex::new(tell);
-    let seen = Seen::default();
-    let noted = seen.clone();
-    let backend = echo().execute(move |model, batch| {
-        for execution in batch.executions {
-            if model.starts_with("late") {
-                tell.lock().unwrap().send(execution).unwrap();
-            } else {
-                noted.lock().unwrap().push(value(&execution.request));
-                answer(execution);
-            }
-        }
-    });
-    (backend, held, seen)
-}
 
 fn repository() -> Repository {
     Repository::new()
@@ -61,11 +35,6 @@ fn ask(engine: &Engine, place: u8) -> ResponseStream {
     let sequence = SequenceStep { id, start: place == 0, end: place == 3 };
     let request = inference::Request { sequence, ..request(place) };
     engine.model("e", None).unwrap().infer(request).unwrap()
-}
-
-async fn result(stream: ResponseStream) -> Result<u8, Error> {
-    let response = stream.only().await?;
-    Ok(response.output("OUT").unwrap().host().unwrap().contiguous()[0])
 }
 
 /// Sends four requests of a sequence, and calls `change` after the first and after the second. All of them leave the first

@@ -119,7 +119,7 @@ const TRACES_MOST: Duration = Duration::from_secs(5);
 
 /// How a server has stopped whose loads were abandoned.
 async fn stopped(engine: &Engine) -> Stopped {
-    if engine.abandon_loads().await { Stopped::LoadsAbandoned } else { Stopped::Whole }
+    if engine.abandon_loads().await { Stopped::ThreadsLeft } else { Stopped::Whole }
 }
 
 impl Endpoint {
