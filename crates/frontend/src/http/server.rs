@@ -165,13 +165,12 @@ async fn serve_requests<S: Respond>(
         .header_read_timeout(None)
         .serve_connection(TokioIo::new(stream), answer);
     let mut served = pin!(served);
-    let mut last_call = pin!(async {
-        drain.begun().await;
-        sleep(LAST_CALL).await;
-    });
+    let mut drain_begun = pin!(drain.begun());
+    // Both begin with the drain. Until then a wake-up does not poll them.
+    let mut last_call = pin!(async { sleep(LAST_CALL).await });
     // The body of a request that does not come ends the request. Answers that wait end by the limit for writes.
     let mut alone = pin!(idle_while_draining(&drain, || !activity.is_idle(), || activity.writes()));
-    let mut told = false;
+    let (mut is_draining, mut told) = (false, false);
     let mut watch = Watch::new(&activity, limits);
     loop {
         tokio::select! {
@@ -183,11 +182,12 @@ async fn serve_requests<S: Respond>(
                 }
                 return;
             }
-            () = &mut last_call, if !told => {
+            () = &mut drain_begun, if !is_draining => is_draining = true,
+            () = &mut last_call, if is_draining && !told => {
                 told = true;
                 served.as_mut().graceful_shutdown();
             }
-            () = &mut alone => {
+            () = &mut alone, if is_draining => {
                 log::debug!("an HTTP connection was closed: the server stops, and the client has no request");
                 return;
             }
