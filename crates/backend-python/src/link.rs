@@ -193,6 +193,7 @@ impl InstanceLink {
     /// Sends batches to the worker.
     pub(crate) fn send(&self, channel: &WorkerChannel, calls: Vec<WaitingCall>) {
         let count = calls.len();
+        let _ends_worker = EndedByPanic(channel);
         let sent = send_calls(channel, &self.config, calls, &self.unhealthy());
         if sent < count {
             // The requests of a batch have all ended. Its place is free.
@@ -276,6 +277,18 @@ impl InstanceLink {
         };
         let channel = running.ok_or_else(|| self.unhealthy())?;
         channel.readiness.ask(ANSWER_LIMIT).map_err(Error::unavailable)
+    }
+}
+
+/// Ends a worker if a panic interrupts its sender. Nobody knows then which batches the worker has got, and the instance
+/// would wait for all of them. The supervisor fails the requests of a worker that has ended.
+struct EndedByPanic<'a>(&'a WorkerChannel);
+
+impl Drop for EndedByPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.close();
+        }
     }
 }
 

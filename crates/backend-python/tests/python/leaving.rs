@@ -1,7 +1,9 @@
 //! An instance that leaves, because the model has fewer of them or ends: first everything that it was given ends.
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command, sync::Arc};
 
-use inference::ResponseItem;
+use inference::{
+    DataType, Error, ForeignMemory, ForeignRegion, Name, Request, RequestInputs, ResponseItem, Tensor,
+};
 
 use crate::support::{CONFIG, Loaded, TestModel, eventually, floats, next, only, request};
 
@@ -82,4 +84,43 @@ fn an_instance_that_leaves_and_loses_its_worker_leaves() {
     assert_eq!(error.message, "Stub process 'm_0' is not healthy.");
     eventually("the instance has left", || left.is_finished());
     left.join().unwrap();
+}
+
+/// Memory whose reader panics.
+#[derive(Debug)]
+struct PanickingRegion;
+
+impl ForeignRegion for PanickingRegion {
+    fn byte_size(&self) -> usize {
+        4
+    }
+
+    fn address(&self) -> *mut u8 {
+        std::ptr::null_mut()
+    }
+
+    fn read(&self, _: usize, _: &mut [u8]) -> Result<(), Error> {
+        panic!("the region cannot be read")
+    }
+
+    fn write(&self, _: usize, _: &[u8]) -> Result<(), Error> {
+        panic!("the region cannot be written")
+    }
+}
+
+#[test]
+fn an_instance_that_panics_while_it_sends_leaves() {
+    let methods = "def execute(self, requests):\n    return [y(x_of(request)) for request in requests]";
+    let model = TestModel::new(CONFIG, methods);
+    let loaded = model.load().unwrap();
+    assert_eq!(loaded.ask(&[1.0]).unwrap(), [1.0]);
+    let memory = ForeignMemory::range(Arc::new(PanickingRegion), 0, 4).unwrap();
+    let input = Tensor::new(Name::new("X"), DataType::Fp32, [1_i64][..].into(), memory);
+    let requests =
+        vec![request(&[2.0]), Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() }];
+    let streams = loaded.send(requests);
+    loaded.ended_by_panic();
+    for stream in streams {
+        assert!(only(stream).is_err());
+    }
 }

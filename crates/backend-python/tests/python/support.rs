@@ -209,6 +209,13 @@ impl Loaded {
         self.run(vec![request(x)]).remove(0).map(|response| floats(&response))
     }
 
+    /// Waits until a panic has ended the thread of the instance, and the instance with it.
+    pub(crate) fn ended_by_panic(mut self) {
+        let thread = self.thread.take().unwrap();
+        eventually("the instance has left", || thread.is_finished());
+        assert!(thread.join().is_err(), "the thread has panicked");
+    }
+
     /// The error for a request.
     pub(crate) fn failure(&self, x: &[f32]) -> Error {
         self.ask(x).expect_err("the request fails")
@@ -218,7 +225,9 @@ impl Loaded {
 impl Drop for Loaded {
     fn drop(&mut self) {
         self.batches = None;
-        self.thread.take().unwrap().join().unwrap();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
     }
 }
 
