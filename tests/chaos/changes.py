@@ -92,8 +92,7 @@ class Changes:
         self._renew(name, must_succeed=is_alone)
 
     def _renew(self, name, *, must_succeed):
-        generation = self._files.generations[name].next()
-        self._files.write_model(name, generation)
+        generation = self._files.renew(name)
         if self._load(name, must_succeed=must_succeed):
             self._files.generations[name].loaded(generation)
             return True
@@ -270,7 +269,7 @@ class Changes:
 
     def _repair(self):
         for name in sorted(self._broken):
-            self._files.write_model(name, self._files.generations[name].next())
+            self._files.renew(name)
             self._unsettled.add(name)
         self._broken.clear()
 

@@ -28,15 +28,22 @@ class Files:
 
     def __init__(self, folder, wrong=""):
         self.folder, self._wrong = folder, wrong
-        self._locks = {name: threading.Lock() for name in MODELS}
+        self._locks = {name: threading.RLock() for name in MODELS}
         self.generations = {name: Generations() for name in WITH_GENERATIONS}
         for name in MODELS:
             (folder / name / "1").mkdir(parents=True)
             if name in WITH_GENERATIONS or name == "py_caller":
-                self.write_model(name, 1)
+                self._write_model(name, 1)
             self.write_config(name, INSTANCES)
 
-    def write_model(self, name, generation):
+    def renew(self, name):
+        """Writes the next generation of a model's file, and returns its number. The file never becomes an older one."""
+        with self._locks[name]:
+            generation = self.generations[name].next()
+            self._write_model(name, generation)
+            return generation
+
+    def _write_model(self, name, generation):
         if name.startswith("py_"):
             text = (PYTHON_MODELS / f"{name}.py").read_text()
             self._replace(name, "1/model.py", text.replace("GENERATION = 1", f"GENERATION = {generation}").encode())
