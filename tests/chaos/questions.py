@@ -182,7 +182,11 @@ class Streams(Caller):
         """Sends all requests without waiting, those of a sequence in their order, and judges the responses."""
         for one in between_each_other(asked, self.random):
             self.count(asked[one].model)
-            asked[one].send(self.client, one)
+            try:
+                asked[one].send(self.client, one)
+            except LOST:
+                # The stream has ended. The answer that says so is among those that are read now.
+                break
         self.receive(asked, since)
 
     def id(self):
