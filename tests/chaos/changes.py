@@ -101,8 +101,8 @@ class Changes:
 
     def reload_broken(self, action, is_alone):
         """A load that fails. The old copy goes on."""
-        self._broken.add(action.model)
         self._files.break_model(action.model)
+        self._broken.add(action.model)
         loaded = self._load(action.model, must_succeed=False)
         if loaded and is_alone:
             self._judge.breaks(f"a load of {action.model} succeeded, whose file is no model")
@@ -152,7 +152,8 @@ class Changes:
                         return server.has_ended or worker not in workers(server, action.model)
 
                     eventually(is_gone, f"the end of a worker of {action.model}")
-            self._wait_until_ready(disturbed)
+            # A worker that starts again reads the file of its model, which a load at the same time may have found broken.
+            self._wait_until_ready(disturbed, beside=self._repair)
 
     # ---- Clients ----
 
@@ -268,10 +269,11 @@ class Changes:
         self._wait_until_ready(MODELS)
 
     def _repair(self):
+        """Gives models whole files. Two threads may do so at the same time."""
         for name in sorted(self._broken):
+            self._broken.discard(name)
             self._files.renew(name)
             self._unsettled.add(name)
-        self._broken.clear()
 
     def rest(self):
         """Brings everything that was changed back to what it was at the beginning. Nobody asks."""
@@ -283,12 +285,13 @@ class Changes:
                 self._instances[name] = INSTANCES
                 self._load(name)
 
-    def _wait_until_ready(self, names):
-        """Waits until these models say that they are ready."""
+    def _wait_until_ready(self, names, beside=lambda: None):
+        """Waits until these models say that they are ready, and does something before each question."""
 
         def are_ready():
             if self._judge.broken:
                 return True
+            beside()
             try:
                 with connect(GRPC, self._system.running()) as client:
                     return all(client.is_model_ready(name) for name in names)

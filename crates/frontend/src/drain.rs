@@ -9,10 +9,10 @@
 //! reads the number of open connections, and decides when to stop waiting.
 use std::{
     sync::{Arc, OnceLock},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 /// The drain of one endpoint. All clones share one state.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Drain {
 
 #[derive(Debug)]
 struct DrainState {
-    /// When the drain began.
+    /// Since when clients that stand still are waited for no longer than briefly.
     begun_at: OnceLock<Instant>,
     phase: watch::Sender<DrainPhase>,
     open: watch::Sender<usize>,
@@ -74,7 +74,19 @@ impl Drain {
 
     /// Begins the drain. Later calls have no effect.
     pub fn begin(&self) {
+        self.begin_since(Instant::now());
+    }
+
+    /// Begins the drain of an endpoint that goes on while others drain since `begun_at`: its clients that stand still get
+    /// no time of their own. Later calls have no effect.
+    pub fn begin_since(&self, begun_at: Instant) {
+        self.state.begun_at.get_or_init(|| begun_at);
         self.reach(DrainPhase::Draining);
+    }
+
+    /// When the drain began; now if it has not begun.
+    pub(crate) fn begun_at(&self) -> Instant {
+        self.state.begun_at.get().copied().unwrap_or_else(Instant::now)
     }
 
     /// Tells whether the drain has begun at least that long ago.
@@ -94,6 +106,7 @@ impl Drain {
 
     /// From now on, streams do not wait for their sequences. Also begins the drain. Later calls have no effect.
     pub fn end_sequences(&self) {
+        self.state.begun_at.get_or_init(Instant::now);
         self.reach(DrainPhase::SequencesOver);
     }
 
@@ -108,9 +121,6 @@ impl Drain {
     }
 
     fn reach(&self, phase: DrainPhase) {
-        if phase >= DrainPhase::Draining {
-            self.state.begun_at.get_or_init(Instant::now);
-        }
         self.state.phase.send_if_modified(|now| {
             let is_later = phase > *now;
             *now = phase.max(*now);

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::drain::Drain;
 
@@ -25,8 +25,9 @@ impl ClientTimeout {
     pub(crate) fn new(limit: Option<Duration>, drain: &Drain) -> Self {
         let drain = drain.clone();
         let last = async move {
+            let first_poll = Instant::now();
             drain.begun().await;
-            sleep(DRAIN_TIMEOUT).await;
+            sleep_until(drain.begun_at().max(first_poll) + DRAIN_TIMEOUT).await;
         };
         Self(match limit {
             None => Box::pin(last),
@@ -56,13 +57,15 @@ impl fmt::Debug for ClientTimeout {
 pub(crate) async fn idle_while_draining(drain: &Drain, is_busy: impl Fn() -> bool, sent: impl Fn() -> usize) {
     drain.begun().await;
     let mut seen = sent();
+    let mut next_look = drain.begun_at() + DRAIN_TIMEOUT;
     loop {
-        sleep(DRAIN_TIMEOUT).await;
+        sleep_until(next_look).await;
         let now = sent();
         if !is_busy() && now == seen {
             return;
         }
         seen = now;
+        next_look = Instant::now() + DRAIN_TIMEOUT;
     }
 }
 
@@ -71,7 +74,7 @@ mod tests {
     use std::{cell::Cell, future::poll_fn};
 
     use futures_util::future::join_all;
-    use tokio::time::{Instant, advance};
+    use tokio::time::advance;
 
     use super::*;
 
@@ -100,6 +103,19 @@ mod tests {
         assert!(is_about(waited(ClientTimeout::new(None, &drain)).await, DRAIN_TIMEOUT));
         let short = Duration::from_secs(1);
         assert!(is_about(waited(ClientTimeout::new(Some(short), &drain)).await, short));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_endpoint_that_drains_after_others_gives_its_clients_no_time_of_its_own() {
+        let (drain, second) = (Drain::new(), Duration::from_secs(1));
+        let mut still = Box::pin(waited(ClientTimeout::new(Some(LIMIT), &drain)));
+        assert!(tokio::time::timeout(DRAIN_TIMEOUT, &mut still).await.is_err(), "the server does not stop");
+        let mut alone = Box::pin(idle_while_draining(&drain, || false, || 0));
+        drain.begin_since(Instant::now() - second);
+        let begin = Instant::now();
+        alone.as_mut().await;
+        assert!(is_about(begin.elapsed(), DRAIN_TIMEOUT - second));
+        assert!(is_about(still.await, DRAIN_TIMEOUT + second));
     }
 
     #[tokio::test(start_paused = true)]

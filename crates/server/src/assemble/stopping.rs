@@ -1,13 +1,10 @@
 //! How a server stops, in the order of its phases.
-use std::{
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use engine::Engine;
 use frontend::drain::Drain;
 use inference::Error;
+use tokio::time::Instant;
 use trace::Tracer;
 
 use super::{Endpoint, EndpointService, Server, StartingServer, Stopped};
@@ -57,8 +54,9 @@ impl Server {
             }
         };
         let ended = self.engine.stop(left()).await;
+        // The metrics are there until all else has ended.
         for endpoint in scraping {
-            endpoint.drain.begin();
+            endpoint.drain.begin_since(begun);
             endpoint.finish(left).await;
         }
         finish_traces(self.tracer, left()).await;
