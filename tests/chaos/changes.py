@@ -153,7 +153,7 @@ class Changes:
 
                     eventually(is_gone, f"the end of a worker of {action.model}")
             # A worker that starts again reads the file of its model, which a load at the same time may have found broken.
-            self._wait_until_ready(disturbed, beside=self._repair)
+            self._wait_until_ready(disturbed, beside=lambda: self._repair({action.model}))
 
     # ---- Clients ----
 
@@ -268,9 +268,9 @@ class Changes:
         self._unsettled.clear()
         self._wait_until_ready(MODELS)
 
-    def _repair(self):
-        """Gives models whole files. Two threads may do so at the same time."""
-        for name in sorted(self._broken):
+    def _repair(self, names=frozenset(MODELS)):
+        """Gives models whole files, those of these names. Two threads may do so at the same time."""
+        for name in sorted(self._broken & names):
             self._broken.discard(name)
             self._files.renew(name)
             self._unsettled.add(name)
