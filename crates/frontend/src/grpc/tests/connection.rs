@@ -221,23 +221,6 @@ async fn a_request_that_is_not_grpc_is_refused_by_its_status() {
     assert!(empty.into_body().collect().await.unwrap().to_bytes().is_empty());
 }
 
-#[tokio::test]
-async fn reflection_describes_the_service_in_both_versions() {
-    let (_server, connection) = connected().await;
-    // list_services: "" (field 7).
-    let list = framed(&[0x3a, 0x00]);
-    for version in ["v1", "v1alpha"] {
-        let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
-        let (messages, status) =
-            timeout(TIMEOUT, connection.unary(&path, &[], list.clone())).await.unwrap().unwrap();
-        assert_eq!((messages.len(), status.code), (1, 0));
-        let names = String::from_utf8_lossy(&messages[0]).into_owned();
-        for name in ["inference.GRPCInferenceService", "grpc.health.v1.Health"] {
-            assert!(names.contains(name), "{names}");
-        }
-    }
-}
-
 /// Begins a call that waits at the gate. The task ends with the number of its messages and its status.
 async fn held_call(server: &Server, connection: &Connection) -> JoinHandle<(usize, u32)> {
     let mut running = connection.call(INFER, &[]).await.unwrap();

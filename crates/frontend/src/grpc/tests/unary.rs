@@ -449,3 +449,29 @@ async fn a_decoded_tensor_is_reserved_besides_its_message() {
     assert!(refused.code == 8 && refused.message.starts_with(expected), "{refused:?}");
     assert_eq!(server.engine.inflight_bytes().used(), 0);
 }
+
+#[tokio::test]
+async fn rare_calls_have_short_messages_but_for_loads() {
+    let (_server, connection) = connected().await;
+    let live = "/inference.GRPCInferenceService/ServerLive";
+    // Field 1, which the message does not have.
+    let of = |length: usize| {
+        let mut bytes = vec![0x0a];
+        prost::encoding::encode_varint(length as u64, &mut bytes);
+        bytes.resize(bytes.len() + length, b'x');
+        framed(&bytes)
+    };
+    assert_eq!(status_of(&connection, live, of((4 << 20) - 5)).await, expect(0, ""));
+    let text = "Received message larger than max (4194305 vs. 4194304)";
+    assert_eq!(status_of(&connection, live, of((4 << 20) - 4)).await, expect(8, text));
+    let content =
+        ModelRepositoryParameter { parameter_choice: Some(LoadChoice::BytesParam(vec![1; 5 << 20].into())) };
+    let load = RepositoryModelLoadRequest {
+        model_name: "simple".into(),
+        parameters: [("file:1/x".to_owned(), content)].into(),
+        ..RepositoryModelLoadRequest::default()
+    };
+    let path = "/inference.GRPCInferenceService/RepositoryModelLoad";
+    let text = "explicit model load / unload is not allowed if polling is enabled";
+    assert_eq!(status_of(&connection, path, sent(&load)).await, expect(14, text));
+}
