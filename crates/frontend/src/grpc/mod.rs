@@ -38,6 +38,7 @@ mod status;
 mod stream;
 mod transport;
 mod unix_authority;
+mod windows;
 mod wire;
 
 pub use connection::serve;
