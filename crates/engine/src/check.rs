@@ -9,12 +9,15 @@ use std::{
 };
 
 use inference::{
-    DataType, Error, Name, Request, RequestInputs, SequenceId, Shape, ShapeError, Tensor, TensorData,
-    TensorMemory, bytes_elements,
+    DataType, Error, MAX_STORED_NAME, Name, Request, RequestInputs, SequenceId, Shape, ShapeError, Tensor,
+    TensorData, TensorMemory, bytes_elements, check_length,
     config::{Control, InputSpec, ModelConfig, Scheduling},
     element_count, id_prefix,
 };
 use scheduling::{Meta, SequenceStep};
+
+/// The most dimensions of a shape that a text shows. A client may send far more.
+const SHOWN_DIMS: usize = 32;
 
 /// The parts of a configuration that the rules need, computed once.
 pub(crate) struct RequestValidator {
@@ -96,8 +99,12 @@ impl RequestValidator {
         })
     }
 
-    /// The request's position in its sequence. The id must have the kind that the model's control input takes.
+    /// The request's position in its sequence. The id must have the kind that the model's control input takes. A text is
+    /// stored while its sequence lives, so its length has a limit.
     fn sequence_step(&self, request: &Request, at: &ErrorContext<'_>) -> Result<SequenceStep, Error> {
+        if let Some(SequenceId::Text(id)) = &request.sequence.id {
+            check_length("the correlation id", id, MAX_STORED_NAME)?;
+        }
         if let (Some(id), Some((name, datatype))) = (&request.sequence.id, &self.correlation_id) {
             let (fits, got) = match id {
                 SequenceId::Number(_) | SequenceId::ServerGenerated(_) => {
@@ -459,7 +466,11 @@ fn count_error(name: &str, shape: &[i64], error: ShapeError) -> Error {
 }
 
 fn bracketed(dims: &[i64]) -> String {
-    format!("[{}]", dims.iter().map(i64::to_string).collect::<Vec<_>>().join(","))
+    let shown = dims.iter().take(SHOWN_DIMS).map(i64::to_string).collect::<Vec<_>>().join(",");
+    match dims.len() {
+        0..=SHOWN_DIMS => format!("[{shown}]"),
+        count => format!("[{shown},... ({count} dimensions)]"),
+    }
 }
 
 /// Whether the requests of a batch must agree in this input. As Triton: inputs of fixed shape are never compared.

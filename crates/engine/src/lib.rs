@@ -15,11 +15,12 @@ use std::{
 
 use futures_util::future::join_all;
 use inference::{
-    ByteBudget, Error, MetricSource, Name,
+    ByteBudget, Error, MAX_STORED_NAME, MetricSource, Name,
     agent::AgentFinder,
     backend::{Backend, BackendFinder},
     batching::StrategyOpener,
     cache::ResponseCache,
+    check_length,
     metrics::{MetricsForm, MetricsText},
     repository::RepositoryOpener,
 };
@@ -408,6 +409,7 @@ impl Engine {
     /// UNAVAILABLE if the control mode is not `explicit`, or if the server is stopping.
     pub async fn unload(&self, name: &str) -> Result<(), Error> {
         self.is_explicit()?;
+        check_length("the name of the model", name, MAX_STORED_NAME)?;
         self.shared.repository.unload(name, false).await?;
         self.shared.readiness.unloaded(name);
         Ok(())
@@ -420,6 +422,7 @@ impl Engine {
     /// As [`unload`](Self::unload).
     pub async fn unload_with_dependents(&self, name: &str) -> Result<(), Error> {
         self.is_explicit()?;
+        check_length("the name of the model", name, MAX_STORED_NAME)?;
         self.shared.repository.unload(name, true).await?;
         self.shared.readiness.unloaded(name);
         Ok(())
@@ -507,6 +510,7 @@ fn check_name(name: &str) -> Result<(), Error> {
     if name.is_empty() {
         return Err(Error::invalid("Model name cannot be empty. Please enter a valid name to deploy."));
     }
+    check_length("the name of the model", name, MAX_STORED_NAME)?;
     if matches!(name, "." | "..") || name.contains(['/', '\0']) {
         return Err(Error::invalid(format!(
             "invalid model name '{name}', model name must not contain path traversal characters"

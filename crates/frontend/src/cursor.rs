@@ -13,6 +13,7 @@ static NO_PIECE: Bytes = Bytes::new();
 ///
 /// Invariant: `chunk` is empty only if no piece has bytes left, and `left` is at most the number of bytes left in all
 /// pieces.
+#[derive(Debug, Clone)]
 pub(crate) struct Cursor<'b> {
     /// The rest of `piece`.
     chunk: &'b [u8],
@@ -113,6 +114,11 @@ impl<'b> Cursor<'b> {
         let mut data = TensorData::default();
         self.pass(count, |piece, bytes| data.push(piece.slice_ref(bytes)));
         Some(data)
+    }
+
+    /// Passes the next `count` bytes to `each` where they lie, piece by piece. `None` if fewer are left.
+    pub(crate) fn pieces(&mut self, count: usize, mut each: impl FnMut(&'b [u8])) -> Option<()> {
+        (count <= self.left).then(|| self.pass(count, |_, bytes| each(bytes)))
     }
 
     /// Skips `count` bytes. `None` if fewer are left.

@@ -33,7 +33,7 @@ pub use byte_budget::{ByteBudget, ByteReservation, NoRoom, REQUEST_BYTES};
 pub use error::{Error, ErrorCode, FailureReason, panic_message};
 pub use inferer::{Inferer, ModelChangeDone, ModelLoader};
 pub use metrics::MetricSource;
-pub use name::Name;
+pub use name::{MAX_STORED_NAME, Name, check_length};
 pub use proto::nearest;
 pub use report::ResponseReport;
 pub use request::{

@@ -7,6 +7,25 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use crate::Error;
+
+/// The longest name that the server stores for a client, in bytes: that of a model, or of a region of shared memory.
+pub const MAX_STORED_NAME: usize = 1024;
+
+/// Checks the length of a text. `what` names the text in the error.
+///
+/// # Errors
+/// INVALID_ARG if it has more than `most` bytes.
+#[inline]
+pub fn check_length(what: &str, text: &str, most: usize) -> Result<(), Error> {
+    if text.len() <= most { Ok(()) } else { Err(too_long(what, text.len(), most)) }
+}
+
+#[cold]
+fn too_long(what: &str, length: usize, most: usize) -> Error {
+    Error::invalid(format!("{what} has {length} bytes, and at most {most} are allowed"))
+}
+
 static EMPTY: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("\0"));
 
 /// An immutable text that is cheap to clone and ends with a NUL.
@@ -131,7 +150,14 @@ impl fmt::Debug for Name {
 
 #[cfg(test)]
 mod tests {
-    use super::Name;
+    use super::{Name, check_length};
+
+    #[test]
+    fn a_text_of_the_greatest_length_is_not_too_long() {
+        assert_eq!(check_length("the id", "abc", 3), Ok(()));
+        let error = check_length("the id", "abcd", 3).unwrap_err();
+        assert_eq!(error.message, "the id has 4 bytes, and at most 3 are allowed");
+    }
 
     #[test]
     fn a_text_ends_at_its_first_nul() {

@@ -497,6 +497,7 @@ fn grpc_options(
         restrictions: restrictions(&grpc.restrictions),
         api_keys: shared.credentials.api_keys.clone(),
         most_unread_responses: grpc.most_unread_responses,
+        reflection: grpc.reflection,
         compression: grpc.compression,
         tls: shared.credentials.grpc.clone(),
         limits,

@@ -1,5 +1,5 @@
 //! What a client says when it registers a region, and the rules that need neither the table nor the system.
-use inference::Error;
+use inference::{Error, MAX_STORED_NAME, check_length};
 
 /// The prefix of the objects by which Triton's Python backend talks to its processes. Clients must not write there.
 const RESERVED_PREFIX: &str = "triton_python_backend_shm_region_";
@@ -30,6 +30,8 @@ impl SystemRegistration {
         if name.is_empty() {
             return Err(nameless("system"));
         }
+        check_length("the name of the region", name, MAX_STORED_NAME)?;
+        check_length("the key of the region", key, MAX_STORED_NAME)?;
         let object = key.trim_start_matches('/');
         if object.is_empty() {
             return Err(Error::invalid(format!(
@@ -68,6 +70,7 @@ impl CudaRegistration {
         if self.name.is_empty() {
             return Err(nameless("cuda"));
         }
+        check_length("the name of the region", &self.name, MAX_STORED_NAME)?;
         // Triton does not check the handles of gRPC, and reads beyond the end of short ones (P-W26).
         if self.raw_handle.len() != CUDA_HANDLE_BYTES {
             return Err(Error::invalid("'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t"));
@@ -100,6 +103,19 @@ mod tests {
             );
             assert_eq!(of_key(key), Err(text));
         }
+    }
+
+    #[test]
+    fn names_and_keys_have_a_limit() {
+        let long = "k".repeat(MAX_STORED_NAME + 1);
+        let text = "Invalid argument: the key of the region has 1025 bytes, and at most 1024 are allowed";
+        assert_eq!(of_key(&long), Err(text.to_owned()));
+        let text = "the name of the region has 1025 bytes, and at most 1024 are allowed";
+        let registration =
+            SystemRegistration { name: long.clone(), key: "/k".into(), offset: 0, byte_size: 1 };
+        assert_eq!(registration.check(), Err(Error::invalid(text)));
+        let registration = CudaRegistration { name: long, raw_handle: vec![], device_id: 0, byte_size: 1 };
+        assert_eq!(registration.check(), Err(Error::invalid(text)));
     }
 
     #[test]

@@ -171,6 +171,15 @@ fn rows_agree_and_fit() {
 }
 
 #[test]
+fn a_text_shows_only_the_first_dimensions_of_a_long_shape() {
+    let config = config(0, vec![spec("A", DataType::Int32, &[-1])]);
+    let shown = |count: usize| refusal(&config, vec![ints("A", &vec![1; count], 1)]);
+    let ones = ["1"; 32].join(",");
+    assert!(shown(32).ends_with(&format!("got [{ones}]. ")));
+    assert!(shown(1000).ends_with(&format!("got [{ones},... (1000 dimensions)]. ")));
+}
+
+#[test]
 fn datatype_shape_and_bytes_are_as_configured() {
     let config = config(0, vec![spec("A", DataType::Int32, &[-1, 2])]);
     assert_eq!(

@@ -205,6 +205,11 @@ async fn what_is_no_step_of_a_sequence_is_refused_in_tritons_words() {
         refused(text),
         "[request id: <id_unknown>] sequence batching control 'CORRID' data-type is 'BYTES', but model 'm' expects 'UINT64'"
     );
+    let long = SequenceId::Text("x".repeat(1025).as_str().into());
+    assert_eq!(
+        refused(SequenceStep { id: Some(long), start: true, end: false }),
+        "the correlation id has 1025 bytes, and at most 1024 are allowed"
+    );
     let two = inference::RequestInputs::Tensors(vec![Tensor::new(
         "IN".into(),
         DataType::Int32,

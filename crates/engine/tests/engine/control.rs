@@ -110,6 +110,12 @@ async fn names_that_are_no_directories_are_refused() {
         let error = load(&engine, name).await.unwrap_err();
         assert_eq!((error.code, &*error.message), (ErrorCode::InvalidArgument, text));
     }
+    let long = "m".repeat(1025);
+    let text = "the name of the model has 1025 bytes, and at most 1024 are allowed";
+    for refused in [load(&engine, &long).await, engine.unload(&long).await] {
+        let error = refused.unwrap_err();
+        assert_eq!((error.code, &*error.message), (ErrorCode::InvalidArgument, text));
+    }
 }
 
 #[tokio::test]

@@ -90,17 +90,37 @@ impl AdminCall {
         }
     }
 
+    /// The longest message of the call, in bytes, if the server's own limit is not lower. The files of a model are long.
+    pub(crate) const fn max_message(self) -> u64 {
+        match self {
+            Self::RepositoryModelLoad => u64::MAX,
+            Self::ServerLive
+            | Self::ServerReady
+            | Self::HealthCheck
+            | Self::ModelReady
+            | Self::ServerMetadata
+            | Self::ModelMetadata
+            | Self::ModelConfig
+            | Self::ModelStatistics
+            | Self::RepositoryIndex
+            | Self::RepositoryModelUnload
+            | Self::Regions(_)
+            | Self::TraceSetting
+            | Self::LogSettings => 4 << 20,
+        }
+    }
+
     /// Checks that the sender may use the model that the call names, if it names one.
     ///
     /// # Errors
     /// The API key does not permit it, or the message cannot be read.
-    pub(crate) fn check_model(self, access: &Access, frames: &[Bytes]) -> Result<(), Status> {
+    pub(crate) async fn check_model(self, access: &Access, frames: &[Bytes]) -> Result<(), Status> {
         let model = match self {
             Self::ModelReady | Self::ModelMetadata | Self::ModelConfig | Self::ModelStatistics => {
-                decode::<ModelFirst>(frames)?.name
+                decode::<ModelFirst>(frames).await?.name
             }
             Self::RepositoryModelLoad | Self::RepositoryModelUnload | Self::TraceSetting => {
-                decode::<ModelSecond>(frames)?.name
+                decode::<ModelSecond>(frames).await?.name
             }
             Self::ServerLive
             | Self::ServerReady
@@ -129,62 +149,64 @@ impl AdminCall {
         let engine = &state.engine;
         match self {
             Self::ServerLive => {
-                let ServerLiveRequest {} = decode(frames)?;
+                let ServerLiveRequest {} = decode(frames).await?;
                 encode(&ServerLiveResponse { live: engine.live()? })
             }
             Self::ServerReady => {
-                let ServerReadyRequest {} = decode(frames)?;
+                let ServerReadyRequest {} = decode(frames).await?;
                 encode(&ServerReadyResponse { ready: engine.ready().await? })
             }
             Self::HealthCheck => {
                 // The server has one health status, so the name of the service does not matter.
-                let _: HealthCheckRequest = decode(frames)?;
+                let _: HealthCheckRequest = decode(frames).await?;
                 let ready = engine.ready().await?;
                 let status = if ready { ServingStatus::Serving } else { ServingStatus::NotServing };
                 encode(&HealthCheckResponse { status: status.into() })
             }
             Self::ModelReady => {
-                let request: ModelReadyRequest = decode(frames)?;
+                let request: ModelReadyRequest = decode(frames).await?;
                 let version = version::parse(&request.version)?;
                 encode(&ModelReadyResponse { ready: engine.model_ready(&request.name, version).await })
             }
             Self::ServerMetadata => {
-                let ServerMetadataRequest {} = decode(frames)?;
+                let ServerMetadataRequest {} = decode(frames).await?;
                 encode(&metadata::server(engine.server()))
             }
             Self::ModelMetadata => {
-                let request: ModelMetadataRequest = decode(frames)?;
+                let request: ModelMetadataRequest = decode(frames).await?;
                 let version = version::parse(&request.version)?;
                 encode(&metadata::of_model(engine, &request.name, version)?)
             }
             Self::ModelConfig => {
-                let request: ModelConfigRequest = decode(frames)?;
+                let request: ModelConfigRequest = decode(frames).await?;
                 let model = engine.model(&request.name, version::parse(&request.version)?)?;
                 encode(&ModelConfigResponse { config: Some(model.shown().clone()) })
             }
             Self::ModelStatistics => {
-                let request: ModelStatisticsRequest = decode(frames)?;
+                let request: ModelStatisticsRequest = decode(frames).await?;
                 let name = (!request.name.is_empty()).then_some(&*request.name);
                 let mut counted = engine.statistics(name, version::parse(&request.version)?)?;
                 counted.retain(|model| access.shows(&model.name));
                 encode(&statistics::response(&counted))
             }
             Self::RepositoryIndex => {
-                let request: RepositoryIndexRequest = decode(frames)?;
+                let request: RepositoryIndexRequest = decode(frames).await?;
                 only_one_repository(&request.repository_name)?;
                 encode(&metadata::index(visible_index(engine, request.ready, access).await))
             }
             Self::RepositoryModelLoad => {
-                load(engine, decode(frames)?).await?;
+                load(engine, decode(frames).await?).await?;
                 encode(&RepositoryModelLoadResponse {})
             }
             Self::RepositoryModelUnload => {
-                unload(engine, &decode(frames)?).await?;
+                unload(engine, &decode(frames).await?).await?;
                 encode(&RepositoryModelUnloadResponse {})
             }
-            Self::Regions(call) => call.answer(&state.options.regions, frames),
-            Self::TraceSetting => encode(&trace_setting(state, decode(frames)?)?),
-            Self::LogSettings => encode(&logging::answer(state.options.log.as_deref(), &decode(frames)?)?),
+            Self::Regions(call) => call.answer(&state.options.regions, frames).await,
+            Self::TraceSetting => encode(&trace_setting(state, decode(frames).await?)?),
+            Self::LogSettings => {
+                encode(&logging::answer(state.options.log.as_deref(), &decode(frames).await?)?)
+            }
         }
     }
 }

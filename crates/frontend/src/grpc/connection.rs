@@ -16,6 +16,7 @@ use super::{
     service,
     state::GrpcState,
     transport::{PREFACE, Transport, go_away},
+    windows::ConnectionWindows,
 };
 use crate::{
     access_log::PeerAddress,
@@ -150,7 +151,8 @@ where
         }
         service::answer(state.clone(), request)
     });
-    let mut connection = pin!(builder(state, executor).serve_connection(io, service));
+    let windows = state.windows.open();
+    let mut connection = pin!(builder(state, executor, &windows).serve_connection(io, service));
     let grace = tokio::select! {
         ended = connection.as_mut() => return note(ended),
         () = told_to_go(&state.drain) => None,
@@ -214,14 +216,18 @@ fn jitter(count: u64) -> f64 {
 }
 
 /// Configures large frames and windows, so that a tensor is sent in few pieces. The windows also bound the bytes that a
-/// client can make the server hold for each connection.
-fn builder(state: &GrpcState, executor: CallExecutor) -> http2::Builder<CallExecutor> {
+/// client can make the server hold for the connection without a reservation.
+fn builder(
+    state: &GrpcState,
+    executor: CallExecutor,
+    windows: &ConnectionWindows,
+) -> http2::Builder<CallExecutor> {
     let mut builder = http2::Builder::new(executor);
     builder
         .timer(TokioTimer::new())
-        .max_frame_size(1 << 20)
-        .initial_stream_window_size(32 << 20)
-        .initial_connection_window_size(64 << 20)
+        .max_frame_size(windows.frame())
+        .initial_stream_window_size(windows.stream())
+        .initial_connection_window_size(windows.connection())
         .max_send_buf_size(4 << 20)
         .max_concurrent_streams(state.options.max_concurrent_streams)
         // A client may cancel many calls at once, for example when a shared deadline passes.

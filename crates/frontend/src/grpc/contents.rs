@@ -1,45 +1,96 @@
 //! The bytes of an input with typed contents, and the shared-memory region that an input names.
 use std::borrow::Cow;
 
-use inference::{DataType, Error, TensorData};
+use inference::{ByteReservation, DataType, Error, TensorData};
 
-use super::decode::{Choice, Contents, InferParameters};
+use super::{
+    decode::{Choice, InferParameters, InvalidMessage},
+    wire::{Malformed, WireReader, WireType},
+};
 use crate::kserve::shared_memory::RegionRange;
 
 /// How error texts name an unknown datatype.
 pub(crate) const INVALID: &str = "<invalid>";
 
-/// A kind of contents: a check whether the message has such contents, and the datatypes that the kind serves. Refusals
-/// name the first datatype.
-type ContentsKind = (fn(&Contents) -> bool, &'static [DataType]);
-
-/// The kinds in the order in which the reference looks for them.
-const KINDS: [ContentsKind; 8] = [
-    (|contents| !contents.bools.is_empty(), &[DataType::Bool]),
-    (|contents| !contents.ints.is_empty(), &[DataType::Int32, DataType::Int16, DataType::Int8]),
-    (|contents| !contents.int64s.is_empty(), &[DataType::Int64]),
-    (|contents| !contents.uints.is_empty(), &[DataType::Uint32, DataType::Uint16, DataType::Uint8]),
-    (|contents| !contents.uint64s.is_empty(), &[DataType::Uint64]),
-    (|contents| !contents.fp32s.is_empty(), &[DataType::Fp32]),
-    (|contents| !contents.fp64s.is_empty(), &[DataType::Fp64]),
-    (|contents| !contents.byte_strings.is_empty(), &[DataType::Bytes]),
+/// The datatypes that each kind of contents serves, in the order of the schema, in which the reference looks for them.
+/// Refusals name the first datatype. The number of a kind's field is its place in this list, counted from one.
+const KINDS: [&[DataType]; 8] = [
+    &[DataType::Bool],
+    &[DataType::Int32, DataType::Int16, DataType::Int8],
+    &[DataType::Int64],
+    &[DataType::Uint32, DataType::Uint16, DataType::Uint8],
+    &[DataType::Uint64],
+    &[DataType::Fp32],
+    &[DataType::Fp64],
+    &[DataType::Bytes],
 ];
 
-/// The tensor's bytes. An input without contents is an empty tensor. Integers wider than the datatype lose their upper
-/// bytes.
+/// The most bytes of the typed contents of a request, as they are written, and as tensors. Contents of numbers may be
+/// eight times longer as tensors than they are written. Raw contents have no such limit.
+const MAX_CONTENTS: usize = 64 << 20;
+
+/// Room for the typed contents of one request. No byte is decoded before it is reserved.
+pub(crate) struct ContentsRoom<'r> {
+    reservation: &'r mut ByteReservation,
+    /// Bytes of contents so far, as they are written.
+    written: usize,
+    /// Bytes of contents so far, as tensors.
+    decoded: usize,
+}
+
+impl<'r> ContentsRoom<'r> {
+    /// Room within `reservation`, which holds the bytes of the message.
+    pub(crate) fn new(reservation: &'r mut ByteReservation) -> Self {
+        Self { reservation, written: 0, decoded: 0 }
+    }
+
+    /// Releases the bytes of the contents as they are written. No tensor uses them.
+    pub(crate) fn release_written(self) {
+        if self.written > 0 {
+            self.reservation.shrink_to(self.reservation.bytes().saturating_sub(self.written));
+        }
+    }
+
+    fn written(&mut self, bytes: usize, input: &str, model: &str) -> Result<(), Error> {
+        self.written += bytes;
+        if self.written > MAX_CONTENTS { Err(too_long(input, model)) } else { Ok(()) }
+    }
+
+    fn decoded(&mut self, bytes: usize, input: &str, model: &str) -> Result<(), Error> {
+        self.decoded = self.decoded.saturating_add(bytes);
+        if self.decoded > MAX_CONTENTS {
+            return Err(too_long(input, model));
+        }
+        Ok(self.reservation.grow(bytes)?)
+    }
+}
+
+#[cold]
+fn too_long(input: &str, model: &str) -> Error {
+    Error::invalid(format!(
+        "the typed contents of a request may have {MAX_CONTENTS} bytes, and input '{input}' for model '{model}' exceeds \
+         that. Use raw_input_contents for large tensors"
+    ))
+}
+
+/// Decodes the typed contents of an input, which lie in `parts`, to the bytes of its tensor. An input without contents is
+/// an empty tensor. Integers wider than the datatype lose their upper bytes.
 ///
 /// # Errors
 /// INVALID_ARG for contents of another kind than the datatype, or of several kinds. As Triton: infer_handler.cc,
-/// InferGRPCToInput.
+/// InferGRPCToInput. Also if the contents are too long, or if there is no room for them.
 pub(crate) fn bytes(
-    contents: Contents,
+    parts: &[WireReader<'_>],
     datatype: Option<DataType>,
     input: &str,
     model: &str,
-) -> Result<TensorData, Error> {
+    room: &mut ContentsRoom<'_>,
+) -> Result<TensorData, InvalidMessage> {
+    room.written(parts.iter().map(WireReader::left).sum(), input, model)?;
+    let counts = count(parts)?;
     let mut supplied = false;
-    for (is_there, served) in KINDS {
-        if !is_there(&contents) {
+    for (served, &count) in KINDS.iter().zip(&counts) {
+        if count == 0 {
             continue;
         }
         let kind = datatype.filter(|datatype| served.contains(datatype)).unwrap_or(served[0]);
@@ -50,42 +101,86 @@ pub(crate) fn bytes(
             ))
         };
         if supplied {
-            return Err(refused("binary data was already supplied."));
+            return Err(refused("binary data was already supplied.").into());
         }
         if datatype != Some(kind) {
             let expected = datatype.map_or(INVALID, DataType::protocol_name);
-            return Err(refused(&format!("expected datatype '{expected}'")));
+            return Err(refused(&format!("expected datatype '{expected}'")).into());
         }
         supplied = true;
     }
-    Ok(datatype.map(|datatype| serialize(contents, datatype)).unwrap_or_default().into())
+    let kind = KINDS.iter().position(|served| datatype.is_some_and(|datatype| served.contains(&datatype)));
+    // The schema has no contents for some datatypes.
+    let (Some(datatype), Some(kind)) = (datatype, kind) else { return Ok(TensorData::default()) };
+    let length = counts[kind].saturating_mul(datatype.byte_size().unwrap_or(1));
+    room.decoded(length, input, model)?;
+    let mut bytes = Vec::with_capacity(length);
+    decode(parts, kind, datatype, &mut bytes)?;
+    debug_assert!(bytes.len() == length, "the elements were counted");
+    Ok(bytes.into())
 }
 
-/// The contents of the kind that serves `datatype`, little endian.
-fn serialize(contents: Contents, datatype: DataType) -> Vec<u8> {
-    match datatype {
-        DataType::Bool => contents.bools,
-        DataType::Int8 => low_bytes(1, contents.ints.into_iter().map(i32::to_le_bytes)),
-        DataType::Int16 => low_bytes(2, contents.ints.into_iter().map(i32::to_le_bytes)),
-        DataType::Int32 => low_bytes(4, contents.ints.into_iter().map(i32::to_le_bytes)),
-        DataType::Int64 => low_bytes(8, contents.int64s.into_iter().map(i64::to_le_bytes)),
-        DataType::Uint8 => low_bytes(1, contents.uints.into_iter().map(u32::to_le_bytes)),
-        DataType::Uint16 => low_bytes(2, contents.uints.into_iter().map(u32::to_le_bytes)),
-        DataType::Uint32 => low_bytes(4, contents.uints.into_iter().map(u32::to_le_bytes)),
-        DataType::Uint64 => low_bytes(8, contents.uint64s.into_iter().map(u64::to_le_bytes)),
-        DataType::Fp32 => contents.fp32s,
-        DataType::Fp64 => contents.fp64s,
-        DataType::Bytes => contents.byte_strings,
-        // The schema has no contents for these datatypes.
-        DataType::Fp16 | DataType::Bf16 => Vec::new(),
+/// The number of elements of each kind. Of byte strings, the number of bytes in the tensor.
+fn count(parts: &[WireReader<'_>]) -> Result<[usize; KINDS.len()], Malformed> {
+    let mut counts = [0; KINDS.len()];
+    for part in parts {
+        part.clone().fields(|reader, number, wire| {
+            let count = match number {
+                1..=5 => reader.count_varints(wire)?,
+                6 => reader.count_fixed(wire, WireType::Fixed32, 4)?,
+                7 => reader.count_fixed(wire, WireType::Fixed64, 8)?,
+                8 => size_of::<u32>() + reader.skip_bytes(wire)?,
+                _ => return reader.skip(number, wire),
+            };
+            counts[number as usize - 1] += count;
+            Ok(())
+        })?;
     }
+    Ok(counts)
 }
 
-/// The first `kept` bytes of each value.
-fn low_bytes<const N: usize>(kept: usize, values: impl Iterator<Item = [u8; N]>) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(values.size_hint().0 * kept);
-    values.for_each(|value| bytes.extend_from_slice(&value[..kept]));
-    bytes
+/// Appends the elements of the kind at that place in [`KINDS`], little endian. Other kinds have no elements.
+fn decode(
+    parts: &[WireReader<'_>],
+    kind: usize,
+    datatype: DataType,
+    bytes: &mut Vec<u8>,
+) -> Result<(), Malformed> {
+    for part in parts {
+        part.clone().fields(|reader, number, wire| {
+            if number as usize != kind + 1 {
+                return reader.skip(number, wire);
+            }
+            match datatype {
+                DataType::Bool => reader.repeated(wire, WireType::Varint, |reader| {
+                    bytes.push(u8::from(reader.varint()? != 0));
+                    Ok(())
+                }),
+                DataType::Int8 | DataType::Uint8 => low_bytes::<1>(reader, wire, bytes),
+                DataType::Int16 | DataType::Uint16 => low_bytes::<2>(reader, wire, bytes),
+                DataType::Int32 | DataType::Uint32 => low_bytes::<4>(reader, wire, bytes),
+                DataType::Int64 | DataType::Uint64 => low_bytes::<8>(reader, wire, bytes),
+                DataType::Fp32 => reader.copy_fixed(wire, WireType::Fixed32, 4, bytes),
+                DataType::Fp64 => reader.copy_fixed(wire, WireType::Fixed64, 8, bytes),
+                DataType::Bytes => reader.copy_bytes(wire, bytes),
+                DataType::Fp16 | DataType::Bf16 => reader.skip(number, wire),
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Appends the first `N` bytes of each number of a repeated field: a narrower field keeps the low part of any value that
+/// the client writes.
+fn low_bytes<const N: usize>(
+    reader: &mut WireReader<'_>,
+    wire: WireType,
+    bytes: &mut Vec<u8>,
+) -> Result<(), Malformed> {
+    reader.repeated(wire, WireType::Varint, |reader| {
+        bytes.extend_from_slice(&reader.varint()?.to_le_bytes()[..N]);
+        Ok(())
+    })
 }
 
 /// The part of a shared memory region that a tensor names. `None` if the tensor names none.
@@ -131,48 +226,117 @@ pub(crate) fn region<'p>(
 
 #[cfg(test)]
 mod tests {
+    use inference::ByteBudget;
+    use prost::Message;
+    use proto::InferTensorContents;
+
     use super::*;
 
-    fn of(contents: Contents, datatype: DataType) -> Result<Vec<u8>, String> {
-        let bytes = bytes(contents, Some(datatype), "IN", "m");
-        bytes.map(|data| data.contiguous().to_vec()).map_err(|error| error.message.into_owned())
+    fn in_room(
+        contents: &InferTensorContents,
+        datatype: Option<DataType>,
+        reservation: &mut ByteReservation,
+    ) -> Result<Vec<u8>, String> {
+        let frames = [contents.encode_to_vec().into()];
+        let mut room = ContentsRoom::new(reservation);
+        let decoded = bytes(&[WireReader::new(&frames)], datatype, "IN", "m", &mut room);
+        decoded.map(|data| data.contiguous().to_vec()).map_err(|invalid| match invalid {
+            InvalidMessage::Malformed => panic!("the test encodes well"),
+            InvalidMessage::Refused(error) => error.message.into_owned(),
+        })
     }
 
-    fn ints(values: &[i32]) -> Contents {
-        Contents { ints: values.to_vec(), ..Contents::default() }
+    fn of(contents: &InferTensorContents, datatype: DataType) -> Result<Vec<u8>, String> {
+        in_room(contents, Some(datatype), &mut ByteBudget::new(1 << 20).reservation())
+    }
+
+    fn ints(values: &[i32]) -> InferTensorContents {
+        InferTensorContents { int_contents: values.to_vec(), ..InferTensorContents::default() }
     }
 
     #[test]
     fn integers_are_truncated_to_their_datatype() {
-        assert_eq!(of(ints(&[300, -1]), DataType::Int8), Ok(vec![44, 0xff]));
-        assert_eq!(of(ints(&[300]), DataType::Int16), Ok(vec![44, 1]));
-        assert_eq!(of(ints(&[300]), DataType::Int32), Ok(vec![44, 1, 0, 0]));
-        let uints = Contents { uints: vec![0x0102_0304], ..Contents::default() };
-        assert_eq!(of(uints, DataType::Uint16), Ok(vec![4, 3]));
+        assert_eq!(of(&ints(&[300, -1]), DataType::Int8), Ok(vec![44, 0xff]));
+        assert_eq!(of(&ints(&[300]), DataType::Int16), Ok(vec![44, 1]));
+        assert_eq!(of(&ints(&[300]), DataType::Int32), Ok(vec![44, 1, 0, 0]));
+        let uints =
+            InferTensorContents { uint_contents: vec![0x0102_0304], ..InferTensorContents::default() };
+        assert_eq!(of(&uints, DataType::Uint16), Ok(vec![4, 3]));
     }
 
     #[test]
     fn contents_of_another_kind_are_refused_by_name() {
-        let floats = Contents { fp32s: vec![0; 4], ..Contents::default() };
+        let floats = InferTensorContents { fp32_contents: vec![0.0], ..InferTensorContents::default() };
         let expected = "unexpected explicit tensor data for input tensor 'IN' for model 'm' of type 'FP32', \
                         expected datatype 'FP16'";
-        assert_eq!(of(floats, DataType::Fp16), Err(expected.to_owned()));
-        let refused = bytes(ints(&[1]), None, "IN", "m").unwrap_err();
-        assert!(refused.message.ends_with("of type 'INT32', expected datatype '<invalid>'"), "{refused}");
+        assert_eq!(of(&floats, DataType::Fp16), Err(expected.to_owned()));
+        let refused = in_room(&ints(&[1]), None, &mut ByteBudget::new(100).reservation()).unwrap_err();
+        assert!(refused.ends_with("of type 'INT32', expected datatype '<invalid>'"), "{refused}");
     }
 
     #[test]
     fn contents_of_two_kinds_are_refused() {
-        let both = Contents { fp64s: vec![0; 8], ..ints(&[1]) };
-        let refused = of(both, DataType::Int8).unwrap_err();
+        let both = InferTensorContents { fp64_contents: vec![0.0], ..ints(&[1]) };
+        let refused = of(&both, DataType::Int8).unwrap_err();
         assert!(refused.ends_with("of type 'FP64', binary data was already supplied."), "{refused}");
     }
 
     #[test]
     fn no_contents_are_an_empty_tensor() {
         for datatype in DataType::ALL {
-            assert_eq!(of(Contents::default(), datatype), Ok(Vec::new()));
+            assert_eq!(of(&InferTensorContents::default(), datatype), Ok(Vec::new()));
         }
+    }
+
+    #[test]
+    fn a_tensor_is_reserved_before_it_is_decoded() {
+        let budget = ByteBudget::new(8000);
+        let longs = |count| InferTensorContents { int64_contents: vec![1; count], ..Default::default() };
+        let mut reservation = budget.reserve(1000).unwrap();
+        let refused = in_room(&longs(1000), Some(DataType::Int64), &mut reservation).unwrap_err();
+        assert!(refused.starts_with("the server has no room for 8000 more bytes of requests"), "{refused}");
+        assert_eq!((reservation.bytes(), budget.used()), (1000, 1000));
+        assert_eq!(
+            in_room(&longs(875), Some(DataType::Int64), &mut reservation).map(|bytes| bytes.len()),
+            Ok(7000)
+        );
+        assert_eq!(budget.used(), 8000);
+    }
+
+    #[test]
+    fn contents_as_they_are_written_are_released_after_all_inputs() {
+        let budget = ByteBudget::new(1 << 20);
+        let mut reservation = budget.reserve(200).unwrap();
+        let frames = [ints(&[1; 90]).encode_to_vec().into()];
+        let mut room = ContentsRoom::new(&mut reservation);
+        for _ in 0..2 {
+            bytes(&[WireReader::new(&frames)], Some(DataType::Int16), "IN", "m", &mut room).unwrap();
+        }
+        room.release_written();
+        assert_eq!(budget.used(), 200 - 2 * 92 + 2 * 180);
+    }
+
+    #[test]
+    fn typed_contents_have_a_limit_as_they_are_written_and_as_tensors() {
+        let budget = ByteBudget::new(usize::MAX);
+        let doubles =
+            InferTensorContents { fp64_contents: vec![1.0; MAX_CONTENTS / 8 - 1], ..Default::default() };
+        let mut reservation = budget.reservation();
+        let taken = in_room(&doubles, Some(DataType::Fp64), &mut reservation).map(|bytes| bytes.len());
+        assert_eq!(taken, Ok(MAX_CONTENTS - 8));
+        let expected = "the typed contents of a request may have 67108864 bytes, and input 'IN' for model 'm' exceeds \
+                        that. Use raw_input_contents for large tensors";
+        let longs =
+            InferTensorContents { int64_contents: vec![1; MAX_CONTENTS / 8 + 1], ..Default::default() };
+        let mut reservation = budget.reservation();
+        let refused = in_room(&longs, Some(DataType::Int64), &mut reservation);
+        assert_eq!(refused, Err(expected.to_owned()));
+        let bytes = InferTensorContents {
+            bytes_contents: vec![vec![0; MAX_CONTENTS].into()],
+            ..InferTensorContents::default()
+        };
+        assert_eq!(of(&bytes, DataType::Fp16), Err(expected.to_owned()));
+        assert_eq!(reservation.bytes(), 0);
     }
 
     fn region_of(

@@ -1,24 +1,29 @@
 //! Decodes `ModelInferRequest` from the frames in which it arrived, without copying a tensor.
 //!
 //! The generated decoder avoids copies only if the message lies in one contiguous buffer. This decoder takes
-//! `raw_input_contents` as pieces of the frames, and everything else by reference. It gives a message the meaning of
+//! `raw_input_contents` as pieces of the frames, and everything else by reference. It notes where typed contents lie.
+//! They are decoded (`contents`) when the model is known and their bytes are reserved. It gives a message the meaning of
 //! the schema: it skips unknown fields, keeps the last value of a singular field, merges inner messages that come
 //! twice, and keeps the later of two map entries with the same key.
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use inference::{DataType, Name, Shape, TensorData};
+use inference::{DataType, Error, Name, NoRoom, Shape, TensorData};
 use smallvec::SmallVec;
 
 use super::wire::{Malformed, WireReader, WireType};
-use crate::decode_pool::BRIEF;
+use crate::{decode_pool::BRIEF, kserve::lengths};
 
 /// Parameters by key, sorted; `None` is a parameter without a choice.
 pub(crate) type InferParameters<'a> = Vec<(Cow<'a, str>, Option<Choice<'a>>)>;
 
-/// The most items of a message, tensors and parameters together. An empty item takes two bytes in the message but about
-/// a hundred bytes of memory. No real request needs that many items.
+/// The most items of a message: tensors, parameters, further parts of contents, and dimensions of long shapes together.
+/// An empty item takes one or two bytes in the message but about a hundred bytes of memory. No real request needs that
+/// many items.
 const MAX_ITEMS: usize = 1 << 13;
+
+/// The most dimensions of a shape.
+pub(crate) const MAX_DIMS: usize = 256;
 
 /// `ModelInferRequest`.
 #[derive(Debug, Default)]
@@ -40,7 +45,8 @@ pub(crate) struct InferInput<'a> {
     pub(crate) datatype: Option<DataType>,
     pub(crate) shape: Shape,
     pub(crate) parameters: InferParameters<'a>,
-    pub(crate) contents: Option<Box<Contents>>,
+    /// The typed contents. A message may bring them in several parts, of which the later ones continue the earlier ones.
+    pub(crate) contents: Vec<WireReader<'a>>,
 }
 
 /// `InferRequestedOutputTensor`.
@@ -60,20 +66,31 @@ pub(crate) enum Choice<'a> {
     Uint64(u64),
 }
 
-/// `InferTensorContents`, in the order of the schema.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Contents {
-    pub(crate) bools: Vec<u8>,
-    pub(crate) ints: Vec<i32>,
-    pub(crate) int64s: Vec<i64>,
-    pub(crate) uints: Vec<u32>,
-    pub(crate) uint64s: Vec<u64>,
-    /// Little-endian bytes of the elements.
-    pub(crate) fp32s: Vec<u8>,
-    /// Little-endian bytes of the elements.
-    pub(crate) fp64s: Vec<u8>,
-    /// The elements as a BYTES tensor holds them: each after its length as little-endian `u32`.
-    pub(crate) byte_strings: Vec<u8>,
+/// Why a message gives no request.
+#[derive(Debug, PartialEq)]
+pub(crate) enum InvalidMessage {
+    /// The bytes are not a message of the schema.
+    Malformed,
+    /// What the message asks for is refused.
+    Refused(Error),
+}
+
+impl From<Malformed> for InvalidMessage {
+    fn from(Malformed: Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+impl From<Error> for InvalidMessage {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<NoRoom> for InvalidMessage {
+    fn from(refused: NoRoom) -> Self {
+        Self::Refused(refused.into())
+    }
 }
 
 /// True if the message that the frames contain is decoded in little time: besides its raw contents, which the decoder
@@ -101,8 +118,38 @@ fn is_brief_besides_raw_contents(frames: &[Bytes], length: usize) -> bool {
     scanned.is_ok()
 }
 
-/// The id of a message of which at least the beginning has arrived. Empty if the message has no id, or if its id does not
-/// stand in the first two frames behind only the model's name and version.
+/// The number of bytes of a message that are neither raw nor typed contents. Its decoder may copy them.
+pub(crate) fn bytes_besides_contents(frames: &[Bytes]) -> usize {
+    let mut besides = 0;
+    // If the message is malformed, its decoder reads no further than this function.
+    let _ = WireReader::new(frames).fields(|reader, number, wire| {
+        if number != 5 || wire != WireType::Delimited {
+            return skip_counted(reader, number, wire, number == 7, &mut besides);
+        }
+        reader.message(wire, |reader, number, wire| {
+            skip_counted(reader, number, wire, number == 5, &mut besides)
+        })
+    });
+    besides
+}
+
+fn skip_counted(
+    reader: &mut WireReader<'_>,
+    number: u32,
+    wire: WireType,
+    is_contents: bool,
+    besides: &mut usize,
+) -> Result<(), Malformed> {
+    let before = reader.left();
+    reader.skip(number, wire)?;
+    if !is_contents {
+        *besides += before - reader.left();
+    }
+    Ok(())
+}
+
+/// The id of a message of which at least the beginning has arrived. Empty if the message has no id, if its id is too long,
+/// or if its id does not stand in the first two frames behind only the model's name and version.
 pub(crate) fn leading_id(frames: &[Bytes]) -> Name {
     let mut id = Name::default();
     let mut fields = 0..3;
@@ -111,7 +158,7 @@ pub(crate) fn leading_id(frames: &[Bytes]) -> Name {
     let _ = WireReader::new(begin).fields(|reader, number, wire| match (fields.next(), number, wire) {
         (Some(_), 1 | 2, WireType::Delimited) => reader.skip(number, wire),
         (Some(_), 3, _) => {
-            id = Name::new(&reader.text(wire)?);
+            id = lengths::short_id(&reader.text(wire)?);
             Err(Malformed)
         }
         _ => Err(Malformed),
@@ -180,13 +227,22 @@ impl<'a> InferInput<'a> {
             1 => self.name = reader.text(wire)?,
             2 => self.datatype = DataType::from_protocol_name(&reader.text(wire)?),
             3 => reader.repeated(wire, WireType::Varint, |reader| {
-                self.shape.push(reader.varint()?.cast_signed());
+                let dim = reader.varint()?.cast_signed();
+                // One dimension too many shows that the shape is too long. Later ones are not needed.
+                if self.shape.len() <= MAX_DIMS {
+                    if self.shape.len() >= self.shape.inline_size() {
+                        items.take_one()?;
+                    }
+                    self.shape.push(dim);
+                }
                 Ok(())
             })?,
             4 => parameter(reader, wire, &mut self.parameters, items)?,
             5 => {
-                let contents = self.contents.get_or_insert_default();
-                reader.message(wire, |reader, number, wire| contents.field(reader, number, wire))?;
+                if !self.contents.is_empty() {
+                    items.take_one()?;
+                }
+                self.contents.push(reader.part(wire)?);
             }
             _ => reader.skip(number, wire)?,
         }
@@ -208,51 +264,6 @@ impl<'a> InferRequestedOutput<'a> {
             _ => reader.skip(number, wire)?,
         }
         Ok(())
-    }
-}
-
-impl Contents {
-    fn field(&mut self, reader: &mut WireReader<'_>, number: u32, wire: WireType) -> Result<(), Malformed> {
-        let varint = WireType::Varint;
-        match number {
-            1 => reader.repeated(wire, varint, |reader| {
-                self.bools.push(u8::from(reader.varint()? != 0));
-                Ok(())
-            }),
-            2 => reader.repeated(wire, varint, |reader| {
-                self.ints.push(low_half(reader.varint()?).cast_signed());
-                Ok(())
-            }),
-            3 => reader.repeated(wire, varint, |reader| {
-                self.int64s.push(reader.varint()?.cast_signed());
-                Ok(())
-            }),
-            4 => reader.repeated(wire, varint, |reader| {
-                self.uints.push(low_half(reader.varint()?));
-                Ok(())
-            }),
-            5 => reader.repeated(wire, varint, |reader| {
-                self.uint64s.push(reader.varint()?);
-                Ok(())
-            }),
-            6 => reader.repeated(wire, WireType::Fixed32, |reader| {
-                self.fp32s.extend(reader.fixed::<4>()?);
-                Ok(())
-            }),
-            7 => reader.repeated(wire, WireType::Fixed64, |reader| {
-                self.fp64s.extend(reader.fixed::<8>()?);
-                Ok(())
-            }),
-            8 => {
-                let element = reader.bytes(wire)?;
-                // A message is shorter than 2^32 bytes, so its elements are, too.
-                let length = u32::try_from(element.len()).map_err(|_| Malformed)?;
-                self.byte_strings.extend(length.to_le_bytes());
-                self.byte_strings.extend_from_slice(&element);
-                Ok(())
-            }
-            _ => reader.skip(number, wire),
-        }
     }
 }
 
@@ -318,11 +329,6 @@ fn normalise(parameters: &mut InferParameters<'_>) {
             parameters.push(entry);
         }
     }
-}
-
-/// A 32-bit field keeps the low half of any value that the client writes.
-fn low_half(value: u64) -> u32 {
-    (value & u64::from(u32::MAX)) as u32
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! frames.
 use std::{cell::Cell, collections::BTreeMap};
 
+use inference::ByteBudget;
 use proptest::{collection, option, prelude::*};
 use prost::Message;
 use proto::{
@@ -11,6 +12,7 @@ use proto::{
 };
 
 use super::*;
+use crate::grpc::contents::{self, ContentsRoom};
 
 thread_local! {
     static DECODED: Cell<usize> = const { Cell::new(0) };
@@ -39,21 +41,62 @@ fn expected_parameters(parameters: &BTreeMap<String, InferParameter>) -> InferPa
     parameters.iter().map(|(key, value)| (Cow::Borrowed(key.as_str()), choice(value))).collect()
 }
 
-fn expected_contents(contents: &InferTensorContents) -> Contents {
-    let mut byte_strings = Vec::new();
-    for element in &contents.bytes_contents {
-        byte_strings.extend(u32::try_from(element.len()).unwrap().to_le_bytes());
-        byte_strings.extend_from_slice(element);
-    }
-    Contents {
-        bools: contents.bool_contents.iter().map(|&value| u8::from(value)).collect(),
-        ints: contents.int_contents.clone(),
-        int64s: contents.int64_contents.clone(),
-        uints: contents.uint_contents.clone(),
-        uint64s: contents.uint64_contents.clone(),
-        fp32s: contents.fp32_contents.iter().flat_map(|value| value.to_le_bytes()).collect(),
-        fp64s: contents.fp64_contents.iter().flat_map(|value| value.to_le_bytes()).collect(),
-        byte_strings,
+/// The bytes of the tensor; `None` if the contents are of another kind than the datatype, or of several kinds.
+fn expected_bytes(contents: &InferTensorContents, datatype: DataType) -> Option<Vec<u8>> {
+    let ints = |kept: usize| contents.int_contents.iter().flat_map(move |v| v.to_le_bytes()[..kept].to_vec());
+    let uints =
+        |kept: usize| contents.uint_contents.iter().flat_map(move |v| v.to_le_bytes()[..kept].to_vec());
+    let byte_strings = contents
+        .bytes_contents
+        .iter()
+        .flat_map(|element| [&u32::try_from(element.len()).unwrap().to_le_bytes()[..], element].concat());
+    let present = [
+        contents.bool_contents.len(),
+        contents.int_contents.len(),
+        contents.int64_contents.len(),
+        contents.uint_contents.len(),
+        contents.uint64_contents.len(),
+        contents.fp32_contents.len(),
+        contents.fp64_contents.len(),
+        contents.bytes_contents.len(),
+    ];
+    let bytes: Vec<u8> = match datatype {
+        DataType::Bool => contents.bool_contents.iter().map(|&value| u8::from(value)).collect(),
+        DataType::Int8 => ints(1).collect(),
+        DataType::Int16 => ints(2).collect(),
+        DataType::Int32 => ints(4).collect(),
+        DataType::Int64 => contents.int64_contents.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        DataType::Uint8 => uints(1).collect(),
+        DataType::Uint16 => uints(2).collect(),
+        DataType::Uint32 => uints(4).collect(),
+        DataType::Uint64 => contents.uint64_contents.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        DataType::Fp32 => contents.fp32_contents.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        DataType::Fp64 => contents.fp64_contents.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        DataType::Bytes => byte_strings.collect(),
+        DataType::Fp16 | DataType::Bf16 => Vec::new(),
+    };
+    let kinds = present.into_iter().filter(|&count| count > 0).count();
+    (kinds == usize::from(!bytes.is_empty())).then_some(bytes)
+}
+
+/// The bytes of a tensor of that datatype with these contents.
+fn bytes_of(parts: &[WireReader<'_>], datatype: DataType) -> Result<Vec<u8>, InvalidMessage> {
+    let mut reservation = ByteBudget::new(usize::MAX).reservation();
+    let mut room = ContentsRoom::new(&mut reservation);
+    let bytes = contents::bytes(parts, Some(datatype), "IN", "m", &mut room)?;
+    assert_eq!(reservation.bytes(), bytes.len());
+    Ok(bytes.contiguous().to_vec())
+}
+
+fn assert_same_contents(ours: &[WireReader<'_>], theirs: Option<&InferTensorContents>) {
+    assert_eq!(ours.is_empty(), theirs.is_none());
+    let Some(theirs) = theirs else { return };
+    for datatype in DataType::ALL {
+        match (bytes_of(ours, datatype), expected_bytes(theirs, datatype)) {
+            (Ok(ours), Some(theirs)) => assert_eq!(ours, theirs),
+            (Err(InvalidMessage::Refused(_)), None) => {}
+            other => panic!("{datatype:?}: {other:?}"),
+        }
     }
 }
 
@@ -72,7 +115,7 @@ fn assert_same(ours: &InferMessage<'_>, theirs: &ModelInferRequest) {
             format!("{:?}", ours.parameters),
             format!("{:?}", expected_parameters(&theirs.parameters))
         );
-        assert_eq!(ours.contents.as_deref(), theirs.contents.as_ref().map(expected_contents).as_ref());
+        assert_same_contents(&ours.contents, theirs.contents.as_ref());
     }
     assert_eq!(ours.outputs.len(), theirs.outputs.len());
     for (ours, theirs) in ours.outputs.iter().zip(&theirs.outputs) {
@@ -90,9 +133,17 @@ fn assert_same(ours: &InferMessage<'_>, theirs: &ModelInferRequest) {
 /// decoder does not check the wire type of maps.)
 fn assert_not_laxer(frames: &[Bytes], bytes: &[u8]) {
     let Ok(ours) = InferMessage::decode(frames) else { return };
+    let any = |input: &InferInput<'_>, is: fn(&Result<Vec<u8>, InvalidMessage>) -> bool| {
+        DataType::ALL.into_iter().any(|datatype| is(&bytes_of(&input.contents, datatype)))
+    };
+    let is_malformed = |input: &InferInput<'_>| any(input, |bytes| *bytes == Err(InvalidMessage::Malformed));
     match ModelInferRequest::decode(bytes) {
+        Ok(_) if ours.inputs.iter().any(is_malformed) => {}
         Ok(theirs) => assert_same(&ours, &theirs),
-        Err(error) => panic!("only we take this: {error}"),
+        Err(error) => {
+            let is_taken = ours.inputs.iter().all(|input| any(input, Result::is_ok));
+            assert!(!is_taken, "only we take this: {error}");
+        }
     }
 }
 
@@ -255,7 +306,7 @@ fn repeated_fields_follow_the_schema() {
     }
     let frames = [Bytes::from(bytes.clone())];
     let message = InferMessage::decode(&frames).unwrap();
-    assert_eq!(message.inputs[0].contents.as_ref().unwrap().ints, [1, 2, 1, 2, 7]);
+    assert_eq!(bytes_of(&message.inputs[0].contents, DataType::Int8), Ok(vec![1, 2, 1, 2, 7]));
     assert_eq!(message.inputs[0].shape.as_slice(), [5]);
     assert_eq!(message.parameters, [("key".into(), Some(Choice::String("new".into())))]);
     assert_same(&message, &ModelInferRequest::decode(bytes.as_slice()).unwrap());
@@ -307,4 +358,42 @@ fn only_raw_contents_may_be_long_in_a_brief_message() {
     assert!(!brief(&raw(BRIEF + 1, 2)), "the decoder visits each of the contents");
     let group = [&[0x1b][..], &[0x10; 2 * BRIEF][..], &[0x1c][..]].concat();
     assert!(!is_brief(&[group.into()]), "a group is read up to its end");
+}
+
+#[test]
+fn a_long_shape_is_kept_up_to_one_dimension_too_many() {
+    let input = InferInputTensor { shape: vec![1; 100_000], ..InferInputTensor::default() };
+    let message = ModelInferRequest { inputs: vec![input], ..ModelInferRequest::default() };
+    let frames = [Bytes::from(message.encode_to_vec())];
+    assert_eq!(InferMessage::decode(&frames).unwrap().inputs[0].shape.len(), MAX_DIMS + 1);
+    let input = InferInputTensor { shape: vec![1; MAX_DIMS], ..InferInputTensor::default() };
+    let message = ModelInferRequest { inputs: vec![input; MAX_ITEMS / 100], ..ModelInferRequest::default() };
+    let frames = [Bytes::from(message.encode_to_vec())];
+    assert_eq!(InferMessage::decode(&frames).unwrap_err(), Malformed, "the dimensions are items");
+}
+
+#[test]
+fn what_a_decoder_may_copy_is_known_before() {
+    let input = InferInputTensor {
+        name: "IN".to_owned(),
+        contents: Some(InferTensorContents { fp32_contents: vec![1.0; 1000], ..Default::default() }),
+        ..InferInputTensor::default()
+    };
+    let message = ModelInferRequest {
+        id: "i".repeat(500),
+        inputs: vec![input],
+        raw_input_contents: vec![vec![1; 1000].into()],
+        ..ModelInferRequest::default()
+    };
+    let besides = bytes_besides_contents(&[Bytes::from(message.encode_to_vec())]);
+    assert_eq!(besides, 502 + 3, "the id and the name, each after its length");
+}
+
+#[test]
+fn an_id_that_is_too_long_is_not_read_ahead() {
+    let id = |length: usize| {
+        let message = ModelInferRequest { id: "i".repeat(length), ..ModelInferRequest::default() };
+        leading_id(&[Bytes::from(message.encode_to_vec())]).len()
+    };
+    assert_eq!((id(lengths::MAX_ID), id(lengths::MAX_ID + 1)), (lengths::MAX_ID, 0));
 }

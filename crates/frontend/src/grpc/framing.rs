@@ -39,6 +39,13 @@ pub(crate) struct ReceivedMessage {
     pub(crate) reservation: ByteReservation,
 }
 
+impl ReceivedMessage {
+    /// Its bytes, without its prefix.
+    pub(crate) fn len(&self) -> usize {
+        self.frames.iter().map(Bytes::len).sum()
+    }
+}
+
 /// The reason why there is no message.
 #[derive(Debug)]
 pub(crate) enum MessageError {

@@ -1,7 +1,6 @@
 //! `ModelInfer`: one request, one response.
 use std::sync::Arc;
 
-use bytes::Bytes;
 use engine::now;
 use http::{HeaderMap, Response, request::Parts};
 use hyper::body::Incoming;
@@ -48,7 +47,7 @@ pub(crate) async fn answer(
         facts: RequestFacts::of(&head.extensions).cloned(),
     };
     if let Some(facts) = &noted.facts {
-        facts.set_request_bytes(message.frames.iter().map(Bytes::len).sum());
+        facts.set_request_bytes(message.len());
     }
     let wants_timing = request_facts::wants_timing(&head.headers);
     let compressor = Compressor::agreed(state.options.compression, &head.headers);
@@ -131,6 +130,7 @@ async fn start_long(
     let state = state.clone();
     let decoded = Work::pooled(move |_| {
         let mut request = Request::default();
+        let _copies = request::reserve_copies(&state, &message)?;
         decode_request(&state, &headers, message, &noted, &mut request).map(|asked| (asked, request))
     });
     let (asked, request) = decoded.await??;
@@ -146,7 +146,7 @@ fn decode_request(
     request: &mut Request,
 ) -> Result<RequestContext, Status> {
     let message = InferMessage::decode(&frames).map_err(|_| Status::unparsable())?;
-    request::check_access(state, headers, &message)?;
+    request::check(state, headers, &message)?;
     let model = request::model(state, &message)?;
     if let Some(facts) = &noted.facts {
         facts.set_model(&model);

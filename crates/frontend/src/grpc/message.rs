@@ -5,7 +5,10 @@ use inference::Error;
 use prost::Message;
 
 use super::status::Status;
-use crate::chunks::Chunks;
+use crate::{
+    chunks::Chunks,
+    decode_pool::{BRIEF, Work},
+};
 
 /// Length of the prefix of each message, in bytes. The prefix says whether the message is compressed, and states its
 /// length.
@@ -14,8 +17,20 @@ pub(crate) const PREFIX: usize = 5;
 /// Largest message of the protocol, in bytes: 2^31 - 1.
 pub(crate) const MAX_MESSAGE: usize = i32::MAX as usize;
 
-/// Decodes the message of a call.
-pub(super) fn decode<M: Message + Default>(frames: &[Bytes]) -> Result<M, Status> {
+/// Decodes the message of a call; a long one in the decode pool.
+pub(super) async fn decode<M>(frames: &[Bytes]) -> Result<M, Status>
+where
+    M: Message + Default + Unpin + 'static,
+{
+    if frames.iter().map(Bytes::len).sum::<usize>() <= BRIEF {
+        return decode_here(frames);
+    }
+    let frames = frames.to_vec();
+    Work::pooled(move |_| decode_here(&frames)).await?
+}
+
+/// Decodes a message that is known to be short.
+pub(super) fn decode_here<M: Message + Default>(frames: &[Bytes]) -> Result<M, Status> {
     let mut message = Chunks::new();
     frames.iter().for_each(|frame| message.push(frame.clone()));
     M::decode(message).map_err(|_| Status::unparsable())

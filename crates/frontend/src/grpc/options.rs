@@ -31,6 +31,8 @@ pub struct GrpcOptions {
     /// A model waits while the client has not read this many responses of one streamed request
     /// (`--grpc-max-response-pool-size`). `None`: the model does not wait.
     pub most_unread_responses: Option<NonZeroUsize>,
+    /// Tools may ask for the schema of the services (`--grpc-reflection`).
+    pub reflection: bool,
     /// How the server compresses the responses of the two infer calls (`--grpc-infer-response-compression-level`).
     pub compression: CompressionLevel,
     /// TLS (`--grpc-use-ssl` and its related options).
@@ -87,6 +89,7 @@ impl Default for GrpcOptions {
             restrictions: Restrictions::default(),
             api_keys: None,
             most_unread_responses: None,
+            reflection: true,
             compression: CompressionLevel::None,
             tls: None,
             limits: ClientLimits::default(),

@@ -3,10 +3,10 @@
 //! As Triton: infer_handler.cc, SetInferenceRequestMetadata.
 use std::borrow::Cow;
 
-use inference::{Error, Name, Parameter, Request};
+use inference::{Error, Name, Parameter, Request, check_length};
 
 use super::decode::{Choice, InferParameters};
-use crate::kserve::parameters as meaning;
+use crate::kserve::{lengths::MAX_ID, parameters as meaning};
 
 /// The parameter that asks for an empty final response of a decoupled model. It is the only key with the server's
 /// prefix that clients may use.
@@ -19,6 +19,7 @@ const EMPTY_FINAL: &str = "triton_enable_empty_final_response";
 pub(crate) fn read(parameters: &InferParameters<'_>, request: &mut Request) -> Result<bool, Error> {
     let mut empty_final = false;
     for (key, choice) in parameters {
+        check_length("the key of a parameter", key, MAX_ID)?;
         match (&**key, choice) {
             ("sequence_id", Some(Choice::Int64(id))) => {
                 meaning::set_correlation_number(request, id.cast_unsigned());

@@ -1,23 +1,41 @@
 //! Server reflection: tools can call the server without its `.proto` files.
 //!
-//! tonic provides the service. This module calls it as a function from request to response, over the endpoint's own
-//! connections.
-use std::{convert::Infallible, pin::Pin};
+//! A call is read by the endpoint's own reader of messages, so the limits of all calls hold: budget, pace, deadline and
+//! drain. The two versions of the service have the same messages. They differ in the description of the service itself.
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
-use http::{Request, Response};
+use bytes::{Buf, Bytes};
+use http_body::Frame;
 use hyper::body::Incoming;
-use inference::Error;
-use tonic::{body::Body, codegen::Service};
-use tonic_reflection::server::Builder;
+use inference::{ByteReservation, Error};
+use tokio::time::Sleep;
+use tonic_reflection::pb::{
+    v1::{
+        self, ErrorResponse, ExtensionNumberResponse, FileDescriptorResponse, ListServiceResponse,
+        ServerReflectionRequest, ServerReflectionResponse, ServiceResponse,
+        server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+    },
+    v1alpha,
+};
 
-type ReflectionFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-type ReflectionCall = Box<dyn Fn(Request<Incoming>) -> ReflectionFuture + Send + Sync>;
+use super::{
+    framing::Messages,
+    message,
+    pieces::Pieces,
+    state::GrpcState,
+    status::{Code, Status},
+    wire::{Malformed, WireReader, WireType},
+};
+use crate::chunks::Chunks;
 
-/// Both versions of the reflection service.
-pub(crate) struct Reflection {
-    v1: ReflectionCall,
-    v1alpha: ReflectionCall,
-}
+/// The longest question, in bytes. It contains the names of a host and of a symbol or file.
+pub(super) const MAX_QUESTION: u64 = 4096;
 
 /// A version of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,35 +44,323 @@ pub(crate) enum ReflectionVersion {
     V1Alpha,
 }
 
+/// What both versions of the service tell.
+pub(crate) struct Reflection {
+    v1: SchemaIndex,
+    v1alpha: SchemaIndex,
+}
+
+/// The files of a schema, by what tools ask for. The files are encoded `google.protobuf.FileDescriptorProto`.
+#[derive(Debug, Default)]
+struct SchemaIndex {
+    services: Vec<String>,
+    by_name: HashMap<String, Bytes>,
+    /// The file that defines a message, field, enum, value, service or method.
+    by_symbol: HashMap<String, Bytes>,
+}
+
 impl Reflection {
     /// Describes every service of the endpoint.
     ///
     /// # Errors
     /// The descriptors cannot be read. That is an error of the build.
     pub(crate) fn new() -> Result<Self, Error> {
-        let builder =
-            || Builder::configure().register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET);
-        let broken =
-            |error| Error::internal(format!("the descriptors of the protocol cannot be read: {error}"));
-        let v1 = builder().build_v1().map_err(broken)?;
-        let v1alpha = builder().build_v1alpha().map_err(broken)?;
-        Ok(Self {
-            v1: Box::new(move |request| v1.clone().call(request)),
-            v1alpha: Box::new(move |request| v1alpha.clone().call(request)),
-        })
+        let index = |own: &'static [u8]| {
+            SchemaIndex::of([proto::FILE_DESCRIPTOR_SET, own])
+                .map_err(|Malformed| Error::internal("the descriptors of the protocol cannot be read"))
+        };
+        Ok(Self { v1: index(v1::FILE_DESCRIPTOR_SET)?, v1alpha: index(v1alpha::FILE_DESCRIPTOR_SET)? })
     }
 
-    /// Answers a call of the only method of the service.
-    pub(crate) async fn answer(
+    /// The answer to a question.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the question asks nothing.
+    fn answer(
         &self,
         version: ReflectionVersion,
-        request: Request<Incoming>,
-    ) -> Response<Body> {
-        let call = match version {
+        question: ServerReflectionRequest,
+    ) -> Result<ServerReflectionResponse, Status> {
+        let index = match version {
             ReflectionVersion::V1 => &self.v1,
             ReflectionVersion::V1Alpha => &self.v1alpha,
         };
-        let Ok(response) = call(request).await;
-        response
+        let Some(asked) = &question.message_request else {
+            return Err(Status::new(Code::InvalidArgument, "invalid MessageRequest"));
+        };
+        Ok(ServerReflectionResponse {
+            valid_host: question.host.clone(),
+            message_response: Some(index.answer(asked)),
+            original_request: Some(question),
+        })
+    }
+}
+
+impl SchemaIndex {
+    /// The index of encoded `google.protobuf.FileDescriptorSet`. Of files with the same name, the first one counts.
+    fn of(sets: impl IntoIterator<Item = &'static [u8]>) -> Result<Self, Malformed> {
+        let mut index = Self::default();
+        for set in sets {
+            let frames = [Bytes::from_static(set)];
+            WireReader::new(&frames).fields(|reader, number, wire| {
+                if number != 1 {
+                    return reader.skip(number, wire);
+                }
+                index.add_file(&frames[0].slice_ref(&reader.bytes(wire)?))
+            })?;
+        }
+        Ok(index)
+    }
+
+    fn add_file(&mut self, file: &Bytes) -> Result<(), Malformed> {
+        let frames = [file.clone()];
+        let reader = WireReader::new(&frames);
+        let (name, package) = (text(&reader, 1)?, text(&reader, 2)?);
+        if self.by_name.contains_key(&name) {
+            return Ok(());
+        }
+        self.by_name.insert(name, file.clone());
+        self.add_parts(reader, Descriptor::File, &package, file)
+    }
+
+    /// Adds what a part of a file defines. The names of its parts begin with `prefix`.
+    fn add_parts(
+        &mut self,
+        mut part: WireReader<'_>,
+        kind: Descriptor,
+        prefix: &str,
+        file: &Bytes,
+    ) -> Result<(), Malformed> {
+        part.fields(|reader, number, wire| {
+            let Some(inner) = kind.inner(number) else { return reader.skip(number, wire) };
+            let part = reader.part(wire)?;
+            let mut name = text(&part, 1)?;
+            if !prefix.is_empty() {
+                name = format!("{prefix}.{name}");
+            }
+            if inner == Descriptor::Service {
+                self.services.push(name.clone());
+            }
+            self.add_parts(part, inner, &name, file)?;
+            self.by_symbol.insert(name, file.clone());
+            Ok(())
+        })
+    }
+
+    fn answer(&self, question: &MessageRequest) -> MessageResponse {
+        let file = |found: Option<&Bytes>, what: &str, name: &str| match found {
+            Some(file) => MessageResponse::FileDescriptorResponse(FileDescriptorResponse {
+                file_descriptor_proto: vec![file.to_vec()],
+            }),
+            None => refused(Code::NotFound, format!("{what} '{name}' not found")),
+        };
+        match question {
+            MessageRequest::FileByFilename(name) => file(self.by_name.get(name), "file", name),
+            MessageRequest::FileContainingSymbol(name) => file(self.by_symbol.get(name), "symbol", name),
+            // The schema has no extensions.
+            MessageRequest::FileContainingExtension(_) => {
+                refused(Code::NotFound, "extensions are not supported".to_owned())
+            }
+            MessageRequest::AllExtensionNumbersOfType(_) => {
+                MessageResponse::AllExtensionNumbersResponse(ExtensionNumberResponse::default())
+            }
+            MessageRequest::ListServices(_) => {
+                let service = self.services.iter().map(|name| ServiceResponse { name: name.clone() });
+                MessageResponse::ListServicesResponse(ListServiceResponse { service: service.collect() })
+            }
+        }
+    }
+}
+
+fn refused(code: Code, error_message: String) -> MessageResponse {
+    MessageResponse::ErrorResponse(ErrorResponse { error_code: code as i32, error_message })
+}
+
+/// What a descriptor describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Descriptor {
+    File,
+    Message,
+    Enum,
+    Service,
+    /// A field or choice of a message, a value of an enum, or a method of a service.
+    Member,
+}
+
+impl Descriptor {
+    /// What the field of that number contains. Source: google/protobuf/descriptor.proto.
+    fn inner(self, field: u32) -> Option<Self> {
+        Some(match (self, field) {
+            (Self::File, 4) | (Self::Message, 3) => Self::Message,
+            (Self::File, 5) | (Self::Message, 4) => Self::Enum,
+            (Self::File, 6) => Self::Service,
+            (Self::Message, 2 | 8) | (Self::Enum | Self::Service, 2) => Self::Member,
+            _ => return None,
+        })
+    }
+}
+
+/// The text in a field of a message. Empty if the message has no such field.
+fn text(message: &WireReader<'_>, field: u32) -> Result<String, Malformed> {
+    let mut found = String::new();
+    message.clone().fields(|reader, number, wire| {
+        if number != field || wire != WireType::Delimited {
+            return reader.skip(number, wire);
+        }
+        found = reader.text(wire)?.into_owned();
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// The body of the reply: an answer to each question. It reads a question when the previous answer has been taken.
+pub(crate) struct ReflectionBody {
+    state: Arc<GrpcState>,
+    version: ReflectionVersion,
+    questions: Messages<Incoming>,
+    deadline: Option<Pin<Box<Sleep>>>,
+    /// Completes when the server begins to stop.
+    stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
+    leaving: Chunks,
+    pieces: Pieces,
+    ended: bool,
+    /// The call's own bytes in the server's budget.
+    _open: ByteReservation,
+}
+
+impl ReflectionBody {
+    /// Answers the questions of a call.
+    pub(crate) fn new(
+        state: Arc<GrpcState>,
+        version: ReflectionVersion,
+        questions: Messages<Incoming>,
+        granted: Option<Duration>,
+        open: ByteReservation,
+    ) -> Self {
+        let drain = state.drain.clone();
+        Self {
+            state,
+            version,
+            questions,
+            deadline: granted.map(|granted| Box::pin(tokio::time::sleep(granted))),
+            stopping: Box::pin(async move { drain.begun().await }),
+            leaving: Chunks::new(),
+            pieces: Pieces::new(),
+            ended: false,
+            _open: open,
+        }
+    }
+
+    /// hyper polls this function for the next frame.
+    pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Frame<Chunks>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        if let Some(deadline) = &mut self.deadline
+            && deadline.as_mut().poll(context).is_ready()
+        {
+            return self.end(&Status::late());
+        }
+        if !self.leaving.has_remaining() {
+            match ready!(self.poll_answer(context)) {
+                Ok(answer) => self.leaving = answer,
+                Err(status) => return self.end(&status),
+            }
+        }
+        Poll::Ready(Some(Frame::data(self.pieces.next(&mut self.leaving))))
+    }
+
+    /// The next answer, or the status that ends the call.
+    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<Chunks, Status>> {
+        Poll::Ready(match self.questions.poll_next(context) {
+            Poll::Ready(Some(Ok(question))) => message::decode_here(&question.frames)
+                .and_then(|question| self.state.reflection.answer(self.version, question))
+                .and_then(|answer| message::encode(&answer)),
+            Poll::Ready(Some(Err(error))) => Err(error.into()),
+            Poll::Ready(None) => Err(Status::ok()),
+            Poll::Pending => {
+                ready!(self.stopping.as_mut().poll(context));
+                Err(Status::stopping())
+            }
+        })
+    }
+
+    fn end(&mut self, status: &Status) -> Poll<Option<Frame<Chunks>>> {
+        self.ended = true;
+        Poll::Ready(Some(Frame::trailers(status.trailers())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(version: ReflectionVersion, question: MessageRequest) -> MessageResponse {
+        let question = ServerReflectionRequest { host: "h".to_owned(), message_request: Some(question) };
+        let answer = Reflection::new().unwrap().answer(version, question.clone()).unwrap();
+        assert_eq!((answer.valid_host, answer.original_request), ("h".to_owned(), Some(question)));
+        answer.message_response.unwrap()
+    }
+
+    fn files(answer: MessageResponse) -> Vec<Vec<u8>> {
+        match answer {
+            MessageResponse::FileDescriptorResponse(files) => files.file_descriptor_proto,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_part_of_the_schema_leads_to_its_file() {
+        let file = files(asked(
+            ReflectionVersion::V1,
+            MessageRequest::FileContainingSymbol("inference.GRPCInferenceService".to_owned()),
+        ));
+        for symbol in [
+            "inference.GRPCInferenceService.ModelInfer",
+            "inference.ModelInferRequest",
+            "inference.ModelInferRequest.InferInputTensor",
+            "inference.ModelInferRequest.InferInputTensor.shape",
+            "inference.InferParameter.parameter_choice",
+        ] {
+            let question = MessageRequest::FileContainingSymbol(symbol.to_owned());
+            assert_eq!(files(asked(ReflectionVersion::V1, question)), file, "{symbol}");
+        }
+        let question = MessageRequest::FileContainingSymbol("inference.DataType.TYPE_FP32".to_owned());
+        let imported = files(asked(ReflectionVersion::V1Alpha, question));
+        assert_ne!(imported, file, "enums of the configuration are in a file of their own");
+        let frames = [Bytes::from(imported.into_iter().next().unwrap())];
+        let name = text(&WireReader::new(&frames), 1).unwrap();
+        let question = MessageRequest::FileByFilename(name);
+        assert_eq!(files(asked(ReflectionVersion::V1, question)), [frames[0].to_vec()]);
+    }
+
+    #[test]
+    fn each_version_lists_itself() {
+        for (version, own) in [
+            (ReflectionVersion::V1, "grpc.reflection.v1.ServerReflection"),
+            (ReflectionVersion::V1Alpha, "grpc.reflection.v1alpha.ServerReflection"),
+        ] {
+            let MessageResponse::ListServicesResponse(listed) =
+                asked(version, MessageRequest::ListServices(String::new()))
+            else {
+                panic!("the services are listed");
+            };
+            let mut names: Vec<_> = listed.service.into_iter().map(|service| service.name).collect();
+            names.sort();
+            assert_eq!(names, ["grpc.health.v1.Health", own, "inference.GRPCInferenceService"]);
+        }
+    }
+
+    #[test]
+    fn what_does_not_exist_is_an_error_within_the_answer() {
+        for (question, text) in [
+            (MessageRequest::FileByFilename("x".to_owned()), "file 'x' not found"),
+            (MessageRequest::FileContainingSymbol("y".to_owned()), "symbol 'y' not found"),
+        ] {
+            let MessageResponse::ErrorResponse(error) = asked(ReflectionVersion::V1, question) else {
+                panic!("an error");
+            };
+            assert_eq!((error.error_code, &*error.error_message), (5, text));
+        }
     }
 }

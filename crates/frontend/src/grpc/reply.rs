@@ -1,5 +1,6 @@
 //! The replies of the endpoint: headers, and a body that hyper polls.
 use std::{
+    convert::Infallible,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -15,10 +16,11 @@ use super::{
     calls,
     compression::{ACCEPTED, GRPC_ACCEPT_ENCODING, GRPC_ENCODING},
     pieces::Pieces,
+    reflection::ReflectionBody,
     status::Status,
     stream::StreamBody,
 };
-use crate::{chunks::Chunks, compression::Coding, connection::ClientTimeout, tracing::TracedSend};
+use crate::{chunks::Chunks, compression::Coding, tracing::TracedSend};
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
@@ -32,8 +34,8 @@ pub(crate) enum GrpcReply {
     Empty,
     /// The responses of a stream, each when it is ready.
     Stream(Box<StreamBody>),
-    /// The answer of the reflection service, and how long a server that stops waits for the questions.
-    Reflection(Box<(tonic::body::Body, ClientTimeout)>),
+    /// The answers of the reflection service, each when its question has come.
+    Reflection(Box<ReflectionBody>),
 }
 
 /// A trailer besides those of the status.
@@ -41,12 +43,12 @@ pub(crate) type Trailer = (HeaderName, HeaderValue);
 
 impl Body for GrpcReply {
     type Data = Chunks;
-    type Error = tonic::Status;
+    type Error = Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Chunks>, tonic::Status>>> {
+    ) -> Poll<Option<Result<Frame<Chunks>, Infallible>>> {
         calls::frame_asked();
         let polled = self.poll_next(context);
         if let Poll::Ready(Some(Ok(frame))) = &polled
@@ -61,8 +63,7 @@ impl Body for GrpcReply {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Reflection(answer) => answer.0.is_end_stream(),
-            Self::Message(..) | Self::Status(_) | Self::Stream(_) => false,
+            Self::Message(..) | Self::Status(_) | Self::Stream(_) | Self::Reflection(_) => false,
         }
     }
 }
@@ -86,7 +87,7 @@ impl GrpcReply {
         }
     }
 
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunks>, tonic::Status>>> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunks>, Infallible>>> {
         match self {
             Self::Message(message, pieces, traced, trailer) => {
                 let piece = pieces.next(message);
@@ -104,15 +105,7 @@ impl GrpcReply {
             }
             Self::Empty => Poll::Ready(None),
             Self::Stream(stream) => stream.poll_frame(context).map(|frame| frame.map(Ok)),
-            Self::Reflection(answer) => {
-                let (body, timeout) = &mut **answer;
-                let frame = Pin::new(body).poll_frame(context);
-                if frame.is_pending() && timeout.poll(context).is_ready() {
-                    *self = Self::Empty;
-                    return Poll::Ready(Some(Ok(Frame::trailers(Status::stopping().trailers()))));
-                }
-                frame.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(Chunks::from))))
-            }
+            Self::Reflection(answers) => answers.poll_frame(context).map(|frame| frame.map(Ok)),
         }
     }
 }
@@ -133,6 +126,11 @@ pub(crate) fn stream(body: StreamBody, coding: Option<Coding>) -> Response<GrpcR
     let mut response = grpc(GrpcReply::Stream(Box::new(body)));
     name_coding(&mut response, coding);
     response
+}
+
+/// The answers of the reflection service.
+pub(crate) fn reflection(body: ReflectionBody) -> Response<GrpcReply> {
+    grpc(GrpcReply::Reflection(Box::new(body)))
 }
 
 /// The reply to a call that fails.

@@ -8,21 +8,24 @@ use engine::Model;
 use http::HeaderMap;
 use inference::{
     ByteReservation, ClientId, DataType, Error, Name, Request, RequestInputs, Tensor, TensorData,
-    TensorMemory, id_prefix,
+    TensorMemory, check_length, id_prefix,
 };
 use shared_memory::ClientRegions;
 use trace::RequestTrace;
 
 use super::{
-    contents,
-    decode::{Choice, InferInput, InferMessage, InferRequestedOutput},
+    contents::{self, ContentsRoom},
+    decode::{self, Choice, InferInput, InferMessage, InferRequestedOutput, InvalidMessage, MAX_DIMS},
     encode::InferResponse,
+    framing::ReceivedMessage,
     parameters,
     state::GrpcState,
+    status::Status,
 };
-use crate::api_keys::{Access, AccessDenied, is_key_header};
+use crate::api_keys::{Access, is_key_header};
 use crate::cache_headers;
 use crate::kserve::{
+    lengths::MAX_ID,
     output::{Placement, RequestedOutput, RequestedOutputs},
     shared_memory::RegionRange,
     version,
@@ -53,20 +56,34 @@ pub(crate) struct MessageOrigin<'h> {
     pub(crate) times: Option<MessageTimes>,
 }
 
-/// Checks that the sender of a message may use the model that it asks for, which need not exist.
+/// Checks that the id and the names of a message are not too long, and that its sender may use the model that it asks for,
+/// which need not exist.
 ///
 /// # Errors
-/// The API key does not permit it.
-pub(crate) fn check_access(
+/// A text is too long, or the API key does not permit it.
+pub(crate) fn check(
     state: &GrpcState,
     headers: &HeaderMap,
     message: &InferMessage<'_>,
-) -> Result<(), AccessDenied> {
+) -> Result<(), Status> {
+    check_length("the id of the request", &message.id, MAX_ID)?;
+    check_length("the name of the model", &message.model_name, MAX_ID)?;
+    check_length("the version of the model", &message.model_version, MAX_ID)?;
     let keys = state.options.api_keys.as_ref();
     if keys.is_none() {
         return Ok(());
     }
-    Access::of(keys, headers).check(Category::Inference, Some(&message.model_name))
+    Ok(Access::of(keys, headers).check(Category::Inference, Some(&message.model_name))?)
+}
+
+/// Reserves the copies that the decoding of a message may make of its texts: those that lie in several frames are joined,
+/// and those that the request keeps are copied.
+///
+/// # Errors
+/// The budget would be exceeded.
+pub(crate) fn reserve_copies(state: &GrpcState, message: &ReceivedMessage) -> Result<ByteReservation, Error> {
+    let texts = decode::bytes_besides_contents(&message.frames);
+    Ok(state.engine.inflight_bytes().reserve(texts.saturating_mul(2))?)
 }
 
 /// The model that a message asks for.
@@ -81,7 +98,7 @@ pub(crate) fn model(state: &GrpcState, message: &InferMessage<'_>) -> Result<Arc
 /// Writes what the message asks for into `request`, which must be empty.
 ///
 /// # Errors
-/// The message contradicts itself, the schema or the model, or there is no room for its inputs.
+/// The message contradicts itself, the schema or the model, exceeds a limit, or there is no room for its inputs.
 // The caller supplies the memory, because a request is moved as seldom as possible.
 pub(crate) fn decode(
     state: &GrpcState,
@@ -89,8 +106,8 @@ pub(crate) fn decode(
     message: InferMessage<'_>,
     origin: MessageOrigin<'_>,
     request: &mut Request,
-) -> Result<RequestContext, Error> {
-    let MessageOrigin { headers, reservation, stream, times } = origin;
+) -> Result<RequestContext, InvalidMessage> {
+    let MessageOrigin { headers, mut reservation, stream, times } = origin;
     let trace = times.and_then(|times| times.sample(&state.options.tracer, model.name(), headers));
     request.trace = trace.as_ref().map(RequestTrace::context);
     let id = Name::new(&message.id);
@@ -104,10 +121,15 @@ pub(crate) fn decode(
     forward(state, headers, request)?;
     request.cache_control = cache_headers::of_request(headers);
     let mut raw = Raw { any: !message.raw_contents.is_empty(), rest: message.raw_contents.into_iter() };
+    let mut room = ContentsRoom::new(&mut reservation);
     let regions = &state.options.regions;
-    let tensors: Result<Vec<_>, _> =
-        message.inputs.into_iter().map(|input| tensor(input, &mut raw, &model, &id, regions)).collect();
+    let tensors: Result<Vec<_>, _> = message
+        .inputs
+        .into_iter()
+        .map(|input| tensor(input, (&mut raw, &mut room), &model, &id, regions))
+        .collect();
     let tensors = tensors?;
+    room.release_written();
     let mut requested_outputs = RequestedOutputs::all(Placement::Binary);
     for tensor in &tensors {
         if let TensorMemory::Foreign(memory) = tensor.memory() {
@@ -117,6 +139,7 @@ pub(crate) fn decode(
     request.inputs = RequestInputs::Tensors(tensors);
     let mut names = Vec::with_capacity(message.outputs.len());
     for output in &message.outputs {
+        check_length("the name of an output", &output.name, MAX_ID)?;
         let spec = model.config().output(&output.name);
         let name = spec.map_or_else(|| Name::new(&output.name), |spec| spec.name.clone());
         match output_form(output)? {
@@ -193,31 +216,41 @@ struct Raw {
 /// An input with its bytes: its typed contents, or the next raw contents.
 fn tensor(
     input: InferInput<'_>,
-    raw: &mut Raw,
+    (raw, room): (&mut Raw, &mut ContentsRoom<'_>),
     model: &Model,
     id: &Name,
     regions: &ClientRegions,
-) -> Result<Tensor, Error> {
+) -> Result<Tensor, InvalidMessage> {
+    check_length("the name of an input", &input.name, MAX_ID)?;
     let spec = model.config().input(&input.name);
     let name = spec.map_or_else(|| Name::new(&input.name), |spec| spec.name.clone());
     let model_name = model.name();
+    if input.shape.len() > MAX_DIMS {
+        return Err(Error::invalid(format!(
+            "the shape of input '{name}' for model '{model_name}' has more than {MAX_DIMS} dimensions"
+        ))
+        .into());
+    }
     let range = contents::region(&input.parameters, &name)?;
-    let memory: TensorMemory = match (input.contents, range) {
-        (Some(_), Some(_)) => {
+    let contents = &input.contents[..];
+    let memory: TensorMemory = match (contents.is_empty(), range) {
+        (false, Some(_)) => {
             return Err(Error::invalid(format!(
                 "unexpected 'content' provided when using shared memory for input tensor '{name}' for model \
                  '{model_name}'"
-            )));
+            ))
+            .into());
         }
-        (None, Some(range)) => range.memory(regions)?.into(),
-        (Some(_), None) if raw.any => {
+        (true, Some(range)) => range.memory(regions)?.into(),
+        (false, None) if raw.any => {
             return Err(Error::invalid(format!(
                 "contents field must not be specified when using raw_input_contents for '{name}' for model \
                  '{model_name}'"
-            )));
+            ))
+            .into());
         }
-        (Some(contents), None) => contents::bytes(*contents, input.datatype, &name, model_name)?.into(),
-        (None, None) => {
+        (false, None) => contents::bytes(contents, input.datatype, &name, model_name, room)?.into(),
+        (true, None) => {
             let data = raw.rest.next().ok_or_else(|| {
                 Error::invalid(format!(
                     "unable to find data for input tensor '{name}' for model '{model_name}' in request."
@@ -234,7 +267,8 @@ fn tensor(
                 id_prefix(id),
                 contents::INVALID,
                 spec.datatype.protocol_name()
-            )));
+            ))
+            .into());
         }
         // The model has no such input. The engine refuses the input by its name, so the datatype does not matter.
         (None, None) => DataType::Bytes,

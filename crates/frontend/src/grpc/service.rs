@@ -3,13 +3,14 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use inference::Error;
 
 use super::{
     admin::AdminCall,
     compression::{self, Compressor},
     framing::Messages,
     infer, metadata,
-    reflection::ReflectionVersion,
+    reflection::{self, ReflectionBody, ReflectionVersion},
     reply::{self, GrpcReply},
     state::GrpcState,
     status::{Code, Status},
@@ -18,7 +19,7 @@ use super::{
 use crate::{
     access_log::{AccessLine, PeerAddress},
     api_keys::Access,
-    connection::ClientTimeout,
+    connection::ClientLimits,
     error,
     request_facts::{KnownFacts, RequestFacts},
     restrict::Category,
@@ -55,12 +56,12 @@ impl Target {
         }
     }
 
-    /// The category that restricts the call. Reflection has none, because it shows only the published schema.
-    fn category(self) -> Option<Category> {
+    /// The category that restricts the call.
+    fn category(self) -> Category {
         match self {
-            Self::Infer | Self::StreamInfer => Some(Category::Inference),
-            Self::Admin(call) => Some(call.category()),
-            Self::Reflection(_) => None,
+            Self::Infer | Self::StreamInfer => Category::Inference,
+            Self::Admin(call) => call.category(),
+            Self::Reflection(_) => Category::Metadata,
         }
     }
 }
@@ -149,6 +150,9 @@ async fn dispatch(state: &Arc<GrpcState>, request: Request<Incoming>) -> Result<
         let body = StreamBody::new(state.clone(), (head.headers, peer), messages, granted, open);
         return Ok(reply::stream(body, compressor.map(|compressor| compressor.coding)));
     }
+    if let Target::Reflection(version) = target {
+        return reflect(state, version, request, granted);
+    }
     match granted {
         None => answer_once(state, target, request).await,
         // The future is boxed, so that calls without a deadline, which are the fast ones, have a smaller future.
@@ -160,7 +164,7 @@ async fn dispatch(state: &Arc<GrpcState>, request: Request<Incoming>) -> Result<
 }
 
 fn check_restriction(state: &GrpcState, target: Target, headers: &HeaderMap) -> Result<(), Status> {
-    let Some(category) = target.category() else { return Ok(()) };
+    let category = target.category();
     let header = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
     state.options.restrictions.check(category, header).map_err(|denied| {
         let text = format!("This protocol is restricted, expecting header '{}'", denied.header);
@@ -180,13 +184,33 @@ async fn answer_once(
             infer::answer(state, head, body).await
         }
         Target::Admin(call) => Box::pin(answer_admin(state, call, request)).await,
-        Target::Reflection(version) => {
-            let response = Box::pin(state.reflection.answer(version, request)).await;
-            let timeout = ClientTimeout::new(None, &state.drain);
-            Ok(response.map(|body| GrpcReply::Reflection(Box::new((body, timeout)))))
-        }
-        Target::StreamInfer => unreachable!("streams are answered by their body"),
+        Target::StreamInfer | Target::Reflection(_) => unreachable!("streams are answered by their body"),
     }
+}
+
+/// Begins the answers of a call of reflection.
+#[cold]
+fn reflect(
+    state: &Arc<GrpcState>,
+    version: ReflectionVersion,
+    request: Request<Incoming>,
+    granted: Option<Duration>,
+) -> Result<Response<GrpcReply>, Status> {
+    if !state.options.reflection {
+        return Err(Status::new(Code::Unimplemented, ""));
+    }
+    let (head, body) = request.into_parts();
+    let coding = compression::of_request(&head.headers)?;
+    let open = state.reserve_call()?;
+    let limits = limits_below(state, reflection::MAX_QUESTION);
+    let questions = Messages::new(body, coding, (&limits, &state.drain), state.engine.inflight_bytes());
+    Ok(reply::reflection(ReflectionBody::new(state.clone(), version, questions, granted, open)))
+}
+
+/// The limits of clients, for calls whose messages have at most so many bytes.
+fn limits_below(state: &GrpcState, max_message: u64) -> ClientLimits {
+    let limits = state.options.limits;
+    ClientLimits { max_request_bytes: limits.max_request_bytes.min(max_message), ..limits }
 }
 
 async fn answer_admin(
@@ -196,9 +220,14 @@ async fn answer_admin(
 ) -> Result<Response<GrpcReply>, Status> {
     let (head, body) = request.into_parts();
     let coding = compression::of_request(&head.headers)?;
-    let limits = (&state.options.limits, &state.drain);
-    let message = Messages::new(body, coding, limits, state.engine.inflight_bytes()).only().await?;
+    let limits = limits_below(state, call.max_message());
+    let limits = (&limits, &state.drain);
+    let mut message = Messages::new(body, coding, limits, state.engine.inflight_bytes()).only().await?;
+    if call == AdminCall::RepositoryModelLoad {
+        // The files of the model are copied. Other messages are short.
+        message.reservation.grow(message.len()).map_err(Error::from)?;
+    }
     let access = Access::of(state.options.api_keys.as_ref(), &head.headers);
-    call.check_model(&access, &message.frames)?;
+    call.check_model(&access, &message.frames).await?;
     Ok(reply::message(call.answer(state, &message.frames, &access).await?, None, None))
 }

@@ -46,34 +46,34 @@ impl RegionCall {
     ///
     /// # Errors
     /// The status that ends the call.
-    pub(super) fn answer(self, regions: &ClientRegions, frames: &[Bytes]) -> Result<Chunks, Status> {
+    pub(super) async fn answer(self, regions: &ClientRegions, frames: &[Bytes]) -> Result<Chunks, Status> {
         if !matches!(self, Self::Status(_)) {
             regions.check_allowed()?;
         }
         match self {
             Self::Status(RegionKind::System) => {
-                let request: SystemSharedMemoryStatusRequest = decode(frames)?;
+                let request: SystemSharedMemoryStatusRequest = decode(frames).await?;
                 encode(&system_status(regions, &request.name)?)
             }
             Self::Status(RegionKind::Cuda) => {
-                let request: CudaSharedMemoryStatusRequest = decode(frames)?;
+                let request: CudaSharedMemoryStatusRequest = decode(frames).await?;
                 encode(&cuda_status(regions, &request.name)?)
             }
             Self::Register(RegionKind::System) => {
-                register_system(regions, decode(frames)?)?;
+                register_system(regions, decode(frames).await?)?;
                 encode(&SystemSharedMemoryRegisterResponse {})
             }
             Self::Register(RegionKind::Cuda) => {
-                register_cuda(regions, decode(frames)?)?;
+                register_cuda(regions, decode(frames).await?)?;
                 encode(&CudaSharedMemoryRegisterResponse {})
             }
             Self::Unregister(RegionKind::System) => {
-                let request: SystemSharedMemoryUnregisterRequest = decode(frames)?;
+                let request: SystemSharedMemoryUnregisterRequest = decode(frames).await?;
                 regions.unregister(RegionKind::System, &request.name)?;
                 encode(&SystemSharedMemoryUnregisterResponse {})
             }
             Self::Unregister(RegionKind::Cuda) => {
-                let request: CudaSharedMemoryUnregisterRequest = decode(frames)?;
+                let request: CudaSharedMemoryUnregisterRequest = decode(frames).await?;
                 regions.unregister(RegionKind::Cuda, &request.name)?;
                 encode(&CudaSharedMemoryUnregisterResponse {})
             }

@@ -2,7 +2,7 @@
 use engine::Engine;
 use inference::{ByteReservation, Error};
 
-use super::{options::GrpcOptions, reflection::Reflection};
+use super::{options::GrpcOptions, reflection::Reflection, windows::WindowBudget};
 use crate::drain::Drain;
 
 /// What the server's budget counts for an open call whose client has sent nothing yet, in bytes: its task, its headers and
@@ -15,6 +15,7 @@ pub struct GrpcState {
     pub(crate) options: GrpcOptions,
     pub(crate) drain: Drain,
     pub(crate) reflection: Reflection,
+    pub(super) windows: WindowBudget,
 }
 
 impl GrpcState {
@@ -23,7 +24,8 @@ impl GrpcState {
     /// # Errors
     /// INTERNAL: the schema for reflection cannot be used.
     pub fn new(engine: Engine, options: GrpcOptions, drain: Drain) -> Result<Self, Error> {
-        Ok(Self { engine, options, drain, reflection: Reflection::new()? })
+        let windows = WindowBudget::beside(engine.inflight_bytes().limit());
+        Ok(Self { engine, options, drain, reflection: Reflection::new()?, windows })
     }
 
     /// Counts an open call in the server's budget.

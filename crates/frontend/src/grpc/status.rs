@@ -6,6 +6,7 @@ use inference::{Error, ErrorCode};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 pub(crate) use tonic::Code;
 
+use super::decode::InvalidMessage;
 use crate::api_keys::AccessDenied;
 
 /// The header or trailer with the code.
@@ -82,6 +83,15 @@ impl Status {
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
         Self { code: code(error.code), message: error.message }
+    }
+}
+
+impl From<InvalidMessage> for Status {
+    fn from(invalid: InvalidMessage) -> Self {
+        match invalid {
+            InvalidMessage::Malformed => Self::unparsable(),
+            InvalidMessage::Refused(error) => error.into(),
+        }
     }
 }
 

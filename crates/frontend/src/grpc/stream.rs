@@ -24,26 +24,24 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Buf, Bytes};
+use bytes::Buf;
 use engine::now;
-use futures_util::{Stream, StreamExt, stream::SelectAll};
+use futures_util::{StreamExt, stream::SelectAll};
 use http::HeaderMap;
 use http_body::Frame;
 use hyper::body::Incoming;
-use inference::{
-    ByteReservation, ClientId, Error, Name, Request, Response, ResponseItem, ResponseStream, Timestamp,
-};
+use inference::{ByteReservation, ClientId, Error, Name, Request, Timestamp};
 use tokio::time::Sleep;
 
 use super::{
     cancellation::CallWatch,
     carried_sequences::CarriedSequences,
     compression::{Compressing, Compressor},
-    decode::{self, InferMessage},
-    encode::InferResponse,
+    decode::{self, InferMessage, InvalidMessage},
+    flight::{Flight, StreamMessage, code_of},
     framing::{MessageError, Messages, ReceivedMessage, RefusedMessage},
-    message::MAX_MESSAGE,
     pieces::Pieces,
+    refusals::{PendingRefusal, Refusals},
     request::{self, MessageOrigin, RequestContext},
     state::GrpcState,
     status::Status,
@@ -53,7 +51,8 @@ use crate::{
     access_log::AccessLine,
     chunks::Chunks,
     decode_pool::Work,
-    tracing::{MessageTimes, TracedSend, response_complete},
+    kserve::lengths,
+    tracing::{MessageTimes, TracedSend},
 };
 
 /// The most requests of one call in flight. At this limit the body reads no more requests. The limit is high because
@@ -96,7 +95,9 @@ pub(crate) struct StreamBody {
     /// The requests whose responses are sent as they come, and answered requests whose later responses are dropped.
     unordered: SelectAll<Flight>,
     /// The refusals of requests to decoupled models.
-    refusals: VecDeque<Chunks>,
+    unordered_refusals: VecDeque<PendingRefusal>,
+    /// Counts all refusals that are not sent yet.
+    refusals: Refusals,
     /// True if `unordered` is polled before `ordered` next time.
     unordered_first: bool,
     compressing: Option<Compressing>,
@@ -131,7 +132,7 @@ struct AcceptedMessage {
 /// An entry in the order of responses.
 enum Turn {
     Running(Flight),
-    Refused(Chunks),
+    Refused(PendingRefusal),
 }
 
 impl StreamBody {
@@ -147,6 +148,7 @@ impl StreamBody {
         let errors_end_call = headers.get("triton_grpc_error").is_some_and(|value| value == "true");
         let drain = state.drain.clone();
         let waiting = state.options.tracer.is_on().then(now);
+        let refusals = Refusals::within(state.engine.inflight_bytes());
         Self {
             state,
             headers,
@@ -162,7 +164,8 @@ impl StreamBody {
             errors_end_call,
             ordered: VecDeque::new(),
             unordered: SelectAll::new(),
-            refusals: VecDeque::new(),
+            unordered_refusals: VecDeque::new(),
+            refusals,
             unordered_first: false,
             compressing: None,
             leaving: Chunks::new(),
@@ -215,7 +218,7 @@ impl StreamBody {
         if !self.reading && self.in_flight() == 0 {
             return self.end(&Status::ok());
         }
-        if more_to_read && self.in_flight() < MAX_IN_FLIGHT {
+        if more_to_read && !self.is_full() {
             context.waker().wake_by_ref();
         } else if self.in_flight() == 0 && self.poll_stopping(context).is_ready() {
             return self.end(&Status::stopping());
@@ -258,7 +261,13 @@ impl StreamBody {
     }
 
     fn in_flight(&self) -> usize {
-        self.ordered.len() + self.unordered.len() + self.refusals.len() + usize::from(self.decoding.is_some())
+        let waiting = self.ordered.len() + self.unordered.len() + self.unordered_refusals.len();
+        waiting + usize::from(self.decoding.is_some())
+    }
+
+    /// Tells whether the body reads no more requests before it has answered some.
+    fn is_full(&self) -> bool {
+        self.in_flight() >= MAX_IN_FLIGHT || self.refusals.are_full()
     }
 
     /// Starts the requests that have arrived. Returns true if it stopped for another reason than that no more requests
@@ -281,14 +290,14 @@ impl StreamBody {
             if !self.reading {
                 return false;
             }
-            if self.in_flight() >= MAX_IN_FLIGHT {
+            if self.is_full() {
                 self.messages.pause();
                 return true;
             }
             match self.messages.poll_next(context) {
                 Poll::Ready(Some(Ok(message))) => self.accept(message),
                 Poll::Ready(Some(Err(MessageError::Refused(RefusedMessage { id, error })))) => {
-                    self.ordered.push_back(Turn::Refused(refusal(&id, &error)));
+                    self.ordered.push_back(Turn::Refused(self.refusals.add(&id, &error)));
                 }
                 Poll::Ready(Some(Err(MessageError::End(status)))) => self.failure = Some(status),
                 Poll::Ready(None) => self.reading = false,
@@ -324,7 +333,15 @@ impl StreamBody {
         let (state, headers, client) = (self.state.clone(), self.headers.clone(), self.client);
         Work::pooled(move |_| {
             let mut request = Request::default();
-            let accepted = decode_message(&state, (&headers, client, times), message, &mut request)?;
+            let accepted = match request::reserve_copies(&state, &message) {
+                Ok(_copies) => decode_message(&state, (&headers, client, times), message, &mut request)?,
+                Err(error) => AcceptedMessage {
+                    id: decode::leading_id(&message.frames),
+                    bytes: message.len(),
+                    decoupled: false,
+                    decoded: Err(error),
+                },
+            };
             Ok(Box::new((accepted, request)))
         })
     }
@@ -355,8 +372,8 @@ impl StreamBody {
         match flight {
             Ok(flight) if decoupled => self.unordered.push(flight),
             Ok(flight) => self.ordered.push_back(Turn::Running(flight)),
-            Err(error) if decoupled => self.refusals.push_back(refusal(&id, &error)),
-            Err(error) => self.ordered.push_back(Turn::Refused(refusal(&id, &error))),
+            Err(error) if decoupled => self.unordered_refusals.push_back(self.refusals.add(&id, &error)),
+            Err(error) => self.ordered.push_back(Turn::Refused(self.refusals.add(&id, &error))),
         }
     }
 
@@ -394,8 +411,8 @@ impl StreamBody {
     fn poll_ordered(&mut self, context: &mut Context<'_>) -> Poll<Result<StreamMessage, Status>> {
         while let Some(turn) = self.ordered.front_mut() {
             match turn {
-                Turn::Refused(message) => {
-                    let message = std::mem::take(message);
+                Turn::Refused(refusal) => {
+                    let message = self.refusals.take(refusal);
                     self.ordered.pop_front();
                     return Poll::Ready(Ok(message.into()));
                 }
@@ -418,8 +435,8 @@ impl StreamBody {
     }
 
     fn poll_unordered(&mut self, context: &mut Context<'_>) -> Poll<Result<StreamMessage, Status>> {
-        if let Some(refusal) = self.refusals.pop_front() {
-            return Poll::Ready(Ok(refusal.into()));
+        if let Some(mut refusal) = self.unordered_refusals.pop_front() {
+            return Poll::Ready(Ok(self.refusals.take(&mut refusal).into()));
         }
         match ready!(self.unordered.poll_next_unpin(context)) {
             Some(message) => Poll::Ready(message),
@@ -433,14 +450,15 @@ impl StreamBody {
 fn decode_message(
     state: &GrpcState,
     (headers, client, times): (&HeaderMap, ClientId, Option<MessageTimes>),
-    ReceivedMessage { frames, reservation }: ReceivedMessage,
+    received: ReceivedMessage,
     request: &mut Request,
 ) -> Result<AcceptedMessage, Malformed> {
+    let bytes = if state.options.access_log.is_some() { received.len() } else { 0 };
+    let ReceivedMessage { frames, reservation } = received;
     let message = InferMessage::decode(&frames)?;
-    let id = Name::new(&message.id);
-    let bytes = if state.options.access_log.is_some() { frames.iter().map(Bytes::len).sum() } else { 0 };
-    if let Err(denied) = request::check_access(state, headers, &message) {
-        let denied = Error::invalid(denied.to_string());
+    let id = lengths::short_id(&message.id);
+    if let Err(denied) = request::check(state, headers, &message) {
+        let denied = Error::invalid(denied.message);
         return Ok(AcceptedMessage { id, bytes, decoupled: false, decoded: Err(denied) });
     }
     let is_stopping = state.drain.has_begun();
@@ -455,7 +473,11 @@ fn decode_message(
     let decoupled = model.config().decoupled;
     let sent_version = Name::new(&message.model_version);
     let origin = MessageOrigin { headers, reservation, stream: Some(client), times };
-    let asked = request::decode(state, model, message, origin, request);
+    let asked = match request::decode(state, model, message, origin, request) {
+        Ok(asked) => Ok(asked),
+        Err(InvalidMessage::Refused(error)) => Err(error),
+        Err(InvalidMessage::Malformed) => return Err(Malformed),
+    };
     // A sequence may finish on a call that was open before the stop.
     let is_late = is_stopping
         && asked
@@ -463,134 +485,4 @@ fn decode_message(
             .is_ok_and(|asked| state.drain.are_sequences_over() || !asked.model.has_sequence_of(request));
     let decoded = if is_late { Err(stopping()) } else { asked.map(|asked| (asked, sent_version)) };
     Ok(AcceptedMessage { id, bytes, decoupled, decoded })
-}
-
-/// The refusal of a request that was never started. It contains only the id.
-fn refusal(id: &str, error: &Error) -> Chunks {
-    InferResponse { id, ..InferResponse::default() }.streamed(&error.message, MAX_MESSAGE)
-}
-
-/// A message of a request.
-struct StreamMessage {
-    message: Chunks,
-    /// Learns when the connection has taken the message, if the request is traced.
-    traced: Option<TracedSend>,
-}
-
-impl From<Chunks> for StreamMessage {
-    fn from(message: Chunks) -> Self {
-        Self { message, traced: None }
-    }
-}
-
-/// A request in flight, as a stream of its messages.
-struct Flight {
-    asked: RequestContext,
-    responses: ResponseStream,
-    /// The version as the client wrote it. The client gets it back if no response contains the real version.
-    sent_version: Name,
-    /// The number of messages that were given out.
-    sent: usize,
-    ended: bool,
-    errors_end_call: bool,
-    line: Option<Box<AccessLine>>,
-}
-
-impl Drop for Flight {
-    fn drop(&mut self) {
-        if let Some(line) = &self.line {
-            line.facts().set_times(&self.responses);
-        }
-    }
-}
-
-impl Flight {
-    /// The next message; `Err` ends the call.
-    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<StreamMessage, Status>>> {
-        while !self.ended && self.is_answered() {
-            let dropped = ready!(self.responses.poll_item(context));
-            self.ended = dropped.is_none_or(|item| item.last);
-        }
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        let item = ready!(self.responses.poll_item(context));
-        // As Triton: once for each request.
-        if self.sent == 0 {
-            response_complete(self.asked.trace.as_ref());
-        }
-        let message = match item {
-            Some(ResponseItem { result, last }) => {
-                self.ended = last;
-                if let Some(line) = &mut self.line {
-                    line.add_status(result.as_ref().map_or_else(code_of, |_| 0));
-                }
-                match result {
-                    Ok(response) => Ok(self.encode(response, last)),
-                    Err(error) if self.errors_end_call => Err(error.into()),
-                    Err(error) => Ok(self.encode_without_response(last, &error.message)),
-                }
-            }
-            None => {
-                self.ended = true;
-                if let Some(line) = &mut self.line {
-                    line.add_status(0);
-                }
-                match self.final_message() {
-                    Some(message) => Ok(message),
-                    None => return Poll::Ready(None),
-                }
-            }
-        };
-        self.sent += 1;
-        if self.ended || self.is_answered() {
-            self.asked.release_regions();
-        }
-        let traced = || self.asked.trace.clone().map(TracedSend::grpc);
-        let message = message.map(|message| StreamMessage { message, traced: traced() });
-        if let (Some(line), Ok(StreamMessage { message, .. })) = (&mut self.line, &message) {
-            line.add_response_bytes(message.remaining() as u64);
-        }
-        Poll::Ready(Some(message))
-    }
-
-    /// Tells whether the client gets no further response to the request.
-    fn is_answered(&self) -> bool {
-        self.sent > 0 && !self.asked.model.config().decoupled
-    }
-
-    fn encode(&self, mut response: Response, last: bool) -> Chunks {
-        if let Err(error) = self.asked.finish(&mut response) {
-            return self.encode_without_response(last, &error.message);
-        }
-        let mut version = itoa::Buffer::new();
-        let version = version.format(self.asked.model.version_of(&self.responses));
-        self.asked.message(&response, version, Some(last)).streamed("", MAX_MESSAGE)
-    }
-
-    fn encode_without_response(&self, last: bool, error: &str) -> Chunks {
-        let response = Response::default();
-        self.asked.message(&response, &self.sent_version, Some(last)).streamed(error, MAX_MESSAGE)
-    }
-
-    /// The final message if the model ends a request without a final response.
-    fn final_message(&self) -> Option<Chunks> {
-        if self.asked.model.config().decoupled {
-            self.asked.empty_final.then(|| self.encode_without_response(true, ""))
-        } else {
-            (self.sent == 0).then(|| self.encode_without_response(true, "expected a single response, got 0"))
-        }
-    }
-}
-
-fn code_of(error: &Error) -> u16 {
-    Status::from(error.clone()).code as u16
-}
-
-impl Stream for Flight {
-    type Item = Result<StreamMessage, Status>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.poll_message(context)
-    }
 }

@@ -34,7 +34,8 @@ pub(crate) enum WireType {
 /// The most levels of nested groups and messages, as in the usual implementations.
 const MAX_DEPTH: usize = 100;
 
-/// A position in a message.
+/// A position in a message. A clone reads on from there by itself.
+#[derive(Debug, Clone)]
 pub(crate) struct WireReader<'a>(Cursor<'a>);
 
 impl<'a> WireReader<'a> {
@@ -46,6 +47,15 @@ impl<'a> WireReader<'a> {
     /// The number of bytes before the end of the message.
     pub(crate) fn left(&self) -> usize {
         self.0.left()
+    }
+
+    /// The value of a field as a reader of its own. This reader skips the value.
+    pub(crate) fn part(&mut self, wire: WireType) -> Result<Self, Malformed> {
+        let length = self.length(wire)?;
+        let mut part = self.clone();
+        part.0.end_after(length).ok_or(Malformed)?;
+        self.0.skip(length).ok_or(Malformed)?;
+        Ok(part)
     }
 
     /// Calls `field` with number and wire type of each field up to the end of the message. `field` must read the value.
@@ -90,6 +100,65 @@ impl<'a> WireReader<'a> {
         }
         self.0.go_on(behind);
         Ok(())
+    }
+
+    /// The number of elements of a repeated varint field, packed or not. Of packed elements it reads no value.
+    pub(crate) fn count_varints(&mut self, wire: WireType) -> Result<usize, Malformed> {
+        if wire == WireType::Varint {
+            return self.varint().map(|_| 1);
+        }
+        let length = self.length(wire)?;
+        let (mut count, mut last) = (0, 0);
+        let ends = |bytes: &[u8]| bytes.iter().map(|&byte| usize::from(byte < 0x80)).sum::<usize>();
+        let each = |bytes: &[u8]| {
+            count += ends(bytes);
+            last = bytes.last().copied().unwrap_or(last);
+        };
+        self.0.pieces(length, each).ok_or(Malformed)?;
+        if last < 0x80 { Ok(count) } else { Err(Malformed) }
+    }
+
+    /// The number of elements of a repeated field of `size` bytes each, packed or not. It reads no value.
+    pub(crate) fn count_fixed(
+        &mut self,
+        wire: WireType,
+        each: WireType,
+        size: usize,
+    ) -> Result<usize, Malformed> {
+        let length = if wire == each { size } else { self.length(wire)? };
+        self.0.skip(length).ok_or(Malformed)?;
+        if length.is_multiple_of(size) { Ok(length / size) } else { Err(Malformed) }
+    }
+
+    /// Appends the elements of a repeated field of `size` bytes each, packed or not, as they are written.
+    pub(crate) fn copy_fixed(
+        &mut self,
+        wire: WireType,
+        each: WireType,
+        size: usize,
+        to: &mut Vec<u8>,
+    ) -> Result<(), Malformed> {
+        let length = if wire == each { size } else { self.length(wire)? };
+        self.copy(length, to)
+    }
+
+    /// The length of a byte string, which is skipped.
+    pub(crate) fn skip_bytes(&mut self, wire: WireType) -> Result<usize, Malformed> {
+        let length = self.length(wire)?;
+        self.0.skip(length).ok_or(Malformed)?;
+        Ok(length)
+    }
+
+    /// Appends a byte string after its length as little-endian `u32`.
+    pub(crate) fn copy_bytes(&mut self, wire: WireType, to: &mut Vec<u8>) -> Result<(), Malformed> {
+        let length = self.length(wire)?;
+        // A message is shorter than 2^32 bytes, so its elements are, too.
+        to.extend(u32::try_from(length).map_err(|_| Malformed)?.to_le_bytes());
+        self.copy(length, to)
+    }
+
+    fn copy(&mut self, length: usize, to: &mut Vec<u8>) -> Result<(), Malformed> {
+        self.0.pieces(length, |bytes| to.extend_from_slice(bytes)).ok_or(Malformed)
     }
 
     /// Reads a number that is written as varint.

@@ -1,5 +1,6 @@
 //! The rules of the inference protocol that HTTP and gRPC share.
 pub mod classification;
+pub mod lengths;
 pub mod metadata;
 pub mod output;
 pub mod parameters;

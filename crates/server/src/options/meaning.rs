@@ -264,6 +264,8 @@ pub struct GrpcSettings {
     pub max_connection_age_grace: Option<Duration>,
     /// The most calls of one connection in flight.
     pub max_concurrent_streams: u32,
+    /// Tools may ask for the schema of the services.
+    pub reflection: bool,
     /// Which metadata become request parameters: a regular expression that is not compiled yet.
     pub header_forward_pattern: Option<String>,
     /// Categories that need a metadata entry.

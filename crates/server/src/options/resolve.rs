@@ -317,6 +317,7 @@ fn grpc(
         max_connection_age_grace: Some(milliseconds(keepalive.max_connection_age_grace_ms))
             .filter(|grace| !grace.is_zero()),
         max_concurrent_streams,
+        reflection: typed.reflection,
         header_forward_pattern: non_empty(typed.header_forward_pattern),
         restrictions: typed.restrictions,
     })

@@ -103,6 +103,7 @@ pub(super) struct TypedGrpc {
     pub(super) address: String,
     pub(super) port: i64,
     pub(super) reuse_port: bool,
+    pub(super) reflection: bool,
     pub(super) header_forward_pattern: String,
     pub(super) max_response_pool_size: i64,
     pub(super) tls: TypedTls,

@@ -221,20 +221,51 @@ async fn a_request_that_is_not_grpc_is_refused_by_its_status() {
     assert!(empty.into_body().collect().await.unwrap().to_bytes().is_empty());
 }
 
-#[tokio::test]
-async fn reflection_describes_the_service_in_both_versions() {
-    let (_server, connection) = connected().await;
-    // list_services: "" (field 7).
-    let list = framed(&[0x3a, 0x00]);
-    for version in ["v1", "v1alpha"] {
-        let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
-        let (messages, status) =
-            timeout(TIMEOUT, connection.unary(&path, &[], list.clone())).await.unwrap().unwrap();
-        assert_eq!((messages.len(), status.code), (1, 0));
-        let names = String::from_utf8_lossy(&messages[0]).into_owned();
-        for name in ["inference.GRPCInferenceService", "grpc.health.v1.Health"] {
-            assert!(names.contains(name), "{names}");
+/// The first windows of a connection: of a stream, and of the connection.
+async fn windows_of(stream: &mut TcpStream) -> (u32, u32) {
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let (mut of_stream, mut of_connection) = (None, 65_535);
+    loop {
+        if let Some(of_stream) = of_stream
+            && of_connection > 65_535
+        {
+            return (of_stream, of_connection);
         }
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.unwrap();
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        stream.read_exact(&mut payload).await.unwrap();
+        let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
+        match (head[3], head[4]) {
+            // SETTINGS_INITIAL_WINDOW_SIZE
+            (4, 0) => payload.chunks(6).filter(|setting| setting[..2] == [0, 4]).for_each(|setting| {
+                of_stream = Some(number(&setting[2..]));
+            }),
+            (8, _) => of_connection += number(&payload),
+            // The server has read the client's settings.
+            (4, 1) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn windows_come_from_an_eighth_of_the_budget() {
+    for (inflight_bytes, first, last) in
+        [(8 << 30, 16 << 20, 13 << 20), (256 << 20, 512 << 10, 400 << 10), (1 << 20, 128 << 10, 128 << 10)]
+    {
+        let limits = engine::MemoryLimits { inflight_bytes, ..engine::MemoryLimits::default() };
+        let server = Server::start_within(GrpcOptions::default(), limits).await;
+        let mut open = Vec::new();
+        for _ in 0..10 {
+            let mut stream = TcpStream::connect(server.address).await.unwrap();
+            let windows = timeout(TIMEOUT, windows_of(&mut stream)).await.unwrap();
+            open.push((stream, windows));
+        }
+        let windows: Vec<_> = open.iter().map(|(_, windows)| *windows).collect();
+        assert!(windows.iter().all(|(stream, connection)| *stream == connection / 2), "{windows:?}");
+        assert_eq!(windows[0].1, first);
+        assert!(windows.is_sorted_by(|one, next| one >= next) && windows[9].1 >= last, "{windows:?}");
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{drain::Drain, listen::BoundSocket};
 
 mod access_log;
 mod connection;
+mod reflection;
 mod stream;
 mod unary;
 mod versions;

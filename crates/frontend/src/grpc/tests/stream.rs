@@ -334,3 +334,46 @@ async fn a_slow_client_gets_every_response() {
     assert_eq!((messages.len(), status), (20_000, ok()));
     assert_eq!(response_of(&messages[19_999]), answer("r", false, 19_999));
 }
+
+#[tokio::test]
+async fn refusals_that_wait_are_counted_and_stop_the_reader() {
+    let server = Server::start(GrpcOptions::default()).await;
+    let connection = server.connect().await;
+    let budget = server.engine.inflight_bytes();
+    let mut call = open(&connection, &[]).await;
+    call.send(sent(&request("gated", "slow", &[1])));
+    server.in_flight(1).await;
+    let before = budget.used();
+    // The refusals wait behind the slow request: about 64 of them fit.
+    let id = "i".repeat(64 << 10);
+    for _ in 0..200 {
+        call.send(sent(&request("none", &id, &[1])));
+    }
+    let counted = async {
+        while budget.used() < before + 64 * id.len() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(TIMEOUT, counted).await.expect("the refusals are counted");
+    server.gate.open();
+    assert_eq!(next(&mut call).await, answer("slow", true, 1));
+    let text = "Request for unknown model: 'none' is not found";
+    for _ in 0..200 {
+        assert_eq!(next(&mut call).await, refusal(&id, text));
+    }
+    call.finish();
+    assert_eq!(timeout(TIMEOUT, call.rest()).await.unwrap().unwrap(), (vec![], ok()));
+    while budget.used() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn an_id_that_is_too_long_is_refused_without_it() {
+    let (_server, connection) = connected().await;
+    let id = "i".repeat((64 << 10) + 1);
+    let text = "the id of the request has 65537 bytes, and at most 65536 are allowed";
+    let requests = [request("id_int32", &id, &[1]), request("id_int32", "b", &[2])];
+    let expected = vec![refusal("", text), answer("b", true, 2)];
+    assert_eq!(exchange(&connection, &requests).await, (expected, ok()));
+}

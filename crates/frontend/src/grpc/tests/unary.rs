@@ -378,3 +378,100 @@ async fn metadata_is_forwarded_by_pattern() {
     let text = "Header 'priority' is reserved for Triton usage and cannot be forwarded.";
     assert_eq!((refused.code, &*refused.message), (3, text));
 }
+
+/// The contents are malformed, which only their decoder can tell.
+#[tokio::test]
+async fn the_model_is_looked_up_before_tensors_are_decoded() {
+    let (_server, connection) = connected().await;
+    for count in [1, 2 * crate::decode_pool::BRIEF] {
+        let malformed = |model: &str| {
+            let mut message = request(model, "", &[]);
+            message.raw_input_contents.clear();
+            let mut input = message.inputs.remove(0).encode_to_vec();
+            // contents { int_contents: the beginning of a number }
+            let length = u32::try_from(count).unwrap();
+            let packed = [field(2, length), vec![0x80; count]].concat();
+            input.extend([field(5, u32::try_from(packed.len()).unwrap()), packed].concat());
+            let mut bytes = message.encode_to_vec();
+            bytes.extend([field(5, u32::try_from(input.len()).unwrap()), input].concat());
+            framed(&bytes)
+        };
+        let unknown = status_of(&connection, INFER, malformed("none")).await;
+        assert_eq!(unknown, expect(5, "Request for unknown model: 'none' is not found"));
+        let known = status_of(&connection, INFER, malformed("id_int32")).await;
+        assert_eq!(known, expect(13, "Unable to parse request"));
+    }
+}
+
+/// Tag and length of a delimited field.
+fn field(number: u8, length: u32) -> Vec<u8> {
+    let mut bytes = vec![number << 3 | 2];
+    prost::encoding::encode_varint(length.into(), &mut bytes);
+    bytes
+}
+
+#[tokio::test]
+async fn shapes_ids_and_names_have_limits() {
+    let (_server, connection) = connected().await;
+    let refused = async |request: ModelInferRequest| {
+        let status = infer(&connection, &[], &request).await.unwrap_err();
+        (status.code, status.message)
+    };
+    let mut long = request("id_int32", "", &[1]);
+    long.inputs[0].shape = vec![1; 257];
+    let text = "the shape of input 'IN' for model 'id_int32' has more than 256 dimensions";
+    assert_eq!(refused(long.clone()).await, expect(3, text));
+    long.inputs[0].shape.pop();
+    let shown = refused(long).await.1;
+    assert!(shown.contains(",1,... (256 dimensions)]") && shown.len() < 1000, "{shown}");
+
+    let longest = "i".repeat(64 << 10);
+    assert_eq!(infer(&connection, &[], &request("id_int32", &longest, &[1])).await.unwrap().id, longest);
+    let text = "the id of the request has 65537 bytes, and at most 65536 are allowed";
+    assert_eq!(refused(request("id_int32", &format!("{longest}i"), &[1])).await, expect(3, text));
+    let text = "the name of the model has 65537 bytes, and at most 65536 are allowed";
+    assert_eq!(refused(request(&format!("{longest}i"), "", &[1])).await, expect(3, text));
+    let mut input = request("id_int32", "", &[1]);
+    input.inputs[0].name = format!("{longest}i");
+    let text = "the name of an input has 65537 bytes, and at most 65536 are allowed";
+    assert_eq!(refused(input).await, expect(3, text));
+}
+
+#[tokio::test]
+async fn a_decoded_tensor_is_reserved_besides_its_message() {
+    let limits = engine::MemoryLimits { inflight_bytes: 100_000, ..engine::MemoryLimits::default() };
+    let server = Server::start_within(GrpcOptions::default(), limits).await;
+    let connection = server.connect().await;
+    let of = |count| typed(request("id_int32", "", &vec![1; count]));
+    assert!(infer(&connection, &[], &of(15_000)).await.is_ok());
+    let refused = infer(&connection, &[], &of(22_000)).await.unwrap_err();
+    let expected = "the server has no room for 88000 more bytes of requests";
+    assert!(refused.code == 8 && refused.message.starts_with(expected), "{refused:?}");
+    assert_eq!(server.engine.inflight_bytes().used(), 0);
+}
+
+#[tokio::test]
+async fn rare_calls_have_short_messages_but_for_loads() {
+    let (_server, connection) = connected().await;
+    let live = "/inference.GRPCInferenceService/ServerLive";
+    // Field 1, which the message does not have.
+    let of = |length: usize| {
+        let mut bytes = vec![0x0a];
+        prost::encoding::encode_varint(length as u64, &mut bytes);
+        bytes.resize(bytes.len() + length, b'x');
+        framed(&bytes)
+    };
+    assert_eq!(status_of(&connection, live, of((4 << 20) - 5)).await, expect(0, ""));
+    let text = "Received message larger than max (4194305 vs. 4194304)";
+    assert_eq!(status_of(&connection, live, of((4 << 20) - 4)).await, expect(8, text));
+    let content =
+        ModelRepositoryParameter { parameter_choice: Some(LoadChoice::BytesParam(vec![1; 5 << 20].into())) };
+    let load = RepositoryModelLoadRequest {
+        model_name: "simple".into(),
+        parameters: [("file:1/x".to_owned(), content)].into(),
+        ..RepositoryModelLoadRequest::default()
+    };
+    let path = "/inference.GRPCInferenceService/RepositoryModelLoad";
+    let text = "explicit model load / unload is not allowed if polling is enabled";
+    assert_eq!(status_of(&connection, path, sent(&load)).await, expect(14, text));
+}

@@ -33,6 +33,13 @@ pub(super) const GRPC: &[Spec] = &[
              the same models.",
     )
     .default("false"),
+    boolean(
+        "grpc-reflection",
+        |typed, value| typed.grpc.reflection = value,
+        "Describe the gRPC services to tools such as grpcurl (server reflection). It belongs to 'metadata' of \
+         --grpc-restricted-protocol.",
+    )
+    .default("true"),
     text(
         "grpc-header-forward-pattern",
         |typed, value| typed.grpc.header_forward_pattern = value.to_owned(),

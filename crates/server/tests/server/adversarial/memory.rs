@@ -19,7 +19,7 @@ use testing::{
 
 use crate::adversarial::{
     SERVER_LIVE, STREAM_INFER, Served, live,
-    peer::{DATA, Peer, call, frame},
+    peer::{Peer, call},
 };
 
 const INFER: &str = "/v2/models/echo/infer";
@@ -102,10 +102,7 @@ fn bytes_of_requests_count_from_their_arrival() {
             let mut grpc = Peer::open(served.grpc, &[]);
             assert!(grpc.wait_until_read());
             grpc.send(&call(1, path, 0)).unwrap();
-            let message = unknown_field(900_000);
-            for piece in message[..800_000].chunks(16_000) {
-                grpc.send(&frame(DATA, 0, 1, piece)).unwrap();
-            }
+            grpc.send_data(1, &unknown_field(900_000)[..800_000]);
             grpc
         });
         served.assert_others_are_answered();

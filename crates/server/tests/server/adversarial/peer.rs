@@ -1,5 +1,6 @@
 //! A HTTP/2 client of single frames. It sends nothing on its own except acknowledgements of settings.
 use std::{
+    collections::BTreeMap,
     io::{self, ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     time::Duration,
@@ -17,6 +18,7 @@ pub(crate) const RESET: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const PING: u8 = 6;
 pub(crate) const GO_AWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const CONTINUATION: u8 = 9;
 
 pub(crate) const END_STREAM: u8 = 1;
@@ -38,7 +40,12 @@ pub(crate) struct Frame {
 pub(crate) struct Peer {
     stream: TcpStream,
     received: Vec<u8>,
+    /// The bytes that the server has granted besides HTTP/2's default windows, by stream; 0 is the connection.
+    granted: BTreeMap<u32, usize>,
 }
+
+/// HTTP/2's default window. The server's windows are no smaller.
+const DEFAULT_WINDOW: usize = 65_535;
 
 /// Encodes a frame.
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -73,7 +80,7 @@ impl Peer {
         let stream = connect_with_small_buffer(address).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        Self { stream, received: Vec::new() }
+        Self { stream, received: Vec::new(), granted: BTreeMap::new() }
     }
 
     /// Connects with these settings: pairs of identifier and value.
@@ -150,6 +157,27 @@ impl Peer {
         answer
     }
 
+    /// Sends the only data of a stream and of its connection, as the windows permit it, or until the server ends the
+    /// stream.
+    pub(crate) fn send_data(&mut self, stream: u32, data: &[u8]) {
+        let mut sent = 0;
+        for piece in data.chunks(16_000) {
+            while [0, stream].iter().any(|window| {
+                sent + piece.len() > DEFAULT_WINDOW + self.granted.get(window).copied().unwrap_or_default()
+            }) {
+                match self.next() {
+                    Some(frame) if frame.stream == stream && matches!(frame.kind, HEADERS | RESET) => return,
+                    Some(_) => {}
+                    None => return,
+                }
+            }
+            if self.send(&frame(DATA, 0, stream, piece)).is_err() {
+                return;
+            }
+            sent += piece.len();
+        }
+    }
+
     /// The next frame. `None` when the server has closed the connection.
     pub(crate) fn next(&mut self) -> Option<Frame> {
         loop {
@@ -157,6 +185,10 @@ impl Peer {
                 if frame.kind == SETTINGS && frame.flags & ACK == 0 {
                     // Until the acknowledgement the server relies on HTTP/2's default windows only.
                     let _ = self.send(&self::frame(SETTINGS, ACK, 0, &[]));
+                }
+                if frame.kind == WINDOW_UPDATE {
+                    let bytes = u32::from_be_bytes(frame.payload[..4].try_into().unwrap());
+                    *self.granted.entry(frame.stream).or_default() += bytes as usize;
                 }
                 return Some(frame);
             }

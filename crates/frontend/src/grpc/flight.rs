@@ -1,0 +1,144 @@
+//! A request of a streamed call that runs, as a stream of its messages.
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Buf;
+use futures_util::Stream;
+use inference::{Error, Name, Response, ResponseItem, ResponseStream};
+
+use super::{message::MAX_MESSAGE, request::RequestContext, status::Status};
+use crate::{
+    access_log::AccessLine,
+    chunks::Chunks,
+    tracing::{TracedSend, response_complete},
+};
+
+/// A message of a request.
+pub(super) struct StreamMessage {
+    pub(super) message: Chunks,
+    /// Learns when the connection has taken the message, if the request is traced.
+    pub(super) traced: Option<TracedSend>,
+}
+
+impl From<Chunks> for StreamMessage {
+    fn from(message: Chunks) -> Self {
+        Self { message, traced: None }
+    }
+}
+
+/// A request in flight, as a stream of its messages.
+pub(super) struct Flight {
+    pub(super) asked: RequestContext,
+    pub(super) responses: ResponseStream,
+    /// The version as the client wrote it. The client gets it back if no response contains the real version.
+    pub(super) sent_version: Name,
+    /// The number of messages that were given out.
+    pub(super) sent: usize,
+    pub(super) ended: bool,
+    pub(super) errors_end_call: bool,
+    pub(super) line: Option<Box<AccessLine>>,
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if let Some(line) = &self.line {
+            line.facts().set_times(&self.responses);
+        }
+    }
+}
+
+impl Flight {
+    /// The next message; `Err` ends the call.
+    pub(super) fn poll_message(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<StreamMessage, Status>>> {
+        while !self.ended && self.is_answered() {
+            let dropped = ready!(self.responses.poll_item(context));
+            self.ended = dropped.is_none_or(|item| item.last);
+        }
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let item = ready!(self.responses.poll_item(context));
+        // As Triton: once for each request.
+        if self.sent == 0 {
+            response_complete(self.asked.trace.as_ref());
+        }
+        let message = match item {
+            Some(ResponseItem { result, last }) => {
+                self.ended = last;
+                if let Some(line) = &mut self.line {
+                    line.add_status(result.as_ref().map_or_else(code_of, |_| 0));
+                }
+                match result {
+                    Ok(response) => Ok(self.encode(response, last)),
+                    Err(error) if self.errors_end_call => Err(error.into()),
+                    Err(error) => Ok(self.encode_without_response(last, &error.message)),
+                }
+            }
+            None => {
+                self.ended = true;
+                if let Some(line) = &mut self.line {
+                    line.add_status(0);
+                }
+                match self.final_message() {
+                    Some(message) => Ok(message),
+                    None => return Poll::Ready(None),
+                }
+            }
+        };
+        self.sent += 1;
+        if self.ended || self.is_answered() {
+            self.asked.release_regions();
+        }
+        let traced = || self.asked.trace.clone().map(TracedSend::grpc);
+        let message = message.map(|message| StreamMessage { message, traced: traced() });
+        if let (Some(line), Ok(StreamMessage { message, .. })) = (&mut self.line, &message) {
+            line.add_response_bytes(message.remaining() as u64);
+        }
+        Poll::Ready(Some(message))
+    }
+
+    /// Tells whether the client gets no further response to the request.
+    fn is_answered(&self) -> bool {
+        self.sent > 0 && !self.asked.model.config().decoupled
+    }
+
+    fn encode(&self, mut response: Response, last: bool) -> Chunks {
+        if let Err(error) = self.asked.finish(&mut response) {
+            return self.encode_without_response(last, &error.message);
+        }
+        let mut version = itoa::Buffer::new();
+        let version = version.format(self.asked.model.version_of(&self.responses));
+        self.asked.message(&response, version, Some(last)).streamed("", MAX_MESSAGE)
+    }
+
+    fn encode_without_response(&self, last: bool, error: &str) -> Chunks {
+        let response = Response::default();
+        self.asked.message(&response, &self.sent_version, Some(last)).streamed(error, MAX_MESSAGE)
+    }
+
+    /// The final message if the model ends a request without a final response.
+    fn final_message(&self) -> Option<Chunks> {
+        if self.asked.model.config().decoupled {
+            self.asked.empty_final.then(|| self.encode_without_response(true, ""))
+        } else {
+            (self.sent == 0).then(|| self.encode_without_response(true, "expected a single response, got 0"))
+        }
+    }
+}
+
+pub(super) fn code_of(error: &Error) -> u16 {
+    Status::from(error.clone()).code as u16
+}
+
+impl Stream for Flight {
+    type Item = Result<StreamMessage, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_message(context)
+    }
+}
