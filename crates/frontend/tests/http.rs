@@ -9,6 +9,8 @@ mod generate;
 mod status;
 #[path = "http/versions.rs"]
 mod versions;
+#[path = "http/web_pages.rs"]
+mod web_pages;
 
 use std::{io::Write, net::SocketAddr, sync::Arc, time::Duration};
 

@@ -22,9 +22,9 @@ pub use slots::{ConnectionSlots, SlotCounter};
 pub(crate) use stream::ClientStream;
 pub(crate) use write_timeout::{StreamProgress, Timed, WriteTimeout};
 
-use crate::tls::TlsPort;
+use crate::{http::OriginRules, tls::TlsPort};
 
-/// How a port treats its connections.
+/// How an HTTP port treats its connections.
 #[derive(Debug, Clone)]
 pub struct PortOptions {
     /// The limits that clients must keep.
@@ -33,12 +33,14 @@ pub struct PortOptions {
     pub slots: ConnectionSlots,
     /// Encrypts the connections. `None` for plain text.
     pub tls: Option<Arc<TlsPort>>,
+    /// Which web pages may send requests.
+    pub origin_rules: Arc<OriginRules>,
 }
 
 impl PortOptions {
-    /// Plain text, with these limits.
+    /// Plain text, with these limits. No foreign web page may send requests.
     pub fn plain(limits: ClientLimits, slots: ConnectionSlots) -> Self {
-        Self { limits, slots, tls: None }
+        Self { limits, slots, tls: None, origin_rules: Arc::default() }
     }
 }
 

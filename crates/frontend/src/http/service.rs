@@ -347,8 +347,8 @@ impl Respond for HttpService {
         self.options.forward.is_some()
     }
 
-    fn reads_peers(&self) -> bool {
-        self.options.access_log.is_some()
+    fn access_log(&self) -> Option<&Arc<dyn AccessLog>> {
+        self.options.access_log.as_ref()
     }
 }
 

@@ -14,7 +14,7 @@ use engine::{
 };
 use frontend::connection::ClientLimits;
 use frontend::grpc::{CompressionLevel, KeepaliveRules, PingRules};
-use frontend::http::SageMakerOptions;
+use frontend::http::{OriginRules, SageMakerOptions};
 use frontend::restrict::Category;
 use frontend::tls::TlsOptions;
 use shared_memory::SharedMemoryOptions;
@@ -234,6 +234,8 @@ pub struct HttpProtocolSettings {
     pub header_forward_pattern: Option<String>,
     /// Categories that need a header.
     pub restrictions: RestrictionSettings,
+    /// Which web pages may send requests, and which hosts requests may name. They hold for the port of metrics, too.
+    pub origin_rules: OriginRules,
     /// Whether it describes itself (OpenAPI), and has a page that shows it.
     pub describes_itself: bool,
     /// Whether it tells people what the server does, and has a page that shows it.

@@ -205,6 +205,7 @@ fn repository(typed: typed::TypedRepository) -> RepositorySettings {
         load_policy: LoadPolicy {
             partial_models: typed.serve_partial_models,
             gpu_groups_on_cpu: typed.gpu_instances_on_cpu,
+            refuse_overrides: !typed.allow_overrides,
         },
         control_mode: typed.control_mode,
         cache_directory: (!typed.cache_directory.is_empty()).then(|| typed.cache_directory.into()),
@@ -265,6 +266,7 @@ fn http_protocol(typed: &mut typed::TypedHttp) -> HttpProtocolSettings {
         restrictions: std::mem::take(&mut typed.restrictions),
         describes_itself: typed.describes_itself,
         shows_status: typed.shows_status,
+        origin_rules: std::mem::take(&mut typed.origin_rules),
         status_log_lines: usize::try_from(typed.status_log_lines).ok().and_then(NonZeroUsize::new),
     }
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::{ControlMode, HostPolicy, RateLimitResource};
+use frontend::http::OriginRules;
 
 use super::meaning::{BackendSetting, GivenOptions, RestrictionSettings};
 use super::trace;
@@ -80,6 +81,7 @@ pub(super) struct TypedRepository {
     pub(super) namespacing: bool,
     pub(super) serve_partial_models: bool,
     pub(super) gpu_instances_on_cpu: bool,
+    pub(super) allow_overrides: bool,
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +97,7 @@ pub(super) struct TypedHttp {
     pub(super) describes_itself: bool,
     pub(super) shows_status: bool,
     pub(super) status_log_lines: i64,
+    pub(super) origin_rules: OriginRules,
 }
 
 #[derive(Debug, Default)]

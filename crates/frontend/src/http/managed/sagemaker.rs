@@ -17,6 +17,7 @@ use super::{
     sagemaker_models::{ModelRefusal, PlatformModel, SageMakerModels, failure_status},
 };
 use crate::{
+    access_log::AccessLog,
     api_keys::Access,
     error,
     http::{
@@ -305,6 +306,10 @@ impl Respond for SageMakerService {
 
     fn reads_names(&self) -> bool {
         self.service.reads_names()
+    }
+
+    fn access_log(&self) -> Option<&Arc<dyn AccessLog>> {
+        self.service.access_log()
     }
 
     fn port_name(&self) -> &'static str {

@@ -9,6 +9,7 @@ use trace::RequestTrace;
 
 use super::read_binary_marker;
 use crate::{
+    access_log::AccessLog,
     http::{
         Respond,
         body::ResponseBody,
@@ -146,6 +147,10 @@ impl Respond for VertexAiService {
 
     fn reads_names(&self) -> bool {
         self.service.reads_names()
+    }
+
+    fn access_log(&self) -> Option<&Arc<dyn AccessLog>> {
+        self.service.access_log()
     }
 
     fn port_name(&self) -> &'static str {
