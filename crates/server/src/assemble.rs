@@ -256,7 +256,7 @@ impl Server {
             let drain = Drain::new();
             let service = http_service(&drain).map_err(|error| EndpointService::SageMaker.failed(error))?;
             let service = SageMakerService::new(service, sagemaker.options.clone());
-            let port = port(slots.managed.clone(), None);
+            let port = port(slots.managed.clone(), credentials.sagemaker.clone());
             self.open_http(EndpointService::SageMaker, (socket, drain), Arc::new(service), port)?;
         }
         if let (Some(socket), Some(settings)) = (sockets.vertex_ai, &options.vertex_ai) {
@@ -264,7 +264,7 @@ impl Server {
             let service = vertex_ai::options(settings, &self.engine)
                 .and_then(|options| Ok(VertexAiService::new(http_service(&drain)?, metrics.clone(), options)))
                 .map_err(|error| EndpointService::VertexAi.failed(error))?;
-            let port = port(slots.managed, None);
+            let port = port(slots.managed, credentials.vertex_ai.clone());
             self.open_http(EndpointService::VertexAi, (socket, drain), Arc::new(service), port)?;
         }
         if let (Some(socket), Some(service)) = (sockets.metrics, metrics) {

@@ -177,6 +177,8 @@ pub struct ListenSettings {
 pub struct SageMakerSettings {
     /// Where it listens.
     pub listen: ListenSettings,
+    /// TLS, as of the HTTP endpoint. `None` for plain text.
+    pub tls: Option<TlsOptions>,
     /// What the platform's variables say.
     pub options: SageMakerOptions,
 }
@@ -186,6 +188,8 @@ pub struct SageMakerSettings {
 pub struct VertexAiSettings {
     /// Where it listens.
     pub listen: ListenSettings,
+    /// TLS, as of the HTTP endpoint. `None` for plain text.
+    pub tls: Option<TlsOptions>,
     /// The path of predictions. Without it the endpoint refuses to start.
     pub predict_route: Option<String>,
     /// The path of the readiness check. Without it the endpoint refuses to start.

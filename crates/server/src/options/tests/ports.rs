@@ -1,6 +1,7 @@
 //! Options about who may use the ports: web pages, keys, TLS, and connections from one address.
 
 use frontend::http::OriginRules;
+use frontend::tls::TlsOptions;
 
 use super::{ProcessEnvironment, options, parse_in};
 
@@ -46,4 +47,52 @@ fn a_server_for_all_web_pages_warns_once() {
 fn loads_take_a_configuration_and_files_unless_the_operator_forbids_it() {
     assert!(!options(&[]).repository.load_policy.refuse_overrides);
     assert!(options(&["--allow-load-overrides=false"]).repository.load_policy.refuse_overrides);
+}
+
+#[test]
+fn keys_in_clear_are_told_at_the_start() {
+    let warning = |ports: &str| {
+        format!(
+            "Warning: clients send their keys in clear to these ports: {ports}. '--http-use-ssl' and '--grpc-use-ssl' \
+             encrypt them, or a proxy."
+        )
+    };
+    let http = "--http-restricted-api=model-repository:key=secret";
+    let grpc = "--grpc-restricted-protocol=model-repository:key=secret";
+    let keys = "--api-key-file=keys.json";
+    let managed = ["--allow-sagemaker=true", "--allow-vertex-ai=true", "--vertex-ai-port=8081"];
+    let tls = ["--http-use-ssl=true", "--http-server-cert=c", "--http-server-key=k"];
+    assert_eq!(options(&[http]).warnings, [warning("HTTP")]);
+    assert_eq!(options(&[http, grpc]).warnings, [warning("HTTP, gRPC")]);
+    assert_eq!(options(&[keys]).warnings, [warning("HTTP, gRPC")]);
+    assert_eq!(
+        options(&[&[http, "--allow-http=false"][..], &managed].concat()).warnings,
+        [warning("SageMaker, Vertex AI")]
+    );
+    assert_eq!(options(&[&[keys][..], &managed, &tls].concat()).warnings, [warning("gRPC")]);
+    for local in ["127.0.0.1", "localhost", "::1", "[::1]", "unix:/run/http"] {
+        let address = format!("--http-address={local}");
+        assert!(options(&[http, &address, "--allow-metrics=false"]).warnings.is_empty(), "{local}");
+    }
+    assert!(options(&managed).warnings.is_empty());
+}
+
+#[test]
+fn tls_of_http_holds_for_the_ports_of_platforms() {
+    let managed = ["--allow-sagemaker=true", "--allow-vertex-ai=true", "--vertex-ai-port=8081"];
+    let tls = ["--http-use-ssl=true", "--http-server-cert=c", "--http-server-key=k"];
+    let expected = Some(TlsOptions { certificate: "c".into(), key: "k".into(), client_roots: None });
+    for http in ["--allow-http=true", "--allow-http=false"] {
+        let given = options(&[&[http][..], &managed, &tls].concat());
+        assert_eq!(given.sagemaker.unwrap().tls, expected);
+        assert_eq!(given.vertex_ai.unwrap().tls, expected);
+        assert!(given.http.is_none_or(|http| http.tls == expected));
+    }
+    let plain = options(&managed);
+    assert_eq!((plain.sagemaker.unwrap().tls, plain.vertex_ai.unwrap().tls), (None, None));
+    let incomplete = [&["--allow-http=false", "--http-use-ssl=true"][..], &managed].concat();
+    let refused = parse_in(&ProcessEnvironment::default(), &incomplete).unwrap_err();
+    assert!(refused.contains("--http-server-cert"), "{refused}");
+    // Without a port that has TLS, its files do not matter.
+    assert!(options(&["--allow-http=false", "--http-use-ssl=true"]).http.is_none());
 }

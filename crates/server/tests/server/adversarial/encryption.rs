@@ -132,6 +132,15 @@ fn a_client_without_tls_is_refused_at_once() {
 }
 
 #[test]
+fn the_port_for_sagemaker_is_encrypted_like_that_of_http() {
+    let served = Encrypted::start(&["--allow-sagemaker=true", "--sagemaker-port=0"]);
+    let port = served.program.address_of("Sagemaker HTTPService").port();
+    let sagemaker = SocketAddr::from(([127, 0, 0, 1], port));
+    assert!(get(sagemaker, "/ping").unwrap().starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(Connection::open(sagemaker).unwrap().ask("GET", "/ping", &[], b"").is_err());
+}
+
+#[test]
 fn handshakes_count_as_connections() {
     let served = Encrypted::start(&["--http-max-connections=3"]);
     let mut halfway: Vec<_> = (0..3).map(|_| Connection::open(served.http).unwrap()).collect();
