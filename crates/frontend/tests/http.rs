@@ -5,6 +5,8 @@
 mod access_log;
 #[path = "http/generate.rs"]
 mod generate;
+#[path = "http/limits.rs"]
+mod limits;
 #[path = "http/sagemaker.rs"]
 mod sagemaker;
 #[path = "http/status.rs"]

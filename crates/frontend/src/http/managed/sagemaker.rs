@@ -218,8 +218,7 @@ impl SageMakerService {
         match parts.method {
             Method::GET => Ok(reply::json(StatusCode::OK, self.list(&access).await)),
             Method::POST => {
-                let json = self.service.read_json(body).await?.bytes.contiguous();
-                let (hash, url) = load_request(&json)?;
+                let (hash, url) = self.service.read_members(body, load_request).await?;
                 let name = target(parts).unwrap_or_else(|| hash.clone());
                 if let Err(denied) = access.check(Route::Index.category(), Some(&name)) {
                     return Ok(reply::denied(&denied));
