@@ -15,7 +15,7 @@ use http::{
 use http_body::Body;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use inference::Error;
+use inference::{ByteBudget, Error};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{Instant, Sleep, sleep},
@@ -54,9 +54,10 @@ pub trait Respond: Send + Sync + 'static {
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<ResponseBody>> + Send;
 
-    /// Tells whether the service needs header names as the client wrote them.
-    fn reads_names(&self) -> bool {
-        false
+    /// Where the server counts what it stores if the service needs header names as the client wrote them. `None`: it does
+    /// not need them.
+    fn name_budget(&self) -> Option<&Arc<ByteBudget>> {
+        None
     }
 
     /// Where requests are logged, if they are.
@@ -182,12 +183,13 @@ async fn serve_requests<S: Respond>(
     let (limits, drain) = (entrance.limits, entrance.drain.clone());
     let activity = Arc::new(Activity::default());
     let write_timeout = WriteTimeout::new(limits.write_timeout, drain.clone());
-    let recent = entrance.service.reads_names().then(Arc::<RecentHeaderNames>::default);
+    let budget = entrance.service.name_budget().cloned();
+    let recent = budget.map(|budget| Arc::new(RecentHeaderNames::new(budget)));
     let stream = Timed::new(stream, write_timeout, activity.stream.clone());
-    let stream = NameRecorder::new(stream, recent.clone());
+    let stream = NameRecorder::new(stream, recent.clone().map(|recent| (recent, activity.clone())));
     let answer = service_fn(|mut request: Request<Incoming>| {
         if let Some(recent) = &recent {
-            request.extensions_mut().insert(recent.clone());
+            request.extensions_mut().insert(Arc::new(recent.take()));
         }
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);

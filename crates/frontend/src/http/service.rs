@@ -5,7 +5,7 @@ use bytes::Bytes;
 use engine::{Engine, Readiness};
 use http::{HeaderMap, Request, Response, StatusCode, header::EXPECT, request::Parts};
 use http_body::Body;
-use inference::Error;
+use inference::{ByteBudget, Error};
 use shared_memory::ClientRegions;
 use trace::{RequestTrace, Tracer};
 
@@ -364,8 +364,8 @@ impl Respond for HttpService {
         self.answer(request).await
     }
 
-    fn reads_names(&self) -> bool {
-        self.options.forward.is_some()
+    fn name_budget(&self) -> Option<&Arc<ByteBudget>> {
+        self.options.forward.as_ref().map(|_| self.engine.inflight_bytes())
     }
 
     fn access_log(&self) -> Option<&Arc<dyn AccessLog>> {

@@ -9,7 +9,7 @@ use http::{
 };
 use http_body::Body;
 use hyper::body::Incoming;
-use inference::Error;
+use inference::{ByteBudget, Error};
 use percent_encoding::percent_decode_str;
 
 use super::{
@@ -325,8 +325,8 @@ impl Respond for SageMakerService {
         self.answer(request).await
     }
 
-    fn reads_names(&self) -> bool {
-        self.service.reads_names()
+    fn name_budget(&self) -> Option<&Arc<ByteBudget>> {
+        self.service.name_budget()
     }
 
     fn access_log(&self) -> Option<&Arc<dyn AccessLog>> {
