@@ -2,7 +2,7 @@
 //!
 //! A client that is slow or idle, or that sends too much, may use up only its own connection. [`ClientLimits`] limits
 //! how long a client may take, and `ClientTimeout` how long when the server stops. [`ConnectionSlots`] limits the number
-//! of connections.
+//! of connections, also those from one address.
 mod accept;
 mod client_timeout;
 mod handshake;
@@ -18,6 +18,7 @@ pub(crate) use client_timeout::{ClientTimeout, idle_while_draining};
 pub(crate) use handshake::{encrypted, handshake_in_time};
 pub use pace::BodyPace;
 pub(crate) use pace::{BodyProgress, LateBody};
+pub(crate) use slots::NoSlot;
 pub use slots::{ConnectionSlots, SlotCounter};
 pub(crate) use stream::ClientStream;
 pub(crate) use write_timeout::{StreamProgress, Timed, WriteTimeout};

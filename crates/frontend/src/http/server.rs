@@ -31,7 +31,7 @@ use super::{
 use crate::{
     access_log::{AccessLine, AccessLog, PeerAddress},
     connection::{
-        ClientLimits, ClientStream, Port, PortOptions, Timed, WriteTimeout, accept, encrypted,
+        ClientLimits, ClientStream, NoSlot, Port, PortOptions, Timed, WriteTimeout, accept, encrypted,
         idle_while_draining,
     },
     drain::Drain,
@@ -148,8 +148,8 @@ impl<S: Respond> Entrance<S> {
 }
 
 /// The answer to a connection that exceeds the limit.
-fn refusal(limit: usize) -> Vec<u8> {
-    let body = error::body(&format!("the server has reached its limit of {limit} connections"));
+fn refusal(no_slot: NoSlot) -> Vec<u8> {
+    let body = error::body(&no_slot.to_string());
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n",

@@ -67,15 +67,15 @@ pub(super) struct Slots {
 
 impl Slots {
     pub(super) fn new(connections: Connections) -> Self {
-        let total = SlotCounter::new(descriptors::connections_within_limit(connections.total));
-        let of = |own: Option<usize>| {
-            ConnectionSlots::new(own.map(SlotCounter::new).into_iter().chain([total.clone()]))
-        };
+        let counter = |limit| SlotCounter::new(limit, connections.per_address);
+        let total = counter(descriptors::connections_within_limit(connections.total));
+        let of =
+            |own: Option<usize>| ConnectionSlots::new(own.map(counter).into_iter().chain([total.clone()]));
         Self {
             http: of(connections.http),
             grpc: of(connections.grpc),
             managed: of(None),
-            metrics: ConnectionSlots::new([SlotCounter::new(connections.metrics)]),
+            metrics: ConnectionSlots::new([counter(connections.metrics)]),
         }
     }
 }

@@ -287,6 +287,8 @@ pub struct Connections {
     pub grpc: Option<usize>,
     /// The limit for the metrics port. Its connections do not count in `total`.
     pub metrics: usize,
+    /// How many connections one address may have of each limit. `None`: a quarter.
+    pub per_address: Option<usize>,
 }
 
 /// The Prometheus endpoint.

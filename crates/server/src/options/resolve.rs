@@ -371,6 +371,7 @@ fn connections(typed: &typed::Clients) -> Connections {
         http: Some(unsigned(typed.http_max_connections)).filter(|limit| *limit > 0),
         grpc: Some(unsigned(typed.grpc_max_connections)).filter(|limit| *limit > 0),
         metrics: unsigned(typed.metrics_max_connections),
+        per_address: Some(unsigned(typed.max_connections_per_address)).filter(|limit| *limit > 0),
     }
 }
 

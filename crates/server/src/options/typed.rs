@@ -155,6 +155,8 @@ pub(super) struct Clients {
     /// 0: only the limit for all connections applies.
     pub(super) grpc_max_connections: i64,
     pub(super) metrics_max_connections: i64,
+    /// 0: a quarter of each limit.
+    pub(super) max_connections_per_address: i64,
     pub(super) max_concurrent_streams: i64,
     pub(super) max_request_byte_size: i64,
     pub(super) header_timeout: Option<Duration>,

@@ -41,7 +41,7 @@ const OWN_OPTIONS: &str = "version config access-log access-log-rate onnxruntime
              http-use-ssl http-use-ssl-mutual http-server-cert http-server-key http-root-cert \
              metrics-use-ssl metrics-use-ssl-mutual metrics-server-cert metrics-server-key metrics-root-cert \
              api-key-file credential-reload-secs unix-socket-mode \
-             http-allowed-origins http-allowed-hosts allow-load-overrides";
+             http-allowed-origins http-allowed-hosts allow-load-overrides max-connections-per-address";
 
 fn parse_in(environment: &ProcessEnvironment, line: &[&str]) -> Result<Invocation, String> {
     parse(line.iter().map(OsString::from), environment).map_err(|error| error.to_string())

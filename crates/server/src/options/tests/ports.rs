@@ -96,3 +96,10 @@ fn tls_of_http_holds_for_the_ports_of_platforms() {
     // Without a port that has TLS, its files do not matter.
     assert!(options(&["--allow-http=false", "--http-use-ssl=true"]).http.is_none());
 }
+
+#[test]
+fn one_address_may_have_a_quarter_of_the_connections_or_a_given_number() {
+    assert_eq!(options(&[]).connections.per_address, None);
+    assert_eq!(options(&["--max-connections-per-address=0"]).connections.per_address, None);
+    assert_eq!(options(&["--max-connections-per-address=7"]).connections.per_address, Some(7));
+}

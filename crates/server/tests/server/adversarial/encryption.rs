@@ -142,7 +142,7 @@ fn the_port_for_sagemaker_is_encrypted_like_that_of_http() {
 
 #[test]
 fn handshakes_count_as_connections() {
-    let served = Encrypted::start(&["--http-max-connections=3"]);
+    let served = Encrypted::start(&["--http-max-connections=3", "--max-connections-per-address=100"]);
     let mut halfway: Vec<_> = (0..3).map(|_| Connection::open(served.http).unwrap()).collect();
     halfway.iter_mut().for_each(|halfway| halfway.send(&half_a_client_hello()).unwrap());
     // A refused client of TLS gets no answer, because it could not read it.
@@ -157,7 +157,7 @@ fn handshakes_count_as_connections() {
 #[test]
 fn thousands_of_half_handshakes_take_little_memory() {
     const COUNT: usize = 3000;
-    let served = Encrypted::start(&["--metrics-max-connections=4000"]);
+    let served = Encrypted::start(&["--metrics-max-connections=4000", "--max-connections-per-address=4000"]);
     served.assert_others_are_answered();
     let before = served.program.resident_bytes().unwrap() >> 20;
     for address in served.ports() {
@@ -171,7 +171,7 @@ fn thousands_of_half_handshakes_take_little_memory() {
 
 #[test]
 fn clients_that_connect_and_go_again_and_again_leave_nothing_behind() {
-    let served = Encrypted::start(&["--max-connections=50"]);
+    let served = Encrypted::start(&["--max-connections=50", "--max-connections-per-address=50"]);
     for address in served.ports() {
         for _ in 0..300 {
             Peer::silent(address).send(&half_a_client_hello()).unwrap();
