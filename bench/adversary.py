@@ -167,7 +167,9 @@ def idle(http_port, grpc_port, _metrics_port):
 
     def first():
         for port in (http_port, grpc_port):
-            connections.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(IDLE))
+            # One address may have only a quarter of the connections.
+            addresses = (("127.0.1.%d" % (1 + index % 8), 0) for index in range(IDLE))
+            connections.extend(socket.create_connection(("127.0.0.1", port), None, one) for one in addresses)
 
     return only_once(first)
 

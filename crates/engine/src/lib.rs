@@ -200,7 +200,8 @@ impl Engine {
             namespacing: options.namespacing,
             load_threads: options.load_threads.max(1),
             sequence_limit: options.sequence_limit,
-            brings_files: matches!(control, ModelControl::Explicit(_)),
+            takes_overrides: matches!(control, ModelControl::Explicit(_))
+                && !options.load_policy.refuse_overrides,
             polling: match control {
                 ModelControl::Poll(polling) => Some(polling),
                 ModelControl::None | ModelControl::Explicit(_) => None,
@@ -395,7 +396,8 @@ impl Engine {
     /// or has failed. If it has failed, the model serves what it served before.
     ///
     /// # Errors
-    /// Why the model cannot be loaded. UNAVAILABLE if the control mode is not `explicit`.
+    /// Why the model cannot be loaded. UNAVAILABLE if the control mode is not `explicit`. UNSUPPORTED if `given` brings
+    /// something and the engine refuses that (`LoadPolicy::refuse_overrides`).
     pub async fn load(&self, name: &str, given: LoadParameters) -> Result<(), Error> {
         self.is_explicit()?;
         check_name(name)?;

@@ -53,7 +53,7 @@ pub struct EngineOptions {
     /// Host policies by name (`--host-policy`). Instance groups refer to them by name. A group without a name uses
     /// `cpu` or `model`.
     pub host_policies: BTreeMap<String, HostPolicy>,
-    /// Whether the engine loads models despite certain problems.
+    /// What the engine accepts and refuses when it loads models.
     pub load_policy: LoadPolicy,
 }
 
@@ -121,7 +121,7 @@ impl ModelControl {
     }
 }
 
-/// Whether the engine loads models despite certain problems. The default is Triton's behaviour.
+/// What the engine accepts and refuses when it loads models. The default is Triton's behaviour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LoadPolicy {
     /// If some versions of a model fail to load, the engine serves the others (`--serve-partial-models`). Otherwise it
@@ -130,6 +130,9 @@ pub struct LoadPolicy {
     /// Instances of groups that ask for GPUs run on the CPU (`--gpu-instances-on-cpu`). Otherwise the engine refuses a
     /// model with such groups.
     pub gpu_groups_on_cpu: bool,
+    /// The engine refuses loads that bring a configuration or files (`--allow-load-overrides=false`), whoever asks for
+    /// them: a client, a plug-in or a model.
+    pub refuse_overrides: bool,
 }
 
 /// One `--rate-limit-resource`.

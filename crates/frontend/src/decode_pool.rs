@@ -2,16 +2,22 @@
 //!
 //! Small bodies are decoded on the network thread, because that takes less time than a transfer to another thread. Long
 //! work runs on the runtime's threads for blocking work. A limit on concurrent work leaves processors to models and
-//! network. The pool has no queue. Waiting work is the future of one request, so the number of connections, and of
-//! streams on each, bounds the waiting work. If a future is dropped before its work starts, the work never runs.
+//! network. Connections take turns: one with many calls, each with long work, delays the others by one of these. Waiting
+//! work is the future of one request, so the number of connections, and of streams on each, bounds the waiting work. If a
+//! future is dropped before its work starts, the work never runs.
 use std::{
     pin::Pin,
-    sync::LazyLock,
+    sync::{Arc, LazyLock},
     task::{Context, Poll},
 };
 
 use inference::Error;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::{
+    sync::oneshot,
+    task::{self, futures::TaskLocalFuture},
+};
+
+use crate::turns::Turns;
 
 /// The most bytes of work on the network thread: JSON text, a gRPC message without its raw contents, or bytes that
 /// inflation reads and writes.
@@ -19,10 +25,25 @@ pub(crate) const BRIEF: usize = 64 << 10;
 
 /// Permits to work: one for every second processor, and at least one. Two on a machine of two processors would leave no
 /// processor to the requests of other clients.
-static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| {
+static PERMITS: LazyLock<Arc<Turns<Option<task::Id>>>> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Semaphore::new((processors / 2).max(1))
+    Turns::new((processors / 2).max(1))
 });
+
+tokio::task_local! {
+    /// The task of the connection that a task of one call belongs to.
+    static CONNECTION: Option<task::Id>;
+}
+
+/// Makes the long work of `call` that of the connection whose task calls this function. For calls with tasks of their own.
+pub(crate) fn in_connection<F: Future>(call: F) -> TaskLocalFuture<Option<task::Id>, F> {
+    CONNECTION.scope(task::try_id(), call)
+}
+
+/// Whose work the current task does. A task that belongs to no other serves a whole connection.
+fn connection() -> Option<task::Id> {
+    CONNECTION.try_with(|connection| *connection).unwrap_or_else(|_| task::try_id())
+}
 
 /// A result that is ready at once, or that comes from the pool.
 pub(crate) enum Work<T> {
@@ -57,7 +78,7 @@ impl<T: Send + 'static> Work<T> {
     pub(crate) fn pooled(work: impl FnOnce(Wanted<'_, T>) -> T + Send + 'static) -> Self {
         Self::Pooled(Box::pin(async {
             let lost = || Error::internal("the decoding of a request ended unexpectedly");
-            let permit = PERMITS.acquire().await.map_err(|_| lost())?;
+            let permit = PERMITS.wait(connection()).await;
             let (sender, receiver) = oneshot::channel();
             // The thread owns the permit. If the future is dropped meanwhile, the work still counts.
             drop(tokio::task::spawn_blocking(move || {
@@ -101,6 +122,20 @@ mod tests {
             async |count| Work::<ThreadId>::on_bytes(count, || thread::current().id()).await.unwrap();
         assert_eq!(thread_of(BRIEF).await, thread::current().id());
         assert_ne!(thread_of(BRIEF + 1).await, thread::current().id());
+    }
+
+    #[tokio::test]
+    async fn the_calls_of_a_connection_wait_as_one_client() {
+        let of_connection = tokio::spawn(async {
+            let own = connection();
+            let call = tokio::spawn(in_connection(async { connection() })).await.unwrap();
+            let other = tokio::spawn(async { connection() }).await.unwrap();
+            (own, call, other)
+        });
+        let (own, call, other) = of_connection.await.unwrap();
+        assert!(own.is_some() && other.is_some());
+        assert_eq!(own, call);
+        assert_ne!(own, other);
     }
 
     #[tokio::test]

@@ -28,3 +28,4 @@ mod request_facts;
 pub mod restrict;
 pub mod tls;
 mod tracing;
+mod turns;

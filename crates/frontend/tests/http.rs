@@ -5,10 +5,16 @@
 mod access_log;
 #[path = "http/generate.rs"]
 mod generate;
+#[path = "http/limits.rs"]
+mod limits;
+#[path = "http/sagemaker.rs"]
+mod sagemaker;
 #[path = "http/status.rs"]
 mod status;
 #[path = "http/versions.rs"]
 mod versions;
+#[path = "http/web_pages.rs"]
+mod web_pages;
 
 use std::{io::Write, net::SocketAddr, sync::Arc, time::Duration};
 

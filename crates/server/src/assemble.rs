@@ -232,6 +232,8 @@ impl Server {
             tracer: self.tracer.clone(),
             access_log: self.access_log(),
         };
+        let origin_rules = Arc::new(options.http_protocol.origin_rules.clone());
+        let port = |slots, tls| PortOptions { limits, slots, tls, origin_rules: origin_rules.clone() };
         let http_service = |drain: &Drain| {
             let options = http_options(&options.http_protocol, (limits, drain), &shared)?;
             Ok(HttpService::new(engine.clone(), options))
@@ -246,7 +248,7 @@ impl Server {
         if let Some(socket) = sockets.http {
             let drain = Drain::new();
             let service = http_service(&drain).map_err(|error| EndpointService::Http.failed(error))?;
-            let port = PortOptions { limits, slots: slots.http, tls: credentials.http.clone() };
+            let port = port(slots.http, credentials.http.clone());
             self.open_http(EndpointService::Http, (socket, drain), Arc::new(service), port)?;
         }
         let metrics = options.metrics.as_ref().map(|_| Arc::new(MetricsService::new(self.engine.clone())));
@@ -254,7 +256,7 @@ impl Server {
             let drain = Drain::new();
             let service = http_service(&drain).map_err(|error| EndpointService::SageMaker.failed(error))?;
             let service = SageMakerService::new(service, sagemaker.options.clone());
-            let port = PortOptions::plain(limits, slots.managed.clone());
+            let port = port(slots.managed.clone(), credentials.sagemaker.clone());
             self.open_http(EndpointService::SageMaker, (socket, drain), Arc::new(service), port)?;
         }
         if let (Some(socket), Some(settings)) = (sockets.vertex_ai, &options.vertex_ai) {
@@ -262,11 +264,11 @@ impl Server {
             let service = vertex_ai::options(settings, &self.engine)
                 .and_then(|options| Ok(VertexAiService::new(http_service(&drain)?, metrics.clone(), options)))
                 .map_err(|error| EndpointService::VertexAi.failed(error))?;
-            let port = PortOptions::plain(limits, slots.managed);
+            let port = port(slots.managed, credentials.vertex_ai.clone());
             self.open_http(EndpointService::VertexAi, (socket, drain), Arc::new(service), port)?;
         }
         if let (Some(socket), Some(service)) = (sockets.metrics, metrics) {
-            let port = PortOptions { limits, slots: slots.metrics, tls: credentials.metrics.clone() };
+            let port = port(slots.metrics, credentials.metrics.clone());
             self.open_http(EndpointService::Metrics, (socket, Drain::new()), service, port)?;
         }
         Ok(())

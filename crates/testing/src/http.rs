@@ -80,6 +80,17 @@ impl Connection {
         Self::over(TcpStream::connect(address)?)
     }
 
+    /// Connects from this address of the machine. Port 0 lets the system choose.
+    ///
+    /// # Errors
+    /// No server listens at the address, or the machine does not have `from`.
+    pub fn open_from(from: SocketAddr, address: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.bind(&from.into())?;
+        socket.connect(&address.into())?;
+        Self::over(socket.into())
+    }
+
     /// As [`open`](Self::open), over a socket of [`connect_with_small_buffer`].
     ///
     /// # Errors

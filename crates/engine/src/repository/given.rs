@@ -18,6 +18,13 @@ pub struct LoadParameters {
     pub files: Vec<(String, Bytes)>,
 }
 
+impl LoadParameters {
+    /// Tells whether the request brings nothing: the model is loaded as it is in its repository.
+    pub fn is_empty(&self) -> bool {
+        self.config.is_none() && self.files.is_empty()
+    }
+}
+
 /// Writes the files of a request into a new directory, which is removed when the returned value is dropped.
 ///
 /// # Errors

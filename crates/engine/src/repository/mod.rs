@@ -56,8 +56,8 @@ pub(crate) struct RepositoryOptions {
     pub(crate) load_threads: usize,
     /// How long a copy that has been replaced waits for its sequences.
     pub(crate) sequence_limit: Duration,
-    /// Load requests may bring files.
-    pub(crate) brings_files: bool,
+    /// Load requests may bring a configuration and files.
+    pub(crate) takes_overrides: bool,
     /// When the task looks for changes. `None`: never.
     pub(crate) polling: Option<Polling>,
 }
@@ -69,6 +69,7 @@ pub(crate) struct Repository {
     /// Notified when there is another table.
     table_changed: Arc<Notify>,
     inferer: Arc<TableInferer>,
+    takes_overrides: bool,
 }
 
 type Done<T> = oneshot::Sender<T>;
@@ -110,17 +111,17 @@ impl Repository {
         let table = Arc::new(ArcSwap::default());
         let inferer = Arc::new(TableInferer::new(&table));
         let loader = loader.with_inferer(inferer.clone());
-        let brings_files = options.brings_files;
+        let takes_overrides = options.takes_overrides;
         let table_changed = Arc::<Notify>::default();
         let published = (table.clone(), table_changed.clone());
         let task = RepositoryTask::new(Arc::new(loader), &options, repositories, published);
         // Only then can a server of these options have left something.
-        if brings_files {
+        if takes_overrides {
             tokio::task::spawn_blocking(private_directory::remove_left_behind);
         }
         // The task ends when this handle, the last sender, is dropped.
         tokio::spawn(task.run(inbox));
-        Ok(Self { commands, table, table_changed, inferer })
+        Ok(Self { commands, table, table_changed, inferer, takes_overrides })
     }
 
     /// Lets backends load models. Must be called once.
@@ -140,8 +141,15 @@ impl Repository {
     /// Loads or reloads a model. Returns when it serves or has failed.
     ///
     /// # Errors
-    /// Why the model does not serve what was asked for. What it served before, it still serves.
+    /// Why the model does not serve what was asked for. What it served before, it still serves. UNSUPPORTED if `given`
+    /// brings something and the options refuse that.
     pub(crate) async fn load(&self, name: &str, given: LoadParameters) -> Result<(), Error> {
+        if !self.takes_overrides && !given.is_empty() {
+            return Err(Error::unsupported(format!(
+                "failed to load '{name}', the server takes no configuration or files with a load \
+                 (--allow-load-overrides=false)"
+            )));
+        }
         let name = Name::new(name);
         self.ask(|done| Command::Load { name, given, done }).await?
     }

@@ -299,6 +299,29 @@ async fn a_load_may_bring_a_configuration_and_files() {
 }
 
 #[tokio::test]
+async fn an_engine_may_refuse_loads_with_a_configuration_or_files() {
+    let repository = Repository::new().model("m", ECHO, &["1"]);
+    let mut options = explicit(repository.options());
+    options.load_policy.refuse_overrides = true;
+    let engine = start(options, echo()).await;
+    let config = Some(r#"{"backend":"echo"}"#.to_owned());
+    let files = vec![("1/weights".to_owned(), "abc".into())];
+    for given in [
+        LoadParameters { config: config.clone(), files: Vec::new() },
+        LoadParameters { config: None, files: files.clone() },
+        LoadParameters { config, files },
+    ] {
+        let error = engine.load("m", given).await.unwrap_err();
+        let text = "Unsupported: failed to load 'm', the server takes no configuration or files with a load \
+                    (--allow-load-overrides=false)";
+        assert_eq!(error.with_code(), text);
+    }
+    assert!(engine.ready_versions("m").is_empty());
+    load(&engine, "m").await.unwrap();
+    assert_eq!(engine.ready_versions("m"), [1]);
+}
+
+#[tokio::test]
 async fn agents_of_both_copies_are_told_all_actions() {
     let config = format!("{ECHO} model_repository_agents {{ agents {{ name: 'a' }} }}");
     let repository = Repository::new().model("m", &config, &["1"]);

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{
-    slots::ConnectionSlots,
+    slots::{ConnectionSlots, NoSlot},
     stream::{AcceptingListener, ClientStream, accept_waiting},
 };
 use crate::{drain::Drain, inline_wake::with_inline_wake, listen::Listener};
@@ -25,6 +25,9 @@ const MAX_WAITING: usize = 1024;
 /// The most refused connections that get an answer at the same time. Further connections are closed without an answer.
 const MAX_REFUSALS: usize = 64;
 
+/// How often the log names a client that has too many connections.
+const CLIENT_NOTE_INTERVAL: Duration = Duration::from_secs(60);
+
 /// How long a refused client may take to read the answer.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -36,8 +39,8 @@ pub(crate) struct Port {
     pub(crate) drain: Drain,
     /// How many connections there may be.
     pub(crate) slots: ConnectionSlots,
-    /// The answer to a refused connection. The argument is the limit. An empty answer sends nothing.
-    pub(crate) refusal: fn(usize) -> Vec<u8>,
+    /// The answer to a refused connection. An empty answer sends nothing.
+    pub(crate) refusal: fn(NoSlot) -> Vec<u8>,
 }
 
 /// Accepts connections until the drain of `port` begins, also those that wait to be accepted at that time.
@@ -90,8 +93,10 @@ struct Accepting {
     pause: Option<Duration>,
     /// The earliest time of the next accept.
     retry_at: Option<Instant>,
-    /// True if the latest connection was refused.
+    /// True if the latest connection was refused because there were too many.
     is_full: bool,
+    /// When the log named a client that has too many connections.
+    noted_at: Option<Instant>,
 }
 
 impl Accepting {
@@ -103,6 +108,7 @@ impl Accepting {
             pause: None,
             retry_at: None,
             is_full: false,
+            noted_at: None,
         }
     }
 
@@ -115,7 +121,7 @@ impl Accepting {
             Err(error) => return self.back_off(&error),
         };
         (self.pause, self.retry_at) = (None, None);
-        match self.port.slots.take() {
+        match self.port.slots.take(stream.peer().map(|peer| peer.ip())) {
             Ok(slot) => {
                 self.is_full = false;
                 let counted = (slot, self.port.drain.enter());
@@ -125,7 +131,7 @@ impl Accepting {
                     served.await;
                 }));
             }
-            Err(limit) => self.refuse(stream, limit),
+            Err(no_slot) => self.refuse(stream, no_slot),
         }
     }
 
@@ -145,13 +151,36 @@ impl Accepting {
         }
     }
 
-    fn refuse(&mut self, stream: ClientStream, limit: usize) {
-        if !std::mem::replace(&mut self.is_full, true) {
-            log::warn!("the {} port refuses connections: there are {limit} already", self.port.name);
+    fn refuse(&mut self, stream: ClientStream, no_slot: NoSlot) {
+        let name = self.port.name;
+        match no_slot {
+            NoSlot::Full(limit) => {
+                if !std::mem::replace(&mut self.is_full, true) {
+                    log::warn!("the {name} port refuses connections: there are {limit} already");
+                }
+            }
+            NoSlot::ClientFull(limit) => self.note_client(&stream, limit),
         }
-        let answer = (self.port.refusal)(limit);
+        let answer = (self.port.refusal)(no_slot);
         if self.refusals.len() < MAX_REFUSALS && !answer.is_empty() {
             self.refusals.spawn(answer_and_close(stream, answer, REFUSAL_TIMEOUT));
+        }
+    }
+
+    /// Others still connect in between, so a line for each time that the limit is reached could fill the log.
+    fn note_client(&mut self, stream: &ClientStream, limit: usize) {
+        let now = Instant::now();
+        if self.noted_at.is_some_and(|noted| now < noted + CLIENT_NOTE_INTERVAL) {
+            return;
+        }
+        self.noted_at = Some(now);
+        if let Some(peer) = stream.peer() {
+            log::warn!(
+                "the {} port refuses connections from {}: the address has {limit} already \
+                 (--max-connections-per-address)",
+                self.port.name,
+                peer.ip()
+            );
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A client that is slow or idle, or that sends too much, may use up only its own connection. [`ClientLimits`] limits
 //! how long a client may take, and `ClientTimeout` how long when the server stops. [`ConnectionSlots`] limits the number
-//! of connections.
+//! of connections, also those from one address.
 mod accept;
 mod client_timeout;
 mod handshake;
@@ -18,13 +18,14 @@ pub(crate) use client_timeout::{ClientTimeout, idle_while_draining};
 pub(crate) use handshake::{encrypted, handshake_in_time};
 pub use pace::BodyPace;
 pub(crate) use pace::{BodyProgress, LateBody};
+pub(crate) use slots::NoSlot;
 pub use slots::{ConnectionSlots, SlotCounter};
 pub(crate) use stream::ClientStream;
 pub(crate) use write_timeout::{StreamProgress, Timed, WriteTimeout};
 
-use crate::tls::TlsPort;
+use crate::{http::OriginRules, tls::TlsPort};
 
-/// How a port treats its connections.
+/// How an HTTP port treats its connections.
 #[derive(Debug, Clone)]
 pub struct PortOptions {
     /// The limits that clients must keep.
@@ -33,12 +34,14 @@ pub struct PortOptions {
     pub slots: ConnectionSlots,
     /// Encrypts the connections. `None` for plain text.
     pub tls: Option<Arc<TlsPort>>,
+    /// Which web pages may send requests.
+    pub origin_rules: Arc<OriginRules>,
 }
 
 impl PortOptions {
-    /// Plain text, with these limits.
+    /// Plain text, with these limits. No foreign web page may send requests.
     pub fn plain(limits: ClientLimits, slots: ConnectionSlots) -> Self {
-        Self { limits, slots, tls: None }
+        Self { limits, slots, tls: None, origin_rules: Arc::default() }
     }
 }
 

@@ -16,7 +16,8 @@ use crate::listen::{Listener, SocketFile};
 /// An accepted connection.
 #[derive(Debug)]
 pub(crate) enum ClientStream {
-    Tcp(TcpStream),
+    /// With the address of the client.
+    Tcp(TcpStream, SocketAddr),
     Unix(UnixStream),
 }
 
@@ -45,7 +46,9 @@ impl AcceptingListener {
     /// The next connection. Cancel-safe.
     pub(super) async fn accept(&self) -> io::Result<ClientStream> {
         match self {
-            Self::Tcp(listener) => listener.accept().await.map(|(stream, _)| ClientStream::Tcp(stream)),
+            Self::Tcp(listener) => {
+                listener.accept().await.map(|(stream, peer)| ClientStream::Tcp(stream, peer))
+            }
             Self::Unix(listener, _) => listener.accept().await.map(|(stream, _)| ClientStream::Unix(stream)),
         }
     }
@@ -63,9 +66,9 @@ impl AcceptingListener {
 pub(super) fn accept_waiting(listener: &Listener) -> io::Result<ClientStream> {
     match listener {
         Listener::Tcp(listener) => {
-            let (stream, _) = listener.accept()?;
+            let (stream, peer) = listener.accept()?;
             stream.set_nonblocking(true)?;
-            TcpStream::from_std(stream).map(ClientStream::Tcp)
+            Ok(ClientStream::Tcp(TcpStream::from_std(stream)?, peer))
         }
         Listener::Unix(listener, _) => {
             let (stream, _) = listener.accept()?;
@@ -79,7 +82,7 @@ impl ClientStream {
     /// The address of the client, if it has one.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         match self {
-            Self::Tcp(stream) => stream.peer_addr().ok(),
+            Self::Tcp(_, peer) => Some(*peer),
             Self::Unix(_) => None,
         }
     }
@@ -87,7 +90,7 @@ impl ClientStream {
     /// Sends small writes at once.
     pub(crate) fn set_nodelay(&self) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => stream.set_nodelay(true),
+            Self::Tcp(stream, _) => stream.set_nodelay(true),
             // These sockets never wait for more bytes.
             Self::Unix(_) => Ok(()),
         }
@@ -101,7 +104,7 @@ impl AsyncRead for ClientStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tcp(stream, _) => Pin::new(stream).poll_read(context, buffer),
             Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
@@ -110,7 +113,7 @@ impl AsyncRead for ClientStream {
 impl AsyncWrite for ClientStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tcp(stream, _) => Pin::new(stream).poll_write(context, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
@@ -121,28 +124,28 @@ impl AsyncWrite for ClientStream {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+            Self::Tcp(stream, _) => Pin::new(stream).poll_write_vectored(context, pieces),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
         match self {
-            Self::Tcp(stream) => stream.is_write_vectored(),
+            Self::Tcp(stream, _) => stream.is_write_vectored(),
             Self::Unix(stream) => stream.is_write_vectored(),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tcp(stream, _) => Pin::new(stream).poll_flush(context),
             Self::Unix(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tcp(stream, _) => Pin::new(stream).poll_shutdown(context),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }

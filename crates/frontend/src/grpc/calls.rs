@@ -20,7 +20,7 @@ use std::{
 
 use hyper::rt::Executor;
 
-use crate::{connection::ClientTimeout, drain::Drain};
+use crate::{connection::ClientTimeout, decode_pool::in_connection, drain::Drain};
 
 /// Counts the calls of a connection.
 #[derive(Debug, Default)]
@@ -70,12 +70,12 @@ where
         let (write_timeout, drain) = (self.write_timeout, self.drain.clone());
         // A call is a large future, and a task moves its future several times: the task gets a pointer.
         let call = Box::pin(call);
-        tokio::spawn(async move {
+        tokio::spawn(in_connection(async move {
             let _counted = counted;
             if unless_stalled(call, write_timeout, &drain).await.is_none() {
                 log::debug!("a gRPC call was ended: its client takes nothing");
             }
-        });
+        }));
     }
 }
 

@@ -21,7 +21,8 @@ use super::{
 use crate::{
     access_log::PeerAddress,
     connection::{
-        ClientStream, Port, accept, answer_and_close, encrypted, handshake_in_time, idle_while_draining,
+        ClientStream, NoSlot, Port, accept, answer_and_close, encrypted, handshake_in_time,
+        idle_while_draining,
     },
     drain::Drain,
     listen::Listener,
@@ -65,10 +66,9 @@ pub async fn serve(listener: Listener, state: Arc<GrpcState>) -> Result<(), Erro
 
 /// The answer to a connection that exceeds the limit: the settings that begin each connection, and the reason why the
 /// connection ends.
-fn refusal(limit: usize) -> Vec<u8> {
+fn refusal(no_slot: NoSlot) -> Vec<u8> {
     const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
-    let reason = format!("the server has reached its limit of {limit} connections");
-    [&SETTINGS[..], &go_away(0, &reason)].concat()
+    [&SETTINGS[..], &go_away(0, &no_slot.to_string())].concat()
 }
 
 /// Serves the `count`-th connection from its first byte to its last.

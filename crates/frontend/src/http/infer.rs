@@ -12,7 +12,7 @@ use trace::{FrontendActivity, RequestTrace};
 use super::{
     body::{self, Bounds, ReceivedBody, ResponseBody},
     compression,
-    header_case::RecentHeaderNames,
+    header_case::WrittenHead,
     reply::{self, HttpFailure, HttpReply},
     request::{self, Decoded, Limits},
     response::{self, Encoded, Origin},
@@ -204,14 +204,15 @@ fn forward_headers(
     has_keys: bool,
     parameters: &mut Parameters,
 ) -> Result<(), Error> {
-    let recent = parts.extensions.get::<Arc<RecentHeaderNames>>();
-    for (name, value) in parts.headers.iter().filter(|(name, _)| forward.matches(name.as_str())) {
-        if has_keys && is_key_header(name.as_str()) {
-            continue;
-        }
-        match recent.and_then(|recent| recent.as_written(name.as_str(), value.as_bytes())) {
-            Some((name, value)) => forward.forward(&name, &value, parameters)?,
-            None => forward.forward(name.as_str(), value.as_bytes(), parameters)?,
+    let headers = parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+    let headers = headers.filter(|(name, _)| forward.matches(name) && !(has_keys && is_key_header(name)));
+    let headers: Vec<_> = headers.collect();
+    let head = parts.extensions.get::<Arc<WrittenHead>>();
+    let written = head.map_or_else(|| vec![None; headers.len()], |head| head.lines_of(&headers));
+    for ((name, value), line) in headers.into_iter().zip(written) {
+        match line {
+            Some((name, value)) => forward.forward(&String::from_utf8_lossy(name), value, parameters)?,
+            None => forward.forward(name, value, parameters)?,
         }
     }
     Ok(())

@@ -14,6 +14,7 @@ pub(crate) mod json;
 mod logging;
 mod managed;
 mod openapi;
+mod origin_rules;
 mod page_file;
 pub(crate) mod reply;
 mod repository;
@@ -31,5 +32,6 @@ mod trace_settings;
 
 pub use body::ResponseBody;
 pub use managed::{InferenceType, SageMakerOptions, SageMakerService, VertexAiOptions, VertexAiService};
+pub use origin_rules::OriginRules;
 pub use server::{Respond, serve};
 pub use service::{HttpOptions, HttpService};

@@ -10,7 +10,7 @@ use super::{
     body::{ReceivedBody, ResponseBody},
     json::{Document, JsonValue},
     reply::{self, HttpFailure, HttpReply},
-    service::HttpService,
+    service::{HttpService, JsonLimit},
     show,
 };
 use crate::{api_keys::Access, decode_pool::Work};
@@ -43,7 +43,7 @@ impl HttpService {
         model: &str,
         body: &mut B,
     ) -> Result<HttpReply, HttpFailure> {
-        let given = self.read_members(body, load_parameters).await?;
+        let given = self.decode_json(body, JsonLimit::Input, load_parameters).await?;
         self.engine.load(model, given).await?;
         Ok(reply::json(StatusCode::OK, ResponseBody::default()))
     }
@@ -72,13 +72,22 @@ impl HttpService {
         Ok(reply::json(StatusCode::OK, format!("{{\"removed\":{removed}}}")))
     }
 
-    /// Reads a JSON body and passes it to `read`.
+    /// Reads the JSON body of an administrative request and passes it to `read`.
     pub(super) async fn read_members<B: Body<Data = Bytes> + Unpin, T: Send + Unpin + 'static>(
         &self,
         body: &mut B,
-        read: fn(&[u8]) -> Result<T, Error>,
+        read: impl FnOnce(&[u8]) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, HttpFailure> {
-        let ReceivedBody { bytes: json, reservation } = self.read_json(body).await?;
+        self.decode_json(body, JsonLimit::Administrative, read).await
+    }
+
+    async fn decode_json<B: Body<Data = Bytes> + Unpin, T: Send + Unpin + 'static>(
+        &self,
+        body: &mut B,
+        limit: JsonLimit,
+        read: impl FnOnce(&[u8]) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, HttpFailure> {
+        let ReceivedBody { bytes: json, reservation } = self.read_json(body, limit).await?;
         let read = Work::on_bytes(json.len(), move || {
             let _counted = reservation;
             read(&json.contiguous())

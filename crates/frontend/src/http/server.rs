@@ -8,10 +8,14 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Request, Response, header::CONNECTION};
+use http::{
+    HeaderValue, Request, Response,
+    header::{CONNECTION, EXPECT},
+};
+use http_body::Body;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use inference::Error;
+use inference::{ByteBudget, Error};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{Instant, Sleep, sleep},
@@ -19,13 +23,15 @@ use tokio::{
 
 use super::{
     activity::Activity,
-    body::ResponseBody,
+    body::{ResponseBody, pass_over},
     header_case::{NameRecorder, RecentHeaderNames},
+    origin_rules::{OriginRules, RequestSender, permit_reading, preflight_reply},
+    service::end_line,
 };
 use crate::{
-    access_log::PeerAddress,
+    access_log::{AccessLine, AccessLog, PeerAddress},
     connection::{
-        ClientLimits, ClientStream, Port, PortOptions, Timed, WriteTimeout, accept, encrypted,
+        ClientLimits, ClientStream, NoSlot, Port, PortOptions, Timed, WriteTimeout, accept, encrypted,
         idle_while_draining,
     },
     drain::Drain,
@@ -48,14 +54,15 @@ pub trait Respond: Send + Sync + 'static {
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<ResponseBody>> + Send;
 
-    /// Tells whether the service needs header names as the client wrote them.
-    fn reads_names(&self) -> bool {
-        false
+    /// Where the server counts what it stores if the service needs header names as the client wrote them. `None`: it does
+    /// not need them.
+    fn name_budget(&self) -> Option<&Arc<ByteBudget>> {
+        None
     }
 
-    /// Tells whether the service needs the addresses of clients.
-    fn reads_peers(&self) -> bool {
-        false
+    /// Where requests are logged, if they are.
+    fn access_log(&self) -> Option<&Arc<dyn AccessLog>> {
+        None
     }
 
     /// The name of the port for the log.
@@ -73,7 +80,8 @@ const LAST_CALL: Duration = Duration::from_millis(20);
 /// From the announcement of `drain` on, each response has `Connection: close` and is the last of its connection. Idle
 /// connections close 20 ms after the beginning of `drain` (P-W24), and those whose client stalls within seconds. Busy
 /// connections close after their answer. If all slots of `options` are taken, a new connection gets one answer with status
-/// 503 and is closed; with TLS it is closed without an answer. Dropping the future closes all connections.
+/// 503 and is closed; with TLS it is closed without an answer. Requests that the rules of `options` refuse do not reach
+/// `service`. Dropping the future closes all connections.
 ///
 /// # Errors
 /// INTERNAL if the listener cannot be used.
@@ -83,19 +91,65 @@ pub async fn serve<S: Respond>(
     drain: Drain,
     options: PortOptions,
 ) -> Result<(), Error> {
-    let PortOptions { limits, slots, tls } = options;
+    let PortOptions { limits, slots, tls, origin_rules } = options;
     // A client that expects TLS could not read the answer.
     let refusal = if tls.is_some() { |_| Vec::new() } else { refusal };
     let port = Port { name: service.port_name(), drain: drain.clone(), slots, refusal };
-    accept(listener, port, move |stream| {
-        connection(stream, tls.clone(), service.clone(), drain.clone(), limits)
-    })
-    .await
+    let entrance = Arc::new(Entrance { service, drain, limits, origin_rules });
+    accept(listener, port, move |stream| connection(stream, tls.clone(), entrance.clone())).await
+}
+
+/// What each request of a port passes: the rules for web pages, and then the service.
+struct Entrance<S> {
+    service: Arc<S>,
+    drain: Drain,
+    limits: ClientLimits,
+    origin_rules: Arc<OriginRules>,
+}
+
+impl<S: Respond> Entrance<S> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<ResponseBody> {
+        if self.origin_rules.concern(request.headers()) {
+            // Boxed, so that other requests have a smaller future.
+            return Box::pin(self.answer_checked(request)).await;
+        }
+        self.service.clone().respond(request).await
+    }
+
+    async fn answer_checked(&self, request: Request<Incoming>) -> Response<ResponseBody> {
+        match self.origin_rules.check(request.uri(), request.headers()) {
+            Ok(RequestSender::Direct) => self.service.clone().respond(request).await,
+            Ok(RequestSender::ForeignPage(origin)) => {
+                let mut reply = match preflight_reply(&request) {
+                    Some(reply) => reply,
+                    None => self.service.clone().respond(request).await,
+                };
+                permit_reading(&mut reply, origin);
+                reply
+            }
+            Err(refusal) => {
+                let reply = refusal.reply();
+                let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
+                let line = AccessLine::begin(self.service.access_log(), "http", peer, || {
+                    format!("{} {}", request.method(), request.uri().path())
+                });
+                log::debug!(
+                    "HTTP request refused: {} {}: {refusal:?}",
+                    request.method(),
+                    request.uri().path()
+                );
+                if !request.body().is_end_stream() && !request.headers().contains_key(EXPECT) {
+                    pass_over(&mut request.into_body(), self.limits.body_pace, &self.drain).await;
+                }
+                end_line(line, reply)
+            }
+        }
+    }
 }
 
 /// The answer to a connection that exceeds the limit.
-fn refusal(limit: usize) -> Vec<u8> {
-    let body = error::body(&format!("the server has reached its limit of {limit} connections"));
+fn refusal(no_slot: NoSlot) -> Vec<u8> {
+    let body = error::body(&no_slot.to_string());
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n",
@@ -105,22 +159,17 @@ fn refusal(limit: usize) -> Vec<u8> {
 }
 
 /// Serves a connection from its first byte to its last.
-async fn connection<S: Respond>(
-    stream: ClientStream,
-    tls: Option<Arc<TlsPort>>,
-    service: Arc<S>,
-    drain: Drain,
-    limits: ClientLimits,
-) {
+async fn connection<S: Respond>(stream: ClientStream, tls: Option<Arc<TlsPort>>, entrance: Arc<Entrance<S>>) {
     if let Err(error) = stream.set_nodelay() {
         log::debug!("failed to set TCP_NODELAY: {error}");
     }
-    let peer = if service.reads_peers() { stream.peer().map(PeerAddress) } else { None };
-    let Some(tls) = tls else { return serve_requests(stream, service, drain, limits, peer).await };
+    let peer = entrance.service.access_log().and_then(|_| stream.peer()).map(PeerAddress);
+    let Some(tls) = tls else { return serve_requests(stream, entrance, peer).await };
     // Boxed, so that connections without TLS have a smaller future.
     Box::pin(async move {
-        if let Some(stream) = encrypted(stream, &tls, limits.header_timeout, &drain).await {
-            serve_requests(stream, service, drain, limits, peer).await;
+        let header_timeout = entrance.limits.header_timeout;
+        if let Some(stream) = encrypted(stream, &tls, header_timeout, &entrance.drain).await {
+            serve_requests(stream, entrance, peer).await;
         }
     })
     .await;
@@ -128,28 +177,28 @@ async fn connection<S: Respond>(
 
 async fn serve_requests<S: Respond>(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    service: Arc<S>,
-    drain: Drain,
-    limits: ClientLimits,
+    entrance: Arc<Entrance<S>>,
     peer: Option<PeerAddress>,
 ) {
+    let (limits, drain) = (entrance.limits, entrance.drain.clone());
     let activity = Arc::new(Activity::default());
     let write_timeout = WriteTimeout::new(limits.write_timeout, drain.clone());
-    let recent = service.reads_names().then(Arc::<RecentHeaderNames>::default);
+    let budget = entrance.service.name_budget().cloned();
+    let recent = budget.map(|budget| Arc::new(RecentHeaderNames::new(budget)));
     let stream = Timed::new(stream, write_timeout, activity.stream.clone());
-    let stream = NameRecorder::new(stream, recent.clone());
+    let stream = NameRecorder::new(stream, recent.clone().map(|recent| (recent, activity.clone())));
     let answer = service_fn(|mut request: Request<Incoming>| {
         if let Some(recent) = &recent {
-            request.extensions_mut().insert(recent.clone());
+            request.extensions_mut().insert(Arc::new(recent.take()));
         }
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);
         }
-        let (service, busy, drain) = (service.clone(), activity.begin(), drain.clone());
+        let (entrance, busy) = (entrance.clone(), activity.begin());
         async move {
-            let mut response = service.respond(request).await.map(|body| body.holding(busy));
+            let mut response = entrance.answer(request).await.map(|body| body.holding(busy));
             // After this response hyper closes the connection. The client learns why its next request needs another one.
-            if drain.is_announced() {
+            if entrance.drain.is_announced() {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Ok::<_, Infallible>(response)

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use engine::{Engine, Readiness};
 use http::{HeaderMap, Request, Response, StatusCode, header::EXPECT, request::Parts};
 use http_body::Body;
-use inference::Error;
+use inference::{ByteBudget, Error};
 use shared_memory::ClientRegions;
 use trace::{RequestTrace, Tracer};
 
@@ -78,6 +78,18 @@ impl Default for HttpOptions {
             access_log: None,
         }
     }
+}
+
+/// The longest JSON of a request that neither runs nor loads a model, in bytes.
+const MAX_ADMINISTRATIVE: usize = 4 << 20;
+
+/// Which limit the length of a JSON body has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum JsonLimit {
+    /// It has inputs, or the configuration and files of a model: `HttpOptions::max_input_size`.
+    Input,
+    /// It has neither: the same, and at most [`MAX_ADMINISTRATIVE`].
+    Administrative,
 }
 
 /// The HTTP endpoint without its sockets.
@@ -299,12 +311,21 @@ impl HttpService {
     pub(super) async fn read_json<B: Body<Data = Bytes> + Unpin>(
         &self,
         body: &mut B,
+        limit: JsonLimit,
     ) -> Result<ReceivedBody, HttpFailure> {
-        let limit = self.options.max_input_size;
+        let most = self.options.max_input_size;
         let budget = self.engine.inflight_bytes();
         let (pace, drain) = (self.options.limits.body_pace, &self.options.drain);
-        let bounds = Bounds { len: limit as u64, pace, drain, budget };
-        Ok(body::collect(body, bounds, |len| json_too_large(len, limit)).await?)
+        let bounds = |len: usize| Bounds { len: len as u64, pace, drain, budget };
+        let received = match limit {
+            JsonLimit::Administrative if most > MAX_ADMINISTRATIVE => {
+                body::collect(body, bounds(MAX_ADMINISTRATIVE), administrative_too_large).await
+            }
+            JsonLimit::Administrative | JsonLimit::Input => {
+                body::collect(body, bounds(most), |len| json_too_large(len, most)).await
+            }
+        };
+        Ok(received?)
     }
 
     fn model_metadata(&self, name: &str, version: Option<i64>) -> Result<HttpReply, HttpFailure> {
@@ -343,12 +364,12 @@ impl Respond for HttpService {
         self.answer(request).await
     }
 
-    fn reads_names(&self) -> bool {
-        self.options.forward.is_some()
+    fn name_budget(&self) -> Option<&Arc<ByteBudget>> {
+        self.options.forward.as_ref().map(|_| self.engine.inflight_bytes())
     }
 
-    fn reads_peers(&self) -> bool {
-        self.options.access_log.is_some()
+    fn access_log(&self) -> Option<&Arc<dyn AccessLog>> {
+        self.options.access_log.as_ref()
     }
 }
 
@@ -379,6 +400,13 @@ pub(super) fn json_too_large(len: u64, limit: usize) -> Error {
     Error::invalid(format!(
         "request JSON size of {len} bytes exceeds the maximum allowed input size of {limit} bytes. Use \
          --http-max-input-size to increase the limit."
+    ))
+}
+
+fn administrative_too_large(len: u64) -> Error {
+    Error::invalid(format!(
+        "request JSON size of {len} bytes exceeds the maximum of {MAX_ADMINISTRATIVE} bytes for a request that neither \
+         runs nor loads a model."
     ))
 }
 

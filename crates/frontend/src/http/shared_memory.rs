@@ -51,12 +51,16 @@ impl HttpService {
             nameless?;
             return Ok(reply::json(StatusCode::OK, ResponseBody::default()));
         };
-        // The reservation counts the bytes of the body until they have been read.
-        let received = self.read_json(body).await?;
-        let json = received.bytes.contiguous();
+        let name = name.to_owned();
         match kind {
-            RegionKind::System => regions.register_system(&system(name, &json)?)?,
-            RegionKind::Cuda => regions.register_cuda(&cuda(name, &json)?)?,
+            RegionKind::System => {
+                let given = self.read_members(body, move |json| system(&name, json)).await?;
+                regions.register_system(&given)?;
+            }
+            RegionKind::Cuda => {
+                let given = self.read_members(body, move |json| cuda(&name, json)).await?;
+                regions.register_cuda(&given)?;
+            }
         }
         Ok(reply::json(StatusCode::OK, ResponseBody::default()))
     }

@@ -8,7 +8,7 @@ use super::*;
 
 /// Keeps the entries of every second request, or of all.
 #[derive(Debug, Default)]
-struct Entries {
+pub(crate) struct Entries {
     skips: bool,
     asked: Mutex<usize>,
     entries: Mutex<Vec<AccessEntry>>,
@@ -28,7 +28,7 @@ impl AccessLog for Entries {
 
 impl Entries {
     /// The only entry, as soon as there is one.
-    fn only(&self) -> AccessEntry {
+    pub(crate) fn only(&self) -> AccessEntry {
         let mut only = None;
         eventually("an entry", || {
             let mut entries = self.entries.lock().unwrap();

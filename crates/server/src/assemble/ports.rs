@@ -67,15 +67,15 @@ pub(super) struct Slots {
 
 impl Slots {
     pub(super) fn new(connections: Connections) -> Self {
-        let total = SlotCounter::new(descriptors::connections_within_limit(connections.total));
-        let of = |own: Option<usize>| {
-            ConnectionSlots::new(own.map(SlotCounter::new).into_iter().chain([total.clone()]))
-        };
+        let counter = |limit| SlotCounter::new(limit, connections.per_address);
+        let total = counter(descriptors::connections_within_limit(connections.total));
+        let of =
+            |own: Option<usize>| ConnectionSlots::new(own.map(counter).into_iter().chain([total.clone()]));
         Self {
             http: of(connections.http),
             grpc: of(connections.grpc),
             managed: of(None),
-            metrics: ConnectionSlots::new([SlotCounter::new(connections.metrics)]),
+            metrics: ConnectionSlots::new([counter(connections.metrics)]),
         }
     }
 }
@@ -84,6 +84,8 @@ impl Slots {
 pub(super) struct Credentials {
     pub(super) grpc: Option<Arc<TlsPort>>,
     pub(super) http: Option<Arc<TlsPort>>,
+    pub(super) sagemaker: Option<Arc<TlsPort>>,
+    pub(super) vertex_ai: Option<Arc<TlsPort>>,
     pub(super) metrics: Option<Arc<TlsPort>>,
     pub(super) api_keys: Option<Arc<ApiKeys>>,
     pub(super) reload: Option<Arc<ReloadThread>>,
@@ -101,11 +103,15 @@ impl Credentials {
         };
         let grpc = options.grpc.as_ref().and_then(|grpc| grpc.tls.as_ref());
         let http = options.http.as_ref().and_then(|http| http.tls.as_ref());
+        let sagemaker = options.sagemaker.as_ref().and_then(|sagemaker| sagemaker.tls.as_ref());
+        let vertex_ai = options.vertex_ai.as_ref().and_then(|vertex_ai| vertex_ai.tls.as_ref());
         let metrics = options.metrics.as_ref().and_then(|metrics| metrics.tls.as_ref());
         let api_keys = options.credentials.api_key_file.clone().map(ApiKeys::new).transpose();
         let mut credentials = Self {
             grpc: tls(EndpointService::Grpc, grpc, TlsProtocol::Http2)?,
             http: tls(EndpointService::Http, http, TlsProtocol::Http1)?,
+            sagemaker: tls(EndpointService::SageMaker, sagemaker, TlsProtocol::Http1)?,
+            vertex_ai: tls(EndpointService::VertexAi, vertex_ai, TlsProtocol::Http1)?,
             metrics: tls(EndpointService::Metrics, metrics, TlsProtocol::Http1)?,
             api_keys: api_keys.map_err(creating)?,
             reload: None,
@@ -121,7 +127,8 @@ impl Credentials {
     }
 
     fn ports(&self) -> impl Iterator<Item = Arc<TlsPort>> {
-        [&self.grpc, &self.http, &self.metrics].into_iter().flatten().cloned()
+        let Self { grpc, http, sagemaker, vertex_ai, metrics, .. } = self;
+        [grpc, http, sagemaker, vertex_ai, metrics].into_iter().flatten().cloned()
     }
 
     /// The metrics of all certificates.

@@ -1,6 +1,7 @@
 //! The settings of the endpoints for SageMaker and Vertex AI. Most come from the platforms' environment variables.
 
 use frontend::http::{InferenceType, SageMakerOptions};
+use frontend::tls::TlsOptions;
 
 use super::environment::ProcessEnvironment;
 use super::meaning::{ListenSettings, SageMakerSettings, VertexAiSettings};
@@ -13,11 +14,16 @@ fn listen(port: i64) -> ListenSettings {
 }
 
 /// The endpoint for SageMaker, if it is on. As Triton: unknown words in the variables count as the defaults.
-pub(super) fn sagemaker(typed: &TypedOptions, environment: &ProcessEnvironment) -> Option<SageMakerSettings> {
+pub(super) fn sagemaker(
+    typed: &TypedOptions,
+    tls: Option<TlsOptions>,
+    environment: &ProcessEnvironment,
+) -> Option<SageMakerSettings> {
     let outside = &typed.outside;
     let default = SageMakerOptions::default();
     outside.allow_sagemaker.then(|| SageMakerSettings {
         listen: listen(outside.sagemaker_port),
+        tls,
         options: SageMakerOptions {
             pings_liveness: environment.sagemaker_ping_mode.as_deref() == Some("live"),
             inference: match environment.sagemaker_inference_type.as_deref() {
@@ -32,10 +38,15 @@ pub(super) fn sagemaker(typed: &TypedOptions, environment: &ProcessEnvironment) 
 }
 
 /// The endpoint for Vertex AI, if it is on.
-pub(super) fn vertex_ai(typed: &TypedOptions, environment: &ProcessEnvironment) -> Option<VertexAiSettings> {
+pub(super) fn vertex_ai(
+    typed: &TypedOptions,
+    tls: Option<TlsOptions>,
+    environment: &ProcessEnvironment,
+) -> Option<VertexAiSettings> {
     let outside = &typed.outside;
     outside.allow_vertex_ai.then(|| VertexAiSettings {
         listen: listen(outside.vertex_ai_port),
+        tls,
         predict_route: environment.aip_predict_route.clone(),
         health_route: environment.aip_health_route.clone(),
         default_model: non_empty(outside.vertex_ai_default_model.clone()),

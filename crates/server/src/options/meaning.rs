@@ -14,7 +14,7 @@ use engine::{
 };
 use frontend::connection::ClientLimits;
 use frontend::grpc::{CompressionLevel, KeepaliveRules, PingRules};
-use frontend::http::SageMakerOptions;
+use frontend::http::{OriginRules, SageMakerOptions};
 use frontend::restrict::Category;
 use frontend::tls::TlsOptions;
 use shared_memory::SharedMemoryOptions;
@@ -177,6 +177,8 @@ pub struct ListenSettings {
 pub struct SageMakerSettings {
     /// Where it listens.
     pub listen: ListenSettings,
+    /// TLS, as of the HTTP endpoint. `None` for plain text.
+    pub tls: Option<TlsOptions>,
     /// What the platform's variables say.
     pub options: SageMakerOptions,
 }
@@ -186,6 +188,8 @@ pub struct SageMakerSettings {
 pub struct VertexAiSettings {
     /// Where it listens.
     pub listen: ListenSettings,
+    /// TLS, as of the HTTP endpoint. `None` for plain text.
+    pub tls: Option<TlsOptions>,
     /// The path of predictions. Without it the endpoint refuses to start.
     pub predict_route: Option<String>,
     /// The path of the readiness check. Without it the endpoint refuses to start.
@@ -234,6 +238,8 @@ pub struct HttpProtocolSettings {
     pub header_forward_pattern: Option<String>,
     /// Categories that need a header.
     pub restrictions: RestrictionSettings,
+    /// Which web pages may send requests, and which hosts requests may name. They hold for the port of metrics, too.
+    pub origin_rules: OriginRules,
     /// Whether it describes itself (OpenAPI), and has a page that shows it.
     pub describes_itself: bool,
     /// Whether it tells people what the server does, and has a page that shows it.
@@ -283,6 +289,8 @@ pub struct Connections {
     pub grpc: Option<usize>,
     /// The limit for the metrics port. Its connections do not count in `total`.
     pub metrics: usize,
+    /// How many connections one address may have of each limit. `None`: a quarter.
+    pub per_address: Option<usize>,
 }
 
 /// The Prometheus endpoint.

@@ -21,6 +21,7 @@ mod managed;
 mod manual;
 mod meaning;
 mod options_file;
+mod plain_keys;
 mod reference;
 mod refusal;
 mod resolve;

@@ -22,7 +22,7 @@ use super::meaning::{
 use super::refusal::BadOption;
 use super::table::INT_MAX;
 use super::typed::{self, TypedOptions};
-use super::{clash, managed, table};
+use super::{clash, managed, plain_keys, table};
 use crate::logging::{Levels, LogConfig};
 
 /// Turns a complete command line into options.
@@ -49,8 +49,11 @@ pub(super) fn resolve(
     };
     let metrics = metrics(&mut typed)?;
     let credentials = credentials(&typed.ports);
-    let (sagemaker, vertex_ai) =
-        (managed::sagemaker(&typed, environment), managed::vertex_ai(&typed, environment));
+    let has_http = typed.http.allow || typed.outside.allow_sagemaker || typed.outside.allow_vertex_ai;
+    let http_tls = std::mem::take(&mut typed.http.tls);
+    let http_tls = if has_http { tls("http", http_tls)? } else { None };
+    let sagemaker = managed::sagemaker(&typed, http_tls.clone(), environment);
+    let vertex_ai = managed::vertex_ai(&typed, http_tls.clone(), environment);
     let http_protocol = http_protocol(&mut typed.http);
     let socket_mode = typed.ports.unix_socket_mode;
     let tracing = typed.trace.resolve(environment, &mut typed.warnings);
@@ -71,7 +74,7 @@ pub(super) fn resolve(
         access_log: access_log(&typed.logging),
         logging: logging(typed.logging, environment),
         metrics,
-        http: if typed.http.allow { Some(http(typed.http, socket_mode)?) } else { None },
+        http: typed.http.allow.then(|| http(typed.http, http_tls, socket_mode)),
         http_protocol,
         sagemaker,
         vertex_ai,
@@ -144,6 +147,8 @@ fn check_between(typed: &mut TypedOptions) -> Result<(), BadOption> {
             "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well.",
         ));
     }
+    let plain_keys = plain_keys::warning(typed);
+    typed.warnings.extend(plain_keys);
     Ok(())
 }
 
@@ -205,6 +210,7 @@ fn repository(typed: typed::TypedRepository) -> RepositorySettings {
         load_policy: LoadPolicy {
             partial_models: typed.serve_partial_models,
             gpu_groups_on_cpu: typed.gpu_instances_on_cpu,
+            refuse_overrides: !typed.allow_overrides,
         },
         control_mode: typed.control_mode,
         cache_directory: (!typed.cache_directory.is_empty()).then(|| typed.cache_directory.into()),
@@ -246,16 +252,16 @@ fn shared_memory(typed: &typed::TypedDevices) -> Option<SharedMemoryOptions> {
     typed.allow_client_shm.then_some(SharedMemoryOptions { limits, in_place: typed.client_shm_in_place })
 }
 
-fn http(typed: typed::TypedHttp, socket_mode: u32) -> Result<HttpSettings, BadOption> {
-    Ok(HttpSettings {
+fn http(typed: typed::TypedHttp, tls: Option<TlsOptions>, socket_mode: u32) -> HttpSettings {
+    HttpSettings {
         listen: ListenSettings {
             address: typed.address,
             port: unsigned(typed.port),
             reuse_port: typed.reuse_port,
             socket_mode,
         },
-        tls: tls("http", typed.tls)?,
-    })
+        tls,
+    }
 }
 
 fn http_protocol(typed: &mut typed::TypedHttp) -> HttpProtocolSettings {
@@ -265,6 +271,7 @@ fn http_protocol(typed: &mut typed::TypedHttp) -> HttpProtocolSettings {
         restrictions: std::mem::take(&mut typed.restrictions),
         describes_itself: typed.describes_itself,
         shows_status: typed.shows_status,
+        origin_rules: std::mem::take(&mut typed.origin_rules),
         status_log_lines: usize::try_from(typed.status_log_lines).ok().and_then(NonZeroUsize::new),
     }
 }
@@ -365,6 +372,7 @@ fn connections(typed: &typed::Clients) -> Connections {
         http: Some(unsigned(typed.http_max_connections)).filter(|limit| *limit > 0),
         grpc: Some(unsigned(typed.grpc_max_connections)).filter(|limit| *limit > 0),
         metrics: unsigned(typed.metrics_max_connections),
+        per_address: Some(unsigned(typed.max_connections_per_address)).filter(|limit| *limit > 0),
     }
 }
 

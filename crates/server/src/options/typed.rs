@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::{ControlMode, HostPolicy, RateLimitResource};
+use frontend::http::OriginRules;
 
 use super::meaning::{BackendSetting, GivenOptions, RestrictionSettings};
 use super::trace;
@@ -80,6 +81,7 @@ pub(super) struct TypedRepository {
     pub(super) namespacing: bool,
     pub(super) serve_partial_models: bool,
     pub(super) gpu_instances_on_cpu: bool,
+    pub(super) allow_overrides: bool,
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +97,7 @@ pub(super) struct TypedHttp {
     pub(super) describes_itself: bool,
     pub(super) shows_status: bool,
     pub(super) status_log_lines: i64,
+    pub(super) origin_rules: OriginRules,
 }
 
 #[derive(Debug, Default)]
@@ -153,6 +156,8 @@ pub(super) struct Clients {
     /// 0: only the limit for all connections applies.
     pub(super) grpc_max_connections: i64,
     pub(super) metrics_max_connections: i64,
+    /// 0: a quarter of each limit.
+    pub(super) max_connections_per_address: i64,
     pub(super) max_concurrent_streams: i64,
     pub(super) max_request_byte_size: i64,
     pub(super) header_timeout: Option<Duration>,

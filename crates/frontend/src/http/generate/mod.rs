@@ -37,7 +37,7 @@ use super::{
     infer::received,
     reply::{self, HttpFailure, HttpReply},
     response::Origin,
-    service::HttpService,
+    service::{HttpService, JsonLimit},
 };
 use crate::{
     cache_headers,
@@ -127,7 +127,7 @@ impl HttpService {
             return Err(Error::invalid(text).into());
         }
         *trace = self.sample(headers, &model);
-        let ReceivedBody { bytes: json, reservation } = self.read_json(body).await?;
+        let ReceivedBody { bytes: json, reservation } = self.read_json(body, JsonLimit::Input).await?;
         received(trace.as_ref());
         let (asked, max_input_size) = (model.clone(), self.options.max_input_size);
         let decoded = Work::on_bytes(json.len(), move || {

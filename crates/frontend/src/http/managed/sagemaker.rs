@@ -9,7 +9,7 @@ use http::{
 };
 use http_body::Body;
 use hyper::body::Incoming;
-use inference::Error;
+use inference::{ByteBudget, Error};
 use percent_encoding::percent_decode_str;
 
 use super::{
@@ -17,6 +17,7 @@ use super::{
     sagemaker_models::{ModelRefusal, PlatformModel, SageMakerModels, failure_status},
 };
 use crate::{
+    access_log::AccessLog,
     api_keys::Access,
     error,
     http::{
@@ -128,17 +129,36 @@ impl SageMakerService {
                 let about = self.options.inference.about();
                 return self.run(parts, body, &self.options.default_model, about).await.reply;
             }
-            Some(SageMakerRoute::Invoke(hash)) => match self.models.find(&hash) {
-                None => Ok(reply::bare(StatusCode::NOT_FOUND)),
-                Some(model) => {
-                    let name = target(parts).unwrap_or(model.name);
-                    return self.invoke(parts, body, &name).await;
-                }
+            Some(SageMakerRoute::Invoke(hash)) => match self.invoked(parts, &hash) {
+                Ok(name) => return self.invoke(parts, body, &name).await,
+                Err(refused) => Ok(*refused),
             },
             Some(SageMakerRoute::Models) => self.list_or_load(parts, body).await,
             Some(SageMakerRoute::Model(hash)) => self.show_or_unload(parts, &hash).await,
         };
         self.service.finish(outcome, parts, body, trace).await
+    }
+
+    /// The model with that hash, if the sender may know it.
+    fn visible(&self, hash: &str, access: &Access) -> Option<PlatformModel> {
+        self.models.find(hash).filter(|model| access.shows(&model.name))
+    }
+
+    /// The name of the model that a request of a multi-model endpoint runs.
+    ///
+    /// # Errors
+    /// The refusal. Only a sender that may run models of this name learns whether the hash is known.
+    fn invoked(&self, parts: &Parts, hash: &str) -> Result<String, Box<HttpReply>> {
+        let access = self.service.access(parts);
+        let known = self.visible(hash, &access);
+        let is_known = known.is_some();
+        let name = target(parts).or(known.map(|model| model.name)).unwrap_or_else(|| hash.to_owned());
+        let route = Route::Model { model: (&*name).into(), version: "".into(), about: About::Infer };
+        match self.service.refusal(&route, parts, &access) {
+            Some(refused) => Err(Box::new(refused)),
+            None if is_known => Ok(name),
+            None => Err(Box::new(reply::bare(StatusCode::NOT_FOUND))),
+        }
     }
 
     /// Runs a model of a multi-model endpoint. As Triton: all failures have status 400 or 507.
@@ -198,8 +218,7 @@ impl SageMakerService {
         match parts.method {
             Method::GET => Ok(reply::json(StatusCode::OK, self.list(&access).await)),
             Method::POST => {
-                let json = self.service.read_json(body).await?.bytes.contiguous();
-                let (hash, url) = load_request(&json)?;
+                let (hash, url) = self.service.read_members(body, load_request).await?;
                 let name = target(parts).unwrap_or_else(|| hash.clone());
                 if let Err(denied) = access.check(Route::Index.category(), Some(&name)) {
                     return Ok(reply::denied(&denied));
@@ -221,10 +240,13 @@ impl SageMakerService {
         if parts.method != Method::GET && parts.method != Method::DELETE {
             return Ok(reply::bare(StatusCode::BAD_REQUEST));
         }
-        let Some(model) = self.models.find(hash) else { return Ok(reply::bare(StatusCode::NOT_FOUND)) };
-        if let Err(denied) = access.check(Route::Index.category(), Some(&model.name)) {
-            return Ok(reply::denied(&denied));
-        }
+        let Some(model) = self.visible(hash, &access) else {
+            // An unknown hash and a model that the sender may not know have the same answer.
+            let denied = access.check(Route::Index.category(), Some(hash)).err();
+            return Ok(
+                denied.map_or_else(|| reply::bare(StatusCode::NOT_FOUND), |denied| reply::denied(&denied))
+            );
+        };
         if parts.method == Method::DELETE {
             return Ok(changed(self.models.unload(hash).await));
         }
@@ -303,8 +325,12 @@ impl Respond for SageMakerService {
         self.answer(request).await
     }
 
-    fn reads_names(&self) -> bool {
-        self.service.reads_names()
+    fn name_budget(&self) -> Option<&Arc<ByteBudget>> {
+        self.service.name_budget()
+    }
+
+    fn access_log(&self) -> Option<&Arc<dyn AccessLog>> {
+        self.service.access_log()
     }
 
     fn port_name(&self) -> &'static str {

@@ -16,6 +16,9 @@ use super::model_url::{self, UploadedModel, UrlRefusal};
 /// How long an unload waits for the model's last requests. As Triton: sagemaker_server.cc.
 const UNLOAD_TIMEOUT: Duration = Duration::from_secs(350);
 
+/// The longest hash and the longest name of a model, in bytes: both are stored as long as the model is loaded.
+const MAX_NAME: usize = 1024;
+
 /// The models, by the hash that the platform gave them.
 pub(super) struct SageMakerModels {
     engine: Engine,
@@ -127,6 +130,13 @@ impl SageMakerModels {
         name: String,
         url: &str,
     ) -> Result<(), ModelRefusal> {
+        for (what, text) in [("the hash", &hash), ("the name", &name)] {
+            if text.len() > MAX_NAME {
+                let refusal =
+                    format!("{what} of a model has {} bytes, at most {MAX_NAME} are allowed", text.len());
+                return Err(ModelRefusal::new(StatusCode::BAD_REQUEST, refusal));
+            }
+        }
         let directory = model_url::directory(&self.root, url)?;
         match self.known.lock().entry(hash.clone()) {
             Entry::Occupied(_) => {

@@ -5,10 +5,12 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode, request::Parts};
 use http_body::Body;
 use hyper::body::Incoming;
+use inference::ByteBudget;
 use trace::RequestTrace;
 
 use super::read_binary_marker;
 use crate::{
+    access_log::AccessLog,
     http::{
         Respond,
         body::ResponseBody,
@@ -144,8 +146,12 @@ impl Respond for VertexAiService {
         self.answer(request).await
     }
 
-    fn reads_names(&self) -> bool {
-        self.service.reads_names()
+    fn name_budget(&self) -> Option<&Arc<ByteBudget>> {
+        self.service.name_budget()
+    }
+
+    fn access_log(&self) -> Option<&Arc<dyn AccessLog>> {
+        self.service.access_log()
     }
 
     fn port_name(&self) -> &'static str {

@@ -33,6 +33,15 @@ pub(super) const CONNECTIONS: &[Spec] = &[
     )
     .default("100"),
     Spec::new(
+        "max-connections-per-address",
+        OptionValue::Integer(0, INT_MAX, |typed, value| typed.clients.max_connections_per_address = value),
+        "The maximum number of connections from one address, within each of the limits above: of all ports but that of \
+         metrics together, of HTTP, of gRPC, and of the metrics port. 0: a quarter of each. An IPv6 address counts with \
+         its network of 64 bits. Unix sockets have no such limit. Behind a proxy, all clients have the address of the \
+         proxy: set this to --max-connections.",
+    )
+    .default("0"),
+    Spec::new(
         "grpc-max-concurrent-streams",
         OptionValue::Integer(1, INT_MAX, |typed, value| typed.clients.max_concurrent_streams = value),
         "The maximum number of calls in flight on one gRPC connection. gRPC clients delay further calls until others \

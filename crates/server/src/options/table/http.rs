@@ -121,4 +121,30 @@ pub(super) const HTTP: &[Spec] = &[
              commas: health, metadata, inference, shared-memory, model-config, \
              model-repository, statistics, trace, logging, status. May be given several times.",
     ),
+    checked(
+        "http-allowed-origins",
+        "<origin>[,<origin>...]",
+        |typed, value| {
+            value.split(',').try_for_each(|origin| typed.http.origin_rules.allow_origin(origin.trim()))?;
+            if typed.http.origin_rules.allows_any_origin() {
+                let text = "Warning: '--http-allowed-origins=*' lets every web page that a user of this network visits \
+                            send requests to this server.";
+                if !typed.warnings.iter().any(|warning| warning == text) {
+                    typed.warnings.push(text.to_owned());
+                }
+            }
+            Ok(())
+        },
+        "Origins of web pages, <scheme>://<host>[:<port>], that may send requests and read the responses; '*' for all. On \
+         all HTTP ports, those of metrics, SageMaker and Vertex AI too, the server refuses what a browser sends for pages of \
+         other origins than these and the server's own. May be given several times.",
+    ),
+    checked(
+        "http-allowed-hosts",
+        "<host>[,<host>...]",
+        |typed, value| value.split(',').try_for_each(|host| typed.http.origin_rules.allow_host(host.trim())),
+        "The host names and addresses, <host>[:<port>], that requests may name in the header Host, on all HTTP ports. A \
+         browser that was led here under another name (DNS rebinding) is refused. May be given several times.",
+    )
+    .default_note("any host"),
 ];

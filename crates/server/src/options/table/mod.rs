@@ -41,11 +41,13 @@ pub(super) const GROUPS: &[(&str, &[Spec])] = &[
 ];
 
 /// The options that may be given several times.
-const REPEATED: [&str; 15] = [
+const REPEATED: [&str; 17] = [
     "model-store",
     "model-repository",
     "load-model",
     "http-restricted-api",
+    "http-allowed-origins",
+    "http-allowed-hosts",
     "grpc-restricted-protocol",
     "metrics-config",
     "trace-config",

@@ -93,6 +93,13 @@ pub(super) const REPOSITORY: &[Spec] = &[
     )
     .default("0"),
     boolean(
+        "allow-load-overrides",
+        |typed, value| typed.repository.allow_overrides = value,
+        "Take a configuration and files ('config' and 'file:<path>') with a load of a model, over HTTP, gRPC and the C API. \
+         If false, models are loaded only as they are in the repository.",
+    )
+    .default("true"),
+    boolean(
         "model-namespacing",
         |typed, value| typed.repository.namespacing = value,
         "Allow models of the same name in different repositories.",

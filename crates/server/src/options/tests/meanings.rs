@@ -49,7 +49,8 @@ fn an_empty_command_line_means_tritons_defaults() {
     assert_eq!((grpc.keepalive, grpc.pings), (KeepaliveRules::default(), PingRules::default()));
     assert_eq!((grpc.max_connection_age, grpc.max_connection_age_grace), (None, None));
     assert_eq!(options.client_limits, ClientLimits::default());
-    assert_eq!(options.connections, Connections { total: 10_000, http: None, grpc: None, metrics: 100 });
+    let connections = Connections { total: 10_000, http: None, grpc: None, metrics: 100, per_address: None };
+    assert_eq!(options.connections, connections);
     let metrics = options.metrics.unwrap();
     assert_eq!((metrics.listen, metrics.tls), (listen(8002), None));
     assert_eq!(metrics.shown, engine::MetricsOptions::default());
@@ -325,7 +326,10 @@ fn limits_of_clients_have_their_options() {
         "--client-write-timeout-secs=0",
         "--client-idle-timeout-secs=4",
     ]);
-    assert_eq!(set.connections, Connections { total: 5, http: Some(4), grpc: Some(3), metrics: 2 });
+    assert_eq!(
+        set.connections,
+        Connections { total: 5, http: Some(4), grpc: Some(3), metrics: 2, per_address: None }
+    );
     assert_eq!(set.grpc.unwrap().max_concurrent_streams, 6);
     let expected = ClientLimits {
         header_timeout: Some(Duration::from_millis(500)),

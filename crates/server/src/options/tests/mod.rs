@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 mod layers;
 mod meanings;
+mod ports;
 mod refusals;
 
 /// Every option of `tritonserver`, deprecated options included.
@@ -39,7 +40,8 @@ const OWN_OPTIONS: &str = "version config access-log access-log-rate onnxruntime
              client-write-timeout-secs client-idle-timeout-secs \
              http-use-ssl http-use-ssl-mutual http-server-cert http-server-key http-root-cert \
              metrics-use-ssl metrics-use-ssl-mutual metrics-server-cert metrics-server-key metrics-root-cert \
-             api-key-file credential-reload-secs unix-socket-mode";
+             api-key-file credential-reload-secs unix-socket-mode \
+             http-allowed-origins http-allowed-hosts allow-load-overrides max-connections-per-address";
 
 fn parse_in(environment: &ProcessEnvironment, line: &[&str]) -> Result<Invocation, String> {
     parse(line.iter().map(OsString::from), environment).map_err(|error| error.to_string())

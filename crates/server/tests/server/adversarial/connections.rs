@@ -1,4 +1,6 @@
 //! Heads and bodies that come byte by byte, connections without requests, and more connections than the limit.
+use std::net::SocketAddr;
+
 use testing::{
     eventually,
     grpc::{self, framed},
@@ -74,7 +76,8 @@ fn a_silent_grpc_client_is_pinged_and_disconnected_without_an_acknowledgement() 
 
 #[test]
 fn connections_beyond_the_limit_are_refused_until_others_close() {
-    let mut served = Served::empty(&["--max-connections=8", "--metrics-max-connections=1"]);
+    let limits = ["--max-connections=8", "--metrics-max-connections=1", "--max-connections-per-address=8"];
+    let mut served = Served::empty(&limits);
     // The first clients have two connections.
     let mut others: Vec<_> = (0..6).map(|_| Connection::open(served.http).unwrap()).collect();
     others.iter_mut().for_each(|other| assert_eq!(live(other).status, 200));
@@ -99,8 +102,32 @@ fn connections_beyond_the_limit_are_refused_until_others_close() {
 }
 
 #[test]
+fn one_address_leaves_connections_to_others() {
+    let mut served = Served::empty(&["--max-connections=16", "--metrics-max-connections=1"]);
+    // The first clients have two connections.
+    let mut others: Vec<_> = (0..2).map(|_| Connection::open(served.http).unwrap()).collect();
+    others.iter_mut().for_each(|other| assert_eq!(live(other).status, 200));
+    let mut surplus = Connection::open(served.http).unwrap();
+    let answer = live(&mut surplus);
+    let text = r#"{"error":"the server has reached its limit of 4 connections from one address"}"#;
+    assert_eq!((answer.status, answer.text().as_str()), (503, text));
+    assert!(surplus.is_closed_within(TIMEOUT));
+    let reason = Peer::open(served.grpc, &[]).reason_of_close();
+    assert_eq!(reason.as_deref(), Some("the server has reached its limit of 4 connections from one address"));
+    let elsewhere = SocketAddr::from(([127, 0, 0, 2], 0));
+    let mut elsewhere = Connection::open_from(elsewhere, served.http).unwrap();
+    assert_eq!(live(&mut elsewhere).status, 200);
+    served.assert_others_are_answered();
+    drop(others.pop());
+    // The server may need a moment to notice the closed connection.
+    eventually("a free place", || live(&mut Connection::open(served.http).unwrap()).status == 200);
+    served.assert_others_are_answered();
+}
+
+#[test]
 fn each_port_may_have_its_own_limit() {
-    let served = Served::empty(&["--http-max-connections=2", "--grpc-max-connections=1"]);
+    let limits = ["--http-max-connections=2", "--grpc-max-connections=1", "--max-connections-per-address=9"];
+    let served = Served::empty(&limits);
     let mut second = Connection::open(served.http).unwrap();
     assert_eq!(live(&mut second).status, 200);
     assert_eq!(live(&mut Connection::open(served.http).unwrap()).status, 503);

@@ -132,8 +132,17 @@ fn a_client_without_tls_is_refused_at_once() {
 }
 
 #[test]
+fn the_port_for_sagemaker_is_encrypted_like_that_of_http() {
+    let served = Encrypted::start(&["--allow-sagemaker=true", "--sagemaker-port=0"]);
+    let port = served.program.address_of("Sagemaker HTTPService").port();
+    let sagemaker = SocketAddr::from(([127, 0, 0, 1], port));
+    assert!(get(sagemaker, "/ping").unwrap().starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(Connection::open(sagemaker).unwrap().ask("GET", "/ping", &[], b"").is_err());
+}
+
+#[test]
 fn handshakes_count_as_connections() {
-    let served = Encrypted::start(&["--http-max-connections=3"]);
+    let served = Encrypted::start(&["--http-max-connections=3", "--max-connections-per-address=100"]);
     let mut halfway: Vec<_> = (0..3).map(|_| Connection::open(served.http).unwrap()).collect();
     halfway.iter_mut().for_each(|halfway| halfway.send(&half_a_client_hello()).unwrap());
     // A refused client of TLS gets no answer, because it could not read it.
@@ -148,7 +157,7 @@ fn handshakes_count_as_connections() {
 #[test]
 fn thousands_of_half_handshakes_take_little_memory() {
     const COUNT: usize = 3000;
-    let served = Encrypted::start(&["--metrics-max-connections=4000"]);
+    let served = Encrypted::start(&["--metrics-max-connections=4000", "--max-connections-per-address=4000"]);
     served.assert_others_are_answered();
     let before = served.program.resident_bytes().unwrap() >> 20;
     for address in served.ports() {
@@ -162,7 +171,7 @@ fn thousands_of_half_handshakes_take_little_memory() {
 
 #[test]
 fn clients_that_connect_and_go_again_and_again_leave_nothing_behind() {
-    let served = Encrypted::start(&["--max-connections=50"]);
+    let served = Encrypted::start(&["--max-connections=50", "--max-connections-per-address=50"]);
     for address in served.ports() {
         for _ in 0..300 {
             Peer::silent(address).send(&half_a_client_hello()).unwrap();

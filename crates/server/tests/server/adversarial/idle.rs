@@ -19,7 +19,8 @@ fn many() -> usize {
 
 #[test]
 fn ten_thousand_idle_connections_on_each_port_take_little_memory() {
-    let limits = ["--max-connections=10100", "--metrics-max-connections=10100"];
+    let most = "--max-connections-per-address=10100";
+    let limits = ["--max-connections=10100", "--metrics-max-connections=10100", most];
     let options = ["--allow-sagemaker=true", "--sagemaker-port=0"];
     let mut served = Served::empty(&[&limits[..], &options].concat());
     let sagemaker =
