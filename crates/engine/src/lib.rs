@@ -27,6 +27,7 @@ use tokio::runtime::Handle;
 
 mod check;
 mod clock;
+mod control_groups;
 mod engine_threads;
 mod ensemble;
 mod executor;

@@ -19,10 +19,8 @@ pub(crate) const BRIEF: usize = 64 << 10;
 
 /// Permits to work: one for every second processor, and at least one. Two on a machine of two processors would leave no
 /// processor to the requests of other clients.
-static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Semaphore::new((processors / 2).max(1))
-});
+static PERMITS: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new((engine::usable_processors().get() / 2).max(1)));
 
 /// A result that is ready at once, or that comes from the pool.
 pub(crate) enum Work<T> {
