@@ -1,124 +1,94 @@
-//! Reads the encoding of certificates: DER, and no other encoding. Source: ITU-T X.690, and RFC 5280, section 4.1.
-use std::time::Duration;
-
+//! The elements of a certificate, one after the other. The crate `der` reads them: DER, and no other encoding. Source:
+//! ITU-T X.690, and RFC 5280, section 4.1.
+use der::{
+    Decode, Reader, SliceReader, Tag, TagNumber,
+    asn1::{AnyRef, BitStringRef, GeneralizedTime, UtcTime},
+};
 use rustls::pki_types::UnixTime;
 
-pub(super) const INTEGER: u8 = 0x02;
-pub(super) const BIT_STRING: u8 = 0x03;
-const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
-pub(super) const SEQUENCE: u8 = 0x30;
 /// The tag of a certificate's version.
-const VERSION: u8 = 0xa0;
+const VERSION: Tag = Tag::ContextSpecific { constructed: true, number: TagNumber(0) };
 
 /// When a certificate of any version expires. `None` if it has a wrong encoding.
 pub(super) fn expiry(certificate: &[u8]) -> Option<UnixTime> {
-    let mut certificate = Der(Der(certificate).take(SEQUENCE)?.content);
-    let mut fields = Der(certificate.take(SEQUENCE)?.content);
+    let mut certificate = Elements::of(Elements::of(certificate)?.content(Tag::Sequence)?)?;
+    let mut fields = Elements::of(certificate.content(Tag::Sequence)?)?;
     // Certificates of version 1 do not state their version.
-    let _version = fields.take(VERSION);
-    let _serial = fields.take(INTEGER)?;
-    let _algorithm = fields.take(SEQUENCE)?;
-    let _issuer = fields.take(SEQUENCE)?;
-    let mut validity = Der(fields.take(SEQUENCE)?.content);
+    let _version = fields.content(VERSION);
+    let _serial = fields.content(Tag::Integer)?;
+    let _algorithm = fields.content(Tag::Sequence)?;
+    let _issuer = fields.content(Tag::Sequence)?;
+    let mut validity = Elements::of(fields.content(Tag::Sequence)?)?;
     let _not_before = validity.time()?;
     validity.time()
 }
 
-/// The rest of an encoding.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Der<'a>(pub(super) &'a [u8]);
-
-/// A value with and without its head.
-pub(super) struct DerElement<'a> {
-    pub(super) whole: &'a [u8],
-    pub(super) content: &'a [u8],
+/// When a revocation list must have been replaced by a newer one. `None` if it does not say so, or has a wrong
+/// encoding.
+pub(super) fn next_update(list: &[u8]) -> Option<UnixTime> {
+    let mut list = Elements::of(Elements::of(list)?.content(Tag::Sequence)?)?;
+    let mut fields = Elements::of(list.content(Tag::Sequence)?)?;
+    // Lists of version 1 do not state their version.
+    let _version = fields.content(Tag::Integer);
+    let _algorithm = fields.content(Tag::Sequence)?;
+    let _issuer = fields.content(Tag::Sequence)?;
+    let _this_update = fields.time()?;
+    fields.time()
 }
 
-impl<'a> Der<'a> {
-    /// The next value, which must have that tag.
-    pub(super) fn take(&mut self, tag: u8) -> Option<DerElement<'a>> {
-        let [found, first, ..] = *self.0 else { return None };
-        let (head, len) = match first {
-            0..=0x7f => (2, usize::from(first)),
-            // DER accepts only the shortest form of a length.
-            0x81 => (3, self.len(1).filter(|len| *len > 0x7f)?),
-            0x82 => (4, self.len(2).filter(|len| *len > 0xff)?),
-            0x83 => (5, self.len(3).filter(|len| *len > 0xffff)?),
-            _ => return None,
-        };
-        let (whole, rest) = self.0.split_at_checked(head + len)?;
-        (found == tag).then_some(())?;
-        self.0 = rest;
-        Some(DerElement { whole, content: &whole[head..] })
+/// The elements that have not been read yet. An element with another tag than the expected one stays.
+pub(super) struct Elements<'a>(SliceReader<'a>);
+
+impl<'a> Elements<'a> {
+    /// The elements of an encoding. `None` if it is too long for a certificate.
+    pub(super) fn of(encoding: &'a [u8]) -> Option<Self> {
+        SliceReader::new(encoding).ok().map(Self)
     }
 
-    /// Reads a length from this many bytes, which follow the first byte of the length.
-    fn len(&self, bytes: usize) -> Option<usize> {
-        let bytes = self.0.get(2..2 + bytes)?;
-        Some(bytes.iter().fold(0, |len, byte| len << 8 | usize::from(*byte)))
+    /// The next element without its head.
+    pub(super) fn content(&mut self, tag: Tag) -> Option<&'a [u8]> {
+        self.next::<AnyRef<'a>>(tag).map(AnyRef::value)
+    }
+
+    /// The next element with its head.
+    pub(super) fn whole(&mut self, tag: Tag) -> Option<&'a [u8]> {
+        (Tag::peek(&self.0).ok()? == tag).then(|| self.0.tlv_bytes().ok())?
+    }
+
+    /// The next element, which is a bit string of whole bytes.
+    pub(super) fn bits(&mut self) -> Option<&'a [u8]> {
+        self.next::<BitStringRef<'a>>(Tag::BitString)?.as_bytes()
+    }
+
+    /// The next element, which is a time since 1970.
+    pub(super) fn time(&mut self) -> Option<UnixTime> {
+        let since_1970 = match Tag::peek(&self.0).ok()? {
+            Tag::UtcTime => self.next::<UtcTime>(Tag::UtcTime)?.to_unix_duration(),
+            _ => self.next::<GeneralizedTime>(Tag::GeneralizedTime)?.to_unix_duration(),
+        };
+        Some(UnixTime::since_unix_epoch(since_1970))
     }
 
     /// Nothing follows.
     pub(super) fn end(&self) -> Option<()> {
-        self.0.is_empty().then_some(())
+        self.0.is_finished().then_some(())
     }
 
-    /// The next value, which must be a time.
-    pub(super) fn time(&mut self) -> Option<UnixTime> {
-        let (digits, years) = match self.0.first()? {
-            &UTC_TIME => (self.take(UTC_TIME)?.content, 2),
-            _ => (self.take(GENERALIZED_TIME)?.content, 4),
-        };
-        let digits = digits.strip_suffix(b"Z").filter(|digits| digits.len() == years + 10)?;
-        let number = |digits: &[u8]| {
-            let all = digits.iter().all(u8::is_ascii_digit);
-            all.then(|| digits.iter().fold(0, |number: u64, digit| number * 10 + u64::from(digit - b'0')))
-        };
-        let (year, rest) = digits.split_at(years);
-        let year = match (number(year)?, years) {
-            // RFC 5280, section 4.1.2.5.1.
-            (year @ 0..50, 2) => 2000 + year,
-            (year, 2) => 1900 + year,
-            (year, _) => year,
-        };
-        let mut fields = [0; 5];
-        for (field, digits) in fields.iter_mut().zip(rest.chunks(2)) {
-            *field = number(digits)?;
-        }
-        let [month, day, hour, minute, second] = fields;
-        let in_range = (1..=12).contains(&month)
-            && (1..=31).contains(&day)
-            && hour < 24
-            && minute < 60
-            && second < 60
-            && year >= 1970;
-        let days = in_range.then(|| days_since_1970(year, month, day))?;
-        Some(UnixTime::since_unix_epoch(Duration::from_secs(
-            days * 86400 + hour * 3600 + minute * 60 + second,
-        )))
+    fn next<T: Decode<'a>>(&mut self, tag: Tag) -> Option<T> {
+        (Tag::peek(&self.0).ok()? == tag).then(|| self.0.decode().ok())?
     }
-}
-
-/// Days from 1970-01-01 to this date of the Gregorian calendar. `year` is at least 1970.
-fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
-    // The calculation lets years begin in March, so that the leap day is the last day of a year.
-    let year = if month <= 2 { year - 1 } else { year };
-    let month = (month + 9) % 12;
-    let of_year = (153 * month + 2) / 5 + day - 1;
-    year * 365 + year / 4 - year / 100 + year / 400 + of_year - 719_468
 }
 
 #[cfg(test)]
 mod tests {
-    use rustls::pki_types::{CertificateDer, pem::PemObject};
+    use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, pem::PemObject};
 
     use super::*;
 
     fn time(text: &str) -> Option<u64> {
-        let tag = if text.len() == 13 { UTC_TIME } else { GENERALIZED_TIME };
+        let tag = if text.len() == 13 { 0x17 } else { 0x18 };
         let bytes = [&[tag, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
-        Der(&bytes).time().map(|time| time.as_secs())
+        Elements::of(&bytes).unwrap().time().map(|time| time.as_secs())
     }
 
     #[test]
@@ -133,6 +103,45 @@ mod tests {
         {
             assert_eq!(time(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_next_update_of_a_revocation_list_is_read() {
+        // As `openssl crl -nextupdate` prints it.
+        for (name, next) in [("revoked.crl.pem", 4_949_265_296), ("expired.crl.pem", 1_738_368_000)] {
+            let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tls/test_files/");
+            let list = CertificateRevocationListDer::from_pem_file(format!("{directory}{name}")).unwrap();
+            assert_eq!(next_update(&list).map(|next| next.as_secs()), Some(next), "{name}");
+            for len in 0..80 {
+                assert_eq!(next_update(&list[..len]), None, "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_shortest_form_of_a_length_is_read() {
+        let integer =
+            |encoding: &[u8]| Elements::of(encoding).unwrap().content(Tag::Integer).map(<[u8]>::to_vec);
+        assert_eq!(integer(&[2, 1, 7]), Some(vec![7]));
+        for wrong in [
+            &[2, 0x81, 1, 7][..],
+            &[2, 0x82, 0, 1, 7],
+            &[2, 0x80, 7, 0, 0],
+            &[2, 2, 7],
+            &[2, 0xff],
+            &[2],
+            &[],
+        ] {
+            assert_eq!(integer(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn an_element_with_another_tag_stays() {
+        let mut elements = Elements::of(&[2, 1, 7]).unwrap();
+        assert_eq!((elements.content(Tag::Sequence), elements.whole(Tag::Sequence)), (None, None));
+        assert_eq!(elements.bits(), None);
+        assert_eq!((elements.whole(Tag::Integer), elements.end()), (Some(&[2, 1, 7][..]), Some(())));
     }
 
     #[test]
