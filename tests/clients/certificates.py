@@ -52,6 +52,17 @@ class Authority:
         replace(issued.certificate, certificate.public_bytes(serialization.Encoding.PEM))
         return issued
 
+    def revocation_list(self, *revoked, number=1):
+        """A list with these certificates, in PEM form."""
+        now = datetime.datetime.now(datetime.UTC)
+        builder = x509.CertificateRevocationListBuilder().issuer_name(self._name)
+        builder = builder.last_update(now - DAY).next_update(now + 10 * DAY)
+        builder = builder.add_extension(x509.CRLNumber(number), critical=False)
+        for issued in revoked:
+            entry = x509.RevokedCertificateBuilder().serial_number(issued.serial).revocation_date(now - DAY)
+            builder = builder.add_revoked_certificate(entry.build())
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
 
 class Issued:
     """The files of a certificate and its key."""

@@ -140,12 +140,15 @@ def test_a_faster_replay_ends_sooner(server, tmp_path):
 
 
 def test_secrets_are_passed_on_and_never_written(server, tmp_path):
-    secrets = {"Authorization": "Bearer sesame", "x-api-key": "sesame", "Cookie": "sesame", "x-mine": "sesame"}
-    with recording(tmp_path, server, "--omit-header", "X-Mine") as proxy:
+    names = ("x-api-key", "Cookie", "X-Amz-Security-Token", "triton-grpc-protocol-admin", "x-mine", "who", "triton-grpc-protocol-who")
+    secrets = {"Authorization": "Bearer sesame", **dict.fromkeys(names, "sesame")}
+    restricted = ("--http-restricted-api", "trace:who=sesame", "--grpc-restricted-protocol", "trace:who=sesame")
+    with recording(tmp_path, server, "--omit-header", "X-Mine", *restricted) as proxy:
         ask(HTTP, proxy, 1, headers=dict(secrets))
         ask(GRPC, proxy, 1, headers={name.lower(): value for name, value in secrets.items()})
     assert len(events(proxy.file, "request")) == 2
     assert "sesame" not in proxy.file.read_text()
+    assert proxy.file.stat().st_mode & 0o777 == 0o600
 
 
 def test_tensors_can_be_hidden(server, tmp_path):

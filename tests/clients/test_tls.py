@@ -256,6 +256,30 @@ def test_new_roots_let_in_other_clients(encrypted, authority, tmp_path):
     eventually(is_let_in, "the new root")
 
 
+def test_a_revoked_client_gets_in_no_more(encrypted, authority, tmp_path):
+    kept, revoked = authority.issue("kept"), authority.issue("revoked")
+    lists = tmp_path / "revoked.pem"
+    lists.write_bytes(authority.revocation_list())
+    options = (f"--client-crl-file={lists}", "--credential-reload-secs=1")
+    server, _ = encrypted(*options, roots=authority.certificate)
+    assert scrape(server, authority, revoked).status_code == 200
+    certificates.replace(lists, authority.revocation_list(revoked, number=2))
+
+    def is_refused():
+        try:
+            scrape(server, authority, revoked)
+        except requests.exceptions.ConnectionError:
+            return True
+        return False
+
+    eventually(is_refused, "the new revocation list")
+    assert scrape(server, authority, kept).status_code == 200
+    with grpc_client(server, authority, revoked) as client, pytest.raises(InferenceServerException):
+        client.is_server_live(client_timeout=PATIENCE)
+    with http_client(server, authority, kept) as client:
+        check_inference(client, HTTP)
+
+
 def test_files_that_cannot_be_used_end_the_start(tmp_path, authority):
     folder = tmp_path / "models"
     folder.mkdir()

@@ -28,6 +28,7 @@ use tokio::runtime::Handle;
 
 mod check;
 mod clock;
+mod control_groups;
 mod engine_threads;
 mod ensemble;
 mod executor;

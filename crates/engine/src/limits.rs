@@ -3,6 +3,8 @@ use std::{fs, hint::black_box};
 
 use inference::Error;
 
+use crate::control_groups::ControlGroupLimits;
+
 /// Limits of the whole process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryLimits {
@@ -47,13 +49,10 @@ pub(crate) fn require_memory(what: &str, bytes: u128) -> Result<(), Error> {
         .map_err(|_| Error::internal(format!("{what} takes {bytes} bytes, which the server cannot allocate")))
 }
 
-/// Bytes of memory that the process may use: those of the machine, or those of its control group if they are fewer.
+/// Bytes of memory that the process may use: those of the machine, or the limit of its control groups if that is less.
 pub fn usable_memory() -> Option<usize> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_of(&text));
-    let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
-        .into_iter()
-        .find_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
-    machine.into_iter().chain(group).min()
+    machine.into_iter().chain(ControlGroupLimits::of_process().memory).min()
 }
 
 /// `MemTotal` of `/proc/meminfo`, which is in KiB there.

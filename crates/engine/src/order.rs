@@ -57,7 +57,7 @@ impl Orders {
     }
 
     /// Gives the requests of a batch their places. The caller holds the driver's lock and calls in the order of
-    /// dequeuing. Only this function takes a lock while another one is held; its lock is a leaf.
+    /// dequeuing. This function takes a leaf under that lock (`LockRank::Driver`).
     pub(crate) fn line_up(&self, batch: &ScheduledBatch<Box<Execution>>) {
         match self {
             Self::None => {}

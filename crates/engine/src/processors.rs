@@ -1,8 +1,10 @@
-//! The number of processors that the process may use, as its affinity mask and its cgroups permit, and sets of
+//! The number of processors that the process may use, as its affinity mask and its control groups permit, and sets of
 //! processors in the notation of operators and the kernel.
-use std::{collections::BTreeSet, fmt, fs, num::NonZeroUsize, path::Path};
+use std::{collections::BTreeSet, fmt, num::NonZeroUsize};
 
 use rustix::thread::CpuSet;
+
+use crate::control_groups::ControlGroupLimits;
 
 /// Processors by number. Has at least one processor, and none beyond the size of an affinity mask (1024).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,37 +67,19 @@ impl fmt::Display for ProcessorSet {
 
 /// The number of processors that this process may keep busy, at least one.
 ///
-/// The smaller of the affinity mask and the CPU quota of the cgroup (version 2 `cpu.max`, version 1
-/// `cpu.cfs_quota_us`), rounded up: a container limited to one and a half processors computes on two threads.
+/// The smaller of the affinity mask and the processor time that its control groups permit, rounded up: a container
+/// limited to one and a half processors computes on two threads.
 pub fn usable() -> NonZeroUsize {
-    let affine = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    // The standard library respects both on Linux. It may miss only the quota of a parent cgroup.
-    let quota = cgroup_quota(
-        Path::new("/sys/fs/cgroup"),
-        &fs::read_to_string("/proc/self/cgroup").unwrap_or_default(),
-    );
-    quota.map_or(affine, |quota| affine.min(quota))
+    // The standard library also reads quotas. It rounds them down, and one reader must decide.
+    let affine = affine().or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+    ControlGroupLimits::of_process().processors.map_or(affine, |permitted| affine.min(permitted))
 }
 
-/// The smallest quota on the path from the root of the cgroup file system to this process.
-fn cgroup_quota(root: &Path, memberships: &str) -> Option<NonZeroUsize> {
-    let own = memberships.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let mut directory = root.to_path_buf();
-    let below = Path::new(own).components().map(|part| {
-        directory.push(part);
-        directory.clone()
-    });
-    std::iter::once(root.to_path_buf())
-        .chain(below.collect::<Vec<_>>())
-        .filter_map(|directory| parse_cpu_max(&fs::read_to_string(directory.join("cpu.max")).ok()?))
-        .min()
-}
-
-/// Parses `<quota> <period>`, both in microseconds, or `max <period>`.
-fn parse_cpu_max(text: &str) -> Option<NonZeroUsize> {
-    let (quota, period) = text.trim().split_once(' ')?;
-    let (quota, period): (usize, usize) = (quota.parse().ok()?, period.parse().ok()?);
-    NonZeroUsize::new(quota.div_ceil(period.max(1)))
+/// The number of processors in the affinity mask. `None` if the system does not tell it, or if it has more processors
+/// than the mask.
+fn affine() -> Option<NonZeroUsize> {
+    let mask = rustix::thread::sched_getaffinity(None).ok()?;
+    NonZeroUsize::new(usize::try_from(mask.count()).ok()?)
 }
 
 #[cfg(test)]
@@ -117,23 +101,5 @@ mod tests {
     fn a_mask_has_the_processors_of_its_set() {
         let mask = ProcessorSet::parse("0,2-3").unwrap().mask();
         assert_eq!((mask.count(), mask.is_set(0), mask.is_set(1), mask.is_set(3)), (3, true, false, true));
-    }
-
-    #[test]
-    fn a_quota_is_rounded_up_to_whole_processors() {
-        assert_eq!(parse_cpu_max("150000 100000\n"), NonZeroUsize::new(2));
-        assert_eq!(parse_cpu_max("max 100000\n"), None);
-        assert_eq!(parse_cpu_max("nonsense"), None);
-    }
-
-    #[test]
-    fn the_smallest_quota_of_all_parent_groups_counts() {
-        let root = tempfile::tempdir().unwrap();
-        fs::create_dir_all(root.path().join("pod/box")).unwrap();
-        fs::write(root.path().join("cpu.max"), "max 100000\n").unwrap();
-        fs::write(root.path().join("pod/cpu.max"), "300000 100000\n").unwrap();
-        fs::write(root.path().join("pod/box/cpu.max"), "800000 100000\n").unwrap();
-        assert_eq!(cgroup_quota(root.path(), "0::/pod/box\n"), NonZeroUsize::new(3));
-        assert_eq!(cgroup_quota(root.path(), "1:cpu:/old\n"), None);
     }
 }

@@ -25,10 +25,8 @@ pub(crate) const BRIEF: usize = 64 << 10;
 
 /// Permits to work: one for every second processor, and at least one. Two on a machine of two processors would leave no
 /// processor to the requests of other clients.
-static PERMITS: LazyLock<Arc<Turns<Option<task::Id>>>> = LazyLock::new(|| {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Turns::new((processors / 2).max(1))
-});
+static PERMITS: LazyLock<Arc<Turns<Option<task::Id>>>> =
+    LazyLock::new(|| Turns::new((engine::usable_processors().get() / 2).max(1)));
 
 tokio::task_local! {
     /// The task of the connection that a task of one call belongs to.

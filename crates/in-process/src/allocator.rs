@@ -214,8 +214,9 @@ impl Buffer {
         if data.is_empty() || self.base.is_null() {
             return Ok(());
         }
-        // SAFETY: the application has given that many writable bytes, and no other code has the buffer yet.
-        data.copy_to(unsafe { std::slice::from_raw_parts_mut(self.base.cast(), self.byte_size) });
+        // SAFETY: the application has given that many writable bytes, which it need not have initialised, and no other
+        // code has the buffer yet.
+        data.copy_to_uninit(unsafe { std::slice::from_raw_parts_mut(self.base.cast(), self.byte_size) });
         Ok(())
     }
 
@@ -292,4 +293,60 @@ pub unsafe extern "C" fn TRITONSERVER_ResponseAllocatorDelete(
     // SAFETY: null or an allocator that the caller does not use after this.
     unsafe { delete(allocator) };
     ptr::null_mut()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+
+    use bytes::Bytes;
+    use inference::DataType;
+
+    use super::*;
+
+    /// Gives memory that nobody has written.
+    unsafe extern "C-unwind" fn alloc(
+        _: *mut ResponseAllocator,
+        _: *const c_char,
+        byte_size: usize,
+        _: MemoryType,
+        _: i64,
+        _: *mut c_void,
+        buffer: *mut *mut c_void,
+        _: *mut *mut c_void,
+        _: *mut MemoryType,
+        _: *mut i64,
+    ) -> *mut CError {
+        let memory = Box::into_raw(Box::<[u8]>::new_uninit_slice(byte_size));
+        // SAFETY: the caller passes a place for the address.
+        unsafe { *buffer = memory.cast() };
+        ptr::null_mut()
+    }
+
+    unsafe extern "C-unwind" fn release(
+        _: *mut ResponseAllocator,
+        buffer: *mut c_void,
+        _: *mut c_void,
+        byte_size: usize,
+        _: MemoryType,
+        _: i64,
+    ) -> *mut CError {
+        let memory = ptr::slice_from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), byte_size);
+        // SAFETY: `alloc` has made a box of that many bytes, which is given back once.
+        drop(unsafe { Box::from_raw(memory) });
+        ptr::null_mut()
+    }
+
+    #[test]
+    fn an_output_in_pieces_fills_memory_that_nobody_has_written() {
+        let (query, attributes) = Default::default();
+        let mut functions = ResponseAllocator { alloc, release, start: None, query, attributes };
+        let allocator = Allocator { handle: &raw mut functions, userp: ptr::null_mut() };
+        let data = TensorData::from_pieces([Bytes::from_static(b"abc"), Bytes::from_static(b"de")]);
+        let output = Tensor::new("OUT".into(), DataType::Uint8, [5][..].into(), data);
+        let buffer = allocator.copy(&output).unwrap();
+        let (base, byte_size, _) = buffer.parts();
+        // SAFETY: the buffer has that many bytes, which `copy` has written.
+        assert_eq!(unsafe { std::slice::from_raw_parts(base.cast::<u8>(), byte_size) }, b"abcde");
+    }
 }

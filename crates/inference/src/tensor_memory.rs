@@ -6,6 +6,7 @@ use std::{
     any::Any,
     borrow::Cow,
     fmt,
+    mem::MaybeUninit,
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering::Relaxed},
@@ -174,6 +175,20 @@ impl TensorData {
         for piece in &self.pieces {
             let (place, after) = rest.split_at_mut(piece.len());
             place.copy_from_slice(piece);
+            rest = after;
+        }
+    }
+
+    /// As [`TensorData::copy_to`], for memory that nobody has written yet. All of `target` is initialised afterwards.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn copy_to_uninit(&self, target: &mut [MaybeUninit<u8>]) {
+        assert_eq!(target.len(), self.len, "the target is as long as the data");
+        let mut rest = target;
+        for piece in &self.pieces {
+            let (place, after) = rest.split_at_mut(piece.len());
+            initialise(place, piece);
             rest = after;
         }
     }
@@ -453,6 +468,14 @@ impl fmt::Debug for DeviceMemory {
             .field("id", &self.id)
             .field("pieces", &self.pieces)
             .finish_non_exhaustive()
+    }
+}
+
+/// Copies bytes to memory of the same length that nobody has written yet. The compiler makes one copy of the loop.
+pub(crate) fn initialise(target: &mut [MaybeUninit<u8>], bytes: &[u8]) {
+    debug_assert_eq!(target.len(), bytes.len());
+    for (place, byte) in target.iter_mut().zip(bytes) {
+        place.write(*byte);
     }
 }
 

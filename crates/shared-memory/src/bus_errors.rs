@@ -27,20 +27,57 @@ use inference::lock::Mutex;
 pub(crate) const MOST_RANGES: usize = 16 << 10;
 
 /// A place for a watched range. The handler reads it, so it has no lock.
+///
+/// The handler must not take the start of one range and the size of another one for a range: it would replace memory
+/// that belongs to others. So each change raises the generation before and after it, and the handler uses only what it
+/// has read within one generation.
 struct RangeSlot {
+    /// How often the slot has begun or ended a change. Odd: it is being changed.
+    generation: AtomicUsize,
     /// The address of the first byte. 0: the slot is free.
     start: AtomicUsize,
     byte_size: AtomicUsize,
     has_faulted: AtomicBool,
 }
 
-static SLOTS: [RangeSlot; MOST_RANGES] = [const {
-    RangeSlot {
-        start: AtomicUsize::new(0),
-        byte_size: AtomicUsize::new(0),
-        has_faulted: AtomicBool::new(false),
+impl RangeSlot {
+    const fn free() -> Self {
+        Self {
+            generation: AtomicUsize::new(0),
+            start: AtomicUsize::new(0),
+            byte_size: AtomicUsize::new(0),
+            has_faulted: AtomicBool::new(false),
+        }
     }
-}; MOST_RANGES];
+
+    /// Stores a range without a fault. Only the owner of the slot calls this.
+    fn set(&self, start: usize, byte_size: usize) {
+        self.generation.fetch_add(1, SeqCst);
+        self.start.store(start, SeqCst);
+        self.byte_size.store(byte_size, SeqCst);
+        self.has_faulted.store(false, SeqCst);
+        self.generation.fetch_add(1, SeqCst);
+    }
+
+    /// The start and the size of the range, if it contains the address. `after_load` is called after each load: tests
+    /// change the slot there.
+    ///
+    /// Whoever accesses a watched range keeps its slot from changing. So a slot that changes meanwhile belongs to
+    /// another range, and so does one that has changed: two ranges that exist at the same time do not overlap.
+    fn range_at(&self, address: usize, after_load: impl Fn()) -> Option<(usize, usize)> {
+        let load = |value: &AtomicUsize| {
+            let value = value.load(SeqCst);
+            after_load();
+            value
+        };
+        let generation = load(&self.generation);
+        let (start, byte_size) = (load(&self.start), load(&self.byte_size));
+        let is_whole = generation.is_multiple_of(2) && load(&self.generation) == generation;
+        (is_whole && start != 0 && address.wrapping_sub(start) < byte_size).then_some((start, byte_size))
+    }
+}
+
+static SLOTS: [RangeSlot; MOST_RANGES] = [const { RangeSlot::free() }; MOST_RANGES];
 
 /// How many slots were ever used. The handler looks at no others.
 static USED_SLOTS: AtomicUsize = AtomicUsize::new(0);
@@ -78,10 +115,7 @@ impl WatchedRange {
                 index
             }
         };
-        let slot = &SLOTS[index];
-        slot.byte_size.store(byte_size, SeqCst);
-        slot.has_faulted.store(false, SeqCst);
-        slot.start.store(start.addr(), SeqCst);
+        SLOTS[index].set(start.addr(), byte_size);
         if index == USED_SLOTS.load(Acquire) {
             USED_SLOTS.store(index + 1, Release);
         }
@@ -96,7 +130,7 @@ impl WatchedRange {
 
 impl Drop for WatchedRange {
     fn drop(&mut self) {
-        SLOTS[self.slot].start.store(0, SeqCst);
+        SLOTS[self.slot].set(0, 0);
         FREE_SLOTS.lock().push(self.slot);
     }
 }
@@ -147,11 +181,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
 /// Puts zeros in the place of the watched range with this address. False if there is none.
 fn replaces_memory_at(address: usize) -> bool {
     for slot in SLOTS.iter().take(USED_SLOTS.load(Acquire)) {
-        let start = slot.start.load(SeqCst);
-        let byte_size = slot.byte_size.load(SeqCst);
-        if start == 0 || address.wrapping_sub(start) >= byte_size {
-            continue;
-        }
+        let Some((start, byte_size)) = slot.range_at(address, || {}) else { continue };
         slot.has_faulted.store(true, SeqCst);
         // SAFETY: the range is a mapping that its owner has given to this module. Somebody accesses it now, so it is
         // still mapped. The call changes nothing else, and `errno` is restored.
@@ -196,5 +226,54 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
                 libc::signal(signal, libc::SIG_DFL);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// What the handler reads at an address if the slot gets these ranges after the load with that number.
+    fn read(address: usize, changed_after: usize, ranges: &[(usize, usize)]) -> Option<(usize, usize)> {
+        let slot = RangeSlot::free();
+        slot.set(0x1000, 0x1000);
+        let loads = Cell::new(0);
+        slot.range_at(address, || {
+            if loads.replace(loads.get() + 1) == changed_after {
+                ranges.iter().for_each(|&(start, byte_size)| slot.set(start, byte_size));
+            }
+        })
+    }
+
+    #[test]
+    fn the_start_of_one_range_and_the_size_of_another_are_never_a_range() {
+        // Neither range contains the address; the start of the first with the size of the second would.
+        for changed_after in 0..4 {
+            for ranges in
+                [&[(0x10_0000, 0x8000)][..], &[(0, 0), (0x10_0000, 0x8000)], &[(0x1000, 0x8000)], &[(0, 0)]]
+            {
+                assert_eq!(read(0x3000, changed_after, ranges), None, "after load {changed_after}");
+            }
+        }
+        // Nor the start of the second with the size of the first.
+        for changed_after in 0..4 {
+            assert_eq!(
+                read(0x10_0800, changed_after, &[(0x10_0000, 0x100)]),
+                None,
+                "after load {changed_after}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_slot_that_is_being_changed_is_no_range() {
+        let slot = RangeSlot::free();
+        slot.set(0x1000, 0x1000);
+        assert_eq!(slot.range_at(0x1fff, || {}), Some((0x1000, 0x1000)));
+        assert_eq!(slot.range_at(0x2000, || {}), None);
+        slot.generation.fetch_add(1, SeqCst);
+        assert_eq!(slot.range_at(0x1fff, || {}), None);
     }
 }

@@ -6,6 +6,7 @@
 use std::{
     collections::BTreeMap,
     ffi::{CString, c_char, c_void},
+    mem::MaybeUninit,
     path::{Path, PathBuf},
     ptr,
     sync::Arc,
@@ -160,7 +161,7 @@ impl Cache {
             [buffer] if buffer.size == size && !buffer.base.is_null() => {
                 // SAFETY: the library has reserved the buffer for the answer. It stays while the library is in its
                 // call.
-                packed::write(answer, unsafe { buffer.place() })
+                packed::write_uninit(answer, unsafe { buffer.place() })
             }
             _ => Err(Error::internal(format!("cache '{}' has no room for what it was given", self.name))),
         };
@@ -238,12 +239,12 @@ impl Buffer {
 
     /// # Safety
     /// The memory is valid, and no other thread uses it during the copy.
-    unsafe fn place<'a>(&self) -> &'a mut [u8] {
+    unsafe fn place<'a>(&self) -> &'a mut [MaybeUninit<u8>] {
         if self.base.is_null() {
             return &mut [];
         }
-        // SAFETY: as the caller promises.
-        unsafe { std::slice::from_raw_parts_mut(self.base, self.size) }
+        // SAFETY: as the caller promises. The library need not have written the memory.
+        unsafe { std::slice::from_raw_parts_mut(self.base.cast(), self.size) }
     }
 }
 

@@ -37,8 +37,8 @@ pub(super) fn dynamic(file: &[u8]) -> Option<Dynamic> {
     let section = segments.iter().find(|segment| segment.kind == PT_DYNAMIC)?;
     let mut entries = Vec::new();
     for index in 0..section.size / 16 {
-        let at = section.offset.checked_add(index * 16)?;
-        let (tag, value) = (u64_at(file, at)?, u64_at(file, at + 8)?);
+        let at = section.offset.checked_add(index.checked_mul(16)?)?;
+        let (tag, value) = (u64_at(file, at)?, u64_at(file, at.checked_add(8)?)?);
         if tag == 0 {
             break;
         }
@@ -107,12 +107,13 @@ fn segments(file: &[u8]) -> Option<Vec<Segment>> {
     let (size, count) = (u64::from(u16_at(file, 54)?), u64::from(u16_at(file, 56)?));
     (0..count)
         .map(|index| {
-            let at = table.checked_add(index * size)?;
+            let start = table.checked_add(index.checked_mul(size)?)?;
+            let field = |offset| u64_at(file, start.checked_add(offset)?);
             Some(Segment {
-                kind: u32::from_le_bytes(bytes_at(file, at)?),
-                offset: u64_at(file, at + 8)?,
-                address: u64_at(file, at + 16)?,
-                size: u64_at(file, at + 32)?,
+                kind: u32::from_le_bytes(bytes_at(file, start)?),
+                offset: field(8)?,
+                address: field(16)?,
+                size: field(32)?,
             })
         })
         .collect()
@@ -120,10 +121,10 @@ fn segments(file: &[u8]) -> Option<Vec<Segment>> {
 
 /// The offset in the file of an address in memory.
 fn offset_of(segments: &[Segment], address: u64) -> Option<u64> {
-    let holds = |segment: &&Segment| {
-        segment.kind == PT_LOAD && (segment.address..segment.address + segment.size).contains(&address)
-    };
-    segments.iter().find(holds).map(|segment| segment.offset + (address - segment.address))
+    segments.iter().filter(|segment| segment.kind == PT_LOAD).find_map(|segment| {
+        let within = address.checked_sub(segment.address).filter(|within| *within < segment.size)?;
+        segment.offset.checked_add(within)
+    })
 }
 
 fn bytes_at<const N: usize>(file: &[u8], offset: u64) -> Option<[u8; N]> {
@@ -164,6 +165,61 @@ mod tests {
         for length in [6, 20, 63, 64, 100, 500] {
             assert_eq!(dynamic(&program[..length]), None, "{length}");
             assert!(is_cut_off(&program[..length]), "{length}");
+        }
+    }
+
+    /// A library with these program headers, the given dynamic entries at 0x200, and no more.
+    fn library(table: u64, segments: &[(u32, u64, u64, u64)], entries: &[(u64, u64)]) -> Vec<u8> {
+        let mut file = vec![0; 0x400];
+        file[..6].copy_from_slice(MAGIC);
+        file[32..40].copy_from_slice(&table.to_le_bytes());
+        file[54..56].copy_from_slice(&56_u16.to_le_bytes());
+        file[56..58].copy_from_slice(&u16::try_from(segments.len()).unwrap().to_le_bytes());
+        for (index, (kind, offset, address, size)) in segments.iter().enumerate() {
+            let start = 0x40 + index * 56;
+            file[start..start + 4].copy_from_slice(&kind.to_le_bytes());
+            for (place, value) in [(8, offset), (16, address), (32, size)] {
+                file[start + place..start + place + 8].copy_from_slice(&value.to_le_bytes());
+            }
+        }
+        for (index, (tag, value)) in entries.iter().enumerate() {
+            let start = 0x200 + index * 16;
+            file[start..start + 8].copy_from_slice(&tag.to_le_bytes());
+            file[start + 8..start + 16].copy_from_slice(&value.to_le_bytes());
+        }
+        file[0x300..0x305].copy_from_slice(b"\0a.so");
+        file
+    }
+
+    #[test]
+    fn numbers_of_a_file_that_are_too_large_for_a_sum_are_refused() {
+        const MAX: u64 = u64::MAX;
+        let whole = [(PT_LOAD, 0, 0, 0x400), (PT_DYNAMIC, 0x200, 0x200, 0x30)];
+        let entries = [(DT_STRTAB, 0x300), (DT_NEEDED, 1)];
+        let needed = |file: &[u8]| dynamic(file).map(|found| found.needed);
+        assert_eq!(needed(&library(0x40, &whole, &entries)), Some(vec!["a.so".to_owned()]));
+        for table in [MAX, MAX - 3, MAX - 55, MAX - 56] {
+            assert_eq!(needed(&library(table, &whole, &entries)), None, "{table}");
+        }
+        for (offset, address, size) in
+            [(MAX, 0, MAX), (MAX, 0x200, 0x200), (0, MAX, MAX), (0, 0x200, MAX), (0, 1, MAX)]
+        {
+            let segments = [(PT_LOAD, offset, address, size), whole[1]];
+            let file = library(0x40, &segments, &entries);
+            // A name may be at another place. No sum overflows.
+            assert!(needed(&file).is_none_or(|names| names.len() <= 1), "{offset} {address} {size}");
+            assert!(is_cut_off(&file), "{offset} {address} {size}");
+        }
+        for (offset, size) in [(MAX, MAX), (MAX - 7, MAX), (MAX - 15, 32), (0x3f8, 32)] {
+            let segments = [whole[0], (PT_DYNAMIC, offset, 0, size)];
+            assert_eq!(needed(&library(0x40, &segments, &entries)), None, "{offset} {size}");
+        }
+        for strings in [MAX, 0x3ff] {
+            let entries = [(DT_STRTAB, strings), (DT_NEEDED, MAX)];
+            assert!(
+                needed(&library(0x40, &whole, &entries)).is_none_or(|names| names.is_empty()),
+                "{strings}"
+            );
         }
     }
 }

@@ -26,6 +26,7 @@ use tokio::{
 };
 
 mod breaker;
+mod checksum;
 mod connection;
 mod counts;
 mod runtime;
@@ -34,6 +35,7 @@ mod store;
 mod tls;
 mod value;
 
+use checksum::EntryChecksum;
 use connection::{OperationFailure, RedisConnector};
 use counts::{CacheOperation, OperationFailureReason};
 use runtime::CacheRuntime;
@@ -93,8 +95,10 @@ impl RedisResponseCache {
 
     fn with_limits(settings: RedisSettings, limits: OperationLimits) -> Result<Self, Error> {
         let tls = settings.tls.as_ref().map(RedisTls::new).transpose()?;
+        let checksum = EntryChecksum::load(settings.checksum_key_file.as_deref())?;
         let runtime = CacheRuntime::current_or_own()?;
-        let store = runtime.handle().block_on(RedisStore::start(RedisConnector::new(settings, tls)))?;
+        let store =
+            runtime.handle().block_on(RedisStore::start(RedisConnector::new(settings, tls), checksum))?;
         Ok(Self {
             supervision: runtime.handle().spawn(store.clone().supervise(SECRET_PERIOD)),
             store,
@@ -151,10 +155,10 @@ async fn look_up(store: &RedisStore, key: &str) -> Result<Option<CachedAnswer>, 
         }
     };
     let found = if bytes.len() <= BRIEF_BYTES {
-        value::decode(key, &bytes)
+        value::decode(key, &bytes, &store.checksum)
     } else {
-        let key = key.to_owned();
-        let decoding = tokio::task::spawn_blocking(move || value::decode(&key, &bytes));
+        let (key, checksum) = (key.to_owned(), store.checksum.clone());
+        let decoding = tokio::task::spawn_blocking(move || value::decode(&key, &bytes, &checksum));
         decoding.await.unwrap_or_default()
     };
     if found.is_none() {
@@ -171,8 +175,8 @@ async fn insert(
     lifetime: Option<Duration>,
 ) -> Result<(), Error> {
     let make_command = {
-        let key = key.to_owned();
-        move || value::encode(&key, &answer).map(|value| set(&key, &value, lifetime))
+        let (key, checksum) = (key.to_owned(), store.checksum.clone());
+        move || value::encode(&key, &answer, &checksum).map(|value| set(&key, &value, lifetime))
     };
     let command = if size <= BRIEF_BYTES {
         make_command()

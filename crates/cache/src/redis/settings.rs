@@ -14,7 +14,7 @@ const MOST_CONNECTIONS: u32 = 16;
 const USER_VARIABLE: &str = "TRITONCACHE_REDIS_USERNAME";
 const PASSWORD_VARIABLE: &str = "TRITONCACHE_REDIS_PASSWORD";
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "host",
     "port",
     "user",
@@ -31,6 +31,7 @@ const NAMES: [&str; 16] = [
     "cacert_dir",
     "sni",
     "ttl",
+    "checksum_key_file",
 ];
 
 /// The checked settings of the cache.
@@ -49,6 +50,8 @@ pub(super) struct RedisSettings {
     pub(super) tls: Option<RedisTlsSettings>,
     /// How long an entry stays. `None`: until the store removes it. Triton has no such setting (S-W34).
     pub(super) ttl: Option<Duration>,
+    /// A file with the key of the entries' checksums. Triton has no such setting.
+    pub(super) checksum_key_file: Option<PathBuf>,
 }
 
 /// How connections are encrypted. Files are PEM.
@@ -110,6 +113,7 @@ impl RedisSettings {
             connections: connections.min(MOST_CONNECTIONS),
             tls: given.tls(&host)?,
             ttl: given.number("ttl", 1..=u32::MAX)?.map(|seconds| Duration::from_secs(seconds.into())),
+            checksum_key_file: given.path("checksum_key_file"),
             host,
         })
     }
@@ -220,6 +224,7 @@ mod tests {
             connections: 1,
             tls: None,
             ttl: None,
+            checksum_key_file: None,
         };
         assert_eq!(parse("host=h port=6379").unwrap(), expected);
         assert_eq!(parse("host=h port=6379 user= password= tls_enabled=false cacert=c").unwrap(), expected);
@@ -229,7 +234,7 @@ mod tests {
     #[test]
     fn each_setting_has_its_place() {
         let text = "host=h port=1 user=u password=p db=3 connect_timeout=20 socket_timeout=30 pool_size=4 \
-                    wait_timeout=5 tls_enabled=true cert=c key=k cacert=a cacert_dir=d sni=n ttl=60";
+                    wait_timeout=5 tls_enabled=true cert=c key=k cacert=a cacert_dir=d sni=n ttl=60 checksum_key_file=f";
         let expected = RedisSettings {
             host: "h".to_owned(),
             port: 1,
@@ -246,6 +251,7 @@ mod tests {
                 server_name: "n".to_owned(),
             }),
             ttl: Some(Duration::from_secs(60)),
+            checksum_key_file: Some("f".into()),
         };
         assert_eq!(parse(text).unwrap(), expected);
     }

@@ -14,6 +14,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{
     breaker::{CircuitBreaker, ConnectionFailure, ConnectionGeneration, StoreChange},
+    checksum::EntryChecksum,
     connection::{OperationFailure, RedisConnection, RedisConnector, ask, ask_within},
     counts::OperationCounts,
 };
@@ -32,6 +33,8 @@ pub(super) struct RedisStore {
     /// Whether the store has refused the latest insertion.
     refuses: AtomicBool,
     epoch: Instant,
+    /// Makes the checksums of entries.
+    pub(super) checksum: EntryChecksum,
     pub(super) counts: OperationCounts,
 }
 
@@ -49,7 +52,10 @@ impl RedisStore {
     ///
     /// # Errors
     /// INTERNAL: the store cannot be reached, or refuses the login.
-    pub(super) async fn start(connector: RedisConnector) -> Result<Arc<Self>, Error> {
+    pub(super) async fn start(
+        connector: RedisConnector,
+        checksum: EntryChecksum,
+    ) -> Result<Arc<Self>, Error> {
         let failed = |why: &str| Error::internal(format!("Failed to initialize RedisCache: {why}"));
         let mut connections = connect_all(&connector).await.map_err(|why| failed(&why))?;
         let secret = exchange_secret(&connector, &mut connections[0].shared, rand::random())
@@ -61,6 +67,7 @@ impl RedisStore {
             secret: Mutex::new(secret),
             refuses: AtomicBool::new(false),
             epoch: Instant::now(),
+            checksum,
             counts: OperationCounts::default(),
             connector,
         }))

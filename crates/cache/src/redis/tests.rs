@@ -146,6 +146,29 @@ fn a_later_insertion_replaces_an_earlier_one() {
 }
 
 #[test]
+fn with_a_key_only_responses_of_servers_with_that_key_are_found() {
+    let (store, folder) = (FakeStore::start(), tempfile::tempdir().unwrap());
+    let keyed = |byte: u8| {
+        let path = folder.path().join(byte.to_string());
+        std::fs::write(&path, [byte; 32]).unwrap();
+        let more = [("checksum_key_file", path.to_str().unwrap())];
+        open_with(&store, &more, OperationLimits::DEFAULT).unwrap()
+    };
+    let (first, same, other, without) = (keyed(1), keyed(1), keyed(2), open(&store));
+    // A brief response and one that another thread checks.
+    for len in [10, 2 * BRIEF_BYTES] {
+        insert(&first, "key", &vec![7; len]);
+        assert_eq!(data(&look_up(&same, "key").unwrap()).len(), len);
+        assert!(look_up(&other, "key").is_none() && look_up(&without, "key").is_none());
+        insert(&without, "key", &vec![7; len]);
+        assert!(look_up(&first, "key").is_none() && look_up(&without, "key").is_some());
+    }
+    assert_eq!(failures(&other, CacheOperation::LookUp, OperationFailureReason::Unreadable), 2);
+    let error = open_with(&store, &[("checksum_key_file", "none")], OperationLimits::DEFAULT).err().unwrap();
+    assert!(error.message.contains("'checksum_key_file' 'none' cannot be used: "), "{error}");
+}
+
+#[test]
 fn two_servers_share_responses_and_their_secret_and_a_new_one_finds_both() {
     let store = FakeStore::start();
     let (one, other) = (open(&store), open(&store));

@@ -4,22 +4,23 @@
 //! |---|---|
 //! | 8 | [`MAGIC`] |
 //! | 4 | [`FORMAT_VERSION`], little-endian |
-//! | 4 | zeros |
-//! | 16 | checksum of the version, the key and the packed answer |
+//! | 4 | 1 if the checksum has a key, otherwise 0, little-endian |
+//! | 16 | checksum of the version, the key of the entry and the packed answer |
 //!
-//! The checksum detects damage, not forgery: whoever may write to the store is trusted.
-use blake3::Hasher;
+//! Without a key, the checksum detects damage, not forgery: whoever may write to the store is trusted. With a key, an
+//! entry that a server without the key has written is not read.
 use bytes::Bytes;
 use inference::{
     Error,
     cache::{CachedAnswer, packed},
 };
 
+use super::checksum::{CHECKSUM_BYTES, EntryChecksum};
+
 /// How each value begins.
 const MAGIC: [u8; 8] = *b"NereidRC";
 /// The version of the format. Each change of the header or of [`packed`] needs another number.
 const FORMAT_VERSION: u32 = 1;
-const CHECKSUM_BYTES: usize = 16;
 /// A multiple of [`packed::ALIGNMENT`].
 const HEADER_BYTES: usize = MAGIC.len() + 8 + CHECKSUM_BYTES;
 
@@ -35,46 +36,71 @@ pub(super) fn size(answer: &CachedAnswer) -> Result<usize, Error> {
 ///
 /// # Errors
 /// As [`size`].
-pub(super) fn encode(key: &str, answer: &CachedAnswer) -> Result<Vec<u8>, Error> {
+pub(super) fn encode(key: &str, answer: &CachedAnswer, checksum: &EntryChecksum) -> Result<Vec<u8>, Error> {
     let mut value = vec![0; size(answer)?];
     let (header, body) = value.split_at_mut(HEADER_BYTES);
     packed::write(answer, body)?;
-    header.copy_from_slice(&make_header(key, body));
+    let (start, sum) = header.split_at_mut(HEADER_BYTES - CHECKSUM_BYTES);
+    start.copy_from_slice(&header_start(checksum));
+    sum.copy_from_slice(&checksum.of(&covered(&key_length(key), key, body)));
     Ok(value)
 }
 
-/// Reads a value. The answer shares its memory. `None`: the value is damaged, has another version, or belongs to
-/// another key.
-pub(super) fn decode(key: &str, value: &Bytes) -> Option<CachedAnswer> {
+/// Reads a value. The answer shares its memory. `None`: the value is damaged, has another version, belongs to another
+/// key, was written with another key of checksums, or has a tensor whose bytes do not fit its shape.
+pub(super) fn decode(key: &str, value: &Bytes, checksum: &EntryChecksum) -> Option<CachedAnswer> {
     let (header, body) = value.split_at_checked(HEADER_BYTES)?;
-    if header != make_header(key, body) {
+    let (start, sum) = header.split_at(HEADER_BYTES - CHECKSUM_BYTES);
+    if start != header_start(checksum) || !checksum.matches(sum, &covered(&key_length(key), key, body)) {
         return None;
     }
     packed::read_shared(&value.slice_ref(body)).ok()
 }
 
-fn make_header(key: &str, body: &[u8]) -> [u8; HEADER_BYTES] {
-    let mut header = [0; HEADER_BYTES];
-    let (magic, rest) = header.split_at_mut(MAGIC.len());
-    magic.copy_from_slice(&MAGIC);
-    let (version, rest) = rest.split_at_mut(4);
-    version.copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-    let mut hasher = Hasher::new();
-    hasher.update(version);
-    hasher.update(&(key.len() as u64).to_le_bytes());
-    hasher.update(key.as_bytes());
-    hasher.update(body);
-    rest[4..].copy_from_slice(&hasher.finalize().as_bytes()[..CHECKSUM_BYTES]);
-    header
+/// The header without its checksum.
+fn header_start(checksum: &EntryChecksum) -> [u8; HEADER_BYTES - CHECKSUM_BYTES] {
+    let mut start = [0; HEADER_BYTES - CHECKSUM_BYTES];
+    start[..8].copy_from_slice(&MAGIC);
+    start[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    start[12..].copy_from_slice(&u32::from(checksum.is_keyed()).to_le_bytes());
+    start
+}
+
+fn key_length(key: &str) -> [u8; 8] {
+    (key.len() as u64).to_le_bytes()
+}
+
+/// What the checksum covers.
+fn covered<'a>(key_length: &'a [u8; 8], key: &'a str, body: &'a [u8]) -> [&'a [u8]; 4] {
+    const VERSION: [u8; 4] = FORMAT_VERSION.to_le_bytes();
+    [&VERSION, key_length, key.as_bytes(), body]
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fmt::Write as _, time::Duration};
+    use std::{fmt::Write as _, fs, time::Duration};
 
     use inference::{DataType, Parameter, Response, Tensor};
 
+    use blake3::Hasher;
+
     use super::*;
+
+    fn encode(key: &str, answer: &CachedAnswer) -> Result<Vec<u8>, Error> {
+        super::encode(key, answer, &EntryChecksum::default())
+    }
+
+    fn decode(key: &str, value: &Bytes) -> Option<CachedAnswer> {
+        super::decode(key, value, &EntryChecksum::default())
+    }
+
+    /// Checksums with a key of this byte.
+    fn keyed(byte: u8) -> EntryChecksum {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        fs::write(&path, [byte; 32]).unwrap();
+        EntryChecksum::load(Some(&path)).unwrap()
+    }
 
     fn answer() -> CachedAnswer {
         let output = Tensor::new("OUT".into(), DataType::Uint8, [3][..].into(), vec![1, 2, 3]);
@@ -109,6 +135,46 @@ mod tests {
             assert!(decode("key", &Bytes::copy_from_slice(&value[..len])).is_none(), "{len} bytes");
         }
         assert!(decode("key", &[&value[..], &[0]].concat().into()).is_none());
+    }
+
+    #[test]
+    fn with_a_key_only_values_of_servers_with_that_key_are_read() {
+        let value =
+            |checksum: &EntryChecksum| Bytes::from(super::encode("key", &answer(), checksum).unwrap());
+        let is_read =
+            |value: &Bytes, checksum: &EntryChecksum| super::decode("key", value, checksum).is_some();
+        let none = EntryChecksum::default();
+        assert!(is_read(&value(&keyed(1)), &keyed(1)));
+        for (writer, reader) in [(&keyed(1), &keyed(2)), (&none, &keyed(1)), (&keyed(1), &none)] {
+            assert!(!is_read(&value(writer), reader), "{writer:?} {reader:?}");
+        }
+        // A forged value: the checksum without a key, and the mark of a keyed one.
+        let mut forged = value(&none).to_vec();
+        forged[12] = 1;
+        assert!(!is_read(&forged.into(), &keyed(1)));
+        let mut forged = value(&keyed(1)).to_vec();
+        let last = forged.len() - 1;
+        forged[last] ^= 1;
+        assert!(!is_read(&forged.into(), &keyed(1)));
+    }
+
+    #[test]
+    fn a_tensor_whose_bytes_do_not_fit_its_shape_is_none_although_the_value_is_whole() {
+        let value = encode("key", &answer()).unwrap();
+        let with_shape = |rows: u8| {
+            let mut body = value[HEADER_BYTES..].to_vec();
+            // See `the_bytes_of_this_version_are_fixed`.
+            let place = 56;
+            assert_eq!(body[place..place + 8], 3_u64.to_le_bytes());
+            body[place] = rows;
+            let checksum = EntryChecksum::default();
+            let sum = checksum.of(&covered(&key_length("key"), "key", &body));
+            decode("key", &[&header_start(&checksum)[..], &sum, &body].concat().into())
+        };
+        assert!(with_shape(3).is_some());
+        for rows in [0, 2, 4, 255] {
+            assert!(with_shape(rows).is_none(), "{rows}");
+        }
     }
 
     #[test]

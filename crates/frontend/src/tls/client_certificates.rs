@@ -1,8 +1,9 @@
-//! Verifies the certificates of clients: certificates of version 3 and of version 1 that a root has signed.
+//! Verifies the certificates of clients where the operator allows version 1 (`--allow-v1-client-certs`): certificates
+//! of version 3 and of version 1 that a root has signed.
 //!
-//! webpki verifies version 3. A certificate of version 1 is accepted if three conditions hold: a root has signed it
-//! directly, the algorithm is one that webpki accepts, and the certificate is valid now. Such a certificate cannot sign
-//! other certificates.
+//! webpki verifies version 3, and is the only verifier where version 1 is not allowed. A certificate of version 1 is
+//! accepted if three conditions hold: a root has signed it directly, the algorithm is one that webpki accepts, and the
+//! certificate is valid now. Such a certificate cannot sign other certificates.
 use std::sync::Arc;
 
 use rustls::{

@@ -3,7 +3,7 @@
 //! A [`TlsPort`] reads its files at the start and again when they change. A connection uses the files as they are when
 //! its handshake begins. If new files cannot be used, the port keeps the old ones.
 mod client_certificates;
-mod der;
+mod elements;
 mod server_config;
 #[cfg(test)]
 mod tests;
@@ -15,6 +15,7 @@ use inference::{
     Error, MetricSource,
     metrics::{MetricFamilyText, MetricKind, MetricLabels, MetricsText, label_text},
 };
+use rustls::pki_types::UnixTime;
 use tokio_rustls::TlsAcceptor;
 
 use crate::reload::{FileBacked, Reload};
@@ -32,6 +33,19 @@ pub struct TlsOptions {
     /// The root certificates for client certificates (`--grpc-root-cert` and its counterparts). If they are given, each
     /// client must present a certificate (`--grpc-use-ssl-mutual` and its counterparts).
     pub client_roots: Option<PathBuf>,
+    /// Which clients the port accepts of those whose certificates a root has signed.
+    pub client_rules: ClientCertificateRules,
+}
+
+/// Which certificates of clients are accepted. The rules hold for all ports that require such certificates.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClientCertificateRules {
+    /// Files with revocation lists in PEM form (`--client-crl-file`). If there are any, each certificate of a client's
+    /// chain needs a list of its issuer that has not expired and does not contain it.
+    pub revocation_lists: Vec<PathBuf>,
+    /// Accepts certificates of X.509 version 1 (`--allow-v1-client-certs`). They do not say what their key may be used
+    /// for, and cannot be revoked. So the files of [`ClientCertificateRules::revocation_lists`] exclude them.
+    pub allows_version_1: bool,
 }
 
 /// The protocol inside of TLS. Clients that name only other protocols (ALPN) are refused.
@@ -64,7 +78,8 @@ impl TlsPort {
     /// file (P-W22).
     pub fn new(name: &'static str, options: TlsOptions, protocol: TlsProtocol) -> Result<Arc<Self>, Error> {
         let files = [Some(&options.certificate), Some(&options.key), options.client_roots.as_ref()];
-        let files = files.into_iter().flatten().cloned().collect();
+        let files =
+            files.into_iter().flatten().chain(&options.client_rules.revocation_lists).cloned().collect();
         let what = format!("the certificates of the {name} port");
         let read = move || server_config::load(&options, protocol);
         Ok(Arc::new(Self { name, loaded: FileBacked::load(what, files, read)? }))
@@ -89,19 +104,38 @@ pub struct CertificateMetrics {
     pub ports: Vec<Arc<TlsPort>>,
 }
 
-impl MetricSource for CertificateMetrics {
-    fn append_to(&self, text: &mut MetricsText) {
-        if self.ports.is_empty() {
+impl CertificateMetrics {
+    /// Appends a time of each port that has it. Without any, there is no family.
+    fn append_times(
+        &self,
+        text: &mut MetricsText,
+        (name, help): (&str, &str),
+        time: fn(&LoadedTls) -> Option<UnixTime>,
+    ) {
+        let of_port = |port: &Arc<TlsPort>| Some((port.name, time(&port.loaded.current())?));
+        let times: Vec<_> = self.ports.iter().filter_map(of_port).collect();
+        if times.is_empty() {
             return;
         }
-        let help = "When the first certificate in the chain of a port expires, in seconds since 1970";
-        let name = "nereid_tls_certificate_expiry_seconds";
         let mut family = MetricFamilyText::begin(text, name, MetricKind::Gauge, help);
-        for port in &self.ports {
-            let labels = MetricLabels::from([("port".to_owned(), port.name.to_owned())]);
-            if let Some(expires) = port.loaded.current().expires {
-                family.sample(&label_text(&labels), expires.as_secs() as f64);
-            }
+        for (port, time) in times {
+            let labels = MetricLabels::from([("port".to_owned(), port.to_owned())]);
+            family.sample(&label_text(&labels), time.as_secs() as f64);
         }
+    }
+}
+
+impl MetricSource for CertificateMetrics {
+    fn append_to(&self, text: &mut MetricsText) {
+        let certificates = (
+            "nereid_tls_certificate_expiry_seconds",
+            "When the first certificate in the chain of a port expires, in seconds since 1970",
+        );
+        self.append_times(text, certificates, |loaded| loaded.expires);
+        let lists = (
+            "nereid_tls_revocation_list_expiry_seconds",
+            "When the first revocation list of a port expires, in seconds since 1970",
+        );
+        self.append_times(text, lists, |loaded| loaded.lists_expire);
     }
 }

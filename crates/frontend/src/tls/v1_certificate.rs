@@ -1,11 +1,12 @@
 //! Reads X.509 certificates of version 1. `openssl x509 -req` of OpenSSL 3.0 makes them if no extensions are given.
 //!
 //! rustls and webpki support version 3 only. A certificate of version 1 has no extensions: it contains a name and a
-//! key, and does not say what the key may be used for. Source: RFC 5280, section 4.1. The reader accepts only DER and
-//! refuses any other encoding.
+//! key, and does not say what the key may be used for. Source: RFC 5280, section 4.1. Clients with such a certificate
+//! are accepted only if the operator allows it.
+use der::Tag;
 use rustls::pki_types::{SubjectPublicKeyInfoDer, UnixTime};
 
-use super::der::{BIT_STRING, Der, INTEGER, SEQUENCE};
+use super::elements::Elements;
 
 /// The content of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,30 +34,30 @@ pub(super) struct PublicKey<'a> {
 impl<'a> V1Certificate<'a> {
     /// Reads a certificate. `None` if it has another version or a wrong encoding.
     pub(crate) fn read(der: &'a [u8]) -> Option<Self> {
-        let mut outer = Der(der);
-        let mut certificate = Der(outer.take(SEQUENCE)?.content);
+        let mut outer = Elements::of(der)?;
+        let mut certificate = Elements::of(outer.content(Tag::Sequence)?)?;
         outer.end()?;
-        let signed = certificate.take(SEQUENCE)?;
-        let algorithm = certificate.take(SEQUENCE)?.content;
-        let signature = bits(certificate.take(BIT_STRING)?.content)?;
+        let signed = certificate.whole(Tag::Sequence)?;
+        let algorithm = certificate.content(Tag::Sequence)?;
+        let signature = certificate.bits()?;
         certificate.end()?;
 
-        let mut fields = Der(signed.content);
+        let mut fields = Elements::of(Elements::of(signed)?.content(Tag::Sequence)?)?;
         // Certificates of later versions state their version in this field.
-        fields.take(INTEGER)?;
-        let inner_algorithm = fields.take(SEQUENCE)?.content;
-        let issuer = fields.take(SEQUENCE)?.content;
-        let mut validity = Der(fields.take(SEQUENCE)?.content);
+        fields.content(Tag::Integer)?;
+        let inner_algorithm = fields.content(Tag::Sequence)?;
+        let issuer = fields.content(Tag::Sequence)?;
+        let mut validity = Elements::of(fields.content(Tag::Sequence)?)?;
         let (not_before, not_after) = (validity.time()?, validity.time()?);
         validity.end()?;
-        let _subject = fields.take(SEQUENCE)?;
-        let key = fields.take(SEQUENCE)?.whole;
+        let _subject = fields.content(Tag::Sequence)?;
+        let key = fields.whole(Tag::Sequence)?;
         // Certificates of later versions may have more fields.
         fields.end()?;
         // Both must be equal, because the signature does not cover the outer one.
         (inner_algorithm == algorithm).then_some(())?;
         PublicKey::read(key)?;
-        Some(Self { signed: signed.whole, issuer, not_before, not_after, key, algorithm, signature })
+        Some(Self { signed, issuer, not_before, not_after, key, algorithm, signature })
     }
 
     pub(super) fn is_valid_at(&self, now: UnixTime) -> bool {
@@ -75,23 +76,17 @@ impl<'a> V1Certificate<'a> {
 
 impl<'a> PublicKey<'a> {
     fn read(info: &'a [u8]) -> Option<Self> {
-        Self::of_fields(Der(info).take(SEQUENCE)?.content)
+        Self::of_fields(Elements::of(info)?.content(Tag::Sequence)?)
     }
 
     /// Reads the key info without its outer sequence, as root certificates store it.
     pub(super) fn of_fields(fields: &'a [u8]) -> Option<Self> {
-        let mut fields = Der(fields);
-        let algorithm = fields.take(SEQUENCE)?.content;
-        let bits = bits(fields.take(BIT_STRING)?.content)?;
+        let mut fields = Elements::of(fields)?;
+        let algorithm = fields.content(Tag::Sequence)?;
+        let bits = fields.bits()?;
         fields.end()?;
         Some(Self { algorithm, bits })
     }
-}
-
-/// The content of a bit string of whole bytes.
-fn bits(content: &[u8]) -> Option<&[u8]> {
-    let (unused, bits) = content.split_first()?;
-    (*unused == 0).then_some(bits)
 }
 
 #[cfg(test)]

@@ -1,16 +1,21 @@
 //! An answer in one buffer, for caches that store bytes. The answer is written in place. A reader copies its tensors, or
 //! shares the buffer with them.
 //!
-//! Numbers are little-endian. A size precedes each part that has no fixed size. The buffer contains the time of the answer
-//! and its responses: of each, the name, datatype, shape and bytes of each output, and then the parameters. Zeros precede the bytes of an output, so that they
-//! begin at a multiple of [`ALIGNMENT`]. The layout may change with each version of the
-//! server, as the keys may. The reader still checks every value, because the buffer may have been damaged.
-use std::time::Duration;
+//! Numbers are little-endian. A size precedes each part that has no fixed size. The buffer contains the time of the
+//! answer and its responses: of each, the name, datatype, shape and bytes of each output, and then the parameters.
+//! Zeros precede the bytes of an output, so that they begin at a multiple of [`ALIGNMENT`]. The layout may change with
+//! each version of the server, as the keys may. The reader checks every value, because the buffer may have been damaged
+//! or come from a store that others can write. A tensor has as many bytes as its shape and its type need: readers of
+//! tensors rely on that.
+use std::{mem::MaybeUninit, time::Duration};
 
 use bytes::Bytes;
 
 use super::CachedAnswer;
-use crate::{DataType, Error, Name, Parameter, Response, Shape, Tensor};
+use crate::{
+    DataType, Error, Name, Parameter, Response, Shape, Tensor, bytes_elements, element_count,
+    tensor_memory::initialise,
+};
 
 /// Bytes that [`write()`] needs.
 ///
@@ -25,11 +30,12 @@ pub fn size(answer: &CachedAnswer) -> Result<usize, Error> {
 /// Packs an answer into a buffer of its [`size`].
 ///
 /// # Errors
-/// As [`size`].
+/// As [`size`]. INTERNAL if the bytes of an output do not fit its shape, because [`read`] refuses such an output.
 ///
 /// # Panics
 /// If the buffer has another size.
 pub fn write(answer: &CachedAnswer, buffer: &mut [u8]) -> Result<(), Error> {
+    check(answer)?;
     let mut rest = buffer;
     each_part(answer, |part| {
         let (place, after) = std::mem::take(&mut rest).split_at_mut(part.len());
@@ -40,11 +46,32 @@ pub fn write(answer: &CachedAnswer, buffer: &mut [u8]) -> Result<(), Error> {
     Ok(())
 }
 
+/// As [`write()`], into memory that nobody has written yet. All of it is initialised afterwards, unless an error is
+/// returned.
+///
+/// # Errors
+/// As [`write()`].
+///
+/// # Panics
+/// If the buffer has another size.
+pub fn write_uninit(answer: &CachedAnswer, buffer: &mut [MaybeUninit<u8>]) -> Result<(), Error> {
+    check(answer)?;
+    let mut rest = buffer;
+    each_part(answer, |part| {
+        let (place, after) = std::mem::take(&mut rest).split_at_mut(part.len());
+        initialise(place, part);
+        rest = after;
+    })?;
+    assert!(rest.is_empty(), "the buffer is as large as the answer");
+    Ok(())
+}
+
 /// Packs an answer into a buffer of its own.
 ///
 /// # Errors
-/// As [`size`].
+/// As [`write()`].
 pub fn packed(answer: &CachedAnswer) -> Result<Vec<u8>, Error> {
+    check(answer)?;
     let mut buffer = Vec::with_capacity(size(answer)?);
     each_part(answer, |part| buffer.extend_from_slice(part))?;
     Ok(buffer)
@@ -71,6 +98,42 @@ fn unpack(buffer: &[u8], data: impl Fn(&[u8]) -> Bytes) -> Result<CachedAnswer, 
     let mut reader = Reader { rest: buffer, whole: buffer.len() };
     let answer = reader.answer(&data).filter(|_| reader.rest.is_empty());
     answer.ok_or_else(|| Error::internal("the cached response is damaged"))
+}
+
+/// Requires that each output can be read again.
+fn check(answer: &CachedAnswer) -> Result<(), Error> {
+    for output in answer.responses.iter().flat_map(|response| &response.outputs) {
+        let elements = match output.datatype().byte_size() {
+            Some(size) => elements_of_size(size, output.byte_size()),
+            None => strings(&output.host()?.contiguous()),
+        };
+        if !fits(output.shape(), elements) {
+            let text = format!(
+                "the {} bytes of output '{}' do not fit its shape",
+                output.byte_size(),
+                output.name()
+            );
+            return Err(Error::internal(text));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a tensor of this shape has so many elements. The tensor of a shape without dimensions is empty, as in
+/// Triton, or has one element. `None`: the bytes of the tensor are no elements.
+fn fits(shape: &[i64], elements: Option<usize>) -> bool {
+    let expected = element_count(shape).ok().and_then(|count| usize::try_from(count).ok());
+    elements.is_some() && (elements == expected || (shape.is_empty() && elements == Some(1)))
+}
+
+/// The number of elements of `size` bytes in so many bytes. `None` if the last one is incomplete.
+fn elements_of_size(size: usize, bytes: usize) -> Option<usize> {
+    bytes.is_multiple_of(size).then(|| bytes / size)
+}
+
+/// The number of length-prefixed elements. `None` if the last one is incomplete.
+fn strings(data: &[u8]) -> Option<usize> {
+    bytes_elements(data).try_fold(0, |count, element| element.ok().map(|_| count + 1))
 }
 
 /// The bytes of a tensor begin at a multiple of so many bytes.
@@ -175,7 +238,12 @@ impl<'b> Reader<'b> {
         let len = self.count()?;
         let zeros = self.take(padding(self.whole - self.rest.len()))?;
         let bytes = self.take(len)?;
-        zeros.iter().all(|&zero| zero == 0).then(|| Tensor::new(name, datatype, shape, data(bytes)))
+        let elements = match datatype.byte_size() {
+            Some(size) => elements_of_size(size, len),
+            None => strings(bytes),
+        };
+        let is_valid = zeros.iter().all(|&zero| zero == 0) && fits(&shape, elements);
+        is_valid.then(|| Tensor::new(name, datatype, shape, data(bytes)))
     }
 
     fn parameter(&mut self) -> Option<(Name, Parameter)> {
@@ -250,7 +318,7 @@ mod tests {
         let outputs = vec![
             Tensor::new("A".into(), DataType::Bytes, [1, 1][..].into(), pieces),
             Tensor::new("ü".into(), DataType::Fp64, [][..].into(), Bytes::new()),
-            Tensor::new("".into(), DataType::Uint8, [0, -1][..].into(), vec![7]),
+            Tensor::new("".into(), DataType::Uint8, [1, 1][..].into(), vec![7]),
         ];
         let parameters = [
             ("s", Parameter::String("text".into())),
@@ -303,6 +371,42 @@ mod tests {
             assert!(read(&whole[..len]).is_err(), "{len} bytes");
         }
         assert!(read(&[&whole[..], &[0]].concat()).is_err());
+    }
+
+    #[test]
+    fn the_bytes_of_a_tensor_must_fit_its_shape_and_type() {
+        use DataType::{Bytes, Fp32, Fp64, Uint8};
+        let two_strings = b"\x01\0\0\0x\0\0\0\0";
+        for (datatype, shape, data, fitting) in [
+            (Uint8, &[3][..], &[1, 2, 3][..], true),
+            (Uint8, &[2], &[1, 2, 3], false),
+            (Uint8, &[-3], &[1, 2, 3], false),
+            (Fp32, &[1, 2], &[0; 8], true),
+            (Fp32, &[2], &[0; 9], false),
+            (Fp64, &[], &[0; 8], true),
+            (Fp64, &[], &[], true),
+            (Fp64, &[], &[0; 16], false),
+            (Fp64, &[0, 5], &[], true),
+            (Uint8, &[i64::MAX, i64::MAX], &[0], false),
+            (Fp64, &[i64::MAX], &[0; 8], false),
+            (Bytes, &[2], two_strings, true),
+            (Bytes, &[1], two_strings, false),
+            (Bytes, &[2], &two_strings[..8], false),
+            (Bytes, &[], &[], true),
+        ] {
+            let output = Tensor::new("o".into(), datatype, shape.into(), data.to_vec());
+            let answer = CachedAnswer::from(Response { outputs: vec![output], parameters: Vec::new() });
+            // As a store may have it.
+            let mut buffer = Vec::new();
+            each_part(&answer, |part| buffer.extend_from_slice(part)).unwrap();
+            assert_eq!(read(&buffer).is_ok(), fitting, "{datatype:?} {shape:?} {data:?}");
+            let written = super::packed(&answer);
+            assert_eq!(written.is_ok(), fitting, "{written:?}");
+            let refusal = format!("the {} bytes of output 'o' do not fit its shape", data.len());
+            if let Err(error) = written {
+                assert_eq!((&error.message[..], write(&answer, &mut buffer).is_err()), (&refusal[..], true));
+            }
+        }
     }
 
     #[test]

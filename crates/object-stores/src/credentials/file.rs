@@ -1,5 +1,6 @@
-//! The credential file (`TRITON_CLOUD_CREDENTIAL_PATH`): JSON with a section for each scheme, and in it a credential for
-//! each prefix of URLs. The longest prefix that fits wins; the empty prefix fits all.
+//! The credential file (`TRITON_CLOUD_CREDENTIAL_PATH`): JSON with a section for each scheme, and in it a credential
+//! for each prefix of URLs. A prefix ends where a part of the path ends. The longest prefix that fits wins; the empty
+//! prefix fits all.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,11 +65,18 @@ pub(super) fn find(path: &Path, url: &ObjectUrl, variables: &StoreVariables) -> 
 }
 
 fn longest_prefix<'a>(entries: &'a Map<String, Value>, url: &str) -> Option<(&'a str, &'a Value)> {
-    let fitting = entries.iter().filter(|(prefix, _)| {
-        // The URL has no slash at its end; a prefix may have one.
-        url.starts_with(prefix.as_str()) || prefix.strip_suffix('/') == Some(url)
-    });
+    let fitting = entries.iter().filter(|(prefix, _)| is_at_or_above(prefix, url));
     fitting.max_by_key(|(prefix, _)| prefix.len()).map(|(prefix, value)| (prefix.as_str(), value))
+}
+
+/// Whether a prefix consists of whole parts of a URL: the credential of `s3://bucket` does not belong to
+/// `s3://bucket-of-others`.
+fn is_at_or_above(prefix: &str, url: &str) -> bool {
+    // The URL has no slash at its end; a prefix may have one.
+    match url.strip_prefix(prefix) {
+        Some(rest) => prefix.is_empty() || prefix.ends_with('/') || rest.is_empty() || rest.starts_with('/'),
+        None => prefix.strip_suffix('/') == Some(url),
+    }
 }
 
 /// The credential of one prefix, and where it is in the file.
@@ -121,6 +129,31 @@ mod tests {
         assert_eq!(key_id(S3, "s3://bucket/ab").as_deref(), Some("bucket"));
         assert_eq!(key_id(S3, "s3://other").as_deref(), Some("any"));
         assert_eq!(key_id(S3, "s3://localhost:9000/bucket").as_deref(), Some("any"));
+    }
+
+    #[test]
+    fn a_credential_is_not_sent_to_a_place_whose_name_only_begins_like_its_own() {
+        let none = |content: &str, url: &str| {
+            let expected = Error::not_found(format!("Cannot match credential for path  {url}"));
+            assert_eq!(found(content, url).err(), Some(expected), "{content} {url}");
+        };
+        for prefix in ["s3://bucket", "s3://bucket/a", "s3://bucket/a/", "s3://https://host"] {
+            let content = format!(r#"{{"s3": {{"{prefix}": {{"key_id": "k", "secret_key": "x"}}}}}}"#);
+            let whole = prefix.trim_end_matches('/');
+            let bucket = if whole.contains("host") { "/bucket" } else { "" };
+            assert_eq!(key_id(&content, &format!("{whole}{bucket}")).as_deref(), Some("k"));
+            assert_eq!(key_id(&content, &format!("{whole}{bucket}/b")).as_deref(), Some("k"));
+            none(&content, &format!("{whole}-evil/bucket"));
+        }
+        none(r#"{"s3": {"s3://localhost:900": {}}}"#, "s3://localhost:9000/bucket");
+        none(r#"{"s3": {"s3://https://host": {}}}"#, "s3://https://host.evil/bucket");
+        none(r#"{"gs": {"gs://bucket": "key.json"}}"#, "gs://bucket-evil");
+        none(r#"{"as": {"as://account": {}}}"#, "as://account2/container");
+        none(r#"{"as": {"as://account/container": {}}}"#, "as://account/container2");
+        assert_eq!(
+            key_id(r#"{"s3": {"s3://": {"key_id": "k", "secret_key": "x"}}}"#, "s3://bucket").as_deref(),
+            Some("k")
+        );
     }
 
     #[test]

@@ -82,7 +82,6 @@ async fn pass_calls(
 ) -> Result<()> {
     let context = ProxyContext {
         recorder: recorder.clone(),
-        omitted_headers: options.omitted_headers.clone().into(),
         has_answers: options.has_answers,
         connections: Arc::new(Semaphore::new(options.max_connections)),
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, request, response};
+use http::{HeaderMap, request, response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
@@ -14,13 +14,11 @@ use perf::framing::{FRAME_HEAD, frame_length};
 use super::hidden_tensors::BodyContent;
 use super::recorder::{CollectedBody, Recorder};
 use crate::event::{CallProtocol, RecordedAnswer, RecordedBody, RecordedEvent, RecordedRequest};
-use crate::forwarded_headers::recorded;
 
 /// A call that is recorded.
 #[derive(Clone)]
 pub(crate) struct ObservedCall {
     recorder: Arc<Recorder>,
-    omitted_headers: Arc<[HeaderName]>,
     call: u64,
     protocol: CallProtocol,
     path: Arc<str>,
@@ -52,14 +50,13 @@ impl ObservedCall {
     /// Begins a call whose head has just arrived. `None` if nothing more is recorded.
     pub(crate) fn begin(
         recorder: &Arc<Recorder>,
-        omitted_headers: &Arc<[HeaderName]>,
         protocol: CallProtocol,
         parts: &request::Parts,
     ) -> Option<ObservedCall> {
         let call = recorder.begin_call()?;
-        let path = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).into();
-        let (recorder, omitted_headers) = (recorder.clone(), omitted_headers.clone());
-        Some(ObservedCall { recorder, omitted_headers, call, protocol, path })
+        let path = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        let path = recorder.headers.path(path).into();
+        Some(ObservedCall { recorder: recorder.clone(), call, protocol, path })
     }
 
     /// The call has a stream of messages in both directions.
@@ -75,7 +72,7 @@ impl ObservedCall {
             protocol: self.protocol,
             method: parts.method.as_str().to_owned(),
             path: self.path.to_string(),
-            headers: recorded(&parts.headers, &self.omitted_headers),
+            headers: self.recorder.headers.of(&parts.headers),
             body: RecordedBody::Stream,
         };
         let content = BodyContent::of_request(self.protocol, &self.path, &parts.headers);
@@ -95,7 +92,7 @@ impl ObservedCall {
             call: self.call,
             at_us: 0,
             status: parts.status.as_u16(),
-            headers: recorded(&parts.headers, &self.omitted_headers),
+            headers: self.recorder.headers.of(&parts.headers),
             trailers: Vec::new(),
             body: RecordedBody::Stream,
         };
@@ -198,7 +195,8 @@ impl BodyObserver {
         match &mut self.event {
             RecordedEvent::Answer(answer) => {
                 answer.at_us = now;
-                answer.trailers = trailers.map(|trailers| recorded(trailers, &[])).unwrap_or_default();
+                answer.trailers =
+                    trailers.map(|trailers| self.recorder.headers.of(trailers)).unwrap_or_default();
             }
             RecordedEvent::EndOfMessages { at_us, .. } => *at_us = now,
             _ => {}

@@ -9,17 +9,24 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use http::HeaderName;
 use perf::fetch::ServerAddress;
 
+use crate::forwarded_headers::{RESTRICTED_PROTOCOL, RecordedHeaders};
+
 const ABOUT: &str = "\
 Stands between clients and a server, and writes their calls and the answers to a file, with their times. 'nereid
 replay' sends them again. Clients use the ports of this command instead of those of the server.
 
-Traffic never waits for the file: a call that finds no room is passed on and not recorded. Headers with secrets
-(Authorization, cookies, x-api-key) are passed on and not recorded.";
+Traffic never waits for the file: a call that finds no room is passed on and not recorded. Headers that look like
+secrets (Authorization, cookies, keys, tokens, passwords) are passed on and not recorded. Only the owner can read the
+file.";
 
 const AFTER: &str = "\
 The command ends when it gets SIGINT or SIGTERM. docs/recording.md describes the file.
 
 Exit status: 0 recorded, 1 the file cannot be written or a port is not free, 2 wrong usage.";
+
+/// The server's options that name the headers of restricted APIs.
+const HTTP_RESTRICTED: &str = "http-restricted-api";
+const GRPC_RESTRICTED: &str = "grpc-restricted-protocol";
 
 /// What `nereid record` does.
 #[derive(Debug, Clone)]
@@ -31,7 +38,7 @@ pub struct RecordOptions {
     /// As `http`, for gRPC.
     pub(crate) grpc: Option<(String, ServerAddress)>,
     pub(crate) limits: RecordingLimits,
-    pub(crate) omitted_headers: Vec<HeaderName>,
+    pub(crate) headers: RecordedHeaders,
     pub(crate) has_answers: bool,
     pub(crate) hides_tensors: bool,
     pub(crate) max_connections: usize,
@@ -88,6 +95,18 @@ pub fn command_line() -> Command {
             flag("hide-tensors", "Replace the values of tensors: numbers by 0, texts by as many x"),
             option("omit-header", "NAME", "A header that is not recorded; may be given several times")
                 .action(ArgAction::Append),
+            option(
+                HTTP_RESTRICTED,
+                "APIS:KEY[=VALUE]",
+                "As the server's option: the header KEY is not recorded; may be given several times",
+            )
+            .action(ArgAction::Append),
+            option(
+                GRPC_RESTRICTED,
+                "PROTOCOLS:KEY[=VALUE]",
+                "As the server's option: triton-grpc-protocol-KEY is not recorded; may be given several times",
+            )
+            .action(ArgAction::Append),
             flag("no-answers", "Record the calls only; a replay has nothing to compare then"),
             option("duration", "SECONDS", "Record nothing more after this time"),
             option("max-calls", "N", "Record nothing more after so many calls"),
@@ -130,10 +149,6 @@ fn from_matches(matches: &ArgMatches) -> Result<RecordOptions, String> {
     if http.is_none() && grpc.is_none() {
         return Err("--listen and --grpc-listen cannot both be none".into());
     }
-    let omitted = matches.get_many::<String>("omit-header").into_iter().flatten().map(|name| {
-        HeaderName::try_from(name.as_str())
-            .map_err(|_| format!("--omit-header '{name}' is no name of a header"))
-    });
     let duration = given(matches, "duration").map(|text| seconds("duration", text)).transpose()?;
     let calls = given(matches, "max-calls").map(|text| whole("max-calls", text)).transpose()?;
     Ok(RecordOptions {
@@ -147,11 +162,39 @@ fn from_matches(matches: &ArgMatches) -> Result<RecordOptions, String> {
             calls: calls.unwrap_or(u64::MAX),
             duration: duration.unwrap_or(Duration::MAX),
         },
-        omitted_headers: omitted.collect::<Result<_, _>>()?,
+        headers: RecordedHeaders::without(omitted_headers(matches)?),
         has_answers: !matches.get_flag("no-answers"),
         hides_tensors: matches.get_flag("hide-tensors"),
         max_connections: size("max-connections", text("max-connections"))?,
     })
+}
+
+/// The headers that the operator names, also by the server's options for restricted APIs.
+fn omitted_headers(matches: &ArgMatches) -> Result<Vec<HeaderName>, String> {
+    let given = |option: &str| matches.get_many::<String>(option).into_iter().flatten();
+    // Errors do not repeat the text, which may contain the value of the key.
+    let key = |option: &str, text: &str| {
+        let (_, key) = text.split_once(':').ok_or_else(|| format!("--{option} is <apis>:<key>[=<value>]"))?;
+        let key = key.split('=').next().unwrap_or(key);
+        Ok::<_, String>(match option {
+            GRPC_RESTRICTED => format!("{RESTRICTED_PROTOCOL}{key}"),
+            _ => key.to_owned(),
+        })
+    };
+    let mut names: Vec<(&str, String)> =
+        given("omit-header").map(|name| ("omit-header", name.clone())).collect();
+    for option in [HTTP_RESTRICTED, GRPC_RESTRICTED] {
+        for text in given(option) {
+            names.push((option, key(option, text)?));
+        }
+    }
+    let parse = |(option, name): &(&str, String)| {
+        HeaderName::try_from(name.as_str()).map_err(|_| match *option {
+            "omit-header" => format!("--omit-header '{name}' is no name of a header"),
+            option => format!("--{option}: the key is no name of a header"),
+        })
+    };
+    names.iter().map(parse).collect()
 }
 
 /// `HOST:PORT` of a port to listen at. Without a host it is reachable from this machine only.
@@ -209,6 +252,25 @@ mod tests {
     }
 
     #[test]
+    fn the_keys_of_restricted_apis_are_left_out_by_the_options_of_the_server() {
+        let line = "f --http-restricted-api model-repository,health:who=abc --http-restricted-api trace:Two \
+                    --grpc-restricted-protocol health:three=a=b --omit-header four";
+        let headers = parsed(line).unwrap().headers;
+        let sent = ["who", "two", "three", "triton-grpc-protocol-three", "four", "five"];
+        let sent = sent.map(|name| (HeaderName::from_static(name), "v".parse().unwrap()));
+        let kept: Vec<_> =
+            headers.of(&sent.into_iter().collect()).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(kept, ["three", "five"]);
+    }
+
+    #[test]
+    fn a_refusal_does_not_repeat_the_value_of_a_key() {
+        for line in ["f --http-restricted-api who=s3cret", "f --grpc-restricted-protocol health:a/b=s3cret"] {
+            assert!(!parsed(line).unwrap_err().contains("s3cret"), "{line}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (line, word) in [
             ("", "<FILE>"),
@@ -219,6 +281,8 @@ mod tests {
             ("f --max-memory-bytes 9999999999", "is at most 4294967295"),
             ("f --duration=-1", "--duration is a number of seconds"),
             ("f --omit-header a:b", "'a:b' is no name of a header"),
+            ("f --http-restricted-api x", "--http-restricted-api is <apis>:<key>[=<value>]"),
+            ("f --grpc-restricted-protocol health:a/b=c", "--grpc-restricted-protocol: the key is no name"),
         ] {
             let error = parsed(line).unwrap_err();
             assert!(error.contains(word), "{line}: {error}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -46,7 +46,6 @@ struct CallPassing {
     protocol: CallProtocol,
     server: String,
     recorder: Arc<Recorder>,
-    omitted_headers: Arc<[HeaderName]>,
     has_answers: bool,
 }
 
@@ -54,7 +53,6 @@ struct CallPassing {
 #[derive(Clone)]
 pub(crate) struct ProxyContext {
     pub(crate) recorder: Arc<Recorder>,
-    pub(crate) omitted_headers: Arc<[HeaderName]>,
     pub(crate) has_answers: bool,
     /// One permit for each connection.
     pub(crate) connections: Arc<Semaphore>,
@@ -78,7 +76,6 @@ impl ProxyPort {
             protocol,
             server: server.host.clone(),
             recorder: context.recorder,
-            omitted_headers: context.omitted_headers,
             has_answers: context.has_answers,
         });
         Ok(ProxyPort { listener, passing, connections: context.connections })
@@ -159,7 +156,7 @@ fn connection(
 impl CallPassing {
     async fn pass(&self, request: Request<Incoming>) -> Response<ObservedBody> {
         let (mut parts, body) = request.into_parts();
-        let observed = ObservedCall::begin(&self.recorder, &self.omitted_headers, self.protocol, &parts);
+        let observed = ObservedCall::begin(&self.recorder, self.protocol, &parts);
         remove_those_of_connection(&mut parts.headers);
         let body = match &observed {
             Some(call) => call.request_body(&parts, body),

@@ -2,8 +2,10 @@
 //!
 //! The connections never wait. What is not written yet is counted in bytes; a body that finds no room is left out.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -11,11 +13,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
+use rustix::fs::OFlags;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::hidden_tensors::{BodyContent, HiddenBody, hidden};
 use super::options::{RecordOptions, RecordingLimits};
 use crate::event::{FORM, RecordedBody, RecordedEvent};
+use crate::forwarded_headers::RecordedHeaders;
 
 /// What an event takes in memory beside its body and headers, in bytes. Generous.
 const EVENT_BYTES: usize = 512;
@@ -24,6 +28,8 @@ const WRITTEN_WITHIN: Duration = Duration::from_millis(200);
 
 /// Takes the events of all connections. Shared by them.
 pub(crate) struct Recorder {
+    /// What is recorded of the head of a message.
+    pub(crate) headers: RecordedHeaders,
     started: Instant,
     limits: RecordingLimits,
     room: Arc<Semaphore>,
@@ -97,7 +103,7 @@ impl Recorder {
     /// The file cannot be made.
     pub(crate) fn start(options: &RecordOptions) -> Result<(Recorder, RecordingThread)> {
         let path = options.file.display().to_string();
-        let file = File::create(&options.file).with_context(|| format!("cannot make {path}"))?;
+        let file = create_private(&options.file).with_context(|| format!("cannot make {path}"))?;
         let state = Arc::new(RecordingState::default());
         let (queue, events) = mpsc::channel();
         let writer = RecordingWriter {
@@ -114,6 +120,7 @@ impl Recorder {
         };
         thread::Builder::new().name("recording".to_owned()).spawn(write)?;
         let recorder = Recorder {
+            headers: options.headers.clone(),
             started: Instant::now(),
             limits: options.limits,
             room: Arc::new(Semaphore::new(options.limits.memory)),
@@ -186,6 +193,32 @@ impl Recorder {
             bytes: self.state.written.load(Ordering::Relaxed),
         }
     }
+}
+
+/// Makes a file that only its owner can read, or empties one that this user already has.
+///
+/// # Errors
+/// The path is a symbolic link or the file of another user, or the system refuses. Somebody else could otherwise choose
+/// where the recording goes, or read it.
+fn create_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    let file = options.open(path).map_err(|error| match error.raw_os_error() {
+        Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => {
+            io::Error::other("it is a symbolic link, which is not followed")
+        }
+        _ => error,
+    })?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() {
+        if metadata.uid() != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::other("it belongs to another user"));
+        }
+        // An existing file may be one that others can read.
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
 
 impl CollectedBody {
@@ -300,23 +333,59 @@ impl RecordingWriter {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
 
     use super::*;
     use crate::record::options;
 
+    fn record_options(path: &Path) -> RecordOptions {
+        options::parse([Path::new("record"), path].map(Into::into)).unwrap()
+    }
+
     #[test]
     fn a_file_that_takes_nothing_does_not_hold_up_the_end() {
-        let (unread, pipe) = std::io::pipe().unwrap();
-        let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
-        let options = options::parse(["record", &path].map(Into::into)).unwrap();
-        let (recorder, thread) = Recorder::start(&options).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let unread = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        let (recorder, thread) = Recorder::start(&record_options(&pipe)).unwrap();
         // More than a pipe takes.
         let body = RecordedBody::of(vec![7; 1 << 20]);
         recorder.queue(RecordedEvent::Message { call: 0, at_us: 0, body }, None);
         drop(recorder);
         let error = thread.join(Duration::ZERO).unwrap_err();
-        assert_eq!(error.to_string(), format!("{path} has not taken all within 0 seconds"));
+        assert_eq!(error.to_string(), format!("{} has not taken all within 0 seconds", pipe.display()));
         drop(unread);
+    }
+
+    #[test]
+    fn only_the_owner_can_read_a_recording() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |name: &str| {
+            let path = folder.path().join(name);
+            let (_, thread) = Recorder::start(&record_options(&path)).unwrap();
+            thread.join(Duration::MAX).unwrap();
+            let text = fs::read_to_string(&path).unwrap();
+            assert!(text.starts_with("{\"event\":\"recording\"") && text.lines().count() == 1, "{text}");
+            fs::metadata(path).unwrap().mode() & 0o7777
+        };
+        assert_eq!(mode("new"), 0o600);
+        fs::write(folder.path().join("old"), "an earlier recording").unwrap();
+        fs::set_permissions(folder.path().join("old"), Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(mode("old"), 0o600);
+    }
+
+    #[test]
+    fn a_recording_goes_through_no_symbolic_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+        fs::write(&target, "content").unwrap();
+        symlink(&target, &link).unwrap();
+        let error = Recorder::start(&record_options(&link)).err().unwrap();
+        let text = format!("{error:#}");
+        assert!(text.ends_with("link: it is a symbolic link, which is not followed"), "{text}");
+        assert_eq!(fs::read_to_string(target).unwrap(), "content");
     }
 }

@@ -9,7 +9,7 @@ use engine::{ControlMode, LoadPolicy, MemoryLimits, MetricsOptions, Polling, Rea
 use frontend::connection::{BodyPace, ClientLimits};
 use frontend::grpc::{CompressionLevel, KeepaliveRules, PingRules};
 use frontend::listen::unix_path;
-use frontend::tls::TlsOptions;
+use frontend::tls::{ClientCertificateRules, TlsOptions};
 use shared_memory::{RegionLimits, SharedMemoryOptions};
 
 use super::environment::ProcessEnvironment;
@@ -49,13 +49,13 @@ pub(super) fn resolve(
     };
     let metrics = metrics(&mut typed)?;
     let credentials = credentials(&typed.ports);
-    let has_http = typed.http.allow || typed.outside.allow_sagemaker || typed.outside.allow_vertex_ai;
+    let has_http = has_http(&typed);
     let http_tls = std::mem::take(&mut typed.http.tls);
-    let http_tls = if has_http { tls("http", http_tls)? } else { None };
+    let http_tls = if has_http { tls("http", http_tls, &typed.ports)? } else { None };
     let sagemaker = managed::sagemaker(&typed, http_tls.clone(), environment);
     let vertex_ai = managed::vertex_ai(&typed, http_tls.clone(), environment);
     let http_protocol = http_protocol(&mut typed.http);
-    let socket_mode = typed.ports.unix_socket_mode;
+    let ports = typed.ports;
     let tracing = typed.trace.resolve(environment, &mut typed.warnings);
     let limits = limits(&typed.server);
     let server = ServerSettings {
@@ -74,13 +74,13 @@ pub(super) fn resolve(
         access_log: access_log(&typed.logging),
         logging: logging(typed.logging, environment),
         metrics,
-        http: typed.http.allow.then(|| http(typed.http, http_tls, socket_mode)),
+        http: typed.http.allow.then(|| http(typed.http, http_tls, &ports)),
         http_protocol,
         sagemaker,
         vertex_ai,
         credentials,
         grpc: if typed.grpc.allow {
-            Some(grpc(typed.grpc, unsigned(typed.clients.max_concurrent_streams), socket_mode)?)
+            Some(grpc(typed.grpc, unsigned(typed.clients.max_concurrent_streams), &ports)?)
         } else {
             None
         },
@@ -105,11 +105,31 @@ pub(super) fn resolve(
     })
 }
 
+/// Whether a port is served that has the encryption of HTTP.
+fn has_http(typed: &TypedOptions) -> bool {
+    typed.http.allow || typed.outside.allow_sagemaker || typed.outside.allow_vertex_ai
+}
+
 /// Checks the rules that concern more than one option.
 fn check_between(typed: &mut TypedOptions) -> Result<(), BadOption> {
     if typed.was_given("allow-gpu-metrics") && typed.metrics.gpu {
         let text = "Warning: '--allow-gpu-metrics' has no effect: no graphics processors are used.";
         typed.warnings.push(text.into());
+    }
+    // Who names revoked certificates must not believe that they are refused where no certificate is asked for.
+    let asks_clients = [
+        (has_http(typed), &typed.http.tls),
+        (typed.grpc.allow, &typed.grpc.tls),
+        (typed.metrics.allow, &typed.metrics.tls),
+    ]
+    .iter()
+    .any(|(is_served, tls)| *is_served && tls.on && tls.mutual);
+    for option in ["client-crl-file", "allow-v1-client-certs"] {
+        if typed.was_given(option) && !asks_clients {
+            return Err(BadOption::plain(format!(
+                "Error: '--{option}' needs '--grpc-use-ssl-mutual', '--http-use-ssl-mutual' or '--metrics-use-ssl-mutual'."
+            )));
+        }
     }
     let trace_warnings = typed.trace.check(|option| typed.given.contains_key(option))?;
     typed.warnings.extend(trace_warnings);
@@ -252,13 +272,13 @@ fn shared_memory(typed: &typed::TypedDevices) -> Option<SharedMemoryOptions> {
     typed.allow_client_shm.then_some(SharedMemoryOptions { limits, in_place: typed.client_shm_in_place })
 }
 
-fn http(typed: typed::TypedHttp, tls: Option<TlsOptions>, socket_mode: u32) -> HttpSettings {
+fn http(typed: typed::TypedHttp, tls: Option<TlsOptions>, ports: &typed::TypedPorts) -> HttpSettings {
     HttpSettings {
         listen: ListenSettings {
             address: typed.address,
             port: unsigned(typed.port),
             reuse_port: typed.reuse_port,
-            socket_mode,
+            socket_mode: ports.unix_socket_mode,
         },
         tls,
     }
@@ -286,16 +306,16 @@ fn credentials(typed: &typed::TypedPorts) -> CredentialSettings {
 fn grpc(
     typed: typed::TypedGrpc,
     max_concurrent_streams: u32,
-    socket_mode: u32,
+    ports: &typed::TypedPorts,
 ) -> Result<GrpcSettings, BadOption> {
     let keepalive = typed.keepalive;
     Ok(GrpcSettings {
-        tls: tls("grpc", typed.tls)?,
+        tls: tls("grpc", typed.tls, ports)?,
         listen: ListenSettings {
             address: typed.address,
             port: unsigned(typed.port),
             reuse_port: typed.reuse_port,
-            socket_mode,
+            socket_mode: ports.unix_socket_mode,
         },
         most_unread_responses: (typed.max_response_pool_size < INT_MAX)
             .then(|| at_least_one(typed.max_response_pool_size)),
@@ -332,7 +352,11 @@ fn grpc(
 
 /// TLS needs its files. A refusal of the command line is clearer than a listener that fails (P-W22). The names of the
 /// options begin with `port`.
-fn tls(port: &str, typed: typed::TypedTls) -> Result<Option<TlsOptions>, BadOption> {
+fn tls(
+    port: &str,
+    typed: typed::TypedTls,
+    ports: &typed::TypedPorts,
+) -> Result<Option<TlsOptions>, BadOption> {
     let required = |file: String, option: &str, by: &str| {
         path(file).ok_or_else(|| {
             BadOption::plain(format!(
@@ -350,6 +374,10 @@ fn tls(port: &str, typed: typed::TypedTls) -> Result<Option<TlsOptions>, BadOpti
             Some(required(typed.root_cert, "root-cert", "use-ssl-mutual")?)
         } else {
             None
+        },
+        client_rules: ClientCertificateRules {
+            revocation_lists: ports.client_crl_files.iter().cloned().filter_map(path).collect(),
+            allows_version_1: ports.allow_v1_client_certs,
         },
     }))
 }
@@ -389,7 +417,7 @@ fn metrics(typed: &mut TypedOptions) -> Result<Option<MetricsSettings>, BadOptio
             reuse_port: false,
             socket_mode: ports.unix_socket_mode,
         },
-        tls: tls("metrics", std::mem::take(&mut metrics.tls))?,
+        tls: tls("metrics", std::mem::take(&mut metrics.tls), ports)?,
         shown: MetricsOptions {
             counter_latencies: metrics.counter_latencies,
             summary_latencies: metrics.summary_latencies,

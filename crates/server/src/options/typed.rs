@@ -131,6 +131,9 @@ pub(super) struct TypedPorts {
     pub(super) unix_socket_mode: u32,
     /// Empty: clients need no keys.
     pub(super) api_key_file: String,
+    /// Empty: revoked certificates are not known.
+    pub(super) client_crl_files: Vec<String>,
+    pub(super) allow_v1_client_certs: bool,
     /// 0: the server looks for changed files only after SIGHUP.
     pub(super) credential_reload_secs: i64,
 }

@@ -18,7 +18,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::*;
-use crate::tls::{TlsOptions, TlsPort, TlsProtocol, V1Certificate};
+use crate::tls::{ClientCertificateRules, TlsOptions, TlsPort, TlsProtocol, V1Certificate};
 
 fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/tls/test_files").join(name)
@@ -29,6 +29,7 @@ fn encrypted(mutual: bool) -> Arc<TlsPort> {
         certificate: file("server.pem"),
         key: file("server.key"),
         client_roots: mutual.then(|| file("root.pem")),
+        client_rules: ClientCertificateRules::default(),
     };
     port(options).unwrap()
 }
@@ -161,6 +162,7 @@ async fn certificates_of_version_1_are_accepted_for_servers_and_clients() {
         certificate: file("server-v1.pem"),
         key: file("server-v1.key"),
         client_roots: Some(file("root-v1.pem")),
+        client_rules: ClientCertificateRules { allows_version_1: true, ..ClientCertificateRules::default() },
     };
     let encrypted = port(tls.clone()).unwrap();
     let server = Server::start(GrpcOptions { tls: Some(encrypted), ..GrpcOptions::default() }).await;

@@ -1,6 +1,6 @@
 //! Options about who may use the ports.
 
-use super::{INT_MAX, OptionValue, Spec, checked, text, values};
+use super::{INT_MAX, OptionValue, Spec, boolean, checked, text, values};
 
 pub(super) const CREDENTIALS: &[Spec] = &[
     text(
@@ -11,11 +11,25 @@ pub(super) const CREDENTIALS: &[Spec] = &[
          <key>. 'nereid api-key' makes keys.",
     )
     .default(""),
+    text(
+        "client-crl-file",
+        |typed, value| typed.ports.client_crl_files.push(value.to_owned()),
+        "A PEM file: revocation lists of the authorities that sign client certificates, for each port with mutual TLS. \
+         A client is then refused if a certificate of its chain is in a list, or if its issuer has no list that is \
+         still valid. May be given several times.",
+    ),
+    boolean(
+        "allow-v1-client-certs",
+        |typed, value| typed.ports.allow_v1_client_certs = value,
+        "Accept client certificates of X.509 version 1 on the ports with mutual TLS. They do not say what their key may \
+         be used for, and cannot be revoked.",
+    )
+    .default("false"),
     Spec::new(
         "credential-reload-secs",
         OptionValue::Integer(0, INT_MAX, |typed, value| typed.ports.credential_reload_secs = value),
-        "How often the server looks whether certificates and API keys have changed, in seconds. It then reads them \
-         again. 0: only after SIGHUP.",
+        "How often the server looks whether certificates, revocation lists and API keys have changed, in seconds. It \
+         then reads them again. 0: only after SIGHUP.",
     )
     .default("10"),
     checked(

@@ -41,7 +41,7 @@ pub(super) const GROUPS: &[(&str, &[Spec])] = &[
 ];
 
 /// The options that may be given several times.
-const REPEATED: [&str; 17] = [
+const REPEATED: [&str; 18] = [
     "model-store",
     "model-repository",
     "load-model",
@@ -59,6 +59,7 @@ const REPEATED: [&str; 17] = [
     "model-load-gpu-limit",
     "cuda-memory-pool-byte-size",
     "cuda-virtual-address-size",
+    "client-crl-file",
 ];
 
 /// The largest value of options that are C's `int` in Triton.

@@ -9,7 +9,7 @@ use frontend::{
     grpc::{CompressionLevel, KeepaliveRules, PingRules},
     http::{InferenceType, SageMakerOptions},
     restrict::Category,
-    tls::TlsOptions,
+    tls::{ClientCertificateRules, TlsOptions},
 };
 use shared_memory::{RegionLimits, SharedMemoryOptions};
 use std::time::Duration;
@@ -170,12 +170,29 @@ fn check_encryption(port: &str) {
             certificate: "c".into(),
             key: "k".into(),
             client_roots: client_root.map(Into::into),
+            client_rules: ClientCertificateRules::default(),
         })
     };
     assert_eq!(tls("use-ssl=true"), expected(None));
     assert_eq!(tls("use-ssl-mutual=true"), expected(Some("r")));
     assert_eq!(tls("use-ssl-mutual=false"), expected(None));
     assert_eq!(tls("use-ssl=false"), None);
+}
+
+#[test]
+fn the_rules_for_client_certificates_hold_for_each_port_with_mutual_encryption() {
+    let line = ["--client-crl-file=a", "--client-crl-file=b", "--allow-v1-client-certs=true"];
+    let files = ["grpc", "http", "metrics"].map(|port| {
+        ["server-cert=c", "server-key=k", "root-cert=r", "use-ssl-mutual=true"]
+            .map(|option| format!("--{port}-{option}"))
+    });
+    let all: Vec<&str> = line.into_iter().chain(files.iter().flatten().map(String::as_str)).collect();
+    let options = options(&all);
+    let expected =
+        ClientCertificateRules { revocation_lists: vec!["a".into(), "b".into()], allows_version_1: true };
+    for tls in [options.grpc.unwrap().tls, options.http.unwrap().tls, options.metrics.unwrap().tls] {
+        assert_eq!(tls.unwrap().client_rules, expected);
+    }
 }
 
 #[test]

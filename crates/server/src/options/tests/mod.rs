@@ -40,7 +40,7 @@ const OWN_OPTIONS: &str = "version config access-log access-log-rate onnxruntime
              client-write-timeout-secs client-idle-timeout-secs \
              http-use-ssl http-use-ssl-mutual http-server-cert http-server-key http-root-cert \
              metrics-use-ssl metrics-use-ssl-mutual metrics-server-cert metrics-server-key metrics-root-cert \
-             api-key-file credential-reload-secs unix-socket-mode \
+             api-key-file credential-reload-secs client-crl-file allow-v1-client-certs unix-socket-mode \
              http-allowed-origins http-allowed-hosts allow-load-overrides max-connections-per-address";
 
 fn parse_in(environment: &ProcessEnvironment, line: &[&str]) -> Result<Invocation, String> {

@@ -373,3 +373,18 @@ fn a_misspelt_command_is_named() {
     }
     assert!(!refusal(&["/models"]).contains("Did you mean"));
 }
+
+#[test]
+fn rules_for_client_certificates_need_a_port_that_asks_for_them() {
+    for line in [
+        &["--client-crl-file=a"][..],
+        &["--allow-v1-client-certs=true"],
+        &["--client-crl-file=a", "--http-use-ssl-mutual=true", "--allow-http=false"],
+    ] {
+        let name = line[0].split('=').next().unwrap();
+        let text = format!(
+            "Error: '{name}' needs '--grpc-use-ssl-mutual', '--http-use-ssl-mutual' or '--metrics-use-ssl-mutual'."
+        );
+        check_plain(line, &text);
+    }
+}
