@@ -91,6 +91,11 @@ pub(crate) struct WireRequest<'a> {
 }
 
 impl<'a> WorkerItem<'a> {
+    /// Whether an item says that an execution has ended.
+    pub(crate) fn ends_execution(value: &MarshalValue<'_>) -> bool {
+        value.as_list().is_ok_and(|item| matches!(item, [kind, ..] if kind.as_int() == Ok(2_u8)))
+    }
+
     /// Reads one item of a message.
     ///
     /// # Errors
