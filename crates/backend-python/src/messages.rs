@@ -72,6 +72,16 @@ pub(crate) enum WireData<'a> {
     Area { is_of_worker: bool, offset: usize, byte_size: usize, number: u64 },
 }
 
+impl WireData<'_> {
+    /// The number of bytes, as the worker says.
+    pub(crate) fn byte_size(&self) -> usize {
+        match self {
+            Self::Inline(bytes) => bytes.len(),
+            Self::Area { byte_size, .. } => *byte_size,
+        }
+    }
+}
+
 /// A request of a model to another model.
 #[derive(Debug, PartialEq)]
 pub(crate) struct WireRequest<'a> {

@@ -4,6 +4,7 @@
 mod brief;
 mod failures;
 mod leaving;
+mod lies;
 mod loading;
 mod requests;
 mod sandbox;
