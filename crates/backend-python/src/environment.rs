@@ -59,12 +59,13 @@ impl Environment {
             };
             return Ok(Self { interpreter: made.unwrap_or(interpreter), folder: None, _archive: None });
         };
-        Self::at(&path, archives)
+        Self::at(&path, archives, settings.archive_limit)
     }
 
-    fn at(path: &str, archives: &UnpackedArchives) -> Result<Self, Error> {
+    fn at(path: &str, archives: &UnpackedArchives, most_bytes: u64) -> Result<Self, Error> {
         let canonical = canonical(path)?;
-        let archive = if canonical.is_dir() { None } else { Some(archives.unpacked(&canonical)?) };
+        let archive =
+            if canonical.is_dir() { None } else { Some(archives.unpacked(&canonical, most_bytes)?) };
         let folder = archive.as_ref().map_or(canonical, |archive| archive.folder().to_owned());
         let interpreter = interpreter_in(&folder)?;
         Ok(Self { interpreter, folder: Some(folder), _archive: archive })

@@ -34,6 +34,7 @@ mod outputs;
 mod pace;
 mod process;
 mod python_modules;
+mod question_threads;
 mod ranges;
 mod readiness;
 mod restart;
