@@ -127,19 +127,37 @@ fn interpreter_in(folder: &Path) -> Result<String, Error> {
     Ok(interpreter.to_string_lossy().into_owned())
 }
 
-/// The program that runs a model which has no environment of its own. `None` if it has one.
-pub(crate) fn plain_interpreter(source: &ModelSource, settings: &PythonSettings) -> Option<String> {
-    parameter(source, EXECUTION_ENV_PATH).is_none().then(|| interpreter(source, settings))
+/// The programs that run a model which has no environment of its own.
+pub(crate) struct PlainInterpreters {
+    /// The one that the operator has chosen.
+    pub(crate) of_operator: String,
+    /// The one that the model names instead.
+    pub(crate) of_model: Option<String>,
+}
+
+/// The programs that may run a model. `None` if it has an environment of its own.
+pub(crate) fn plain_interpreters(
+    source: &ModelSource,
+    settings: &PythonSettings,
+) -> Option<PlainInterpreters> {
+    parameter(source, EXECUTION_ENV_PATH).is_none().then(|| PlainInterpreters {
+        of_operator: operators_interpreter(settings),
+        of_model: named_interpreter(source),
+    })
 }
 
 fn interpreter(source: &ModelSource, settings: &PythonSettings) -> String {
-    let named = parameter(source, PYTHON_EXECUTABLE).map(|path| resolved(&path, source));
+    named_interpreter(source).unwrap_or_else(|| operators_interpreter(settings))
+}
+
+fn named_interpreter(source: &ModelSource) -> Option<String> {
+    parameter(source, PYTHON_EXECUTABLE).map(|path| resolved(&path, source))
+}
+
+fn operators_interpreter(settings: &PythonSettings) -> String {
     let of_variable = || env::var(VARIABLE).ok().filter(|path| !path.is_empty());
-    named
-        .or_else(|| settings.python_executable.clone())
-        .or_else(of_variable)
-        .or_else(|| own_interpreter(&env::current_exe().ok()?))
-        .unwrap_or_else(|| "python3".to_owned())
+    let named = settings.python_executable.clone().or_else(of_variable);
+    named.or_else(|| own_interpreter(&env::current_exe().ok()?)).unwrap_or_else(|| "python3".to_owned())
 }
 
 /// The interpreter of the virtual environment that the program is installed in. It need not be active.
