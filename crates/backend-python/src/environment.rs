@@ -10,7 +10,6 @@ use inference::{Error, backend::ModelSource};
 
 use crate::{
     archives::{self, UnpackedArchive, UnpackedArchives},
-    sandbox::SandboxMode,
     settings::{EXECUTION_ENV_PATH, PYTHON_EXECUTABLE, PythonSettings},
     virtual_environments::{EnvironmentOwner, interpreter_for},
 };
@@ -50,7 +49,7 @@ impl Environment {
                 version_directory: &source.version_directory,
                 model_directory: &source.model_directory,
                 names_interpreter: parameter(source, PYTHON_EXECUTABLE).is_some(),
-                is_in_sandbox: settings.sandbox.mode != SandboxMode::Off,
+                sandbox: settings.sandbox.mode,
             };
             let made = if settings.environments.are_made {
                 interpreter_for(owner, &interpreter, &settings.environments)?
