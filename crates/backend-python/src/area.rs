@@ -1,14 +1,17 @@
 //! Memory that the server and a worker share: two areas for each worker, one for each direction.
 //!
 //! An area is a file without a name (`memfd`), whose descriptor the worker gets over its socket. The worker maps it. The
-//! server does not: it reads and writes the file, so that no reference to bytes that a worker may change ever exists,
-//! and a worker that makes the file smaller is an error of a call. Nothing remains when both processes have ended.
+//! server does not: it reads and writes the file, so that no reference to bytes that a worker may change ever exists.
+//! Nothing remains when both processes have ended.
+//!
+//! A seal keeps the file from becoming smaller. A worker can make it larger, which costs nothing: the server reads no byte
+//! beyond the limit of the area.
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use inference::{Error, Tensor, TensorData, TensorMemory};
 use rustix::{
     buffer::spare_capacity,
-    fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create},
+    fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create},
     io::{Errno, pread, pwrite},
 };
 
@@ -23,15 +26,25 @@ pub(crate) struct SharedArea {
     file: OwnedFd,
     /// The size that the server has given to the file.
     byte_size: usize,
+    /// The most bytes of the area, whatever the size of the file is.
+    limit: usize,
 }
 
 impl SharedArea {
-    /// An empty area.
+    /// An empty area that may have so many bytes.
     ///
     /// # Errors
     /// That of the system.
-    pub(crate) fn new(name: &str) -> Result<Self, Errno> {
-        Ok(Self { file: memfd_create(name, MemfdFlags::CLOEXEC)?, byte_size: 0 })
+    pub(crate) fn new(name: &str, limit: usize) -> Result<Self, Errno> {
+        let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        // No more seals: one against growth or writing would stop the other side.
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::SEAL)?;
+        Ok(Self { file, byte_size: 0, limit })
+    }
+
+    /// The most bytes of the area.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
     }
 
     /// The descriptor, for the worker.
@@ -67,8 +80,11 @@ impl SharedArea {
     /// Reads `byte_size` bytes from `offset` on.
     ///
     /// # Errors
-    /// The file does not have them, or there is not so much memory.
+    /// The area cannot or does not have them, or there is not so much memory.
     pub(crate) fn read(&self, offset: usize, byte_size: usize) -> Result<Vec<u8>, Errno> {
+        if offset.checked_add(byte_size).is_none_or(|end| end > self.limit) {
+            return Err(Errno::OVERFLOW);
+        }
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(byte_size).map_err(|_| Errno::NOMEM)?;
         while bytes.len() < byte_size {
@@ -106,9 +122,15 @@ pub(crate) struct InputArea {
 }
 
 impl InputArea {
-    /// An empty area that may have so many bytes.
-    pub(crate) fn new(area: SharedArea, limit: usize) -> Self {
-        Self { area, ranges: RangeTable::new(limit) }
+    /// An empty area.
+    pub(crate) fn new(area: SharedArea) -> Self {
+        let ranges = RangeTable::new(area.limit());
+        Self { area, ranges }
+    }
+
+    /// The most bytes of the area.
+    pub(crate) fn limit(&self) -> usize {
+        self.area.limit()
     }
 
     /// Copies a tensor into the area, and returns where it lies.
@@ -183,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_is_put_in_can_be_read_at_its_place() {
-        let mut area = InputArea::new(SharedArea::new("test").unwrap(), 1 << 20);
+        let mut area = InputArea::new(SharedArea::new("test", 1 << 20).unwrap());
         let one = area.put(&tensor(&[&[1; 100], &[2; 50]])).unwrap();
         let two = area.put(&tensor(&[b"abc"])).unwrap();
         assert_eq!(area.read(two, 3).unwrap(), Ok(b"abc".to_vec()));
@@ -196,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_tensor_beyond_the_limit_is_refused_by_name() {
-        let mut area = InputArea::new(SharedArea::new("test").unwrap(), 128);
+        let mut area = InputArea::new(SharedArea::new("test", 128).unwrap());
         let error = area.put(&tensor(&[&[0; 129]])).unwrap_err();
         assert_eq!(error.code, ErrorCode::ResourceExhausted);
         assert!(error.message.starts_with("tensor 'X' of 129 bytes does not fit"), "{error}");
@@ -205,14 +227,33 @@ mod tests {
 
     #[test]
     fn bytes_that_the_file_does_not_have_are_an_error() {
-        let area = SharedArea::new("test").unwrap();
+        let area = SharedArea::new("test", 4096).unwrap();
         assert_eq!(area.read(0, 1), Err(Errno::IO));
         assert_eq!(area.read(0, 0), Ok(Vec::new()));
     }
 
     #[test]
+    fn nothing_beyond_the_limit_is_read_however_large_the_file_is() {
+        let area = SharedArea::new("test", 4096).unwrap();
+        ftruncate(&area.file, 100 << 30).unwrap();
+        assert_eq!(area.read(0, 4096).map(|bytes| bytes.len()), Ok(4096));
+        for (offset, byte_size) in [(0, 4097), (1, 4096), (0, 100 << 30), (usize::MAX, 2), (4097, 0)] {
+            assert_eq!(area.read(offset, byte_size), Err(Errno::OVERFLOW), "{offset} {byte_size}");
+        }
+    }
+
+    #[test]
+    fn a_file_becomes_larger_and_never_smaller() {
+        let area = SharedArea::new("test", 4096).unwrap();
+        ftruncate(&area.file, 4096).unwrap();
+        assert_eq!(ftruncate(&area.file, 4095), Err(Errno::PERM));
+        assert_eq!(fcntl_add_seals(&area.file, SealFlags::GROW), Err(Errno::PERM));
+        ftruncate(&area.file, 8192).unwrap();
+    }
+
+    #[test]
     fn a_large_range_gives_its_memory_back() {
-        let mut area = InputArea::new(SharedArea::new("test").unwrap(), 128 << 20);
+        let mut area = InputArea::new(SharedArea::new("test", 128 << 20).unwrap());
         let data = vec![7; RETURNED_BYTES];
         let offset = area.put(&tensor(&[&data])).unwrap();
         area.give_back(offset);

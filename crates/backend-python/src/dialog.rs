@@ -145,8 +145,8 @@ impl Dialog {
         frame: &[u8],
     ) -> Result<bool, DamagedMessage> {
         let value = MarshalValue::read(frame)?;
-        let items = value.as_list()?.iter().map(WorkerItem::of).collect::<Result<Vec<_>, _>>()?;
-        let ended = items.iter().filter(|item| matches!(item, WorkerItem::Done { .. })).count();
+        let items = value.as_list()?;
+        let ended = items.iter().filter(|item| WorkerItem::ends_execution(item)).count();
         if ended > 0
             && let Some((channel, calls)) = link.ended(ended)
         {
@@ -168,19 +168,19 @@ impl Dialog {
         }
         link.waited_for_client(held.since.elapsed());
         let value = MarshalValue::read(&held.frame)?;
-        let items = value.as_list()?.iter().map(WorkerItem::of).collect::<Result<Vec<_>, _>>()?;
-        self.answer_items(channel, link, (&held.frame, items, held.next))
+        self.answer_items(channel, link, (&held.frame, value.as_list()?, held.next))
     }
 
-    /// Answers the items of a frame from the one with this number on. False if the rest is held.
+    /// Answers the items of a frame from the one with this number on. False if the rest is held. Reads an item when its turn
+    /// comes: so the items of a frame take no memory besides their values.
     fn answer_items(
         &mut self,
         channel: &WorkerChannel,
         link: &InstanceLink,
-        (frame, items, first): (&[u8], Vec<WorkerItem<'_>>, usize),
+        (frame, items, first): (&[u8], &[MarshalValue<'_>], usize),
     ) -> Result<bool, DamagedMessage> {
-        let ended = items.iter().any(|item| matches!(item, WorkerItem::Done { .. }));
-        for (next, item) in items.into_iter().enumerate().skip(first) {
+        for (next, value) in items.iter().enumerate().skip(first) {
+            let item = WorkerItem::of(value)?;
             if let WorkerItem::Send { handle, is_last: false, .. } = item
                 && link.config.decoupled
                 && let Some(responder) = self.responder_that_waits(channel, handle)
@@ -190,7 +190,7 @@ impl Dialog {
             }
             self.answer_item(channel, link, item)?;
         }
-        if ended {
+        if items.iter().any(WorkerItem::ends_execution) {
             link.notify();
         }
         Ok(true)

@@ -10,7 +10,6 @@ use inference::{Error, backend::ModelSource};
 
 use crate::{
     archives::{self, UnpackedArchive, UnpackedArchives},
-    sandbox::SandboxMode,
     settings::{EXECUTION_ENV_PATH, PYTHON_EXECUTABLE, PythonSettings},
     virtual_environments::{EnvironmentOwner, interpreter_for},
 };
@@ -50,7 +49,7 @@ impl Environment {
                 version_directory: &source.version_directory,
                 model_directory: &source.model_directory,
                 names_interpreter: parameter(source, PYTHON_EXECUTABLE).is_some(),
-                is_in_sandbox: settings.sandbox.mode != SandboxMode::Off,
+                sandbox: settings.sandbox.mode,
             };
             let made = if settings.environments.are_made {
                 interpreter_for(owner, &interpreter, &settings.environments)?
@@ -59,12 +58,13 @@ impl Environment {
             };
             return Ok(Self { interpreter: made.unwrap_or(interpreter), folder: None, _archive: None });
         };
-        Self::at(&path, archives)
+        Self::at(&path, archives, settings.archive_limit)
     }
 
-    fn at(path: &str, archives: &UnpackedArchives) -> Result<Self, Error> {
+    fn at(path: &str, archives: &UnpackedArchives, most_bytes: u64) -> Result<Self, Error> {
         let canonical = canonical(path)?;
-        let archive = if canonical.is_dir() { None } else { Some(archives.unpacked(&canonical)?) };
+        let archive =
+            if canonical.is_dir() { None } else { Some(archives.unpacked(&canonical, most_bytes)?) };
         let folder = archive.as_ref().map_or(canonical, |archive| archive.folder().to_owned());
         let interpreter = interpreter_in(&folder)?;
         Ok(Self { interpreter, folder: Some(folder), _archive: archive })
@@ -126,19 +126,37 @@ fn interpreter_in(folder: &Path) -> Result<String, Error> {
     Ok(interpreter.to_string_lossy().into_owned())
 }
 
-/// The program that runs a model which has no environment of its own. `None` if it has one.
-pub(crate) fn plain_interpreter(source: &ModelSource, settings: &PythonSettings) -> Option<String> {
-    parameter(source, EXECUTION_ENV_PATH).is_none().then(|| interpreter(source, settings))
+/// The programs that run a model which has no environment of its own.
+pub(crate) struct PlainInterpreters {
+    /// The one that the operator has chosen.
+    pub(crate) of_operator: String,
+    /// The one that the model names instead.
+    pub(crate) of_model: Option<String>,
+}
+
+/// The programs that may run a model. `None` if it has an environment of its own.
+pub(crate) fn plain_interpreters(
+    source: &ModelSource,
+    settings: &PythonSettings,
+) -> Option<PlainInterpreters> {
+    parameter(source, EXECUTION_ENV_PATH).is_none().then(|| PlainInterpreters {
+        of_operator: operators_interpreter(settings),
+        of_model: named_interpreter(source),
+    })
 }
 
 fn interpreter(source: &ModelSource, settings: &PythonSettings) -> String {
-    let named = parameter(source, PYTHON_EXECUTABLE).map(|path| resolved(&path, source));
+    named_interpreter(source).unwrap_or_else(|| operators_interpreter(settings))
+}
+
+fn named_interpreter(source: &ModelSource) -> Option<String> {
+    parameter(source, PYTHON_EXECUTABLE).map(|path| resolved(&path, source))
+}
+
+fn operators_interpreter(settings: &PythonSettings) -> String {
     let of_variable = || env::var(VARIABLE).ok().filter(|path| !path.is_empty());
-    named
-        .or_else(|| settings.python_executable.clone())
-        .or_else(of_variable)
-        .or_else(|| own_interpreter(&env::current_exe().ok()?))
-        .unwrap_or_else(|| "python3".to_owned())
+    let named = settings.python_executable.clone().or_else(of_variable);
+    named.or_else(|| own_interpreter(&env::current_exe().ok()?)).unwrap_or_else(|| "python3".to_owned())
 }
 
 /// The interpreter of the virtual environment that the program is installed in. It need not be active.

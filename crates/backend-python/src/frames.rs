@@ -134,6 +134,9 @@ pub(crate) enum ReadOutcome {
 
 const READ_BYTES: usize = 64 << 10;
 
+/// The room that a buffer keeps after a larger frame.
+const KEPT_BYTES: usize = 1 << 20;
+
 /// A longer frame is damage: large outputs are in an area.
 const MAX_FRAME_BYTES: usize = 256 << 20;
 
@@ -142,6 +145,9 @@ impl FrameBuffer {
     pub(crate) fn read(&mut self, socket: impl AsFd) -> ReadOutcome {
         self.buffer.drain(..self.taken);
         self.taken = 0;
+        if self.buffer.is_empty() {
+            self.buffer.shrink_to(KEPT_BYTES);
+        }
         self.buffer.reserve(READ_BYTES);
         loop {
             let room = self.buffer.capacity() - self.buffer.len();
@@ -244,6 +250,23 @@ mod tests {
         assert_eq!(outgoing.push(&ours, vec![0; 1 << 20]), Err(SendFailure::TooMany));
         drop(theirs);
         assert_eq!(outgoing.flush(&ours), Err(SendFailure::Closed));
+    }
+
+    #[test]
+    fn the_memory_of_a_large_frame_is_given_back() {
+        let (ours, theirs) = pair();
+        let body = vec![7; 8 << 20];
+        let frame = [&u32::try_from(body.len()).unwrap().to_le_bytes()[..], &body].concat();
+        let mut outgoing = OutgoingFrames::default();
+        outgoing.push(&ours, frame).unwrap();
+        let mut reader = FrameBuffer::default();
+        while reader.next_frame().unwrap().is_none() {
+            let _ = outgoing.flush(&ours).unwrap();
+            assert_ne!(reader.read(&theirs), ReadOutcome::Closed);
+        }
+        assert!(reader.buffer.capacity() > 8 << 20);
+        assert_eq!(reader.read(&theirs), ReadOutcome::Nothing);
+        assert!(reader.buffer.capacity() <= KEPT_BYTES);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use inference::{
 };
 
 use crate::{
-    environment::{check_environment, plain_interpreter},
+    environment::{check_environment, plain_interpreters},
     model_context::model_file,
     settings::{EXECUTION_ENV_PATH, PythonParameters, PythonSettings},
 };
@@ -39,9 +39,12 @@ impl PythonInspection {
             .map_err(|error| Error::internal(format!("unable to read '{}': {error}", file.display())))?;
         let completes_itself =
             text.windows(COMPLETING_FUNCTION.len()).any(|part| part == COMPLETING_FUNCTION.as_bytes());
-        let interpreter = plain_interpreter(source, &settings);
+        let (interpreter, own_interpreter) = match plain_interpreters(source, &settings) {
+            None => (None, None),
+            Some(programs) => (Some(programs.of_operator), programs.of_model),
+        };
         let server_makes_environment = settings.environments.are_made;
-        let source_code = PythonSource { file, interpreter, server_makes_environment };
+        let source_code = PythonSource { file, interpreter, own_interpreter, server_makes_environment };
         let environment = check_environment(source, backend_directory);
         Ok(Self { source: source_code, completes_itself, environment })
     }

@@ -2,7 +2,8 @@
 //!
 //! Python reads and writes this format in C, so that a message costs a worker about a microsecond. Nereid writes the
 //! codes of version 2, which every Python 3 reads, and asks workers to write that version. A worker is not trusted: a
-//! damaged message is an error, and never costs more memory than its bytes.
+//! damaged message is an error. The values of a message take at most 32 MiB, twice the bytes of the message, and three
+//! times the bytes of its texts.
 use std::fmt;
 
 /// Writes one value after the other.
@@ -121,7 +122,8 @@ impl fmt::Display for DamagedMessage {
 impl<'a> MarshalValue<'a> {
     /// Reads one value, which must be all of the bytes.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, DamagedMessage> {
-        let mut reader = MarshalReader { rest: bytes };
+        let mut reader =
+            MarshalReader { rest: bytes, values_left: MOST_VALUES + bytes.len() / BYTES_PER_VALUE };
         let value = reader.value(MOST_NESTED)?;
         if reader.rest.is_empty() { Ok(value) } else { Err(DamagedMessage("bytes follow the value")) }
     }
@@ -188,8 +190,19 @@ impl<'a> MarshalValue<'a> {
 /// Values within values; a message of a worker has five levels.
 const MOST_NESTED: u32 = 16;
 
+/// Values in lists and dictionaries: so many in each message, and one more for each [`BYTES_PER_VALUE`] of its bytes. A
+/// tensor has ten values.
+const MOST_VALUES: usize = 1 << 20;
+
+/// A value has half of its size for each of its bytes.
+const BYTES_PER_VALUE: usize = 16;
+
+const _: () = assert!(size_of::<MarshalValue<'static>>() == 2 * BYTES_PER_VALUE);
+
 struct MarshalReader<'a> {
     rest: &'a [u8],
+    /// The values that lists and dictionaries may still have. What is taken is allocated.
+    values_left: usize,
 }
 
 impl<'a> MarshalReader<'a> {
@@ -203,6 +216,13 @@ impl<'a> MarshalReader<'a> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or(DamagedMessage("it ends too early"))?;
         self.rest = rest;
         Ok(*taken)
+    }
+
+    /// Takes the room for so many values.
+    fn reserve(&mut self, count: usize) -> Result<(), DamagedMessage> {
+        self.values_left =
+            self.values_left.checked_sub(count).ok_or(DamagedMessage("it has too many values"))?;
+        Ok(())
     }
 
     fn length(&mut self) -> Result<usize, DamagedMessage> {
@@ -239,13 +259,20 @@ impl<'a> MarshalReader<'a> {
         if count > self.rest.len() {
             return Err(DamagedMessage("it ends too early"));
         }
-        (0..count).map(|_| self.value(deeper)).collect()
+        self.reserve(count)?;
+        let mut values = Vec::with_capacity(count);
+        for _ in 0..count {
+            values.push(self.value(deeper)?);
+        }
+        Ok(values)
     }
 
     fn dict(&mut self, nesting: u32) -> Result<Vec<(MarshalValue<'a>, MarshalValue<'a>)>, DamagedMessage> {
         let deeper = nesting.checked_sub(1).ok_or(DamagedMessage("it is nested too deeply"))?;
         let mut pairs = Vec::new();
         while self.rest.first() != Some(&b'0') {
+            // A vector that grows has room for twice as many.
+            self.reserve(4)?;
             pairs.push((self.value(deeper)?, self.value(deeper)?));
         }
         self.take(1)?;
@@ -322,6 +349,30 @@ mod tests {
         }
         let nested = b"(\x01\0\0\0".repeat(40);
         assert_eq!(MarshalValue::read(&nested), Err(DamagedMessage("it is nested too deeply")));
+    }
+
+    #[test]
+    fn a_message_has_no_more_values_than_its_bytes_pay_for() {
+        let nothing = |count: usize| {
+            let mut bytes = written(|writer| writer.tuple(count));
+            bytes.resize(bytes.len() + count, b'N');
+            bytes
+        };
+        assert_eq!(MarshalValue::read(&nothing(MOST_VALUES)).unwrap().as_list().unwrap().len(), MOST_VALUES);
+        let too_many = Err(DamagedMessage("it has too many values"));
+        assert_eq!(MarshalValue::read(&nothing(2 * MOST_VALUES)), too_many);
+        // Lists in lists share the values.
+        let mut nested = written(|writer| writer.tuple(3));
+        (0..3).for_each(|_| nested.extend(nothing(MOST_VALUES / 2)));
+        assert_eq!(MarshalValue::read(&nested), too_many);
+        let mut pairs = b"{".to_vec();
+        pairs.resize(2 * MOST_VALUES, b'N');
+        assert_eq!(MarshalValue::read(&pairs), too_many);
+        // Bytes pay for values.
+        let mut paid = written(|writer| writer.tuple(2));
+        paid.extend(nothing(MOST_VALUES));
+        paid.extend(written(|writer| writer.bytes(&vec![0; MOST_VALUES * 16])));
+        assert!(MarshalValue::read(&paid).is_ok());
     }
 
     proptest! {

@@ -72,6 +72,16 @@ pub(crate) enum WireData<'a> {
     Area { is_of_worker: bool, offset: usize, byte_size: usize, number: u64 },
 }
 
+impl WireData<'_> {
+    /// The number of bytes, as the worker says.
+    pub(crate) fn byte_size(&self) -> usize {
+        match self {
+            Self::Inline(bytes) => bytes.len(),
+            Self::Area { byte_size, .. } => *byte_size,
+        }
+    }
+}
+
 /// A request of a model to another model.
 #[derive(Debug, PartialEq)]
 pub(crate) struct WireRequest<'a> {
@@ -91,6 +101,11 @@ pub(crate) struct WireRequest<'a> {
 }
 
 impl<'a> WorkerItem<'a> {
+    /// Whether an item says that an execution has ended.
+    pub(crate) fn ends_execution(value: &MarshalValue<'_>) -> bool {
+        value.as_list().is_ok_and(|item| matches!(item, [kind, ..] if kind.as_int() == Ok(2_u8)))
+    }
+
     /// Reads one item of a message.
     ///
     /// # Errors

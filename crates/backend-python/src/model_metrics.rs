@@ -12,6 +12,15 @@ use crate::{
     services::{ServiceAnswer, ServiceValue},
 };
 
+/// The most families, and the most metrics, that a worker holds.
+const MOST_METRICS: usize = 10_000;
+
+/// The most labels of a metric, and the most bounds of its buckets.
+const MOST_PARTS: usize = 256;
+
+/// The most bytes of a name, of a help text, and of the names and values of a metric's labels.
+const MOST_TEXT_BYTES: usize = 64 << 10;
+
 /// See the module documentation.
 pub(crate) struct ModelMetrics {
     registry: Arc<MetricRegistry>,
@@ -56,8 +65,8 @@ impl ModelMetrics {
                     let [name, value] = pair.as_array()?;
                     Ok((name.as_str()?.to_owned(), value.as_str()?.to_owned()))
                 };
-                let labels = labels.as_list()?.iter().map(pair).collect::<Result<_, _>>()?;
-                let bounds = match bounds {
+                let labels = labels.as_list()?.iter().map(pair).collect::<Result<MetricLabels, _>>()?;
+                let bounds: Option<Vec<f64>> = match bounds {
                     MarshalValue::None => None,
                     bounds => {
                         Some(bounds.as_list()?.iter().map(MarshalValue::as_float).collect::<Result<_, _>>()?)
@@ -114,6 +123,8 @@ impl ModelMetrics {
             [MetricKind::Counter, MetricKind::Gauge, MetricKind::Histogram].get(usize::from(kind)).copied();
         let kind =
             kind.ok_or_else(|| Error::invalid("Unsupported kind passed to MetricFamily constructor."))?;
+        check_limit("metric families", self.families.len() + 1, MOST_METRICS)?;
+        check_limit("bytes in the texts of a metric family", name.len() + help.len(), MOST_TEXT_BYTES)?;
         let family = self.registry.family(kind, name, help)?;
         let number = self.number();
         self.families.insert(number, family);
@@ -122,11 +133,26 @@ impl ModelMetrics {
 
     fn metric(&mut self, family: u64, labels: MetricLabels, bounds: Option<Vec<f64>>) -> Result<u64, Error> {
         let family = self.families.get(&family).ok_or_else(unknown)?.clone();
+        let text = labels.iter().map(|(name, value)| name.len() + value.len()).sum();
+        check_limit("metrics", self.metrics.len() + 1, MOST_METRICS)?;
+        check_limit("labels of a metric", labels.len(), MOST_PARTS)?;
+        check_limit("bounds of a metric", bounds.as_ref().map_or(0, Vec::len), MOST_PARTS)?;
+        check_limit("bytes in the labels of a metric", text, MOST_TEXT_BYTES)?;
         let value = family.value(&labels, bounds)?;
         let number = self.number();
         self.metrics.insert(number, HeldModelMetric { family, labels, value });
         Ok(number)
     }
+}
+
+/// Refuses more than a process may have.
+fn check_limit(what: &str, count: usize, most: usize) -> Result<(), Error> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(Error::exhausted(format!(
+        "the process of the model would have {count} {what}, and the limit is {most}"
+    )))
 }
 
 fn unknown() -> Error {
@@ -167,6 +193,41 @@ mod tests {
         assert_eq!(value, Some(Ok(ServiceValue::Float(2.0))));
         drop(metrics);
         assert_eq!(shown(&registry), "");
+    }
+
+    #[test]
+    fn a_worker_has_a_limit_of_metrics_and_of_their_parts() {
+        let mut metrics = ModelMetrics::new(Arc::default());
+        let told = |answer: Result<Option<ServiceAnswer>, DamagedMessage>| {
+            answer.unwrap().unwrap().map(|_| ()).map_err(|error| error.message.into_owned())
+        };
+        let refusal = |count: usize, what: &str, limit: usize| {
+            Err(format!("the process of the model would have {count} {what}, and the limit is {limit}"))
+        };
+        let family = |help: &str| [text("asked"), text(help), MarshalValue::Int(0)];
+        let number = number(metrics.ask("metric_family", &family("")).unwrap().as_ref());
+        let metric = |labels: usize, value: &str| {
+            let pair = |label: usize| MarshalValue::List(vec![text(&format!("l{label}")), text(value)]);
+            [number.clone(), MarshalValue::List((0..labels).map(pair).collect()), MarshalValue::None]
+        };
+        for count in 0..MOST_METRICS {
+            assert_eq!(told(metrics.ask("metric", &metric(1, &count.to_string()))), Ok(()));
+        }
+        let refused = refusal(MOST_METRICS + 1, "metrics", MOST_METRICS);
+        assert_eq!(told(metrics.ask("metric", &metric(1, ""))), refused);
+        metrics.tell("free_metric", &[MarshalValue::Int(2)]).unwrap();
+        let refused = refusal(257, "labels of a metric", 256);
+        assert_eq!(told(metrics.ask("metric", &metric(257, ""))), refused);
+        let long = "x".repeat(65_535);
+        let refused = refusal(65_537, "bytes in the labels of a metric", 65_536);
+        assert_eq!(told(metrics.ask("metric", &metric(1, &long))), refused);
+        let refused = refusal(65_540, "bytes in the texts of a metric family", 65_536);
+        assert_eq!(told(metrics.ask("metric_family", &family(&long))), refused);
+        for _ in 1..MOST_METRICS {
+            assert_eq!(told(metrics.ask("metric_family", &family(""))), Ok(()));
+        }
+        let refused = refusal(MOST_METRICS + 1, "metric families", MOST_METRICS);
+        assert_eq!(told(metrics.ask("metric_family", &family(""))), refused);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! What the model of a worker uses of the server besides requests: metrics, and the loading of other models.
-use std::{sync::Arc, thread};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use inference::{Error, ModelChangeDone, ModelLoader, lock::Mutex};
@@ -9,6 +9,7 @@ use crate::{
     marshal::{DamagedMessage, MarshalValue},
     model_context::ModelContext,
     model_metrics::ModelMetrics,
+    question_threads::QuestionThreads,
     services::{ServiceAnswer, ServiceValue, about_request, reply},
 };
 
@@ -17,6 +18,7 @@ pub(crate) struct ModelServices {
     model: Arc<ModelContext>,
     metrics: ModelMetrics,
     finished: Arc<FinishedAnswers>,
+    threads: QuestionThreads,
 }
 
 /// Answers that came after their questions, by the numbers of the questions.
@@ -33,7 +35,7 @@ impl FinishedAnswers {
 impl ModelServices {
     pub(crate) fn new(model: Arc<ModelContext>) -> Self {
         let metrics = ModelMetrics::new(model.parts.metrics.clone());
-        Self { model, metrics, finished: Arc::default() }
+        Self { model, metrics, finished: Arc::default(), threads: QuestionThreads::default() }
     }
 
     /// Answers a question, now or when the answer is there.
@@ -112,7 +114,7 @@ impl ModelServices {
         loader.ok_or_else(|| Error::unavailable("models cannot be loaded here"))
     }
 
-    /// Another backend may answer, so this asks on a thread of its own.
+    /// Another backend may answer, so this asks on another thread.
     fn is_ready(
         &self,
         channel: &WorkerChannel,
@@ -132,12 +134,10 @@ impl ModelServices {
         let inferer =
             self.model.inferer.clone().ok_or_else(|| Error::unavailable("the model has no server"))?;
         let (finished, alarm) = (self.finished.clone(), channel.alarm().clone());
-        let ask = move || {
+        self.threads.ask(move || {
             let is_ready = inferer.is_ready(&model, version);
             finished.push(&alarm, number, Ok(ServiceValue::Bool(is_ready)));
-        };
-        let started = thread::Builder::new().name("python-readiness".into()).spawn(ask);
-        started.map(drop).map_err(|error| Error::internal(format!("failed to start a thread: {error}")))
+        })
     }
 
     /// Does something without an answer.

@@ -1,10 +1,15 @@
-//! From the responses of a worker to those of the server: the bytes are read, and compared with the configuration.
+//! From the responses of a worker to those of the server.
+//!
+//! What a worker says of its tensors is compared with the configuration, with itself, and with the memory that the worker
+//! can have, before a byte is read.
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use bytes::Bytes;
 use inference::{
-    Error, FailureReason, OutputSelection, Response, Tensor, config::ModelConfig, element_count,
+    Error, FailureReason, OutputSelection, Response, Tensor, TensorData, config::ModelConfig, element_count,
 };
 use rustix::io::Errno;
+use smallvec::SmallVec;
 
 use crate::{
     area::{SharedArea, failed},
@@ -91,19 +96,56 @@ impl TensorReader<'_> {
         &self,
         tensors: impl Iterator<Item = &'a WireTensor<'a>> + Clone,
     ) -> Result<Vec<Tensor>, Error> {
-        let read = tensors.clone().map(|tensor| self.tensor(tensor)).collect();
+        let mut read_inputs = ReadInputs::new();
+        let read = self
+            .check_sizes(tensors.clone())
+            .and_then(|()| tensors.clone().map(|tensor| self.tensor(tensor, &mut read_inputs)).collect());
         self.give_back(tensors);
         read
     }
 
+    /// Compares the sizes that the worker tells with the shapes, and all of them with the limits of the areas. Tensors of
+    /// the worker's area do not overlap, so together they are no larger than the area.
+    fn check_sizes<'a>(&self, tensors: impl Iterator<Item = &'a WireTensor<'a>>) -> Result<(), Error> {
+        let limit = self.outputs.limit();
+        let mut of_worker = 0_usize;
+        for tensor in tensors {
+            let byte_size = tensor.data.byte_size();
+            let expected = tensor.datatype.byte_size().map(|size| {
+                // A shape without dimensions is a single element for Python.
+                let count = if tensor.shape.is_empty() { Ok(1) } else { element_count(&tensor.shape) };
+                count.ok().and_then(|count| usize::try_from(count).ok()?.checked_mul(size))
+            });
+            if expected.is_some_and(|expected| expected != Some(byte_size)) {
+                return Err(Error::internal(format!(
+                    "output '{}' has {byte_size} bytes, which do not fit its shape {:?}",
+                    tensor.name,
+                    &tensor.shape[..]
+                )));
+            }
+            let WireData::Area { is_of_worker, .. } = tensor.data else { continue };
+            if is_of_worker {
+                of_worker = of_worker.saturating_add(byte_size);
+            }
+            if of_worker.max(byte_size) > limit {
+                return Err(Error::internal(format!(
+                    "output '{}' has {byte_size} bytes, and a response cannot have more than {limit} bytes in the memory \
+                     that the model shares with the server (setting 'shared-memory-limit-bytes')",
+                    tensor.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Lets the worker reuse the memory of tensors.
     pub(crate) fn give_back<'a>(&self, tensors: impl Iterator<Item = &'a WireTensor<'a>>) {
-        let mut numbers = smallvec::SmallVec::<[u64; 4]>::new();
+        let mut numbers = SmallVec::<[u64; 4]>::new();
         let mut bytes = 0;
         for tensor in tensors {
             if let WireData::Area { number, byte_size, .. } = tensor.data {
                 numbers.push(number);
-                bytes += byte_size;
+                bytes = byte_size.saturating_add(bytes);
             }
         }
         if !numbers.is_empty() {
@@ -111,33 +153,39 @@ impl TensorReader<'_> {
         }
     }
 
-    fn tensor(&self, tensor: &WireTensor<'_>) -> Result<Tensor, Error> {
+    fn tensor(&self, tensor: &WireTensor<'_>, inputs: &mut ReadInputs) -> Result<Tensor, Error> {
         let bytes = match tensor.data {
-            WireData::Inline(bytes) => Ok(bytes.to_vec()),
+            WireData::Inline(bytes) => Ok(bytes.to_vec().into()),
             WireData::Area { is_of_worker: true, offset, byte_size, .. } => {
-                self.outputs.read(offset, byte_size)
+                self.outputs.read(offset, byte_size).map(Bytes::from)
             }
             WireData::Area { is_of_worker: false, offset, byte_size, .. } => {
-                self.channel.input.lock().read(offset, byte_size).unwrap_or(Err(Errno::FAULT))
+                self.input(offset, byte_size, inputs)
             }
         };
         let bytes = bytes.map_err(failed)?;
-        let expected = tensor.datatype.byte_size().map(|size| {
-            // A shape without dimensions is a single element for Python.
-            let count = if tensor.shape.is_empty() { Ok(1) } else { element_count(&tensor.shape) };
-            count.ok().and_then(|count| usize::try_from(count).ok()?.checked_mul(size))
-        });
-        if expected.is_some_and(|expected| expected != Some(bytes.len())) {
-            return Err(Error::internal(format!(
-                "output '{}' has {} bytes, which do not fit its shape {:?}",
-                tensor.name,
-                bytes.len(),
-                &tensor.shape[..]
-            )));
+        Ok(Tensor::new(tensor.name.into(), tensor.datatype, tensor.shape.clone(), TensorData::from(bytes)))
+    }
+
+    /// The bytes of a range of the server's area. A response may have an input several times, which is read once.
+    fn input(&self, offset: usize, byte_size: usize, inputs: &mut ReadInputs) -> Result<Bytes, Errno> {
+        let known = inputs.iter().find(|(start, bytes)| *start == offset && bytes.len() == byte_size);
+        if let Some((_, bytes)) = known {
+            return Ok(bytes.clone());
         }
-        Ok(Tensor::new(tensor.name.into(), tensor.datatype, tensor.shape.clone(), bytes))
+        let area = self.channel.input.lock();
+        let read = inputs.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+        if read.saturating_add(byte_size) > area.limit() {
+            return Err(Errno::OVERFLOW);
+        }
+        let bytes = Bytes::from(area.read(offset, byte_size).unwrap_or(Err(Errno::FAULT))?);
+        inputs.push((offset, bytes.clone()));
+        Ok(bytes)
     }
 }
+
+/// The ranges of the server's area that were read for one response, by their offsets.
+type ReadInputs = SmallVec<[(usize, Bytes); 1]>;
 
 /// A worker learns at once that the server has read outputs of this size.
 const LARGE_BYTES: usize = 1 << 20;
@@ -161,9 +209,11 @@ pub(crate) fn response(
     };
     let unwanted = wire.outputs.iter().filter(|tensor| !is_wanted(tensor));
     reader.give_back(unwanted);
-    let outputs = reader.read(wire.outputs.iter().filter(is_wanted));
-    let outputs = outputs.map_err(|error| error.because(FailureReason::Backend))?;
-    wire.outputs.iter().filter(is_wanted).try_for_each(|tensor| rules.check(tensor, config))?;
+    let outputs = wire.outputs.iter().filter(is_wanted);
+    outputs.clone().try_for_each(|tensor| rules.check(tensor, config)).inspect_err(|_| {
+        reader.give_back(wire.outputs.iter().filter(is_wanted));
+    })?;
+    let outputs = reader.read(outputs).map_err(|error| error.because(FailureReason::Backend))?;
     let parameters = parameters_of_json(wire.parameters)
         .map_err(|damage| Error::internal(damage.0).because(FailureReason::Backend))?;
     Ok(Response { outputs, parameters })

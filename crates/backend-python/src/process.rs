@@ -1,21 +1,22 @@
 //! The process of a worker: how it starts, what the system says of it, and how it ends.
 //!
-//! A worker leads a process group of its own, which ends with it: nothing that a model starts outlives the model. Its
-//! socket is its standard input.
+//! A worker has a process group of its own, which ends with it, and a mark for what leaves the group: nothing that a model
+//! starts outlives the model. Its socket is its standard input.
 use std::{
     fs,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     os::unix::process::CommandExt,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
     time::Duration,
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
+    process::{PidfdFlags, pidfd_open},
 };
 
 use crate::{
+    process_group::GroupChild,
     sandbox::{Sandbox, ScratchFolder},
     spawner::Spawner,
 };
@@ -23,8 +24,7 @@ use crate::{
 /// A process that was started and has not been waited for.
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
-    child: Child,
-    pid: Pid,
+    child: GroupChild,
     /// Readable when the process has ended.
     descriptor: OwnedFd,
     /// The files of a process in a sandbox.
@@ -47,7 +47,7 @@ impl WorkerProcess {
     /// That of the system.
     pub(crate) fn start(spawner: &Spawner, mut command: Command, socket: OwnedFd) -> std::io::Result<Self> {
         command.stdin(Stdio::from(socket)).process_group(0);
-        Self::watch(spawner.spawn(command)?, None)
+        Self::watch(GroupChild::leader(spawner.spawn(command)?), None)
     }
 
     /// As [`Self::start`], in a sandbox. The gate of the process is closed.
@@ -63,21 +63,14 @@ impl WorkerProcess {
         Self::watch(sandbox.spawn(command, socket, scratch.path())?, Some(scratch))
     }
 
-    fn watch(mut child: Child, scratch: Option<ScratchFolder>) -> std::io::Result<Self> {
-        let pid = Pid::from_child(&child);
-        match pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(descriptor) => Ok(Self { child, pid, descriptor, scratch }),
-            Err(errno) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(errno.into())
-            }
-        }
+    fn watch(child: GroupChild, scratch: Option<ScratchFolder>) -> std::io::Result<Self> {
+        let descriptor = pidfd_open(child.pid(), PidfdFlags::empty())?;
+        Ok(Self { child, descriptor, scratch })
     }
 
     /// The number of the process.
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.child.pid().as_raw_nonzero().get().unsigned_abs()
     }
 
     /// Readable when the process has ended.
@@ -98,25 +91,12 @@ impl WorkerProcess {
         poll(&mut polled, Some(&limit)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Ends the process and all processes of its group, and waits for it.
+    /// Ends the process and all that it has started, and waits for it.
     pub(crate) fn end(mut self) -> Option<ExitStatus> {
-        self.end_group();
-        let status = self.child.wait().ok();
+        let status = self.child.end().and_then(Result::ok);
         // Nothing of the process writes any more.
         self.scratch = None;
         status
-    }
-
-    fn end_group(&self) {
-        // The process has not been waited for, so no other group can have its number.
-        let _ = kill_process_group(self.pid, Signal::KILL);
-    }
-}
-
-impl Drop for WorkerProcess {
-    fn drop(&mut self) {
-        self.end_group();
-        let _ = self.child.wait();
     }
 }
 
@@ -143,7 +123,7 @@ pub(crate) fn exit_text(status: Option<ExitStatus>) -> String {
 mod tests {
     use rustix::{
         net::{AddressFamily, SocketFlags, SocketType, socketpair},
-        process::kill_process,
+        process::{Signal, kill_process},
     };
 
     use super::*;
@@ -170,7 +150,7 @@ mod tests {
     fn a_stopped_process_is_seen_and_ended() {
         let process = started("sh", "while :; do sleep 1; done");
         assert!(!process.status().unwrap().is_stopped);
-        kill_process(process.pid, Signal::STOP).unwrap();
+        kill_process(process.child.pid(), Signal::STOP).unwrap();
         while !process.status().unwrap().is_stopped {
             std::thread::yield_now();
         }

@@ -11,6 +11,7 @@ use crate::{
 /// The names that this backend understands.
 pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
     settings: &[
+        "archive-limit-bytes",
         "auto-complete-config",
         "backend-directory",
         "default-max-batch-size",
@@ -67,6 +68,8 @@ pub(crate) struct PythonSettings {
     pub(crate) finalize_timeout: Duration,
     /// The most bytes in each of the two areas that a worker shares with the server.
     pub(crate) area_limit: usize,
+    /// The most bytes of the files of an environment in an archive.
+    pub(crate) archive_limit: u64,
     /// The most requests to other models at the same time that wait on threads of a worker.
     pub(crate) thread_pool_size: usize,
     /// The interpreter, unless the model names one.
@@ -110,6 +113,8 @@ impl PythonSettings {
         let threads = at_least("thread-pool-size", 32, 1, "thread-pool-size can't be less than 1.")?;
         let refusal = "shared-memory-limit-bytes can't be smaller than 1 MiB";
         let limit = at_least("shared-memory-limit-bytes", 4 << 30, default_bytes, refusal)?;
+        let refusal = "archive-limit-bytes can't be smaller than 1 MiB";
+        let archive_limit = at_least("archive-limit-bytes", 32 << 30, default_bytes, refusal)?;
         if settings.get("shm-region-prefix-name").is_some_and(String::is_empty) {
             return Err(Error::invalid("shm-region-prefix-name must at least contain one character."));
         }
@@ -117,6 +122,7 @@ impl PythonSettings {
             process_timeout: Duration::from_secs(timeout),
             finalize_timeout: Duration::from_secs(to_finalize),
             area_limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            archive_limit,
             thread_pool_size: usize::try_from(threads).unwrap_or(usize::MAX),
             python_executable: settings.get("python-executable").filter(|path| !path.is_empty()).cloned(),
             sandbox: SandboxSettings::of(settings)?,
@@ -222,6 +228,7 @@ mod tests {
             ("shm-growth-byte-size", "0", "shm-growth-byte-size can't be smaller than or equal to zero."),
             ("shm-region-prefix-name", "", "shm-region-prefix-name must at least contain one character."),
             ("stub-timeout-seconds", "0", "stub-timeout-seconds can't be smaller than or equal to zero."),
+            ("archive-limit-bytes", "1000", "archive-limit-bytes can't be smaller than 1 MiB"),
             ("thread-pool-size", "0", "thread-pool-size can't be less than 1."),
             ("thread-pool-size", "x", "the setting 'thread-pool-size' of backend 'python' is no number: 'x'"),
         ] {

@@ -4,10 +4,13 @@
 //! place, because its files contain their paths. It counts when the mark of completeness is there, which comes last. A
 //! lock keeps two makers apart, also of two servers. The programs that make an environment end with their server, and hold
 //! the lock as long as they run.
+//!
+//! A model in a sandbox chooses packages by their names only. Its files are read once. What `requirements` accepts of them
+//! is written to a private file, and the programs that get this file run in a sandbox, too.
 use std::{
     env, fs,
     fs::{File, TryLockError},
-    io,
+    io::{self, Read},
     path::{Path, PathBuf},
     process::Command,
     thread,
@@ -18,7 +21,10 @@ use inference::{Error, FailureReason};
 
 use crate::{
     environment_settings::EnvironmentSettings,
+    installer_commands::Installer,
     limited_command::{CommandFailed, run_until},
+    requirements::accepted,
+    sandbox::{InstallerSandbox, SandboxMode},
     settings::PYTHON_EXECUTABLE,
 };
 
@@ -44,6 +50,12 @@ const REQUIREMENTS: &str = "requirements.txt";
 const PROJECT: &str = "pyproject.toml";
 const PROJECT_LOCK: &str = "uv.lock";
 
+/// The requirements of a project that uv has written.
+const EXPORTED: &str = "exported.txt";
+
+/// The most bytes of a file that describes an environment.
+const MOST_BYTES: u64 = 64 << 20;
+
 /// The file in an environment that is complete.
 const COMPLETE: &str = ".nereid-complete";
 
@@ -58,8 +70,8 @@ pub(crate) struct EnvironmentOwner<'a> {
     pub(crate) model_directory: &'a Path,
     /// The model has chosen its interpreter.
     pub(crate) names_interpreter: bool,
-    /// The model runs in a sandbox. Then nothing of its packages runs outside, so only wheels are installed.
-    pub(crate) is_in_sandbox: bool,
+    /// The sandbox of the model. If it has one, nothing of its packages runs outside, so only wheels are installed.
+    pub(crate) sandbox: SandboxMode,
 }
 
 /// The interpreter of the environment that the files beside a model describe; `None` if there are none. Makes the
@@ -81,16 +93,18 @@ pub(crate) fn interpreter_for(
         Error::internal(text).because(FailureReason::Backend)
     };
     let Some(recipe) = recipe.map_err(|error| failed(error.to_string()))? else { return Ok(None) };
-    if owner.is_in_sandbox {
-        if owner.names_interpreter {
-            let text = format!(
-                "the model runs in a sandbox, and its parameter '{PYTHON_EXECUTABLE}' would run outside"
-            );
-            return Err(failed(text));
-        }
-        recipe.refuse_all_but_names().map_err(failed)?;
+    let is_in_sandbox = owner.sandbox != SandboxMode::Off;
+    if is_in_sandbox && owner.names_interpreter {
+        let text =
+            format!("the model runs in a sandbox, and its parameter '{PYTHON_EXECUTABLE}' would run outside");
+        return Err(failed(text));
     }
-    let maker = EnvironmentMaker { recipe, base, settings, only_wheels: owner.is_in_sandbox, uv: find("uv") };
+    let sandbox = is_in_sandbox.then_some(owner.sandbox);
+    if let (Some(_), [(name @ REQUIREMENTS, content)]) = (sandbox, &recipe.files[..]) {
+        // Refused even if an environment for the same file is there.
+        accepted(content).map_err(|refused| failed(refused.text(name)))?;
+    }
+    let maker = EnvironmentMaker { recipe, base, settings, sandbox, uv: find("uv") };
     let folder = maker.made(owner.model).map_err(failed)?;
     Ok(Some(folder.join("bin/python").to_string_lossy().into_owned()))
 }
@@ -98,7 +112,7 @@ pub(crate) fn interpreter_for(
 impl Recipe {
     fn beside(folder: &Path) -> io::Result<Option<Self>> {
         let regular = |path: PathBuf| match fs::metadata(&path)?.is_file() {
-            true => fs::read(path),
+            true => read_limited(&path),
             // A pipe or a device could block the load for ever.
             false => Err(io::Error::other("it is not a regular file")),
         };
@@ -114,30 +128,16 @@ impl Recipe {
         let requirements = read(REQUIREMENTS)?;
         Ok(requirements.map(|file| Self { kind: RecipeKind::Requirements, folder, files: vec![file] }))
     }
-
-    /// Names of packages come as wheels, which are unpacked. Everything else may run code.
-    fn refuse_all_but_names(&self) -> Result<(), String> {
-        if self.kind == RecipeKind::Project {
-            return Ok(());
-        }
-        let text = self.files.iter().map(|(_, content)| String::from_utf8_lossy(content)).collect::<String>();
-        match text.lines().find(|line| !is_name(line)) {
-            None => Ok(()),
-            Some(line) => Err(format!(
-                "the line '{}' of {REQUIREMENTS} is no name of a package, and the model runs in a sandbox",
-                line.trim()
-            )),
-        }
-    }
 }
 
-/// Whether a line of requirements is empty, a comment, a hash of the line before, or the name of a package.
-fn is_name(line: &str) -> bool {
-    let line = line.split(" #").next().unwrap_or_default().trim();
-    if line.is_empty() || line.starts_with('#') || line.starts_with("--hash=") {
-        return true;
+/// The content of a file that is not too large.
+fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut content)?;
+    match content.len() as u64 > MOST_BYTES {
+        true => Err(io::Error::other(format!("it has more than {MOST_BYTES} bytes"))),
+        false => Ok(content),
     }
-    line.starts_with(|first: char| first.is_ascii_alphanumeric()) && !line.contains(['/', '@'])
 }
 
 /// Makes one environment.
@@ -145,7 +145,8 @@ struct EnvironmentMaker<'a> {
     recipe: Recipe,
     base: &'a str,
     settings: &'a EnvironmentSettings,
-    only_wheels: bool,
+    /// The sandbox of the model, if it has one.
+    sandbox: Option<SandboxMode>,
     uv: Option<PathBuf>,
 }
 
@@ -188,7 +189,8 @@ impl EnvironmentMaker<'_> {
         add(&FORMAT.to_le_bytes());
         add(version.as_bytes());
         add(self.settings.index_url.as_deref().unwrap_or_default().as_bytes());
-        add(&[u8::from(self.only_wheels)]);
+        // The number stands for the rules by which lines are accepted.
+        add(&[if self.sandbox.is_some() { 2 } else { 0 }]);
         for (name, content) in &self.recipe.files {
             add(name.as_bytes());
             add(content);
@@ -203,7 +205,7 @@ impl EnvironmentMaker<'_> {
         let mut command = Command::new(self.base);
         command.args(["-I", "-S", "-c", script]).arg(place.path());
         let nothing = File::open("/dev/null").map_err(|error| error.to_string())?;
-        run_until(&command, &nothing, deadline).map_err(|failure| told(&failure))?;
+        run_until(&command, None, &nothing, deadline).map_err(|failure| told(&failure))?;
         fs::read_to_string(place.path()).map_err(|error| error.to_string())
     }
 
@@ -214,70 +216,80 @@ impl EnvironmentMaker<'_> {
         {
             return Err(format!("the folder {}: {error}", folder.display()));
         }
-        for command in &self.commands(folder)? {
-            run_until(command, lock, deadline).map_err(|failure| {
-                let _ = fs::remove_dir_all(folder);
-                told(&failure)
-            })?;
-        }
+        let made = match self.sandbox {
+            None => self.make_freely(folder, lock, deadline),
+            Some(mode) => self.make_in_sandbox(mode, folder, lock, deadline),
+        };
+        made.inspect_err(|_| {
+            let _ = fs::remove_dir_all(folder);
+        })?;
         File::create(folder.join(COMPLETE)).map(drop).map_err(|error| error.to_string())
     }
 
-    fn commands(&self, folder: &Path) -> Result<Vec<Command>, String> {
-        let requirements = self.recipe.folder.join(REQUIREMENTS);
-        let python = folder.join("bin/python");
-        let mut commands = match (self.recipe.kind, &self.uv) {
-            (RecipeKind::Project, None) => {
-                return Err(format!("{PROJECT_LOCK} needs the program uv, which is not in PATH"));
+    /// Makes an environment from the files of the model as they are: they may run code.
+    fn make_freely(&self, folder: &Path, lock: &File, deadline: Instant) -> Result<(), String> {
+        let installer = self.installer(folder);
+        let commands = match self.recipe.kind {
+            RecipeKind::Project => vec![installer.sync(&self.recipe.folder)?],
+            RecipeKind::Requirements => installer.install(&self.recipe.folder.join(REQUIREMENTS)).into(),
+        };
+        for mut command in commands {
+            // Paths in the files are relative to them.
+            command.current_dir(&self.recipe.folder);
+            run_until(&command, None, lock, deadline).map_err(|failure| told(&failure))?;
+        }
+        Ok(())
+    }
+
+    /// Makes an environment from what is accepted of the files of the model, by programs in a sandbox.
+    fn make_in_sandbox(
+        &self,
+        mode: SandboxMode,
+        folder: &Path,
+        lock: &File,
+        deadline: Instant,
+    ) -> Result<(), String> {
+        let at_files = |error: io::Error| format!("files for the packages: {error}");
+        fs::create_dir(folder).map_err(at_files)?;
+        let private = tempfile::Builder::new().prefix("nereid-environment-").tempdir().map_err(at_files)?;
+        let writable = [folder, private.path()];
+        let run = |mut command: Command, has_network: bool| {
+            // No name of a package means a file there.
+            command.current_dir(private.path());
+            let sandbox = InstallerSandbox { mode, writable: &writable, has_network };
+            run_until(&command, Some(sandbox), lock, deadline).map_err(|failure| told(&failure))
+        };
+        let installer = self.installer(folder);
+        let lines = match self.recipe.kind {
+            RecipeKind::Requirements => {
+                let (name, content) = self.recipe.files.first().ok_or("there is no file")?;
+                accepted(content).map_err(|refused| refused.text(name))?
             }
-            (RecipeKind::Project, Some(uv)) => {
-                let mut sync = Command::new(uv);
-                sync.args([
-                    "sync",
-                    "--frozen",
-                    "--no-dev",
-                    "--no-install-project",
-                    "--python",
-                    self.base,
-                    "--project",
-                ]);
-                sync.arg(&self.recipe.folder).env("UV_PROJECT_ENVIRONMENT", folder);
-                vec![sync]
-            }
-            (RecipeKind::Requirements, Some(uv)) => {
-                let mut make = Command::new(uv);
-                make.args(["venv", "--quiet", "--python", self.base]).arg(folder);
-                let mut install = Command::new(uv);
-                install.args(["pip", "install", "--python"]).arg(&python).arg("-r").arg(&requirements);
-                vec![make, install]
-            }
-            (RecipeKind::Requirements, None) => {
-                let mut make = Command::new(self.base);
-                make.args(["-m", "venv"]).arg(folder);
-                let mut install = Command::new(&python);
-                install.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-input", "-r"]);
-                install.arg(&requirements);
-                vec![make, install]
+            RecipeKind::Project => {
+                // uv tells the same packages as requirements, whose lines are accepted or not.
+                for (name, content) in &self.recipe.files {
+                    fs::write(private.path().join(name), content).map_err(at_files)?;
+                }
+                let exported = private.path().join(EXPORTED);
+                run(installer.export(private.path(), &exported)?, false)?;
+                let content = read_limited(&exported).map_err(at_files)?;
+                accepted(&content)
+                    .map_err(|refused| refused.text(&format!("{PROJECT_LOCK}, as requirements,")))?
             }
         };
-        if let Some(install) = commands.last_mut() {
-            if let Some(url) = &self.settings.index_url {
-                install.args(["--index-url", url]);
-            }
-            match (self.only_wheels, &self.uv) {
-                (true, Some(_)) => install.arg("--no-build"),
-                (true, None) => install.args(["--only-binary", ":all:"]),
-                (false, _) => install,
-            };
+        let requirements = private.path().join("accepted.txt");
+        fs::write(&requirements, lines).map_err(at_files)?;
+        installer.install(&requirements).into_iter().try_for_each(|command| run(command, true))
+    }
+
+    fn installer<'a>(&'a self, folder: &'a Path) -> Installer<'a> {
+        Installer {
+            uv: self.uv.as_deref(),
+            base: self.base,
+            folder,
+            index_url: self.settings.index_url.as_deref(),
+            only_wheels: self.sandbox.is_some(),
         }
-        for command in &mut commands {
-            // Paths in the files are relative to them. Where only names are allowed, none must mean a file.
-            let place = if self.only_wheels { folder.parent() } else { Some(self.recipe.folder.as_path()) };
-            if let Some(place) = place {
-                command.current_dir(place);
-            }
-        }
-        Ok(commands)
     }
 }
 
@@ -316,33 +328,6 @@ fn told(failure: &CommandFailed) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_sandboxed_model_may_only_name_packages() {
-        for line in [
-            "",
-            "# a comment",
-            "numpy",
-            "numpy==2.1 ; python_version < '3.14'",
-            "torch[cpu]>=2 # why",
-            "--hash=sha256:0",
-        ] {
-            assert!(is_name(line), "{line}");
-        }
-        for line in [
-            "-e .",
-            "./package",
-            "package/",
-            "git+https://example.com/x",
-            "x @ file:///tmp/x.tar.gz",
-            "x@ https://example.com/x.tar.gz",
-            "--index-url https://example.com",
-            "-r other.txt",
-            "https://example.com/x.tar.gz",
-        ] {
-            assert!(!is_name(line), "{line}");
-        }
-    }
 
     #[test]
     fn the_error_of_a_program_is_told() {

@@ -74,7 +74,8 @@ impl Worker {
             .map_err(|errno| failed("make a socket", &errno))?;
         let (readiness, theirs_for_readiness) =
             ReadinessSocket::pair().map_err(|errno| failed("make a socket", &errno))?;
-        let area = |name| SharedArea::new(name).map_err(|errno| failed("make shared memory", &errno));
+        let limit = model.settings.area_limit;
+        let area = |name| SharedArea::new(name, limit).map_err(|errno| failed("make shared memory", &errno));
         let (input, outputs) = (area("nereid-inputs")?, area("nereid-outputs")?);
         let command = model.command(instance, BOOTSTRAP);
         let program = program_of(&command);
@@ -95,7 +96,7 @@ impl Worker {
         let channel = WorkerChannel::new(ChannelParts {
             socket: ours,
             readiness,
-            input: InputArea::new(input, model.settings.area_limit),
+            input: InputArea::new(input),
             alarm: alarm.clone(),
             watch: watch.map_err(|errno| failed("watch the process", &errno))?,
             dialog: Dialog::new(model, outputs, alarm.clone()),

@@ -45,7 +45,7 @@ pub fn effective_config(
     let mut model = check_one(directory, options)?;
     let sources: Vec<_> = model.python.iter().map(|source| (model.name.clone(), source.clone())).collect();
     if !options.skips_interpreters {
-        model.findings.extend(check_sources(&sources, !options.must_be_complete));
+        model.findings.extend(check_sources(&sources, options.source_checks()));
     }
     let found = match version {
         None => model.stages.last_key_value(),

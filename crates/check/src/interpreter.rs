@@ -1,9 +1,11 @@
 //! Runs the interpreters of models in Python, under a limit of time and of bytes.
+//!
+//! They run in a directory that no repository has, and import nothing from where they run.
 use std::{
     ffi::OsStr,
     io::{Read, Write},
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf, absolute},
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
@@ -69,6 +71,7 @@ impl CompiledFile {
 /// # Errors
 /// Why it tells nothing.
 pub(crate) fn compiled(interpreter: &str, files: &[&Path]) -> Result<Vec<CompiledFile>, String> {
+    let files: Vec<_> = files.iter().map(|file| absolute(file).unwrap_or_else(|_| file.into())).collect();
     let names: Vec<_> = files.iter().map(|file| file.as_os_str().as_bytes()).collect();
     let answer = answer(interpreter, ["-I", "-S", "-c", COMPILING].map(OsStr::new), names.join(&b'\0'))?;
     let told: Vec<CompiledFile> =
@@ -92,8 +95,9 @@ fn answer<'a>(
     arguments: impl IntoIterator<Item = &'a OsStr>,
     input: Vec<u8>,
 ) -> Result<Vec<u8>, String> {
-    let mut child = Command::new(interpreter)
+    let mut child = Command::new(program(interpreter))
         .args(arguments)
+        .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -104,6 +108,12 @@ fn answer<'a>(
     let _ = child.kill();
     let _ = child.wait();
     answer
+}
+
+/// The path of a program, which may be relative to the directory of this process. A name without a directory is one in `PATH`.
+fn program(interpreter: &str) -> PathBuf {
+    let path = Path::new(interpreter);
+    if interpreter.contains('/') { absolute(path).unwrap_or_else(|_| path.into()) } else { path.into() }
 }
 
 /// Writes to the process, and reads what it says until it ends.

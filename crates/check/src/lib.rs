@@ -49,6 +49,17 @@ pub struct CheckOptions {
     pub namespacing: bool,
     /// No interpreter of models in Python is started. So their source code is not looked at.
     pub skips_interpreters: bool,
+    /// The interpreters that models name themselves are started, too. They may be any programs.
+    pub runs_own_interpreters: bool,
     /// The directory of repository agents.
     pub agent_directory: std::path::PathBuf,
+}
+
+impl CheckOptions {
+    fn source_checks(&self) -> python::SourceChecks {
+        python::SourceChecks {
+            completes: !self.must_be_complete,
+            runs_own_interpreters: self.runs_own_interpreters,
+        }
+    }
 }

@@ -1,5 +1,8 @@
 //! Compiles models in Python. One process of each interpreter compiles all its files, and runs none of them. Another one
 //! tells whether the interpreter has NumPy.
+//!
+//! A repository may come from somebody whose programs must not run here. So a program that a model names is started only if
+//! the caller says so. Otherwise the operator's interpreter compiles the file, whose version may be another one.
 use std::collections::BTreeMap;
 
 use inference::{Name, backend::PythonSource, nearest};
@@ -16,11 +19,32 @@ const CLASS: &str = "TritonPythonModel";
 /// The methods of a model that the server calls.
 const METHODS: [&str; 5] = ["auto_complete_config", "execute", "finalize", "initialize", "is_ready"];
 
-/// Findings about the source code of models. `completes`: the server calls `auto_complete_config`.
-pub(crate) fn check_sources(sources: &[(Name, PythonSource)], completes: bool) -> Vec<Finding> {
+/// How the source code of models is checked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SourceChecks {
+    /// The server calls `auto_complete_config`.
+    pub(crate) completes: bool,
+    /// The interpreters that models name are started.
+    pub(crate) runs_own_interpreters: bool,
+}
+
+impl SourceChecks {
+    fn interpreter<'a>(&self, source: &'a PythonSource) -> Option<&'a str> {
+        let own = source.own_interpreter.as_deref().filter(|_| self.runs_own_interpreters);
+        own.or(source.interpreter.as_deref())
+    }
+
+    /// The interpreter that would run the model and is not started.
+    fn other_interpreter<'a>(&self, source: &'a PythonSource) -> Option<&'a str> {
+        source.own_interpreter.as_deref().filter(|_| !self.runs_own_interpreters)
+    }
+}
+
+/// Findings about the source code of models.
+pub(crate) fn check_sources(sources: &[(Name, PythonSource)], checks: SourceChecks) -> Vec<Finding> {
     let mut by_interpreter: BTreeMap<&str, Vec<(&Name, &PythonSource)>> = BTreeMap::new();
     for (model, source) in sources {
-        if let Some(interpreter) = &source.interpreter {
+        if let Some(interpreter) = checks.interpreter(source) {
             by_interpreter.entry(interpreter).or_default().push((model, source));
         }
     }
@@ -29,9 +53,9 @@ pub(crate) fn check_sources(sources: &[(Name, PythonSource)], completes: bool) -
         let names: Vec<_> = files.iter().map(|(_, source)| source.file.as_path()).collect();
         match compiled(interpreter, &names) {
             Ok(told) => {
-                findings.extend(check_environment(interpreter, &files));
+                findings.extend(check_environment(interpreter, &files, checks));
                 for ((model, source), told) in files.into_iter().zip(told) {
-                    let of_file = judge(source, &told, completes).into_iter();
+                    let of_file = judge(source, &told, checks).into_iter();
                     findings.extend(of_file.map(|finding| finding.about(model)));
                 }
             }
@@ -48,8 +72,15 @@ pub(crate) fn check_sources(sources: &[(Name, PythonSource)], completes: bool) -
 }
 
 /// Findings about models whose interpreter has no NumPy.
-fn check_environment(interpreter: &str, files: &[(&Name, &PythonSource)]) -> Vec<Finding> {
-    let concerned: Vec<_> = files.iter().filter(|(_, source)| !source.server_makes_environment).collect();
+fn check_environment(
+    interpreter: &str,
+    files: &[(&Name, &PythonSource)],
+    checks: SourceChecks,
+) -> Vec<Finding> {
+    let is_concerned = |source: &PythonSource| {
+        !source.server_makes_environment && checks.other_interpreter(source).is_none()
+    };
+    let concerned: Vec<_> = files.iter().filter(|(_, source)| is_concerned(source)).collect();
     if concerned.is_empty() {
         return Vec::new();
     }
@@ -64,9 +95,17 @@ fn check_environment(interpreter: &str, files: &[(&Name, &PythonSource)]) -> Vec
     concerned.into_iter().map(finding).collect()
 }
 
-fn judge(source: &PythonSource, told: &CompiledFile, completes: bool) -> Vec<Finding> {
+fn judge(source: &PythonSource, told: &CompiledFile, checks: SourceChecks) -> Vec<Finding> {
     if let Some(error) = &told.error {
-        let finding = Finding::new(Severity::Error, PYTHON_SYNTAX, &source.file, error.clone());
+        let (severity, text) = match checks.other_interpreter(source) {
+            None => (Severity::Error, error.clone()),
+            // Another version may accept it.
+            Some(other) => (
+                Severity::Warning,
+                format!("{error} (the model's own interpreter '{other}' was not started)"),
+            ),
+        };
+        let finding = Finding::new(severity, PYTHON_SYNTAX, &source.file, text);
         return vec![Finding { line: told.at.0, column: told.at.1.filter(|column| *column > 0), ..finding }];
     }
     let is_class = |name: &String| name == CLASS;
@@ -84,8 +123,9 @@ fn judge(source: &PythonSource, told: &CompiledFile, completes: bool) -> Vec<Fin
         return Vec::new();
     }
     let mut findings = misspelt_methods(source, told);
-    findings
-        .extend(told.methods.iter().filter_map(|method| wrong_arguments(source, told, method, completes)));
+    findings.extend(
+        told.methods.iter().filter_map(|method| wrong_arguments(source, told, method, checks.completes)),
+    );
     let is_set = |names: &[String]| names.iter().any(|name| name == "execute");
     if !is_set(&told.members) && !is_set(&told.attributes) {
         let text = format!("'{CLASS}' has no method 'execute': each request would fail");
@@ -142,6 +182,8 @@ mod tests {
 
     use super::*;
 
+    const CHECKS: SourceChecks = SourceChecks { completes: true, runs_own_interpreters: false };
+
     type ToldFindings = Vec<(&'static str, &'static str, Option<usize>)>;
 
     /// Severity, rule and line of the findings about each source.
@@ -152,11 +194,12 @@ mod tests {
             fs::write(&file, code).expect("a file");
             // So NumPy is not looked for.
             let interpreter = Some(interpreter.to_owned());
-            let source = PythonSource { file, interpreter, server_makes_environment: true };
+            let source =
+                PythonSource { file, interpreter, own_interpreter: None, server_makes_environment: true };
             (Name::new(&number.to_string()), source)
         };
         let sources: Vec<_> = codes.iter().enumerate().map(source).collect();
-        let findings = check_sources(&sources, true);
+        let findings = check_sources(&sources, CHECKS);
         let of_source = |(name, _): &(Name, PythonSource)| {
             let own = findings.iter().filter(|finding| finding.model.as_deref() == Some(name));
             own.map(|finding| (finding.severity.as_str(), finding.rule.id, finding.line)).collect()
@@ -267,9 +310,10 @@ mod tests {
         fs::write(&file, format!("class TritonPythonModel:\n{EXECUTE}")).expect("a file");
         let errors = |variables: &str, server_makes_environment: bool| {
             let interpreter = Some(interpreter(directory.path(), variables));
-            let source = PythonSource { file: file.clone(), interpreter, server_makes_environment };
+            let file = file.clone();
+            let source = PythonSource { file, interpreter, own_interpreter: None, server_makes_environment };
             let sources = [("one".into(), source.clone()), ("two".into(), source)];
-            check_sources(&sources, true)
+            check_sources(&sources, CHECKS)
         };
         let found = errors("PYTHONPATH=", false);
         let told: Vec<_> = found.iter().map(|finding| (finding.model.as_deref(), finding.rule.id)).collect();
@@ -279,5 +323,37 @@ mod tests {
         fs::create_dir(directory.path().join("packages")).expect("a directory");
         fs::write(directory.path().join("packages/numpy.py"), "").expect("a file");
         assert_eq!(errors(&format!("PYTHONPATH={}/packages", directory.path().display()), false), []);
+    }
+
+    #[test]
+    fn a_program_that_a_model_names_is_not_started_unless_asked_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("model.py");
+        fs::write(&file, "class (").expect("a file");
+        let started = directory.path().join("started");
+        let own = interpreter(directory.path(), &format!("touch '{}';", started.display()));
+        let source = PythonSource {
+            file,
+            interpreter: Some("python3".to_owned()),
+            own_interpreter: Some(own.clone()),
+            server_makes_environment: false,
+        };
+        let sources = [("m".into(), source)];
+        let [finding] = &check_sources(&sources, CHECKS)[..] else { panic!("the file is compiled") };
+        let told = format!(" (the model's own interpreter '{own}' was not started)");
+        assert!(finding.severity == Severity::Warning && finding.text.ends_with(&told), "{}", finding.text);
+        assert!(!started.exists());
+        let found = check_sources(&sources, SourceChecks { runs_own_interpreters: true, ..CHECKS });
+        assert!(started.exists() && found.iter().any(|finding| finding.severity == Severity::Error));
+    }
+
+    #[test]
+    fn no_module_beside_the_checker_is_imported() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let program = directory.path().join("where");
+        fs::write(&program, "#!/bin/sh\npwd >&2; pwd\n").expect("a file");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a program");
+        let told = crate::interpreter::without_numpy(&program.display().to_string());
+        assert_eq!(told, Ok(Some("/\n".to_owned())));
     }
 }

@@ -42,7 +42,7 @@ pub fn check_repositories(repositories: &BTreeSet<PathBuf>, options: &CheckOptio
     let of_sources = if options.skips_interpreters {
         Vec::new()
     } else {
-        check_sources(&sources, !options.must_be_complete)
+        check_sources(&sources, options.source_checks())
     };
     for mut models in namespaces(checked, options.namespacing, &mut report.findings) {
         for finding in &of_sources {

@@ -82,6 +82,10 @@ impl MetricRegistry {
             Some(family) if family.kind == kind => Ok(family.clone()),
             Some(_) => Err(Error::invalid("Family name already exists with different type")),
             None => {
+                // Families that nobody holds and that show nothing do not pile up.
+                families.retain_mut(|family| {
+                    Arc::get_mut(family).is_none_or(|family| !family.values.get_mut().is_empty())
+                });
                 let (name, help) = (name.to_owned(), help.to_owned());
                 let family = Arc::new(CustomMetricFamily { name, help, kind, values: Mutex::default() });
                 families.push(family.clone());
@@ -359,6 +363,22 @@ mod tests {
         assert_eq!(text(&registry), "# TYPE c counter\nc 3\n");
         family.let_go(&labels(&[]));
         assert_eq!(text(&registry), "");
+    }
+
+    #[test]
+    fn families_that_nobody_holds_do_not_pile_up() {
+        let registry = MetricRegistry::default();
+        let held = registry.family(Kind::Counter, "held", "").unwrap();
+        let shown = registry.family(Kind::Counter, "shown", "").unwrap();
+        shown.value(&labels(&[]), None).unwrap();
+        drop(shown);
+        for number in 0..100 {
+            registry.family(Kind::Gauge, &format!("dropped_{number}"), "").unwrap();
+        }
+        let families = registry.families.lock();
+        let names: Vec<_> = families.iter().map(|family| family.name.as_str()).collect();
+        assert_eq!(names, ["held", "shown", "dropped_99"]);
+        drop(held);
     }
 
     #[test]

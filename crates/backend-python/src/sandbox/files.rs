@@ -6,15 +6,15 @@ use landlock::{
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
 };
 
-use crate::sandbox::Protection;
+use crate::sandbox::{Protection, SandboxRights};
 
 /// Files that a program may write although all files are read-only: what is written to them is gone.
 const SINKS: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/full"];
 
-/// Makes all files read-only but those in `scratch`, closes the network, and keeps signals inside. Returns what the
-/// kernel cannot do. What the thread starts inherits the rules, and nothing removes them.
-pub(super) fn restrict(scratch: &Path) -> Vec<Protection> {
-    match enforce(scratch) {
+/// Makes all files read-only but those in writable folders, and keeps signals inside. Closes the network, unless the
+/// rights have it. Returns what the kernel cannot do. What the thread starts inherits the rules, and nothing removes them.
+pub(super) fn restrict(rights: &SandboxRights<'_>) -> Vec<Protection> {
+    match enforce(rights) {
         Ok(LandlockStatus::Available { effective_abi, .. }) => missing(effective_abi),
         Ok(LandlockStatus::NotEnabled | LandlockStatus::NotImplemented) => missing(ABI::Unsupported),
         Err(error) => {
@@ -24,22 +24,22 @@ pub(super) fn restrict(scratch: &Path) -> Vec<Protection> {
     }
 }
 
-fn enforce(scratch: &Path) -> Result<LandlockStatus, RulesetError> {
+fn enforce(rights: &SandboxRights<'_>) -> Result<LandlockStatus, RulesetError> {
     let everything = AccessFs::from_all(ABI::V5);
     let rule = |path: &Path, access: BitFlags<AccessFs>| {
         PathFd::new(path).map(|file| PathBeneath::new(file, access))
     };
-    let mut ruleset = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(everything)?
-        .handle_access(AccessNet::from_all(ABI::V4))?
-        .scope(Scope::from_all(ABI::V6))?
-        .create()?;
+    let handled = Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(everything)?;
+    let handled =
+        if rights.has_network { handled } else { handled.handle_access(AccessNet::from_all(ABI::V4))? };
+    let mut ruleset = handled.scope(Scope::from_all(ABI::V6))?.create()?;
     if let Ok(root) = rule(Path::new("/"), AccessFs::from_read(ABI::V5)) {
         ruleset = ruleset.add_rule(root)?;
     }
-    if let Ok(scratch) = rule(scratch, everything) {
-        ruleset = ruleset.add_rule(scratch)?;
+    for folder in rights.writable {
+        if let Ok(folder) = rule(folder, everything) {
+            ruleset = ruleset.add_rule(folder)?;
+        }
     }
     for sink in SINKS {
         let write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;

@@ -5,10 +5,11 @@
 //! sets limits and waits for a line. The server opens the gate when the thread is gone, and the shell becomes the
 //! interpreter.
 use std::{
+    collections::BTreeSet,
     fs, io,
     os::{fd::OwnedFd, unix::process::CommandExt},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -18,7 +19,10 @@ use rustix::{
     thread::gettid,
 };
 
-use crate::sandbox::{Protection, Sandbox, SandboxMode, enter};
+use crate::{
+    process_group::{GroupChild, NewGroup},
+    sandbox::{Protection, Sandbox, SandboxMode, SandboxRights, enter},
+};
 
 /// The gate. Shells name the limit on processes differently. What follows the limits is the command.
 const GATE: &str = "ulimit -c 0 && ulimit -n \"$1\" && { ulimit -u \"$2\" 2>/dev/null || ulimit -p \"$2\"; } && \
@@ -35,30 +39,14 @@ impl Sandbox {
     ///
     /// # Errors
     /// That of the system, or the sandbox is required and incomplete.
-    pub(crate) fn spawn(&self, command: &Command, socket: OwnedFd, scratch: &Path) -> io::Result<Child> {
+    pub(crate) fn spawn(&self, command: &Command, socket: OwnedFd, scratch: &Path) -> io::Result<GroupChild> {
         let mut gated = self.gated(command, scratch);
-        gated.stdin(Stdio::from(socket)).process_group(0);
-        let (mode, user) = (self.settings.mode, self.settings.user);
-        let (child, thread) = thread::scope(|scope| {
-            let work = || {
-                let missing = enter(scratch, user);
-                if mode == SandboxMode::Required && !missing.is_empty() {
-                    let text = format!("the sandbox is incomplete: {missing:?}");
-                    return (Err(io::Error::other(text)), gettid());
-                }
-                if let Some(user) =
-                    user.filter(|user| user.is_another() && !missing.contains(&Protection::User))
-                {
-                    gated.uid(user.uid).gid(user.gid);
-                }
-                (gated.spawn(), gettid())
-            };
-            let thread = thread::Builder::new().name("python-sandbox".into()).spawn_scoped(scope, work)?;
-            thread.join().map_err(|_| io::Error::other("the thread that starts a process has panicked"))
-        })?;
-        let child = child?;
-        let task = PathBuf::from(format!("/proc/self/task/{}", thread.as_raw_nonzero()));
-        ended_soon(&task, child)
+        gated.stdin(Stdio::from(socket));
+        let user = self.settings.user;
+        let rights = SandboxRights { writable: &[scratch], user, has_network: false, group: None };
+        spawn_with(&mut gated, &rights, |missing| {
+            self.settings.mode == SandboxMode::Required && !missing.is_empty()
+        })
     }
 
     /// The command behind the gate, with the folder for its files.
@@ -85,13 +73,48 @@ impl Sandbox {
     }
 }
 
+/// Starts a process that has only these rights, in a process group of its own. `refuses` says whether the process must not
+/// start because of what is missing.
+///
+/// # Errors
+/// That of the system, or `refuses` says so.
+pub(super) fn spawn_with(
+    command: &mut Command,
+    rights: &SandboxRights<'_>,
+    refuses: impl Fn(&BTreeSet<Protection>) -> bool + Sync,
+) -> io::Result<GroupChild> {
+    // A filter would refuse to make a group between fork and exec. It lets the process join this one.
+    let group = NewGroup::new()?;
+    let rights = SandboxRights { group: Some(group.id()), ..*rights };
+    command.process_group(group.id().as_raw_nonzero().get());
+    let (child, thread) = thread::scope(|scope| {
+        let work = || {
+            let missing = enter(&rights);
+            if refuses(&missing) {
+                let text = format!("the sandbox is incomplete: {missing:?}");
+                return (Err(io::Error::other(text)), gettid());
+            }
+            if let Some(user) =
+                rights.user.filter(|user| user.is_another() && !missing.contains(&Protection::User))
+            {
+                command.uid(user.uid).gid(user.gid);
+            }
+            (command.spawn(), gettid())
+        };
+        let thread = thread::Builder::new().name("python-sandbox".into()).spawn_scoped(scope, work)?;
+        thread.join().map_err(|_| io::Error::other("the thread that starts a process has panicked"))
+    })?;
+    let child = group.joined_by(child?);
+    let task = PathBuf::from(format!("/proc/self/task/{}", thread.as_raw_nonzero()));
+    ended_soon(&task, child)
+}
+
 /// Waits until a thread is gone. Otherwise the process must not go on.
-fn ended_soon(task: &Path, mut child: Child) -> io::Result<Child> {
+fn ended_soon(task: &Path, child: GroupChild) -> io::Result<GroupChild> {
     let deadline = Instant::now() + PATIENCE;
     while fs::exists(task).unwrap_or(true) {
         if Instant::now() > deadline {
-            let _ = child.kill();
-            let _ = child.wait();
+            drop(child);
             return Err(io::Error::other("the thread that has started the process does not end"));
         }
         thread::sleep(Duration::from_micros(50));

@@ -7,14 +7,17 @@
 use std::{collections::BTreeSet, fmt, path::Path, sync::Arc, thread};
 
 use inference::{Error, lock::Mutex};
+use rustix::process::Pid;
 
 mod files;
+mod installer;
 mod launcher;
 mod privileges;
 mod scratch;
 mod settings;
 mod system_calls;
 
+pub(crate) use installer::InstallerSandbox;
 pub(crate) use launcher::{OPEN_GATE, gate_failure};
 pub(crate) use scratch::ScratchFolder;
 use scratch::ScratchFolders;
@@ -88,8 +91,10 @@ impl Sandbox {
             Error::internal(text)
         })?;
         let mut sandbox = Self { settings: settings.clone(), folders };
-        let (user, root) = (settings.user, sandbox.folders.root());
-        let missing = thread::scope(|scope| scope.spawn(|| enter(root, user)).join());
+        let writable = [sandbox.folders.root()];
+        let rights =
+            SandboxRights { writable: &writable, user: settings.user, has_network: false, group: None };
+        let missing = thread::scope(|scope| scope.spawn(|| enter(&rights)).join());
         let missing =
             missing.map_err(|_| Error::internal("the thread that tries out a sandbox has panicked"))?;
         if missing.contains(&Protection::User) {
@@ -142,11 +147,24 @@ impl Sandbox {
     }
 }
 
-/// Takes the rights of the calling thread away. Returns what cannot be taken.
-fn enter(scratch: &Path, user: Option<SandboxUser>) -> BTreeSet<Protection> {
+/// What a process in a sandbox may do.
+#[derive(Debug, Clone, Copy)]
+struct SandboxRights<'a> {
+    /// The folders in which it may write.
+    writable: &'a [&'a Path],
+    /// The user that it becomes.
+    user: Option<SandboxUser>,
+    /// It may connect to others.
+    has_network: bool,
+    /// The process group that it joins. It can neither make one nor join another one.
+    group: Option<Pid>,
+}
+
+/// Takes the rights of the calling thread away but for these. Returns what cannot be taken.
+fn enter(rights: &SandboxRights<'_>) -> BTreeSet<Protection> {
     // Landlock and seccomp need a thread that cannot get new privileges.
-    let mut missing = privileges::drop_all(user);
-    missing.extend(files::restrict(scratch));
-    missing.extend(system_calls::restrict());
+    let mut missing = privileges::drop_all(rights.user);
+    missing.extend(files::restrict(rights));
+    missing.extend(system_calls::restrict(rights));
     missing.into_iter().collect()
 }

@@ -2,8 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "what supports tests is part of them")]
 
 mod brief;
+mod environments;
+mod escapes;
 mod failures;
 mod leaving;
+mod lies;
 mod loading;
 mod requests;
 mod sandbox;

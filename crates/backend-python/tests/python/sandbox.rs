@@ -19,7 +19,8 @@ const RUNS: &str = "def execute(self, requests):\n    import ctypes, os, signal,
 
 const TEXT: &str = "input { name: 'X' data_type: TYPE_FP32 dims: [ -1 ] }\noutput { name: 'T' data_type: TYPE_STRING dims: [ 1 ] }\n";
 
-fn model(settings: &[(&str, &str)]) -> TestModel {
+/// A model that runs programs of [`told`], with those settings.
+pub(crate) fn model(settings: &[(&str, &str)]) -> TestModel {
     let model = TestModel::new(TEXT, RUNS);
     let places = tempfile::Builder::new().prefix("scratch").tempdir_in(model.folder()).unwrap().keep();
     let model = model.with_setting("sandbox-directory", &places.to_string_lossy());
@@ -27,7 +28,7 @@ fn model(settings: &[(&str, &str)]) -> TestModel {
 }
 
 /// What the program tells.
-fn told(model: &TestModel, loaded: &Loaded, program: &str) -> String {
+pub(crate) fn told(model: &TestModel, loaded: &Loaded, program: &str) -> String {
     fs::write(model.folder().join("program"), program).unwrap();
     let response = loaded.run(vec![request(&[0.0])]).remove(0).unwrap();
     String::from_utf8(bytes_of(&response, "T")[4..].to_vec()).unwrap()
@@ -38,7 +39,7 @@ fn places(model: &TestModel) -> std::path::PathBuf {
     model.settings.iter().find(|(name, _)| name == "sandbox-directory").map(|(_, path)| path.into()).unwrap()
 }
 
-const REFUSED: &str = "PermissionError: [Errno 1] Operation not permitted";
+pub(crate) const REFUSED: &str = "PermissionError: [Errno 1] Operation not permitted";
 
 #[test]
 fn a_worker_has_no_network_and_signals_nobody() {

@@ -146,3 +146,23 @@ fn a_worker_that_is_stopped_while_it_initializes_again_is_ended_and_another_one_
     });
     assert_eq!(answer, [3.0]);
 }
+
+#[test]
+fn what_a_model_starts_in_a_session_of_its_own_ends_with_it() {
+    let methods = "def execute(self, requests):\n    import subprocess\n    \
+                   child = subprocess.Popen(['sleep', '1000'], start_new_session=True, env={})\n    \
+                   if x_of(requests[0])[0] == 1:\n        os._exit(1)\n    return [y([child.pid]) for _ in requests]";
+    let loaded = TestModel::new(CONFIG, methods).load().unwrap();
+    let first = pid(&loaded);
+    assert_unhealthy(&loaded.failure(&[1.0]));
+    let second = pid(&loaded);
+    assert!(!runs(first) && runs(second), "the process that started the first one has ended");
+    drop(loaded);
+    eventually("the second one ends with the model", || !runs(second));
+}
+
+/// Whether a process runs. One that has ended may wait for the init process of the system.
+fn runs(process: u32) -> bool {
+    let state = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    !(state.is_empty() || state.contains(") Z ") || state.contains(") X "))
+}

@@ -132,6 +132,11 @@ pub(super) const OF_BACKENDS: &[NamedValue] = &[
         "that of the server",
     ),
     named("STRICT_OUTPUTS", "`yes`: an output that contradicts the configuration is an error.", "`no`"),
+    named(
+        "archive-limit-bytes",
+        "The most bytes of the files of an environment in an archive.",
+        "34359738368",
+    ),
     named("environments", "`on`: environments are made from `requirements.txt`.", "`off`"),
     named("environments-directory", "Where they are made.", "`~/.cache/nereid/python-environments`"),
     named("environments-timeout-seconds", "The most time to make one, from 1 to 86400.", "600"),

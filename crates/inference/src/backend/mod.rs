@@ -115,8 +115,10 @@ pub trait ModelInspection: Send + Sync {
 pub struct PythonSource {
     /// The file.
     pub file: PathBuf,
-    /// The program that runs it; `None` if it cannot be started without other work, such as unpacking an archive.
+    /// The program that the operator has chosen for running it; `None` if it runs in an environment of its own.
     pub interpreter: Option<String>,
+    /// The program that the model names instead. It may be any program.
+    pub own_interpreter: Option<String>,
     /// Whether the server may run it in an environment that it makes. Then the packages of `interpreter` do not matter.
     pub server_makes_environment: bool,
 }

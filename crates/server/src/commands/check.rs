@@ -26,6 +26,7 @@ pub(super) const HAS_WARNINGS: u8 = 3;
 struct CheckFlags {
     is_strict: bool,
     skips_interpreters: bool,
+    runs_own_interpreters: bool,
     render: fn(&CheckReport) -> String,
 }
 
@@ -53,7 +54,12 @@ fn check(
     plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
     err: &mut dyn Write,
 ) -> Result<(String, u8), String> {
-    let mut flags = CheckFlags { is_strict: false, skips_interpreters: false, render: text };
+    let mut flags = CheckFlags {
+        is_strict: false,
+        skips_interpreters: false,
+        runs_own_interpreters: false,
+        render: text,
+    };
     let mut rest = Vec::new();
     let mut words = arguments;
     while let Some(word) = words.next() {
@@ -62,6 +68,7 @@ fn check(
             Some("--rules") => return Ok((rules(), FINE)),
             Some("--strict") => flags.is_strict = true,
             Some("--skip-interpreters") => flags.skips_interpreters = true,
+            Some("--run-own-interpreters") => flags.runs_own_interpreters = true,
             Some("--format") => {
                 let form = words.next().ok_or("option '--format' requires an argument")?;
                 flags.render = render(&form.to_string_lossy())?;
@@ -82,8 +89,9 @@ fn check(
     options.write_warnings(err);
     let plugins = plugins(&options);
     let repositories = directories(&options, &plugins)?;
-    let skips_interpreters = flags.skips_interpreters;
-    let options = CheckOptions { skips_interpreters, ..check_options(&options, plugins) };
+    let CheckFlags { skips_interpreters, runs_own_interpreters, .. } = flags;
+    let options = check_options(&options, plugins);
+    let options = CheckOptions { skips_interpreters, runs_own_interpreters, ..options };
     let report = check_repositories(&repositories, &options);
     let code = match (report.count(Severity::Error), report.count(Severity::Warning)) {
         (0, 0) => FINE,
@@ -131,6 +139,7 @@ pub(super) fn check_options(options: &ResolvedOptions, plugins: Plugins) -> Chec
         has_cache: options.cache.is_some(),
         namespacing: options.repository.namespacing,
         skips_interpreters: false,
+        runs_own_interpreters: false,
         agent_directory: options.repository.agent_directory.clone(),
     }
 }

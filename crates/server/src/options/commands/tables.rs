@@ -27,6 +27,10 @@ pub(super) const CHECK: CommandUsage = CommandUsage {
                     "--skip-interpreters",
                     "start no interpreter of models in Python: their source code and packages are not checked",
                 ),
+                flag(
+                    "--run-own-interpreters",
+                    "start the interpreters that models name in PYTHON_EXECUTABLE, too: they may be any programs",
+                ),
             ],
             "<repository>...",
         )
