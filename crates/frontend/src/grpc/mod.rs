@@ -17,6 +17,8 @@ mod decode;
 mod encode;
 mod frames;
 mod framing;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod infer;
 mod keepalive;
 mod logging;
