@@ -14,7 +14,8 @@ use crate::steps::{self, CannotRun, CheckStep, Steps};
 use crate::tools::{self, Tool};
 use crate::workspace::{self, Build, cargo};
 use crate::{
-    changes, chaos, debian, deepcheck, demo, dist, docs, gates, memcheck, process, python, runtime_library,
+    changes, chaos, debian, deepcheck, demo, dependencies, dist, docs, gates, memcheck, process, python,
+    runtime_library,
 };
 
 /// How everything is built.
@@ -62,7 +63,7 @@ const FURTHER: [CheckStep; 8] = [
 ];
 
 /// The groups of the second tier.
-const INTEGRATIONS: [CheckStep; 6] = [
+const INTEGRATIONS: [CheckStep; 7] = [
     CheckStep { name: "stores", limit: minutes(15), action: stores },
     CheckStep {
         name: "clients of stores",
@@ -84,7 +85,8 @@ const INTEGRATIONS: [CheckStep; 6] = [
         limit: minutes(10),
         action: || clients_of("monitoring", "monitoring", tools::MONITORING),
     },
-    CheckStep { name: "dependencies", limit: minutes(15), action: dependencies },
+    CheckStep { name: "dependencies", limit: minutes(15), action: dependencies::rules },
+    CheckStep { name: "advisories", limit: minutes(5), action: dependencies::advisories },
 ];
 
 /// Which steps of a tier are wanted.
@@ -305,12 +307,6 @@ fn packages() -> Result<()> {
     python::install("tests/requirements.txt")?;
     let mut pytest = pytest("packages");
     process::run(pytest.arg("tests/packages").env("NEREID_DIST", workspace::target().join("dist")))
-}
-
-/// The licences and sources of all dependencies.
-fn dependencies() -> Result<()> {
-    // The advisories come from a repository of their own, which needs a network.
-    process::run(&mut tools::DENY.command(&["check", "bans", "licenses", "sources"])?)
 }
 
 #[cfg(test)]

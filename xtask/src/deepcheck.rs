@@ -1,8 +1,9 @@
 //! `cargo xtask deepcheck`: checks that take too long for every change, or that need tools which not every machine has.
 //!
 //! A model checker tries every order of threads. Sanitizers of the compiler check the tests of the crates that exchange
-//! memory with C. Valgrind checks a program in C. Miri, if it is installed, checks the code that owns memory. Campaigns of
-//! random faults last an hour. A check whose tool is missing is skipped, and the summary names it.
+//! memory with C. Valgrind checks a program in C. Miri, if it is installed, checks the code that owns memory. Fuzzers
+//! search for two hours, and campaigns of random faults last an hour. A check whose tool is missing is skipped, and the
+//! summary names it.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::steps::{CannotRun, CheckStep, Steps};
 use crate::workspace::cargo;
-use crate::{chaos, memcheck, process, runtime_library, workspace};
+use crate::{chaos, fuzz, memcheck, process, runtime_library, workspace};
 
 /// How many times in one execution the model checker preempts a thread, in a quick run. Two preemptions find nearly all
 /// mistakes.
@@ -23,15 +24,18 @@ const MANY_SWITCHES: u32 = 4;
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 /// The campaigns last an hour, and longer if they look for a small history.
 const LIMIT_OF_CHAOS: Duration = Duration::from_secs(2 * 60 * 60);
+/// The fuzzers search for two hours, after a build.
+const LIMIT_OF_FUZZING: Duration = Duration::from_secs(3 * 60 * 60);
 /// How long all of them may take.
-const LIMIT_OF_ALL: Duration = Duration::from_secs(6 * 60 * 60);
+const LIMIT_OF_ALL: Duration = Duration::from_secs(9 * 60 * 60);
 
-const STEPS: [CheckStep; 6] = [
+const STEPS: [CheckStep; 7] = [
     CheckStep { name: "long model checker", limit: LIMIT, action: || model_checker(MANY_SWITCHES) },
     CheckStep { name: "address sanitizer", limit: LIMIT, action: || ADDRESS.run() },
     CheckStep { name: "thread sanitizer", limit: LIMIT, action: || THREAD.run() },
     CheckStep { name: "valgrind", limit: LIMIT, action: || memcheck::run(None) },
     CheckStep { name: "miri", limit: LIMIT, action: miri },
+    CheckStep { name: "long fuzzing", limit: LIMIT_OF_FUZZING, action: fuzz::long },
     CheckStep { name: "long chaos", limit: LIMIT_OF_CHAOS, action: chaos::long },
 ];
 
@@ -130,7 +134,7 @@ impl Sanitizer {
 }
 
 /// The target triple of this machine. Sanitizers need it, so that build scripts are not instrumented.
-fn host() -> Result<String> {
+pub(crate) fn host() -> Result<String> {
     let about = process::output(Command::new("rustc").arg("-vV").stderr(Stdio::inherit()))?;
     let host = about.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned).context("rustc does not say what it runs on")

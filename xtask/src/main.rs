@@ -1,5 +1,5 @@
-//! Tasks of the workspace: `cargo xtask test | integrations | deepcheck | memcheck | chaos | gates | docs | header | setup | demo |
-//! dist | bench`.
+//! Tasks of the workspace: `cargo xtask test | integrations | deepcheck | memcheck | chaos | fuzz | gates | docs | header |
+//! setup | demo | dist | bench`.
 //!
 //! This program does everything that needs more than cargo: the checks of a change, the Python environment, the
 //! download of ONNX Runtime, the demo, the benchmarks. It writes everything below `target`, makes each thing once and
@@ -19,9 +19,11 @@ mod debian;
 mod debian_program;
 mod deepcheck;
 mod demo;
+mod dependencies;
 mod descendants;
 mod dist;
 mod docs;
+mod fuzz;
 mod gates;
 mod memcheck;
 mod npm_package;
@@ -54,11 +56,12 @@ cargo xtask test [--quick] [--only TEXT]
 
 cargo xtask integrations [--only TEXT]
     The tests that need large foreign packages, in groups: object stores, Triton's plug-ins, a browser, Prometheus's
-    tools, and the rules for dependencies. --only takes the groups whose name contains TEXT.
+    tools, the rules for dependencies, and known faults in them. --only takes the groups whose name contains TEXT.
 
 cargo xtask deepcheck [--only TEXT]
     What takes too long for every change: a model checker over the code that threads meet in, the tests of the crates that
-    meet C under the compiler's address and thread sanitizers, memcheck, miri, and an hour of campaigns of random faults.
+    meet C under the compiler's address and thread sanitizers, memcheck, miri, two hours of fuzzing, and an hour of campaigns
+    of random faults.
     --only takes the steps whose name contains TEXT.
 
 cargo xtask memcheck [--requests N]
@@ -75,6 +78,11 @@ cargo xtask chaos [--seconds N | --count N | --scale-downs N | --stops N | --req
     --wrong lets a network answer wrongly now and then, to see that it is found. A broken promise prints the smallest
     history found that breaks it, for which it looks at most so many seconds [default: 300]. Builds for release; --dev uses
     a debug build.
+
+cargo xtask fuzz [--target NAME] [--seconds N]
+    libFuzzer over the parsers of bytes from outside, each for N seconds [default: 60]: an input that makes one panic, that
+    takes more memory than its bound allows, or more work than in proportion to the input, is written to a file. Goes on
+    from what earlier runs have found, below target/fuzz. --target takes only that one.
 
 cargo xtask gates
     Only the rules of our own: which crate may use which, the shape of files, and the C interfaces.
@@ -161,6 +169,7 @@ fn run() -> Result<bool> {
             memcheck::run(requests).map(|()| true)
         }
         "chaos" => chaos::run(&chaos::ChaosOptions::parse(arguments)?).map(|()| true),
+        "fuzz" => fuzz::run(&fuzz::FuzzOptions::parse(arguments)?).map(|()| true),
         "deepcheck" => {
             let only: Option<String> = arguments.value("--only")?;
             arguments.finish()?;

@@ -18,6 +18,9 @@ mod environment;
 mod environment_settings;
 mod failure_log;
 mod frames;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod health;
 mod inferences;
 mod inspection;

@@ -192,6 +192,10 @@ impl<R: BufRead> Inflater<R> {
     }
 }
 
+#[cfg(feature = "fuzzing")]
+#[path = "compression_fuzzing.rs"]
+pub(crate) mod fuzzing;
+
 #[cfg(test)]
 #[path = "compression_tests.rs"]
 mod tests;

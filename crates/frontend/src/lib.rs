@@ -16,6 +16,9 @@ mod decode_pool;
 pub mod drain;
 pub mod error;
 pub mod forward;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod grpc;
 pub mod http;
 mod inline_wake;

@@ -13,6 +13,9 @@ mod connector;
 mod credentials;
 mod download;
 mod failure;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod keyed_locks;
 mod listing;
 mod opener;

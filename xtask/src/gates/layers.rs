@@ -61,6 +61,8 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("testing", &["inference", "proto", "scheduling", "engine"]),
+    // A crate of tests, whose targets are parsers of many crates.
+    ("fuzz", &["backend-python", "frontend", "inference", "object-stores", "proto", "server"]),
     ("xtask", &[]),
 ];
 

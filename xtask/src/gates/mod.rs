@@ -1,5 +1,6 @@
 //! Rules that a program can check and no other tool does.
 
+mod dependencies;
 mod layers;
 mod names;
 mod sources;
@@ -12,12 +13,15 @@ use crate::{abi, workspace};
 
 /// Checks all rules and prints violations. Returns whether there are none.
 pub(crate) fn run() -> Result<bool> {
-    let layers = layers::broken(&workspace::packages()?);
+    let packages = workspace::packages()?;
+    let layers = layers::broken(&packages);
+    let dependencies = dependencies::broken(&workspace::root(), &packages)?;
     let sources = sources::check(&workspace::root())?;
     let names = names::broken(&workspace::root())?;
     let abi = abi::broken(&workspace::root())?;
     let timing = timing::broken(&workspace::root())?;
     println!("layers: {}", verdict(&layers));
+    println!("used dependencies: {}", verdict(&dependencies));
     println!("C interfaces: {}", verdict(&abi));
     println!("type names: {}", verdict(&names));
     println!("time in tests: {}", verdict(&timing));
@@ -28,7 +32,7 @@ pub(crate) fn run() -> Result<bool> {
     for exception in timing_exceptions::EXCEPTIONS {
         println!("  may use time: {exception}");
     }
-    let all = [&layers, &abi, &names, &timing, &sources.broken];
+    let all = [&layers, &dependencies, &abi, &names, &timing, &sources.broken];
     for line in all.into_iter().flatten() {
         println!("  {line}");
     }

@@ -22,7 +22,7 @@ const MACHINE_PATHS: &[&str] =
 
 /// The crates that may contain unsafe code.
 const UNSAFE_CRATES: &[&str] =
-    &["crates/backend-onnx/", "crates/c-api/", "crates/in-process/", "crates/shared-memory/"];
+    &["crates/backend-onnx/", "crates/c-api/", "crates/in-process/", "crates/shared-memory/", "fuzz/"];
 
 /// Libraries whose locks do not know their order.
 const OTHER_LOCKS: &[&str] = &["parking_lot::", "std::sync::"];

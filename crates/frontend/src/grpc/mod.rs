@@ -18,6 +18,8 @@ mod encode;
 mod flight;
 mod frames;
 mod framing;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod infer;
 mod keepalive;
 mod logging;

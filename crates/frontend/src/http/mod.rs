@@ -7,6 +7,8 @@ mod body;
 mod compression;
 #[cfg(test)]
 mod decode_cost_tests;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod generate;
 mod header_case;
 mod infer;

@@ -4,6 +4,8 @@
 //! its handshake begins. If new files cannot be used, the port keeps the old ones.
 mod client_certificates;
 mod elements;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod server_config;
 #[cfg(test)]
 mod tests;

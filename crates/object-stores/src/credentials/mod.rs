@@ -4,7 +4,7 @@
 //! block.
 
 mod file;
-mod profile;
+pub(crate) mod profile;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -66,7 +66,7 @@ fn path(variables: &StoreVariables, variable: &str, file: &str) -> Option<PathBu
     variables.get(variable).map(PathBuf::from).or_else(below_home)
 }
 
-type Settings = BTreeMap<String, String>;
+pub(crate) type Settings = BTreeMap<String, String>;
 
 /// The settings of the first of these sections that the file has. A missing file has no sections.
 fn section(path: &Option<PathBuf>, names: &[&str]) -> Result<Option<Settings>, Error> {
@@ -85,7 +85,7 @@ fn section(path: &Option<PathBuf>, names: &[&str]) -> Result<Option<Settings>, E
 }
 
 /// The settings of a section: lines `name = value` below `[section]`. Indented lines belong to nested settings.
-fn parsed(text: &str, section: &str) -> Option<Settings> {
+pub(crate) fn parsed(text: &str, section: &str) -> Option<Settings> {
     let mut settings = None;
     let mut is_inside = false;
     for line in text.lines() {

@@ -59,17 +59,22 @@ pub(super) struct Lexer<'a> {
     source: &'a str,
     at: usize,
     line: usize,
+    /// The byte up to which characters are counted: where the last token begins.
+    counted: usize,
+    /// The characters before it on its line.
+    column: usize,
 }
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(source: &'a str) -> Self {
-        Self { source, at: 0, line: 1 }
+        Self { source, at: 0, line: 1, counted: 0, column: 0 }
     }
 
     /// The next token, with the byte offset and the line, counted from 1, where the token begins.
     pub(super) fn next(&mut self) -> Result<(Token<'a>, usize, usize), Fault> {
         self.skip_blank();
         let start = self.at;
+        self.count_characters(start);
         let Some(first) = self.peek() else { return Ok((Token::End, start, self.line)) };
         let token = match first {
             'a'..='z' | 'A'..='Z' | '_' => {
@@ -94,11 +99,20 @@ impl<'a> Lexer<'a> {
         self.at
     }
 
-    /// The column of a byte offset: characters from the beginning of its line, counted from 1.
-    pub(super) fn column(&self, at: usize) -> usize {
-        let before = &self.source[..at];
-        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        before[start..].chars().count() + 1
+    /// The column where the last token begins: characters from the beginning of its line, counted from 1.
+    pub(super) fn column(&self) -> usize {
+        self.column + 1
+    }
+
+    /// Counts the characters up to the beginning of a token. Each is counted once, however long the line is.
+    fn count_characters(&mut self, start: usize) {
+        let passed = &self.source[self.counted..start];
+        #[cfg(test)]
+        tests::note_counted(passed.len());
+        (self.counted, self.column) = match passed.rfind('\n') {
+            Some(newline) => (start, passed[newline + 1..].chars().count()),
+            None => (start, self.column + passed.chars().count()),
+        };
     }
 
     fn peek(&self) -> Option<char> {
@@ -231,7 +245,31 @@ impl<'a> Lexer<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    thread_local! {
+        static COUNTED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Notes that so many bytes were counted for columns.
+    pub(super) fn note_counted(bytes: usize) {
+        COUNTED.set(COUNTED.get() + bytes);
+    }
+
+    #[test]
+    fn columns_count_characters_and_each_once() {
+        let source = format!("x: 'é' y # é\n  {}z", "ab ".repeat(1000));
+        let mut lexer = Lexer::new(&source);
+        let mut columns = Vec::new();
+        while lexer.next().unwrap().0 != Token::End {
+            columns.push((lexer.line, lexer.column()));
+        }
+        assert_eq!(columns[..5], [(1, 1), (1, 2), (1, 4), (1, 8), (2, 3)]);
+        assert_eq!(columns.last(), Some(&(2, 3003)));
+        assert_eq!(COUNTED.get(), source.len());
+    }
 
     fn tokens(source: &str) -> Result<Vec<Token<'_>>, Fault> {
         let mut lexer = Lexer::new(source);

@@ -13,6 +13,10 @@ use crate::{Fields, Parsed, TextPosition};
 /// Mistakes that are described. Further ones are counted.
 const MOST_FAULTS: usize = 100;
 
+/// Misspelt names whose values are read as those of the fields that were probably meant. The values of further ones are
+/// skipped: before each guess, what has been read so far is copied.
+const MOST_GUESSES: usize = 20;
+
 /// Reads a whole configuration. Returns what could be read, and the faults in the order of the source, up to the first
 /// after which the parser cannot go on.
 pub(super) fn parse(source: &str) -> (Parsed, Vec<Fault>) {
@@ -31,6 +35,7 @@ pub(super) fn parse(source: &str) -> (Parsed, Vec<Fault>) {
         open: Vec::new(),
         faults: Vec::new(),
         further: None,
+        guesses: 0,
     };
     let mut message = DynamicMessage::new(model_config());
     let end = parser.fields_until(None, &mut message);
@@ -79,6 +84,8 @@ struct Parser<'a> {
     faults: Vec<Fault>,
     /// `None` if all are in `faults`.
     further: Option<FurtherFaults>,
+    /// Misspelt names whose values were read.
+    guesses: usize,
 }
 
 /// The fields of one message that the parser has read so far, with their lines.
@@ -113,7 +120,7 @@ impl<'a> Parser<'a> {
     }
 
     fn note(&mut self) {
-        let position = TextPosition { line: self.line, column: self.lexer.column(self.at) };
+        let position = TextPosition { line: self.line, column: self.lexer.column() };
         self.fields.note(&self.path, Some(position));
     }
 
@@ -229,8 +236,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reads a field whose name is misspelt. Goes back if the value does not fit: then the guess was wrong.
+    /// Reads a field whose name is misspelt. Goes back if the value does not fit: then the guess was wrong. Returns false
+    /// at once if there were many guesses.
     fn try_field(&mut self, meant: &FieldDescriptor, message: &mut DynamicMessage, seen: &mut Seen) -> bool {
+        if self.guesses == MOST_GUESSES {
+            return false;
+        }
+        self.guesses += 1;
         let (lexer, token, at, line) = (self.lexer, self.token, self.at, self.line);
         let (path, open, faults, fields) =
             (self.path.len(), self.open.len(), self.faults.len(), self.fields.clone());
@@ -326,7 +338,7 @@ impl<'a> Parser<'a> {
     /// Reads one value, and sets the field to it or appends it.
     fn one_value(&mut self, field: &FieldDescriptor, message: &mut DynamicMessage) -> Result<(), Fault> {
         let length = self.path.len();
-        let begin = TextPosition { line: self.line, column: self.lexer.column(self.at) };
+        let begin = TextPosition { line: self.line, column: self.lexer.column() };
         if field.is_list() || field.is_map() {
             let position = match &*message.get_field(field) {
                 Value::List(list) => list.len(),

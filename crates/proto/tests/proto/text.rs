@@ -325,3 +325,13 @@ fn bytes_of_another_encoding_are_refused_outside_of_comments() {
     let error = parse(b"# \xfc\nmax_batch_size: 4 # \xfc\nnme: 'x'").unwrap_err();
     assert_eq!((error.line, error.column), (3, 1), "places stay right behind such a comment");
 }
+
+#[test]
+fn of_many_misspelt_names_only_the_first_have_their_values_read() {
+    let misspelt = "inpt { nam: 'x' }\n".repeat(30);
+    let error = parse(misspelt.as_bytes()).unwrap_err();
+    let of =
+        |name: &str| error.each().filter(|error| error.message.starts_with(&format!("'{name}'"))).count();
+    // Each value has a misspelt name, too.
+    assert_eq!((of("inpt"), of("nam")), (30, 10));
+}

@@ -65,7 +65,8 @@ pub(super) fn apply(
     Ok(())
 }
 
-fn set(typed: &mut TypedOptions, option: &'static Spec, value: &str) -> Result<(), String> {
+/// Sets an option that was not given on the command line.
+pub(super) fn set(typed: &mut TypedOptions, option: &'static Spec, value: &str) -> Result<(), String> {
     if option.is_flag() && !super::values::boolean(value)? {
         return Ok(());
     }

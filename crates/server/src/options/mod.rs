@@ -15,6 +15,9 @@ mod clash;
 mod commands;
 mod completions;
 mod environment;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod help;
 mod layers;
 mod managed;

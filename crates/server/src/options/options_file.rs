@@ -19,8 +19,17 @@ const WRONG_VALUE: &str = "a value is a string, a number, true, false, or a list
 pub(super) fn read(path: &str) -> Result<Vec<LayeredOption>, BadOption> {
     let refused = |error: String| BadOption::framed(CONFIG, format!("cannot read '{path}': {error}"));
     let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
-    let document = DeTable::parse(&text).map_err(|error| refused(error.to_string().trim_end().to_owned()))?;
-    let mut file = OptionsFile { path, text: &text, lines: BTreeMap::new(), found: Vec::new() };
+    parse(path, &text)
+}
+
+/// Reads the options in the text of a file.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn parse(path: &str, text: &str) -> Result<Vec<LayeredOption>, BadOption> {
+    let refused = |error: String| BadOption::framed(CONFIG, format!("cannot read '{path}': {error}"));
+    let document = DeTable::parse(text).map_err(|error| refused(error.to_string().trim_end().to_owned()))?;
+    let mut file = OptionsFile { path, text, lines: BTreeMap::new(), found: Vec::new() };
     file.collect("", document.get_ref())?;
     Ok(file.found)
 }

@@ -22,7 +22,7 @@ mod write;
 
 pub(crate) use document::{Document, JsonValue};
 pub(crate) use nested::Nested;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use steps::of as steps_of;
 pub(crate) use syntax::{Number, access, during};
 pub(crate) use write::{write_double, write_int, write_single, write_string, write_uint};

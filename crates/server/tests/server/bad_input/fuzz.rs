@@ -1,5 +1,8 @@
 //! Sends a number of mutated requests. The seed is fixed, so the sequence of requests is the same each time.
-use std::env;
+//!
+//! Each gets an answer of its protocol, or none, and then the end of its connection. The parsers themselves have fuzzers
+//! of their own, which count memory: the package `nereid-fuzz`.
+use std::{env, net::SocketAddr};
 
 use serde_json::json;
 use testing::{
@@ -101,27 +104,56 @@ pub(crate) fn throw(served: &Served) {
         let mut bytes = http[chance.below(http.len())].clone();
         chance.mutate(&mut bytes);
         let port = if chance.below(10) == 0 { served.metrics } else { served.http };
-        throw_bytes(port, &bytes);
+        let answer = answer_to(port, &bytes);
+        assert!(
+            answer.is_empty() || is_status_line(&answer),
+            "b\"{}\" gets b\"{}\"",
+            bytes.escape_ascii(),
+            answer.escape_ascii()
+        );
 
         let mut message = grpc.clone();
         chance.mutate(&mut message);
-        // Any status is acceptable, and so is a broken stream.
-        let _ = runtime.block_on(async {
+        let answer = runtime.block_on(async {
             let connection = grpc::Connection::open(served.grpc).await?;
             connection.unary(INFER, &[], framed(&message)).await
         });
+        // The frame is whole, so the message gets a status, whatever is in it.
+        let (messages, status) =
+            answer.unwrap_or_else(|error| panic!("b\"{}\" gets no status: {error}", message.escape_ascii()));
+        assert!(
+            if status.name() == "OK" { messages.len() == 1 } else { messages.is_empty() },
+            "b\"{}\" gets {} messages and {}",
+            message.escape_ascii(),
+            messages.len(),
+            status.name()
+        );
 
         // After the preface come bytes that are no HTTP/2 frames.
         let mut frames = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
         frames.extend((0..chance.below(64)).map(|_| chance.byte()));
-        throw_bytes(served.grpc, &frames);
+        let answer = answer_to(served.grpc, &frames);
+        // The first frame of a server has its settings.
+        assert!(
+            answer.get(3).is_none_or(|kind| *kind == 4),
+            "b\"{}\" gets b\"{}\"",
+            frames.escape_ascii(),
+            answer.escape_ascii()
+        );
     }
 }
 
-/// Sends the bytes, ends the sending side, and accepts any reaction of the server.
-fn throw_bytes(address: std::net::SocketAddr, bytes: &[u8]) {
+/// Sends the bytes and ends the sending side. Returns what the server sends before it closes the connection.
+fn answer_to(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut connection = Connection::open(address).expect("the server accepts connections");
-    if connection.send(bytes).is_ok() && connection.finish().is_ok() {
-        let _ = connection.rest();
-    }
+    // The server may close the connection earlier.
+    let _ = connection.send(bytes).and_then(|()| connection.finish());
+    connection.rest().expect("the server closes a connection whose client has ended")
+}
+
+/// Whether an answer begins as one of HTTP/1, with a status that has a meaning.
+fn is_status_line(answer: &[u8]) -> bool {
+    let Some((b"HTTP/1.0 " | b"HTTP/1.1 ", rest)) = answer.split_at_checked(9) else { return false };
+    let status = rest.get(..3).and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u16>().ok());
+    status.is_some_and(|status| (100..600).contains(&status))
 }
