@@ -6,7 +6,7 @@ use crate::{
     frames::{FrameBuffer, ReadOutcome},
     marshal::MarshalValue,
     messages::{WorkerAnswer, WorkerItem, parameters_of_json},
-    virtual_environments,
+    requirements,
 };
 
 /// Reads the message of a worker, and each of its items up to the first that is damaged.
@@ -61,7 +61,7 @@ pub fn frames(bytes: &[u8], size: usize) -> usize {
     total
 }
 
-/// Whether a model in a sandbox may have these requirements.
-pub fn requirements(text: &[u8]) -> bool {
-    virtual_environments::are_accepted(text)
+/// The lines that an installer gets for the requirements of a model in a sandbox. `None` if they are refused.
+pub fn requirements(text: &[u8]) -> Option<String> {
+    requirements::accepted(text).ok()
 }

@@ -140,14 +140,6 @@ fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Whether a model in a sandbox may have these requirements. An entrance for fuzzers.
-#[cfg(feature = "fuzzing")]
-pub(crate) fn are_accepted(requirements: &[u8]) -> bool {
-    let files = vec![(REQUIREMENTS, requirements.to_vec())];
-    let recipe = Recipe { kind: RecipeKind::Requirements, folder: PathBuf::new(), files };
-    recipe.refuse_all_but_names().is_ok()
-}
-
 /// Makes one environment.
 struct EnvironmentMaker<'a> {
     recipe: Recipe,

@@ -1,5 +1,5 @@
 //! What gRPC clients write. The first byte says in which pieces it arrives.
-use super::{plain, setting};
+use super::setting;
 use crate::{Bound, Effort, Target};
 
 pub(super) const INFER: Target = Target {
@@ -8,12 +8,12 @@ pub(super) const INFER: Target = Target {
     memory: Bound {
         factor: 256,
         constant: 16 << 10,
-        reason: "an input of two bytes has about 400; the number of items is limited; an integer of one byte has eight",
+        reason: "an input of two bytes has about 400; the number of items is limited",
     },
     work: Bound { factor: 4, constant: 64, reason: "names, texts and growing vectors" },
     run: |input| {
         let (size, message) = setting(input);
-        plain(frontend::fuzzing::infer_message(&message, size))
+        Effort { reserved: frontend::fuzzing::infer_message(&message, size), steps: None }
     },
 };
 

@@ -32,15 +32,17 @@ pub(super) const FRAMES: Target = Target {
 pub(super) const REQUIREMENTS: Target = Target {
     name: "python-requirements",
     reads: "requirements.txt of a model in a sandbox",
-    memory: Bound { factor: 16, constant: 4 << 10, reason: "copies of the text, and a text that refuses it" },
-    work: Bound { factor: 1, constant: 64, reason: "copies of the text" },
+    memory: Bound {
+        factor: 128,
+        constant: 8 << 10,
+        reason: "copies of the text, a text that refuses it, and about a hundred bytes for a version of four",
+    },
+    work: Bound { factor: 16, constant: 64, reason: "a name of one byte is read, written anew and copied" },
     run: |input| {
-        let accepted = backend_python::fuzzing::requirements(input);
-        let first = input.iter().find(|byte| !byte.is_ascii_whitespace());
-        assert!(
-            !accepted || first != Some(&b'-') || input.trim_ascii_start().starts_with(b"--hash="),
-            "an option"
-        );
+        let Some(accepted) = backend_python::fuzzing::requirements(input) else { return Effort::default() };
+        assert!(accepted.lines().all(|line| line.starts_with(|first: char| first.is_ascii_alphanumeric())));
+        let again = backend_python::fuzzing::requirements(accepted.as_bytes());
+        assert_eq!(again, Some(accepted), "what is written is accepted, and stays");
         Effort::default()
     },
 };

@@ -12,7 +12,7 @@ use http_body_util::StreamBody;
 use inference::{ByteBudget, Request};
 
 use super::{
-    contents,
+    contents::{self, ContentsRoom},
     decode::{self, InferMessage},
     frames::FrameReader,
     framing::{MessageError, Messages},
@@ -35,19 +35,21 @@ fn cut(mut bytes: Bytes, size: usize) -> Vec<Bytes> {
     frames
 }
 
-/// Decodes a `ModelInferRequest` in frames of `size` bytes, and what it has for its inputs.
-pub fn infer_message(message: &Bytes, size: usize) {
+/// Decodes a `ModelInferRequest` in frames of `size` bytes, and what it has for its inputs. Returns the bytes that were
+/// reserved for the inputs.
+pub fn infer_message(message: &Bytes, size: usize) -> usize {
     let frames = cut(message.clone(), size);
-    let _ = (decode::is_brief(&frames), decode::leading_id(&frames));
-    let Ok(message) = InferMessage::decode(&frames) else { return };
+    let _ = (decode::is_brief(&frames), decode::leading_id(&frames), decode::bytes_besides_contents(&frames));
+    let Ok(message) = InferMessage::decode(&frames) else { return 0 };
     let _ = version::parse(&message.model_version);
     let _ = parameters::read(&message.parameters, &mut Request::default());
+    let mut reservation = ByteBudget::new(usize::MAX).reservation();
+    let mut room = ContentsRoom::new(&mut reservation);
     for input in message.inputs {
         let _ = contents::region(&input.parameters, &input.name);
-        if let Some(given) = input.contents {
-            let _ = contents::bytes(*given, input.datatype, &input.name, &message.model_name);
-        }
+        let _ = contents::bytes(&input.contents, input.datatype, &input.name, &message.model_name, &mut room);
     }
+    reservation.bytes()
 }
 
 /// Cuts a body, which arrives in frames of `size` bytes, into messages, with a budget of `limit` bytes. Each message is

@@ -44,7 +44,7 @@ fn an_empty_command_line_means_tritons_defaults() {
     assert_eq!(grpc.listen, listen(8001));
     assert_eq!((grpc.most_unread_responses, grpc.max_concurrent_streams), (None, 1024));
     assert_eq!((grpc.tls, grpc.compression), (None, CompressionLevel::None));
-    assert!(grpc.reflection && !options(&["--grpc-reflection=false"]).grpc.unwrap().reflection);
+    assert!(grpc.reflection);
     // The defaults of the front end are those of the command line, and they are Triton's.
     assert_eq!((grpc.keepalive, grpc.pings), (KeepaliveRules::default(), PingRules::default()));
     assert_eq!((grpc.max_connection_age, grpc.max_connection_age_grace), (None, None));
@@ -507,4 +507,9 @@ fn clients_may_register_shared_memory_only_if_the_operator_says_so() {
         "--client-shm-in-place=true",
     ];
     assert_eq!(regions(&line), Some(SharedMemoryOptions { limits, in_place: true }));
+}
+
+#[test]
+fn reflection_can_be_switched_off() {
+    assert!(!options(&["--grpc-reflection=false"]).grpc.unwrap().reflection);
 }

@@ -1,7 +1,7 @@
 //! Options about who may use the ports: web pages, keys, TLS, and connections from one address.
 
 use frontend::http::OriginRules;
-use frontend::tls::TlsOptions;
+use frontend::tls::{ClientCertificateRules, TlsOptions};
 
 use super::{ProcessEnvironment, options, parse_in};
 
@@ -81,7 +81,12 @@ fn keys_in_clear_are_told_at_the_start() {
 fn tls_of_http_holds_for_the_ports_of_platforms() {
     let managed = ["--allow-sagemaker=true", "--allow-vertex-ai=true", "--vertex-ai-port=8081"];
     let tls = ["--http-use-ssl=true", "--http-server-cert=c", "--http-server-key=k"];
-    let expected = Some(TlsOptions { certificate: "c".into(), key: "k".into(), client_roots: None });
+    let expected = Some(TlsOptions {
+        certificate: "c".into(),
+        key: "k".into(),
+        client_roots: None,
+        client_rules: ClientCertificateRules::default(),
+    });
     for http in ["--allow-http=true", "--allow-http=false"] {
         let given = options(&[&[http][..], &managed, &tls].concat());
         assert_eq!(given.sagemaker.unwrap().tls, expected);
