@@ -1,6 +1,6 @@
 //! Every parser of bytes from outside, as a target of fuzzers, with one oracle for all.
 //!
-//! A [`Target`] runs a parser on an input. The oracle ([`Target::check`]) counts what the parser allocates, and fails if
+//! A [`FuzzTarget`] runs a parser on an input. The oracle ([`FuzzTarget::check`]) counts what the parser allocates, and fails if
 //! the parser panics, takes more memory than its bound allows, or works longer than in proportion to its input. Memory
 //! that the parser has reserved in a budget counts as input.
 //!
@@ -17,7 +17,7 @@ mod targets;
 pub use files::{SavedInput, corpus};
 pub use mutation::Mutator;
 pub use oracle::{Bound, Broken, Effort};
-pub use target::Target;
+pub use target::FuzzTarget;
 pub use targets::TARGETS;
 
 /// Counts for all programs of this package.

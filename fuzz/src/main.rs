@@ -5,13 +5,13 @@
 use std::{env, sync::LazyLock};
 
 use libfuzzer_sys::fuzz_target;
-use nereid_fuzz::Target;
+use nereid_fuzz::FuzzTarget;
 
 const VARIABLE: &str = "NEREID_FUZZ_TARGET";
 
-static CHOSEN: LazyLock<&Target> = LazyLock::new(|| {
+static CHOSEN: LazyLock<&FuzzTarget> = LazyLock::new(|| {
     let name = env::var(VARIABLE).unwrap_or_default();
-    Target::named(&name).unwrap_or_else(|| panic!("{VARIABLE} names no target: '{name}'"))
+    FuzzTarget::named(&name).unwrap_or_else(|| panic!("{VARIABLE} names no target: '{name}'"))
 });
 
 fuzz_target!(|data: &[u8]| {

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// A parser of bytes from outside.
-pub struct Target {
+pub struct FuzzTarget {
     /// Its name on the command line. The folder of its corpus has the same name.
     pub name: &'static str,
     /// What it reads, and who writes that.
@@ -19,7 +19,7 @@ pub struct Target {
     pub(crate) run: fn(&[u8]) -> Effort,
 }
 
-impl Target {
+impl FuzzTarget {
     /// The target of that name.
     pub fn named(name: &str) -> Option<&'static Self> {
         crate::TARGETS.iter().find(|target| target.name == name)

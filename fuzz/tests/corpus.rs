@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use nereid_fuzz::{Mutator, SavedInput, TARGETS, Target, corpus};
+use nereid_fuzz::{FuzzTarget, Mutator, SavedInput, TARGETS, corpus};
 
 /// The mutated inputs of each target. All targets together take about 30 seconds on one processor, without optimisation.
 const MUTATIONS: usize = 2000;
@@ -13,7 +13,7 @@ const MUTATIONS: usize = 2000;
 const LONGEST_CHAIN: usize = 6;
 
 #[track_caller]
-fn check(target: &Target, input: &[u8], origin: &str) {
+fn check(target: &FuzzTarget, input: &[u8], origin: &str) {
     if let Err(broken) = target.check(input) {
         panic!(
             "{}: {broken}, on {origin}, {} bytes: b\"{}\"",
@@ -25,7 +25,7 @@ fn check(target: &Target, input: &[u8], origin: &str) {
 }
 
 fn run(name: &str) {
-    let target = Target::named(name).expect("the target exists");
+    let target = FuzzTarget::named(name).expect("the target exists");
     let inputs = corpus(name).expect("the target has a corpus");
     assert!(!inputs.is_empty(), "the corpus is empty");
     check(target, b"", "nothing");

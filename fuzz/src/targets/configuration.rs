@@ -7,10 +7,9 @@ use inference::{
     config::{Completion, ConfigErrors, FileEntry, ModelLayout, examine},
 };
 
-use super::plain;
-use crate::{Bound, Effort, Target};
+use crate::{Bound, Effort, FuzzTarget};
 
-pub(super) const TEXT: Target = Target {
+pub(super) const TEXT: FuzzTarget = FuzzTarget {
     name: "config-text",
     reads: "config.pbtxt",
     memory: Bound {
@@ -39,7 +38,7 @@ pub(super) const TEXT: Target = Target {
     },
 };
 
-pub(super) const JSON: Target = Target {
+pub(super) const JSON: FuzzTarget = FuzzTarget {
     name: "config-json",
     reads: "the configuration in the parameter `config` of a load",
     memory: Bound {
@@ -62,7 +61,7 @@ pub(super) const JSON: Target = Target {
     },
 };
 
-pub(super) const MODEL: Target = Target {
+pub(super) const MODEL: FuzzTarget = FuzzTarget {
     name: "model-config",
     reads: "config.pbtxt with the rules for configurations",
     memory: Bound { factor: 1024, constant: 64 << 10, reason: "as the text; each broken rule has a text" },
@@ -82,7 +81,7 @@ pub(super) const MODEL: Target = Target {
     },
 };
 
-pub(super) const CACHED_ANSWER: Target = Target {
+pub(super) const CACHED_ANSWER: FuzzTarget = FuzzTarget {
     name: "cached-answer",
     reads: "an answer that a shared cache has stored",
     memory: Bound {
@@ -97,6 +96,6 @@ pub(super) const CACHED_ANSWER: Target = Target {
         if let Ok(answer) = shared {
             packed::packed(&answer).expect("what was read can be written");
         }
-        plain(())
+        Effort::default()
     },
 };

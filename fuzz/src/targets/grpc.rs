@@ -1,8 +1,8 @@
 //! What gRPC clients write. The first byte says in which pieces it arrives.
 use super::setting;
-use crate::{Bound, Effort, Target};
+use crate::{Bound, Effort, FuzzTarget};
 
-pub(super) const INFER: Target = Target {
+pub(super) const INFER: FuzzTarget = FuzzTarget {
     name: "grpc-infer",
     reads: "a `ModelInferRequest` in several frames, with the contents of its inputs",
     memory: Bound {
@@ -18,7 +18,7 @@ pub(super) const INFER: Target = Target {
 };
 
 /// The second byte is the budget, in units of 64 bytes.
-pub(super) const MESSAGES: Target = Target {
+pub(super) const MESSAGES: FuzzTarget = FuzzTarget {
     name: "grpc-messages",
     reads: "a body of framed messages, for which there may be no room",
     memory: Bound {
@@ -38,7 +38,7 @@ pub(super) const MESSAGES: Target = Target {
     },
 };
 
-pub(super) const FRAMES: Target = Target {
+pub(super) const FRAMES: FuzzTarget = FuzzTarget {
     name: "http2-frames",
     reads: "the frames of an HTTP/2 connection, and the header blocks whose `:authority` is mended",
     memory: Bound {

@@ -1,11 +1,11 @@
 //! What HTTP clients write.
 use bytes::Bytes;
 
-use super::{plain, setting, text};
-use crate::{Bound, Effort, Target};
+use super::{setting, text};
+use crate::{Bound, Effort, FuzzTarget};
 
 /// The JSON part, and the binary part behind the first NUL.
-pub(super) const INFER: Target = Target {
+pub(super) const INFER: FuzzTarget = FuzzTarget {
     name: "http-infer",
     reads: "an infer request: its JSON part, a NUL, and its binary part",
     memory: Bound {
@@ -21,7 +21,7 @@ pub(super) const INFER: Target = Target {
     },
 };
 
-pub(super) const GENERATE: Target = Target {
+pub(super) const GENERATE: FuzzTarget = FuzzTarget {
     name: "http-generate",
     reads: "a generate request, with and without a batch dimension",
     memory: Bound {
@@ -36,7 +36,7 @@ pub(super) const GENERATE: Target = Target {
     },
 };
 
-pub(super) const ROUTE: Target = Target {
+pub(super) const ROUTE: FuzzTarget = FuzzTarget {
     name: "http-route",
     reads: "the path of a request",
     memory: Bound {
@@ -45,11 +45,14 @@ pub(super) const ROUTE: Target = Target {
         reason: "a segment has two bytes and is a text and a reference",
     },
     work: Bound { factor: 2, constant: 32, reason: "a decoded segment is an allocation" },
-    run: |input| plain(frontend::fuzzing::route(&text(input))),
+    run: |input| {
+        frontend::fuzzing::route(&text(input));
+        Effort::default()
+    },
 };
 
 /// The first byte chooses the format and the limit.
-pub(super) const INFLATE: Target = Target {
+pub(super) const INFLATE: FuzzTarget = FuzzTarget {
     name: "inflate",
     reads: "a compressed body, of gzip or of zlib",
     memory: Bound {
@@ -69,10 +72,13 @@ pub(super) const INFLATE: Target = Target {
     },
 };
 
-pub(super) const CERTIFICATE: Target = Target {
+pub(super) const CERTIFICATE: FuzzTarget = FuzzTarget {
     name: "certificate",
     reads: "the certificate of a client of TLS, before it is trusted",
     memory: Bound { factor: 0, constant: 0, reason: "the reader returns references" },
     work: Bound { factor: 0, constant: 0, reason: "the reader allocates nothing" },
-    run: |input| plain(frontend::fuzzing::certificate(input)),
+    run: |input| {
+        frontend::fuzzing::certificate(input);
+        Effort::default()
+    },
 };

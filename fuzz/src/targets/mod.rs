@@ -10,10 +10,10 @@ mod python;
 
 use bytes::Bytes;
 
-use crate::{Effort, Target};
+use crate::FuzzTarget;
 
 /// All targets.
-pub static TARGETS: [Target; 19] = [
+pub static TARGETS: [FuzzTarget; 19] = [
     http::INFER,
     http::GENERATE,
     http::ROUTE,
@@ -44,11 +44,6 @@ fn text(input: &[u8]) -> String {
 fn setting(input: &[u8]) -> (usize, Bytes) {
     let (first, rest) = input.split_first().unwrap_or((&0, &[]));
     (usize::from(*first), Bytes::copy_from_slice(rest))
-}
-
-/// The effort of a parser that reserves nothing and counts no steps.
-fn plain(_done: ()) -> Effort {
-    Effort::default()
 }
 
 #[cfg(test)]

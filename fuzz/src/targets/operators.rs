@@ -3,10 +3,10 @@ use std::ffi::OsString;
 
 use server::options::{ProcessEnvironment, parse};
 
-use super::{plain, text};
-use crate::{Bound, Effort, Target};
+use super::text;
+use crate::{Bound, Effort, FuzzTarget};
 
-pub(super) const URL: Target = Target {
+pub(super) const URL: FuzzTarget = FuzzTarget {
     name: "store-url",
     reads: "the URL of a model repository",
     memory: Bound {
@@ -15,10 +15,13 @@ pub(super) const URL: Target = Target {
         reason: "a segment of two bytes is a reference of 16, three times",
     },
     work: Bound { factor: 4, constant: 64, reason: "copies of the text and of its parts" },
-    run: |input| plain(object_stores::fuzzing::url(&text(input))),
+    run: |input| {
+        object_stores::fuzzing::url(&text(input));
+        Effort::default()
+    },
 };
 
-pub(super) const PROFILE: Target = Target {
+pub(super) const PROFILE: FuzzTarget = FuzzTarget {
     name: "store-profile",
     reads: "a file of profiles of AWS",
     memory: Bound {
@@ -27,11 +30,14 @@ pub(super) const PROFILE: Target = Target {
         reason: "a setting of three bytes has two texts in a tree",
     },
     work: Bound { factor: 2, constant: 32, reason: "a setting of three bytes has two texts" },
-    run: |input| plain(object_stores::fuzzing::profile(&text(input))),
+    run: |input| {
+        object_stores::fuzzing::profile(&text(input));
+        Effort::default()
+    },
 };
 
 /// Each line is an argument.
-pub(super) const OPTIONS: Target = Target {
+pub(super) const OPTIONS: FuzzTarget = FuzzTarget {
     name: "options",
     reads: "a command line, with an argument in each line",
     memory: Bound {
@@ -58,7 +64,7 @@ pub(super) const OPTIONS: Target = Target {
     },
 };
 
-pub(super) const OPTIONS_FILE: Target = Target {
+pub(super) const OPTIONS_FILE: FuzzTarget = FuzzTarget {
     name: "options-file",
     reads: "the file of the option `config`",
     memory: Bound {
@@ -67,5 +73,8 @@ pub(super) const OPTIONS_FILE: Target = Target {
         reason: "a key of two bytes has a place in a tree, and a value",
     },
     work: Bound { factor: 64, constant: 4 << 10, reason: "as a command line" },
-    run: |input| plain(server::options::fuzzing::file(&text(input))),
+    run: |input| {
+        server::options::fuzzing::file(&text(input));
+        Effort::default()
+    },
 };

@@ -1,8 +1,8 @@
 //! What workers of Python models write, and what models ask for.
-use super::{plain, setting};
-use crate::{Bound, Effort, Target};
+use super::setting;
+use crate::{Bound, Effort, FuzzTarget};
 
-pub(super) const MESSAGE: Target = Target {
+pub(super) const MESSAGE: FuzzTarget = FuzzTarget {
     name: "python-message",
     reads: "a message of a worker, in the format of Python's marshal",
     memory: Bound {
@@ -11,11 +11,14 @@ pub(super) const MESSAGE: Target = Target {
         reason: "a value of one byte has 32; the item that it becomes has more",
     },
     work: Bound { factor: 4, constant: 64, reason: "texts, and growing vectors" },
-    run: |input| plain(backend_python::fuzzing::message(input)),
+    run: |input| {
+        backend_python::fuzzing::message(input);
+        Effort::default()
+    },
 };
 
 /// The first byte is the number of bytes that arrive at once.
-pub(super) const FRAMES: Target = Target {
+pub(super) const FRAMES: FuzzTarget = FuzzTarget {
     name: "python-frames",
     reads: "what a worker writes to its socket",
     memory: Bound { factor: 256, constant: 160 << 10, reason: "as a message, with a buffer for reading" },
@@ -29,7 +32,7 @@ pub(super) const FRAMES: Target = Target {
     },
 };
 
-pub(super) const REQUIREMENTS: Target = Target {
+pub(super) const REQUIREMENTS: FuzzTarget = FuzzTarget {
     name: "python-requirements",
     reads: "requirements.txt of a model in a sandbox",
     memory: Bound {
