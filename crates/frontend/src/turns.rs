@@ -22,12 +22,12 @@ pub(crate) struct Turns<C: Copy + Eq + Hash> {
 }
 
 /// Where a waiter stands: its round, and the order of arrival within a round.
-type Place = (u64, u64);
+type WaiterPlace = (u64, u64);
 
 #[derive(Debug)]
 struct TurnQueue<C: Copy + Eq + Hash> {
     free: usize,
-    waiting: BTreeMap<Place, (C, oneshot::Sender<Permit<C>>)>,
+    waiting: BTreeMap<WaiterPlace, (C, oneshot::Sender<Permit<C>>)>,
     /// The clients that wait.
     clients: HashMap<C, ClientPlaces>,
     /// The round of the latest permit that a waiter got.
@@ -52,7 +52,7 @@ pub(crate) struct Permit<C: Copy + Eq + Hash>(Option<Arc<Turns<C>>>);
 pub(crate) struct PermitWait<C: Copy + Eq + Hash> {
     turns: Arc<Turns<C>>,
     /// `None`: the permit was free.
-    place: Option<Place>,
+    place: Option<WaiterPlace>,
     permit: oneshot::Receiver<Permit<C>>,
 }
 
@@ -98,7 +98,7 @@ impl<C: Copy + Eq + Hash> Turns<C> {
 }
 
 impl<C: Copy + Eq + Hash> TurnQueue<C> {
-    fn arrive(&mut self, client: C, sender: oneshot::Sender<Permit<C>>) -> Place {
+    fn arrive(&mut self, client: C, sender: oneshot::Sender<Permit<C>>) -> WaiterPlace {
         let round = self.round;
         let places = self
             .clients
@@ -124,7 +124,7 @@ impl<C: Copy + Eq + Hash> TurnQueue<C> {
         self.leave(place)
     }
 
-    fn leave(&mut self, place: Place) -> Option<oneshot::Sender<Permit<C>>> {
+    fn leave(&mut self, place: WaiterPlace) -> Option<oneshot::Sender<Permit<C>>> {
         let (client, sender) = self.waiting.remove(&place)?;
         if let Some(places) = self.clients.get_mut(&client) {
             places.waiting -= 1;
