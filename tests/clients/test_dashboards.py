@@ -60,7 +60,9 @@ def series(server):
 
 def start_with_everything(start, folder, repository, *cache):
     """A server that has all metrics that options can switch on."""
-    server_certificate = Authority(folder).issue("server")
+    authority = Authority(folder)
+    server_certificate, revoked = authority.issue("server"), folder / "revoked.pem"
+    revoked.write_bytes(authority.revocation_list())
     options = [
         *BUILT_IN.options,
         *cache,
@@ -74,6 +76,9 @@ def start_with_everything(start, folder, repository, *cache):
         "--grpc-use-ssl=true",
         f"--grpc-server-cert={server_certificate.certificate}",
         f"--grpc-server-key={server_certificate.key}",
+        "--grpc-use-ssl-mutual=true",
+        f"--grpc-root-cert={authority.certificate}",
+        f"--client-crl-file={revoked}",
     ]
     server = start(repository, *options, variables=BUILT_IN.variables).wait_until_ready()
     eventually(lambda: "nereid_repository_readable" in requests.get(server.metrics, timeout=60).text, "the first look")
