@@ -86,7 +86,9 @@ mod tests {
         for name in ["PATH", "https_proxy", "PIP_INDEX_URL", "UV_INDEX_URL", "LC_ALL"] {
             assert!(is_passed(OsStr::new(name)), "{name}");
         }
-        for name in ["AWS_SECRET_ACCESS_KEY", "NEREID_API_KEY", "UV_PUBLISH_TOKEN", "PATHS", "LD_PRELOAD"] {
+        for name in
+            ["AWS_SECRET_ACCESS_KEY", "NEREID_API_KEY_FILE", "UV_PUBLISH_TOKEN", "PATHS", "LD_PRELOAD"]
+        {
             assert!(!is_passed(OsStr::new(name)), "{name}");
         }
     }

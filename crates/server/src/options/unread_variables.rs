@@ -14,11 +14,13 @@ const PREFIX: &str = "NEREID_";
 const OF_PROGRAM: [&str; 2] = ["NEREID_PYTHON", "NEREID_SAGEMAKER_MODEL_ROOT"];
 
 /// Variables that the tests and chores of this repository read. The programs that they start inherit them.
-const OF_TESTS: [&str; 11] = [
+const OF_TESTS: [&str; 13] = [
+    "NEREID_ADVISORY_DB",
     "NEREID_BINARY",
     "NEREID_CHAOS_FULL",
     "NEREID_DIST",
     "NEREID_FUZZ_ROUNDS",
+    "NEREID_FUZZ_TARGET",
     "NEREID_MEMORY_CYCLES",
     "NEREID_PICTURE_ROUNDS",
     "NEREID_PLUGINS",
