@@ -44,6 +44,13 @@ pub(crate) struct Peer {
     granted: BTreeMap<u32, usize>,
 }
 
+impl Frame {
+    /// Whether the server sends nothing more on the frame's stream.
+    fn ends_stream(&self) -> bool {
+        self.kind == RESET || (matches!(self.kind, HEADERS | DATA) && self.flags & END_STREAM != 0)
+    }
+}
+
 /// HTTP/2's default window. The server's windows are no smaller.
 const DEFAULT_WINDOW: usize = 65_535;
 
@@ -166,7 +173,7 @@ impl Peer {
                 sent + piece.len() > DEFAULT_WINDOW + self.granted.get(window).copied().unwrap_or_default()
             }) {
                 match self.next() {
-                    Some(frame) if frame.stream == stream && matches!(frame.kind, HEADERS | RESET) => return,
+                    Some(frame) if frame.stream == stream && frame.ends_stream() => return,
                     Some(_) => {}
                     None => return,
                 }
