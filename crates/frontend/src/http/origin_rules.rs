@@ -23,6 +23,8 @@ use super::{
 use crate::error;
 
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+static SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+static SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 static REQUEST_PRIVATE_NETWORK: HeaderName =
     HeaderName::from_static("access-control-request-private-network");
 static ALLOW_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-allow-private-network");
@@ -127,16 +129,14 @@ impl OriginRules {
     ///
     /// # Errors
     /// The rules refuse it.
-    pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<RequestSender, OriginRefusal> {
-        let host = named_host(uri, headers);
+    pub(super) fn check<B>(&self, request: &Request<B>) -> Result<RequestSender, OriginRefusal> {
+        let headers = request.headers();
+        let host = named_host(request.uri(), headers);
         if !self.hosts.is_empty() && !host.is_some_and(|host| self.allows_host(host)) {
             return Err(OriginRefusal::Host(host.map(shown)));
         }
-        let site = |name: &str| {
-            let mut sites = headers.get_all(&SEC_FETCH_SITE).iter();
-            sites.any(|site| site.as_bytes().trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
-        };
-        let is_cross_site = site("cross-site");
+        let site = |name| says(headers, &SEC_FETCH_SITE, name);
+        let is_cross_site = site("cross-site") && !is_opened_in_a_tab(request);
         let mut origins = headers.get_all(ORIGIN).iter();
         let Some(origin) = origins.next() else {
             let is_refused = is_cross_site && !self.allows_any_origin;
@@ -213,6 +213,21 @@ pub(super) fn permit_reading(reply: &mut HttpReply, origin: HeaderValue) {
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EVERYTHING));
 }
 
+/// Whether a browser says so with the header of that name.
+fn says(headers: &HeaderMap, name: &HeaderName, value: &str) -> bool {
+    let mut values = headers.get_all(name).iter();
+    values.any(|given| given.as_bytes().trim_ascii().eq_ignore_ascii_case(value.as_bytes()))
+}
+
+/// Whether the user opens an address in a tab, such as by a link on a page of another site. That page cannot read the
+/// answer, and no request with this method changes anything.
+fn is_opened_in_a_tab<B>(request: &Request<B>) -> bool {
+    let headers = request.headers();
+    request.method() == Method::GET
+        && says(headers, &SEC_FETCH_MODE, "navigate")
+        && says(headers, &SEC_FETCH_DEST, "document")
+}
+
 /// The host that a request names. `None` if it names none, or several.
 fn named_host<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Option<&'r str> {
     // As RFC 9112, 3.2.2: the host of the target takes precedence.
@@ -286,8 +301,37 @@ mod tests {
         rules
     }
 
+    fn request(target: &'static str, lines: &[(&'static str, &str)]) -> Request<()> {
+        let mut request = Request::new(());
+        *request.uri_mut() = Uri::from_static(target);
+        *request.headers_mut() = headers(lines);
+        request
+    }
+
     fn check(rules: &OriginRules, lines: &[(&'static str, &str)]) -> Result<RequestSender, OriginRefusal> {
-        rules.check(&Uri::from_static("/v2"), &headers(lines))
+        rules.check(&request("/v2", lines))
+    }
+
+    #[test]
+    fn a_link_on_a_page_of_another_site_may_be_opened() {
+        let rules = OriginRules::default();
+        let link = [
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "navigate"),
+            ("sec-fetch-dest", "document"),
+        ];
+        let mut opened = request("/status", &link);
+        assert_eq!(rules.check(&opened), Ok(RequestSender::Direct));
+        *opened.method_mut() = Method::POST;
+        assert_eq!(rules.check(&opened), Err(OriginRefusal::Site), "a form");
+        let framed = [link[0], link[1], ("sec-fetch-dest", "iframe")];
+        assert_eq!(check(&rules, &framed), Err(OriginRefusal::Site), "a frame");
+        assert_eq!(
+            check(&rules, &[link[0], ("sec-fetch-mode", "no-cors"), link[2]]),
+            Err(OriginRefusal::Site)
+        );
+        let named = [link[0], link[1], link[2], ("origin", "http://evil")];
+        assert_eq!(check(&rules, &named), Err(OriginRefusal::Origin("http://evil".into())));
     }
 
     #[test]
@@ -381,8 +425,7 @@ mod tests {
         }
         assert_eq!(check(&rules, &[]), Err(OriginRefusal::Host(None)));
         assert_eq!(check(&rules, &[("host", "localhost"), ("host", "evil")]), Err(OriginRefusal::Host(None)));
-        let target = Uri::from_static("http://evil/v2");
-        let refused = rules.check(&target, &headers(&[("host", "localhost")]));
+        let refused = rules.check(&request("http://evil/v2", &[("host", "localhost")]));
         assert_eq!(refused, Err(OriginRefusal::Host(Some("evil".into()))), "the target takes precedence");
     }
 

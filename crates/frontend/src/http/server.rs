@@ -117,7 +117,7 @@ impl<S: Respond> Entrance<S> {
     }
 
     async fn answer_checked(&self, request: Request<Incoming>) -> Response<ResponseBody> {
-        match self.origin_rules.check(request.uri(), request.headers()) {
+        match self.origin_rules.check(&request) {
             Ok(RequestSender::Direct) => self.service.clone().respond(request).await,
             Ok(RequestSender::ForeignPage(origin)) => {
                 let mut reply = match preflight_reply(&request) {
