@@ -46,7 +46,11 @@ pub(super) const JSON: FuzzTarget = FuzzTarget {
         constant: 64 << 10,
         reason: "an empty message of three bytes has all fields of its type, first as values and then as a type",
     },
-    work: Bound { factor: 16, constant: 512, reason: "each value is boxed, and noted with its path" },
+    work: Bound {
+        factor: 16,
+        constant: 8 << 10,
+        reason: "each value is boxed, and noted with its path; the first twenty misspelt names are compared with all names",
+    },
     run: |source| {
         let Ok(source) = str::from_utf8(source) else { return Effort::default() };
         let Ok(parsed) = proto::json::parse(source) else { return Effort::default() };
