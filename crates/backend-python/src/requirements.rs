@@ -88,7 +88,8 @@ fn accept(whole: &str, accepted: &mut String) -> Result<(), RefusedLine> {
         None => (line, None),
         Some((requirement, hashes)) => (requirement.trim_end(), Some(hashes)),
     };
-    if !names_end_well(requirement) {
+    // The parser of requirements panics at some other characters.
+    if !requirement.is_ascii() || !names_end_well(requirement) {
         return Err(no_name(""));
     }
     let parsed = Requirement::<VerbatimUrl>::from_str(requirement).map_err(|_| no_name(""))?;
@@ -200,6 +201,8 @@ mod tests {
             &format!("x {hashed}\\\n-e ."),
             "x --global-option=y",
             "x\\\n --index-url=https://example.com",
+            // The parser panics at this one.
+            "x==2.1 ; python_version < \"3.28\"\u{feff} y",
             // What programs take for the end of a line.
             "x\r-e .",
             "x\u{b}-e .",

@@ -72,7 +72,11 @@ pub(super) const OPTIONS_FILE: FuzzTarget = FuzzTarget {
         constant: 256 << 10,
         reason: "a key of two bytes has a place in a tree, and a value",
     },
-    work: Bound { factor: 64, constant: 4 << 10, reason: "as a command line" },
+    work: Bound {
+        factor: 64,
+        constant: 16 << 10,
+        reason: "as a command line; a misspelt name is compared with all names",
+    },
     run: |input| {
         server::options::fuzzing::file(&text(input));
         Effort::default()
