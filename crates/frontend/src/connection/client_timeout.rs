@@ -13,8 +13,8 @@ use crate::drain::Drain;
 /// From the drain on, how long the server waits for a client that has no accepted request, or that does not read its
 /// answer. What is under way at the begin of the drain arrives within a round trip, and a lost packet is sent again
 /// within a second. A client that takes longer may have gone: a stop that waited for it would take the whole exit
-/// timeout, and end with an error although no request is lost.
-pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// timeout, and end with an error although no request is lost. With the end of the process, a stop takes two seconds.
+pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// One wait for a client. It begins with the first poll.
 pub(crate) struct ClientTimeout(Pin<Box<dyn Future<Output = ()> + Send + Sync>>);
