@@ -1,20 +1,10 @@
 //! Server reflection: tools can call the server without its `.proto` files.
 //!
-//! A call is read by the endpoint's own reader of messages, so the limits of all calls hold: budget, pace, deadline and
-//! drain. The two versions of the service have the same messages. They differ in the description of the service itself.
-use std::{
-    collections::HashMap,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+//! The two versions of the service have the same messages. They differ in the description of the service itself.
+use std::collections::HashMap;
 
-use bytes::{Buf, Bytes};
-use http_body::Frame;
-use hyper::body::Incoming;
-use inference::{ByteReservation, Error};
-use tokio::time::Sleep;
+use bytes::Bytes;
+use inference::Error;
 use tonic_reflection::pb::{
     v1::{
         self, ErrorResponse, ExtensionNumberResponse, FileDescriptorResponse, ListServiceResponse,
@@ -25,17 +15,9 @@ use tonic_reflection::pb::{
 };
 
 use super::{
-    framing::Messages,
-    message,
-    pieces::Pieces,
-    state::GrpcState,
     status::{Code, Status},
     wire::{Malformed, WireReader, WireType},
 };
-use crate::chunks::Chunks;
-
-/// The longest question, in bytes. It contains the names of a host and of a symbol or file.
-pub(super) const MAX_QUESTION: u64 = 4096;
 
 /// A version of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +58,7 @@ impl Reflection {
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the question asks nothing.
-    fn answer(
+    pub(super) fn answer(
         &self,
         version: ReflectionVersion,
         question: ServerReflectionRequest,
@@ -211,84 +193,6 @@ fn text(message: &WireReader<'_>, field: u32) -> Result<String, Malformed> {
         Ok(())
     })?;
     Ok(found)
-}
-
-/// The body of the reply: an answer to each question. It reads a question when the previous answer has been taken.
-pub(crate) struct ReflectionBody {
-    state: Arc<GrpcState>,
-    version: ReflectionVersion,
-    questions: Messages<Incoming>,
-    deadline: Option<Pin<Box<Sleep>>>,
-    /// Completes when the server begins to stop.
-    stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
-    leaving: Chunks,
-    pieces: Pieces,
-    ended: bool,
-    /// The call's own bytes in the server's budget.
-    _open: ByteReservation,
-}
-
-impl ReflectionBody {
-    /// Answers the questions of a call.
-    pub(crate) fn new(
-        state: Arc<GrpcState>,
-        version: ReflectionVersion,
-        questions: Messages<Incoming>,
-        granted: Option<Duration>,
-        open: ByteReservation,
-    ) -> Self {
-        let drain = state.drain.clone();
-        Self {
-            state,
-            version,
-            questions,
-            deadline: granted.map(|granted| Box::pin(tokio::time::sleep(granted))),
-            stopping: Box::pin(async move { drain.begun().await }),
-            leaving: Chunks::new(),
-            pieces: Pieces::new(),
-            ended: false,
-            _open: open,
-        }
-    }
-
-    /// hyper polls this function for the next frame.
-    pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Frame<Chunks>>> {
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        if let Some(deadline) = &mut self.deadline
-            && deadline.as_mut().poll(context).is_ready()
-        {
-            return self.end(&Status::late());
-        }
-        if !self.leaving.has_remaining() {
-            match ready!(self.poll_answer(context)) {
-                Ok(answer) => self.leaving = answer,
-                Err(status) => return self.end(&status),
-            }
-        }
-        Poll::Ready(Some(Frame::data(self.pieces.next(&mut self.leaving))))
-    }
-
-    /// The next answer, or the status that ends the call.
-    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<Chunks, Status>> {
-        Poll::Ready(match self.questions.poll_next(context) {
-            Poll::Ready(Some(Ok(question))) => message::decode_here(&question.frames)
-                .and_then(|question| self.state.reflection.answer(self.version, question))
-                .and_then(|answer| message::encode(&answer)),
-            Poll::Ready(Some(Err(error))) => Err(error.into()),
-            Poll::Ready(None) => Err(Status::ok()),
-            Poll::Pending => {
-                ready!(self.stopping.as_mut().poll(context));
-                Err(Status::stopping())
-            }
-        })
-    }
-
-    fn end(&mut self, status: &Status) -> Poll<Option<Frame<Chunks>>> {
-        self.ended = true;
-        Poll::Ready(Some(Frame::trailers(status.trailers())))
-    }
 }
 
 #[cfg(test)]

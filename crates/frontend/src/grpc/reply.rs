@@ -16,7 +16,7 @@ use super::{
     calls,
     compression::{ACCEPTED, GRPC_ACCEPT_ENCODING, GRPC_ENCODING},
     pieces::Pieces,
-    reflection::ReflectionBody,
+    reflection_call::ReflectionBody,
     status::Status,
     stream::StreamBody,
 };

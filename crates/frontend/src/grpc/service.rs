@@ -10,7 +10,8 @@ use super::{
     compression::{self, Compressor},
     framing::Messages,
     infer, metadata,
-    reflection::{self, ReflectionBody, ReflectionVersion},
+    reflection::ReflectionVersion,
+    reflection_call::{MAX_QUESTION, ReflectionBody},
     reply::{self, GrpcReply},
     state::GrpcState,
     status::{Code, Status},
@@ -202,7 +203,7 @@ fn reflect(
     let (head, body) = request.into_parts();
     let coding = compression::of_request(&head.headers)?;
     let open = state.reserve_call()?;
-    let limits = limits_below(state, reflection::MAX_QUESTION);
+    let limits = limits_below(state, MAX_QUESTION);
     let questions = Messages::new(body, coding, (&limits, &state.drain), state.engine.inflight_bytes());
     Ok(reply::reflection(ReflectionBody::new(state.clone(), version, questions, granted, open)))
 }

@@ -31,12 +31,12 @@ use http::HeaderMap;
 use http_body::Frame;
 use hyper::body::Incoming;
 use inference::{ByteReservation, ClientId, Error, Name, Request, Timestamp};
-use tokio::time::Sleep;
 
 use super::{
     cancellation::CallWatch,
     carried_sequences::CarriedSequences,
     compression::{Compressing, Compressor},
+    deadline::CallDeadline,
     decode::{self, InferMessage, InvalidMessage},
     flight::{Flight, StreamMessage, code_of},
     framing::{MessageError, Messages, ReceivedMessage, RefusedMessage},
@@ -80,7 +80,7 @@ pub(crate) struct StreamBody {
     /// A message that the pool decodes. The body reads no other message meanwhile.
     decoding: Option<LongDecoding>,
     compressor: Option<Compressor>,
-    deadline: Option<Pin<Box<Sleep>>>,
+    deadline: CallDeadline,
     /// Completes when the server begins to stop, and then, if the call waits for its sequences, when they must be looked at
     /// again, or waited for no longer.
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -157,7 +157,7 @@ impl StreamBody {
             reading: true,
             decoding: None,
             compressor,
-            deadline: granted.map(|granted| Box::pin(tokio::time::sleep(granted))),
+            deadline: CallDeadline::after(granted),
             stopping: Box::pin(async move { drain.begun().await }),
             sequences: CarriedSequences::default(),
             client: ClientId::unique(),
@@ -184,9 +184,7 @@ impl StreamBody {
         if self.ended {
             return Poll::Ready(None);
         }
-        if let Some(deadline) = &mut self.deadline
-            && deadline.as_mut().poll(context).is_ready()
-        {
+        if self.deadline.poll(context).is_ready() {
             return self.end(&Status::late());
         }
         if self.leaving.has_remaining() {

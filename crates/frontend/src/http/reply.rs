@@ -7,10 +7,21 @@ use hyper::ext::ReasonPhrase;
 use inference::Error;
 
 use super::body::ResponseBody;
-use crate::{api_keys::AccessDenied, error};
+use crate::{access_log::AccessLine, api_keys::AccessDenied, error};
 
 /// A reply to a request.
 pub(crate) type HttpReply = Response<ResponseBody>;
+
+/// The reply whose end ends the line of its request in the access log.
+pub(super) fn end_line(line: Option<Box<AccessLine>>, reply: HttpReply) -> HttpReply {
+    match line {
+        None => reply,
+        Some(mut line) => {
+            line.set_status(reply.status().as_u16());
+            reply.map(|body| body.logged(line))
+        }
+    }
+}
 
 /// Why the handler has no regular reply.
 #[derive(Debug)]

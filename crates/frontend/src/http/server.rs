@@ -26,7 +26,7 @@ use super::{
     body::{ResponseBody, pass_over},
     header_case::{NameRecorder, RecentHeaderNames},
     origin_rules::{OriginRules, RequestSender, permit_reading, preflight_reply},
-    service::end_line,
+    reply::end_line,
 };
 use crate::{
     access_log::{AccessLine, AccessLog, PeerAddress},

@@ -112,7 +112,7 @@ impl HttpService {
         let (mut parts, mut body) = request.into_parts();
         let line = self.begin_line(&mut parts, &body);
         let reply = self.answer_parts(&parts, &mut body).await;
-        end_line(line, reply)
+        reply::end_line(line, reply)
     }
 
     /// Begins the line of a request in the access log, if it has one. The handler tells what it knows in the extensions
@@ -378,17 +378,6 @@ fn traced(reply: HttpReply, trace: Option<RequestTrace>) -> HttpReply {
     match trace {
         None => reply,
         Some(trace) => reply.map(|body| body.traced(TracedSend::http(trace))),
-    }
-}
-
-/// The reply whose end ends the line of its request in the access log.
-pub(super) fn end_line(line: Option<Box<AccessLine>>, reply: HttpReply) -> HttpReply {
-    match line {
-        None => reply,
-        Some(mut line) => {
-            line.set_status(reply.status().as_u16());
-            reply.map(|body| body.logged(line))
-        }
     }
 }
 

@@ -27,7 +27,7 @@ use crate::{
         json::{Document, JsonValue, write_string},
         reply::{self, HttpFailure, HttpReply},
         router::{About, Route},
-        service::{HttpService, end_line},
+        service::HttpService,
     },
 };
 
@@ -109,7 +109,7 @@ impl SageMakerService {
     async fn answer<B: Body<Data = Bytes> + Unpin>(&self, request: Request<B>) -> HttpReply {
         let (mut parts, mut body) = request.into_parts();
         let line = self.service.begin_line(&mut parts, &body);
-        end_line(line, self.answer_parts(&mut parts, &mut body).await)
+        reply::end_line(line, self.answer_parts(&mut parts, &mut body).await)
     }
 
     async fn answer_parts<B: Body<Data = Bytes> + Unpin>(

@@ -16,7 +16,7 @@ use crate::{
         body::ResponseBody,
         reply::{self, HttpFailure, HttpReply},
         router::{About, Route},
-        service::{HttpService, end_line},
+        service::HttpService,
     },
     metrics::MetricsService,
 };
@@ -71,7 +71,7 @@ impl VertexAiService {
         } else {
             Ok(reply::bare(StatusCode::BAD_REQUEST))
         };
-        end_line(line, self.service.finish(outcome, &parts, &mut body, trace).await)
+        reply::end_line(line, self.service.finish(outcome, &parts, &mut body, trace).await)
     }
 
     async fn predict<B: Body<Data = Bytes> + Unpin>(
