@@ -71,7 +71,7 @@ def no_process_is_left():
     """A test ends the programs that it starts. Those of fixtures of several tests run before, and are none of them."""
     before = processes.children()
     yield
-    left = {process: processes.line_of(process) for process in processes.children() - before}
+    left = {process: processes.line_of_child(process) for process in processes.children() - before}
     for process in left:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
