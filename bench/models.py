@@ -16,9 +16,10 @@ table     a table of 64 MiB that is computed when the model is loaded, and looke
 
 And one more, with FOLDER/generation.json the requests for it: seven of eight want 10 tokens, the eighth 200.
 
-Ours also has two models for clients that take more than their share:
+Ours also has three models for clients that take more than their share:
 
 patient     tiny with a queue that waits for more requests than ever come
+rows        the C identity backend with rows of a million floats
 repeat      a C backend that answers with as many responses as its input has values
 
 generation  a network that generates a text, of random numbers: what it says is nonsense, what it costs is not. Its
@@ -204,6 +205,7 @@ def main():
     queue = "dynamic_batching { preferred_batch_size: [ 1000000 ] max_queue_delay_microseconds: 3600000000 }"
     write(ours, "patient", config("patient", "onnxruntime", 1_000_000, 16, 16, queue), tiny())
     write(ours, "repeat", REPEAT)
+    write(ours, "rows", config("rows", "identity", 16, 1_000_000, 1_000_000))
 
     image = ", ".join(map(str, CONV_IMAGE))
     batched = "dynamic_batching { } instance_group [ { count: 1 kind: KIND_CPU } ]"

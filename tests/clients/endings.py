@@ -12,7 +12,7 @@ import signal
 import processes
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
-from serving import Server
+from serving import Server, eventually
 
 
 def end_if_it_hangs(item):
@@ -66,12 +66,18 @@ def home(tmp_path_factory):
         yield
 
 
+def line_of_child(process):
+    """The command line of a child. The system has none while it replaces the child's program, which ends within moments."""
+    eventually(lambda: processes.line_of(process) or not processes.is_running(process), "the program to begin")
+    return processes.line_of(process)
+
+
 @pytest.fixture(autouse=True)
 def no_process_is_left():
     """A test ends the programs that it starts. Those of fixtures of several tests run before, and are none of them."""
     before = processes.children()
     yield
-    left = {process: processes.line_of_child(process) for process in processes.children() - before}
+    left = {process: line_of_child(process) for process in processes.children() - before}
     for process in left:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)

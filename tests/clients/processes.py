@@ -9,7 +9,6 @@ import os
 import pathlib
 import shutil
 import subprocess
-import time
 from subprocess import DEVNULL, PIPE, STDOUT, TimeoutExpired  # noqa: F401
 
 # How long anything may take before a test gives up, in seconds. Nothing ever takes that long unless it is broken.
@@ -86,13 +85,3 @@ def line_of(process):
         return pathlib.Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ").strip()
     except OSError:
         return "a process that has just ended"
-
-
-def line_of_child(process):
-    """The command line of a child. The system has none while it replaces the child's program, which ends within moments."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        line = line_of(process)
-        if line or not is_running(process) or time.monotonic() > end:
-            return line
-        time.sleep(0.001)

@@ -3,7 +3,9 @@
 use std::{collections::VecDeque, io::IoSlice};
 
 use bytes::{Buf, Bytes};
-use inference::TensorData;
+use inference::{ByteReservation, NoRoom, TensorData};
+
+use crate::counted_bytes::{UNCOUNTED, hold, resized};
 
 /// The content of one DATA frame of a reply.
 ///
@@ -71,6 +73,28 @@ impl Chunks {
                 *length -= most;
                 front
             }
+        }
+    }
+
+    /// Counts the bytes in the reservation that `room` gives until the last of them has been dropped, unless they are few.
+    ///
+    /// # Errors
+    /// The budget has no room for them.
+    pub(crate) fn count_in(&mut self, room: impl FnOnce() -> ByteReservation) -> Result<(), NoRoom> {
+        if self.remaining() > UNCOUNTED {
+            self.hold(resized(room(), self.remaining())?);
+        }
+        Ok(())
+    }
+
+    /// Keeps a reservation until the last range is dropped.
+    pub(crate) fn hold(&mut self, reservation: ByteReservation) {
+        let last = match self {
+            Self::One(only) => Some(only),
+            Self::Many { ranges, .. } => ranges.back_mut(),
+        };
+        if let Some(last) = last {
+            *last = hold(std::mem::take(last), reservation);
         }
     }
 
@@ -157,6 +181,8 @@ impl Buf for Chunks {
 
 #[cfg(test)]
 mod tests {
+    use inference::ByteBudget;
+
     use super::*;
 
     fn three() -> Chunks {
@@ -165,6 +191,27 @@ mod tests {
             chunks.push(Bytes::from(range));
         }
         chunks
+    }
+
+    #[test]
+    fn many_bytes_count_until_the_last_has_left() {
+        let budget = ByteBudget::new(3 * UNCOUNTED);
+        let mut chunks = three();
+        chunks.count_in(|| budget.reservation()).unwrap();
+        assert_eq!(budget.used(), 0);
+        chunks.push(Bytes::from(vec![1; 2 * UNCOUNTED]));
+        let length = chunks.remaining();
+        chunks.count_in(|| budget.reservation()).unwrap();
+        let front = chunks.take_front(length - 1);
+        drop(front);
+        assert_eq!(budget.used(), length);
+        let mut more: Chunks = Bytes::from(vec![1; 2 * UNCOUNTED]).into();
+        assert!(more.count_in(|| budget.reservation()).is_err());
+        chunks.advance(1);
+        drop(chunks);
+        assert_eq!(budget.used(), 0);
+        more.count_in(|| budget.reservation()).unwrap();
+        assert_eq!(budget.used(), 2 * UNCOUNTED);
     }
 
     #[test]

@@ -81,9 +81,9 @@ impl Coding {
                 Err(error) => return Work::done(Err(error)),
             }
         }
-        Work::pooled(move |wanted| {
+        Work::pooled(move |turn| {
             while !inflater.step(STEP)? {
-                if !wanted.still() {
+                if !turn.goes_on() {
                     return Err(InflateError::Abandoned);
                 }
             }

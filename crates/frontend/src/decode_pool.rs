@@ -1,45 +1,54 @@
-//! Runs long decoding and compression outside of the network threads.
+//! Runs long decoding, encoding and compression outside of the network threads.
 //!
 //! Small bodies are decoded on the network thread, because that takes less time than a transfer to another thread. Long
 //! work runs on the runtime's threads for blocking work. A limit on concurrent work leaves processors to models and
-//! network. Connections take turns: one with many calls, each with long work, delays the others by one of these. Waiting
-//! work is the future of one request, so the number of connections, and of streams on each, bounds the waiting work. If a
-//! future is dropped before its work starts, the work never runs.
+//! network. Connections take turns: one with many calls, each with long work, delays the others by one of these, or by
+//! one piece of work that is done in pieces. Waiting work is the future of one request, so the number of connections, and
+//! of streams on each, bounds the waiting work. If a future is dropped before its work starts, the work never runs.
 use std::{
+    cell::Cell,
+    fmt,
     pin::Pin,
-    sync::{Arc, LazyLock},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     task::{Context, Poll},
 };
 
 use inference::Error;
 use tokio::{
+    runtime::Handle,
     sync::oneshot,
     task::{self, futures::TaskLocalFuture},
 };
 
-use crate::turns::Turns;
+use crate::turns::{Permit, Turns};
 
 /// The most bytes of work on the network thread: JSON text, a gRPC message without its raw contents, or bytes that
 /// inflation reads and writes.
 pub(crate) const BRIEF: usize = 64 << 10;
 
+/// The task of the connection whose work it is. `None` outside of tasks.
+type ConnectionTask = Option<task::Id>;
+
 /// Permits to work: one for every second processor, and at least one. Two on a machine of two processors would leave no
 /// processor to the requests of other clients.
-static PERMITS: LazyLock<Arc<Turns<Option<task::Id>>>> =
+static PERMITS: LazyLock<Arc<Turns<ConnectionTask>>> =
     LazyLock::new(|| Turns::new((engine::usable_processors().get() / 2).max(1)));
 
 tokio::task_local! {
     /// The task of the connection that a task of one call belongs to.
-    static CONNECTION: Option<task::Id>;
+    static CONNECTION: ConnectionTask;
 }
 
 /// Makes the long work of `call` that of the connection whose task calls this function. For calls with tasks of their own.
-pub(crate) fn in_connection<F: Future>(call: F) -> TaskLocalFuture<Option<task::Id>, F> {
+pub(crate) fn in_connection<F: Future>(call: F) -> TaskLocalFuture<ConnectionTask, F> {
     CONNECTION.scope(task::try_id(), call)
 }
 
 /// Whose work the current task does. A task that belongs to no other serves a whole connection.
-fn connection() -> Option<task::Id> {
+fn connection() -> ConnectionTask {
     CONNECTION.try_with(|connection| *connection).unwrap_or_else(|_| task::try_id())
 }
 
@@ -51,13 +60,42 @@ pub(crate) enum Work<T> {
     Pooled(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
 }
 
-/// Lets work in the pool check whether its future still exists.
-pub(crate) struct Wanted<'s, T>(&'s oneshot::Sender<T>);
+/// The most threads of the pool that rest between two pieces. Beyond it work goes on without a rest: each thread that
+/// rests is one of the runtime's 512 for blocking work, and whoever gets the permit needs one.
+const MOST_RESTING: usize = 64;
 
-impl<T> Wanted<'_, T> {
-    /// False after the future of the work was dropped. Work of several steps checks this between two steps.
-    pub(crate) fn still(&self) -> bool {
-        !self.0.is_closed()
+static RESTING: AtomicUsize = AtomicUsize::new(0);
+
+/// The turn of work that runs in the pool.
+pub(crate) struct WorkTurn<'w> {
+    client: ConnectionTask,
+    /// `None` while the work waits for its next permit.
+    permit: Cell<Option<Permit<ConnectionTask>>>,
+    turns: &'w Arc<Turns<ConnectionTask>>,
+    is_wanted: &'w dyn Fn() -> bool,
+}
+
+impl fmt::Debug for WorkTurn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkTurn").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+impl WorkTurn<'_> {
+    /// Lets the others who wait work first, one piece each. Work of several pieces calls this between two. False after
+    /// the future of the work was dropped.
+    pub(crate) fn goes_on(&self) -> bool {
+        if !(self.is_wanted)() {
+            return false;
+        }
+        if RESTING.fetch_add(1, Relaxed) < MOST_RESTING {
+            // The place in the queue is behind all who wait already, and is taken before the permit is free.
+            let next = self.turns.wait(self.client);
+            drop(self.permit.take());
+            self.permit.set(Some(Handle::current().block_on(next)));
+        }
+        RESTING.fetch_sub(1, Relaxed);
+        (self.is_wanted)()
     }
 }
 
@@ -73,15 +111,18 @@ impl<T: Send + 'static> Work<T> {
     }
 
     /// Runs `work` in the pool.
-    pub(crate) fn pooled(work: impl FnOnce(Wanted<'_, T>) -> T + Send + 'static) -> Self {
+    pub(crate) fn pooled(work: impl FnOnce(&WorkTurn<'_>) -> T + Send + 'static) -> Self {
         Self::Pooled(Box::pin(async {
             let lost = || Error::internal("the decoding of a request ended unexpectedly");
-            let permit = PERMITS.wait(connection()).await;
+            let client = connection();
+            let permit = PERMITS.wait(client).await;
             let (sender, receiver) = oneshot::channel();
             // The thread owns the permit. If the future is dropped meanwhile, the work still counts.
             drop(tokio::task::spawn_blocking(move || {
-                let result = work(Wanted(&sender));
-                drop(permit);
+                let (permit, is_wanted) = (Cell::new(Some(permit)), || !sender.is_closed());
+                let turn = WorkTurn { client, permit, turns: &PERMITS, is_wanted: &is_wanted };
+                let result = work(&turn);
+                drop(turn);
                 // The send fails if the future was dropped.
                 let _ = sender.send(result);
             }));
@@ -112,6 +153,8 @@ mod tests {
         thread::{self, ThreadId},
     };
 
+    use inference::lock::Mutex;
+
     use super::*;
 
     #[tokio::test]
@@ -141,10 +184,10 @@ mod tests {
         let (started, has_started) = mpsc::channel();
         let (ended, has_ended) = mpsc::channel();
         let (go_on, may_go_on) = mpsc::channel::<()>();
-        let work = Work::pooled(move |wanted| {
-            started.send(wanted.still()).unwrap();
+        let work = Work::pooled(move |turn| {
+            started.send(turn.goes_on()).unwrap();
             may_go_on.recv().unwrap();
-            ended.send(wanted.still()).unwrap();
+            ended.send(turn.goes_on()).unwrap();
         });
         let work = tokio::spawn(work);
         let wanted_at_first = tokio::task::spawn_blocking(move || has_started.recv().unwrap()).await.unwrap();
@@ -158,6 +201,36 @@ mod tests {
         let kept = witness.clone();
         drop(Work::pooled(move |_| drop(kept)));
         assert_eq!(Arc::strong_count(&witness), 1);
+    }
+
+    #[tokio::test]
+    async fn who_waits_works_between_two_pieces_of_other_work() {
+        let turns = Turns::new(1);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let note = |what: &'static str| {
+            let order = order.clone();
+            move || order.lock().push(what)
+        };
+        let permit = Cell::new(Some(turns.wait(None).await));
+        let others = [note("second"), note("third")].map(|note| {
+            let turn = turns.wait(task::try_id());
+            tokio::spawn(async move {
+                let _permit = turn.await;
+                note();
+            })
+        });
+        let (own, first, last) = (turns.clone(), note("first"), note("last"));
+        let work = tokio::task::spawn_blocking(move || {
+            let turn = WorkTurn { client: None, permit, turns: &own, is_wanted: &|| true };
+            first();
+            assert!(turn.goes_on());
+            last();
+        });
+        work.await.unwrap();
+        for other in others {
+            other.await.unwrap();
+        }
+        assert_eq!(*order.lock(), ["first", "second", "third", "last"]);
     }
 
     #[tokio::test]

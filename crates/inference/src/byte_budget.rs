@@ -62,6 +62,11 @@ impl ByteBudget {
         self.limit
     }
 
+    /// Whether more than half of the bytes are reserved. Who can do with less memory for more work then should.
+    pub fn is_scarce(&self) -> bool {
+        self.used() > self.limit / 2
+    }
+
     /// A reservation without bytes.
     pub fn reservation(self: &Arc<Self>) -> ByteReservation {
         ByteReservation { budget: self.clone(), bytes: 0 }
@@ -151,6 +156,11 @@ mod tests {
         drop(held);
         assert_eq!(budget.used(), 0);
         assert!(budget.reserve(10).is_ok());
+        let half = budget.reserve(5).unwrap();
+        assert!(!budget.is_scarce());
+        let _more = budget.reserve(1).unwrap();
+        assert!(budget.is_scarce());
+        drop(half);
     }
 
     #[test]

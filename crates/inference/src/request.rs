@@ -38,8 +38,8 @@ pub struct Request {
     /// The backend waits while this many responses of the request are unread. `None`: the model's configuration
     /// decides.
     pub most_unread: Option<NonZeroUsize>,
-    /// The bytes of memory that the request reserves in the server's budget, until the request is dropped. A network
-    /// frontend reserves them when it receives the request. Otherwise the engine does.
+    /// The bytes of memory that the request reserves in the server's budget. A network frontend reserves them when it
+    /// receives the request. Otherwise the engine does. It moves them into the response channel when it accepts the request.
     pub reservation: Option<ByteReservation>,
     /// The trace of the request, if it is traced.
     pub trace: Option<TraceContext>,

@@ -43,26 +43,31 @@ struct AdversaryFigures {
 }
 
 /// A client that takes more than its share, ended when dropped.
-struct Adversary {
+pub(super) struct Adversary {
     child: Child,
 }
 
 impl Adversary {
-    /// Starts it and waits until it has taken its share once.
-    fn start(kind: &str, against: &Contender) -> Result<Self> {
-        let &Contender::Server { http_port, grpc_port, metrics_port, .. } = against else {
-            bail!("no server to measure")
-        };
+    /// Starts a program in Python and waits until it has taken its share once.
+    pub(super) fn start(program: &str, arguments: &[&str]) -> Result<Self> {
         let mut command = python::command();
-        command.arg("bench/adversary.py").arg(kind);
-        command.args([http_port, grpc_port, metrics_port].map(|port| port.to_string()));
+        command.arg(program).args(arguments);
         let child = command.stdout(Stdio::piped()).spawn().context("cannot start Python")?;
         let mut adversary = Self { child };
         let output = adversary.child.stdout.take().context("its output is a pipe")?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
-        ensure!(line.trim() == "begun", "the adversary '{kind}' has ended early");
+        ensure!(line.trim() == "begun", "the adversary {arguments:?} has ended early");
         Ok(adversary)
+    }
+
+    /// Starts one of the kinds that `bench/adversary.py` names.
+    fn of_kind(kind: &str, against: &Contender) -> Result<Self> {
+        let &Contender::Server { http_port, grpc_port, metrics_port, .. } = against else {
+            bail!("no server to measure")
+        };
+        let ports = [http_port, grpc_port, metrics_port].map(|port| port.to_string());
+        Self::start("bench/adversary.py", &[kind, &ports[0], &ports[1], &ports[2]])
     }
 }
 
@@ -93,7 +98,7 @@ fn readers(options: &BenchOptions, ours: &Contender, folder: &Path) -> Result<bo
     for round in 0..options.rounds {
         for turn in 0..kinds.len() {
             let turn = (round + turn) % kinds.len();
-            let other = Adversary::start(kinds[turn], ours)?;
+            let other = Adversary::of_kind(kinds[turn], ours)?;
             let (figures, failed) = generation::in_flight(ours, folder, 63, options.seconds)?;
             drop(other);
             println!("{:<12} {}", kinds[turn], figures.line());
@@ -152,7 +157,7 @@ fn measure(
         for turn in 0..2 {
             // As for the other rows: each round begins with another one.
             let turn = (round + turn) % 2;
-            let other = beside[turn].map(|kind| Adversary::start(kind, ours)).transpose()?;
+            let other = beside[turn].map(|kind| Adversary::of_kind(kind, ours)).transpose()?;
             let figures = ours.measure(&row, options.seconds)?;
             drop(other);
             println!("{:<12} {}", beside[turn].unwrap_or("alone"), figures.line());
@@ -165,7 +170,7 @@ fn measure(
     Ok((AdversaryFigures { name: row.name, compared, compared_us, beside_us }, errors))
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
 }

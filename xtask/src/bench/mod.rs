@@ -15,6 +15,7 @@ mod reload;
 mod shared_memory;
 mod table;
 mod tune;
+mod worst_inputs;
 
 use std::borrow::Borrow;
 use std::fs;
@@ -104,6 +105,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<bool> {
     }
     if wanted(Only::Adversary) {
         let (folder, server, library) = prepare(options)?;
+        good &= worst_inputs::run(options, &server, &folder, &library)?;
         let ours = Contender::ours(&server, &folder, &library, &[])?;
         good &= adversary::run(options, &ours, &folder)?;
     }

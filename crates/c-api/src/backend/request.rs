@@ -61,8 +61,7 @@ const RELEASE_RESCHEDULE: u32 = 2;
 impl Request {
     /// A request that is executed, with the states of its sequence among its inputs.
     pub(super) fn new(mut execution: Execution, instance: &ModelInstance) -> Self {
-        let mut asked = std::mem::take(&mut execution.request);
-        execution.request.reservation = asked.reservation.take();
+        let asked = std::mem::take(&mut execution.request);
         let states = execution.state.as_ref().map(SequenceState::library_inputs);
         let mut request = Self::of(asked, instance.model(), Some(instance.hold()));
         request.inputs.extend(states.into_iter().flatten().map(Input::new));
@@ -244,8 +243,8 @@ impl Request {
         let states = execution.state.as_ref().map_or(0, SequenceState::count);
         let own = self.inputs.len().saturating_sub(states);
         let tensors = self.inputs.iter().take(own).map(|input| input.tensor().clone()).collect();
-        let (inputs, reservation) = (RequestInputs::Tensors(tensors), execution.request.reservation.take());
-        execution.request = inference::Request { inputs, reservation, ..self.asked.share() };
+        let inputs = RequestInputs::Tensors(tensors);
+        execution.request = inference::Request { inputs, ..self.asked.share() };
         execution.reschedule().map_err(|(error, execution)| {
             execution.responder.timeline().held();
             *self.execution.lock() = Some(execution);

@@ -218,7 +218,8 @@ impl Model {
         if request.reservation.is_none() {
             request.reservation = Some(self.inflight.reserve(request.reserved_bytes())?);
         }
-        let flow = self.flow(&request, &self.unread);
+        let reservation = request.reservation.take();
+        let flow = Flow { reservation, ..self.flow(&request, &self.unread) };
         self.accept(request, flow)
     }
 
@@ -272,7 +273,7 @@ impl Model {
         let most_unread = request.most_unread.or(self.config.most_unread_responses);
         // A model that is not decoupled may run on the same thread that reads its responses.
         let most_unread = most_unread.filter(|_| self.config.decoupled);
-        Flow { budget: unread.clone(), client: request.client, most_unread }
+        Flow { budget: unread.clone(), client: request.client, most_unread, reservation: None }
     }
 
     /// When a request that comes `at` this time has waited too long for its turn, if there is such a time.

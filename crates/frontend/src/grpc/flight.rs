@@ -1,17 +1,20 @@
 //! A request of a streamed call that runs, as a stream of its messages.
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use bytes::Buf;
 use futures_util::Stream;
-use inference::{Error, Name, Response, ResponseItem, ResponseStream};
+use inference::{ByteBudget, Error, Name, Response, ResponseItem, ResponseStream};
 
 use super::{message::MAX_MESSAGE, request::RequestContext, status::Status};
 use crate::{
     access_log::AccessLine,
     chunks::Chunks,
+    counted_bytes::room_of,
+    decode_pool::Work,
     tracing::{TracedSend, response_complete},
 };
 
@@ -39,6 +42,16 @@ pub(super) struct Flight {
     pub(super) ended: bool,
     pub(super) errors_end_call: bool,
     pub(super) line: Option<Box<AccessLine>>,
+    /// Counts the messages until they have been sent.
+    pub(super) budget: Arc<ByteBudget>,
+    /// The response that the pool converts, and whether it is the last.
+    pub(super) finishing: Option<(Work<Result<Response, Error>>, bool)>,
+}
+
+/// An item of the stream of responses whose response has the form that the client asked for, or cannot have it.
+struct FinishedItem {
+    result: Result<Result<Response, Error>, Error>,
+    last: bool,
 }
 
 impl Drop for Flight {
@@ -62,19 +75,19 @@ impl Flight {
         if self.ended {
             return Poll::Ready(None);
         }
-        let item = ready!(self.responses.poll_item(context));
+        let item = ready!(self.poll_finished(context));
         // As Triton: once for each request.
         if self.sent == 0 {
             response_complete(self.asked.trace.as_ref());
         }
         let message = match item {
-            Some(ResponseItem { result, last }) => {
+            Some(FinishedItem { result, last }) => {
                 self.ended = last;
                 if let Some(line) = &mut self.line {
                     line.add_status(result.as_ref().map_or_else(code_of, |_| 0));
                 }
                 match result {
-                    Ok(response) => Ok(self.encode(response, last)),
+                    Ok(finished) => Ok(self.encode(finished, last)),
                     Err(error) if self.errors_end_call => Err(error.into()),
                     Err(error) => Ok(self.encode_without_response(last, &error.message)),
                 }
@@ -107,13 +120,42 @@ impl Flight {
         self.sent > 0 && !self.asked.model.config().decoupled
     }
 
-    fn encode(&self, mut response: Response, last: bool) -> Chunks {
-        if let Err(error) = self.asked.finish(&mut response) {
-            return self.encode_without_response(last, &error.message);
+    fn poll_finished(&mut self, context: &mut Context<'_>) -> Poll<Option<FinishedItem>> {
+        loop {
+            if let Some((work, last)) = &mut self.finishing {
+                let (finished, last) = (ready!(Pin::new(work).poll(context)), *last);
+                self.finishing = None;
+                return Poll::Ready(Some(FinishedItem { result: Ok(finished.flatten()), last }));
+            }
+            let Some(ResponseItem { result, last }) = ready!(self.responses.poll_item(context)) else {
+                return Poll::Ready(None);
+            };
+            let result = match result {
+                Ok(response) if self.asked.requested_outputs.is_long(&response.outputs) => {
+                    self.finishing = Some((self.asked.finish_in_pool(response, &self.budget), last));
+                    continue;
+                }
+                Ok(mut response) => Ok(self.asked.finish(&mut response).map(|()| response)),
+                Err(error) => Err(error),
+            };
+            return Poll::Ready(Some(FinishedItem { result, last }));
         }
+    }
+
+    fn encode(&self, finished: Result<Response, Error>, last: bool) -> Chunks {
+        let response = match finished {
+            Ok(response) => response,
+            Err(error) => return self.encode_without_response(last, &error.message),
+        };
         let mut version = itoa::Buffer::new();
         let version = version.format(self.asked.model.version_of(&self.responses));
-        self.asked.message(&response, version, Some(last)).streamed("", MAX_MESSAGE)
+        let mut message = self.asked.message(&response, version, Some(last)).streamed("", MAX_MESSAGE);
+        // The last response takes the room of its request.
+        let room = || if last { room_of(&self.responses, &self.budget) } else { self.budget.reservation() };
+        match message.count_in(room) {
+            Ok(()) => message,
+            Err(no_room) => self.encode_without_response(last, &Error::from(no_room).message),
+        }
     }
 
     fn encode_without_response(&self, last: bool, error: &str) -> Chunks {

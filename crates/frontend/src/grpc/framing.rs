@@ -51,8 +51,10 @@ impl ReceivedMessage {
 pub(crate) enum MessageError {
     /// The server has no room for the message. The next message can be read.
     Refused(RefusedMessage),
-    /// The body has no further message.
+    /// The body has no further message: what it has breaks a rule.
     End(Status),
+    /// The client has given up the call, or has disconnected. It reads no status.
+    Gone,
 }
 
 /// A message for which there is no room.
@@ -74,6 +76,7 @@ impl From<MessageError> for Status {
         match error {
             MessageError::Refused(refused) => refused.error.into(),
             MessageError::End(status) => status,
+            MessageError::Gone => Status::new(Code::Cancelled, "the client has gone"),
         }
     }
 }
@@ -204,7 +207,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
             }
             match ready!(self.poll_data(context)) {
                 None => return Poll::Ready(None),
-                Some(Err(status)) => return Poll::Ready(Some(Err(status.into()))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 Some(Ok(data)) => {
                     if let Err(error) = self.hold(data) {
                         return Poll::Ready(Some(Err(error)));
@@ -216,18 +219,18 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
 
     /// The next bytes of the body. `None` if it has ended after a message.
     #[inline]
-    fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
+    fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, MessageError>>> {
         if let Some(unread) = self.take_unread() {
             return Poll::Ready(Some(Ok(unread)));
         }
         loop {
             if self.ended || self.body.is_end_stream() {
                 self.ended = true;
-                return Poll::Ready(self.is_within_message().then(|| Err(self.give_up())));
+                return Poll::Ready(self.is_within_message().then(|| Err(self.give_up().into())));
             }
             let frame = match Pin::new(&mut self.body).poll_frame(context) {
                 Poll::Ready(frame) => frame,
-                Poll::Pending => return self.poll_late(context).map(|status| Some(Err(status))),
+                Poll::Pending => return self.poll_late(context).map(|status| Some(Err(status.into()))),
             };
             match frame {
                 Some(Ok(frame)) => {
@@ -236,10 +239,9 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
                         return Poll::Ready(Some(Ok(data)));
                     }
                 }
-                // The client has disconnected and cannot read the status.
                 Some(Err(_)) => {
                     self.ended = true;
-                    return Poll::Ready(Some(Err(Status::new(Code::Cancelled, "the client has gone"))));
+                    return Poll::Ready(Some(Err(MessageError::Gone)));
                 }
                 None => self.ended = true,
             }

@@ -184,6 +184,16 @@ fn a_refused_message_must_arrive_as_a_whole() {
     assert!(matches!(next(), Poll::Ready(None)));
 }
 
+#[test]
+fn a_client_that_gives_up_its_call_has_gone() {
+    let frames = [Ok(Frame::data(Bytes::from_static(&[0, 0, 0]))), Err("reset")];
+    let mut messages = of(StreamBody::new(stream::iter(frames)));
+    let mut next = || messages.poll_next(&mut Context::from_waker(Waker::noop()));
+    let Poll::Ready(Some(Err(error @ MessageError::Gone))) = next() else { panic!("the client has gone") };
+    assert_eq!(Status::from(error).code, Code::Cancelled);
+    assert!(matches!(next(), Poll::Ready(None | Some(Err(MessageError::End(_))))));
+}
+
 #[tokio::test]
 async fn a_message_that_unfolds_beyond_the_room_is_refused_alone() {
     let bomb = Coding::Gzip.deflate(Bytes::from(vec![0; 1 << 20]).into(), 9, 0).await.unwrap().unwrap();

@@ -73,7 +73,7 @@ pub fn messages(body: &Bytes, size: usize, limit: usize) -> usize {
                 held.push(message);
             }
             Err(MessageError::Refused(_)) => {}
-            Err(MessageError::End(_)) => break,
+            Err(MessageError::End(_) | MessageError::Gone) => break,
         }
     }
     drop((messages, held));

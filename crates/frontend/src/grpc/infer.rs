@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     cache_headers,
+    counted_bytes::room_of,
     decode_pool::Work,
     request_facts::{self, RequestFacts},
     tracing::{MessageTimes, TracedSend, response_complete},
@@ -71,15 +72,20 @@ pub(crate) async fn answer(
             return Err(error.into());
         }
     };
-    asked.finish(&mut response)?;
+    if asked.requested_outputs.is_long(&response.outputs) {
+        response = asked.finish_in_pool(response, state.engine.inflight_bytes()).await??;
+    } else {
+        asked.finish(&mut response)?;
+    }
     let mut version = itoa::Buffer::new();
     let message =
         asked.message(&response, version.format(asked.model.version_of(&responses)), None).unary()?;
+    let room = || room_of(&responses, state.engine.inflight_bytes());
     let mut reply = match compressor {
-        None => reply::message(message, None, asked.trace.map(TracedSend::grpc)),
+        None => reply::message(message, room, None, asked.trace.map(TracedSend::grpc))?,
         Some(compressor) => {
             let message = compressor.compress(message).await?;
-            reply::message(message, Some(compressor.coding), asked.trace.map(TracedSend::grpc))
+            reply::message(message, room, Some(compressor.coding), asked.trace.map(TracedSend::grpc))?
         }
     };
     cache_headers::tell(reply.headers_mut(), &responses);

@@ -11,6 +11,7 @@ use http::{
     header::{ACCEPT, ALLOW, CONTENT_TYPE},
 };
 use http_body::{Body, Frame};
+use inference::{ByteReservation, Error};
 
 use super::{
     calls,
@@ -110,15 +111,21 @@ impl GrpcReply {
     }
 }
 
-/// A reply with one message. `traced` learns when the connection has taken the message.
+/// A reply with one message, which counts in the reservation that `room` gives until it has been sent. `traced` learns when
+/// the connection has taken the message.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED: the budget has no room for the message.
 pub(crate) fn message(
-    message: Chunks,
+    mut message: Chunks,
+    room: impl FnOnce() -> ByteReservation,
     coding: Option<Coding>,
     traced: Option<TracedSend>,
-) -> Response<GrpcReply> {
+) -> Result<Response<GrpcReply>, Status> {
+    message.count_in(room).map_err(Error::from)?;
     let mut response = grpc(GrpcReply::Message(message, Pieces::new(), traced, None));
     name_coding(&mut response, coding);
-    response
+    Ok(response)
 }
 
 /// The responses of a streamed call.

@@ -7,7 +7,7 @@ use std::{num::NonZeroU64, sync::Arc};
 use engine::Model;
 use http::HeaderMap;
 use inference::{
-    ByteReservation, ClientId, DataType, Error, Name, Request, RequestInputs, Tensor, TensorData,
+    ByteBudget, ByteReservation, ClientId, DataType, Error, Name, Request, RequestInputs, Tensor, TensorData,
     TensorMemory, check_length, id_prefix,
 };
 use shared_memory::ClientRegions;
@@ -24,12 +24,14 @@ use super::{
 };
 use crate::api_keys::{Access, is_key_header};
 use crate::cache_headers;
+use crate::decode_pool::Work;
 use crate::kserve::{
     lengths::MAX_ID,
     output::{Placement, RequestedOutput, RequestedOutputs},
     shared_memory::RegionRange,
     version,
 };
+use crate::long_write::LongWrite;
 use crate::restrict::Category;
 use crate::tracing::MessageTimes;
 
@@ -39,7 +41,7 @@ pub(crate) struct RequestContext {
     pub(crate) id: Name,
     /// The client asked for a final response even if it is empty.
     pub(crate) empty_final: bool,
-    requested_outputs: RequestedOutputs,
+    pub(crate) requested_outputs: RequestedOutputs,
     /// The trace of the request, if it is sampled.
     pub(crate) trace: Option<RequestTrace>,
 }
@@ -164,7 +166,23 @@ impl RequestContext {
     /// # Errors
     /// An output cannot be classified, or does not fit into its region.
     pub(crate) fn finish(&self, response: &mut inference::Response) -> Result<(), Error> {
-        self.requested_outputs.finish_for(self.model.config(), &mut response.outputs)
+        self.requested_outputs.finish_for(self.model.config(), &mut response.outputs, None)
+    }
+
+    /// As [`RequestContext::finish`], for a response that takes long. What is written meanwhile counts in `budget`.
+    pub(crate) fn finish_in_pool(
+        &self,
+        mut response: inference::Response,
+        budget: &Arc<ByteBudget>,
+    ) -> Work<Result<inference::Response, Error>> {
+        let (model, requested_outputs) = (self.model.clone(), self.requested_outputs.clone());
+        let reservation = budget.reservation();
+        Work::pooled(move |turn| {
+            let goes_on = || turn.goes_on();
+            let mut long = LongWrite::new(reservation, &goes_on);
+            requested_outputs.finish_for(model.config(), &mut response.outputs, Some(&mut long))?;
+            Ok(response)
+        })
     }
 
     /// No further response is written: the regions of shared memory are free before the client has the last one.

@@ -230,5 +230,6 @@ async fn answer_admin(
     }
     let access = Access::of(state.options.api_keys.as_ref(), &head.headers);
     call.check_model(&access, &message.frames).await?;
-    Ok(reply::message(call.answer(state, &message.frames, &access).await?, None, None))
+    let answer = call.answer(state, &message.frames, &access).await?;
+    reply::message(answer, || state.engine.inflight_bytes().reservation(), None, None)
 }

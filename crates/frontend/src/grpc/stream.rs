@@ -50,6 +50,7 @@ use super::{
 use crate::{
     access_log::AccessLine,
     chunks::Chunks,
+    counted_bytes::UNCOUNTED,
     decode_pool::Work,
     kserve::lengths,
     tracing::{MessageTimes, TracedSend},
@@ -111,6 +112,8 @@ pub(crate) struct StreamBody {
     /// The status that ends the call when everything collected has been sent.
     failure: Option<Status>,
     ended: bool,
+    /// The client has given up the call.
+    has_client_gone: bool,
     watch: CallWatch,
     /// The call's own bytes in the server's budget.
     _open: ByteReservation,
@@ -174,6 +177,7 @@ impl StreamBody {
             waiting,
             failure: None,
             ended: false,
+            has_client_gone: false,
             watch: CallWatch::begin("ModelStreamInferHandler", None),
             _open: open,
         }
@@ -192,8 +196,13 @@ impl StreamBody {
         }
         if let Some(work) = &mut self.compressing {
             return match ready!(Pin::new(work).poll(context)) {
-                Ok(message) => {
+                Ok(mut message) => {
                     self.compressing = None;
+                    if let Err(no_room) =
+                        message.count_in(|| self.state.engine.inflight_bytes().reservation())
+                    {
+                        return self.end(&Error::from(no_room).into());
+                    }
                     self.leaving = message;
                     self.next_piece()
                 }
@@ -251,7 +260,10 @@ impl StreamBody {
     /// Ends the call with these trailers. Requests that still run are cancelled.
     fn end(&mut self, status: &Status) -> Poll<Option<Frame<Chunks>>> {
         self.ended = true;
-        self.watch.end_call();
+        // Whether hyper drops this body or the body learns of it first: the client has ended the call, not the server.
+        if !self.has_client_gone {
+            self.watch.end_call();
+        }
         self.decoding = None;
         self.ordered.clear();
         self.unordered.clear();
@@ -297,7 +309,11 @@ impl StreamBody {
                 Poll::Ready(Some(Err(MessageError::Refused(RefusedMessage { id, error })))) => {
                     self.ordered.push_back(Turn::Refused(self.refusals.add(&id, &error)));
                 }
-                Poll::Ready(Some(Err(MessageError::End(status)))) => self.failure = Some(status),
+                Poll::Ready(Some(Err(error @ MessageError::End(_)))) => self.failure = Some(error.into()),
+                Poll::Ready(Some(Err(error @ MessageError::Gone))) => {
+                    self.has_client_gone = true;
+                    self.failure = Some(error.into());
+                }
                 Poll::Ready(None) => self.reading = false,
                 Poll::Pending => return false,
             }
@@ -362,7 +378,18 @@ impl StreamBody {
             let responses = asked.model.infer(request)?;
             let errors_end_call = self.errors_end_call;
             let line = line.take();
-            Ok(Flight { asked, responses, sent_version, sent: 0, ended: false, errors_end_call, line })
+            let budget = self.state.engine.inflight_bytes().clone();
+            Ok(Flight {
+                asked,
+                responses,
+                sent_version,
+                sent: 0,
+                ended: false,
+                errors_end_call,
+                line,
+                budget,
+                finishing: None,
+            })
         });
         if let (Some(line), Err(error)) = (&mut line, &flight) {
             line.set_status(code_of(error));
@@ -378,7 +405,16 @@ impl StreamBody {
     /// Collects the messages that are ready. If messages must be compressed, collects one at a time.
     fn collect(&mut self, context: &mut Context<'_>) -> Chunks {
         let mut collected = Chunks::new();
-        while collected.remaining() < SENT_AT_ONCE && self.failure.is_none() {
+        let (mut most, mut room) = (UNCOUNTED, None);
+        while self.failure.is_none() {
+            // A large message counts by itself. Many small ones count together.
+            if (most..SENT_AT_ONCE).contains(&collected.remaining()) {
+                room = self.state.engine.inflight_bytes().reserve(SENT_AT_ONCE + UNCOUNTED).ok();
+                most = if room.is_some() { SENT_AT_ONCE } else { UNCOUNTED };
+            }
+            if collected.remaining() >= most {
+                break;
+            }
             match self.poll_message(context) {
                 Poll::Ready(Ok(StreamMessage { message, traced })) => {
                     collected.append(message);
@@ -390,6 +426,10 @@ impl StreamBody {
             if self.compressor.is_some() && collected.has_remaining() {
                 break;
             }
+        }
+        if let Some(mut room) = room {
+            room.shrink_to(collected.remaining());
+            collected.hold(room);
         }
         collected
     }

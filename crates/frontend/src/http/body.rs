@@ -19,11 +19,12 @@ use super::activity::Busy;
 use crate::{
     access_log::AccessLine,
     connection::{BodyPace, BodyProgress, LateBody},
+    counted_bytes::{UNCOUNTED, hold, resized},
     drain::Drain,
     tracing::TracedSend,
 };
 
-/// Smaller frames are copied together, because each frame keeps alive the whole buffer into which it was read.
+/// Smaller frames are copied together.
 const SMALL: usize = 4 << 10;
 
 /// How many bytes of an unused body the server reads, so that the connection can stay open.
@@ -90,7 +91,7 @@ pub(super) async fn collect<B: Body<Data = Bytes> + Unpin>(
     let mut reservation = bounds.budget.reservation();
     while let Some(piece) = next(body, &mut progress).await? {
         reservation.grow(piece.len())?;
-        pieces.push(piece);
+        pieces.push(piece, bounds.budget.is_scarce());
         if pieces.len > bounds.len {
             return Err(Unread::Refused(too_large(pieces.len)));
         }
@@ -170,11 +171,13 @@ struct BodyPieces {
 }
 
 impl BodyPieces {
-    fn push(&mut self, piece: Bytes) {
+    /// Adds a piece. A piece keeps alive the whole buffer into which it was read, which may be much longer: it is copied if
+    /// it is small, or if memory is scarce.
+    fn push(&mut self, piece: Bytes, is_scarce: bool) {
         self.count += usize::from(!piece.is_empty());
         self.len += piece.len() as u64;
         // Usually the body is one piece.
-        if piece.len() >= SMALL || self.count == 1 {
+        if (piece.len() >= SMALL && !is_scarce) || self.count == 1 {
             self.flush();
             self.whole.push(piece);
         } else {
@@ -203,6 +206,8 @@ pub struct ResponseBody {
     pieces: SmallVec<[Bytes; 2]>,
     left: u64,
     behind: Behind,
+    /// Of the bytes that are present, until [`ResponseBody::count_in`].
+    reservation: Option<ByteReservation>,
     /// Dropped together with the body. Until then the connection is not idle.
     busy: Option<Busy>,
     /// Dropped together with the body, if the request is traced.
@@ -237,6 +242,32 @@ impl ResponseBody {
         Self { behind: Behind::Events(Box::pin(events)), ..first.into().into() }
     }
 
+    /// The bytes of the body, or of what it was made of, are in this reservation.
+    pub(super) fn reserved(mut self, reservation: Option<ByteReservation>) -> Self {
+        self.reservation = reservation;
+        self
+    }
+
+    /// Whether [`ResponseBody::count_in`] need not be called: few bytes are present, or events, which are counted one by
+    /// one.
+    pub(super) fn is_brief(&self) -> bool {
+        self.left <= UNCOUNTED as u64 || matches!(self.behind, Behind::Events(_))
+    }
+
+    /// Counts the bytes that are present in a budget, until the connection has sent them.
+    ///
+    /// # Errors
+    /// The budget has no room for them.
+    pub(super) fn count_in(mut self, budget: &Arc<ByteBudget>) -> Result<Self, NoRoom> {
+        let reservation = self.reservation.take().unwrap_or_else(|| budget.reservation());
+        let reservation = resized(reservation, usize::try_from(self.left).unwrap_or(usize::MAX))?;
+        // The last piece is the first element.
+        if let Some(last) = self.pieces.first_mut() {
+            *last = hold(std::mem::take(last), reservation);
+        }
+        Ok(self)
+    }
+
     /// Keeps the connection busy for as long as the body lives.
     pub(super) fn holding(mut self, busy: Busy) -> Self {
         self.busy = Some(busy);
@@ -260,7 +291,15 @@ impl ResponseBody {
         let pieces = std::iter::once(head.into()).chain(tail).rev().filter(|piece| !piece.is_empty());
         let pieces: SmallVec<[Bytes; 2]> = pieces.collect();
         let left = pieces.iter().map(|piece| piece.len() as u64).sum();
-        Self { pieces, left, behind: Behind::Nothing, busy: None, traced: None, line: None }
+        Self {
+            pieces,
+            left,
+            behind: Behind::Nothing,
+            reservation: None,
+            busy: None,
+            traced: None,
+            line: None,
+        }
     }
 
     /// The number of bytes that are present and not sent yet.
@@ -352,6 +391,17 @@ mod tests {
         let lens: Vec<usize> = body.pieces().iter().map(Bytes::len).collect();
         assert_eq!(lens, [4, 2, SMALL, 1]);
         assert_eq!(body.pieces()[2].as_ptr(), large.as_ptr());
+    }
+
+    #[tokio::test]
+    async fn pieces_are_copied_together_when_more_than_half_of_the_budget_is_used() {
+        let budget = ByteBudget::new(10 * SMALL);
+        let drain = Drain::new();
+        let bounds = Bounds { len: u64::MAX, pace: None, drain: &drain, budget: &budget };
+        let pieces = vec![Bytes::from(vec![b'p'; SMALL]); 8];
+        let body = collect(&mut chunked(pieces), bounds, |len| too_large(len, 0)).await.unwrap();
+        let lens: Vec<usize> = body.bytes.pieces().iter().map(Bytes::len).collect();
+        assert_eq!(lens, [SMALL, SMALL, SMALL, SMALL, SMALL, 3 * SMALL]);
     }
 
     #[tokio::test]

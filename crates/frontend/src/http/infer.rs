@@ -6,13 +6,13 @@ use engine::{Model, now};
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING, request::Parts};
 use http_body::Body;
 use inference::{ByteReservation, Error, Name, Parameters, Response};
-use shared_memory::ClientRegions;
 use trace::{FrontendActivity, RequestTrace};
 
 use super::{
     body::{self, Bounds, ReceivedBody, ResponseBody},
     compression,
     header_case::WrittenHead,
+    json_work,
     reply::{self, HttpFailure, HttpReply},
     request::{self, Decoded, Limits},
     response::{self, Encoded, Origin},
@@ -21,9 +21,11 @@ use super::{
 use crate::{
     api_keys::is_key_header,
     cache_headers,
+    counted_bytes::room_of,
     decode_pool::{BRIEF, Work},
     forward::HeaderForward,
     kserve::output::RequestedOutputs,
+    long_write::LongWrite,
     request_facts::{self, RequestFacts},
     tracing::{self, response_complete},
 };
@@ -64,10 +66,19 @@ impl HttpService {
         let response = responses.take_only().await;
         response_complete(trace.as_ref());
         facts.inspect(|facts| facts.set_times(&responses));
+        let origin = OwnedOrigin { version: model.version_of(&responses), model, id };
         let response = response?;
-        let version = model.version_of(&responses);
-        let encoded = encode((&model, version), &id, response, &requested_outputs)?;
+        let (encoded, reservation) = if requested_outputs.is_long(&response.outputs) {
+            let room = room_of(&responses, self.engine.inflight_bytes());
+            encode_long(origin, response, requested_outputs, room).await??
+        } else {
+            (encode(&origin, response, &requested_outputs, None)?, None)
+        };
         let mut reply = send(&parts.headers, encoded).await;
+        if !reply.body().is_brief() {
+            let room = reservation.or_else(|| responses.take_reservation());
+            reply = reply.map(|body| body.reserved(room));
+        }
         cache_headers::tell(reply.headers_mut(), &responses);
         if request_facts::wants_timing(&parts.headers) {
             let (name, value) = request_facts::timing(&responses);
@@ -147,16 +158,20 @@ impl HttpService {
         if json_len > max_input_size {
             return Err(json_too_large(json_len as u64, max_input_size));
         }
-        let decode = move |model: &Model, regions: &ClientRegions| {
-            let json = body.split_to(json_len).contiguous();
-            let limits = Limits { model: model.name(), max_input_size, regions };
-            counted(request::decode(&json, &body, limits), reservation)
-        };
+        let json = body.split_to(json_len);
         if json_len <= BRIEF {
-            return decode(model, regions);
+            let limits = Limits { model: model.name(), max_input_size, regions };
+            return counted(request::decode(&json.contiguous(), &body, limits), reservation);
         }
         let (model, regions) = (model.clone(), regions.clone());
-        Work::pooled(move |_| decode(&model, &regions)).await?
+        let decoded = Work::pooled(move |turn| {
+            json_work::in_pieces(turn, json, reservation, |json| {
+                let limits = Limits { model: model.name(), max_input_size, regions: &regions };
+                request::decode_text(json, &body, limits)
+            })
+        });
+        let (decoded, reservation) = decoded.await??;
+        counted(Ok(decoded), reservation)
     }
 }
 
@@ -222,14 +237,38 @@ fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
+/// What a response names, besides its outputs.
+struct OwnedOrigin {
+    model: Arc<Model>,
+    version: i64,
+    id: Name,
+}
+
+/// Encodes a response, in pieces if it is long.
 fn encode(
-    (model, version): (&Model, i64),
-    id: &Name,
+    OwnedOrigin { model, version, id }: &OwnedOrigin,
     mut response: Response,
     requested_outputs: &RequestedOutputs,
+    mut long: Option<&mut LongWrite<'_>>,
 ) -> Result<Encoded, Error> {
-    requested_outputs.finish_for(model.config(), &mut response.outputs)?;
-    response::encode(Origin { id, model: model.name(), version }, &response, requested_outputs)
+    requested_outputs.finish_for(model.config(), &mut response.outputs, long.as_deref_mut())?;
+    let origin = Origin { id, model: model.name(), version: *version };
+    response::encode_in_pieces(origin, &response, requested_outputs, long)
+}
+
+/// Encodes a response in the pool. What is written counts in `reservation`.
+fn encode_long(
+    origin: OwnedOrigin,
+    response: Response,
+    requested_outputs: RequestedOutputs,
+    reservation: ByteReservation,
+) -> Work<Result<(Encoded, Option<ByteReservation>), Error>> {
+    Work::pooled(move |turn| {
+        let goes_on = || turn.goes_on();
+        let mut long = LongWrite::new(reservation, &goes_on);
+        let encoded = encode(&origin, response, &requested_outputs, Some(&mut long))?;
+        Ok((encoded, Some(long.into_reservation())))
+    })
 }
 
 /// Sends the response, compressed if the client accepts a coding and the result is shorter.

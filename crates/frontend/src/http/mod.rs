@@ -13,6 +13,7 @@ mod generate;
 mod header_case;
 mod infer;
 pub(crate) mod json;
+mod json_work;
 mod logging;
 mod managed;
 mod openapi;

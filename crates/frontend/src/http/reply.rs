@@ -4,7 +4,7 @@ use http::{
     header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE},
 };
 use hyper::ext::ReasonPhrase;
-use inference::Error;
+use inference::{Error, NoRoom};
 
 use super::body::ResponseBody;
 use crate::{access_log::AccessLine, api_keys::AccessDenied, error};
@@ -37,6 +37,12 @@ pub(super) enum HttpFailure {
 impl From<Error> for HttpFailure {
     fn from(error: Error) -> Self {
         Self::Error(error)
+    }
+}
+
+impl From<NoRoom> for HttpFailure {
+    fn from(refused: NoRoom) -> Self {
+        Self::Error(refused.into())
     }
 }
 

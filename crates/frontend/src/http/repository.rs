@@ -7,13 +7,14 @@ use http_body::Body;
 use inference::Error;
 
 use super::{
-    body::{ReceivedBody, ResponseBody},
-    json::{Document, JsonValue},
+    body::ResponseBody,
+    json::{Document, JsonText, JsonValue},
+    json_work,
     reply::{self, HttpFailure, HttpReply},
     service::{HttpService, JsonLimit},
     show,
 };
-use crate::{api_keys::Access, decode_pool::Work};
+use crate::api_keys::Access;
 
 impl HttpService {
     /// `POST /v2/repository/index`
@@ -43,7 +44,9 @@ impl HttpService {
         model: &str,
         body: &mut B,
     ) -> Result<HttpReply, HttpFailure> {
-        let given = self.decode_json(body, JsonLimit::Input, load_parameters).await?;
+        let received = self.read_json(body, JsonLimit::Input).await?;
+        // The files are counted until the model is loaded.
+        let (given, _reservation) = json_work::read(received, load_parameters).await??;
         self.engine.load(model, given).await?;
         Ok(reply::json(StatusCode::OK, ResponseBody::default()))
     }
@@ -78,21 +81,9 @@ impl HttpService {
         body: &mut B,
         read: impl FnOnce(&[u8]) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, HttpFailure> {
-        self.decode_json(body, JsonLimit::Administrative, read).await
-    }
-
-    async fn decode_json<B: Body<Data = Bytes> + Unpin, T: Send + Unpin + 'static>(
-        &self,
-        body: &mut B,
-        limit: JsonLimit,
-        read: impl FnOnce(&[u8]) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, HttpFailure> {
-        let ReceivedBody { bytes: json, reservation } = self.read_json(body, limit).await?;
-        let read = Work::on_bytes(json.len(), move || {
-            let _counted = reservation;
-            read(&json.contiguous())
-        });
-        Ok(read.await??)
+        let received = self.read_json(body, JsonLimit::Administrative).await?;
+        let read = json_work::read(received, move |json| read(json.bytes()));
+        Ok(read.await??.0)
     }
 }
 
@@ -110,9 +101,9 @@ fn ready_only(json: &[u8]) -> Result<bool, Error> {
 }
 
 /// What a load request brings. The request may have no body.
-fn load_parameters(json: &[u8]) -> Result<LoadParameters, Error> {
+fn load_parameters(json: JsonText<'_>) -> Result<LoadParameters, Error> {
     let mut given = LoadParameters::default();
-    if json.is_empty() {
+    if json.bytes().is_empty() {
         return Ok(given);
     }
     let document = Document::parse_members(json)?;
@@ -158,6 +149,10 @@ mod tests {
         (status(error.code).as_u16(), error.message.into_owned())
     }
 
+    fn parameters(json: &[u8]) -> Result<LoadParameters, Error> {
+        load_parameters(json.into())
+    }
+
     #[test]
     fn an_index_may_ask_for_ready_models_only() {
         assert_eq!(ready_only(b""), Ok(false));
@@ -175,16 +170,16 @@ mod tests {
 
     #[test]
     fn a_load_may_bring_a_configuration_and_files() {
-        assert_eq!(load_parameters(b""), Ok(LoadParameters::default()));
-        assert_eq!(load_parameters(br#"{"parameters":{}}"#), Ok(LoadParameters::default()));
-        let given = load_parameters(br#"{"parameters":{"config":"{\"a\":1}","file:1/a":"YQ=="}}"#).unwrap();
+        assert_eq!(parameters(b""), Ok(LoadParameters::default()));
+        assert_eq!(parameters(br#"{"parameters":{}}"#), Ok(LoadParameters::default()));
+        let given = parameters(br#"{"parameters":{"config":"{\"a\":1}","file:1/a":"YQ=="}}"#).unwrap();
         assert_eq!(given.config.as_deref(), Some(r#"{"a":1}"#));
         assert_eq!(given.files, [("1/a".to_owned(), Bytes::from("a"))]);
         let text = "unexpected error on creating Triton parameter";
-        assert_eq!(refused(load_parameters(br#"{"parameters": {"foo": "x"}}"#)), (500, text.into()));
+        assert_eq!(refused(parameters(br#"{"parameters": {"foo": "x"}}"#)), (500, text.into()));
         let text = "attempt to access JSON non-string as string";
-        assert_eq!(refused(load_parameters(br#"{"parameters": {"config": {"a": 1}}}"#)), (500, text.into()));
-        let (status, text) = refused(load_parameters(br#"{"parameters": {"file:1/a": "%"}}"#));
+        assert_eq!(refused(parameters(br#"{"parameters": {"config": {"a": 1}}}"#)), (500, text.into()));
+        let (status, text) = refused(parameters(br#"{"parameters": {"file:1/a": "%"}}"#));
         assert_eq!(status, 400);
         assert!(text.starts_with("failed to decode the base64 of load parameter 'file:1/a': "), "{text}");
     }

@@ -13,12 +13,13 @@ use shared_memory::ClientRegions;
 use smallvec::SmallVec;
 
 use super::{
-    json::{Document, JsonValue, Number, during},
+    json::{Document, JsonText, JsonValue, Number, during},
     shared_memory::find_region,
 };
 use crate::{
     cursor::Cursor,
     kserve::{
+        lengths,
         output::{Placement, RequestedOutput, RequestedOutputs},
         parameters,
     },
@@ -51,12 +52,24 @@ pub struct Limits<'m> {
 /// itself,
 /// NOT_FOUND for a shared memory region.
 pub fn decode(json: &[u8], binary: &TensorData, limits: Limits<'_>) -> Result<Decoded, Error> {
+    decode_text(json.into(), binary, limits)
+}
+
+/// As [`decode`], for a text that may be long.
+///
+/// # Errors
+/// As there, and without room for what is made of a long text.
+pub(super) fn decode_text(
+    json: JsonText<'_>,
+    binary: &TensorData,
+    limits: Limits<'_>,
+) -> Result<Decoded, Error> {
     let mut document = Document::parse_tensors(json)?;
     let mut decoded = Decoded { request: Request::default(), requested_outputs: RequestedOutputs::default() };
     let inputs = {
         let root = document.root();
         if let Some(id) = root.find("id") {
-            decoded.request.id = Name::new(&id.as_text().map_err(during("Unable to parse 'id'"))?);
+            decoded.request.id = lengths::id(&id.as_text().map_err(during("Unable to parse 'id'"))?)?;
         }
         if let Some(given) = root.find("parameters") {
             read_parameters(given, &mut decoded)?;
@@ -136,7 +149,10 @@ fn read_parameter(key: &str, value: JsonValue<'_>, decoded: &mut Decoded) -> Res
             decoded.requested_outputs.default = if binary { Placement::Binary } else { Placement::Json };
         }
         key if key.starts_with(parameters::OWN_PREFIX) => return Err(parameters::own_prefix()),
-        key => decoded.request.parameters.push((Name::new(key), custom(key, value)?)),
+        key => {
+            let name = lengths::name("the key of a parameter", key)?;
+            decoded.request.parameters.push((name, custom(key, value)?));
+        }
     }
     Ok(())
 }
@@ -206,7 +222,7 @@ fn read_input(
         let value = input.member(name).and_then(JsonValue::as_text);
         value.map_err(|error| Error::new(error.code, format!("Unable to parse '{name}': {error}")))
     };
-    let name = Name::new(&text("name")?);
+    let name = lengths::name("the name of an input", &text("name")?)?;
     let datatype = DataType::from_protocol_name(&text("datatype")?);
     let shape = read_shape(input).map_err(during("Unable to parse 'shape'"))?;
 
@@ -375,7 +391,7 @@ fn read_output(
     }
     let name =
         output.member("name").and_then(JsonValue::as_text).map_err(during("Unable to parse 'name'"))?;
-    let name = Name::new(&name);
+    let name = lengths::name("the name of an output", &name)?;
     let classes = parameter("classification").map(JsonValue::as_uint).transpose();
     let classes = classes.map_err(during("Unable to set 'classification'"))?;
     if let Some(range) = find_region(&parameter, &name)? {

@@ -3,8 +3,11 @@ use bytes::Bytes;
 use inference::{DataType, Error, Name, Parameter, Response, Tensor, bytes_elements};
 use smallvec::SmallVec;
 
-use super::json::{write_double, write_int, write_single, write_string, write_uint};
-use crate::kserve::output::{Placement, RequestedOutputs};
+use super::json::{write_double, write_escaped, write_int, write_single, write_string, write_uint};
+use crate::{
+    kserve::output::{Placement, RequestedOutputs},
+    long_write::{LongWrite, PIECE},
+};
 
 /// The request and the model that a response belongs to.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +29,16 @@ pub struct Encoded {
     pub binary: SmallVec<[Bytes; 2]>,
 }
 
-/// Encodes a response, after [`RequestedOutputs::finish_for`].
+/// The most elements that become text before others work.
+const PIECE_ELEMENTS: usize = 4096;
+
+/// The most bytes of the text of an element that is no string: a double with all its digits, and a comma.
+const MOST_ELEMENT: usize = 26;
+
+/// The most bytes of text that a byte of a string becomes: `\u0001`.
+const MOST_ESCAPE: usize = 6;
+
+/// Encodes a response whose outputs have the requested form.
 ///
 /// # Errors
 /// INVALID_ARG for FP16 and BF16 as JSON; UNSUPPORTED for a parameter of bytes; INTERNAL for an output whose bytes do
@@ -35,6 +47,19 @@ pub fn encode(
     origin: Origin<'_>,
     response: &Response,
     requested_outputs: &RequestedOutputs,
+) -> Result<Encoded, Error> {
+    encode_in_pieces(origin, response, requested_outputs, None)
+}
+
+/// As [`encode`], in pieces if the response is long.
+///
+/// # Errors
+/// As there, and what [`LongWrite::make_room`] refuses.
+pub(super) fn encode_in_pieces(
+    origin: Origin<'_>,
+    response: &Response,
+    requested_outputs: &RequestedOutputs,
+    mut long: Option<&mut LongWrite<'_>>,
 ) -> Result<Encoded, Error> {
     let mut encoded = Encoded { json: Vec::with_capacity(estimated_size(response)), binary: SmallVec::new() };
     let json = &mut encoded.json;
@@ -57,9 +82,13 @@ pub fn encode(
         if index > 0 {
             encoded.json.push(b',');
         }
-        encoded.write_output(output, requested_outputs.of(output.name()).placement)?;
+        let placement = requested_outputs.of(output.name()).placement;
+        encoded.write_output(output, placement, long.as_deref_mut())?;
     }
     encoded.json.extend_from_slice(b"]}");
+    if let Some(long) = long {
+        long.keep(encoded.json.len());
+    }
     Ok(encoded)
 }
 
@@ -105,7 +134,12 @@ fn write_bool(json: &mut Vec<u8>, value: bool) {
 }
 
 impl Encoded {
-    fn write_output(&mut self, output: &Tensor, placement: Placement) -> Result<(), Error> {
+    fn write_output(
+        &mut self,
+        output: &Tensor,
+        placement: Placement,
+        long: Option<&mut LongWrite<'_>>,
+    ) -> Result<(), Error> {
         let json = &mut self.json;
         json.extend_from_slice(b"{\"name\":");
         write_string(json, output.name().as_bytes());
@@ -131,7 +165,7 @@ impl Encoded {
             Placement::Region => json.push(b'}'),
             Placement::Json => {
                 json.extend_from_slice(b",\"data\":[");
-                write_data(json, output, NotUtf8::Refused)?;
+                write_data(json, output, NotUtf8::Refused, long)?;
                 json.extend_from_slice(b"]}");
             }
         }
@@ -150,7 +184,12 @@ pub(super) enum NotUtf8 {
 }
 
 /// Appends the elements of an output, separated by commas.
-pub(super) fn write_data(json: &mut Vec<u8>, output: &Tensor, not_utf8: NotUtf8) -> Result<(), Error> {
+pub(super) fn write_data(
+    json: &mut Vec<u8>,
+    output: &Tensor,
+    not_utf8: NotUtf8,
+    long: Option<&mut LongWrite<'_>>,
+) -> Result<(), Error> {
     let data = output.host()?.contiguous();
     let mismatch = |what: &str| {
         let name = output.name();
@@ -166,72 +205,118 @@ pub(super) fn write_data(json: &mut Vec<u8>, output: &Tensor, not_utf8: NotUtf8)
         return Err(mismatch("Failed to write 'data' field: "));
     }
     match output.datatype() {
-        DataType::Bool => write_elements(json, &data, |json, [byte]| write_bool(json, byte != 0)),
-        DataType::Uint8 => write_elements(json, &data, |json, [byte]| write_uint(json, byte.into())),
+        DataType::Bool => write_elements(json, &data, long, |json, [byte]| write_bool(json, byte != 0)),
+        DataType::Uint8 => write_elements(json, &data, long, |json, [byte]| write_uint(json, byte.into())),
         DataType::Uint16 => {
-            write_elements(json, &data, |json, le| write_uint(json, u16::from_le_bytes(le).into()));
+            write_elements(json, &data, long, |json, le| write_uint(json, u16::from_le_bytes(le).into()))
         }
         DataType::Uint32 => {
-            write_elements(json, &data, |json, le| write_uint(json, u32::from_le_bytes(le).into()));
+            write_elements(json, &data, long, |json, le| write_uint(json, u32::from_le_bytes(le).into()))
         }
-        DataType::Uint64 => write_elements(json, &data, |json, le| write_uint(json, u64::from_le_bytes(le))),
+        DataType::Uint64 => {
+            write_elements(json, &data, long, |json, le| write_uint(json, u64::from_le_bytes(le)))
+        }
         DataType::Int8 => {
-            write_elements(json, &data, |json, le| write_int(json, i8::from_le_bytes(le).into()));
+            write_elements(json, &data, long, |json, le| write_int(json, i8::from_le_bytes(le).into()))
         }
         DataType::Int16 => {
-            write_elements(json, &data, |json, le| write_int(json, i16::from_le_bytes(le).into()));
+            write_elements(json, &data, long, |json, le| write_int(json, i16::from_le_bytes(le).into()))
         }
         DataType::Int32 => {
-            write_elements(json, &data, |json, le| write_int(json, i32::from_le_bytes(le).into()));
+            write_elements(json, &data, long, |json, le| write_int(json, i32::from_le_bytes(le).into()))
         }
-        DataType::Int64 => write_elements(json, &data, |json, le| write_int(json, i64::from_le_bytes(le))),
-        DataType::Fp32 => write_elements(json, &data, |json, le| write_single(json, f32::from_le_bytes(le))),
-        DataType::Fp64 => write_elements(json, &data, |json, le| write_double(json, f64::from_le_bytes(le))),
-        DataType::Fp16 | DataType::Bf16 => {
-            return Err(Error::invalid(format!(
-                "sending {} data via JSON is not supported. Please use the binary data format for output",
-                output.datatype().protocol_name()
-            )));
+        DataType::Int64 => {
+            write_elements(json, &data, long, |json, le| write_int(json, i64::from_le_bytes(le)))
         }
+        DataType::Fp32 => {
+            write_elements(json, &data, long, |json, le| write_single(json, f32::from_le_bytes(le)))
+        }
+        DataType::Fp64 => {
+            write_elements(json, &data, long, |json, le| write_double(json, f64::from_le_bytes(le)))
+        }
+        DataType::Fp16 | DataType::Bf16 => Err(Error::invalid(format!(
+            "sending {} data via JSON is not supported. Please use the binary data format for output",
+            output.datatype().protocol_name()
+        ))),
         DataType::Bytes => {
-            let mut elements = bytes_elements(&data);
-            for index in 0..count.unwrap_or(0) {
-                let Some(Ok(element)) = elements.next() else { return Err(mismatch("")) };
-                if index > 0 {
-                    json.push(b',');
-                }
-                match (std::str::from_utf8(element), not_utf8) {
-                    (Ok(_), _) => write_string(json, element),
-                    (Err(_), NotUtf8::Replaced) => {
-                        write_string(json, String::from_utf8_lossy(element).as_bytes());
-                    }
-                    (Err(_), NotUtf8::Refused) => {
-                        return Err(Error::invalid(format!(
-                            "sending BYTES data that is not UTF-8 via JSON is not supported. Please use the binary data \
-                             format for output '{}'",
-                            output.name()
-                        )));
-                    }
-                }
+            let elements = bytes_elements(&data).take(count.unwrap_or(0));
+            let written = write_texts(json, elements, (output.name(), not_utf8), long)?;
+            if written == count.unwrap_or(0) { Ok(()) } else { Err(mismatch("")) }
+        }
+    }
+}
+
+/// Appends strings of an output up to the first that is incomplete. Returns their number.
+fn write_texts<'e, E>(
+    json: &mut Vec<u8>,
+    elements: impl Iterator<Item = Result<&'e [u8], E>>,
+    (output, not_utf8): (&str, NotUtf8),
+    mut long: Option<&mut LongWrite<'_>>,
+) -> Result<usize, Error> {
+    let mut count = 0;
+    for element in elements.map_while(Result::ok) {
+        if count > 0 {
+            json.push(b',');
+        }
+        match (std::str::from_utf8(element), not_utf8) {
+            (Ok(_), _) => write_text(json, element, long.as_deref_mut())?,
+            (Err(_), NotUtf8::Replaced) => {
+                write_text(json, String::from_utf8_lossy(element).as_bytes(), long.as_deref_mut())?;
             }
+            (Err(_), NotUtf8::Refused) => {
+                return Err(Error::invalid(format!(
+                    "sending BYTES data that is not UTF-8 via JSON is not supported. Please use the binary data format \
+                     for output '{output}'"
+                )));
+            }
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn write_elements<const N: usize>(
+    json: &mut Vec<u8>,
+    data: &[u8],
+    mut long: Option<&mut LongWrite<'_>>,
+    write: impl Fn(&mut Vec<u8>, [u8; N]),
+) -> Result<(), Error> {
+    let (elements, _) = data.as_chunks::<N>();
+    for (piece, elements) in elements.chunks(PIECE_ELEMENTS).enumerate() {
+        if let Some(long) = &mut long {
+            long.make_room(json.len(), MOST_ELEMENT * elements.len())?;
+        }
+        for (index, element) in elements.iter().enumerate() {
+            if piece > 0 || index > 0 {
+                json.push(b',');
+            }
+            write(json, *element);
         }
     }
     Ok(())
 }
 
-fn write_elements<const N: usize>(json: &mut Vec<u8>, data: &[u8], write: impl Fn(&mut Vec<u8>, [u8; N])) {
-    let (elements, _) = data.as_chunks::<N>();
-    for (index, element) in elements.iter().enumerate() {
-        if index > 0 {
-            json.push(b',');
-        }
-        write(json, *element);
+fn write_text(json: &mut Vec<u8>, text: &[u8], long: Option<&mut LongWrite<'_>>) -> Result<(), Error> {
+    let Some(long) = long else {
+        write_string(json, text);
+        return Ok(());
+    };
+    // The quotation marks, and the comma that stands before.
+    long.make_room(json.len(), 3)?;
+    json.push(b'"');
+    for piece in text.chunks(PIECE) {
+        long.make_room(json.len(), MOST_ESCAPE * piece.len())?;
+        write_escaped(json, piece);
     }
+    json.push(b'"');
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU64;
+    use std::{cell::Cell, num::NonZeroU64};
+
+    use inference::ByteBudget;
 
     use super::*;
     use crate::kserve::output::RequestedOutput;
@@ -291,6 +376,50 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_in_pieces_is_the_same_and_reserved() {
+        let bytes: Vec<u8> =
+            (0..200_000_u32).flat_map(|index| index.wrapping_mul(77_777).to_le_bytes()).collect();
+        let texts = [0, 1, 70_000, 3].into_iter().cycle().take(400).flat_map(|len: u32| {
+            let text = (0..len).map(|index| (index % 120) as u8);
+            len.to_le_bytes().into_iter().chain(text).collect::<Vec<u8>>()
+        });
+        let texts: Vec<u8> = texts.collect();
+        let of = |datatype: DataType| {
+            let size = datatype.byte_size().unwrap();
+            (datatype, bytes.len() / size, bytes.clone())
+        };
+        use DataType::*;
+        let mut cases =
+            [Bool, Uint8, Uint16, Uint32, Uint64, Int8, Int16, Int32, Int64, Fp32, Fp64].map(of).to_vec();
+        cases.push((Bytes, 400, texts));
+        for (datatype, count, bytes) in cases {
+            let response =
+                Response::of(vec![output("OUT", datatype, &[i64::try_from(count).unwrap()], bytes)]);
+            let (id, model) = (Name::new("i"), Name::new("m"));
+            let origin = Origin { id: &id, model: &model, version: 1 };
+            let requested = RequestedOutputs::default();
+            let whole = encode(origin, &response, &requested).unwrap();
+            let budget = ByteBudget::new(usize::MAX);
+            let pieces = Cell::new(0);
+            let goes_on = || {
+                pieces.set(pieces.get() + 1);
+                true
+            };
+            let mut long = LongWrite::new(budget.reservation(), &goes_on);
+            let encoded = encode_in_pieces(origin, &response, &requested, Some(&mut long)).unwrap();
+            assert!(encoded.json == whole.json, "{datatype:?}");
+            assert_eq!(long.into_reservation().bytes(), whole.json.len());
+            assert!(pieces.get() >= whole.json.len() / (8 * PIECE), "{datatype:?}: {} pieces", pieces.get());
+
+            let goes_on = || true;
+            let little = ByteBudget::new(whole.json.len() / 2);
+            let mut long = LongWrite::new(little.reservation(), &goes_on);
+            let refused = encode_in_pieces(origin, &response, &requested, Some(&mut long)).unwrap_err();
+            assert!(refused.message.contains("--max-inflight-bytes"), "{datatype:?}");
+        }
+    }
+
+    #[test]
     fn bytes_that_are_not_utf8_need_binary() {
         let expected = "sending BYTES data that is not UTF-8 via JSON is not supported. Please use the binary data format \
                         for output 'OUT'";
@@ -299,7 +428,7 @@ mod tests {
         }
         let output = output("OUT", DataType::Bytes, &[1], b"\x02\0\0\0a\xff".to_vec());
         let mut json = Vec::new();
-        write_data(&mut json, &output, NotUtf8::Replaced).unwrap();
+        write_data(&mut json, &output, NotUtf8::Replaced, None).unwrap();
         assert_eq!(String::from_utf8(json).unwrap(), "\"a\u{fffd}\"");
     }
 
@@ -355,7 +484,7 @@ mod tests {
         requested_outputs
             .add("OUT".into(), RequestedOutput { placement: Placement::Json, classes: NonZeroU64::new(1) });
         let labels = ["cat".to_owned(), "dog".to_owned()];
-        requested_outputs.classify(&mut response.outputs, true, |_| &labels).unwrap();
+        requested_outputs.classify(&mut response.outputs, true, |_| &labels, None).unwrap();
         let text = text("", &response, &requested_outputs).unwrap();
         assert!(text.ends_with(r#""datatype":"BYTES","shape":[1,1],"data":["7:1:dog"]}]}"#), "{text}");
     }

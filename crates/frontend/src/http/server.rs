@@ -43,6 +43,9 @@ use crate::{
 /// The longest header block, in bytes. The limit is the reference's.
 const MAX_HEADER_BYTES: usize = 64 << 10;
 
+/// The most bytes that hyper reads at once: each connection keeps so much memory after a long body. A head must fit.
+const READ_BUFFER: usize = 2 * MAX_HEADER_BYTES;
+
 /// The most lines of a header block.
 const MAX_HEADERS: usize = 256;
 
@@ -208,6 +211,7 @@ async fn serve_requests<S: Respond>(
         .auto_date_header(false)
         .title_case_headers(true)
         .max_header_size(MAX_HEADER_BYTES)
+        .max_buf_size(READ_BUFFER)
         .max_headers(MAX_HEADERS)
         // [`Watch`] replaces hyper's time limit: it has no cost for heads that arrive completely, and it detects idle
         // connections.

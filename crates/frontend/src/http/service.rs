@@ -154,7 +154,7 @@ impl HttpService {
         body: &mut B,
         trace: Option<RequestTrace>,
     ) -> HttpReply {
-        let failure = match outcome {
+        let failure = match outcome.and_then(|reply| self.count(reply)) {
             Ok(reply) => {
                 self.pass_over(&parts.headers, body).await;
                 return traced(reply, trace);
@@ -173,6 +173,16 @@ impl HttpService {
             HttpFailure::Broken(..) => {}
         }
         traced(failure.reply(), trace)
+    }
+
+    /// Counts the body of a reply in the budget of requests until it has been sent.
+    fn count(&self, reply: HttpReply) -> Result<HttpReply, HttpFailure> {
+        if reply.body().is_brief() {
+            return Ok(reply);
+        }
+        let (head, body) = reply.into_parts();
+        let body = body.count_in(self.engine.inflight_bytes())?;
+        Ok(Response::from_parts(head, body))
     }
 
     /// Reads the rest of the body that the handler did not read, so that the next request follows. A client that waits

@@ -3,22 +3,29 @@ use std::{cmp::Ordering, fmt::Display, num::NonZeroU64};
 
 use inference::{DataType, Error, Shape, Tensor};
 
+use crate::long_write::LongWrite;
+
 /// Outputs with more elements in a row are refused: sorting them would block the endpoint.
 const MAX_ELEMENTS: usize = 1_000_000;
+
+/// The most bytes of the text of a value and its index: the largest double, with six decimals.
+const MOST_TEXT: usize = 350;
 
 /// The `classes` largest elements of each row of `output`, each as `value:index` or `value:index:label`, best first.
 ///
 /// The result is a BYTES tensor of shape `[rows, n]`, or `[n]` for a model without batch dimension (`batched`), where
 /// n is at most the number of elements of a row. Equal values keep their order. Labels are taken by index, where
-/// `labels` has that index.
+/// `labels` has that index. `long` is for an output that takes long.
 ///
 /// # Errors
-/// INVALID_ARG for datatypes without numbers (BOOL, FP16, BF16, BYTES) and for rows of more than a million elements.
-pub fn classify(
+/// INVALID_ARG for datatypes without numbers (BOOL, FP16, BF16, BYTES) and for rows of more than a million elements; what
+/// [`LongWrite::make_room`] refuses.
+pub(crate) fn classify(
     output: &Tensor,
     classes: NonZeroU64,
     batched: bool,
     labels: &[String],
+    mut long: Option<&mut LongWrite<'_>>,
 ) -> Result<Tensor, Error> {
     let (rows, row_shape) = match output.shape() {
         [rows, rest @ ..] if batched && *rows > 0 => (Some(*rows), rest),
@@ -40,7 +47,10 @@ pub fn classify(
                 output.name()
             )));
         };
-        rank(row, shown, labels, &mut serialized);
+        rank(row, (shown, labels), &mut serialized, long.as_deref_mut())?;
+    }
+    if let Some(long) = long {
+        long.keep(serialized.len());
     }
     let width = i64::try_from(shown).expect("at most a million");
     let shape: Shape = rows.into_iter().chain([width]).collect();
@@ -51,37 +61,21 @@ fn too_large() -> Error {
     Error::invalid("classification output tensor too large")
 }
 
-/// Appends the best classes of one row, each with its length before it: `(row, how many, labels, target)`.
-type RankFn = fn(&[u8], usize, &[String], &mut Vec<u8>);
+/// Appends the best classes of one row, each with its length before it: `(row, (how many, labels), target, long)`.
+type RankFn = fn(&[u8], (usize, &[String]), &mut Vec<u8>, Option<&mut LongWrite<'_>>) -> Result<(), Error>;
 
 fn rank_for(datatype: DataType) -> Result<RankFn, Error> {
     Ok(match datatype {
-        DataType::Uint8 => {
-            |row, shown, labels, to| rank(row, u8::from_le_bytes, Ord::cmp, (shown, labels), to)
-        }
-        DataType::Uint16 => {
-            |row, shown, labels, to| rank(row, u16::from_le_bytes, Ord::cmp, (shown, labels), to)
-        }
-        DataType::Uint32 => {
-            |row, shown, labels, to| rank(row, u32::from_le_bytes, Ord::cmp, (shown, labels), to)
-        }
-        DataType::Uint64 => {
-            |row, shown, labels, to| rank(row, u64::from_le_bytes, Ord::cmp, (shown, labels), to)
-        }
-        DataType::Int8 => {
-            |row, shown, labels, to| rank(row, i8::from_le_bytes, Ord::cmp, (shown, labels), to)
-        }
-        DataType::Int16 => {
-            |row, shown, labels, to| rank(row, i16::from_le_bytes, Ord::cmp, (shown, labels), to)
-        }
-        DataType::Int32 => {
-            |row, shown, labels, to| rank(row, i32::from_le_bytes, Ord::cmp, (shown, labels), to)
-        }
-        DataType::Int64 => {
-            |row, shown, labels, to| rank(row, i64::from_le_bytes, Ord::cmp, (shown, labels), to)
-        }
-        DataType::Fp32 => |row, shown, labels, to| rank(row, single, order, (shown, labels), to),
-        DataType::Fp64 => |row, shown, labels, to| rank(row, double, order, (shown, labels), to),
+        DataType::Uint8 => |row, best, to, long| rank(row, (u8::from_le_bytes, Ord::cmp), best, to, long),
+        DataType::Uint16 => |row, best, to, long| rank(row, (u16::from_le_bytes, Ord::cmp), best, to, long),
+        DataType::Uint32 => |row, best, to, long| rank(row, (u32::from_le_bytes, Ord::cmp), best, to, long),
+        DataType::Uint64 => |row, best, to, long| rank(row, (u64::from_le_bytes, Ord::cmp), best, to, long),
+        DataType::Int8 => |row, best, to, long| rank(row, (i8::from_le_bytes, Ord::cmp), best, to, long),
+        DataType::Int16 => |row, best, to, long| rank(row, (i16::from_le_bytes, Ord::cmp), best, to, long),
+        DataType::Int32 => |row, best, to, long| rank(row, (i32::from_le_bytes, Ord::cmp), best, to, long),
+        DataType::Int64 => |row, best, to, long| rank(row, (i64::from_le_bytes, Ord::cmp), best, to, long),
+        DataType::Fp32 => |row, best, to, long| rank(row, (single, order), best, to, long),
+        DataType::Fp64 => |row, best, to, long| rank(row, (double, order), best, to, long),
         DataType::Bool | DataType::Fp16 | DataType::Bf16 | DataType::Bytes => {
             return Err(Error::invalid(format!(
                 "class result not available for output due to unsupported type '{}'",
@@ -118,14 +112,21 @@ fn order(left: &Decimal, right: &Decimal) -> Ordering {
     left.0.partial_cmp(&right.0).unwrap_or_else(|| right.0.is_nan().cmp(&left.0.is_nan()))
 }
 
+/// How elements of N bytes are read, and which of two is less.
+type ElementOrder<const N: usize, T> = (fn([u8; N]) -> T, fn(&T, &T) -> Ordering);
+
 fn rank<const N: usize, T: Copy + Display>(
     row: &[u8],
-    read: fn([u8; N]) -> T,
-    compare: fn(&T, &T) -> Ordering,
+    (read, compare): ElementOrder<N, T>,
     (shown, labels): (usize, &[String]),
     to: &mut Vec<u8>,
-) {
+    mut long: Option<&mut LongWrite<'_>>,
+) -> Result<(), Error> {
     let (elements, _) = row.as_chunks::<N>();
+    let ranking_bytes = size_of::<(usize, T)>() * elements.len();
+    if let Some(long) = &mut long {
+        long.make_room(to.len(), ranking_bytes)?;
+    }
     let mut ranking: Vec<(usize, T)> = elements.iter().map(|bytes| read(*bytes)).enumerate().collect();
     let best_first =
         |left: &(usize, T), right: &(usize, T)| compare(&right.1, &left.1).then_with(|| left.0.cmp(&right.0));
@@ -135,6 +136,10 @@ fn rank<const N: usize, T: Copy + Display>(
     }
     ranking.sort_unstable_by(best_first);
     for (index, value) in ranking {
+        if let Some(long) = &mut long {
+            let label = labels.get(index).map_or(0, String::len);
+            long.make_room(to.len() + ranking_bytes, MOST_TEXT + label)?;
+        }
         let text = match labels.get(index) {
             Some(label) => format!("{value}:{index}:{label}"),
             None => format!("{value}:{index}"),
@@ -142,11 +147,14 @@ fn rank<const N: usize, T: Copy + Display>(
         to.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
         to.extend_from_slice(text.as_bytes());
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use inference::bytes_elements;
+    use std::cell::Cell;
+
+    use inference::{ByteBudget, bytes_elements};
 
     use super::*;
 
@@ -167,7 +175,7 @@ mod tests {
     #[test]
     fn the_best_come_first_with_the_labels_there_are() {
         let labels: Vec<String> = (0..10).map(|index| format!("label{index}")).collect();
-        let all = classify(&int32(&[1, 16], 1..=16), classes(100), true, &labels).unwrap();
+        let all = classify(&int32(&[1, 16], 1..=16), classes(100), true, &labels, None).unwrap();
         assert_eq!((all.datatype(), all.shape()), (DataType::Bytes, &[1, 16][..]));
         let texts = texts(&all);
         assert_eq!(&texts[5..8], ["11:10", "10:9:label9", "9:8:label8"]);
@@ -176,7 +184,7 @@ mod tests {
 
     #[test]
     fn each_row_of_a_batch_is_ranked_alone() {
-        let output = classify(&int32(&[2, 16], 0..32), classes(2), true, &[]).unwrap();
+        let output = classify(&int32(&[2, 16], 0..32), classes(2), true, &[], None).unwrap();
         assert_eq!(output.shape(), [2, 2]);
         assert_eq!(texts(&output), ["15:15", "14:14", "31:15", "30:14"]);
     }
@@ -185,14 +193,14 @@ mod tests {
     fn floats_have_six_decimals_and_nan_is_last() {
         let bytes: Vec<u8> = [0.1f32, 0.9, f32::NAN, -1.0].into_iter().flat_map(f32::to_le_bytes).collect();
         let output = Tensor::new("OUT".into(), DataType::Fp32, [4].as_slice().into(), bytes);
-        let ranked = classify(&output, classes(9), false, &[]).unwrap();
+        let ranked = classify(&output, classes(9), false, &[], None).unwrap();
         assert_eq!(ranked.shape(), [4]);
         assert_eq!(texts(&ranked), ["0.900000:1", "0.100000:0", "-1.000000:3", "nan:2"]);
     }
 
     #[test]
     fn ties_keep_their_order() {
-        let output = classify(&int32(&[4], [7, 9, 7, 9]), classes(3), false, &[]).unwrap();
+        let output = classify(&int32(&[4], [7, 9, 7, 9]), classes(3), false, &[], None).unwrap();
         assert_eq!(texts(&output), ["9:1", "9:3", "7:0"]);
     }
 
@@ -204,7 +212,7 @@ mod tests {
                 "class result not available for output due to unsupported type '{}'",
                 datatype.protocol_name()
             );
-            assert_eq!(classify(&output, classes(1), false, &[]).unwrap_err(), Error::invalid(text));
+            assert_eq!(classify(&output, classes(1), false, &[], None).unwrap_err(), Error::invalid(text));
         }
     }
 
@@ -212,14 +220,42 @@ mod tests {
     fn a_huge_row_and_a_shape_that_contradicts_its_data_are_refused() {
         let huge =
             Tensor::new("OUT".into(), DataType::Int8, [1_000_001].as_slice().into(), vec![0; 1_000_001]);
-        assert_eq!(classify(&huge, classes(1), false, &[]).unwrap_err(), too_large());
-        assert!(classify(&int32(&[i64::MAX, 4], 0..4), classes(1), true, &[]).is_err());
-        assert!(classify(&int32(&[5], 0..4), classes(1), false, &[]).is_err());
+        assert_eq!(classify(&huge, classes(1), false, &[], None).unwrap_err(), too_large());
+        assert!(classify(&int32(&[i64::MAX, 4], 0..4), classes(1), true, &[], None).is_err());
+        assert!(classify(&int32(&[5], 0..4), classes(1), false, &[], None).is_err());
     }
 
     #[test]
     fn an_empty_row_has_no_classes() {
-        let output = classify(&int32(&[2, 0], []), classes(3), true, &[]).unwrap();
+        let output = classify(&int32(&[2, 0], []), classes(3), true, &[], None).unwrap();
         assert_eq!((output.shape(), output.byte_size()), (&[2, 0][..], 0));
+    }
+
+    #[test]
+    fn what_is_ranked_in_pieces_is_the_same_and_reserved() {
+        let labels: Vec<String> = (0..30_000).map(|index| format!("label {index}")).collect();
+        for (rows, columns) in [(2, 30_000), (60_000, 1)] {
+            let values = (0..60_000).map(|index| index * 7919 % 60_000);
+            let output = int32(&[rows, columns], values);
+            let whole = classify(&output, classes(100_000), true, &labels, None).unwrap();
+            let budget = ByteBudget::new(usize::MAX);
+            let (pieces, most) = (Cell::new(0), Cell::new(0));
+            let goes_on = || {
+                pieces.set(pieces.get() + 1);
+                most.set(most.get().max(budget.used()));
+                true
+            };
+            let mut long = LongWrite::new(budget.reservation(), &goes_on);
+            let ranked = classify(&output, classes(100_000), true, &labels, Some(&mut long)).unwrap();
+            assert!(texts(&ranked) == texts(&whole));
+            assert_eq!(long.into_reservation().bytes(), whole.byte_size());
+            assert!(pieces.get() > 10 && most.get() >= whole.byte_size(), "{} {}", pieces.get(), most.get());
+
+            let little = ByteBudget::new(whole.byte_size() / 2);
+            let goes_on = || true;
+            let mut long = LongWrite::new(little.reservation(), &goes_on);
+            let refused = classify(&output, classes(100_000), true, &labels, Some(&mut long)).unwrap_err();
+            assert!(refused.message.contains("--max-inflight-bytes"));
+        }
     }
 }

@@ -5,6 +5,7 @@ use inference::{Error, Name, OutputPlacement, Tensor, config::ModelConfig};
 use smallvec::SmallVec;
 
 use super::{classification, shared_memory::RequestRegions};
+use crate::{decode_pool::BRIEF, long_write::LongWrite};
 
 /// The part of the response that contains the elements of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,6 +27,9 @@ pub struct RequestedOutput {
     /// The response contains this many best classes instead of the elements.
     pub classes: Option<NonZeroU64>,
 }
+
+/// The most bytes of elements that are written on a network thread. Their text has several times their length.
+const BRIEF_ELEMENTS: usize = BRIEF / 4;
 
 /// The requested form of the outputs of a response.
 #[derive(Debug, Clone, Default)]
@@ -65,36 +69,58 @@ impl RequestedOutputs {
     }
 
     /// Gives the outputs of a response the requested form: replaces outputs that are requested as classes, and moves
-    /// outputs to their regions. The model has this configuration.
+    /// outputs to their regions. The model has this configuration. `long` is for work that is long.
     ///
     /// # Errors
     /// As [`RequestedOutputs::classify`] and [`RequestRegions::finish`].
-    pub fn finish_for(&self, config: &ModelConfig, outputs: &mut [Tensor]) -> Result<(), Error> {
+    pub(crate) fn finish_for(
+        &self,
+        config: &ModelConfig,
+        outputs: &mut [Tensor],
+        long: Option<&mut LongWrite<'_>>,
+    ) -> Result<(), Error> {
         let labels = |name: &str| config.output(name).map_or(&[][..], |output| &output.labels);
-        self.classify(outputs, config.max_batch_size.is_some(), labels)?;
+        self.classify(outputs, config.max_batch_size.is_some(), labels, long)?;
         match &self.regions {
             Some(regions) => regions.finish(outputs),
             None => Ok(()),
         }
     }
 
+    /// Whether it takes long to write the outputs of a response in the requested form.
+    pub(crate) fn is_long(&self, outputs: &[Tensor]) -> bool {
+        let written = |output: &&Tensor| {
+            let requested = self.of(output.name());
+            requested.placement == Placement::Json || requested.classes.is_some()
+        };
+        let bytes = outputs.iter().filter(written).map(Tensor::byte_size);
+        bytes.fold(0, usize::saturating_add) > BRIEF_ELEMENTS
+    }
+
     /// Replaces the outputs that are requested as classes. `batched` tells whether the model has a batch dimension.
     /// `labels` returns the labels of an output.
     ///
     /// # Errors
-    /// INVALID_ARG for outputs whose elements have no order, see [`classification::classify`].
-    pub fn classify<'m>(
+    /// As [`classification::classify`].
+    pub(crate) fn classify<'m>(
         &self,
         outputs: &mut [Tensor],
         batched: bool,
         labels: impl Fn(&str) -> &'m [String],
+        mut long: Option<&mut LongWrite<'_>>,
     ) -> Result<(), Error> {
         if self.named.iter().all(|(_, requested)| requested.classes.is_none()) {
             return Ok(());
         }
         for output in outputs {
             if let Some(classes) = self.of(output.name()).classes {
-                *output = classification::classify(output, classes, batched, labels(output.name()))?;
+                *output = classification::classify(
+                    output,
+                    classes,
+                    batched,
+                    labels(output.name()),
+                    long.as_deref_mut(),
+                )?;
             }
         }
         Ok(())

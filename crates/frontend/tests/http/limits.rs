@@ -1,4 +1,4 @@
-//! The limits of JSON bodies of administrative requests.
+//! The limits of JSON bodies of administrative requests, and of what is not read or is too long.
 use std::sync::Arc;
 
 use engine::{ModelControl, StartupModels};
@@ -9,7 +9,7 @@ use testing::{
     http::{Connection, request},
 };
 
-use crate::{Server, web_pages::open};
+use crate::{INFER, Server, infer, ones, web_pages::open};
 
 const LIMIT: usize = 4 << 20;
 
@@ -55,4 +55,73 @@ fn only_requests_that_run_or_load_a_model_may_have_long_json() {
         let answer = server.connect().ask("POST", path, &[], &long).unwrap();
         assert!(!answer.text().contains("exceeds"), "{path}: {}", answer.text());
     }
+}
+
+/// A request whose input has so many bytes, and whose output is wanted as bytes.
+fn bytes_both_ways(len: usize) -> Vec<u8> {
+    let parameters = format!(r#""parameters":{{"binary_data_size":{len}}}"#);
+    let input = format!(r#"{{"name":"IN","datatype":"INT32","shape":[{}],{parameters}}}"#, len / 4);
+    let json =
+        format!(r#"{{"inputs":[{input}],"outputs":[{{"name":"OUT","parameters":{{"binary_data":true}}}}]}}"#);
+    let length = json.len().to_string();
+    let body = [json.as_bytes(), &vec![7; len]].concat();
+    request("POST", INFER, &[("Inference-Header-Content-Length", &length)], &body)
+}
+
+#[test]
+fn an_answer_counts_until_its_client_has_read_it() {
+    const LEN: usize = 16 << 20;
+    let server = Server::usual();
+    let budget = server.engine.inflight_bytes();
+    let mut connection = Connection::open_with_small_buffer(server.address).unwrap();
+    connection.send(&bytes_both_ways(LEN)).unwrap();
+    server.until("the request has ended and its answer counts", |server| {
+        server.engine.in_flight() == 0 && budget.used() > LEN
+    });
+    assert_eq!(infer(&mut server.connect(), &[], &ones(1)).status, 200);
+    let counted = budget.used();
+    assert!((LEN..LEN + 4096).contains(&counted), "{counted}");
+    assert!(connection.receive("POST").unwrap().body.ends_with(&[7; LEN]));
+    server.until("the answer counts no more", |_| budget.used() == 0);
+}
+
+#[test]
+fn a_long_answer_is_the_text_of_all_its_elements() {
+    let server = Server::usual();
+    let (count, data) = (50_000, vec!["1"; 50_000].join(","));
+    let answer = infer(&mut server.connect(), &[], &ones(count));
+    let output = format!(r#"{{"name":"OUT","datatype":"INT32","shape":[{count}],"data":[{data}]}}"#);
+    assert_eq!(answer.text(), format!(r#"{{"model_name":"id","model_version":"1","outputs":[{output}]}}"#));
+    let body = format!(r#"{{"IN":[{data}]}}"#);
+    let answer = server.connect().ask("POST", "/v2/models/id/generate", &[], body.as_bytes()).unwrap();
+    assert_eq!(answer.text(), format!(r#"{{"OUT":[{data}],"model_name":"id","model_version":"1"}}"#));
+    let path = "/v2/models/id/generate_stream";
+    let answer = server.connect().ask("POST", path, &[], body.as_bytes()).unwrap();
+    let expected = format!("data: {{\"OUT\":[{data}],\"model_name\":\"id\",\"model_version\":\"1\"}}\n\n");
+    assert_eq!(answer.text(), expected);
+    server.until("nothing counts any more", |server| server.engine.inflight_bytes().used() == 0);
+}
+
+#[test]
+fn a_text_that_is_too_long_is_refused() {
+    let server = Server::usual();
+    let longest = "i".repeat(64 << 10);
+    let refused = |body: String, what: &str| {
+        let answer = infer(&mut server.connect(), &[], body.as_bytes());
+        let text = format!(r#"{{"error":"{what} has 65537 bytes, and at most 65536 are allowed"}}"#);
+        assert_eq!((answer.status, answer.text()), (400, text));
+    };
+    let input = r#"{"name":"IN","datatype":"INT32","shape":[1],"data":[1]}"#;
+    let of = |id: &str| format!(r#"{{"id":"{id}","inputs":[{input}]}}"#);
+    assert_eq!(infer(&mut server.connect(), &[], of(&longest).as_bytes()).status, 200);
+    refused(of(&format!("{longest}i")), "the id of the request");
+    let name = input.replace("IN", &format!("{longest}i"));
+    refused(format!(r#"{{"inputs":[{name}]}}"#), "the name of an input");
+    let output = format!(r#"{{"inputs":[{input}],"outputs":[{{"name":"{longest}i"}}]}}"#);
+    refused(output, "the name of an output");
+    let parameter = format!(r#"{{"inputs":[{input}],"parameters":{{"{longest}i":1}}}}"#);
+    refused(parameter, "the key of a parameter");
+    let body = format!(r#"{{"IN":1,"id":"{longest}i"}}"#);
+    let answer = server.connect().ask("POST", "/v2/models/id/generate", &[], body.as_bytes()).unwrap();
+    assert!(answer.text().contains("the id of the request has 65537 bytes"), "{}", answer.text());
 }

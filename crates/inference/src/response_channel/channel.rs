@@ -14,7 +14,7 @@ use super::{
     unread::{Account, UnreadBudget},
 };
 use crate::{
-    Error, FailureReason, Response, ResponseItem, Timeline,
+    ByteReservation, Error, FailureReason, Response, ResponseItem, Timeline,
     sync::{
         Condvar, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering, fence},
@@ -53,6 +53,8 @@ struct Queue {
     senders_waiting: usize,
     /// A task that waits for the same.
     sender: Option<Waker>,
+    /// The bytes of the request in the budget of requests.
+    reservation: Option<ByteReservation>,
 }
 
 /// A response that waits for the client, and the bytes that the budget counts for it.
@@ -63,9 +65,9 @@ struct UnreadResponse {
 
 impl Channel {
     pub(super) fn new(timeline: Timeline, path: Arc<dyn ResponsePath>, flow: Flow) -> Arc<Self> {
-        let Flow { budget, client, most_unread } = flow;
+        let Flow { budget, client, most_unread, reservation } = flow;
         Arc::new(Self {
-            queue: Mutex::default(),
+            queue: Mutex::new(Queue { reservation, ..Queue::default() }),
             capacity_freed: Condvar::new(),
             most_unread: most_unread.map_or(usize::MAX, usize::from),
             cancelled: AtomicBool::new(false),
@@ -78,6 +80,10 @@ impl Channel {
             budget,
             account: Account::new(client),
         })
+    }
+
+    pub(super) fn take_reservation(&self) -> Option<ByteReservation> {
+        self.queue.lock().reservation.take()
     }
 
     pub(super) fn path(&self) -> &Arc<dyn ResponsePath> {

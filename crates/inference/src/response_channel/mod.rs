@@ -20,7 +20,8 @@ use std::{
 use scheduling::EntryId;
 
 use crate::{
-    Error, ErrorCode, FailureReason, ReportedTimes, Response, ResponseItem, ResponseReport, Timeline,
+    ByteReservation, Error, ErrorCode, FailureReason, ReportedTimes, Response, ResponseItem, ResponseReport,
+    Timeline,
 };
 
 mod channel;
@@ -33,7 +34,7 @@ pub use path::{BatchReporter, InFlightResponse, OrderPlace, Outcome, ResponsePat
 pub use unread::{ClientId, UnreadBudget};
 
 /// How responses are treated that the client has not read yet.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Flow {
     /// The budget that counts them.
     pub budget: Arc<UnreadBudget>,
@@ -43,12 +44,15 @@ pub struct Flow {
     /// The backend waits in [`Responder::send`] while this many responses are unread. All other requests of its
     /// instance then wait too. `None`: the backend never waits.
     pub most_unread: Option<NonZeroUsize>,
+    /// The bytes of the request in the budget of requests. They are released when all responders and the stream are gone,
+    /// unless the reader of the responses takes them: [`ResponseStream::take_reservation`].
+    pub reservation: Option<ByteReservation>,
 }
 
 impl Flow {
     /// Unread responses have no limit. For tests and tools.
     pub fn unlimited() -> Self {
-        Self { budget: UnreadBudget::unlimited(), client: None, most_unread: None }
+        Self { budget: UnreadBudget::unlimited(), client: None, most_unread: None, reservation: None }
     }
 }
 
@@ -279,6 +283,12 @@ impl ResponseStream {
     /// The times of the request.
     pub fn timeline(&self) -> &Timeline {
         self.channel.timeline()
+    }
+
+    /// The bytes of the request in the budget of requests, for who has taken the last response and keeps its bytes. `None`
+    /// if they were taken before, or if the request has none.
+    pub fn take_reservation(&self) -> Option<ByteReservation> {
+        self.channel.take_reservation()
     }
 
     /// Polls for the next item. [`ResponseStream::next`] uses it.

@@ -215,7 +215,7 @@ fn budgeted(
     client: Option<ClientId>,
 ) -> (Responder, ResponseStream, Arc<Counter>) {
     let counter = Arc::new(Counter::default());
-    let flow = Flow { budget: budget.clone(), client, most_unread: None };
+    let flow = Flow { budget: budget.clone(), client, ..Flow::unlimited() };
     let (responder, stream) = response_channel(timeline(), counter.clone(), flow);
     (responder, stream, counter)
 }

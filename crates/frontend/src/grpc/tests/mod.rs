@@ -1,5 +1,5 @@
 //! Calls over a real connection to a server. The server has the models of the recorded exchanges and a few others.
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use engine::{Engine, MetricsOptions, ModelControl, ServerMetadata};
@@ -150,6 +150,16 @@ fn typed(mut request: ModelInferRequest) -> ModelInferRequest {
 fn with(mut request: ModelInferRequest, key: &str, choice: ParameterChoice) -> ModelInferRequest {
     request.parameters.insert(key.to_owned(), InferParameter { parameter_choice: Some(choice) });
     request
+}
+
+/// Waits until the server counts so many bytes.
+async fn counted(server: &Server, bytes: RangeInclusive<usize>) {
+    let reached = async {
+        while !bytes.contains(&server.engine.inflight_bytes().used()) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(TIMEOUT, reached).await.expect("the bytes are counted in time");
 }
 
 fn bytes_of(values: &[i32]) -> Bytes {

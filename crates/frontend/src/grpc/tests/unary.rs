@@ -447,7 +447,57 @@ async fn a_decoded_tensor_is_reserved_besides_its_message() {
     let refused = infer(&connection, &[], &of(22_000)).await.unwrap_err();
     let expected = "the server has no room for 88000 more bytes of requests";
     assert!(refused.code == 8 && refused.message.starts_with(expected), "{refused:?}");
-    assert_eq!(server.engine.inflight_bytes().used(), 0);
+    counted(&server, 0..=0).await;
+}
+
+#[tokio::test]
+async fn an_answer_counts_until_its_client_has_read_it() {
+    const LEN: usize = 4 << 20;
+    let server = Server::start(GrpcOptions::default()).await;
+    let connection = server.connect().await;
+    for path in [INFER, STREAM] {
+        let mut call = connection.call(path, &[]).await.unwrap();
+        call.send(sent(&request("id_int32", "", &vec![1; LEN / 4])));
+        call.finish();
+        // The request itself counts no more.
+        counted(&server, LEN..=LEN + 8192).await;
+        let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();
+        assert!(messages[0].len() > LEN && status.code == 0, "{status:?}");
+        counted(&server, 0..=0).await;
+    }
+}
+
+#[tokio::test]
+async fn many_classes_are_ranked_like_few() {
+    let (_server, connection) = connected().await;
+    let values: Vec<i32> = (0..40_000).collect();
+    let mut asked = request("id_int32", "", &values);
+    let classes = InferParameter { parameter_choice: Some(ParameterChoice::Int64Param(40_000)) };
+    asked.outputs.push(InferRequestedOutputTensor {
+        name: "OUT".to_owned(),
+        parameters: [("classification".to_owned(), classes)].into(),
+    });
+    let texts: Vec<u8> = (0..40_000)
+        .rev()
+        .map(|value| format!("{value}:{value}"))
+        .flat_map(|text| [&u32::try_from(text.len()).unwrap().to_le_bytes(), text.as_bytes()].concat())
+        .collect();
+    let answer = infer(&connection, &[], &asked).await.unwrap();
+    assert_eq!(answer.outputs[0].shape, [40_000]);
+    assert!(answer.raw_output_contents[0] == texts);
+    let mut call = connection.call(STREAM, &[]).await.unwrap();
+    call.send(sent(&asked));
+    call.send(sent(&request("id_int32", "after", &[1])));
+    call.finish();
+    let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();
+    assert_eq!((messages.len(), status.code), (2, 0));
+    let answers = messages.iter().map(|message| {
+        let message = proto::ModelStreamInferResponse::decode(message.clone()).unwrap();
+        message.infer_response.unwrap()
+    });
+    let [first, second] = answers.collect::<Vec<_>>().try_into().unwrap();
+    assert!(first.raw_output_contents[0] == texts);
+    assert_eq!(second.id, "after");
 }
 
 #[tokio::test]

@@ -19,9 +19,10 @@ mod request_tests;
 mod response;
 
 use std::{
+    future::poll_fn,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
@@ -29,20 +30,24 @@ use engine::Model;
 use futures_core::Stream;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING, request::Parts};
 use http_body::Body;
-use inference::{Error, Name, Request, Response, ResponseItem, ResponseStream};
+use inference::{ByteBudget, ByteReservation, Error, Name, Response, ResponseStream};
 use trace::RequestTrace;
 
 use super::{
-    body::{ReceivedBody, ResponseBody},
+    body::ResponseBody,
     infer::received,
+    json_work,
     reply::{self, HttpFailure, HttpReply},
     response::Origin,
     service::{HttpService, JsonLimit},
 };
 use crate::{
     cache_headers,
+    counted_bytes::{counted, room_of},
     decode_pool::Work,
     error,
+    kserve::output::RequestedOutputs,
+    long_write::LongWrite,
     request_facts::{self, RequestFacts},
     tracing::{TracedSend, response_complete},
 };
@@ -50,6 +55,9 @@ pub(super) use request::{Schema, decode};
 
 /// The bytes before the JSON of an event.
 const DATA: &[u8] = b"data: ";
+
+/// The bytes after it.
+const END: &[u8] = b"\n\n";
 
 impl HttpService {
     pub(super) async fn generate<B: Body<Data = Bytes> + Unpin>(
@@ -60,21 +68,21 @@ impl HttpService {
         trace: &mut Option<RequestTrace>,
     ) -> Result<HttpReply, HttpFailure> {
         let mut generation = self.start_generation(parts, body, model, trace).await?;
-        let mut json = Vec::new();
         let only = generation.only().await;
+        generation.has_last = true;
         response_complete(trace.as_ref());
         let written = match only {
-            Ok(response) => generation.write(&mut json, &response),
+            Ok(response) => generation.write(b"", response).await.flatten(),
             Err(error) => Err(error),
         };
-        let status = match written {
-            Ok(()) => StatusCode::OK,
-            Err(error) => {
-                json = generation.failed(&error);
-                error::status(error.code)
+        let (status, body) = match written {
+            Ok((json, reservation)) => {
+                let room = reservation.or_else(|| generation.responses.take_reservation());
+                (StatusCode::OK, ResponseBody::chunked(json).reserved(room))
             }
+            Err(error) => (error::status(error.code), ResponseBody::chunked(generation.failed(&error))),
         };
-        let mut reply = reply::json(status, ResponseBody::chunked(json));
+        let mut reply = reply::json(status, body);
         cache_headers::tell(reply.headers_mut(), &generation.responses);
         self.tell_load(reply.headers_mut(), &parts.headers);
         if request_facts::wants_timing(&parts.headers) {
@@ -93,8 +101,8 @@ impl HttpService {
         let mut trace = None;
         let mut generation = self.start_generation(parts, body, model, &mut trace).await?;
         generation.trace = trace;
-        let first = generation.responses.next().await;
-        let (status, first) = generation.traced_event(first).unwrap_or((StatusCode::OK, Bytes::new()));
+        let first = poll_fn(|context| generation.poll_event(context)).await;
+        let (status, first) = first.unwrap_or((StatusCode::OK, Bytes::new()));
         let mut headers = HeaderMap::new();
         cache_headers::tell(&mut headers, &generation.responses);
         self.tell_load(&mut headers, &parts.headers);
@@ -127,18 +135,16 @@ impl HttpService {
             return Err(Error::invalid(text).into());
         }
         *trace = self.sample(headers, &model);
-        let ReceivedBody { bytes: json, reservation } = self.read_json(body, JsonLimit::Input).await?;
+        let received_body = self.read_json(body, JsonLimit::Input).await?;
         received(trace.as_ref());
         let (asked, max_input_size) = (model.clone(), self.options.max_input_size);
-        let decoded = Work::on_bytes(json.len(), move || {
+        let decoded = json_work::read(received_body, move |json| {
             let config = asked.config();
             let batched = config.max_batch_size.is_some();
-            let mut request =
-                decode(&json.contiguous(), Schema { inputs: &config.inputs, batched, max_input_size })?;
-            request.count_in(reservation)?;
-            Ok::<Request, Error>(request)
+            decode(json, Schema { inputs: &config.inputs, batched, max_input_size })
         });
-        let mut request = decoded.await??;
+        let (mut request, reservation) = decoded.await??;
+        request.count_in(reservation)?;
         request.model_version = version;
         request.cache_control = cache_headers::of_request(headers);
         request.trace = trace.as_ref().map(RequestTrace::context);
@@ -147,16 +153,24 @@ impl HttpService {
             facts.set_request_id(&id);
         }
         let responses = model.infer(request)?;
-        Ok(GenerateCall { model, id, responses, trace: None, sending: None, has_last: false, facts })
+        let budget = self.engine.inflight_bytes().clone();
+        let (trace, sending, writing) = (None, None, None);
+        Ok(GenerateCall { model, id, responses, budget, writing, trace, sending, has_last: false, facts })
     }
 }
 
+/// The text of a response, and the reservation of a long one.
+type Written = (Vec<u8>, Option<ByteReservation>);
+
 /// A request in flight, as a stream of events.
-#[derive(Debug)]
 struct GenerateCall {
     model: Arc<Model>,
     id: Name,
     responses: ResponseStream,
+    /// Counts the events until they have been sent.
+    budget: Arc<ByteBudget>,
+    /// The event that is being written.
+    writing: Option<Work<Result<Written, Error>>>,
     /// The trace of a stream of events.
     trace: Option<RequestTrace>,
     /// The event that the connection has not taken yet, if the request is traced.
@@ -187,42 +201,74 @@ impl GenerateCall {
         }
     }
 
-    /// The event for an item of the stream of responses, and the matching HTTP status. The connection has taken the
-    /// previous event.
-    fn traced_event(&mut self, item: Option<ResponseItem>) -> Option<(StatusCode, Bytes)> {
-        self.sending = None;
-        if !self.has_last {
-            response_complete(self.trace.as_ref());
-        }
-        let Some(item) = item else {
-            // No more responses: the trace need not wait for the end of the body.
-            self.has_last = true;
-            self.trace = None;
-            return None;
+    /// The next event, and the matching HTTP status. The connection has taken the previous event.
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<(StatusCode, Bytes)>> {
+        let writing = match &mut self.writing {
+            Some(writing) => writing,
+            None => {
+                let item = ready!(self.responses.poll_item(context));
+                self.sending = None;
+                if !self.has_last {
+                    response_complete(self.trace.as_ref());
+                }
+                let Some(item) = item else {
+                    // No more responses: the trace need not wait for the end of the body.
+                    self.has_last = true;
+                    self.trace = None;
+                    return Poll::Ready(None);
+                };
+                self.has_last |= item.last;
+                let writing = match item.result {
+                    Ok(response) => self.write(DATA, response),
+                    Err(error) => Work::done(Err(error)),
+                };
+                self.writing.insert(writing)
+            }
         };
-        self.has_last |= item.last;
-        let event = self.event(item.result);
+        let written = ready!(Pin::new(writing).poll(context));
+        self.writing = None;
+        let event = self.event(written.flatten());
         self.sending = self.trace.clone().map(TracedSend::http);
-        Some(event)
+        Poll::Ready(Some(event))
     }
 
-    /// An event, and the matching HTTP status.
-    fn event(&self, result: Result<Response, Error>) -> (StatusCode, Bytes) {
-        let mut event = DATA.to_vec();
-        let mut status = StatusCode::OK;
-        if let Err(error) = result.and_then(|response| self.write(&mut event, &response)) {
-            event.truncate(DATA.len());
-            event.extend_from_slice(&self.failed(&error));
-            status = error::status(error.code);
+    /// The event with a response that begins as an event does, and the matching HTTP status.
+    fn event(&self, written: Result<Written, Error>) -> (StatusCode, Bytes) {
+        let counted = written.and_then(|(mut event, reservation)| {
+            event.extend_from_slice(END);
+            Ok(counted(event.into(), || reservation.unwrap_or_else(|| self.room()))?)
+        });
+        match counted {
+            Ok(event) => (StatusCode::OK, event),
+            Err(error) => {
+                let event = [DATA, &self.failed(&error), END].concat();
+                (error::status(error.code), event.into())
+            }
         }
-        event.extend_from_slice(b"\n\n");
-        (status, event.into())
     }
 
-    fn write(&self, json: &mut Vec<u8>, response: &Response) -> Result<(), Error> {
+    /// A reservation for the text of a response. The last one takes the room of its request.
+    fn room(&self) -> ByteReservation {
+        if self.has_last { room_of(&self.responses, &self.budget) } else { self.budget.reservation() }
+    }
+
+    /// The text of a response behind `prefix`.
+    fn write(&self, prefix: &'static [u8], response: Response) -> Work<Result<Written, Error>> {
         let version = self.model.version_of(&self.responses);
-        let origin = Origin { id: &self.id, model: self.model.name(), version };
-        response::encode(json, origin, response)
+        if !RequestedOutputs::default().is_long(&response.outputs) {
+            let mut json = prefix.to_vec();
+            let origin = Origin { id: &self.id, model: self.model.name(), version };
+            return Work::done(response::encode(&mut json, origin, &response, None).map(|()| (json, None)));
+        }
+        let (model, id, reservation) = (self.model.clone(), self.id.clone(), self.room());
+        Work::pooled(move |turn| {
+            let goes_on = || turn.goes_on();
+            let mut long = LongWrite::new(reservation, &goes_on);
+            let mut json = prefix.to_vec();
+            let origin = Origin { id: &id, model: model.name(), version };
+            response::encode(&mut json, origin, &response, Some(&mut long))?;
+            Ok((json, Some(long.into_reservation())))
+        })
     }
 
     /// The JSON of an error.
@@ -236,7 +282,6 @@ impl Stream for GenerateCall {
     type Item = Bytes;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let item = self.responses.poll_item(context);
-        item.map(|item| self.traced_event(item).map(|(_, event)| event))
+        self.poll_event(context).map(|event| Some(event?.1))
     }
 }

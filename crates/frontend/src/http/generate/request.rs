@@ -8,9 +8,12 @@ use std::collections::HashSet;
 
 use inference::{Error, Name, Request, RequestInputs, Shape, Tensor, config::InputSpec, id_prefix};
 
-use crate::http::{
-    json::{Document, JsonValue, Nested, access, during},
-    request::{custom, json_datatype, read_control},
+use crate::{
+    http::{
+        json::{Document, JsonText, JsonValue, Nested, access, during},
+        request::{custom, json_datatype, read_control},
+    },
+    kserve::lengths,
 };
 
 /// The name of the member whose own members are treated as members of the request.
@@ -32,7 +35,10 @@ pub(in crate::http) struct Schema<'m> {
 /// # Errors
 /// INTERNAL for JSON of the wrong structure (500, as in the reference), INVALID_ARG for a request that does not fit the
 /// model.
-pub(in crate::http) fn decode(json: &[u8], schema: Schema<'_>) -> Result<Request, Error> {
+pub(in crate::http) fn decode<'t>(
+    json: impl Into<JsonText<'t>>,
+    schema: Schema<'_>,
+) -> Result<Request, Error> {
     // FP16 and BF16 are refused by name before their elements are read.
     let datatype_of = |key: &[u8]| {
         let spec = schema.input(std::str::from_utf8(key).ok()?)?;
@@ -49,7 +55,7 @@ pub(in crate::http) fn decode(json: &[u8], schema: Schema<'_>) -> Result<Request
     };
     let root = document.root();
     if let Some(id) = root.find("id").filter(|_| schema.input("id").is_none()) {
-        conversion.request.id = Name::new(&id.as_text().map_err(during("Unable to parse 'id'"))?);
+        conversion.request.id = lengths::id(&id.as_text().map_err(during("Unable to parse 'id'"))?)?;
     }
     let mut has_nested = false;
     for (key, value) in root.members()? {
@@ -142,7 +148,7 @@ impl RequestConversion<'_> {
     }
 
     fn parameter(&mut self, key: &str, value: JsonValue<'_>) -> Result<(), Error> {
-        let name = Name::new(key);
+        let name = lengths::name("the key of a parameter", key)?;
         if !self.given.insert(name.clone()) {
             return Ok(());
         }

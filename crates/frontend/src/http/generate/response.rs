@@ -2,9 +2,12 @@
 use inference::{Error, Parameter, Response, Tensor};
 use smallvec::SmallVec;
 
-use crate::http::{
-    json::{write_int, write_string},
-    response::{NotUtf8, Origin, estimated_size, write_data, write_parameter},
+use crate::{
+    http::{
+        json::{write_int, write_string},
+        response::{NotUtf8, Origin, estimated_size, write_data, write_parameter},
+    },
+    long_write::LongWrite,
 };
 
 /// A member of the object.
@@ -22,7 +25,12 @@ enum ResponseMember<'r> {
 ///
 /// # Errors
 /// As [`crate::http::response::encode`]. After an error the appended bytes are incomplete.
-pub(super) fn encode(to: &mut Vec<u8>, origin: Origin<'_>, response: &Response) -> Result<(), Error> {
+pub(super) fn encode(
+    to: &mut Vec<u8>,
+    origin: Origin<'_>,
+    response: &Response,
+    mut long: Option<&mut LongWrite<'_>>,
+) -> Result<(), Error> {
     let mut members = SmallVec::<[(&str, ResponseMember<'_>); 8]>::new();
     if !origin.id.is_empty() {
         members.push(("id", ResponseMember::Text(origin.id)));
@@ -55,19 +63,22 @@ pub(super) fn encode(to: &mut Vec<u8>, origin: Origin<'_>, response: &Response) 
                 to.push(b'"');
             }
             ResponseMember::Parameter(value) => write_parameter(to, value)?,
-            ResponseMember::Output(output) => write_output(to, output)?,
+            ResponseMember::Output(output) => write_output(to, output, long.as_deref_mut())?,
         }
     }
     to.push(b'}');
+    if let Some(long) = long {
+        long.keep(to.len());
+    }
     Ok(())
 }
 
-fn write_output(to: &mut Vec<u8>, output: &Tensor) -> Result<(), Error> {
+fn write_output(to: &mut Vec<u8>, output: &Tensor, long: Option<&mut LongWrite<'_>>) -> Result<(), Error> {
     if output.shape().iter().all(|&dim| dim == 1) {
-        return write_data(to, output, NotUtf8::Replaced);
+        return write_data(to, output, NotUtf8::Replaced, long);
     }
     to.push(b'[');
-    write_data(to, output, NotUtf8::Replaced)?;
+    write_data(to, output, NotUtf8::Replaced, long)?;
     to.push(b']');
     Ok(())
 }
@@ -85,7 +96,7 @@ mod tests {
     fn text(id: &str, response: &Response) -> Result<String, Error> {
         let (id, model) = (Name::new(id), Name::new("m"));
         let mut json = Vec::new();
-        encode(&mut json, Origin { id: &id, model: &model, version: 1 }, response)?;
+        encode(&mut json, Origin { id: &id, model: &model, version: 1 }, response, None)?;
         Ok(String::from_utf8(json).unwrap())
     }
 

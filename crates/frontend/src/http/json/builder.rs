@@ -12,6 +12,7 @@ use inference::{DataType, Error};
 use super::{
     document::{Document, JsonNode, JsonValue},
     elements::TensorElements,
+    long_read::JsonText,
     nested::Nested,
     reader::{Container, Handler, JsonReader, PassOver, Scalar},
     syntax::JsonSyntaxError,
@@ -26,8 +27,8 @@ impl<'a> Document<'a> {
     ///
     /// # Errors
     /// The grammar is wrong, or the document has too many values.
-    pub(crate) fn parse(source: &'a [u8]) -> Result<Self, Error> {
-        Self::build(source, Purpose::Any).map(|built| built.document)
+    pub(crate) fn parse(text: impl Into<JsonText<'a>>) -> Result<Self, Error> {
+        Self::build(text.into(), Purpose::Any).map(|built| built.document)
     }
 
     /// Reads the members of the outermost object, and those of its `parameters` and of its `raw_handle`. Of any other
@@ -35,8 +36,8 @@ impl<'a> Document<'a> {
     ///
     /// # Errors
     /// The grammar is wrong, or the document has too many values.
-    pub(crate) fn parse_members(source: &'a [u8]) -> Result<Self, Error> {
-        Self::parse_inputs(source, &|_| None).map(|(document, _)| document)
+    pub(crate) fn parse_members(text: impl Into<JsonText<'a>>) -> Result<Self, Error> {
+        Self::parse_inputs(text, &|_| None).map(|(document, _)| document)
     }
 
     /// Reads an inference request. Arrays named `data` become [`TensorElements`]: at once if the datatype stands before
@@ -44,8 +45,8 @@ impl<'a> Document<'a> {
     ///
     /// # Errors
     /// As [`Document::parse_members`].
-    pub(crate) fn parse_tensors(source: &'a [u8]) -> Result<Self, Error> {
-        Self::build(source, Purpose::Inference).map(|built| built.document)
+    pub(crate) fn parse_tensors(text: impl Into<JsonText<'a>>) -> Result<Self, Error> {
+        Self::build(text.into(), Purpose::Inference).map(|built| built.document)
     }
 
     /// Reads a generate request. Arrays that are inputs become [`Nested`], and are returned beside the document.
@@ -55,23 +56,23 @@ impl<'a> Document<'a> {
     /// # Errors
     /// As [`Document::parse_members`].
     pub(crate) fn parse_inputs(
-        source: &'a [u8],
+        text: impl Into<JsonText<'a>>,
         datatype_of: &dyn Fn(&[u8]) -> Option<DataType>,
     ) -> Result<(Self, Vec<Nested>), Error> {
-        Self::build(source, Purpose::Generation(datatype_of)).map(|built| (built.document, built.inputs))
+        Self::build(text.into(), Purpose::Generation(datatype_of)).map(|built| (built.document, built.inputs))
     }
 
-    fn build<'p>(source: &'a [u8], purpose: Purpose<'p>) -> Result<Builder<'a, 'p>, Error> {
+    fn build<'p>(text: JsonText<'a>, purpose: Purpose<'p>) -> Result<Builder<'a, 'p>, Error> {
         let mut builder = Builder {
-            document: Document { nodes: Vec::with_capacity(64), tensors: Vec::new(), source },
+            document: Document { nodes: Vec::with_capacity(64), tensors: Vec::new(), text },
             open: Vec::with_capacity(8),
             inputs: Vec::new(),
             purpose,
             member: ContainerRole::Kept,
             // An element takes at least two bytes of text and at most eight bytes of memory.
-            reservable: source.len().saturating_mul(4),
+            reservable: text.bytes().len().saturating_mul(4),
         };
-        JsonReader::new(source).document(&mut builder)?;
+        JsonReader::new(text).document(&mut builder).map_err(|error| text.explain(error))?;
         if builder.is_full() {
             return Err(Error::invalid(format!("the request JSON has more than {MAX_NODES} values")));
         }
@@ -214,6 +215,10 @@ impl<'a> Handler<'a> for Builder<'a, '_> {
                 *end = behind;
             }
         }
+    }
+
+    fn held(&self) -> usize {
+        size_of_val(&*self.document.nodes)
     }
 
     fn take(&mut self, kind: Container, reader: &mut JsonReader<'a>) -> Result<bool, JsonSyntaxError> {

@@ -8,10 +8,11 @@ use smallvec::SmallVec;
 
 use super::{
     elements::TensorElements,
+    long_read::JsonText,
     nested::Nested,
     reader::{Container, Scalar},
     steps,
-    syntax::{JsonSyntaxError, Number, access},
+    syntax::{Number, access},
 };
 
 /// A parsed document.
@@ -19,7 +20,7 @@ use super::{
 pub(crate) struct Document<'a> {
     pub(super) nodes: Vec<JsonNode<'a>>,
     pub(super) tensors: Vec<TensorElements>,
-    pub(super) source: &'a [u8],
+    pub(super) text: JsonText<'a>,
 }
 
 /// A node of the tree.
@@ -57,9 +58,9 @@ impl<'a> Document<'a> {
         &mut self,
         index: usize,
         datatype: DataType,
-    ) -> Result<TensorElements, JsonSyntaxError> {
+    ) -> Result<TensorElements, Error> {
         let elements = std::mem::replace(&mut self.tensors[index], TensorElements::unread(0));
-        elements.read_as(datatype, self.source)
+        elements.read_as(datatype, self.text).map_err(|error| self.text.explain(error))
     }
 
     /// The index of the node after the value at `at` and all it contains.

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use inference::{DataType, Error};
 
 use super::{
+    long_read::JsonText,
     reader::{Container, Handler, JsonReader, PassOver, Scalar},
     syntax::{JsonSyntaxError, Number, access},
 };
@@ -80,6 +81,7 @@ impl TensorElements {
         *reservable -= room;
         let mut read = Read::new(datatype, room);
         reader.walk(&mut read)?;
+        reader.keep(read.bytes.len());
         Ok(Self::Read(read))
     }
 
@@ -93,11 +95,11 @@ impl TensorElements {
     }
 
     /// The same elements, read as `datatype`.
-    pub(super) fn read_as(self, datatype: DataType, source: &[u8]) -> Result<Self, JsonSyntaxError> {
+    pub(super) fn read_as(self, datatype: DataType, text: JsonText<'_>) -> Result<Self, JsonSyntaxError> {
         match self {
             Self::Read(read) if read.datatype == datatype => Ok(Self::Read(read)),
             Self::Read(_) => unreachable!("the first datatype of a tensor counts, before its data or behind"),
-            Self::Unread(at) => Self::read(&mut JsonReader::back_at(source, at), Some(datatype), 0, &mut 0),
+            Self::Unread(at) => Self::read(&mut JsonReader::back_at(text, at), Some(datatype), 0, &mut 0),
         }
     }
 
@@ -316,6 +318,10 @@ impl<'a> Handler<'a> for Read {
             Container::Array => self.arrays -= 1,
             Container::Object => self.objects -= 1,
         }
+    }
+
+    fn held(&self) -> usize {
+        self.bytes.len()
     }
 }
 

@@ -8,11 +8,13 @@
 //!
 //! `reader` reads tokens, checks the grammar, and calls a handler for each value. Three modules have handlers:
 //! `builder` makes the tree of `document`, `elements` turns an array of numbers directly into the bytes of a tensor,
-//! and `nested` also records the shape. `number` reads digits eight at a time. `steps` lets tests count the cost of
+//! and `nested` also records the shape. `long_read` divides the work on a long
+//! text. `number` reads digits eight at a time. `steps` lets tests count the cost of
 //! decoding.
 mod builder;
 mod document;
 mod elements;
+mod long_read;
 mod nested;
 mod number;
 mod reader;
@@ -21,8 +23,9 @@ mod syntax;
 mod write;
 
 pub(crate) use document::{Document, JsonValue};
+pub(crate) use long_read::{JsonText, LongRead};
 pub(crate) use nested::Nested;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use steps::of as steps_of;
 pub(crate) use syntax::{Number, access, during};
-pub(crate) use write::{write_double, write_int, write_single, write_string, write_uint};
+pub(crate) use write::{write_double, write_escaped, write_int, write_single, write_string, write_uint};

@@ -22,6 +22,7 @@ impl Nested {
     pub(super) fn read(reader: &mut JsonReader<'_>, datatype: DataType) -> Result<Self, JsonSyntaxError> {
         let mut nested = Self { read: Read::new(datatype, 0), nesting: Nesting::default() };
         reader.walk(&mut nested)?;
+        reader.keep(nested.held());
         Ok(nested)
     }
 
@@ -69,6 +70,10 @@ impl<'a> Handler<'a> for Nested {
             self.nesting.close();
         }
         self.read.close(container);
+    }
+
+    fn held(&self) -> usize {
+        self.read.held()
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
 
 impl<'a> JsonReader<'a> {
     /// Reads a number, and the numbers after it while only a comma and at most one space separate them. At any other
-    /// byte the run stops, and [`JsonReader::walk`] goes on from there.
+    /// byte, and at the end of a piece, the run stops, and [`JsonReader::walk`] goes on from there.
     ///
     /// With `SINGLE`, a double is only as exact as its conversion to a single needs.
     #[inline(always)]
@@ -33,7 +33,7 @@ impl<'a> JsonReader<'a> {
                 }
             };
             take(number);
-            at += match source.get(at..) {
+            at += match source.get(at..).filter(|_| at < self.piece_end) {
                 Some([b',', b' ', b'-' | b'0'..=b'9', ..]) => 2,
                 Some([b',', b'-' | b'0'..=b'9', ..]) => 1,
                 _ => {

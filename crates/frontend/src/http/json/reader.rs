@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::{
+    long_read::{JsonText, LongRead, PIECE},
     steps,
     syntax::{JsonSyntaxError, Number, plain_len, reason},
 };
@@ -33,6 +34,9 @@ pub(super) trait Handler<'a> {
     fn open(&mut self, container: Container);
     fn close(&mut self, container: Container);
 
+    /// The bytes of what the handler has made so far.
+    fn held(&self) -> usize;
+
     /// Takes a number, and optionally the numbers that follow it directly. The default takes one number.
     fn numbers(&mut self, reader: &mut JsonReader<'a>) -> Result<(), JsonSyntaxError> {
         let number = reader.number()?;
@@ -53,6 +57,9 @@ pub(super) trait Handler<'a> {
 pub(super) struct JsonReader<'a> {
     pub(super) source: &'a [u8],
     pub(super) at: usize,
+    /// Where the piece ends that is being read. A text that is read at once is one piece.
+    pub(super) piece_end: usize,
+    reading: Option<&'a LongRead<'a>>,
 }
 
 /// What the grammar allows next.
@@ -69,10 +76,10 @@ enum Expect {
 }
 
 impl<'a> JsonReader<'a> {
-    /// A reader at the first byte of `source`, after a byte order mark.
-    pub(super) fn new(source: &'a [u8]) -> Self {
-        let at = if source.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        Self { source, at }
+    /// A reader at the first byte of `text`, after a byte order mark.
+    pub(super) fn new(text: impl Into<JsonText<'a>>) -> Self {
+        let text = text.into();
+        Self::back_at(text, if text.bytes().starts_with(b"\xef\xbb\xbf") { 3 } else { 0 })
     }
 
     /// The byte offset of the position.
@@ -81,8 +88,10 @@ impl<'a> JsonReader<'a> {
     }
 
     /// A reader of the same document at offset `at`.
-    pub(super) fn back_at(source: &'a [u8], at: usize) -> Self {
-        Self { source, at }
+    pub(super) fn back_at(text: JsonText<'a>, at: usize) -> Self {
+        let (source, reading) = (text.bytes(), text.reading());
+        let piece_end = if reading.is_some() { at + PIECE } else { usize::MAX };
+        Self { source, at, piece_end, reading }
     }
 
     /// The number of bytes that are left.
@@ -92,12 +101,12 @@ impl<'a> JsonReader<'a> {
 
     /// Reads a whole document.
     pub(super) fn document(&mut self, handler: &mut impl Handler<'a>) -> Result<(), JsonSyntaxError> {
-        self.skip_space();
+        self.skip_space(handler)?;
         if matches!(self.peek(), 0 | b']' | b'}' | b',' | b':') {
             return Err(self.error(reason::EMPTY));
         }
         self.walk(handler)?;
-        self.skip_space();
+        self.skip_space(handler)?;
         if self.peek() != 0 { Err(self.error(reason::NOT_SINGULAR)) } else { Ok(()) }
     }
 
@@ -107,7 +116,7 @@ impl<'a> JsonReader<'a> {
         let Some(mut expect) = self.value(handler, &mut open)? else { return Ok(()) };
         loop {
             steps::add(1);
-            self.skip_space();
+            self.skip_space(handler)?;
             let byte = self.peek();
             expect = match (expect, byte) {
                 (Expect::AfterElement, b',') => self.step(Expect::Element),
@@ -201,10 +210,34 @@ impl<'a> JsonReader<'a> {
         JsonSyntaxError { reason, at: self.at }
     }
 
-    fn skip_space(&mut self) {
-        while matches!(self.peek(), b' ' | b'\n' | b'\r' | b'\t') {
-            steps::add(1);
-            self.at += 1;
+    /// Goes to the next byte that is no space, and to the next piece when one has been read.
+    fn skip_space(&mut self, handler: &impl Handler<'a>) -> Result<(), JsonSyntaxError> {
+        loop {
+            while self.at < self.piece_end && matches!(self.peek(), b' ' | b'\n' | b'\r' | b'\t') {
+                steps::add(1);
+                self.at += 1;
+            }
+            if self.at < self.piece_end {
+                return Ok(());
+            }
+            self.next_piece(|reading| reading.begin_piece(handler.held()))?;
+        }
+    }
+
+    /// Begins the next piece, if `begin` permits it.
+    #[cold]
+    fn next_piece(&mut self, begin: impl FnOnce(&LongRead<'_>) -> bool) -> Result<(), JsonSyntaxError> {
+        self.piece_end = self.at.saturating_add(PIECE);
+        match self.reading {
+            Some(reading) if !begin(reading) => Err(self.error(reason::STOPPED)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells that a tensor of so many bytes has been read.
+    pub(super) fn keep(&self, bytes: usize) {
+        if let Some(reading) = self.reading {
+            reading.keep(bytes);
         }
     }
 
@@ -229,11 +262,19 @@ impl<'a> JsonReader<'a> {
         let start = self.at;
         self.skip_plain();
         if self.peek() == b'"' {
+            let text = &self.source[start..self.at];
             self.at += 1;
-            return Ok(Cow::Borrowed(&self.source[start..self.at - 1]));
+            if self.at >= self.piece_end {
+                self.next_piece(|reading| reading.begin_piece_of_string(text.len()))?;
+            }
+            return Ok(Cow::Borrowed(text));
         }
         let mut text = self.source[start..self.at].to_vec();
         loop {
+            if self.at >= self.piece_end {
+                // The handler will copy it.
+                self.next_piece(|reading| reading.begin_piece_of_string(2 * text.len()))?;
+            }
             match self.peek() {
                 b'"' => {
                     self.at += 1;
@@ -321,6 +362,9 @@ impl<'a> Handler<'a> for PassOver {
     fn key(&mut self, _: Cow<'a, [u8]>) {}
     fn open(&mut self, _: Container) {}
     fn close(&mut self, _: Container) {}
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 fn after(container: Container) -> Expect {
@@ -345,6 +389,9 @@ mod tests {
         fn key(&mut self, _: Cow<'a, [u8]>) {}
         fn open(&mut self, _: Container) {}
         fn close(&mut self, _: Container) {}
+        fn held(&self) -> usize {
+            0
+        }
     }
 
     fn read(source: &[u8]) -> Result<Vec<Scalar<'_>>, JsonSyntaxError> {

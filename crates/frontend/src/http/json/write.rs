@@ -5,6 +5,13 @@ use super::syntax::plain_len;
 /// are not UTF-8 would stay as they are; the caller passes none.
 pub(crate) fn write_string(to: &mut Vec<u8>, text: &[u8]) {
     to.push(b'"');
+    write_escaped(to, text);
+    to.push(b'"');
+}
+
+/// Appends the content of a JSON string, or a part of it: each byte has its own text.
+#[inline]
+pub(crate) fn write_escaped(to: &mut Vec<u8>, text: &[u8]) {
     let mut rest = text;
     loop {
         let at = plain_len(rest);
@@ -28,7 +35,6 @@ pub(crate) fn write_string(to: &mut Vec<u8>, text: &[u8]) {
         }
         rest = &rest[at + 1..];
     }
-    to.push(b'"');
 }
 
 /// Appends an unsigned integer.

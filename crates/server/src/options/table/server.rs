@@ -26,8 +26,8 @@ pub(super) const SERVER: &[Spec] = &[
         "max-inflight-bytes",
         OptionValue::Integer(1, i64::MAX, |typed, value| typed.server.max_inflight_bytes = Some(value)),
         "How many bytes of requests the server holds at the same time. A request counts from its arrival until its \
-         last response. The server refuses requests beyond the limit: status 503 over HTTP, RESOURCE_EXHAUSTED over \
-         gRPC.",
+         last response. A long response counts until it has been sent. The server refuses what exceeds the limit: \
+         status 503 over HTTP, RESOURCE_EXHAUSTED over gRPC.",
     )
     .default_note("half of the memory"),
     Spec::new(
