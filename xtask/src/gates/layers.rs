@@ -1,9 +1,11 @@
 //! Checks which crate of the workspace uses which: the table of the architecture.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
-/// Each crate, with the crates of the workspace that it may use in its normal and build dependencies. A new entry is an
-/// architectural decision and needs a record in docs/adr.
+/// Each crate, with the crates of the workspace that it uses in its normal and build dependencies, and may use in its
+/// tests. A new entry is an architectural decision and needs a record in docs/adr.
 const TABLE: &[(&str, &[&str])] = &[
     ("scheduling", &[]),
     ("proto", &[]),
@@ -43,7 +45,6 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "server",
         &[
-            "scheduling",
             "proto",
             "inference",
             "engine",
@@ -60,7 +61,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "tune",
         ],
     ),
-    ("testing", &["inference", "proto", "scheduling", "engine"]),
+    ("testing", &["inference", "proto", "scheduling"]),
     // A crate of tests, whose targets are parsers of many crates.
     ("fuzz", &["backend-python", "frontend", "inference", "object-stores", "proto", "server"]),
     ("xtask", &[]),
@@ -71,7 +72,7 @@ const ONLY_FOR_TESTS: &str = "testing";
 
 const PREFIX: &str = "nereid-";
 
-/// Dependencies that break the table, one line each. `packages` are those of `cargo metadata`.
+/// Dependencies that break the table, and entries of the table that no dependency needs, one line each. `packages` are those of `cargo metadata`.
 pub(crate) fn broken(packages: &[Value]) -> Vec<String> {
     let mut broken = Vec::new();
     for package in packages {
@@ -80,6 +81,7 @@ pub(crate) fn broken(packages: &[Value]) -> Vec<String> {
             broken.push(format!("crate {name} is not in the table of layers"));
             continue;
         };
+        let mut used_arrows = BTreeSet::new();
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let full = dependency["name"].as_str().unwrap_or_default();
             if !full.starts_with(PREFIX) {
@@ -87,11 +89,18 @@ pub(crate) fn broken(packages: &[Value]) -> Vec<String> {
             }
             let used = short(full);
             let for_tests = dependency["kind"].as_str() == Some("dev");
+            if !for_tests {
+                used_arrows.insert(used);
+            }
             if !(allowed.contains(&used) || for_tests && used == ONLY_FOR_TESTS) {
                 let kind = if for_tests { " in its tests" } else { "" };
                 broken.push(format!("crate {name} must not use {used}{kind}"));
             }
         }
+        let unused = allowed.iter().filter(|other| !used_arrows.contains(**other));
+        broken.extend(unused.map(|other| {
+            format!("crate {name} does not use {other}: the table of layers needs no such arrow")
+        }));
     }
     broken
 }
@@ -112,8 +121,15 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_of_the_table_is_fine() {
-        assert!(broken(&[package("nereid-engine", "nereid-scheduling", None)]).is_empty());
+    fn an_arrow_of_the_table_is_fine_and_must_be_there() {
+        assert!(broken(&[package("nereid-lifecycle", "nereid-scheduling", None)]).len() == 1);
+        let both = json!({"name": "nereid-lifecycle", "dependencies": [
+            {"name": "nereid-scheduling", "kind": null}, {"name": "nereid-inference", "kind": null}]});
+        assert!(broken(&[both]).is_empty());
+        assert_eq!(
+            broken(&[package("nereid-shared-memory", "nereid-inference", Some("dev"))]),
+            ["crate shared-memory does not use inference: the table of layers needs no such arrow"]
+        );
     }
 
     #[test]
@@ -123,15 +139,15 @@ mod tests {
             ["crate scheduling must not use engine"]
         );
         assert_eq!(
-            broken(&[package("nereid-perf", "nereid-engine", Some("dev"))]),
-            ["crate perf must not use engine in its tests"]
+            broken(&[package("nereid-plot", "nereid-engine", Some("dev"))]),
+            ["crate plot must not use engine in its tests"]
         );
     }
 
     #[test]
     fn testing_is_for_tests() {
-        assert!(broken(&[package("nereid-engine", "nereid-testing", Some("dev"))]).is_empty());
-        assert_eq!(broken(&[package("nereid-server", "nereid-testing", None)]).len(), 1);
+        assert!(broken(&[package("nereid-plot", "nereid-testing", Some("dev"))]).is_empty());
+        assert_eq!(broken(&[package("nereid-plot", "nereid-testing", None)]).len(), 1);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Rules that a program can check and no other tool does.
 
+mod circles;
 mod dependencies;
 mod layers;
 mod names;
+mod source_graph;
 mod sources;
 mod timing;
 mod timing_exceptions;
@@ -15,12 +17,14 @@ use crate::{abi, workspace};
 pub(crate) fn run() -> Result<bool> {
     let packages = workspace::packages()?;
     let layers = layers::broken(&packages);
+    let circles = circles::broken(&workspace::root(), &packages)?;
     let dependencies = dependencies::broken(&workspace::root(), &packages)?;
     let sources = sources::check(&workspace::root())?;
     let names = names::broken(&workspace::root())?;
     let abi = abi::broken(&workspace::root())?;
     let timing = timing::broken(&workspace::root())?;
     println!("layers: {}", verdict(&layers));
+    println!("circles of files: {}", verdict(&circles));
     println!("used dependencies: {}", verdict(&dependencies));
     println!("C interfaces: {}", verdict(&abi));
     println!("type names: {}", verdict(&names));
@@ -32,7 +36,7 @@ pub(crate) fn run() -> Result<bool> {
     for exception in timing_exceptions::EXCEPTIONS {
         println!("  may use time: {exception}");
     }
-    let all = [&layers, &dependencies, &abi, &names, &timing, &sources.broken];
+    let all = [&layers, &circles, &dependencies, &abi, &names, &timing, &sources.broken];
     for line in all.into_iter().flatten() {
         println!("  {line}");
     }
