@@ -33,6 +33,7 @@ import time
 
 import grpc
 import numpy as np
+from adversaries import frame, only_once
 from tritonclient.grpc import InferInput, service_pb2
 
 REST = 0.5
@@ -117,16 +118,6 @@ def unread(http_port, _grpc_port, _metrics_port):
     return only_once(lambda: connections.append(text_without_end(http_port)))
 
 
-def only_once(first):
-    begun = []
-
-    def once():
-        if not begun:
-            begun.append(first())
-
-    return once
-
-
 def posts(http_port, body, headers, expected):
     """Sends the same body several times at once."""
 
@@ -185,10 +176,6 @@ def headers(http_port, _grpc_port, _metrics_port):
                     connection.sendall(head)
 
     return once
-
-
-def frame(kind, flags, stream, payload):
-    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
 def resets(_http_port, grpc_port, _metrics_port):

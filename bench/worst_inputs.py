@@ -31,6 +31,7 @@ import time
 
 import grpc
 import numpy as np
+from adversaries import frame, only_once
 from tritonclient.grpc import service_pb2
 
 REST = 0.5
@@ -108,16 +109,6 @@ def called(ports, method, message):
         channels.append(channel)
 
     return one
-
-
-def only_once(first):
-    begun = []
-
-    def once():
-        if not begun:
-            begun.append(first())
-
-    return once
 
 
 def staying(ports, port, texts):
@@ -212,10 +203,6 @@ def tiny_inputs(protocol, ports):
     else:
         one = called(ports, "ModelInfer", field(1, b"tiny") + field(5, b"") * (8 * MIB))
     return lambda: at_once(AT_ONCE, one)
-
-
-def frame(kind, flags, stream, payload):
-    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
 def literal(name, value):

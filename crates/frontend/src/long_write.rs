@@ -4,7 +4,7 @@ use std::fmt;
 
 use inference::{ByteReservation, Error, ErrorCode};
 
-/// The most bytes that work writes before it lets others work.
+/// The most bytes that work reads or writes before it lets others work.
 pub(crate) const PIECE: usize = 64 << 10;
 
 /// The writing of something long.

@@ -5,9 +5,7 @@ use std::cell::{Cell, RefCell};
 use inference::{ByteReservation, Error, NoRoom};
 
 use super::syntax::JsonSyntaxError;
-
-/// The length of a piece, in bytes.
-pub(super) const PIECE: usize = 64 << 10;
+use crate::long_write::PIECE;
 
 /// The most bytes of memory that are made of a byte of text: an element of eight bytes takes at least two bytes of text.
 const MOST_FOR_A_BYTE: usize = 4;
@@ -53,10 +51,12 @@ impl<'a> JsonText<'a> {
         Self { bytes, reading: Some(reading) }
     }
 
+    /// The whole text.
     pub(crate) fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
+    /// How it is read, if it is long.
     pub(super) fn reading(self) -> Option<&'a LongRead<'a>> {
         self.reading
     }

@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::{
-    long_read::{JsonText, LongRead, PIECE},
+    long_read::{JsonText, LongRead},
     steps,
     syntax::{JsonSyntaxError, Number, plain_len, reason},
 };
+use crate::long_write::PIECE;
 
 /// A value that is not a container.
 #[derive(Debug, Clone, PartialEq)]

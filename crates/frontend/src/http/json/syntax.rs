@@ -27,7 +27,7 @@ pub(crate) mod reason {
     pub(crate) const TOO_BIG: &str = "Number too big to be stored in double.";
     pub(crate) const FRACTION: &str = "Miss fraction part in number.";
     pub(crate) const EXPONENT: &str = "Miss exponent in number.";
-    /// Not one of them. A client gets this text never: it has gone, or gets the error that says why.
+    /// Not one of them. No client gets this text: it has gone, or gets the error that says why.
     pub(crate) const STOPPED: &str = "The reading was stopped.";
 }
 
