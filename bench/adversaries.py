@@ -1,5 +1,18 @@
 """What the clients that take more than their share have in common."""
 
+import time
+
+REST = 0.5
+
+
+def repeat(once):
+    """Does something again and again, says when it has been done once, and rests between two rounds."""
+    once()
+    print("begun", flush=True)
+    while True:
+        time.sleep(REST)
+        once()
+
 
 def only_once(first):
     """Does something in the first round only."""

@@ -29,14 +29,12 @@ import os
 import socket
 import sys
 import threading
-import time
 
 import grpc
 import numpy as np
-from adversaries import frame, only_once
+from adversaries import frame, only_once, repeat
 from tritonclient.grpc import InferInput, service_pb2
 
-REST = 0.5
 QUEUED, RESPONSES, AT_ONCE, IDLE = 16_000, 200_000, 4, 4_900
 SERVICE = "/inference.GRPCInferenceService/"
 
@@ -213,11 +211,7 @@ def main():
     os.nice(19)
     kinds = {kind.__name__: kind for kind in KINDS}
     once = kinds[sys.argv[1]](*map(int, sys.argv[2:5]))
-    once()
-    print("begun", flush=True)
-    while True:
-        time.sleep(REST)
-        once()
+    repeat(once)
 
 
 main()

@@ -31,10 +31,9 @@ import time
 
 import grpc
 import numpy as np
-from adversaries import frame, only_once
+from adversaries import frame, only_once, repeat
 from tritonclient.grpc import service_pb2
 
-REST = 0.5
 MIB = 1 << 20
 AT_ONCE, STAYING = 4, 250
 SERVICE = "/inference.GRPCInferenceService/"
@@ -139,6 +138,14 @@ def infer_message(model, datatype, shape, contents):
 def infer_text(datatype, shape, data):
     head = b'{"inputs":[{"name":"INPUT0","datatype":"%s","shape":[%s],"data":[' % (datatype, shape)
     return head + data + b"]}]}"
+
+
+def post_bytes(model, shape, values, **asked):
+    """An infer request with an input in bytes. `asked` are the parameters of the output."""
+    tensor = {"name": "INPUT0", "datatype": "FP32", "shape": shape, "parameters": {"binary_data_size": len(values)}}
+    head = json.dumps({"inputs": [tensor], "outputs": [{"name": "OUTPUT0", "parameters": asked}]}).encode()
+    more = b"Inference-Header-Content-Length: %d\r\n" % len(head)
+    return post(infer_path(model), head + values, more)
 
 
 def short_numbers(size):
@@ -276,11 +283,7 @@ def heads(protocol, ports):
 def answers(protocol, ports):
     values = np.random.default_rng(1).random(4 * MIB, np.float32)
     if protocol == "http":
-        head = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [values.size]}]}
-        head["inputs"][0]["parameters"] = {"binary_data_size": values.nbytes}
-        text = json.dumps(head).encode()
-        more = b"Inference-Header-Content-Length: %d\r\n" % len(text)
-        request = post(infer_path("large16"), text + values.tobytes(), more)
+        request = post_bytes("large16", [values.size], values.tobytes())
         return staying(ports, ports.http, [request] * 24)
     tensor = field(1, b"INPUT0") + field(2, b"FP32") + field(3, varint(values.size))
     message = field(1, b"large16") + field(5, tensor) + field(7, values.tobytes())
@@ -306,12 +309,7 @@ def ranked(protocol, ports):
     shape = [4, 1_000_000]
     values = np.random.default_rng(1).random(shape, np.float32).tobytes()
     if protocol == "http":
-        head = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": shape}], "outputs": [{"name": "OUTPUT0"}]}
-        head["inputs"][0]["parameters"] = {"binary_data_size": len(values)}
-        head["outputs"][0]["parameters"] = {"classification": 1_000_000}
-        text = json.dumps(head).encode()
-        more = b"Inference-Header-Content-Length: %d\r\n" % len(text)
-        one = answered(ports, post(infer_path("rows"), text + values, more))
+        one = answered(ports, post_bytes("rows", shape, values, classification=1_000_000))
     else:
         message = service_pb2.ModelInferRequest(model_name="rows")
         message.inputs.add(name="INPUT0", datatype="FP32", shape=shape)
@@ -328,11 +326,7 @@ def main():
     os.nice(19)
     kinds = {kind.__name__: kind for kind in KINDS}
     once = kinds[sys.argv[1]](sys.argv[2], Ports(*map(int, sys.argv[3:5])))
-    once()
-    print("begun", flush=True)
-    while True:
-        time.sleep(REST)
-        once()
+    repeat(once)
 
 
 main()

@@ -4,6 +4,8 @@ use std::fmt;
 
 use inference::{ByteReservation, Error, ErrorCode};
 
+use crate::decode_pool::Work;
+
 /// The most bytes that work reads or writes before it lets others work.
 pub(crate) const PIECE: usize = 64 << 10;
 
@@ -22,6 +24,22 @@ impl fmt::Debug for LongWrite<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LongWrite").field("reservation", &self.reservation).finish_non_exhaustive()
     }
+}
+
+/// What was written, and its reservation if it is long.
+pub(crate) type Written<T> = (T, Option<ByteReservation>);
+
+/// Writes something long in the pool. What is written is reserved in `reservation`, which comes back with it.
+pub(crate) fn in_pool<T: Send + 'static>(
+    reservation: ByteReservation,
+    write: impl FnOnce(&mut LongWrite<'_>) -> Result<T, Error> + Send + 'static,
+) -> Work<Result<Written<T>, Error>> {
+    Work::pooled(move |turn| {
+        let goes_on = || turn.goes_on();
+        let mut long = LongWrite::new(reservation, &goes_on);
+        let written = write(&mut long)?;
+        Ok((written, Some(long.into_reservation())))
+    })
 }
 
 impl<'w> LongWrite<'w> {

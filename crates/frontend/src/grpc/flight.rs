@@ -9,12 +9,15 @@ use bytes::Buf;
 use futures_util::Stream;
 use inference::{ByteBudget, Error, Name, Response, ResponseItem, ResponseStream};
 
-use super::{message::MAX_MESSAGE, request::RequestContext, status::Status};
+use super::{
+    message::MAX_MESSAGE,
+    request::{FinishWork, RequestContext},
+    status::Status,
+};
 use crate::{
     access_log::AccessLine,
     chunks::Chunks,
     counted_bytes::room_of,
-    decode_pool::Work,
     tracing::{TracedSend, response_complete},
 };
 
@@ -45,7 +48,7 @@ pub(super) struct Flight {
     /// Counts the messages until they have been sent.
     pub(super) budget: Arc<ByteBudget>,
     /// The response that the pool converts, and whether it is the last.
-    pub(super) finishing: Option<(Work<Result<Response, Error>>, bool)>,
+    pub(super) finishing: Option<(FinishWork, bool)>,
 }
 
 /// An item of the stream of responses whose response has the form that the client asked for, or cannot have it.
@@ -125,13 +128,15 @@ impl Flight {
             if let Some((work, last)) = &mut self.finishing {
                 let (finished, last) = (ready!(Pin::new(work).poll(context)), *last);
                 self.finishing = None;
-                return Poll::Ready(Some(FinishedItem { result: Ok(finished.flatten()), last }));
+                // The message counts anew, in the room of the request.
+                let finished = finished.flatten().map(|(response, _)| response);
+                return Poll::Ready(Some(FinishedItem { result: Ok(finished), last }));
             }
             let Some(ResponseItem { result, last }) = ready!(self.responses.poll_item(context)) else {
                 return Poll::Ready(None);
             };
             let result = match result {
-                Ok(response) if self.asked.requested_outputs.is_long(&response.outputs) => {
+                Ok(response) if self.asked.takes_long(&response) => {
                     self.finishing = Some((self.asked.finish_in_pool(response, &self.budget), last));
                     continue;
                 }

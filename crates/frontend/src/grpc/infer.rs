@@ -72,8 +72,8 @@ pub(crate) async fn answer(
             return Err(error.into());
         }
     };
-    if asked.requested_outputs.is_long(&response.outputs) {
-        response = asked.finish_in_pool(response, state.engine.inflight_bytes()).await??;
+    if asked.takes_long(&response) {
+        (response, _) = asked.finish_in_pool(response, state.engine.inflight_bytes()).await??;
     } else {
         asked.finish(&mut response)?;
     }

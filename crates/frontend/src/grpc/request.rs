@@ -31,9 +31,12 @@ use crate::kserve::{
     shared_memory::RegionRange,
     version,
 };
-use crate::long_write::LongWrite;
+use crate::long_write::{self, Written};
 use crate::restrict::Category;
 use crate::tracing::MessageTimes;
+
+/// A response that gets the form that the client asked for, in the pool.
+pub(crate) type FinishWork = Work<Result<Written<inference::Response>, Error>>;
 
 /// What the server keeps of a running request, to answer it.
 pub(crate) struct RequestContext {
@@ -41,7 +44,7 @@ pub(crate) struct RequestContext {
     pub(crate) id: Name,
     /// The client asked for a final response even if it is empty.
     pub(crate) empty_final: bool,
-    pub(crate) requested_outputs: RequestedOutputs,
+    requested_outputs: RequestedOutputs,
     /// The trace of the request, if it is sampled.
     pub(crate) trace: Option<RequestTrace>,
 }
@@ -174,15 +177,17 @@ impl RequestContext {
         &self,
         mut response: inference::Response,
         budget: &Arc<ByteBudget>,
-    ) -> Work<Result<inference::Response, Error>> {
+    ) -> FinishWork {
         let (model, requested_outputs) = (self.model.clone(), self.requested_outputs.clone());
-        let reservation = budget.reservation();
-        Work::pooled(move |turn| {
-            let goes_on = || turn.goes_on();
-            let mut long = LongWrite::new(reservation, &goes_on);
-            requested_outputs.finish_for(model.config(), &mut response.outputs, Some(&mut long))?;
+        long_write::in_pool(budget.reservation(), move |long| {
+            requested_outputs.finish_for(model.config(), &mut response.outputs, Some(long))?;
             Ok(response)
         })
+    }
+
+    /// Whether [`RequestContext::finish`] would take long.
+    pub(crate) fn takes_long(&self, response: &inference::Response) -> bool {
+        self.requested_outputs.is_long(&response.outputs)
     }
 
     /// No further response is written: the regions of shared memory are free before the client has the last one.

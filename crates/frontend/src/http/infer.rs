@@ -25,7 +25,7 @@ use crate::{
     decode_pool::{BRIEF, Work},
     forward::HeaderForward,
     kserve::output::RequestedOutputs,
-    long_write::LongWrite,
+    long_write::{self, LongWrite},
     request_facts::{self, RequestFacts},
     tracing::{self, response_complete},
 };
@@ -70,7 +70,9 @@ impl HttpService {
         let response = response?;
         let (encoded, reservation) = if requested_outputs.is_long(&response.outputs) {
             let room = room_of(&responses, self.engine.inflight_bytes());
-            encode_long(origin, response, requested_outputs, room).await??
+            let write =
+                move |long: &mut LongWrite<'_>| encode(&origin, response, &requested_outputs, Some(long));
+            long_write::in_pool(room, write).await??
         } else {
             (encode(&origin, response, &requested_outputs, None)?, None)
         };
@@ -254,21 +256,6 @@ fn encode(
     requested_outputs.finish_for(model.config(), &mut response.outputs, long.as_deref_mut())?;
     let origin = Origin { id, model: model.name(), version: *version };
     response::encode_in_pieces(origin, &response, requested_outputs, long)
-}
-
-/// Encodes a response in the pool. What is written counts in `reservation`.
-fn encode_long(
-    origin: OwnedOrigin,
-    response: Response,
-    requested_outputs: RequestedOutputs,
-    reservation: ByteReservation,
-) -> Work<Result<(Encoded, Option<ByteReservation>), Error>> {
-    Work::pooled(move |turn| {
-        let goes_on = || turn.goes_on();
-        let mut long = LongWrite::new(reservation, &goes_on);
-        let encoded = encode(&origin, response, &requested_outputs, Some(&mut long))?;
-        Ok((encoded, Some(long.into_reservation())))
-    })
 }
 
 /// Sends the response, compressed if the client accepts a coding and the result is shorter.

@@ -47,7 +47,7 @@ use crate::{
     decode_pool::Work,
     error,
     kserve::output::RequestedOutputs,
-    long_write::LongWrite,
+    long_write::{self, Written},
     request_facts::{self, RequestFacts},
     tracing::{TracedSend, response_complete},
 };
@@ -159,9 +159,6 @@ impl HttpService {
     }
 }
 
-/// The text of a response, and the reservation of a long one.
-type Written = (Vec<u8>, Option<ByteReservation>);
-
 /// A request in flight, as a stream of events.
 struct GenerateCall {
     model: Arc<Model>,
@@ -170,7 +167,7 @@ struct GenerateCall {
     /// Counts the events until they have been sent.
     budget: Arc<ByteBudget>,
     /// The event that is being written.
-    writing: Option<Work<Result<Written, Error>>>,
+    writing: Option<Work<Result<Written<Vec<u8>>, Error>>>,
     /// The trace of a stream of events.
     trace: Option<RequestTrace>,
     /// The event that the connection has not taken yet, if the request is traced.
@@ -233,7 +230,7 @@ impl GenerateCall {
     }
 
     /// The event with a response that begins as an event does, and the matching HTTP status.
-    fn event(&self, written: Result<Written, Error>) -> (StatusCode, Bytes) {
+    fn event(&self, written: Result<Written<Vec<u8>>, Error>) -> (StatusCode, Bytes) {
         let counted = written.and_then(|(mut event, reservation)| {
             event.extend_from_slice(END);
             Ok(counted(event.into(), || reservation.unwrap_or_else(|| self.room()))?)
@@ -253,7 +250,7 @@ impl GenerateCall {
     }
 
     /// The text of a response behind `prefix`.
-    fn write(&self, prefix: &'static [u8], response: Response) -> Work<Result<Written, Error>> {
+    fn write(&self, prefix: &'static [u8], response: Response) -> Work<Result<Written<Vec<u8>>, Error>> {
         let version = self.model.version_of(&self.responses);
         if !RequestedOutputs::default().is_long(&response.outputs) {
             let mut json = prefix.to_vec();
@@ -261,13 +258,10 @@ impl GenerateCall {
             return Work::done(response::encode(&mut json, origin, &response, None).map(|()| (json, None)));
         }
         let (model, id, reservation) = (self.model.clone(), self.id.clone(), self.room());
-        Work::pooled(move |turn| {
-            let goes_on = || turn.goes_on();
-            let mut long = LongWrite::new(reservation, &goes_on);
+        long_write::in_pool(reservation, move |long| {
             let mut json = prefix.to_vec();
             let origin = Origin { id: &id, model: model.name(), version };
-            response::encode(&mut json, origin, &response, Some(&mut long))?;
-            Ok((json, Some(long.into_reservation())))
+            response::encode(&mut json, origin, &response, Some(long)).map(|()| json)
         })
     }
 
