@@ -39,6 +39,7 @@ mod in_flight;
 mod instance_table;
 mod limiter;
 mod limits;
+mod memory_pressure;
 mod model;
 mod model_loader;
 mod network_threads;
@@ -132,9 +133,10 @@ impl MetricSource for MetricSourcePair {
 /// How the process returns freed memory to the system. This depends on its allocators.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryFunctions {
-    /// A thread begins (`true`) or ends (`false`) to build or to end a copy of a model. Meanwhile much memory is freed
-    /// that is not needed again soon. Must not block.
-    pub models_change: fn(bool),
+    /// A time begins (`true`) or ends (`false`) in which freed memory goes back at once, because it is not needed again
+    /// soon or because others need it: a thread builds or ends a copy of a model, or requests hold much memory. Such times
+    /// overlap. Must not block.
+    pub return_at_once: fn(bool),
     /// Returns all freed memory. A blocking thread calls it after copies have been built or have ended, at most once a
     /// second.
     pub return_freed: fn(),
@@ -208,7 +210,7 @@ impl Engine {
                 ModelControl::None | ModelControl::Explicit(_) => None,
             },
         };
-        let inflight = ByteBudget::new(options.limits.inflight_bytes);
+        let inflight = memory_pressure::observed_budget(options.limits.inflight_bytes, plugins.memory);
         let loader = Loader::new(options, plugins, inflight.clone(), threads.clone());
         let repository = Repository::start(loader, repository)?;
         let shared = EngineInner {

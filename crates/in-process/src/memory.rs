@@ -5,9 +5,10 @@
 //! function that returns it, which is found here by its name.
 //!
 //! glibc cannot return all of it later: it keeps the free end of each of its heaps, up to 64 MiB, and has one heap for a
-//! few threads. So it is told beforehand not to keep memory while models are loaded or end.
+//! few threads. So it is told beforehand not to keep memory while models are loaded or end, or while requests hold much.
+//! mimalloc, the allocator of the server's own code, keeps what is freed for a second, and is told likewise.
 use std::{
-    ffi::{CStr, c_char, c_int, c_void},
+    ffi::{CStr, c_char, c_int, c_long, c_void},
     mem, ptr,
 };
 
@@ -16,10 +17,18 @@ use inference::lock::Mutex;
 
 /// How the engine lets this process return memory.
 pub(crate) const MEMORY_FUNCTIONS: MemoryFunctions =
-    MemoryFunctions { models_change, return_freed: return_freed_memory };
+    MemoryFunctions { return_at_once, return_freed: return_freed_memory };
 
-/// How many threads load or end models, in all servers of the process.
-static CHANGES: Mutex<usize> = Mutex::new(0);
+/// The reasons to return memory at once.
+static REASONS: Mutex<ReturnReasons> = Mutex::new(ReturnReasons { count: 0, purge_delay: None });
+
+struct ReturnReasons {
+    /// How many there are in all servers of the process: threads that load or end models, and servers whose requests hold
+    /// much memory.
+    count: usize,
+    /// How long mimalloc keeps freed memory without a reason, in milliseconds. `None` while it keeps it so long.
+    purge_delay: Option<c_long>,
+}
 
 /// Thresholds of glibc, in bytes.
 struct Thresholds {
@@ -29,23 +38,50 @@ struct Thresholds {
     trim: c_int,
 }
 
-/// While no model changes: what glibc reaches by itself as soon as a program has freed large blocks. A backend that
+/// While there is no reason: what glibc reaches by itself as soon as a program has freed large blocks. A backend that
 /// allocates some MiB for each execution gets the same memory again and again.
 const KEEP: Thresholds = Thresholds { map: 32 << 20, trim: 64 << 20 };
 
-/// While models are loaded or end. Weights are mapped. The other memory of a model goes back with its last free.
+/// While there is one. Large tensors and weights are mapped. The other memory of a model goes back with its last free.
 const RETURN: Thresholds = Thresholds { map: 1 << 20, trim: 1 << 20 };
 
-/// A thread begins or ends to load or to end a model.
-fn models_change(begins: bool) {
-    // The lock is held while the thresholds are set, so that they are those of the last change.
-    let mut changes = CHANGES.lock();
-    let before = *changes;
-    *changes = if begins { before + 1 } else { before.saturating_sub(1) };
-    match (before, *changes) {
-        (0, 1) => set(&RETURN),
-        (1, 0) => set(&KEEP),
+/// A reason to return memory at once begins or ends.
+fn return_at_once(begins: bool) {
+    // The lock is held while the allocators are told, so that they do what holds since the last change.
+    let mut reasons = REASONS.lock();
+    let before = reasons.count;
+    reasons.count = if begins { before + 1 } else { before.saturating_sub(1) };
+    match (before, reasons.count) {
+        (0, 1) => {
+            set(&RETURN);
+            reasons.purge_delay = replace_purge_delay(0);
+        }
+        (1, 0) => {
+            set(&KEEP);
+            if let Some(before) = reasons.purge_delay.take() {
+                replace_purge_delay(before);
+            }
+        }
         _ => {}
+    }
+}
+
+/// Sets how many milliseconds mimalloc keeps freed memory, and returns how many it did before. `None` if the process does
+/// not have it, or if the operator has set this.
+fn replace_purge_delay(milliseconds: c_long) -> Option<c_long> {
+    if std::env::var_os("MIMALLOC_PURGE_DELAY").is_some() {
+        return None;
+    }
+    // SAFETY: the types are those of these functions, which may be called by any thread at any time. The number means the
+    // option in these versions.
+    unsafe {
+        let version = function::<MimallocVersion>(c"mi_version")?();
+        if version < OLDEST_MIMALLOC {
+            return None;
+        }
+        let before = function::<GetOption>(c"mi_option_get")?(PURGE_DELAY_OPTION);
+        function::<SetOption>(c"mi_option_set")?(PURGE_DELAY_OPTION, milliseconds);
+        Some(before)
     }
 }
 
@@ -72,6 +108,17 @@ type Mallctl = unsafe extern "C" fn(*const c_char, *mut c_void, *mut usize, *mut
 type ReleaseFreeMemory = unsafe extern "C" fn();
 /// `mi_collect` of mimalloc. With `true` it does all that it can.
 type Collect = unsafe extern "C" fn(bool);
+/// `mi_version` of mimalloc: 223 is 2.2.3, and 30302 is 3.3.2.
+type MimallocVersion = unsafe extern "C" fn() -> c_int;
+/// `mi_option_get` of mimalloc: the number of an option.
+type GetOption = unsafe extern "C" fn(c_int) -> c_long;
+/// `mi_option_set` of mimalloc: the number of an option, and its value.
+type SetOption = unsafe extern "C" fn(c_int, c_long);
+
+/// From this version on, the option of mimalloc has the number below.
+const OLDEST_MIMALLOC: c_int = 200;
+/// `mi_option_purge_delay`: for how many milliseconds freed memory is kept.
+const PURGE_DELAY_OPTION: c_int = 15;
 
 /// Empties the thread's own cache, then returns the unused pages of all arenas (4096 stands for all of them).
 const JEMALLOC_ACTIONS: [&CStr; 2] = [c"thread.tcache.flush", c"arena.4096.purge"];

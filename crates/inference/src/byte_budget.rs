@@ -1,8 +1,11 @@
 //! A limit on the bytes that many holders reserve at the same time, such as the inputs of all requests in the
 //! process.
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use crate::{Error, FailureReason};
@@ -12,10 +15,11 @@ use crate::{Error, FailureReason};
 pub const REQUEST_BYTES: usize = 2048;
 
 /// The limit in bytes, and the bytes reserved now.
-#[derive(Debug)]
 pub struct ByteBudget {
     limit: usize,
     used: AtomicUsize,
+    /// Called when the bytes have passed one of the [`marks`](Self::marks).
+    passed: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// The error of a reservation that exceeds the budget.
@@ -49,7 +53,14 @@ impl From<NoRoom> for Error {
 impl ByteBudget {
     /// A budget of `limit` bytes.
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, used: AtomicUsize::new(0) })
+        Arc::new(Self { limit, used: AtomicUsize::new(0), passed: None })
+    }
+
+    /// A budget of `limit` bytes that calls `passed` after the reserved bytes have become more than half of the limit, or
+    /// no more than a quarter. Any thread may call it, at the same time as others, so it must not block. It asks
+    /// [`ByteBudget::pressure`] for what holds now.
+    pub fn observed(limit: usize, passed: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { limit, used: AtomicUsize::new(0), passed: Some(Box::new(passed)) })
     }
 
     /// Bytes that are reserved now.
@@ -65,6 +76,18 @@ impl ByteBudget {
     /// Whether more than half of the bytes are reserved. Who can do with less memory for more work then should.
     pub fn is_scarce(&self) -> bool {
         self.used() > self.limit / 2
+    }
+
+    /// Whether there was pressure before, and has not ended, or whether there is now. Pressure begins when more than half
+    /// of the bytes are reserved, and ends when no more than a quarter is.
+    pub fn pressure(&self, before: bool) -> bool {
+        let [low, high] = self.marks();
+        self.used() > if before { low } else { high }
+    }
+
+    /// The bytes at which pressure ends, and those at which it begins.
+    fn marks(&self) -> [usize; 2] {
+        [self.limit / 4, self.limit / 2]
     }
 
     /// A reservation without bytes.
@@ -86,11 +109,41 @@ impl ByteBudget {
             return Ok(());
         }
         let before = self.used.fetch_add(bytes, Relaxed);
-        if before.checked_add(bytes).is_some_and(|after| after <= self.limit) {
+        if let Some(after) = before.checked_add(bytes).filter(|after| *after <= self.limit) {
+            let [_, high] = self.marks();
+            if before <= high && after > high {
+                self.tell_passed();
+            }
             return Ok(());
         }
         self.used.fetch_sub(bytes, Relaxed);
+        // Another thread may have counted with these bytes meanwhile, and not have seen that it passed a mark.
+        self.tell_passed();
         Err(NoRoom { wanted: bytes, used: before, limit: self.limit })
+    }
+
+    fn release(&self, bytes: usize) {
+        let before = self.used.fetch_sub(bytes, Relaxed);
+        let [low, _] = self.marks();
+        if before > low && before.saturating_sub(bytes) <= low {
+            self.tell_passed();
+        }
+    }
+
+    #[cold]
+    fn tell_passed(&self) {
+        if let Some(passed) = &self.passed {
+            passed();
+        }
+    }
+}
+
+impl fmt::Debug for ByteBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByteBudget")
+            .field("limit", &self.limit)
+            .field("used", &self.used())
+            .finish_non_exhaustive()
     }
 }
 
@@ -135,7 +188,7 @@ impl ByteReservation {
 impl Drop for ByteReservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.budget.used.fetch_sub(self.bytes, Relaxed);
+            self.budget.release(self.bytes);
         }
     }
 }
@@ -161,6 +214,30 @@ mod tests {
         let _more = budget.reserve(1).unwrap();
         assert!(budget.is_scarce());
         drop(half);
+    }
+
+    #[test]
+    fn pressure_begins_above_half_and_ends_at_a_quarter() {
+        let told = Arc::new(AtomicUsize::new(0));
+        let counter = told.clone();
+        let budget = ByteBudget::observed(100, move || {
+            counter.fetch_add(1, Relaxed);
+        });
+        let told = || told.load(Relaxed);
+        let quarter = budget.reserve(25).unwrap();
+        let second = budget.reserve(25).unwrap();
+        assert_eq!((told(), budget.pressure(false)), (0, false));
+        let third = budget.reserve(1).unwrap();
+        assert_eq!((told(), budget.pressure(false)), (1, true));
+        drop(third);
+        assert_eq!((told(), budget.pressure(true)), (1, true), "it goes on below half");
+        drop(second);
+        assert_eq!((told(), budget.pressure(true)), (2, false));
+        drop(quarter);
+        assert_eq!(told(), 2);
+        // What is refused may have hidden from others that they passed a mark.
+        assert!(budget.reserve(101).is_err());
+        assert_eq!((told(), budget.pressure(false)), (3, false));
     }
 
     #[test]

@@ -41,8 +41,8 @@ pub(super) struct ModelsChange(Option<MemoryFunctions>);
 
 impl ModelsChange {
     pub(super) fn begin(functions: Option<MemoryFunctions>) -> Self {
-        if let Some(MemoryFunctions { models_change, .. }) = functions {
-            models_change(true);
+        if let Some(MemoryFunctions { return_at_once, .. }) = functions {
+            return_at_once(true);
         }
         Self(functions)
     }
@@ -50,8 +50,8 @@ impl ModelsChange {
 
 impl Drop for ModelsChange {
     fn drop(&mut self) {
-        if let Some(MemoryFunctions { models_change, .. }) = self.0 {
-            models_change(false);
+        if let Some(MemoryFunctions { return_at_once, .. }) = self.0 {
+            return_at_once(false);
         }
     }
 }
@@ -79,7 +79,7 @@ mod tests {
     static CHANGES: AtomicI32 = AtomicI32::new(0);
 
     const COUNTED: Option<MemoryFunctions> = Some(MemoryFunctions {
-        models_change: |begins| {
+        return_at_once: |begins| {
             CHANGES.fetch_add(if begins { 1 } else { -1 }, SeqCst);
         },
         return_freed: || {
