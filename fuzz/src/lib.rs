@@ -18,7 +18,7 @@ pub use files::{SavedInput, corpus};
 pub use mutation::Mutator;
 pub use oracle::{Bound, Broken, Effort};
 pub use target::FuzzTarget;
-pub use targets::TARGETS;
+pub use targets::{TARGETS, find_target};
 
 /// Counts for all programs of this package.
 #[global_allocator]

@@ -5,13 +5,13 @@
 use std::{env, sync::LazyLock};
 
 use libfuzzer_sys::fuzz_target;
-use nereid_fuzz::FuzzTarget;
+use nereid_fuzz::{FuzzTarget, find_target};
 
 const VARIABLE: &str = "NEREID_FUZZ_TARGET";
 
 static CHOSEN: LazyLock<&FuzzTarget> = LazyLock::new(|| {
     let name = env::var(VARIABLE).unwrap_or_default();
-    FuzzTarget::named(&name).unwrap_or_else(|| panic!("{VARIABLE} names no target: '{name}'"))
+    find_target(&name).unwrap_or_else(|| panic!("{VARIABLE} names no target: '{name}'"))
 });
 
 fuzz_target!(|data: &[u8]| {

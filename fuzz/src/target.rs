@@ -20,11 +20,6 @@ pub struct FuzzTarget {
 }
 
 impl FuzzTarget {
-    /// The target of that name.
-    pub fn named(name: &str) -> Option<&'static Self> {
-        crate::TARGETS.iter().find(|target| target.name == name)
-    }
-
     /// Runs the parser, and judges what it has done.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use nereid_fuzz::{FuzzTarget, Mutator, SavedInput, TARGETS, corpus};
+use nereid_fuzz::{FuzzTarget, Mutator, SavedInput, TARGETS, corpus, find_target};
 
 /// The mutated inputs of each target. All targets together take about 30 seconds on one processor, without optimisation.
 const MUTATIONS: usize = 2000;
@@ -25,7 +25,7 @@ fn check(target: &FuzzTarget, input: &[u8], origin: &str) {
 }
 
 fn run(name: &str) {
-    let target = FuzzTarget::named(name).expect("the target exists");
+    let target = find_target(name).expect("the target exists");
     let inputs = corpus(name).expect("the target has a corpus");
     assert!(!inputs.is_empty(), "the corpus is empty");
     check(target, b"", "nothing");

@@ -1,5 +1,5 @@
 //! What gRPC clients write. The first byte says in which pieces it arrives.
-use super::setting;
+use super::input::setting;
 use crate::{Bound, Effort, FuzzTarget};
 
 pub(super) const INFER: FuzzTarget = FuzzTarget {

@@ -1,7 +1,7 @@
 //! What HTTP clients write.
 use bytes::Bytes;
 
-use super::{setting, text};
+use super::input::{setting, text};
 use crate::{Bound, Effort, FuzzTarget};
 
 /// The JSON part, and the binary part behind the first NUL.

@@ -3,7 +3,7 @@ use std::ffi::OsString;
 
 use server::options::{ProcessEnvironment, parse};
 
-use super::text;
+use super::input::text;
 use crate::{Bound, Effort, FuzzTarget};
 
 pub(super) const URL: FuzzTarget = FuzzTarget {

@@ -1,5 +1,5 @@
 //! What workers of Python models write, and what models ask for.
-use super::setting;
+use super::input::setting;
 use crate::{Bound, Effort, FuzzTarget};
 
 pub(super) const MESSAGE: FuzzTarget = FuzzTarget {
