@@ -27,9 +27,10 @@ use self::contenders::{Bare, Contender};
 use self::plan::BenchRow;
 use self::table::{ComparisonTable, Figures, ResultTable};
 use crate::arguments::Arguments;
-use crate::steps::heading;
+use crate::console::heading;
+use crate::tools::runtime_library;
 use crate::workspace::{self, Build, cargo};
-use crate::{process, python, runtime_library};
+use crate::{process, python};
 
 /// What to measure and how long.
 #[derive(Clone)]

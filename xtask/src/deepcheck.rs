@@ -5,14 +5,16 @@
 //! search for two hours, and campaigns of random faults last an hour. A check whose tool is missing is skipped, and the
 //! summary names it.
 
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use crate::steps::{CannotRun, CheckStep, Steps};
+use crate::steps::{self, CannotRun, CheckStep};
+use crate::tools::runtime_library;
 use crate::workspace::cargo;
-use crate::{chaos, fuzz, memcheck, process, runtime_library, workspace};
+use crate::{chaos, files, fuzz, memcheck, process, workspace};
 
 /// How many times in one execution the model checker preempts a thread, in a quick run. Two preemptions find nearly all
 /// mistakes.
@@ -44,16 +46,12 @@ pub(crate) fn steps() -> impl Iterator<Item = &'static CheckStep> {
     STEPS.iter()
 }
 
-/// Runs all steps, or those whose name contains `only`, and prints their results. Returns whether all passed.
+/// Runs the steps whose name contains `only`, or all. Returns whether all passed.
 ///
 /// # Errors
-/// The run cannot begin.
+/// No step has such a name, or the run cannot begin.
 pub(crate) fn run(only: Option<&str>) -> Result<bool> {
-    let mut run = Steps::new(LIMIT_OF_ALL)?;
-    for step in steps().filter(|step| only.is_none_or(|only| step.name.contains(only))) {
-        run.run(step);
-    }
-    Ok(run.summary())
+    steps::run_only(only.unwrap_or_default(), &steps().collect::<Vec<_>>(), LIMIT_OF_ALL)
 }
 
 /// Checks the response channel, the order of responses, the hand-over of work to threads, and inline wake-ups. The
@@ -104,10 +102,9 @@ impl Sanitizer {
     /// Whether the toolchain has its runtime.
     fn is_here(&self) -> Result<bool> {
         let folder = process::output(Command::new("rustc").args(["--print", "target-libdir"]))?;
-        let files = std::fs::read_dir(folder.trim()).with_context(|| format!("cannot read {folder}"))?;
         let ending = format!("_rt.{}.a", self.runtime);
-        let mut names = files.filter_map(Result::ok).map(|file| file.file_name());
-        Ok(names.any(|name| name.to_string_lossy().ends_with(&ending)))
+        let files = files::paths_in(Path::new(folder.trim()))?;
+        Ok(files.iter().any(|file| file.to_string_lossy().ends_with(&ending)))
     }
 
     /// Builds and runs the tests in a target folder of its own. The standard library is not instrumented.
@@ -115,7 +112,8 @@ impl Sanitizer {
         if !self.is_here()? {
             bail!(CannotRun(format!("the toolchain lacks the runtime of the {} sanitizer", self.name)));
         }
-        let target = host()?;
+        // Build scripts are not instrumented if a target is named.
+        let target = workspace::host()?;
         let mut command = cargo(&["test", "--locked", "--target", &target]);
         for package in self.packages {
             command.args(["--package", package]);
@@ -131,13 +129,6 @@ impl Sanitizer {
             .env(variable, options.replace("xtask/", &format!("{}/xtask/", workspace::root().display())));
         process::run(&mut command)
     }
-}
-
-/// The target triple of this machine. Sanitizers need it, so that build scripts are not instrumented.
-pub(crate) fn host() -> Result<String> {
-    let about = process::output(Command::new("rustc").arg("-vV").stderr(Stdio::inherit()))?;
-    let host = about.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).context("rustc does not say what it runs on")
 }
 
 /// The crates that own memory which C points to, and whose tests need nothing but memory.

@@ -6,14 +6,15 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use std::{fs, io::Write, thread};
+use std::{io::Write, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::arguments::Arguments;
 use crate::process::{self, ServerProcess};
+use crate::tools::runtime_library;
 use crate::workspace::{self, Build};
-use crate::{python, runtime_library};
+use crate::{files, loopback, python};
 
 /// How long the steps may take on a busy machine.
 const LIMIT_OF_BUILD: Duration = Duration::from_secs(30 * 60);
@@ -66,7 +67,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     require_free(ports)?;
     let folder = workspace::target().join("demo");
     let models = folder.join("models");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    files::make_folder(&folder)?;
 
     let (server, library) = prepare(options.build)?;
     for (what, script) in TRAININGS {
@@ -115,7 +116,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
 fn require_free(ports: [u16; 3]) -> Result<()> {
     for port in ports {
         if TcpListener::bind(("127.0.0.1", port)).is_err() {
-            let other = process::free_port_base()?;
+            let other = loopback::free_port_base()?;
             bail!("port {port} is in use; other ports are free: cargo xtask demo --port-base {other}");
         }
     }
@@ -151,7 +152,7 @@ fn step<T>(name: &str, action: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 fn show_places([http, grpc, metrics]: [u16; 3], folder: &Path) -> Result<()> {
-    let (status, body) = process::http_get(metrics, "/metrics")?;
+    let (status, body) = loopback::http_get(metrics, "/metrics")?;
     ensure!(status == 200, "the metrics answer with {status}");
     println!("\nSome of its metrics:");
     for line in

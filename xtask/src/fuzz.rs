@@ -3,7 +3,6 @@
 //! The compiler puts counters into all code, so that libFuzzer sees which input does something new. Flags that need no
 //! other toolchain do that; the build has a target folder of its own.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::arguments::Arguments;
 use crate::steps::CannotRun;
 use crate::workspace::{self, cargo};
-use crate::{deepcheck, process};
+use crate::{files, process};
 
 /// How long each target is run without `--seconds`.
 const SECONDS: u64 = 60;
@@ -95,13 +94,8 @@ pub(crate) fn long() -> Result<()> {
 
 /// The names of the targets: each has a folder of seeds.
 fn targets() -> Result<Vec<String>> {
-    let folder = workspace::root().join("fuzz/corpus");
-    let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    let mut names = entries
-        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-        .collect::<Result<Vec<_>>>()?;
-    names.sort();
-    Ok(names)
+    let folders = files::paths_in(&workspace::root().join("fuzz/corpus"))?;
+    Ok(folders.iter().map(|folder| files::file_name(folder).display().to_string()).collect())
 }
 
 fn folder() -> PathBuf {
@@ -111,7 +105,7 @@ fn folder() -> PathBuf {
 /// Builds libFuzzer with all targets, and returns the program.
 fn build() -> Result<PathBuf> {
     // With a target of its own, the compiler gives no counters to build scripts.
-    let host = deepcheck::host()?;
+    let host = workspace::host()?;
     let mut command = cargo(&["build", "--locked", "--package", "nereid-fuzz", "--bin", "fuzz"]);
     command
         .args(["--features", "libfuzzer", "--profile", "fuzz", "--target", &host])
@@ -127,7 +121,7 @@ fn search(program: &Path, target: &str, seconds: u64) -> Result<()> {
     let sources = workspace::root().join("fuzz");
     let (known, found) = (folder().join("corpus").join(target), folder().join("found").join(target));
     for folder in [&known, &found] {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        files::make_folder(folder)?;
     }
     let mut command = std::process::Command::new(program);
     command

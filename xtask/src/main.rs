@@ -9,31 +9,29 @@
 #![expect(clippy::print_stdout, reason = "chores talk to the person who started them")]
 
 mod abi;
-mod allocators;
 mod arguments;
 mod bench;
+mod c_compiler;
 mod changes;
 mod chaos;
-mod checks;
-mod debian;
-mod debian_program;
+mod console;
 mod deepcheck;
 mod demo;
 mod dependencies;
-mod descendants;
 mod dist;
 mod docs;
+mod files;
 mod fuzz;
 mod gates;
+mod integrations;
+mod loopback;
 mod memcheck;
-mod npm_package;
-mod plugins;
 mod process;
-mod process_tree;
 mod python;
-mod runtime_library;
+mod setup;
 mod steps;
-mod supervised;
+mod test;
+mod test_runners;
 mod tools;
 mod workspace;
 
@@ -42,7 +40,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 use crate::arguments::Arguments;
-use crate::checks::Selection;
+use crate::process::descendants;
+use crate::steps::CheckStep;
+use crate::test::Selection;
 
 const HELP: &str = "\
 Chores of the workspace.
@@ -108,15 +108,16 @@ cargo xtask dist [--dev] [--only wheel|deb|tar|image]
     Makes packages in target/dist: a Python wheel, a Debian package, an archive, and a container image. With licences
     and lists of all parts. --dev packs a debug build, for tests of the packages.
 
-cargo xtask bench [--reference DIR] [--before BINARY] [--rounds N] [--seconds S] [--server BINARY]
-                  [--only load|adversary|reload|ensemble|cache|promises|micro] [--filter TEXT]
+cargo xtask bench [--reference DIR] [--before BINARY] [--rounds N] [--seconds S] [--server BINARY] [--filter TEXT]
+                  [--only load|adversary|reload|ensemble|cache|observe|shm|python|tune|promises|micro]
     Builds for release and measures: our server, a bare loop over ONNX Runtime, and, with --reference, the reference
     server of the nvidia-pytriton wheel installed in the site-packages folder DIR. Medians of N rounds [default: 3]
     of S seconds [default: 3] in alternation, then how much longer clients of our server wait while another one takes
     more than its share, then requests/s and p99 while a model is reloaded, then what an ensemble costs (beside a program
     without a server and a client that calls the members itself, per step, and in memory), then what the response cache
-    costs and saves, then each time and size that the documents promise beside the measured one, then the criterion
-    benches.
+    costs and saves, then what observing and encrypting, tensors in shared memory and models in Python cost, then whether
+    nereid tune finds what a full sweep finds, then each time and size that the documents promise beside the measured one,
+    then the criterion benches.
     Results also in target/bench.
     --server measures this build of our server instead of building one.
     --before measures an earlier build of the server beside this one and shows the ratios.
@@ -143,7 +144,7 @@ fn run() -> Result<bool> {
             let quick = arguments.flag("--quick");
             let only = arguments.value("--only")?;
             arguments.finish()?;
-            checks::test(&match only {
+            test::run(&match only {
                 Some(_) if quick => bail!("--quick and --only exclude each other"),
                 Some(text) => Selection::Only(text),
                 None if quick => Selection::Quick,
@@ -151,16 +152,15 @@ fn run() -> Result<bool> {
             })
         }
         "integrations" => {
-            let only = arguments.value("--only")?;
+            let only: Option<String> = arguments.value("--only")?;
             arguments.finish()?;
-            checks::integrations(&only.map_or(Selection::All, Selection::Only))
+            integrations::run(only.as_deref())
         }
         // What the steps of a run are started with.
         "step" => {
             let name = arguments.word().unwrap_or_default();
             arguments.finish()?;
-            let mut all = checks::steps().chain(deepcheck::steps());
-            let step = all.find(|step| step.name == name);
+            let step = steps().find(|step| step.name == name);
             steps::perform(step.with_context(|| format!("there is no step '{name}'"))?)
         }
         "memcheck" => {
@@ -191,7 +191,7 @@ fn run() -> Result<bool> {
         "setup" => {
             let all = arguments.flag("--all");
             arguments.finish()?;
-            tools::set_up(all).map(|()| true)
+            setup::run(all).map(|()| true)
         }
         "demo" => demo::run(&demo::DemoOptions::parse(arguments)?),
         "dist" => dist::run(&dist::DistOptions::parse(arguments)?),
@@ -201,5 +201,24 @@ fn run() -> Result<bool> {
             Ok(true)
         }
         other => bail!("there is no chore '{other}'; see `cargo xtask help`"),
+    }
+}
+
+/// The steps of all commands.
+fn steps() -> impl Iterator<Item = &'static CheckStep> {
+    test::steps().chain(integrations::steps()).chain(deepcheck::steps())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_step_has_a_name_of_its_own() {
+        let names: Vec<_> = steps().map(|step| steps::file(step.name, "log")).collect();
+        let different: BTreeSet<_> = names.iter().collect();
+        assert_eq!(different.len(), names.len());
     }
 }

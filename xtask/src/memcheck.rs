@@ -8,14 +8,15 @@
 use std::fs;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::debian_program::VALGRIND;
-use crate::workspace::Build;
-use crate::{process, tools, workspace};
+use crate::c_compiler::{SANITIZERS, compile, compile_plugin, compiler, has_sanitizers};
+use crate::tools::debian_program::VALGRIND;
+use crate::workspace::{self, Build};
+use crate::{files, process};
 
 /// Requests to each model in the shorter of the two runs, by default.
 const REQUESTS: u32 = 200;
@@ -29,9 +30,6 @@ const CHANCE: u64 = 4 << 10;
 
 /// The file name of the program.
 const PROGRAM: &str = "requests";
-
-/// The compiler options for the sanitizers of addresses, leaks and undefined behaviour.
-const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"];
 
 /// The sources of test plug-ins, and the library that each becomes in the directory of its name.
 const PLUGINS: [(&str, &str); 8] = [
@@ -53,7 +51,7 @@ const STRATEGIES: [&str; 2] = ["single_batch", "volume_batch"];
 /// # Errors
 /// Memory is used wrongly or lost, the memory left at the end grows with requests, or the machine lacks a tool.
 pub(crate) fn run(requests: Option<u32>) -> Result<()> {
-    tools::require(&compiler(), "gcc")?;
+    process::require(&compiler(), "gcc")?;
     check(requests.unwrap_or(REQUESTS))
 }
 
@@ -66,9 +64,7 @@ fn check(requests: u32) -> Result<()> {
     VALGRIND.fetch()?;
     Build::DevWorkspace.run(&["nereid-libtritonserver"])?;
     let place = workspace::target().join("memcheck");
-    if place.exists() {
-        fs::remove_dir_all(&place).with_context(|| format!("cannot remove {}", place.display()))?;
-    }
+    files::remove_folder(&place)?;
     if has_sanitizers() {
         println!("with sanitizers in program and plug-ins:");
         let place = place.join("sanitized");
@@ -80,8 +76,8 @@ fn check(requests: u32) -> Result<()> {
     build(&place, &[])?;
     // Valgrind uses one processor.
     let (few, many) = thread::scope(|scope| {
-        let few = scope.spawn(|| Left::after(&place, requests));
-        let many = Left::after(&place, requests * TIMES);
+        let few = scope.spawn(|| LeakSummary::after(&place, requests));
+        let many = LeakSummary::after(&place, requests * TIMES);
         (few.join().unwrap_or_else(|panic| resume_unwind(panic)), many)
     });
     let (few, many) = (few?, many?);
@@ -98,19 +94,6 @@ fn asking(mut command: Command, place: &Path, requests: u32) -> Command {
     command
 }
 
-/// `CC`, or `cc`.
-fn compiler() -> String {
-    std::env::var("CC").unwrap_or_else(|_| "cc".into())
-}
-
-/// Whether the compiler can make a program with its sanitizers.
-fn has_sanitizers() -> bool {
-    let mut command = Command::new(compiler());
-    command.args(SANITIZERS).args(["-shared", "-o", "/dev/null", "-x", "c", "/dev/null"]);
-    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
-}
-
 /// Compiles the plug-ins and the program, and writes the repository. Returns the path of the program.
 fn build(place: &Path, flags: &[&str]) -> Result<PathBuf> {
     for (source, library) in PLUGINS {
@@ -118,8 +101,7 @@ fn build(place: &Path, flags: &[&str]) -> Result<PathBuf> {
     }
     for (name, config) in models() {
         let directory = place.join("models").join(&name);
-        fs::create_dir_all(directory.join("1"))
-            .with_context(|| format!("cannot make {}", directory.display()))?;
+        files::make_folder(&directory.join("1"))?;
         fs::write(directory.join("config.pbtxt"), config)?;
         if STRATEGIES.contains(&name.as_str()) {
             compile_plugin(&name, &directory.join("batchstrategy.so"), flags)?;
@@ -132,21 +114,6 @@ fn build(place: &Path, flags: &[&str]) -> Result<PathBuf> {
     command.arg(format!("-Wl,-rpath,{}", library.display()));
     process::run(command.args(flags))?;
     Ok(program)
-}
-
-/// Compiles a C plug-in of the tests.
-pub(crate) fn compile_plugin(source: &str, library: &Path, flags: &[&str]) -> Result<()> {
-    let directory = library.parent().context("a library lies in a directory")?;
-    fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    let source = workspace::root().join("crates/c-api/tests/plugins").join(source).with_extension("c");
-    process::run(compile(&source, library).args(["-shared", "-fPIC", "-fvisibility=hidden"]).args(flags))
-}
-
-fn compile(source: &Path, target: &Path) -> Command {
-    let mut command = Command::new(compiler());
-    command.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"]);
-    command.arg(workspace::root().join("include")).arg(source).arg("-o").arg(target);
-    command
 }
 
 /// Models by name, with their configurations.
@@ -267,18 +234,18 @@ const IN_PLACE: &str = "state [ { use_same_buffer_for_input_output: true";
 
 /// Bytes that the program had not freed at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Left {
+struct LeakSummary {
     /// No pointer leads to these bytes, or only a pointer to their middle.
     lost: u64,
     reachable: u64,
 }
 
-impl Left {
+impl LeakSummary {
     /// Runs the program with that many requests to each model.
     ///
     /// # Errors
     /// Memory is used wrongly or definitely lost; or the program fails.
-    fn after(place: &Path, requests: u32) -> Result<Left> {
+    fn after(place: &Path, requests: u32) -> Result<LeakSummary> {
         let log = place.join(format!("valgrind-{requests}.log"));
         let mut command = Command::new(VALGRIND.fetch()?);
         command.args(["--tool=memcheck", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"]);
@@ -295,24 +262,24 @@ impl Left {
             let first: Vec<&str> = words.lines().take(80).collect();
             bail!("{error}\n{}\n(the rest is in {})", first.join("\n"), log.display());
         }
-        Left::read(&words).with_context(|| format!("{} has no summary of leaks", log.display()))
+        LeakSummary::read(&words).with_context(|| format!("{} has no summary of leaks", log.display()))
     }
 
     /// Reads the summary. Valgrind prints none if no memory is left.
-    fn read(words: &str) -> Option<Left> {
+    fn read(words: &str) -> Option<LeakSummary> {
         if words.contains("All heap blocks were freed") {
-            return Some(Left { lost: 0, reachable: 0 });
+            return Some(LeakSummary { lost: 0, reachable: 0 });
         }
         let bytes = |kind: &str| {
             let (_, rest) = words.split_once(&format!("{kind}: "))?;
             rest.split(' ').next()?.replace(',', "").parse::<u64>().ok()
         };
         let lost = bytes("definitely lost")? + bytes("indirectly lost")? + bytes("possibly lost")?;
-        Some(Left { lost, reachable: bytes("still reachable")? })
+        Some(LeakSummary { lost, reachable: bytes("still reachable")? })
     }
 }
 
-impl std::fmt::Display for Left {
+impl std::fmt::Display for LeakSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} bytes lost or possibly lost, {} reachable", self.lost, self.reachable)
     }
@@ -327,10 +294,10 @@ mod tests {
         let words = "==1== LEAK SUMMARY:\n==1==    definitely lost: 1,024 bytes in 2 blocks\n\
                      ==1==    indirectly lost: 2 bytes in 1 blocks\n==1==      possibly lost: 1,000,000 bytes in 3 blocks\n\
                      ==1==    still reachable: 7 bytes in 1 blocks\n==1==         suppressed: 5 bytes in 1 blocks\n";
-        assert_eq!(Left::read(words), Some(Left { lost: 1_001_026, reachable: 7 }));
+        assert_eq!(LeakSummary::read(words), Some(LeakSummary { lost: 1_001_026, reachable: 7 }));
         let none = "==1== All heap blocks were freed -- no leaks are possible";
-        assert_eq!(Left::read(none), Some(Left { lost: 0, reachable: 0 }));
-        assert_eq!(Left::read("==1== Process terminating"), None);
+        assert_eq!(LeakSummary::read(none), Some(LeakSummary { lost: 0, reachable: 0 }));
+        assert_eq!(LeakSummary::read("==1== Process terminating"), None);
     }
 
     #[test]

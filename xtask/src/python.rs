@@ -1,7 +1,7 @@
 //! Environments of Python: `target/venv`, which tests, demo and benchmarks share, and those of single groups of tests.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -94,4 +94,15 @@ pub(crate) fn install(requirements: &str) -> Result<()> {
 /// The interpreter of the shared environment, which may not exist yet.
 pub(crate) fn interpreter() -> PathBuf {
     PythonEnvironment::shared().program("python")
+}
+
+/// Downloads the wheel of a package of PyPI into a folder, which must exist.
+///
+/// # Errors
+/// There is no Python, PyPI cannot be reached, or it has no wheel for this machine and this version of Python.
+pub(crate) fn download_wheel(package: &str, folder: &Path) -> Result<()> {
+    make()?;
+    let mut pip = command();
+    pip.args(["-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]);
+    process::run(pip.arg("--dest").arg(folder).arg(package))
 }

@@ -1,4 +1,4 @@
-//! Paths of the workspace, and what cargo reports about it.
+//! Paths of the workspace, what cargo and the compiler report, and how programs are built.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,13 @@ pub(crate) fn packages() -> Result<Vec<Value>> {
         Value::Array(packages) => Ok(packages),
         _ => anyhow::bail!("cargo metadata names no packages"),
     }
+}
+
+/// The target triple of this machine.
+pub(crate) fn host() -> Result<String> {
+    let about = process::output(Command::new("rustc").arg("-vV"))?;
+    let host = about.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).context("rustc does not say what it runs on")
 }
 
 /// How a program or a library is built.

@@ -14,8 +14,8 @@ use anyhow::{Context, Result, bail, ensure};
 use super::contenders::Contender;
 use super::plan::{BenchProtocol, BenchRow};
 use super::{BenchOptions, generation, write};
+use crate::console::heading;
 use crate::python;
-use crate::steps::heading;
 
 /// Adversaries, and the clients that each is compared with, as `bench/adversary.py` names them. Responses are computed
 /// whether anybody reads them or not, so a reader that stops is compared with one that reads.

@@ -11,7 +11,7 @@ use super::contenders::Contender;
 use super::plan::{BenchProtocol, BenchRow};
 use super::table::Figures;
 use super::{BenchOptions, shared_memory, write};
-use crate::steps::heading;
+use crate::console::heading;
 use crate::{process, python};
 
 /// Bytes of the cache. Every answer to an equal request fits.

@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::plan::{BenchProtocol, BenchRow};
 use super::table::Figures;
-use crate::memcheck;
+use crate::c_compiler;
 use crate::process::{self, ServerProcess};
-use crate::runtime_library;
+use crate::tools::runtime_library;
 use crate::workspace::{self, cargo};
 
 /// A contender that can be measured for a row. Its server runs as long as it lives.
@@ -51,7 +51,7 @@ impl Contender {
         let mut command = Command::new(binary);
         command.env(runtime_library::VARIABLE, library);
         let backends = identity_backend(folder)?;
-        memcheck::compile_plugin("repeat", &backends.join("repeat/libtriton_repeat.so"), &["-O2"])?;
+        c_compiler::compile_plugin("repeat", &backends.join("repeat/libtriton_repeat.so"), &["-O2"])?;
         command.arg(format!("--backend-directory={}", backends.display()));
         // So that a client that has stopped reading is ended while it is measured.
         command.arg("--max-unread-response-bytes=33554432").args(more);
@@ -130,7 +130,7 @@ impl Contender {
         folder: &Path,
         perf: &Path,
     ) -> Result<Contender> {
-        let [http_port, grpc_port, metrics_port] = process::free_ports()?;
+        let [http_port, grpc_port, metrics_port] = crate::loopback::free_ports()?;
         command.arg(format!("--model-repository={}", folder.join(repository).display()));
         command.arg(format!("--http-port={http_port}")).arg(format!("--grpc-port={grpc_port}"));
         command.arg(format!("--metrics-port={metrics_port}"));

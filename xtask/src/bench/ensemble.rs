@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::contenders::Contender;
 use super::{BenchOptions, write};
-use crate::steps::heading;
+use crate::console::heading;
 use crate::{process, python};
 
 /// What all parts need.
@@ -76,7 +76,7 @@ struct ExecutedTime {
 impl ExecutedTime {
     fn of(contender: &Contender, model: &str) -> Result<ExecutedTime> {
         let &Contender::Server { http_port, .. } = contender else { bail!("no server to ask") };
-        let (status, body) = process::http_get(http_port, &format!("/v2/models/{model}/stats"))?;
+        let (status, body) = crate::loopback::http_get(http_port, &format!("/v2/models/{model}/stats"))?;
         ensure!(status == 200, "the statistics of {model} were answered with {status}: {body}");
         ExecutedTime::from_json(&body).with_context(|| format!("statistics of {model}: {body}"))
     }

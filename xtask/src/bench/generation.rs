@@ -13,9 +13,10 @@ use anyhow::{Context, Result, bail};
 
 use super::contenders::Contender;
 use super::{BenchOptions, write};
-use crate::steps::heading;
+use crate::console::heading;
+use crate::tools::runtime_library;
 use crate::workspace::{self, cargo};
-use crate::{process, python, runtime_library};
+use crate::{process, python};
 
 /// The name of this row for `--filter`.
 pub(super) const NAME: &str = "generation grpc-stream x64";

@@ -16,8 +16,8 @@ use super::contenders::Contender;
 use super::plan::{BenchProtocol, BenchRow};
 use super::table::{ComparisonTable, Figures, ResultTable};
 use super::{BenchOptions, measure, write};
+use crate::console::heading;
 use crate::process;
-use crate::steps::heading;
 
 /// How often the metrics are read, as by an eager collector, and how often the status page asks.
 const ASKING_INTERVAL: Duration = Duration::from_secs(1);

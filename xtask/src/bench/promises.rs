@@ -13,9 +13,10 @@ use serde_json::Value;
 
 use super::ensemble::median;
 use super::{BenchOptions, write};
-use crate::debian_program::REDIS;
-use crate::steps::heading;
-use crate::{process, python, runtime_library};
+use crate::console::heading;
+use crate::tools::debian_program::REDIS;
+use crate::tools::runtime_library;
+use crate::{process, python};
 
 /// One promise, and what was measured.
 #[derive(Debug, PartialEq)]

@@ -12,8 +12,8 @@ use super::ensemble::{cells, median, table_head};
 use super::plan::{BenchProtocol, BenchRow};
 use super::table::{ComparisonTable, Figures, ResultTable};
 use super::{BenchOptions, measure_with, write};
-use crate::process_tree::TreeMemory;
-use crate::steps::heading;
+use crate::console::heading;
+use crate::process::tree::TreeMemory;
 use crate::{process, python};
 
 /// The name of the part that starts four models, for `--filter`.

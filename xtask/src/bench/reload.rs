@@ -17,8 +17,7 @@ use super::contenders::Contender;
 use super::plan::{BenchProtocol, BenchRow};
 use super::table::Figures;
 use super::{BenchOptions, write};
-use crate::process;
-use crate::steps::heading;
+use crate::console::heading;
 
 /// The models that are reloaded: one that is loaded at once, and one whose load takes long.
 pub(super) const MODELS: [&str; 2] = ["tiny", "table"];
@@ -124,7 +123,7 @@ fn reload(http_port: u16, model: &str, changed: &Path, interval: Duration, stop:
             .with_context(|| format!("cannot write {}", changed.display()))?;
         let start = Instant::now();
         let path = format!("/v2/repository/models/{model}/load");
-        let (status, body) = process::http_post(http_port, &path)?;
+        let (status, body) = crate::loopback::http_post(http_port, &path)?;
         ensure!(status == 200, "a reload of {model} was answered with {status}: {body}");
         taken += start.elapsed();
         reloads += 1;

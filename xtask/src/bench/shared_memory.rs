@@ -11,9 +11,9 @@ use super::contenders::Contender;
 use super::plan::{BenchProtocol, BenchRow};
 use super::table::Figures;
 use super::{BenchOptions, write};
+use crate::console::heading;
 use crate::process;
-use crate::runtime_library;
-use crate::steps::heading;
+use crate::tools::runtime_library;
 use crate::workspace::{self, cargo};
 
 /// The models, and the bytes of their input and of their output.

@@ -13,8 +13,9 @@ use super::ensemble::median;
 use super::plan::{BenchProtocol, BenchRow};
 use super::table::Figures;
 use super::{BenchOptions, measure_with, write};
-use crate::steps::heading;
-use crate::{process, python, runtime_library};
+use crate::console::heading;
+use crate::tools::runtime_library;
+use crate::{process, python};
 
 /// The models of `bench/tune_models.py`.
 const MODELS: [&str; 3] = ["mlp", "conv", "scorer"];

@@ -15,8 +15,8 @@ use super::adversary::{Adversary, median};
 use super::contenders::Contender;
 use super::plan::{BenchProtocol, BenchRow};
 use super::{BenchOptions, write};
-use crate::process_tree::TreeMemory;
-use crate::steps::heading;
+use crate::console::heading;
+use crate::process::tree::TreeMemory;
 
 /// What the server may hold of requests and of responses that are being sent, in MiB.
 const INFLIGHT_MIB: f64 = 256.0;

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::contents::PackageContents;
-use super::{copy, make_empty, write};
+use crate::files::{copy, file_name, make_empty};
 use crate::process;
 
 /// Makes `nereid-VERSION-x86_64-linux.tar.gz`.
@@ -20,8 +20,8 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
     // Beside the program, where it looks first.
     copy(&contents.onnxruntime, &tree.join("lib").join(file_name(&contents.onnxruntime)))?;
     copy(&contents.header, &tree.join("include/nereid.h"))?;
-    copy_licences(contents, &tree.join("share/doc/nereid"))?;
-    write_help(contents, &tree.join("share"))?;
+    contents.copy_licences(&tree.join("share/doc/nereid"))?;
+    contents.write_help(&tree.join("share"))?;
     let archive = folder.join(format!("{name}.tar.gz"));
     let mut tar = Command::new("tar");
     // The same files make the same archive.
@@ -36,32 +36,4 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
     ]);
     process::run(tar.arg("--file").arg(&archive).arg("--directory").arg(&files).arg(&name))?;
     Ok(archive)
-}
-
-/// Copies the licences and the list of the parts.
-pub(super) fn copy_licences(contents: &PackageContents, to: &Path) -> Result<()> {
-    for file in [&contents.licence, &contents.notices, &contents.sbom] {
-        copy(file, &to.join(file_name(file)))?;
-    }
-    for file in &contents.onnxruntime_licences {
-        copy(file, &to.join("onnxruntime").join(file_name(file)))?;
-    }
-    Ok(())
-}
-
-/// Writes the manual page and the completions for shells, which the server prints.
-pub(super) fn write_help(contents: &PackageContents, share: &Path) -> Result<()> {
-    for (words, place) in [
-        (&["man"][..], "man/man1/nereid.1"),
-        (&["completions", "bash"], "bash-completion/completions/nereid"),
-        (&["completions", "zsh"], "zsh/vendor-completions/_nereid"),
-        (&["completions", "fish"], "fish/vendor_completions.d/nereid.fish"),
-    ] {
-        write(&share.join(place), &process::output(Command::new(&contents.server).args(words))?)?;
-    }
-    Ok(())
-}
-
-pub(super) fn file_name(path: &Path) -> &Path {
-    Path::new(path.file_name().unwrap_or_default())
 }

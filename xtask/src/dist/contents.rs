@@ -1,14 +1,15 @@
 //! What all packages contain.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{copy, licences, make_empty, sbom, write};
+use super::{licences, sbom};
+use crate::files::{copy, file_name, make_empty, write};
+use crate::process;
+use crate::tools::runtime_library;
 use crate::workspace::{self, Build};
-use crate::{process, runtime_library};
 
 /// The files for packages, which lie in one folder.
 pub(super) struct PackageContents {
@@ -62,6 +63,30 @@ impl PackageContents {
         let [server, library] = newest;
         Ok(PackageContents { glibc_minor: server?.max(library?), ..contents })
     }
+
+    /// Copies the licences and the list of the parts.
+    pub(super) fn copy_licences(&self, to: &Path) -> Result<()> {
+        for file in [&self.licence, &self.notices, &self.sbom] {
+            copy(file, &to.join(file_name(file)))?;
+        }
+        for file in &self.onnxruntime_licences {
+            copy(file, &to.join("onnxruntime").join(file_name(file)))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the manual page and the completions for shells, which the server prints.
+    pub(super) fn write_help(&self, share: &Path) -> Result<()> {
+        for (words, place) in [
+            (&["man"][..], "man/man1/nereid.1"),
+            (&["completions", "bash"], "bash-completion/completions/nereid"),
+            (&["completions", "zsh"], "zsh/vendor-completions/_nereid"),
+            (&["completions", "fish"], "fish/vendor_completions.d/nereid.fish"),
+        ] {
+            write(&share.join(place), &process::output(Command::new(&self.server).args(words))?)?;
+        }
+        Ok(())
+    }
 }
 
 /// The version of the workspace.
@@ -80,11 +105,4 @@ fn newest_glibc(file: &Path) -> Result<u32> {
         digits.parse().ok()
     });
     minors.max().with_context(|| format!("{} uses no glibc", file.display()))
-}
-
-/// Makes a file executable for all.
-pub(super) fn make_executable(path: &Path) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-        .with_context(|| format!("cannot change {}", path.display()))
 }

@@ -6,9 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::archive::{copy_licences, file_name, write_help};
-use super::contents::{PackageContents, make_executable};
-use super::{copy, make_empty, size, write};
+use super::contents::PackageContents;
+use crate::files::{copy, file_name, make_empty, make_executable, size, write};
 use crate::{process, workspace};
 
 /// Makes `nereid_VERSION-1_amd64.deb`.
@@ -32,10 +31,10 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
         copy(&sources.join(file), &tree.join(place))?;
     }
     let documents = tree.join("usr/share/doc/nereid");
-    copy_licences(contents, &documents)?;
+    contents.copy_licences(&documents)?;
     copy(&contents.licence, &documents.join("copyright"))?;
     copy(&workspace::root().join("README.md"), &documents.join("README.md"))?;
-    write_help(contents, &tree.join("usr/share"))?;
+    contents.write_help(&tree.join("usr/share"))?;
     process::run(
         Command::new("gzip").args(["-9", "--no-name"]).arg(tree.join("usr/share/man/man1/nereid.1")),
     )?;

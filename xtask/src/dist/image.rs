@@ -8,12 +8,12 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::archive::{copy_licences, file_name};
 use super::contents::PackageContents;
-use super::{copy, make_empty, write};
-use crate::{debian, process, workspace};
+use crate::files::{copy, file_name, make_empty, make_folder, paths_in, remove_folder, write};
+use crate::tools::debian;
+use crate::{process, workspace};
 
 /// The packages of Debian whose files the programs need.
 const BASE: [&str; 4] = ["libc6", "libgcc-s1", "libstdc++6", "ca-certificates"];
@@ -41,9 +41,7 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
     make_base(&base)?;
     make_own(contents, &own)?;
     let layout = folder.join("image");
-    if layout.exists() {
-        fs::remove_dir_all(&layout)?;
-    }
+    remove_folder(&layout)?;
     let image = format!("{}:{}", layout.display(), contents.version);
     let run = |arguments: &[&str]| process::run(Command::new(&umoci).args(arguments));
     run(&["init", "--layout", &layout.display().to_string()])?;
@@ -97,8 +95,7 @@ fn make_base(base: &Path) -> Result<()> {
     for package in BASE {
         let unpacked = base.with_extension("package");
         debian::unpack(package, &unpacked)?;
-        let files = fs::read_dir(&unpacked)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-        for path in files.iter().filter(|path| path.is_dir()) {
+        for path in paths_in(&unpacked)?.iter().filter(|path| path.is_dir()) {
             process::run(
                 Command::new("cp")
                     .args(["--archive", "--no-target-directory"])
@@ -106,17 +103,14 @@ fn make_base(base: &Path) -> Result<()> {
                     .arg(merged(base, path)),
             )?;
         }
-        fs::remove_dir_all(&unpacked)?;
+        remove_folder(&unpacked)?;
     }
     for folder in UNUSED {
-        let folder = base.join(folder);
-        if folder.exists() {
-            fs::remove_dir_all(&folder)?;
-        }
+        remove_folder(&base.join(folder))?;
     }
     // Since Debian 12, the libraries are below `usr`. The loader has its place in every program.
     for folder in ["lib", "lib64"] {
-        fs::create_dir_all(base.join("usr").join(folder))?;
+        make_folder(&base.join("usr").join(folder))?;
         symlink(Path::new("usr").join(folder), base.join(folder))?;
     }
     write(&base.join("etc/ssl/certs/ca-certificates.crt"), &certificates(base)?)?;
@@ -136,10 +130,7 @@ fn merged(base: &Path, folder: &Path) -> PathBuf {
 
 /// The certificates of the authorities, one after the other.
 fn certificates(base: &Path) -> Result<String> {
-    let folder = base.join("usr/share/ca-certificates/mozilla");
-    let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    let mut paths: Vec<_> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-    paths.sort();
+    let paths = paths_in(&base.join("usr/share/ca-certificates/mozilla"))?;
     paths.iter().map(|path| Ok(fs::read_to_string(path)?)).collect()
 }
 
@@ -150,17 +141,16 @@ fn make_own(contents: &PackageContents, own: &Path) -> Result<()> {
     copy(&contents.library, &own.join("opt/tritonserver/lib/libtritonserver.so"))?;
     copy(&contents.onnxruntime, &own.join("usr/lib").join(file_name(&contents.onnxruntime)))?;
     copy(&contents.header, &own.join("opt/tritonserver/include/nereid.h"))?;
-    copy_licences(contents, &own.join("usr/share/doc/nereid"))?;
+    contents.copy_licences(&own.join("usr/share/doc/nereid"))?;
     for folder in [
         "opt/tritonserver/bin",
         "opt/tritonserver/backends",
         "opt/tritonserver/caches",
         "opt/tritonserver/repoagents",
+        "models",
+        "tmp",
     ] {
-        fs::create_dir_all(own.join(folder))?;
-    }
-    for folder in ["models", "tmp"] {
-        fs::create_dir_all(own.join(folder))?;
+        make_folder(&own.join(folder))?;
     }
     // The loader finds it by this name, also where there is no /proc.
     symlink(file_name(&contents.onnxruntime), own.join("usr/lib/libonnxruntime.so"))?;

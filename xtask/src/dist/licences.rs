@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::sbom::BuiltCrate;
+use crate::files::{file_name, paths_in};
 
 /// How files with licences begin, in upper case.
 const BEGINNINGS: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
@@ -34,13 +35,11 @@ pub(super) fn text(parts: &[BuiltCrate]) -> Result<String> {
 
 /// The texts of the files with licences in a folder.
 fn files(folder: &Path) -> Result<Vec<String>> {
-    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    let mut paths: Vec<_> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    let mut paths = paths_in(folder)?;
     paths.retain(|path| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
+        let name = file_name(path).to_string_lossy().to_uppercase();
         path.is_file() && BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
     });
-    paths.sort();
     let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
     paths.iter().map(|path| Ok(String::from_utf8_lossy(&read(path)?).into_owned())).collect()
 }

@@ -29,11 +29,8 @@ pub(super) struct BuiltCrate {
 
 /// The crates in a build for this platform, by name.
 pub(super) fn parts() -> Result<Vec<BuiltCrate>> {
-    let platform = process::output(std::process::Command::new("rustc").arg("-vV"))?;
-    let platform =
-        platform.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc has no host")?;
-    let mut command =
-        cargo(&["metadata", "--format-version", "1", "--locked", "--filter-platform", platform]);
+    let host = workspace::host()?;
+    let mut command = cargo(&["metadata", "--format-version", "1", "--locked", "--filter-platform", &host]);
     let metadata: Value =
         serde_json::from_str(&process::output(&mut command)?).context("cargo metadata is not JSON")?;
     let packages: BTreeMap<&str, &Value> = list(&metadata["packages"], "id").collect();

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::archive::file_name;
-use super::contents::{PackageContents, make_executable};
-use super::{copy, make_empty, write};
+use super::contents::PackageContents;
+use crate::files::{copy, file_name, make_empty, make_executable, write};
 use crate::{process, python, workspace};
 
 /// The programs of the demo that need nothing but the server.
@@ -62,7 +61,7 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
     let (glibc, processor) = (contents.glibc_minor, std::env::consts::ARCH);
     let tag = format!("py3-none-manylinux_2_{glibc}_{processor}");
     let generator = "Wheel-Version: 1.0\nGenerator: nereid\nRoot-Is-Purelib: false\n";
-    write(&info.join("WHEEL"), &format!("{generator}Tag: {tag}\n"))?;
+    write(&info.join("WHEEL"), format!("{generator}Tag: {tag}\n"))?;
     // Writes the list of the files with their digests, too.
     let mut pack = python::command();
     process::run(pack.args(["-m", "wheel", "pack", "--dest-dir"]).arg(folder).arg(&tree))?;

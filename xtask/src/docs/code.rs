@@ -1,6 +1,6 @@
 //! Colours of examples: comments, texts, numbers and words of the language. One rule for all languages that pages use.
 
-use super::site::escaped;
+use super::html::escaped;
 
 /// What a language has.
 struct Syntax {

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::RenderedPage;
 use super::pages::PageSet;
-use super::render::LinkTarget;
+use super::render::{LinkTarget, RenderedPage};
 
 /// One line for each link to a file or an anchor that does not exist.
 pub(super) fn broken(pages: &PageSet, rendered: &BTreeMap<&str, RenderedPage>) -> Vec<String> {

@@ -9,6 +9,9 @@ use anyhow::{Context, Result};
 
 use crate::process;
 
+/// The table of contents, which is no page.
+pub(super) const TABLE_OF_CONTENTS: &str = "docs/SUMMARY.md";
+
 /// A page in Markdown.
 pub(super) struct SourcePage {
     /// From the root of the repository.
@@ -31,7 +34,7 @@ impl PageSet {
         let mut set = PageSet { pages: BTreeMap::new(), files: BTreeSet::new() };
         for path in process::output(&mut list)?.lines().filter(|path| root.join(path).is_file()) {
             set.files.insert(path.to_owned());
-            if path.ends_with(".md") && path != super::summary::PATH {
+            if path.ends_with(".md") && path != TABLE_OF_CONTENTS {
                 let text =
                     fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?;
                 set.pages.insert(path.to_owned(), SourcePage { path: path.to_owned(), text });

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
+use super::code;
+use super::html::escaped;
 use super::pages::{self, PageSet, SourcePage};
-use super::{code, site::escaped};
 
 /// What a page has become.
 pub(super) struct RenderedPage {

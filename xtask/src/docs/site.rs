@@ -9,10 +9,11 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::code;
+use super::html::escaped;
 use super::pages::{self, PageSet, SourcePage};
 use super::render::{LinkTarget, RenderedPage};
-use super::summary::BookPart;
-use crate::workspace;
+use super::summary::{BookChapter, BookPart};
+use crate::{files, workspace};
 
 const STYLE: &str = include_str!("book.css");
 const SCRIPT: &str = include_str!("book.js");
@@ -47,14 +48,8 @@ pub(super) fn write(
     parts: &[BookPart],
     rendered: &BTreeMap<&str, RenderedPage>,
 ) -> Result<usize> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
-    }
-    let put = |address: &str, content: &[u8]| -> Result<()> {
-        let path = folder.join(address);
-        fs::create_dir_all(path.parent().context("an address has a folder")?)?;
-        fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))
-    };
+    files::remove_folder(folder)?;
+    let put = |address: &str, content: &[u8]| files::write(&folder.join(address), content);
     put("book.css", STYLE.as_bytes())?;
     put("book.js", SCRIPT.as_bytes())?;
     put("search.js", search_index(pages, rendered).as_bytes())?;
@@ -148,7 +143,7 @@ fn sections(page: &RenderedPage) -> String {
 fn neighbours(current: &str, root: &str, parts: &[BookPart]) -> String {
     let order: Vec<_> = parts.iter().flat_map(|part| &part.chapters).collect();
     let Some(place) = order.iter().position(|chapter| chapter.path == current) else { return String::new() };
-    let link = |chapter: Option<&&super::summary::BookChapter>, word: &str| {
+    let link = |chapter: Option<&&BookChapter>, word: &str| {
         chapter.map_or_else(String::new, |chapter| {
             let address = pages::address(&chapter.path);
             format!("<a rel=\"{word}\" href=\"{root}{address}\">{}</a>\n", escaped(&chapter.title))
@@ -186,9 +181,4 @@ fn language(path: &str) -> &'static str {
         "sh" => "bash",
         _ => "text",
     }
-}
-
-/// The text without characters that mean something in HTML.
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 
-use super::pages::{self, PageSet};
-
-pub(super) const PATH: &str = "docs/SUMMARY.md";
+use super::pages::{self, PageSet, TABLE_OF_CONTENTS as PATH};
+use crate::workspace;
 
 /// A heading of the table with its pages.
 pub(super) struct BookPart {
@@ -26,7 +25,7 @@ pub(super) struct BookChapter {
 /// # Errors
 /// There is no table, a line of it is not understood, or it lists a page that does not exist, or one twice.
 pub(super) fn read(pages: &PageSet) -> Result<Vec<BookPart>> {
-    let text = std::fs::read_to_string(crate::workspace::root().join(PATH))?;
+    let text = std::fs::read_to_string(workspace::root().join(PATH))?;
     let mut parts = parse(&text)?;
     let mut listed = BTreeSet::new();
     for chapter in parts.iter().flat_map(|part| &part.chapters) {

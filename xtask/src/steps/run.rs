@@ -7,16 +7,37 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
+use super::files::{file, folder};
+use super::outcome::StepOutcome;
 use super::reports::{self, TestReports};
+use super::step::CheckStep;
 use super::surroundings::Surroundings;
-use super::{CheckStep, StepOutcome, file, folder, heading};
-use crate::descendants;
-use crate::supervised::{End, Supervised, last_lines};
+use crate::console::heading;
+use crate::files::{last_lines, make_folder};
+use crate::process::descendants;
+use crate::process::supervised::{End, Supervised};
 
 /// How many lines of its output stand for a step that could not say itself what happened.
 const LAST_LINES: usize = 30;
+
+/// Runs the steps whose name contains a text. Returns whether all passed.
+///
+/// # Errors
+/// No step has such a name, or the run cannot begin.
+pub(crate) fn run_only(text: &str, all: &[&CheckStep], limit: Duration) -> Result<bool> {
+    let wanted: Vec<_> = all.iter().filter(|step| step.name.contains(text)).collect();
+    if wanted.is_empty() {
+        let names: Vec<_> = all.iter().map(|step| step.name).collect();
+        bail!("no step has '{text}' in its name; there are: {}", names.join(", "));
+    }
+    let mut steps = Steps::new(limit)?;
+    for step in wanted {
+        steps.run(step);
+    }
+    Ok(steps.summary())
+}
 
 /// A run of steps.
 pub(crate) struct Steps {
@@ -49,8 +70,7 @@ impl Steps {
     /// # Errors
     /// A folder cannot be made.
     pub(crate) fn new(limit: Duration) -> Result<Steps> {
-        let folder = folder();
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        make_folder(&folder())?;
         // The name is short because the paths of unix sockets are.
         let temporary = tempfile::Builder::new().prefix("nereid-").rand_bytes(4).tempdir();
         let temporary = temporary.context("cannot make a temporary folder")?.keep();

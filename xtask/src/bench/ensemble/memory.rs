@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 use super::{EnsembleBench, ExecutedTime, PartResult, cells, median, table_head};
 use crate::bench::contenders::{Contender, explicit};
 use crate::bench::plan::BenchProtocol;
-use crate::process_tree::kib_of;
-use crate::steps::heading;
+use crate::console::heading;
+use crate::process::tree::kib_of;
 
 /// Bounds of the tensors between the steps.
 const BOUNDS_MIB: [u32; 2] = [256, 64];

@@ -13,9 +13,10 @@ use super::{EnsembleBench, PartResult, cells, median, table_head};
 use crate::bench::contenders::{Bare, Contender};
 use crate::bench::plan::{BenchProtocol, BenchRow};
 use crate::bench::table::Figures;
-use crate::steps::heading;
+use crate::console::heading;
+use crate::process;
+use crate::tools::runtime_library;
 use crate::workspace::{self, cargo};
-use crate::{process, runtime_library};
 
 const PROTOCOLS: [BenchProtocol; 2] = [BenchProtocol::HttpBinary, BenchProtocol::Grpc];
 /// Requests that are open at a time.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::{EnsembleBench, ExecutedTime, PartResult, cells, median, table_head};
 use crate::bench::contenders::Contender;
 use crate::bench::plan::{BenchProtocol, BenchRow};
-use crate::steps::heading;
+use crate::console::heading;
 
 /// The plain model and the two ensembles with it.
 const MODELS: [&str; 3] = ["tiny", "one_step", "five_steps"];

@@ -1,11 +1,10 @@
 //! Takes ONNX Runtime's library out of its PyPI wheel.
 
-use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::{process, python, workspace};
+use crate::{files, process, python, workspace};
 
 /// The environment variable that tells the server and the tests where the library is.
 pub(crate) const VARIABLE: &str = "NEREID_ONNXRUNTIME_LIBRARY";
@@ -56,20 +55,14 @@ fn extract(files: &[(String, PathBuf)]) -> Result<()> {
     if files.iter().all(|(_, target)| target.exists()) {
         return Ok(());
     }
-    python::make()?;
     let wheel = folder().join("wheel");
-    fs::create_dir_all(&wheel).with_context(|| format!("cannot make {}", wheel.display()))?;
-    let mut download = python::command();
-    download
-        .args(["-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--dest"])
-        .arg(&wheel);
-    process::run(download.arg(format!("onnxruntime=={VERSION}")))?;
-
+    files::make_folder(&wheel)?;
+    python::download_wheel(&format!("onnxruntime=={VERSION}"), &wheel)?;
     let mut extract = python::command();
     extract.args(["-c", EXTRACT]).arg(&wheel);
     for (member, target) in files {
         extract.arg(member).arg(target);
     }
     process::run(&mut extract)?;
-    fs::remove_dir_all(&wheel).with_context(|| format!("cannot remove {}", wheel.display()))
+    files::remove_folder(&wheel)
 }

@@ -2,15 +2,14 @@
 //!
 //! Only tests may need them: `cargo xtask integrations`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{process, python, workspace};
+use crate::{files, process, python, workspace};
 
 /// The environment variable that tells the tests where the plug-ins are.
-pub(crate) const VARIABLE: &str = "NEREID_PLUGINS";
+pub(super) const VARIABLE: &str = "NEREID_PLUGINS";
 
 const VERSION: &str = "0.7.0";
 
@@ -44,52 +43,39 @@ if started.returncode == 127:
 ///
 /// # Errors
 /// There is no Python, PyPI cannot be reached, or there is no wheel for this machine or this version of Python.
-pub(crate) fn fetch() -> Result<PathBuf> {
+pub(super) fn fetch() -> Result<PathBuf> {
     python::make()?;
     let mut version = python::command();
     let version =
         process::output(version.args(["-c", "import sysconfig; print(sysconfig.get_python_version())"]))?;
     // The name contains everything that the folder depends on, so that another version is downloaded again.
     let folder = workspace::target().join("plugins").join(format!("{VERSION}-python{}", version.trim()));
-    if folder.exists() {
-        return Ok(folder);
-    }
-    let unfinished = folder.with_added_extension("part");
-    let wheel = unfinished.join("wheel");
-    clear(&unfinished)?;
-    fs::create_dir_all(&wheel).with_context(|| format!("cannot make {}", wheel.display()))?;
-    let mut download = python::command();
-    download.args([
-        "-m",
-        "pip",
-        "download",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--only-binary=:all:",
-    ]);
-    download.arg("--dest").arg(&wheel).arg(format!("nvidia-pytriton=={VERSION}"));
-    process::run(&mut download).context("there is no wheel to be had")?;
+    files::make_once(&folder, |unfinished| {
+        extract(unfinished, version.trim())?;
+        make_environment(&unfinished.join("python"), version.trim())
+    })?;
+    Ok(folder)
+}
 
+/// Downloads the wheel, and takes the plug-ins out of it.
+fn extract(folder: &Path, version: &str) -> Result<()> {
+    let wheel = folder.join("wheel");
+    files::make_folder(&wheel)?;
+    python::download_wheel(&format!("nvidia-pytriton=={VERSION}"), &wheel)
+        .context("there is no wheel to be had")?;
     let mut extract = python::command();
-    let extracted = process::run(extract.args(["-c", EXTRACT]).arg(&wheel).arg(&unfinished));
-    ensure!(extracted.is_ok(), "the wheel is not for this machine and Python {}", version.trim());
-    clear(&wheel)?;
+    let extracted = process::run(extract.args(["-c", EXTRACT]).arg(&wheel).arg(folder));
+    ensure!(extracted.is_ok(), "the wheel is not for this machine and Python {version}");
+    files::remove_folder(&wheel)
+}
 
-    let environment = unfinished.join("python");
+/// Makes the environment with NumPy.
+fn make_environment(environment: &Path, version: &str) -> Result<()> {
     let mut make = python::command();
-    process::run(make.args(["-m", "venv", "--without-pip"]).arg(&environment))?;
+    process::run(make.args(["-m", "venv", "--without-pip"]).arg(environment))?;
     let mut numpy = python::command();
     numpy.args(["-m", "pip", "--python"]).arg(environment.join("bin/python3"));
     numpy.args(["install", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]);
     process::run(numpy.arg(format!("numpy=={NUMPY}")))
-        .with_context(|| format!("there is no numpy {NUMPY} for Python {}", version.trim()))?;
-    fs::rename(&unfinished, &folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    Ok(folder)
-}
-
-fn clear(folder: &Path) -> Result<()> {
-    if !folder.exists() {
-        return Ok(());
-    }
-    fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))
+        .with_context(|| format!("there is no numpy {NUMPY} for Python {version}"))
 }

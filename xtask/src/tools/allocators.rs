@@ -2,16 +2,15 @@
 //!
 //! The packages are only unpacked below `target/`.
 
-use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-use crate::debian::{find, unpack};
-use crate::workspace;
+use super::debian::{find, unpack};
+use crate::{files, workspace};
 
 /// An allocator in a shared library.
-pub(crate) struct Allocator {
+pub(super) struct Allocator {
     /// The name of its folder.
     name: &'static str,
     /// The names of the package in different releases.
@@ -20,12 +19,12 @@ pub(crate) struct Allocator {
     library: &'static str,
 }
 
-pub(crate) const TCMALLOC: Allocator = Allocator {
+pub(super) const TCMALLOC: Allocator = Allocator {
     name: "tcmalloc",
     packages: &["libtcmalloc-minimal4t64", "libtcmalloc-minimal4"],
     library: "libtcmalloc_minimal.so.",
 };
-pub(crate) const JEMALLOC: Allocator =
+pub(super) const JEMALLOC: Allocator =
     Allocator { name: "jemalloc", packages: &["libjemalloc2"], library: "libjemalloc.so." };
 
 impl Allocator {
@@ -33,16 +32,15 @@ impl Allocator {
     ///
     /// # Errors
     /// The system has no `apt-get`, or no package of these names can be downloaded.
-    pub(crate) fn fetch(&self) -> Result<PathBuf> {
+    pub(super) fn fetch(&self) -> Result<PathBuf> {
         let folder = workspace::target().join("allocators").join(self.name);
-        if !folder.exists() {
-            let unfinished = folder.with_added_extension("part");
+        files::make_once(&folder, |unfinished| {
             let mut packages = self.packages.iter();
-            if !packages.any(|package| unpack(package, &unfinished).is_ok()) {
+            if !packages.any(|package| unpack(package, unfinished).is_ok()) {
                 bail!("apt-get cannot download {}", self.packages.join(" or "));
             }
-            fs::rename(&unfinished, &folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        }
+            Ok(())
+        })?;
         find(&folder, self.library)?
             .with_context(|| format!("there is no {}* in {}", self.library, folder.display()))
     }

@@ -1,13 +1,13 @@
 //! Programs that tests use: those of the system, or those of Debian's packages.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
-use crate::{debian, process, workspace};
+use super::debian;
+use crate::{files, process, workspace};
 
 pub(crate) const REDIS: DebianProgram =
     DebianProgram::new("redis-server", "redis-server", "usr/bin/redis-server");
@@ -55,15 +55,13 @@ impl DebianProgram {
         }
         let folder = workspace::target().join(name);
         let program = folder.join(name);
-        if !folder.exists() {
-            let unfinished = folder.with_added_extension("part");
-            debian::unpack_with_dependencies(self.package, &unfinished)?;
+        files::make_once(&folder, |unfinished| {
+            debian::unpack_with_dependencies(self.package, unfinished)?;
             ensure!(unfinished.join(self.path).exists(), "the package has no program {}", self.path);
             let script = unfinished.join(name);
             fs::write(&script, self.script())?;
-            fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
-            fs::rename(&unfinished, &folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        }
+            files::make_executable(&script)
+        })?;
         process::run(Command::new(&program).arg("--version"))?;
         Ok(program)
     }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::process_tree::{self, RunningProcess};
+use super::tree::{self, RunningProcess};
 
 /// How long processes have to end in order, before they are killed.
 pub(crate) const GRACE: Duration = Duration::from_secs(15);
@@ -64,7 +64,7 @@ fn adopt() -> Result<()> {
 /// All descendants that run now.
 pub(crate) fn running() -> Vec<RunningProcess> {
     // Without `/proc` nothing can be said, and nothing is there to be ended.
-    process_tree::running_below(std::process::id()).unwrap_or_default()
+    tree::running_below(std::process::id()).unwrap_or_default()
 }
 
 /// The descendants that still run after a short while. Those that are just ending do not count.
@@ -121,19 +121,19 @@ fn kill_all() {
 
 /// Ends a process, in order if it can within this time, and everything that was below it.
 pub(crate) fn end(root: u32, grace: Duration) {
-    let below = || process_tree::running_below(root).unwrap_or_default();
+    let below = || tree::running_below(root).unwrap_or_default();
     // When the root has ended, those below it have other parents.
     let mut known: BTreeSet<u32> = below().iter().map(|process| process.pid).collect();
     send(root, Signal::TERM);
     let start = Instant::now();
-    while process_tree::is_running(root) {
+    while tree::is_running(root) {
         known.extend(below().iter().map(|process| process.pid));
         if start.elapsed() > grace {
             send(root, Signal::KILL);
         }
         sleep(PAUSE);
     }
-    known.retain(|pid| process_tree::is_running(*pid));
+    known.retain(|pid| tree::is_running(*pid));
     for pid in known {
         send(pid, Signal::KILL);
     }
@@ -152,7 +152,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::process_tree::is_running;
+    use crate::process::tree::is_running;
     use crate::steps::{self, CheckStep};
 
     /// Set in the processes that the tests start: what they do.
@@ -160,7 +160,7 @@ mod tests {
 
     /// Starts the test of this name again, with a role.
     fn again(name: &str) -> std::process::Child {
-        let name = format!("descendants::tests::{name}");
+        let name = format!("process::descendants::tests::{name}");
         Command::new(std::env::current_exe().unwrap())
             .args(["--exact", &name, "--nocapture"])
             .env(ROLE, "1")
@@ -215,7 +215,7 @@ mod tests {
                 Ok(())
             };
             let step = CheckStep { name: "leaves", limit: Duration::from_secs(60), action: leaves };
-            std::fs::create_dir_all(steps::folder()).unwrap();
+            std::fs::create_dir_all(steps::file("leaves", "log").parent().unwrap()).unwrap();
             println!("passed {}", u32::from(steps::perform(&step).unwrap()));
             return;
         }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::process;
+use crate::{files, process};
 
 /// Whether the system has Debian's tools.
 pub(crate) fn is_here() -> bool {
@@ -18,7 +18,7 @@ pub(crate) fn is_here() -> bool {
 /// # Errors
 /// The system has no `apt-get`, or the package cannot be downloaded.
 pub(crate) fn unpack(package: &str, folder: &Path) -> Result<()> {
-    make_new(folder)?;
+    files::make_empty(folder)?;
     process::run(Command::new("apt-get").args(["download", package]).current_dir(folder))?;
     let archive = find(folder, package)?.context("apt-get has downloaded nothing")?;
     process::run(Command::new("dpkg-deb").arg("--extract").arg(archive).arg(folder))
@@ -29,7 +29,7 @@ pub(crate) fn unpack(package: &str, folder: &Path) -> Result<()> {
 /// # Errors
 /// As [`unpack`].
 pub(crate) fn unpack_with_dependencies(package: &str, folder: &Path) -> Result<()> {
-    make_new(folder)?;
+    files::make_empty(folder)?;
     let archives = folder.join("archives");
     fs::create_dir(&archives)?;
     let mut download = Command::new("apt-get");
@@ -54,14 +54,6 @@ pub(crate) fn unpack_with_dependencies(package: &str, folder: &Path) -> Result<(
     }
     ensure!(unpacked > 0, "apt-get has downloaded nothing");
     fs::remove_dir_all(&archives)?;
-    Ok(())
-}
-
-fn make_new(folder: &Path) -> Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder)?;
-    }
-    fs::create_dir_all(folder)?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //! The file is shown while the program runs. A pipe would end only when every process that has inherited it ends; a file
 //! can be read whatever the program leaves, and stays for a reader afterwards.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{descendants, process};
+use super::descendants;
+use super::program::line;
 
 const PAUSE: Duration = Duration::from_millis(50);
 /// At its limit, a program may take as long as its own descendants may take, and a little longer.
@@ -46,7 +47,7 @@ impl Supervised {
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let output = File::open(&log).with_context(|| format!("cannot read {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
-        let child = command.spawn().with_context(|| format!("cannot start {}", process::line(command)))?;
+        let child = command.spawn().with_context(|| format!("cannot start {}", line(command)))?;
         Ok(Supervised { child, log, output, started: Instant::now(), limit })
     }
 
@@ -92,18 +93,11 @@ impl Supervised {
     }
 }
 
-/// The last lines of a file.
-pub(crate) fn last_lines(file: &Path, count: usize) -> String {
-    let text = fs::read(file).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(count)..].join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process_tree::is_running;
+    use crate::files::last_lines;
+    use crate::process::tree::is_running;
 
     fn shell(script: &str, limit: Duration) -> (tempfile::TempDir, Supervised) {
         let folder = tempfile::tempdir().unwrap();

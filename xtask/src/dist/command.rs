@@ -1,0 +1,74 @@
+//! What the command takes, and how it makes the packages.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use super::contents::PackageContents;
+use super::{archive, debian_package, image, wheel};
+use crate::arguments::Arguments;
+use crate::console::heading;
+use crate::files;
+use crate::workspace::{self, Build};
+
+/// A kind of packages.
+struct PackageKind {
+    /// As in `--only`.
+    name: &'static str,
+    /// Makes the package in a folder, and returns its path.
+    make: fn(&PackageContents, &Path) -> Result<PathBuf>,
+}
+
+const KINDS: [PackageKind; 4] = [
+    PackageKind { name: "wheel", make: wheel::make },
+    PackageKind { name: "deb", make: debian_package::make },
+    PackageKind { name: "tar", make: archive::make },
+    PackageKind { name: "image", make: image::make },
+];
+
+/// What `cargo xtask dist` shall make.
+pub(crate) struct DistOptions {
+    pub(crate) build: Build,
+    /// The name of one of [`KINDS`]; all without it.
+    pub(crate) only: Option<String>,
+}
+
+impl DistOptions {
+    /// All packages, of a build without optimisation.
+    pub(crate) fn for_tests() -> DistOptions {
+        DistOptions { build: Build::DevWorkspace, only: None }
+    }
+
+    pub(crate) fn parse(mut arguments: Arguments) -> Result<DistOptions> {
+        let build = if arguments.flag("--dev") { Build::Dev } else { Build::Dist };
+        let only: Option<String> = arguments.value("--only")?;
+        arguments.finish()?;
+        let names = KINDS.map(|kind| kind.name);
+        if let Some(kind) = only.as_deref().filter(|kind| !names.contains(kind)) {
+            bail!("unknown: --only {kind}; there are {}", names.join(", "));
+        }
+        Ok(DistOptions { build, only })
+    }
+}
+
+/// Makes the packages in `target/dist`, and prints their sizes.
+pub(crate) fn run(options: &DistOptions) -> Result<bool> {
+    let folder = workspace::target().join("dist");
+    files::make_folder(&folder)?;
+    heading("contents");
+    let contents = PackageContents::make(options.build, &folder.join("contents"))?;
+    let mut made = Vec::new();
+    for PackageKind { name, make } in KINDS {
+        if options.only.as_deref().is_none_or(|only| only == name) {
+            heading(name);
+            made.push((name, make(&contents, &folder)?));
+        }
+    }
+    heading("packages");
+    println!("| package | file | MB |\n|---|---|---:|");
+    for (kind, package) in made {
+        let name = package.strip_prefix(&folder).unwrap_or(&package);
+        println!("| {kind} | {} | {:.1} |", name.display(), files::size(&package)? as f64 / 1e6);
+    }
+    Ok(true)
+}

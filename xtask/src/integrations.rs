@@ -1,0 +1,65 @@
+//! `cargo xtask integrations`: the tests that need large foreign packages, a group for each of these packages.
+//!
+//! Each group fetches what it needs, so that it also runs alone.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::dependencies;
+use crate::steps::{self, CheckStep};
+use crate::test_runners::{client_tests, nextest};
+use crate::tools::{self, Tool};
+
+/// How long all groups may take on a busy machine.
+const LIMIT: Duration = Duration::from_mins(20);
+
+const STEPS: [CheckStep; 7] = [
+    CheckStep { name: "stores", limit: Duration::from_mins(15), action: stores },
+    CheckStep {
+        name: "clients of stores",
+        limit: Duration::from_mins(15),
+        action: || clients_of("clients of stores", "stores", tools::STORES),
+    },
+    CheckStep {
+        name: "plug-ins",
+        limit: Duration::from_mins(15),
+        action: || clients_of("plug-ins", "plugins", tools::PLUGINS),
+    },
+    CheckStep {
+        name: "browser",
+        limit: Duration::from_mins(10),
+        action: || clients_of("browser", "browser", tools::BROWSER),
+    },
+    CheckStep {
+        name: "monitoring",
+        limit: Duration::from_mins(10),
+        action: || clients_of("monitoring", "monitoring", tools::MONITORING),
+    },
+    CheckStep { name: "dependencies", limit: Duration::from_mins(15), action: dependencies::rules },
+    CheckStep { name: "advisories", limit: Duration::from_mins(5), action: dependencies::advisories },
+];
+
+/// All groups.
+pub(crate) fn steps() -> impl Iterator<Item = &'static CheckStep> {
+    STEPS.iter()
+}
+
+/// Runs the groups whose name contains `only`, or all. Returns whether all passed.
+///
+/// # Errors
+/// No group has such a name, or the run cannot begin.
+pub(crate) fn run(only: Option<&str>) -> Result<bool> {
+    steps::run_only(only.unwrap_or_default(), &steps().collect::<Vec<_>>(), LIMIT)
+}
+
+/// The client tests of a group, which have its marker.
+fn clients_of(step: &str, marker: &str, tools: &[Tool]) -> Result<()> {
+    client_tests(step, marker, &tools::fetch(tools)?)
+}
+
+/// Object stores, by the tests of their crate.
+fn stores() -> Result<()> {
+    let ignored = ["--package", "nereid-object-stores", "--run-ignored", "only"];
+    nextest("stores", &ignored, &tools::fetch(tools::STORES)?)
+}

@@ -1,0 +1,101 @@
+//! The tools of each group of tests, and the variables that name them.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+
+use super::{allocators, debian_program, npm_package, plugins, runtime_library};
+use crate::python;
+
+/// A program or a library, and the environment variable that tells the tests where it is.
+pub(crate) struct Tool {
+    pub(crate) name: &'static str,
+    pub(crate) variable: &'static str,
+    /// Fetches it unless it is there.
+    fetch: fn() -> Result<PathBuf>,
+}
+
+/// What the tests of `cargo xtask test` need.
+pub(crate) const OF_TESTS: &[Tool] = &[
+    Tool { name: "onnxruntime", variable: runtime_library::VARIABLE, fetch: runtime_library::fetch },
+    // The store of the response cache `redis`.
+    Tool {
+        name: "redis-server",
+        variable: "NEREID_TEST_REDIS_SERVER",
+        fetch: || debian_program::REDIS.fetch(),
+    },
+    // Shells whose completions are tested.
+    Tool { name: "zsh", variable: "NEREID_TEST_ZSH", fetch: || debian_program::ZSH.fetch() },
+    Tool { name: "fish", variable: "NEREID_TEST_FISH", fetch: || debian_program::FISH.fetch() },
+    // Allocators that users preload.
+    Tool { name: "tcmalloc", variable: "NEREID_TEST_TCMALLOC", fetch: || allocators::TCMALLOC.fetch() },
+    Tool { name: "jemalloc", variable: "NEREID_TEST_JEMALLOC", fetch: || allocators::JEMALLOC.fetch() },
+];
+
+/// Triton's own plug-ins.
+pub(crate) const PLUGINS: &[Tool] =
+    &[Tool { name: "plug-ins", variable: plugins::VARIABLE, fetch: plugins::fetch }];
+
+/// Servers that stand for object stores: moto for S3, azurite for Azure.
+pub(crate) const STORES: &[Tool] = &[
+    Tool { name: "moto", variable: "NEREID_TEST_MOTO", fetch: moto },
+    Tool { name: "azurite", variable: "NEREID_TEST_AZURITE", fetch: || npm_package::AZURITE.install() },
+];
+
+/// A browser without a window, and a script that finds what keeps people from using a page.
+pub(crate) const BROWSER: &[Tool] = &[
+    Tool { name: "chromium", variable: "NEREID_TEST_BROWSER", fetch: || debian_program::CHROMIUM.fetch() },
+    Tool { name: "axe-core", variable: "NEREID_TEST_AXE", fetch: || npm_package::AXE.install() },
+];
+
+/// What checks metrics, rules and alerts as Prometheus does.
+pub(crate) const MONITORING: &[Tool] = &[Tool {
+    name: "promtool",
+    variable: "NEREID_TEST_PROMTOOL",
+    fetch: || debian_program::PROMTOOL.fetch(),
+}];
+
+/// Fetches what is not there yet, and returns the variable and the path of each tool.
+///
+/// # Errors
+/// A tool cannot be had; the error names all that cannot.
+pub(crate) fn fetch(tools: &[Tool]) -> Result<Vec<(&'static str, PathBuf)>> {
+    let mut found = Vec::new();
+    let mut missing = Vec::new();
+    for tool in tools {
+        match (tool.fetch)() {
+            Ok(path) => found.push((tool.variable, path)),
+            Err(error) => missing.push(format!("{} cannot be had: {error:#}", tool.name)),
+        }
+    }
+    ensure!(missing.is_empty(), "{}", missing.join("\n"));
+    Ok(found)
+}
+
+/// moto in an environment of its own: its dependencies are many.
+fn moto() -> Result<PathBuf> {
+    let environment = python::PythonEnvironment::of("integrations/stores");
+    environment.install("tests/integrations/stores.txt")?;
+    let program = environment.program("moto_server");
+    ensure!(program.is_file(), "there is no {}", program.display());
+    Ok(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    #[test]
+    fn all_missing_tools_are_named() {
+        const TOOLS: &[Tool] = &[
+            Tool { name: "one", variable: "ONE", fetch: || bail!("no network") },
+            Tool { name: "two", variable: "TWO", fetch: || Ok("here".into()) },
+            Tool { name: "three", variable: "THREE", fetch: || bail!("no package") },
+        ];
+        let error = fetch(TOOLS).unwrap_err().to_string();
+        assert_eq!(error, "one cannot be had: no network\nthree cannot be had: no package");
+        assert_eq!(fetch(&TOOLS[1..2]).unwrap(), [("TWO", "here".into())]);
+    }
+}
