@@ -4,18 +4,17 @@
 //! Both measurements take turns. The adversary rests between two rounds of what it does, so that the figure tells what the
 //! others wait for, rather than how processors are shared.
 
-use std::fmt::Write;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Stdio};
+use anyhow::Result;
 
-use anyhow::{Context, Result, bail, ensure};
-
-use super::contenders::Contender;
-use super::plan::{BenchProtocol, BenchRow};
-use super::{BenchOptions, generation, write};
+use super::adversary_process::AdversaryProcess;
+use super::options::BenchOptions;
+use super::row::{BenchProtocol, BenchRow};
+use super::server_contender::ServerContender;
+use super::setup::BenchSetup;
+use super::table::{cells, median, table_head};
+use super::turns::turns;
+use super::{generation, results};
 use crate::console::heading;
-use crate::python;
 
 /// Adversaries, and the clients that each is compared with, as `bench/adversary.py` names them. Responses are computed
 /// whether anybody reads them or not, so a reader that stops is compared with one that reads.
@@ -42,106 +41,60 @@ struct AdversaryFigures {
     beside_us: f64,
 }
 
-/// A client that takes more than its share, ended when dropped.
-pub(super) struct Adversary {
-    child: Child,
-}
-
-impl Adversary {
-    /// Starts a program in Python and waits until it has taken its share once.
-    pub(super) fn start(program: &str, arguments: &[&str]) -> Result<Self> {
-        let mut command = python::command();
-        command.arg(program).args(arguments);
-        let child = command.stdout(Stdio::piped()).spawn().context("cannot start Python")?;
-        let mut adversary = Self { child };
-        let output = adversary.child.stdout.take().context("its output is a pipe")?;
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
-        ensure!(line.trim() == "begun", "the adversary {arguments:?} has ended early");
-        Ok(adversary)
-    }
-
-    /// Starts one of the kinds that `bench/adversary.py` names.
-    fn of_kind(kind: &str, against: &Contender) -> Result<Self> {
-        let &Contender::Server { http_port, grpc_port, metrics_port, .. } = against else {
-            bail!("no server to measure")
-        };
-        let ports = [http_port, grpc_port, metrics_port].map(|port| port.to_string());
-        Self::start("bench/adversary.py", &[kind, &ports[0], &ports[1], &ports[2]])
-    }
-}
-
-impl Drop for Adversary {
-    fn drop(&mut self) {
-        // Errors mean that it is gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// The row of [`readers`] for `--filter`.
 const READERS: &str = "63 readers beside one that has stopped";
 
 /// Measures, prints and writes the tables. Returns true if every request of the others was answered.
-pub(super) fn run(options: &BenchOptions, ours: &Contender, folder: &Path) -> Result<bool> {
-    let others = others(options, ours, folder)?;
-    let readers = !READERS.contains(&options.filter) || readers(options, ours, folder)?;
+pub(super) fn run(setup: &BenchSetup) -> Result<bool> {
+    let ours = ServerContender::ours(setup, "ours", &[])?;
+    let others = others(setup, &ours)?;
+    let readers = !setup.options.wants(READERS) || readers(setup, &ours)?;
     Ok(others && readers)
 }
 
 /// Clients of one model while a client of the same model has stopped to read, compared with one that reads.
-fn readers(options: &BenchOptions, ours: &Contender, folder: &Path) -> Result<bool> {
+fn readers(setup: &BenchSetup, ours: &ServerContender) -> Result<bool> {
     heading(READERS);
     let kinds = ["read", "unread"];
     let mut rates = [Vec::new(), Vec::new()];
     let mut errors = 0.0;
-    for round in 0..options.rounds {
-        for turn in 0..kinds.len() {
-            let turn = (round + turn) % kinds.len();
-            let other = Adversary::of_kind(kinds[turn], ours)?;
-            let (figures, failed) = generation::in_flight(ours, folder, 63, options.seconds)?;
+    for round in 0..setup.options.rounds {
+        for turn in turns(round, kinds.len()) {
+            let other = AdversaryProcess::of_kind(kinds[turn], ours)?;
+            let (figures, failed) = generation::in_flight(setup, ours, 63)?;
             drop(other);
             println!("{:<12} {}", kinds[turn], figures.line());
             rates[turn].push(figures.tokens_per_second);
             errors += failed;
         }
     }
-    let ratios = rates[1].iter().zip(&rates[0]).map(|(unread, read)| unread / read).collect();
+    let ratio = median(rates[1].iter().zip(&rates[0]).map(|(unread, read)| unread / read));
     let [read, unread] = rates.map(median);
-    let table = format!(
-        "| 63 readers | tokens/s beside one more that reads | tokens/s beside one that has stopped | ratio |\n\
-         |---|---:|---:|---:|\n| generation | {read:.0} | {unread:.0} | {:.2} |\n",
-        median(ratios)
-    );
-    heading("results");
-    print!("{table}");
-    write(folder, "readers.md", &table)?;
+    let numbers = ["tokens/s beside one more that reads", "tokens/s beside one that has stopped", "ratio"];
+    let table = table_head(&["63 readers"], &numbers)
+        + &format!("| generation |{}", cells(&[(read, 0), (unread, 0), (ratio, 2)]));
+    results::show("readers.md", &table)?;
     Ok(errors == 0.0)
 }
 
-fn others(options: &BenchOptions, ours: &Contender, folder: &Path) -> Result<bool> {
+fn others(setup: &BenchSetup, ours: &ServerContender) -> Result<bool> {
     let mut rows = Vec::new();
     let mut errors = 0.0;
     for (kind, compared) in KINDS {
         for protocol in [BenchProtocol::HttpJson, BenchProtocol::Grpc] {
             let name = format!("{kind} beside tiny {} x{CALLERS}", protocol.name());
-            if !name.contains(&options.filter) {
-                continue;
+            if setup.options.wants(&name) {
+                heading(&name);
+                let row = BenchRow::closed_loop(name, "tiny", protocol, CALLERS);
+                let (figures, failed) = measure([compared, Some(kind)], row, ours, &setup.options)?;
+                rows.push(figures);
+                errors += failed;
             }
-            heading(&name);
-            let row = BenchRow { name, model: "tiny", protocol, callers: CALLERS, rate: None, bare: false };
-            let (figures, failed) = measure([compared, Some(kind)], row, ours, options)?;
-            rows.push(figures);
-            errors += failed;
         }
     }
-    if rows.is_empty() {
-        return Ok(true);
+    if !rows.is_empty() {
+        results::show("adversary.md", &table(&rows))?;
     }
-    heading("results");
-    let table = table(&rows);
-    print!("{table}");
-    write(folder, "adversary.md", &table)?;
     Ok(errors == 0.0)
 }
 
@@ -149,15 +102,13 @@ fn others(options: &BenchOptions, ours: &Contender, folder: &Path) -> Result<boo
 fn measure(
     beside: [Option<&'static str>; 2],
     row: BenchRow,
-    ours: &Contender,
+    ours: &ServerContender,
     options: &BenchOptions,
 ) -> Result<(AdversaryFigures, f64)> {
     let (mut p99_us, mut errors) = ([Vec::new(), Vec::new()], 0.0);
     for round in 0..options.rounds {
-        for turn in 0..2 {
-            // As for the other rows: each round begins with another one.
-            let turn = (round + turn) % 2;
-            let other = beside[turn].map(|kind| Adversary::of_kind(kind, ours)).transpose()?;
+        for turn in turns(round, beside.len()) {
+            let other = beside[turn].map(|kind| AdversaryProcess::of_kind(kind, ours)).transpose()?;
             let figures = ours.measure(&row, options.seconds)?;
             drop(other);
             println!("{:<12} {}", beside[turn].unwrap_or("alone"), figures.line());
@@ -170,20 +121,12 @@ fn measure(
     Ok((AdversaryFigures { name: row.name, compared, compared_us, beside_us }, errors))
 }
 
-pub(super) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
-}
-
 fn table(rows: &[AdversaryFigures]) -> String {
-    let mut text = String::from(
-        "| adversary | compared with | p99 us beside that | p99 us beside it | times as long |\n\
-         |---|---|---:|---:|---:|\n",
-    );
+    let numbers = ["p99 us beside that", "p99 us beside it", "times as long"];
+    let mut text = table_head(&["adversary", "compared with"], &numbers);
     for AdversaryFigures { name, compared, compared_us, beside_us } in rows {
-        let times = beside_us / compared_us;
-        writeln!(text, "| {name} | {compared} | {compared_us:.0} | {beside_us:.0} | {times:.2} |")
-            .expect("a string takes all");
+        let numbers = [(*compared_us, 0), (*beside_us, 0), (beside_us / compared_us, 2)];
+        text.push_str(&format!("| {name} | {compared} |{}", cells(&numbers)));
     }
     text
 }
@@ -197,6 +140,5 @@ mod tests {
         let rows =
             [AdversaryFigures { name: "x".into(), compared: "alone", compared_us: 200.0, beside_us: 300.0 }];
         assert!(table(&rows).ends_with("\n| x | alone | 200 | 300 | 1.50 |\n"));
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
     }
 }

@@ -1,18 +1,15 @@
 //! What the response cache costs and saves: a hit beside reading the same request, a small hit beside an execution, and a
 //! stream of requests that never repeat beside the same stream without a cache.
 
-use std::fmt::Write;
-use std::fs;
-use std::path::Path;
+use anyhow::Result;
 
-use anyhow::{Context, Result};
-
-use super::contenders::Contender;
-use super::plan::{BenchProtocol, BenchRow};
-use super::table::Figures;
-use super::{BenchOptions, shared_memory, write};
+use super::row::{BenchProtocol, BenchRow};
+use super::server_contender::ServerContender;
+use super::setup::BenchSetup;
+use super::table::{Figures, cells, table_head};
+use super::turns::turns;
+use super::{results, shared_memory};
 use crate::console::heading;
-use crate::{process, python};
 
 /// Bytes of the cache. Every answer to an equal request fits.
 const LARGE_CACHE: u64 = 256 << 20;
@@ -58,53 +55,37 @@ const ROWS: [CacheRow; 9] = [
 const OUTPUT_BYTES: usize = 64;
 
 /// Measures, prints and writes the table. Returns true if every request to ours was answered.
-pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library: &Path) -> Result<bool> {
-    let folder = folder.join("caches");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    process::run(python::command().arg("bench/caches.py").arg(&folder))?;
-    let mut text = "| requests | server | without p50 us | with p50 us | added us | without req/s | with req/s | ratio | \
-                    without server us/req | with server us/req | ratio |\n|---|---|"
-        .to_owned();
-    text.push_str(&"---:|".repeat(9));
-    text.push('\n');
+pub(super) fn run(setup: &BenchSetup) -> Result<bool> {
+    let setup = setup.with_models("caches", "bench/caches.py")?;
+    let mut text = head();
     let mut failed = 0.0;
     for row in &ROWS {
         for protocol in [BenchProtocol::HttpBinary, BenchProtocol::Grpc] {
             let name = row.name(protocol);
-            if !name.contains(&options.filter) {
+            if !setup.options.wants(&name) {
                 continue;
             }
             heading(&name);
             let bytes = if row.requests == Different { SMALL_CACHE } else { LARGE_CACHE };
             let more = [format!("--cache-config=local,size={bytes}"), shared_memory::ALLOWED.to_owned()];
             // Started for each row: the reference may not survive one.
-            let mut contenders = vec![Contender::ours_with("ours", server, &folder, library, &more)?];
-            if let Some(packages) = &options.reference {
-                contenders.push(Contender::reference_with(
-                    "reference",
-                    packages,
-                    server,
-                    &folder,
-                    &more[..1],
-                )?);
-            }
+            let mut contenders = vec![ServerContender::ours(&setup, "ours", &more)?];
+            contenders.extend(ServerContender::reference(&setup, "reference", &more[..1])?);
             let mut rounds = vec![(Vec::new(), Vec::new()); contenders.len()];
             let mut has_failed = false;
-            for round in 0..options.rounds {
-                for turn in 0..contenders.len() {
-                    // As for the other rows: each round begins with another contender.
-                    let index = (round + turn) % contenders.len();
+            for round in 0..setup.options.rounds {
+                for index in turns(round, contenders.len()) {
                     if index > 0 && has_failed {
                         continue;
                     }
-                    match row.measure(&contenders[index], protocol, options.seconds, &folder) {
+                    match row.measure(&contenders[index], protocol, &setup) {
                         Ok((without, with)) => {
                             rounds[index].0.push(without);
                             rounds[index].1.push(with);
                         }
                         // Its rounds until then count.
                         Err(error) if index > 0 => {
-                            println!("{}: {error:#}", contenders[index].name());
+                            println!("{}: {error:#}", contenders[index].name);
                             has_failed = true;
                         }
                         Err(error) => return Err(error),
@@ -115,13 +96,11 @@ pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library:
             failed += ours.0.iter().chain(&ours.1).map(Figures::errors).sum::<f64>();
             for (contender, (without, with)) in contenders.iter().zip(&rounds) {
                 let medians = (Figures::medians(without), Figures::medians(with));
-                text.push_str(&line(&name, &contender.name(), &medians.0, &medians.1));
+                text.push_str(&line(&name, contender.name, &medians.0, &medians.1));
             }
         }
     }
-    heading("results");
-    print!("{text}");
-    write(&folder, "cache.md", &text)?;
+    results::show("cache.md", &text)?;
     Ok(failed == 0.0)
 }
 
@@ -138,26 +117,39 @@ impl CacheRow {
     /// Makes a measurement without the cache, and one with it.
     fn measure(
         &self,
-        contender: &Contender,
+        contender: &ServerContender,
         protocol: BenchProtocol,
-        seconds: u32,
-        folder: &Path,
+        setup: &BenchSetup,
     ) -> Result<(Figures, Figures)> {
         let more = match self.requests {
             Equal => Vec::new(),
             EqualInSharedMemory => shared_memory::perf_options(OUTPUT_BYTES).to_vec(),
-            Different => vec![format!("--input-data={}", folder.join("different.json").display())],
+            Different => vec![format!("--input-data={}", setup.folder.join("different.json").display())],
         };
         let of = |model: &'static str| {
-            let (name, callers) = (self.name(protocol), self.callers);
-            let row = BenchRow { name, model, protocol, callers, rate: None, bare: false };
-            contender.measure_with(&row, seconds, &more)
+            let row = BenchRow::closed_loop(self.name(protocol), model, protocol, self.callers);
+            contender.measure_with(&row, setup.options.seconds, &more)
         };
         let (without, with) = (of(self.model)?, of(self.cached)?);
-        println!("{:<12} without: {}", contender.name(), without.line());
+        println!("{:<12} without: {}", contender.name, without.line());
         println!("{:<12} with:    {}", "", with.line());
         Ok((without, with))
     }
+}
+
+fn head() -> String {
+    let numbers = [
+        "without p50 us",
+        "with p50 us",
+        "added us",
+        "without req/s",
+        "with req/s",
+        "ratio",
+        "without server us/req",
+        "with server us/req",
+        "ratio",
+    ];
+    table_head(&["requests", "server"], &numbers)
 }
 
 /// A line of the table.
@@ -168,15 +160,18 @@ fn line(row: &str, contender: &str, without: &Figures, with: &Figures) -> String
     };
     let ((p50, p50_with), (rate, rate_with)) = (both("p50_us"), both("requests_per_second"));
     let (cost, cost_with) = both("server_us_per_request");
-    let mut text = format!("| {row} | {contender} | {p50:.0} | {p50_with:.0} | {:.0} |", p50_with - p50);
-    writeln!(
-        text,
-        " {rate:.0} | {rate_with:.0} | {:.2} | {cost:.1} | {cost_with:.1} | {:.2} |",
-        rate_with / rate,
-        cost_with / cost
-    )
-    .expect("a string takes all");
-    text
+    let numbers = [
+        (p50, 0),
+        (p50_with, 0),
+        (p50_with - p50, 0),
+        (rate, 0),
+        (rate_with, 0),
+        (rate_with / rate, 2),
+        (cost, 1),
+        (cost_with, 1),
+        (cost_with / cost, 2),
+    ];
+    format!("| {row} | {contender} |{}", cells(&numbers))
 }
 
 #[cfg(test)]

@@ -6,16 +6,18 @@
 //! batch runs without a server. So the cost of the server counts against Nereid.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use super::contenders::Contender;
-use super::{BenchOptions, write};
+use super::server_contender::ServerContender;
+use super::setup::BenchSetup;
+use super::table::{csv_fields, median, table_head};
+use super::turns::turns;
+use super::{bare_programs, results};
 use crate::console::heading;
 use crate::tools::runtime_library;
-use crate::workspace::{self, cargo};
 use crate::{process, python};
 
 /// The name of this row for `--filter`.
@@ -35,31 +37,25 @@ pub(super) struct GenerationFigures {
 /// The server's model in whole batches, without the server.
 struct Whole<'a> {
     binary: PathBuf,
-    folder: &'a Path,
-    library: &'a Path,
+    setup: &'a BenchSetup,
 }
 
 /// Measures, prints and writes the table. Returns true if every request was answered, with the same texts on both
 /// sides.
-pub(super) fn run(options: &BenchOptions, ours: &Contender, folder: &Path, library: &Path) -> Result<bool> {
-    let package = ["build", "--release", "--package", "nereid-backend-onnx", "--example", "whole_batch"];
-    process::run(&mut cargo(&package))?;
-    let binary = workspace::target().join("release/examples/whole_batch");
-    let whole = Whole { binary, folder, library };
+pub(super) fn run(setup: &BenchSetup, ours: &ServerContender) -> Result<bool> {
+    let whole = Whole { binary: bare_programs::build("nereid-backend-onnx", "whole_batch")?, setup };
 
     heading(NAME);
     let mut rounds = Vec::new();
     let mut errors = 0.0;
-    for round in 0..options.rounds {
+    for round in 0..setup.options.rounds {
         let measure = |turn: usize| match turn {
-            0 => in_flight(ours, folder, CALLERS, options.seconds),
-            1 => whole.measure(options.seconds, false).map(|figures| (figures, 0.0)),
-            _ => whole.measure(options.seconds, true).map(|figures| (figures, 0.0)),
+            0 => in_flight(setup, ours, CALLERS),
+            1 => whole.measure(false).map(|figures| (figures, 0.0)),
+            _ => whole.measure(true).map(|figures| (figures, 0.0)),
         };
         let mut taken = [None; KINDS.len()];
-        // As for the other rows: each round begins with another contender.
-        for turn in 0..KINDS.len() {
-            let turn = (round + turn) % KINDS.len();
+        for turn in turns(round, KINDS.len()) {
             let (figures, failed) = measure(turn)?;
             println!("{:<28} {}", KINDS[turn], figures.line());
             taken[turn] = Some(figures);
@@ -70,10 +66,7 @@ pub(super) fn run(options: &BenchOptions, ours: &Contender, folder: &Path, libra
         }
     }
     let same = same_texts(ours, &whole)?;
-    let table = table(&rounds);
-    heading("results");
-    print!("{table}");
-    write(folder, "generation.md", &table)?;
+    results::show("generation.md", &table(&rounds))?;
     Ok(same && errors == 0.0)
 }
 
@@ -81,27 +74,22 @@ const KINDS: [&str; 3] = ["in flight", "whole batches", "whole batches that shri
 
 type Round = [GenerationFigures; KINDS.len()];
 
-/// Measures the server for that many seconds. Also returns the number of requests that failed.
+/// Measures the server. Also returns the number of requests that failed.
 pub(super) fn in_flight(
-    ours: &Contender,
-    folder: &Path,
+    setup: &BenchSetup,
+    ours: &ServerContender,
     callers: u32,
-    seconds: u32,
 ) -> Result<(GenerationFigures, f64)> {
-    let Contender::Server { server, grpc_port, perf, .. } = ours else { bail!("no server to measure") };
-    let csv = folder.join("row.csv");
-    let mut command = Command::new(perf);
-    command.args(["perf", "--model=generation", "--protocol=grpc", "--streaming", "--warm-up=1"]);
-    command.arg("--input-data").arg(folder.join("generation.json"));
-    command.arg(format!("--url=127.0.0.1:{grpc_port}")).arg(format!("--concurrency={callers}"));
-    command.arg(format!("--duration={seconds}")).arg(format!("--server-pid={}", server.pid()));
-    process::output(command.arg("--csv").arg(&csv))?;
-    let text = fs::read_to_string(&csv)?;
-    let (headings, row) = text.trim_end().split_once('\n').context("the load generator wrote no row")?;
+    let mut command = ours.load_generator();
+    command.args(["--model=generation", "--protocol=grpc", "--streaming", "--warm-up=1"]);
+    command.arg("--input-data").arg(setup.folder.join("generation.json"));
+    command.arg(format!("--url=127.0.0.1:{}", ours.grpc_port)).arg(format!("--concurrency={callers}"));
+    command.arg(format!("--duration={}", setup.options.seconds));
+    let csv = ours.csv_of(&mut command)?;
+    let fields = csv_fields(&csv)?;
     let number = |name: &str| {
-        let mut fields = headings.split(',').zip(row.split(','));
-        let field = fields.find(|(heading, _)| *heading == name).map(|(_, field)| field);
-        field.and_then(|field| field.parse().ok()).with_context(|| format!("there is no figure {name}"))
+        let field = fields.get(name).and_then(|field| field.parse().ok());
+        field.with_context(|| format!("there is no figure {name}"))
     };
     let figures = GenerationFigures {
         tokens_per_second: number("responses_per_second")?,
@@ -114,26 +102,25 @@ pub(super) fn in_flight(
 impl Whole<'_> {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.binary);
-        command.env(runtime_library::VARIABLE, self.library);
-        command.arg("--model").arg(self.folder.join("ours/generation"));
-        command.arg("--requests").arg(self.folder.join("generation.json"));
+        command.env(runtime_library::VARIABLE, &self.setup.library);
+        command.arg("--model").arg(self.setup.folder.join("ours/generation"));
+        command.arg("--requests").arg(self.setup.folder.join("generation.json"));
         // The same number of threads as the server gives the model's only instance.
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         command.args(["--threads", &threads.to_string()]);
         command
     }
 
-    fn measure(&self, seconds: u32, shrink: bool) -> Result<GenerationFigures> {
+    fn measure(&self, shrink: bool) -> Result<GenerationFigures> {
         let mut command = self.command();
-        command.args(["--callers", &CALLERS.to_string(), "--seconds", &seconds.to_string()]);
+        command.args([
+            "--callers",
+            &CALLERS.to_string(),
+            "--seconds",
+            &self.setup.options.seconds.to_string(),
+        ]);
         let printed = process::output(command.args(["--shrink", if shrink { "1" } else { "0" }]))?;
-        let number = |name: &str| {
-            let figure =
-                printed.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-            figure
-                .and_then(|text| text.parse().ok())
-                .with_context(|| format!("whole_batch printed: {printed}"))
-        };
+        let number = |name: &str| bare_programs::figure(&printed, name);
         Ok(GenerationFigures {
             tokens_per_second: number("tokens_per_second")?,
             first_p50_us: number("first_p50_us")?,
@@ -143,13 +130,13 @@ impl Whole<'_> {
 }
 
 /// Whether a request has the same text in any batch.
-fn same_texts(ours: &Contender, whole: &Whole<'_>) -> Result<bool> {
-    let Contender::Server { http_port, .. } = ours else { bail!("no server to ask") };
-    let texts = whole.folder.join("texts.json");
+fn same_texts(ours: &ServerContender, whole: &Whole<'_>) -> Result<bool> {
+    let folder = &whole.setup.folder;
+    let texts = folder.join("texts.json");
     fs::write(&texts, process::output(whole.command().args(["--texts", TEXTS]))?)?;
     let mut compare = python::command();
-    compare.arg("bench/same_texts.py").arg(http_port.to_string());
-    compare.arg(whole.folder.join("generation.json")).arg(&texts);
+    compare.arg("bench/same_texts.py").arg(ours.http_port.to_string());
+    compare.arg(folder.join("generation.json")).arg(&texts);
     Ok(compare.status().context("cannot start Python")?.success())
 }
 
@@ -163,19 +150,16 @@ impl GenerationFigures {
 
 /// The medians. The last column is the median of the rounds' ratios of tokens per second.
 fn table(rounds: &[Round]) -> String {
-    let median = |value: &dyn Fn(&Round) -> f64| {
-        let mut values: Vec<f64> = rounds.iter().map(value).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or_default()
-    };
-    let mut text = String::from(
-        "| generation | tokens/s | first token p50 ms | first token p99 ms | in flight gives |\n|---|---:|---:|---:|---:|\n",
-    );
+    let numbers = ["tokens/s", "first token p50 ms", "first token p99 ms", "in flight gives"];
+    let mut text = table_head(&["generation"], &numbers);
     for (kind, name) in KINDS.iter().enumerate() {
-        let rate = median(&|round| round[kind].tokens_per_second);
-        let p50 = median(&|round| round[kind].first_p50_us) / 1e3;
-        let p99 = median(&|round| round[kind].first_p99_us) / 1e3;
-        let ratio = median(&|round| round[0].tokens_per_second / round[kind].tokens_per_second);
+        let of =
+            |value: fn(&GenerationFigures) -> f64| median(rounds.iter().map(|round| value(&round[kind])));
+        let rate = of(|figures| figures.tokens_per_second);
+        let p50 = of(|figures| figures.first_p50_us) / 1e3;
+        let p99 = of(|figures| figures.first_p99_us) / 1e3;
+        let ratios = rounds.iter().map(|round| round[0].tokens_per_second / round[kind].tokens_per_second);
+        let ratio = median(ratios);
         text.push_str(&format!("| {name} | {rate:.0} | {p50:.1} | {p99:.1} | {ratio:.2} times |\n"));
     }
     text

@@ -1,45 +1,43 @@
 //! What observing and encrypting cost: the same requests to a server that shows nothing, to one that shows all it can, to
 //! one whose status page is open, and to one whose ports are encrypted.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::contenders::Contender;
-use super::plan::{BenchProtocol, BenchRow};
-use super::table::{ComparisonTable, Figures, ResultTable};
-use super::{BenchOptions, measure, write};
+use super::results;
+use super::row::{BenchProtocol, BenchRow};
+use super::server_contender::ServerContender;
+use super::setup::BenchSetup;
+use super::table::{ComparisonTable, ResultTable};
+use super::turns::measure_in_turns;
 use crate::console::heading;
-use crate::process;
+use crate::{files, process};
 
 /// How often the metrics are read, as by an eager collector, and how often the status page asks.
 const ASKING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Measures, prints and writes the tables. Returns true if every request was answered.
-pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library: &Path) -> Result<bool> {
-    let logs = folder.join("observed");
-    fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
-    let ours = |name, more: &[String]| Contender::ours_with(name, server, folder, library, more);
+pub(super) fn run(setup: &BenchSetup) -> Result<bool> {
+    let logs = setup.folder.join("observed");
+    files::make_folder(&logs)?;
+    let ours = |name, more: &[String]| ServerContender::ours(setup, name, more);
     let certificate = make_certificate(&logs)?;
     let mut contenders = vec![
         ours("quiet", &["--allow-metrics=false".to_owned()])?,
         ours("observed", &everything(&logs))?,
-        ours("encrypted", &encryption(&certificate))?.encrypted_by(certificate.chain)?,
+        ours("encrypted", &encryption(&certificate))?.encrypted_by(certificate.chain),
         ours("status open", &["--allow-metrics=false", "--status-log-lines=200"].map(str::to_owned))?,
     ];
-    if let Some(packages) = &options.reference {
-        let reference =
-            |name, more: &[String]| Contender::reference_with(name, packages, server, folder, more);
-        contenders.push(reference("reference quiet", &["--allow-metrics=false".to_owned()])?);
-        contenders.push(reference("reference observed", &what_both_have(&logs.join("reference")))?);
-    }
+    let reference = |name, more: &[String]| ServerContender::reference(setup, name, more);
+    contenders.extend(reference("reference quiet", &["--allow-metrics=false".to_owned()])?);
+    contenders.extend(reference("reference observed", &what_both_have(&logs.join("reference")))?);
     let readers: Vec<_> = contenders.iter().filter_map(AskingReader::of).collect();
 
     let mut table = ResultTable::new();
@@ -47,28 +45,28 @@ pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library:
     let mut encrypted = ComparisonTable::new("encrypted : plain");
     let mut open = ComparisonTable::new("status page open : closed");
     let mut reference = ComparisonTable::new("reference, all that can be shown : nothing");
-    for row in rows().into_iter().filter(|row| row.name.contains(&options.filter)) {
+    let options = &setup.options;
+    let names: Vec<&str> = contenders.iter().map(|contender| contender.name).collect();
+    for row in rows().into_iter().filter(|row| options.wants(&row.name)) {
         heading(&row.name);
-        let rounds = measure(&row, &contenders.iter().collect::<Vec<_>>(), options)?;
+        let measure = |index: usize| contenders[index].measure(&row, options.seconds);
+        let rounds = measure_in_turns(options.rounds, &names, measure)?;
         observed.extend(&row.name, &rounds[1], &rounds[0]);
         encrypted.extend(&row.name, &rounds[2], &rounds[0]);
         open.extend(&row.name, &rounds[3], &rounds[0]);
         if let [.., quiet, all] = &rounds[4..] {
             reference.extend(&row.name, all, quiet);
         }
-        let names = contenders.iter().map(Contender::name);
-        table.extend(&row.name, names.zip(rounds.iter().map(|rounds| Figures::medians(rounds))).collect());
+        table.extend(&row.name, &names, &rounds);
     }
     drop(readers);
-    heading("results");
     let comparisons = [observed.markdown(), encrypted.markdown(), open.markdown()].join("\n");
     let mut text = format!("{}\n{comparisons}", table.markdown());
     if options.reference.is_some() {
         text.push('\n');
         text.push_str(&reference.markdown());
     }
-    print!("{text}");
-    write(folder, "observe.md", &text)?;
+    results::show("observe.md", &text)?;
     Ok(table.errors() == 0.0)
 }
 
@@ -78,7 +76,7 @@ fn rows() -> Vec<BenchRow> {
     for (model, callers) in [("tiny", 64), ("large4", 4)] {
         for protocol in [BenchProtocol::HttpBinary, BenchProtocol::Grpc] {
             let name = format!("{model} {} x{callers}", protocol.name());
-            rows.push(BenchRow { name, model, protocol, callers, rate: None, bare: false });
+            rows.push(BenchRow::closed_loop(name, model, protocol, callers));
         }
     }
     rows
@@ -138,17 +136,16 @@ fn encryption(certificate: &Certificate) -> Vec<String> {
 
 /// Reads the metrics of a server, or what its status page shows, again and again until it is dropped.
 struct AskingReader {
-    end: Option<std::sync::mpsc::Sender<()>>,
+    end: Option<Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl AskingReader {
     /// The reader of a contender that has one.
-    fn of(contender: &Contender) -> Option<Self> {
-        let Contender::Server { name, http_port, metrics_port, .. } = contender else { return None };
-        let (port, path) = match *name {
-            "status open" => (*http_port, "/v2/explain"),
-            name if name.ends_with("observed") => (*metrics_port, "/metrics"),
+    fn of(contender: &ServerContender) -> Option<Self> {
+        let (port, path) = match contender.name {
+            "status open" => (contender.http_port, "/v2/explain"),
+            name if name.ends_with("observed") => (contender.metrics_port, "/metrics"),
             _ => return None,
         };
         let (end, ended) = channel();

@@ -11,8 +11,9 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::ensemble::median;
-use super::{BenchOptions, write};
+use super::options::BenchOptions;
+use super::results;
+use super::table::median;
 use crate::console::heading;
 use crate::tools::debian_program::REDIS;
 use crate::tools::runtime_library;
@@ -122,15 +123,11 @@ fn short(figure: f64) -> String {
 }
 
 /// Measures, prints and writes the table. Returns true if all could be measured, whether it is as promised or not.
-pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path) -> Result<bool> {
-    let rows = measure(options, server)?;
-    if rows.is_empty() {
-        return Ok(true);
+pub(super) fn run(options: &BenchOptions) -> Result<bool> {
+    let rows = measure(options, &options.server()?)?;
+    if !rows.is_empty() {
+        results::show("promises.md", &table(&rows))?;
     }
-    heading("results");
-    let table = table(&rows);
-    print!("{table}");
-    write(folder, "promises.md", &table)?;
     Ok(rows.iter().all(|row| matches!(row.outcome, PromiseOutcome::Measured(_))))
 }
 

@@ -1,31 +1,22 @@
 //! What models in Python cost: the same `model.py` on the built-in backend and on Triton with its Python backend. The
 //! processor time and the memory are those of the server and of the processes that run the models.
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
-use super::contenders::Contender;
-use super::ensemble::{cells, median, table_head};
-use super::plan::{BenchProtocol, BenchRow};
-use super::table::{ComparisonTable, Figures, ResultTable};
-use super::{BenchOptions, measure_with, write};
+use super::results;
+use super::row::{BenchProtocol, BenchRow};
+use super::server_contender::{ServerContender, python_prefix};
+use super::setup::BenchSetup;
+use super::table::{ComparisonTable, Figures, ResultTable, cells, median, table_head};
+use super::turns::measure_in_turns;
 use crate::console::heading;
 use crate::process::tree::TreeMemory;
-use crate::{process, python};
+use crate::python;
 
 /// The name of the part that starts four models, for `--filter`.
 const START: &str = "four models";
-
-/// What all parts need.
-struct PythonBench<'a> {
-    options: &'a BenchOptions,
-    folder: PathBuf,
-    server: &'a Path,
-    library: &'a Path,
-}
 
 /// One start of a server with four models.
 struct StartRound {
@@ -34,121 +25,108 @@ struct StartRound {
 }
 
 /// Measures, prints and writes the tables. Returns true if every request to ours was answered.
-pub(super) fn run(options: &BenchOptions, folder: &Path, server: &Path, library: &Path) -> Result<bool> {
-    let bench = PythonBench { options, folder: folder.join("python"), server, library };
-    fs::create_dir_all(&bench.folder).with_context(|| format!("cannot make {}", bench.folder.display()))?;
-    process::run(python::command().arg("bench/python_models.py").arg(&bench.folder))?;
+pub(super) fn run(setup: &BenchSetup) -> Result<bool> {
+    let setup = setup.with_models("python", "bench/python_models.py")?;
     let mut tables = Vec::new();
-    let failed = bench.load(&mut tables)?;
-    if START.contains(&options.filter) {
-        tables.push(bench.starts()?);
+    let failed = load(&setup, &mut tables)?;
+    if setup.options.wants(START) {
+        tables.push(starts(&setup)?);
     }
-    heading("results");
-    let text = tables.join("\n");
-    print!("{text}");
-    write(folder, "python.md", &text)?;
+    results::show("python.md", &tables.join("\n"))?;
     Ok(failed == 0.0)
 }
 
-impl PythonBench<'_> {
-    /// The servers with the models of this folder.
-    fn contenders(&self, folder: &Path) -> Result<Vec<Contender>> {
-        // All run the models with the same interpreter and the same NumPy.
-        let interpreter = match &self.options.reference {
-            Some(packages) => {
-                let prefix =
-                    packages.ancestors().nth(3).context("--reference: not a site-packages folder")?;
-                prefix.join("bin/python3")
-            }
-            None => python::interpreter(),
-        };
-        let more = [
-            "--backend-config=python,implementation=built-in".to_owned(),
-            format!("--backend-config=python,python-executable={}", interpreter.display()),
-        ];
-        let mut contenders = vec![Contender::ours_with("ours", self.server, folder, self.library, &more)?];
-        if let Some(before) = &self.options.before {
-            contenders.push(Contender::ours_with("before", before, folder, self.library, &more)?);
-        }
-        if let Some(packages) = &self.options.reference {
-            contenders.push(Contender::reference_with("reference", packages, self.server, folder, &[])?);
-        }
-        Ok(contenders)
+/// The servers with the models of the setup.
+fn contenders(setup: &BenchSetup) -> Result<Vec<ServerContender>> {
+    // All run the models with the same interpreter and the same NumPy.
+    let interpreter = match &setup.options.reference {
+        Some(packages) => python_prefix(packages)?.join("bin/python3"),
+        None => python::interpreter(),
+    };
+    let more = [
+        "--backend-config=python,implementation=built-in".to_owned(),
+        format!("--backend-config=python,python-executable={}", interpreter.display()),
+    ];
+    let mut contenders = vec![ServerContender::ours(setup, "ours", &more)?];
+    if let Some(before) = &setup.options.before {
+        let before = BenchSetup { server: before.clone(), ..setup.clone() };
+        contenders.push(ServerContender::ours(&before, "before", &more)?);
     }
+    contenders.extend(ServerContender::reference(setup, "reference", &[])?);
+    Ok(contenders)
+}
 
-    /// Sends requests, and adds the tables. Returns how many requests to ours failed.
-    fn load(&self, tables: &mut Vec<String>) -> Result<f64> {
-        let rows: Vec<BenchRow> =
-            rows().into_iter().filter(|row| row.name.contains(&self.options.filter)).collect();
-        if rows.is_empty() {
-            return Ok(0.0);
-        }
-        let contenders = self.contenders(&self.folder)?;
-        let mut failed = 0.0;
-        let mut table = ResultTable::new();
-        let mut others: Vec<ComparisonTable> = contenders[1..]
-            .iter()
-            .map(|contender| match contender.name().as_str() {
-                "before" => ComparisonTable::new("this build : the earlier one"),
-                _ => ComparisonTable::new("ours : reference"),
-            })
-            .collect();
-        for row in &rows {
-            heading(&row.name);
-            let rounds = measure_with(row, &contenders, self.options, &self.more(row))?;
-            failed += rounds[0].iter().map(Figures::errors).sum::<f64>();
-            for (comparison, other) in others.iter_mut().zip(&rounds[1..]) {
-                comparison.extend(&row.name, &rounds[0], other);
-            }
-            let names = contenders.iter().map(Contender::name);
-            let medians = rounds.iter().map(|rounds| Figures::medians(rounds));
-            table.extend(&row.name, names.zip(medians).collect());
-        }
-        tables.push(table.markdown());
-        tables.extend(others.iter().map(ComparisonTable::markdown));
-        Ok(failed)
+/// Sends requests, and adds the tables. Returns how many requests to ours failed.
+fn load(setup: &BenchSetup, tables: &mut Vec<String>) -> Result<f64> {
+    let options = &setup.options;
+    let rows: Vec<BenchRow> = rows().into_iter().filter(|row| options.wants(&row.name)).collect();
+    if rows.is_empty() {
+        return Ok(0.0);
     }
+    let contenders = contenders(setup)?;
+    let names: Vec<&str> = contenders.iter().map(|contender| contender.name).collect();
+    let mut failed = 0.0;
+    let mut table = ResultTable::new();
+    let mut others: Vec<ComparisonTable> = names[1..]
+        .iter()
+        .map(|name| match *name {
+            "before" => ComparisonTable::new("this build : the earlier one"),
+            _ => ComparisonTable::new("ours : reference"),
+        })
+        .collect();
+    for row in &rows {
+        heading(&row.name);
+        let more = load_options(setup, row);
+        let measure = |index: usize| contenders[index].measure_with(row, options.seconds, &more);
+        let rounds = measure_in_turns(options.rounds, &names, measure)?;
+        failed += rounds[0].iter().map(Figures::errors).sum::<f64>();
+        for (comparison, other) in others.iter_mut().zip(&rounds[1..]) {
+            comparison.extend(&row.name, &rounds[0], other);
+        }
+        table.extend(&row.name, &names, &rounds);
+    }
+    tables.push(table.markdown());
+    tables.extend(others.iter().map(ComparisonTable::markdown));
+    Ok(failed)
+}
 
-    /// The options of the load generator for a row.
-    fn more(&self, row: &BenchRow) -> Vec<String> {
-        match row.model {
-            "count" => {
-                let requests = self.folder.join("count.json");
-                vec!["--streaming".into(), format!("--input-data={}", requests.display())]
-            }
-            _ => Vec::new(),
+/// The options of the load generator for a row.
+fn load_options(setup: &BenchSetup, row: &BenchRow) -> Vec<String> {
+    match row.model {
+        "count" => {
+            let requests = setup.folder.join("count.json");
+            vec!["--streaming".into(), format!("--input-data={}", requests.display())]
         }
+        _ => Vec::new(),
     }
+}
 
-    /// The table of the times until four models are ready, and of the memory that they then hold.
-    fn starts(&self) -> Result<String> {
-        heading(START);
-        let folder = self.folder.join("four");
-        let mut rounds: Vec<(String, Vec<StartRound>)> = Vec::new();
-        for _ in 0..self.options.rounds {
-            for contender in self.contenders(&folder)? {
-                let name = contender.name();
-                let Contender::Server { server, .. } = &contender else { bail!("no server to measure") };
-                let round =
-                    StartRound { ready_after: server.ready_after(), memory: TreeMemory::of(server.pid())? };
-                println!(
-                    "{name:<12} ready after {:.2} s, {:.0} MiB in {} processes",
-                    round.ready_after.as_secs_f64(),
-                    round.memory.proportional_mib,
-                    round.memory.processes
-                );
-                match rounds.iter_mut().find(|(of, _)| *of == name) {
-                    Some((_, rounds)) => rounds.push(round),
-                    None => rounds.push((name, vec![round])),
-                }
+/// The table of the times until four models are ready, and of the memory that they then hold.
+fn starts(setup: &BenchSetup) -> Result<String> {
+    heading(START);
+    let setup = BenchSetup { folder: setup.folder.join("four"), ..setup.clone() };
+    let mut rounds: Vec<(&str, Vec<StartRound>)> = Vec::new();
+    for _ in 0..setup.options.rounds {
+        for ServerContender { name, server, .. } in contenders(&setup)? {
+            let round =
+                StartRound { ready_after: server.ready_after(), memory: TreeMemory::of(server.pid())? };
+            println!(
+                "{name:<12} ready after {:.2} s, {:.0} MiB in {} processes",
+                round.ready_after.as_secs_f64(),
+                round.memory.proportional_mib,
+                round.memory.processes
+            );
+            match rounds.iter_mut().find(|(of, _)| *of == name) {
+                Some((_, rounds)) => rounds.push(round),
+                None => rounds.push((name, vec![round])),
             }
         }
-        let mut table = table_head(&["row", "contender"], &["ready s", "PSS MiB", "processes"]);
-        for (name, rounds) in &rounds {
-            table.push_str(&start_line(name, rounds));
-        }
-        Ok(table)
     }
+    let mut table = table_head(&["row", "contender"], &["ready s", "PSS MiB", "processes"]);
+    for (name, rounds) in &rounds {
+        table.push_str(&start_line(name, rounds));
+    }
+    Ok(table)
 }
 
 /// The medians.
@@ -179,7 +157,7 @@ fn rows() -> Vec<BenchRow> {
         for &protocol in protocols {
             for &callers in counts {
                 let name = format!("python {model} {} x{callers}", protocol.name());
-                rows.push(BenchRow { name, model, protocol, callers, rate: None, bare: false });
+                rows.push(BenchRow::closed_loop(name, model, protocol, callers));
             }
         }
     }

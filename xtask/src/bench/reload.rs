@@ -4,23 +4,25 @@
 //! Requests are due at times that do not depend on the server, and latency counts from those times. Otherwise a server
 //! that stands still would get fewer requests, and its pause would count once.
 
-use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
-use super::contenders::Contender;
-use super::plan::{BenchProtocol, BenchRow};
-use super::table::Figures;
-use super::{BenchOptions, write};
+use super::results;
+use super::row::{BenchProtocol, BenchRow};
+use super::server_contender::{ServerContender, explicit};
+use super::setup::BenchSetup;
+use super::table::{Figures, cells, median, table_head};
+use super::turns::turns;
 use crate::console::heading;
+use crate::loopback;
 
 /// The models that are reloaded: one that is loaded at once, and one whose load takes long.
-pub(super) const MODELS: [&str; 2] = ["tiny", "table"];
+const MODELS: [&str; 2] = ["tiny", "table"];
 
 /// Requests per second.
 const RATE: u32 = 500;
@@ -45,54 +47,47 @@ struct WindowFigures {
 
 type ReloadRound = [WindowFigures; WINDOWS.len()];
 
-/// Measures, prints and writes the table. `start` starts the contenders, ours first, anew for each row. Returns true if
-/// every request to ours was answered.
-pub(super) fn run(
-    options: &BenchOptions,
-    start: impl Fn() -> Result<Vec<Contender>>,
-    folder: &Path,
-) -> Result<bool> {
-    let mut text = heading_of_table();
+/// Measures, prints and writes the table. Returns true if every request to ours was answered.
+pub(super) fn run(setup: &BenchSetup) -> Result<bool> {
+    let mut text = head();
     let mut failed = 0.0;
     for model in MODELS {
         for protocol in [BenchProtocol::HttpBinary, BenchProtocol::Grpc] {
             let name = format!("reload {model} {} {RATE}/s", protocol.name());
-            if !name.contains(&options.filter) {
+            if !setup.options.wants(&name) {
                 continue;
             }
             heading(&name);
-            let row = BenchRow { name, model, protocol, callers: 0, rate: Some(RATE), bare: false };
-            let contenders = start()?;
+            let row = BenchRow { name, model, protocol, callers: 0, rate: Some(RATE) };
+            // Started for each row.
+            let mut contenders = vec![ServerContender::ours(setup, "ours", &explicit(&MODELS))?];
+            contenders.extend(ServerContender::reference(setup, "reference", &explicit(&MODELS))?);
             let mut rounds: Vec<Vec<ReloadRound>> = vec![Vec::new(); contenders.len()];
-            for round in 0..options.rounds {
-                for turn in 0..contenders.len() {
-                    // As for the other rows: each round begins with another contender.
-                    let index = (round + turn) % contenders.len();
-                    match measure(&contenders[index], &row, folder, options.seconds) {
+            for round in 0..setup.options.rounds {
+                for index in turns(round, contenders.len()) {
+                    match measure(setup, &contenders[index], &row) {
                         Ok(figures) => rounds[index].push(figures),
                         // The reference may not survive this. Its rounds until then count.
-                        Err(error) if index > 0 => println!("{}: {error:#}", contenders[index].name()),
+                        Err(error) if index > 0 => println!("{}: {error:#}", contenders[index].name),
                         Err(error) => return Err(error),
                     }
                 }
             }
             for (contender, rounds) in contenders.iter().zip(&rounds) {
-                text.push_str(&line(&row.name, &contender.name(), rounds));
+                text.push_str(&line(&row.name, contender.name, rounds));
             }
             failed += rounds[0].iter().flatten().map(|window| window.failed).sum::<f64>();
         }
     }
-    heading("results");
-    print!("{text}");
-    write(folder, "reload.md", &text)?;
+    results::show("reload.md", &text)?;
     Ok(failed == 0.0)
 }
 
 /// One round of one contender.
-fn measure(contender: &Contender, row: &BenchRow, folder: &Path, seconds: u32) -> Result<ReloadRound> {
-    let &Contender::Server { http_port, .. } = contender else { bail!("no server to measure") };
+fn measure(setup: &BenchSetup, contender: &ServerContender, row: &BenchRow) -> Result<ReloadRound> {
+    let http_port = contender.http_port;
     // A server reloads nothing unless files have changed.
-    let changed = folder.join(contender.name()).join(row.model).join("1/build");
+    let changed = setup.folder.join(contender.name).join(row.model).join("1/build");
     let mut round = ReloadRound::default();
     for ((name, interval), taken) in WINDOWS.into_iter().zip(&mut round) {
         let stop = AtomicBool::new(false);
@@ -101,14 +96,14 @@ fn measure(contender: &Contender, row: &BenchRow, folder: &Path, seconds: u32) -
             let reloads = interval.map(|interval| {
                 scope.spawn(move || reload(http_port, row.model, changed, interval, stopped))
             });
-            let figures = contender.measure(row, seconds);
+            let figures = contender.measure(row, setup.options.seconds);
             stop.store(true, Ordering::Relaxed);
             let reload_ms = reloads.map_or(Ok(0.0), |reloads| {
                 reloads.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
             anyhow::Ok((figures?, reload_ms?))
         })?;
-        println!("{:<12} {name:<14} reload {reload_ms:.1} ms, {}", contender.name(), figures.line());
+        println!("{:<12} {name:<14} reload {reload_ms:.1} ms, {}", contender.name, figures.line());
         *taken = WindowFigures::of(&figures, reload_ms)?;
     }
     Ok(round)
@@ -123,7 +118,7 @@ fn reload(http_port: u16, model: &str, changed: &Path, interval: Duration, stop:
             .with_context(|| format!("cannot write {}", changed.display()))?;
         let start = Instant::now();
         let path = format!("/v2/repository/models/{model}/load");
-        let (status, body) = crate::loopback::http_post(http_port, &path)?;
+        let (status, body) = loopback::http_post(http_port, &path)?;
         ensure!(status == 200, "a reload of {model} was answered with {status}: {body}");
         taken += start.elapsed();
         reloads += 1;
@@ -144,41 +139,27 @@ impl WindowFigures {
     }
 }
 
-fn heading_of_table() -> String {
+fn head() -> String {
     let names = WINDOWS.map(|(name, _)| name);
-    let rates = names.map(|name| format!("req/s {name}")).join(" | ");
-    let p99 = names.map(|name| format!("p99 us {name}")).join(" | ");
-    let numbers = "---:|".repeat(2 * WINDOWS.len() + 5);
-    format!(
-        "| row | contender | rounds | {rates} | {p99} | once a second : before | back to back : before | ms of a reload | failed |\n\
-         |---|---|{numbers}\n"
-    )
+    let rates = names.map(|name| format!("req/s {name}"));
+    let p99 = names.map(|name| format!("p99 us {name}"));
+    let mut numbers = vec!["rounds"];
+    numbers.extend(rates.iter().chain(&p99).map(String::as_str));
+    numbers.extend(["once a second : before", "back to back : before", "ms of a reload", "failed"]);
+    table_head(&["row", "contender"], &numbers)
 }
 
 /// The medians; the ratios are medians of the rounds' ratios, the failed requests those of all rounds.
 fn line(row: &str, contender: &str, rounds: &[ReloadRound]) -> String {
-    let mut text = format!("| {row} | {contender} | {} |", rounds.len());
-    let mut cell =
-        |value: f64, digits: usize| write!(text, " {value:.digits$} |").expect("a string takes all");
-    for window in 0..WINDOWS.len() {
-        cell(median(rounds, |round| round[window].requests_per_second), 0);
-    }
-    for window in 0..WINDOWS.len() {
-        cell(median(rounds, |round| round[window].p99_us), 0);
-    }
-    for window in 1..3 {
-        cell(median(rounds, |round| round[window].p99_us / round[0].p99_us), 2);
-    }
-    cell(median(rounds, |round| round[1].reload_ms), 1);
-    cell(rounds.iter().flatten().map(|window| window.failed).sum(), 0);
-    text.push('\n');
-    text
-}
-
-fn median(rounds: &[ReloadRound], value: impl Fn(&ReloadRound) -> f64) -> f64 {
-    let mut values: Vec<f64> = rounds.iter().map(value).collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
+    let of = |value: &dyn Fn(&ReloadRound) -> f64| median(rounds.iter().map(value));
+    let windows = 0..WINDOWS.len();
+    let mut numbers = Vec::new();
+    numbers.extend(windows.clone().map(|window| (of(&|round| round[window].requests_per_second), 0)));
+    numbers.extend(windows.map(|window| (of(&|round| round[window].p99_us), 0)));
+    numbers.extend((1..3).map(|window| (of(&|round| round[window].p99_us / round[0].p99_us), 2)));
+    numbers.push((of(&|round| round[1].reload_ms), 1));
+    numbers.push((rounds.iter().flatten().map(|window| window.failed).sum(), 0));
+    format!("| {row} | {contender} | {} |{}", rounds.len(), cells(&numbers))
 }
 
 #[cfg(test)]
@@ -195,6 +176,6 @@ mod tests {
         let line = line("x", "ours", &[round(100.0), round(900.0), round(110.0)]);
         assert!(line.ends_with("| 110 | 220 | 330 | 110 | 2.00 | 3.00 | 2.0 | 3 |\n"), "{line}");
         let columns = |text: &str| text.lines().map(|line| line.matches('|').count()).collect::<Vec<_>>();
-        assert_eq!(columns(&heading_of_table()), [columns(&line)[0]; 2]);
+        assert_eq!(columns(&head()), [columns(&line)[0]; 2]);
     }
 }

@@ -1,6 +1,7 @@
 //! The figures, their medians, and the tables that show them.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use anyhow::{Context, Result};
 
@@ -16,22 +17,21 @@ const COLUMNS: [(&str, &str); 6] = [
 
 /// One value for each column; `None` where the column does not apply.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Figures([Option<f64>; COLUMNS.len()]);
+pub(super) struct Figures([Option<f64>; COLUMNS.len()]);
 
 impl Figures {
     /// Reads the two lines of a CSV of `nereid perf`.
-    pub(crate) fn from_csv(text: &str) -> Result<Figures> {
-        let (headings, row) = text.trim_end().split_once('\n').context("the load generator wrote no row")?;
-        let fields: BTreeMap<&str, &str> = headings.split(',').zip(row.split(',')).collect();
+    pub(super) fn from_csv(text: &str) -> Result<Figures> {
+        let fields = csv_fields(text)?;
         Ok(Figures(COLUMNS.map(|(name, _)| fields.get(name).and_then(|field| field.parse().ok()))))
     }
 
-    pub(crate) fn of_bare_loop(inferences_per_second: f64) -> Figures {
+    pub(super) fn of_bare_loop(inferences_per_second: f64) -> Figures {
         Figures(COLUMNS.map(|(name, _)| (name == "inferences_per_second").then_some(inferences_per_second)))
     }
 
     /// The median of each column.
-    pub(crate) fn medians(rounds: &[Figures]) -> Figures {
+    pub(super) fn medians(rounds: &[Figures]) -> Figures {
         let mut medians = [None; COLUMNS.len()];
         for (column, median) in medians.iter_mut().enumerate() {
             let mut values: Vec<f64> = rounds.iter().filter_map(|figures| figures.0[column]).collect();
@@ -42,29 +42,61 @@ impl Figures {
     }
 
     /// The latency that one of a hundred requests exceeds, in microseconds.
-    pub(crate) fn p99_us(&self) -> Result<f64> {
+    pub(super) fn p99_us(&self) -> Result<f64> {
         self.column("p99_us").context("there is no figure p99_us")
     }
 
     /// Answered requests per second.
-    pub(crate) fn requests_per_second(&self) -> Result<f64> {
+    pub(super) fn requests_per_second(&self) -> Result<f64> {
         self.column("requests_per_second").context("there is no figure requests_per_second")
     }
 
     /// The value of the column that has this name in the CSV of the load generator.
-    pub(crate) fn column(&self, wanted: &str) -> Option<f64> {
+    pub(super) fn column(&self, wanted: &str) -> Option<f64> {
         COLUMNS.iter().zip(self.0).find_map(|((name, _), value)| value.filter(|_| *name == wanted))
     }
 
-    pub(crate) fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let named =
             COLUMNS.iter().zip(&self.0).filter_map(|((_, heading), value)| Some((heading, (*value)?)));
         named.map(|(heading, value)| format!("{heading} {}", short(value))).collect::<Vec<_>>().join(", ")
     }
 
-    pub(crate) fn errors(&self) -> f64 {
+    pub(super) fn errors(&self) -> f64 {
         self.0[COLUMNS.len() - 1].unwrap_or_default()
     }
+}
+
+/// The fields of the two lines of a CSV of `nereid perf`, by their headings.
+pub(super) fn csv_fields(text: &str) -> Result<BTreeMap<&str, &str>> {
+    let (headings, row) = text.trim_end().split_once('\n').context("the load generator wrote no row")?;
+    Ok(headings.split(',').zip(row.split(',')).collect())
+}
+
+/// The value in the middle; no number if there are none.
+pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// The first two lines of a table whose first columns hold texts and whose other columns hold numbers.
+pub(super) fn table_head(texts: &[&str], numbers: &[&str]) -> String {
+    let headings = [texts, numbers].concat().join(" | ");
+    format!("| {headings} |\n|{}{}\n", "---|".repeat(texts.len()), "---:|".repeat(numbers.len()))
+}
+
+/// The cells of a line of a table, after its texts: each a number with so many digits, `-` for none.
+pub(super) fn cells(numbers: &[(f64, usize)]) -> String {
+    let mut text = String::new();
+    for &(number, digits) in numbers {
+        match number.is_nan() {
+            true => text.push_str(" - |"),
+            false => write!(text, " {number:.digits$} |").expect("a string takes all"),
+        }
+    }
+    text.push('\n');
+    text
 }
 
 fn short(value: f64) -> String {
@@ -72,24 +104,27 @@ fn short(value: f64) -> String {
 }
 
 /// All rows of all contenders.
-pub(crate) struct ResultTable {
+pub(super) struct ResultTable {
     rows: Vec<(String, String, Figures)>,
 }
 
 impl ResultTable {
-    pub(crate) fn new() -> ResultTable {
+    pub(super) fn new() -> ResultTable {
         ResultTable { rows: Vec::new() }
     }
 
-    pub(crate) fn extend(&mut self, row: &str, contenders: Vec<(String, Figures)>) {
-        self.rows.extend(contenders.into_iter().map(|(name, figures)| (row.to_owned(), name, figures)));
+    /// Adds the medians of the rounds of each contender.
+    pub(super) fn extend(&mut self, row: &str, names: &[&str], rounds: &[Vec<Figures>]) {
+        let medians = rounds.iter().map(|rounds| Figures::medians(rounds));
+        let contenders = names.iter().zip(medians);
+        self.rows.extend(contenders.map(|(name, medians)| (row.to_owned(), (*name).to_owned(), medians)));
     }
 
-    pub(crate) fn errors(&self) -> f64 {
+    pub(super) fn errors(&self) -> f64 {
         self.rows.iter().map(|(_, _, figures)| figures.errors()).sum()
     }
 
-    pub(crate) fn markdown(&self) -> String {
+    pub(super) fn markdown(&self) -> String {
         let headings: Vec<&str> = COLUMNS.iter().map(|(_, heading)| *heading).collect();
         let mut text = format!("| row | contender | {} |\n|---|---|", headings.join(" | "));
         text.push_str(&"---:|".repeat(COLUMNS.len()));
@@ -101,7 +136,7 @@ impl ResultTable {
         text
     }
 
-    pub(crate) fn csv(&self) -> String {
+    pub(super) fn csv(&self) -> String {
         let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
         let mut text = format!("row,contender,{}\n", names.join(","));
         for (row, name, figures) in &self.rows {
@@ -113,7 +148,7 @@ impl ResultTable {
 }
 
 /// How a contender compares with another one, as ratios within each round.
-pub(crate) struct ComparisonTable {
+pub(super) struct ComparisonTable {
     /// Which contender is divided by which.
     heading: &'static str,
     rows: Vec<(String, [Option<Ratios>; COMPARED.len()])>,
@@ -140,12 +175,12 @@ impl Ratios {
 }
 
 impl ComparisonTable {
-    pub(crate) fn new(heading: &'static str) -> ComparisonTable {
+    pub(super) fn new(heading: &'static str) -> ComparisonTable {
         ComparisonTable { heading, rows: Vec::new() }
     }
 
     /// Adds a row. Both lists have the same rounds.
-    pub(crate) fn extend(&mut self, row: &str, one: &[Figures], other: &[Figures]) {
+    pub(super) fn extend(&mut self, row: &str, one: &[Figures], other: &[Figures]) {
         let ratios = COMPARED.map(|(name, _)| {
             let both = one.iter().zip(other);
             let ratio = |(one, other): (&Figures, &Figures)| Some(one.column(name)? / other.column(name)?);
@@ -154,7 +189,7 @@ impl ComparisonTable {
         self.rows.push((row.to_owned(), ratios));
     }
 
-    pub(crate) fn markdown(&self) -> String {
+    pub(super) fn markdown(&self) -> String {
         let headings = COMPARED.map(|(_, heading)| heading).join(" | ");
         let mut text = format!("| {} | {headings} |\n|---|---:|---:|\n", self.heading);
         for (row, ratios) in &self.rows {
@@ -172,6 +207,14 @@ impl ComparisonTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_number_has_an_empty_cell() {
+        assert_eq!(cells(&[(1.234, 1), (f64::NAN, 2), (7.0, 0)]), " 1.2 | - | 7 |\n");
+        assert!(median([]).is_nan());
+        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(table_head(&["a"], &["b", "c"]), "| a | b | c |\n|---|---:|---:|\n");
+    }
 
     fn figures(rate: f64, errors: u32) -> Figures {
         Figures::from_csv(&format!(
@@ -202,10 +245,8 @@ mod tests {
     #[test]
     fn a_table_has_a_cell_for_each_column() {
         let mut table = ResultTable::new();
-        table.extend(
-            "tiny",
-            vec![("ours".into(), figures(200.0, 2)), ("bare b8".into(), Figures::of_bare_loop(9.0))],
-        );
+        let rounds = [vec![figures(200.0, 2)], vec![Figures::of_bare_loop(9.0)]];
+        table.extend("tiny", &["ours", "bare b8"], &rounds);
         let markdown = table.markdown();
         assert!(markdown.contains("| tiny | ours | 200 | 200 | 10.5 | 20 | - | 2 |"), "{markdown}");
         assert!(markdown.contains("| tiny | bare b8 | - | 9 | - | - | - | - |"), "{markdown}");

@@ -3,18 +3,20 @@
 //! The others send 1,000 requests a second. Their 99th percentile alone and beside the adversary, in turns, and the memory
 //! of the server at its most, compared with that of an idle server and with `--max-inflight-bytes`.
 
-use std::fmt::Write;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use super::adversary::{Adversary, median};
-use super::contenders::Contender;
-use super::plan::{BenchProtocol, BenchRow};
-use super::{BenchOptions, write};
+use super::adversary_process::AdversaryProcess;
+use super::options::BenchOptions;
+use super::results;
+use super::row::{BenchProtocol, BenchRow};
+use super::server_contender::ServerContender;
+use super::setup::BenchSetup;
+use super::table::{cells, median, table_head};
+use super::turns::turns;
 use crate::console::heading;
 use crate::process::tree::TreeMemory;
 
@@ -54,74 +56,63 @@ struct WorstFigures {
 }
 
 /// Measures, prints and writes the table. Returns true if every request of the others was answered.
-pub(super) fn run(options: &BenchOptions, server: &Path, folder: &Path, library: &Path) -> Result<bool> {
+pub(super) fn run(setup: &BenchSetup) -> Result<bool> {
     let limit = format!("--max-inflight-bytes={}", (INFLIGHT_MIB as u64) << 20);
     let more = [limit, "--allow-client-shm=true".to_owned()];
     let (mut rows, mut errors) = (Vec::new(), 0.0);
     for kind in KINDS {
         for protocol in [BenchProtocol::HttpJson, BenchProtocol::Grpc] {
             let name = format!("{kind} over {}", protocol.name());
-            if !name.contains(&options.filter) {
+            if !setup.options.wants(&name) {
                 continue;
             }
             heading(&name);
             // Memory that an earlier adversary has left would count for a later one.
-            let start = || Contender::ours_with("ours", server, folder, library, &more);
+            let start = || ServerContender::ours(setup, "ours", &more);
             // A connection of the earlier adversary may still have a port that was free.
             let ours = start().or_else(|_| start())?;
-            let (figures, failed) = measure(kind, protocol, &ours, options)?;
+            let (figures, failed) = measure(kind, protocol, &ours, &setup.options)?;
             rows.push(figures);
             errors += failed;
         }
     }
-    if rows.is_empty() {
-        return Ok(true);
+    if !rows.is_empty() {
+        results::show("worst-inputs.md", &table(&rows))?;
     }
-    heading("results");
-    let table = table(&rows);
-    print!("{table}");
-    write(folder, "worst-inputs.md", &table)?;
     Ok(errors == 0.0)
 }
 
 fn measure(
     kind: &'static str,
     protocol: BenchProtocol,
-    ours: &Contender,
+    ours: &ServerContender,
     options: &BenchOptions,
 ) -> Result<(WorstFigures, f64)> {
-    let &Contender::Server { ref server, http_port, grpc_port, .. } = ours else {
-        bail!("no server to measure")
-    };
-    let ports = [http_port, grpc_port].map(|port| port.to_string());
+    let server = ours.server.pid();
+    let ports = [ours.http_port, ours.grpc_port].map(|port| port.to_string());
     let word = if protocol == BenchProtocol::Grpc { "grpc" } else { "http" };
     let arguments = [kind, word, &ports[0], &ports[1]];
-    let row = BenchRow {
-        name: kind.to_owned(),
-        model: "tiny",
-        protocol,
-        callers: 16,
-        rate: Some(RATE),
-        bare: false,
-    };
+    let row = BenchRow::closed_loop(kind.to_owned(), "tiny", protocol, 16);
+    let row = BenchRow { rate: Some(RATE), ..row };
     let mut p99_us = [Vec::new(), Vec::new()];
     let (mut errors, mut most_mib) = (0.0, 0.0_f64);
     // The first requests need memory that is kept.
     ours.measure(&row, 1)?;
-    let idle_mib = TreeMemory::of(server.pid())?.proportional_mib;
+    let idle_mib = TreeMemory::of(server)?.proportional_mib;
     for round in 0..options.rounds {
-        for turn in 0..2 {
-            let beside = (round + turn) % 2 == 1;
-            let (figures, mib) = with_memory(server.pid(), || {
-                let other =
-                    beside.then(|| Adversary::start("bench/worst_inputs.py", &arguments)).transpose()?;
+        for turn in turns(round, 2) {
+            let beside = turn == 1;
+            let (figures, mib) = with_memory(server, || {
+                let other = beside
+                    .then(|| AdversaryProcess::start("bench/worst_inputs.py", &arguments))
+                    .transpose()?;
                 let figures = ours.measure(&row, options.seconds)?;
                 drop(other);
                 Ok(figures)
             })?;
             println!("{:<8} {} {mib:.0} MiB", if beside { "beside" } else { "alone" }, figures.line());
             errors += figures.errors();
-            p99_us[usize::from(beside)].push(figures.p99_us()?);
+            p99_us[turn].push(figures.p99_us()?);
             most_mib = most_mib.max(mib);
         }
     }
@@ -149,18 +140,17 @@ fn with_memory<T>(process: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, 
 }
 
 fn table(rows: &[WorstFigures]) -> String {
-    let mut text = String::from(
-        "| input | over | p99 us of others alone | beside it | times as long | MiB above idle | of the budget |\n\
-         |---|---|---:|---:|---:|---:|---:|\n",
-    );
+    let numbers = ["p99 us of others alone", "beside it", "times as long", "MiB above idle", "of the budget"];
+    let mut text = table_head(&["input", "over"], &numbers);
     for WorstFigures { kind, protocol, alone_us, beside_us, above_idle_mib } in rows {
-        let (protocol, times) = (protocol.name(), beside_us / alone_us);
-        let share = above_idle_mib / INFLIGHT_MIB;
-        writeln!(
-            text,
-            "| {kind} | {protocol} | {alone_us:.0} | {beside_us:.0} | {times:.2} | {above_idle_mib:.0} | {share:.2} |"
-        )
-        .expect("a string takes all");
+        let numbers = [
+            (*alone_us, 0),
+            (*beside_us, 0),
+            (beside_us / alone_us, 2),
+            (*above_idle_mib, 0),
+            (above_idle_mib / INFLIGHT_MIB, 2),
+        ];
+        text.push_str(&format!("| {kind} | {} |{}", protocol.name(), cells(&numbers)));
     }
     text
 }

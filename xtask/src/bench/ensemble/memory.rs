@@ -5,11 +5,14 @@
 
 use std::fs;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use super::{EnsembleBench, ExecutedTime, PartResult, cells, median, table_head};
-use crate::bench::contenders::{Contender, explicit};
-use crate::bench::plan::BenchProtocol;
+use super::executed_time::ExecutedTime;
+use super::part_result::PartResult;
+use crate::bench::row::BenchProtocol;
+use crate::bench::server_contender::{ServerContender, explicit};
+use crate::bench::setup::BenchSetup;
+use crate::bench::table::{cells, median, table_head};
 use crate::console::heading;
 use crate::process::tree::kib_of;
 
@@ -51,9 +54,10 @@ impl MemoryRound {
     }
 }
 
-pub(super) fn run(bench: &EnsembleBench<'_>) -> Result<Option<PartResult>> {
+pub(super) fn run(setup: &BenchSetup) -> Result<Option<PartResult>> {
     let name = |bound: u32| format!("ensemble memory {bound} MiB");
-    let bounds: Vec<u32> = BOUNDS_MIB.into_iter().filter(|&bound| bench.wants(&name(bound))).collect();
+    let bounds: Vec<u32> =
+        BOUNDS_MIB.into_iter().filter(|&bound| setup.options.wants(&name(bound))).collect();
     if bounds.is_empty() {
         return Ok(None);
     }
@@ -61,8 +65,8 @@ pub(super) fn run(bench: &EnsembleBench<'_>) -> Result<Option<PartResult>> {
     for bound in bounds {
         heading(&name(bound));
         let mut rounds = Vec::new();
-        for _ in 0..bench.options.rounds {
-            rounds.push(measure(bench, bound)?);
+        for _ in 0..setup.options.rounds {
+            rounds.push(measure(setup, bound)?);
         }
         failed += rounds.iter().map(|round| round.failed).sum::<f64>();
         table.push_str(&line(&name(bound), bound, &rounds));
@@ -71,12 +75,12 @@ pub(super) fn run(bench: &EnsembleBench<'_>) -> Result<Option<PartResult>> {
 }
 
 /// Starts a server, uses both members alone, then the ensemble.
-fn measure(bench: &EnsembleBench<'_>, bound_mib: u32) -> Result<MemoryRound> {
+fn measure(setup: &BenchSetup, bound_mib: u32) -> Result<MemoryRound> {
     let bytes = u64::from(bound_mib) << 20;
     let mut more = explicit(&[MEMBERS[0], MEMBERS[1], ENSEMBLE]);
     more.push(format!("--max-intermediate-bytes={bytes}"));
-    let ours = Contender::ours_with("ours", bench.server, &bench.folder, bench.library, &more)?;
-    let Contender::Server { server, .. } = &ours else { bail!("no server to measure") };
+    let ours = ServerContender::ours(setup, "ours", &more)?;
+    let server = ours.server.pid();
     let protocol = BenchProtocol::HttpBinary;
 
     // One caller waits while the other one is served, so that the only instance is never idle.
@@ -85,7 +89,7 @@ fn measure(bench: &EnsembleBench<'_>, bound_mib: u32) -> Result<MemoryRound> {
     for member in MEMBERS {
         failed += ours.generate_load(member, protocol, &warm_up)?.errors();
     }
-    let before_mib = memory_mib(server.pid(), "VmRSS")?;
+    let before_mib = memory_mib(server, "VmRSS")?;
     let executed = ExecutedTime::of(&ours, CONSUMER)?;
 
     let options =
@@ -94,7 +98,7 @@ fn measure(bench: &EnsembleBench<'_>, bound_mib: u32) -> Result<MemoryRound> {
     let execution_us = ExecutedTime::of(&ours, CONSUMER)?.each_since(executed)?;
     let round = MemoryRound {
         before_mib,
-        peak_mib: memory_mib(server.pid(), "VmHWM")?,
+        peak_mib: memory_mib(server, "VmHWM")?,
         requests_per_second: figures.requests_per_second()?,
         execution_us,
         failed: failed + figures.errors(),

@@ -7,16 +7,19 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::{EnsembleBench, PartResult, cells, median, table_head};
-use crate::bench::contenders::{Bare, Contender};
-use crate::bench::plan::{BenchProtocol, BenchRow};
-use crate::bench::table::Figures;
+use super::part_result::PartResult;
+use crate::bench::bare_loop::{BareLoopProgram, fastest};
+use crate::bench::bare_programs;
+use crate::bench::row::{BenchProtocol, BenchRow};
+use crate::bench::server_contender::ServerContender;
+use crate::bench::setup::BenchSetup;
+use crate::bench::table::{Figures, cells, median, table_head};
+use crate::bench::turns::turns;
 use crate::console::heading;
 use crate::process;
 use crate::tools::runtime_library;
-use crate::workspace::{self, cargo};
 
 const PROTOCOLS: [BenchProtocol; 2] = [BenchProtocol::HttpBinary, BenchProtocol::Grpc];
 /// Requests that are open at a time.
@@ -70,30 +73,31 @@ struct KindRounds {
 
 /// The models without a server.
 struct Program<'a> {
-    bench: &'a EnsembleBench<'a>,
+    setup: &'a BenchSetup,
     binary: PathBuf,
     /// `MODEL:BATCH` for each step.
     steps: Vec<String>,
 }
 
-pub(super) fn run(bench: &EnsembleBench<'_>) -> Result<Option<PartResult>> {
+pub(super) fn run(setup: &BenchSetup) -> Result<Option<PartResult>> {
     let wanted =
-        |pipeline: &&Pipeline| PROTOCOLS.iter().any(|&protocol| bench.wants(&pipeline.row(protocol)));
+        |pipeline: &&Pipeline| PROTOCOLS.iter().any(|&protocol| setup.options.wants(&pipeline.row(protocol)));
     let pipelines: Vec<&Pipeline> = PIPELINES.iter().filter(wanted).collect();
     if pipelines.is_empty() {
         return Ok(None);
     }
-    let bare = Bare::build(&bench.folder, bench.library)?;
-    let ours = bench.ours()?;
-    let reference = reference(bench);
+    let bare = BareLoopProgram::build(setup)?;
+    let ours = ServerContender::ours(setup, "ours", &[])?;
+    let reference = reference(setup);
     let (mut table, mut failed) = (head(), 0.0);
     for pipeline in pipelines {
         heading(pipeline.ensemble);
-        let program = Program::of(bench, &bare, pipeline)?;
-        for protocol in PROTOCOLS.into_iter().filter(|&protocol| bench.wants(&pipeline.row(protocol))) {
+        let program = Program::of(setup, &bare, pipeline)?;
+        for protocol in PROTOCOLS.into_iter().filter(|&protocol| setup.options.wants(&pipeline.row(protocol)))
+        {
             let row = pipeline.row(protocol);
             heading(&row);
-            let kinds = measure(bench, pipeline, protocol, (&ours, reference.as_ref()), &program)?;
+            let kinds = measure(setup, pipeline, protocol, (&ours, reference.as_ref()), &program)?;
             for kind in &kinds {
                 table.push_str(&line(&row, kind, &kinds[0], pipeline.goal));
             }
@@ -112,29 +116,22 @@ impl Pipeline {
 }
 
 /// The reference, if there is one and it can serve the pipelines.
-fn reference(bench: &EnsembleBench<'_>) -> Option<Contender> {
-    let packages = bench.options.reference.as_ref()?;
-    match Contender::reference(packages, bench.server, &bench.folder, &[]) {
-        Ok(reference) => Some(reference),
-        Err(error) => {
-            println!("without the reference: {error:#}");
-            None
-        }
-    }
+fn reference(setup: &BenchSetup) -> Option<ServerContender> {
+    let started = ServerContender::reference(setup, "reference", &[]);
+    started.inspect_err(|error| println!("without the reference: {error:#}")).ok().flatten()
 }
 
 /// The rounds of all kinds, the ensemble first. The kinds take turns.
 fn measure(
-    bench: &EnsembleBench<'_>,
+    setup: &BenchSetup,
     pipeline: &Pipeline,
     protocol: BenchProtocol,
-    (ours, reference): (&Contender, Option<&Contender>),
+    (ours, reference): (&ServerContender, Option<&ServerContender>),
     program: &Program<'_>,
 ) -> Result<Vec<KindRounds>> {
     use PipelineKind::{Calls, Ensemble, Program, Reference};
-    let seconds = bench.options.seconds;
-    let row =
-        |model| BenchRow { name: String::new(), model, protocol, callers: CALLERS, rate: None, bare: false };
+    let seconds = setup.options.seconds;
+    let row = |model| BenchRow::closed_loop(String::new(), model, protocol, CALLERS);
     let [first, further @ ..] = pipeline.members;
     let chain = further.map(|member| format!("--then={member}"));
     let once = |kind| match kind {
@@ -152,10 +149,8 @@ fn measure(
         .filter(|&kind| kind != Reference || reference.is_some())
         .map(|kind| KindRounds { kind, rounds: Vec::new() })
         .collect();
-    for round in 0..bench.options.rounds {
-        for turn in 0..all.len() {
-            // As for the other rows: each round begins with another contender.
-            let index = (round + turn) % all.len();
+    for round in 0..setup.options.rounds {
+        for index in turns(round, all.len()) {
             let figures = once(all[index].kind)?;
             let shown = figures.as_ref().map_or("-".into(), Figures::line);
             println!("{:<12} {shown}", all[index].kind.name());
@@ -167,14 +162,11 @@ fn measure(
 
 impl<'a> Program<'a> {
     /// The program with each model at the batch size where it is fastest alone.
-    fn of(bench: &'a EnsembleBench<'a>, bare: &Bare, pipeline: &Pipeline) -> Result<Program<'a>> {
-        let package =
-            ["build", "--release", "--package", "nereid-backend-onnx", "--example", "bare_pipeline"];
-        process::run(&mut cargo(&package))?;
-        let binary = workspace::target().join("release/examples/bare_pipeline");
+    fn of(setup: &'a BenchSetup, bare: &BareLoopProgram, pipeline: &Pipeline) -> Result<Program<'a>> {
+        let binary = bare_programs::build("nereid-backend-onnx", "bare_pipeline")?;
         let mut steps = Vec::new();
         for member in pipeline.members {
-            let model = bench.folder.join("ours").join(member).join("1/model.onnx");
+            let model = setup.folder.join("ours").join(member).join("1/model.onnx");
             let bare = bare.with_model(model.clone());
             let rates = BATCHES
                 .map(|batch| bare.inferences_per_second(batch, TRIAL_SECONDS).map(|rate| (batch, rate)));
@@ -182,26 +174,19 @@ impl<'a> Program<'a> {
             println!("{member} alone: batch {batch}, {rate:.0} inferences/s");
             steps.push(format!("{}:{batch}", model.display()));
         }
-        Ok(Program { bench, binary, steps })
+        Ok(Program { setup, binary, steps })
     }
 
     fn measure(&self, seconds: u32) -> Result<Figures> {
         let mut command = Command::new(&self.binary);
-        command.env(runtime_library::VARIABLE, self.bench.library);
+        command.env(runtime_library::VARIABLE, &self.setup.library);
         self.steps.iter().for_each(|step| {
             command.args(["--step", step]);
         });
         command.args(["--rows", &CALLERS.to_string(), "--seconds", &seconds.to_string(), "--threads", "1"]);
-        let printed = process::output(&mut command)?;
-        let rate = printed.trim().strip_prefix("rows_per_second=").and_then(|text| text.parse().ok());
-        Ok(Figures::of_bare_loop(rate.with_context(|| format!("bare_pipeline printed: {printed}"))?))
+        let rate = bare_programs::figure(&process::output(&mut command)?, "rows_per_second")?;
+        Ok(Figures::of_bare_loop(rate))
     }
-}
-
-/// The batch size with the highest rate. A larger batch must be faster to be taken.
-fn fastest(rates: Vec<(u32, f64)>) -> Result<(u32, f64)> {
-    let faster = |best: (u32, f64), next: (u32, f64)| if next.1 > best.1 { next } else { best };
-    rates.into_iter().reduce(faster).context("there are batch sizes")
 }
 
 fn head() -> String {
@@ -262,11 +247,5 @@ mod tests {
         );
         let columns = |text: &str| text.lines().map(|line| line.matches('|').count()).collect::<Vec<_>>();
         assert_eq!(columns(&head()), [columns(&line("x", &gone, &ensemble, None))[0]; 2]);
-    }
-
-    #[test]
-    fn the_batch_with_the_highest_rate_is_taken_and_the_smaller_one_if_none_is_faster() {
-        assert_eq!(fastest(vec![(1, 10.0), (2, 30.0), (4, 30.0), (8, 20.0)]).unwrap(), (2, 30.0));
-        assert!(fastest(Vec::new()).is_err());
     }
 }

@@ -6,9 +6,13 @@
 
 use anyhow::{Context, Result};
 
-use super::{EnsembleBench, ExecutedTime, PartResult, cells, median, table_head};
-use crate::bench::contenders::Contender;
-use crate::bench::plan::{BenchProtocol, BenchRow};
+use super::executed_time::ExecutedTime;
+use super::part_result::PartResult;
+use crate::bench::row::{BenchProtocol, BenchRow};
+use crate::bench::server_contender::ServerContender;
+use crate::bench::setup::BenchSetup;
+use crate::bench::table::{cells, median, table_head};
+use crate::bench::turns::turns;
 use crate::console::heading;
 
 /// The plain model and the two ensembles with it.
@@ -45,12 +49,12 @@ impl StepRound {
     }
 }
 
-pub(super) fn run(bench: &EnsembleBench<'_>) -> Result<Option<PartResult>> {
+pub(super) fn run(setup: &BenchSetup) -> Result<Option<PartResult>> {
     let mut rows = Vec::new();
     for protocol in [BenchProtocol::HttpBinary, BenchProtocol::Grpc] {
         for callers in CALLERS {
             let name = format!("ensemble step {} x{callers}", protocol.name());
-            if bench.wants(&name) {
+            if setup.options.wants(&name) {
                 rows.push((name, protocol, callers));
             }
         }
@@ -58,13 +62,13 @@ pub(super) fn run(bench: &EnsembleBench<'_>) -> Result<Option<PartResult>> {
     if rows.is_empty() {
         return Ok(None);
     }
-    let ours = bench.ours()?;
+    let ours = ServerContender::ours(setup, "ours", &[])?;
     let (mut table, mut failed) = (head(), 0.0);
     for (name, protocol, callers) in rows {
         heading(&name);
         let mut rounds = Vec::new();
-        for round in 0..bench.options.rounds {
-            let (figures, errors) = measure(&ours, protocol, callers, round, bench.options.seconds)?;
+        for round in 0..setup.options.rounds {
+            let (figures, errors) = measure(&ours, protocol, callers, round, setup.options.seconds)?;
             rounds.push(figures);
             failed += errors;
         }
@@ -75,18 +79,17 @@ pub(super) fn run(bench: &EnsembleBench<'_>) -> Result<Option<PartResult>> {
 
 /// One round, and how many requests failed. Each round begins with another model.
 fn measure(
-    ours: &Contender,
+    ours: &ServerContender,
     protocol: BenchProtocol,
     callers: u32,
     round: usize,
     seconds: u32,
 ) -> Result<(StepRound, f64)> {
     let (mut taken, mut execution, mut errors) = ([0.0; MODELS.len()], 0.0, 0.0);
-    for turn in 0..MODELS.len() {
-        let index = (round + turn) % MODELS.len();
+    for index in turns(round, MODELS.len()) {
         let model = MODELS[index];
         let before = ExecutedTime::of(ours, MODELS[0])?;
-        let row = BenchRow { name: String::new(), model, protocol, callers, rate: None, bare: false };
+        let row = BenchRow::closed_loop(String::new(), model, protocol, callers);
         let figures = ours.measure(&row, seconds)?;
         println!("{model:<12} {}", figures.line());
         taken[index] = figures.column("server_us_per_request").context("there is no processor time")?;
