@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use crate::arguments::Arguments;
-use crate::workspace::{self, Build};
-use crate::{process, python, tools};
+use crate::build::Build;
+use crate::{process, python, tools, workspace};
 
 /// The campaign that a change must pass. An even seed has a store for the cache.
 const SEED_OF_CHANGES: u64 = 2;

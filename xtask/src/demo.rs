@@ -11,10 +11,10 @@ use std::{io::Write, thread};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::arguments::Arguments;
+use crate::build::Build;
 use crate::process::{self, ServerProcess};
 use crate::tools::runtime_library;
-use crate::workspace::{self, Build};
-use crate::{files, loopback, python};
+use crate::{files, loopback, python, workspace};
 
 /// How long the steps may take on a busy machine.
 const LIMIT_OF_BUILD: Duration = Duration::from_secs(30 * 60);

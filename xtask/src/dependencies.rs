@@ -4,9 +4,8 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::process;
 use crate::steps::CannotRun;
-use crate::tools;
+use crate::{process, tools};
 
 /// Names a copy of RustSec's database: a git repository with the branch `main`.
 const DATABASE: &str = "NEREID_ADVISORY_DB";

@@ -11,6 +11,7 @@
 mod abi;
 mod arguments;
 mod bench;
+mod build;
 mod c_compiler;
 mod changes;
 mod chaos;

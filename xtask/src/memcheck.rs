@@ -13,10 +13,10 @@ use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::build::Build;
 use crate::c_compiler::{SANITIZERS, compile, compile_plugin, compiler, has_sanitizers};
 use crate::tools::debian_program::VALGRIND;
-use crate::workspace::{self, Build};
-use crate::{files, process};
+use crate::{files, process, workspace};
 
 /// Requests to each model in the shorter of the two runs, by default.
 const REQUESTS: u32 = 200;

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::workspace::{self, Build};
-use crate::{process, python, steps, tools};
+use crate::build::Build;
+use crate::{process, python, steps, tools, workspace};
 
 /// How everything is built.
 pub(crate) const BUILD: Build = Build::DevWorkspace;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 use crate::arguments::Arguments;
-use crate::workspace::Build;
+use crate::build::Build;
 
 /// The options of the command.
 #[derive(Clone)]

@@ -7,9 +7,9 @@ use anyhow::{Result, bail};
 use super::contents::PackageContents;
 use super::{archive, debian_package, image, wheel};
 use crate::arguments::Arguments;
+use crate::build::Build;
 use crate::console::heading;
-use crate::files;
-use crate::workspace::{self, Build};
+use crate::{files, workspace};
 
 /// A kind of packages.
 struct PackageKind {

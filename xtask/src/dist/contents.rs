@@ -6,10 +6,10 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::{licences, sbom};
+use crate::build::Build;
 use crate::files::{copy, file_name, make_empty, write};
-use crate::process;
 use crate::tools::runtime_library;
-use crate::workspace::{self, Build};
+use crate::{process, workspace};
 
 /// The files for packages, which lie in one folder.
 pub(super) struct PackageContents {

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::process;
-use crate::workspace::{self, Build};
+use crate::build::Build;
+use crate::{process, workspace};
 
 /// What `nereid man` is asked for, and the page that has the answer. Tests of the server compare them.
 const PAGES: [(&str, &str); 2] =
