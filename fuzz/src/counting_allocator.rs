@@ -69,8 +69,12 @@ fn signed(bytes: usize) -> isize {
     isize::try_from(bytes).unwrap_or(isize::MAX)
 }
 
-/// The allocator of the programs of this package.
-pub(crate) struct CountingAllocator;
+/// The system's allocator, with counts.
+struct CountingAllocator;
+
+/// Counts for all programs of this package.
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 // SAFETY: each function passes its arguments on to the system's allocator, whose promises are those of this trait, and
 // returns its result. Counting does not allocate, and does not unwind: the cell has no destructor, and the sums

@@ -19,7 +19,3 @@ pub use mutation::Mutator;
 pub use oracle::{Bound, Broken, Effort};
 pub use target::FuzzTarget;
 pub use targets::{TARGETS, find_target};
-
-/// Counts for all programs of this package.
-#[global_allocator]
-static ALLOCATOR: counting_allocator::CountingAllocator = counting_allocator::CountingAllocator;

@@ -3,98 +3,10 @@
 //! The tables are written first, and Rust is compared with them. A header made from the Rust functions would repeat
 //! their mistakes, and users of the header could not notice.
 
+mod comparison;
 mod exports;
 mod header;
 mod signatures;
 mod table;
 
-use std::fs;
-use std::path::Path;
-
-use anyhow::{Context, Result, ensure};
-
-use table::Interface;
-
-/// The path of the header, relative to the root.
-const HEADER: &str = "include/nereid.h";
-const TABLES: [&str; 2] = ["crates/c-api/abi/types.txt", "crates/c-api/abi/functions.txt"];
-/// The folders of exported functions.
-const EXPORTING_CRATES: [&str; 2] = ["crates/c-api/src", "crates/in-process/src"];
-
-/// Writes the header.
-///
-/// # Errors
-/// A table is wrong, or a file cannot be read or written.
-pub(crate) fn write_header(root: &Path) -> Result<()> {
-    let path = root.join(HEADER);
-    fs::create_dir_all(path.parent().unwrap_or(root))?;
-    fs::write(&path, header_text(root)?).with_context(|| format!("cannot write {HEADER}"))
-}
-
-/// Differences of the header and of the exported functions from the tables, one line each.
-///
-/// # Errors
-/// A table is wrong, or a file cannot be read.
-pub(crate) fn broken(root: &Path) -> Result<Vec<String>> {
-    let interfaces = read_tables(root)?;
-    let mut broken = signatures::broken(&interfaces, &exports::find(root, &EXPORTING_CRATES)?);
-    let current = fs::read_to_string(root.join(HEADER)).unwrap_or_default();
-    if current != header_text(root)? {
-        broken.push(format!("{HEADER} is not what the tables and the sources say: cargo xtask header"));
-    }
-    Ok(broken)
-}
-
-fn header_text(root: &Path) -> Result<String> {
-    let docs = exports::find(root, &EXPORTING_CRATES)?
-        .into_iter()
-        .map(|export| (export.name, export.docs))
-        .collect();
-    Ok(header::text(&read_tables(root)?, &docs))
-}
-
-fn read_tables(root: &Path) -> Result<Vec<Interface>> {
-    let mut interfaces = Vec::new();
-    for path in TABLES {
-        let text = fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?;
-        table::read(&text, &mut interfaces).with_context(|| format!("in {path}"))?;
-    }
-    ensure!(!interfaces.is_empty(), "the tables of the C interfaces are empty");
-    Ok(interfaces)
-}
-
-#[cfg(test)]
-mod tests {
-    use table::Side;
-
-    use super::*;
-    use crate::workspace;
-
-    fn functions(side: Side) -> Vec<String> {
-        let interfaces = read_tables(&workspace::root()).unwrap();
-        let functions = interfaces.into_iter().flat_map(|interface| interface.functions);
-        functions.filter(|function| function.side == side).map(|function| function.prototype.name).collect()
-    }
-
-    #[test]
-    fn the_tables_name_every_function_once() {
-        let (server, plugin) = (functions(Side::Server), functions(Side::Plugin));
-        assert_eq!((server.len(), plugin.len()), (283, 23));
-        let all: std::collections::BTreeSet<_> = server.iter().chain(&plugin).collect();
-        assert_eq!(all.len(), 306);
-    }
-
-    #[test]
-    fn the_tables_name_every_type() {
-        let interfaces = read_tables(&workspace::root()).unwrap();
-        let count = |of: fn(&Interface) -> usize| interfaces.iter().map(of).sum::<usize>();
-        assert_eq!(count(|interface| interface.handles.len()), 32);
-        assert_eq!(count(|interface| interface.enums.len()), 23);
-        assert_eq!(count(|interface| interface.callbacks.len()), 10);
-    }
-
-    #[test]
-    fn the_header_and_the_functions_are_as_the_tables_say() {
-        assert_eq!(broken(&workspace::root()).unwrap(), Vec::<String>::new());
-    }
-}
+pub(crate) use comparison::{broken, write_header};

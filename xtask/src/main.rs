@@ -4,6 +4,9 @@
 //! This program does everything that needs more than cargo: the checks of a change, the Python environment, the
 //! download of ONNX Runtime, the demo, the benchmarks. It writes everything below `target`, makes each thing once and
 //! reuses it.
+//!
+//! Each command is in the file of its name, and `header` in `abi`. They share long runs (`steps`), what a machine may lack
+//! (`tools`, `python`), other programs (`process`, `build`, `c_compiler`, `test_runners`, `loopback`), and `files`.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "chores talk to the person who started them")]
