@@ -13,9 +13,9 @@ use crate::endpoint::ServerEndpoint;
 use crate::feed::{CallerFeed, NextRequest, SharedFeed};
 use crate::grpc::{GrpcCall, GrpcConnection};
 use crate::http::HttpConnection;
-use crate::inputs::WantedOutput;
 use crate::options::{PerfOptions, Protocol};
 use crate::payload::{GenerateTemplate, GrpcTemplate, HttpTemplate};
+use crate::tensors::{InputTensor, WantedOutput};
 
 /// The prepared requests of a run, shared by all callers.
 pub(crate) struct Prepared {
@@ -190,7 +190,7 @@ async fn exchange_grpc(
 }
 
 /// Compares the outputs of a response with those of `validation_data`.
-fn compare(expected: &[WantedOutput], outputs: &[crate::tensors::InputTensor]) -> Result<(), CallFailure> {
+fn compare(expected: &[WantedOutput], outputs: &[InputTensor]) -> Result<(), CallFailure> {
     for WantedOutput { name, bytes } in expected {
         match outputs.iter().find(|output| output.input.name == *name) {
             Some(output) if output.bytes == bytes => {}

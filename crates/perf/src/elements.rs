@@ -109,6 +109,20 @@ pub(crate) fn push_text(bytes: &mut Vec<u8>, text: &[u8]) {
     bytes.extend_from_slice(text);
 }
 
+/// The most bytes or elements of a tensor that the generator makes.
+const MOST_ELEMENTS: usize = 1 << 32;
+
+/// The number of elements of a tensor.
+///
+/// # Errors
+/// The tensor is too large.
+pub(crate) fn element_count(shape: &[i64]) -> Result<usize> {
+    let mut sizes = shape.iter().map(|&size| usize::try_from(size).ok());
+    let count = sizes.try_fold(1_usize, |count, size| count.checked_mul(size?));
+    let count = count.filter(|&count| count <= MOST_ELEMENTS);
+    count.with_context(|| format!("a tensor of shape {shape:?} is too large"))
+}
+
 /// The number of elements in the bytes of a tensor.
 ///
 /// # Errors
@@ -172,4 +186,15 @@ pub(crate) fn push_array(bytes: &mut Vec<u8>, kind: &ElementKind, values: &[Valu
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tensor_has_a_bound() {
+        assert_eq!(element_count(&[2, 0, 3]).unwrap(), 0);
+        assert!(element_count(&[1 << 40, 1 << 40]).is_err());
+    }
 }

@@ -11,11 +11,10 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use crate::elements::{ElementKind, count_elements, push_array, push_text};
-use crate::inputs::{WantedOutput, element_count};
+use crate::elements::{ElementKind, count_elements, element_count, push_array, push_text};
 use crate::model::{ModelInput, TargetModel};
 use crate::options::PerfOptions;
-use crate::tensors::InputTensor;
+use crate::tensors::{InputTensor, WantedOutput};
 
 /// The content of a request of one row, or of the whole batch.
 #[derive(Clone)]

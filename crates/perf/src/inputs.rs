@@ -4,15 +4,14 @@
 //! larger batches, a request takes several steps that follow each other.
 
 use anyhow::{Context, Result, ensure};
-use bytes::Bytes;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::elements::{ElementKind, random_elements, zero_elements};
+use crate::elements::{ElementKind, element_count, random_elements, zero_elements};
 use crate::input_files::{self, InputStep};
 use crate::model::{ModelInput, TargetModel};
 use crate::options::{InputContent, PerfOptions};
-use crate::tensors::InputTensor;
+use crate::tensors::{InputTensor, WantedOutput};
 
 /// See the module documentation.
 pub(crate) struct RunInputs {
@@ -22,13 +21,6 @@ pub(crate) struct RunInputs {
     /// For each stream, the indexes of its requests. None is empty.
     pub(crate) streams: Vec<Vec<usize>>,
     pub(crate) from_files: bool,
-}
-
-/// An output that a response must have.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct WantedOutput {
-    pub(crate) name: String,
-    pub(crate) bytes: Bytes,
 }
 
 /// Makes or reads the inputs.
@@ -73,20 +65,6 @@ fn made(model: &TargetModel, options: &PerfOptions) -> Result<Vec<InputTensor>> 
         Ok(InputTensor { input, bytes: bytes.into() })
     };
     model.inputs.iter().map(make).collect()
-}
-
-/// The most bytes or elements of a tensor that the generator makes.
-const MOST_ELEMENTS: usize = 1 << 32;
-
-/// The number of elements of a tensor.
-///
-/// # Errors
-/// The tensor is too large.
-pub(crate) fn element_count(shape: &[i64]) -> Result<usize> {
-    let mut sizes = shape.iter().map(|&size| usize::try_from(size).ok());
-    let count = sizes.try_fold(1_usize, |count, size| count.checked_mul(size?));
-    let count = count.filter(|&count| count <= MOST_ELEMENTS);
-    count.with_context(|| format!("a tensor of shape {shape:?} is too large"))
 }
 
 /// The requests of files. Requests of sequences have one row, so that a stream gives a request for each step.
@@ -181,11 +159,5 @@ mod tests {
             [(4, 1), (4, 2), (3, 2), (2, 8)].map(|(steps, batch)| requests_of(steps, batch)),
             [4, 2, 3, 1]
         );
-    }
-
-    #[test]
-    fn a_tensor_has_a_bound() {
-        assert_eq!(element_count(&[2, 0, 3]).unwrap(), 0);
-        assert!(element_count(&[1 << 40, 1 << 40]).is_err());
     }
 }

@@ -43,6 +43,11 @@ pub(crate) struct SequencePosition {
     pub(crate) end: bool,
 }
 
+impl SequencePosition {
+    /// That of a request that begins and ends its sequence.
+    pub(crate) const ONLY: Self = Self { id: 1, start: true, end: true };
+}
+
 impl SequenceSource {
     /// `streams` are the indexes of the requests of each stream; none is empty.
     ///

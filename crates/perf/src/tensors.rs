@@ -1,4 +1,4 @@
-//! An input tensor of a request, and its JSON form.
+//! An input tensor of a request, its JSON form, and the output that a response must have.
 //!
 //! A tensor is stored in its binary network form. Requests are prepared before the run and sent repeatedly, so this code
 //! need not be fast.
@@ -15,6 +15,13 @@ use crate::model::ModelInput;
 #[derive(Clone)]
 pub(crate) struct InputTensor {
     pub(crate) input: ModelInput,
+    pub(crate) bytes: Bytes,
+}
+
+/// An output that a response must have.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct WantedOutput {
+    pub(crate) name: String,
     pub(crate) bytes: Bytes,
 }
 

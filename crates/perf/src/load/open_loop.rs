@@ -12,8 +12,8 @@ use anyhow::{Context, Result};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::point::{MeasuredPoint, MeasurementPlan, PointWindows, say_farewell};
 use super::tally::{Tally, Window};
-use super::{MeasuredPoint, MeasurementPlan, PointWindows, say_farewell};
 use crate::arrivals::Arrivals;
 use crate::caller::Caller;
 use crate::options::{Until, Windows};

@@ -2,8 +2,8 @@
 
 use clap::ArgMatches;
 
-use super::read::{count, given, number};
-use super::{Distribution, Load, SequenceOptions};
+use super::settings::{Distribution, Load, SequenceOptions};
+use super::text::{count, given, number};
 use crate::search::Points;
 
 /// The most unanswered requests of an open loop, unless `--concurrency` gives another number.

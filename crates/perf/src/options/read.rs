@@ -7,10 +7,12 @@ use std::time::Duration;
 use clap::ArgMatches;
 use clap::error::ErrorKind;
 
-use super::{
+use super::settings::{
     ClientEncryption, GivenParameter, InputContent, MessageCompression, PerfOptions, PointWarmUp, Protocol,
-    ReportOptions, TextContent, TrustedCertificates, Until, Windows, arguments, load, refused,
+    ReportOptions, TextContent, TrustedCertificates, Until, Windows,
 };
+use super::text::{count, given, many, milliseconds, number, or_default, seconds};
+use super::{arguments, load, refused};
 
 /// Reads a command line; the first argument is the program's name.
 ///
@@ -20,19 +22,6 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Per
     let mut command = arguments::command();
     let matches = command.try_get_matches_from_mut(arguments)?;
     from_matches(&matches).map_err(|message| command.error(ErrorKind::ValueValidation, message))
-}
-
-/// The text of an option.
-pub(super) fn given<'m>(matches: &'m ArgMatches, name: &str) -> Option<&'m str> {
-    matches.get_one::<String>(name).map(String::as_str)
-}
-
-fn many<'a>(matches: &'a ArgMatches, name: &str) -> impl Iterator<Item = &'a str> {
-    matches.get_many::<String>(name).into_iter().flatten().map(String::as_str)
-}
-
-fn or_default<'m>(matches: &'m ArgMatches, name: &str) -> &'m str {
-    given(matches, name).expect("the option has a default value")
 }
 
 fn from_matches(matches: &ArgMatches) -> Result<PerfOptions, String> {
@@ -329,25 +318,4 @@ fn shape(text: &str) -> Result<(String, Vec<i64>), String> {
         .map(|part| part.parse().ok().filter(|&dimension: &i64| dimension >= 0).ok_or_else(wrong))
         .collect::<Result<_, _>>()?;
     Ok((name.to_owned(), dimensions))
-}
-
-pub(super) fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("{option} needs a number, got '{text}'"))
-}
-
-pub(super) fn count(option: &str, text: &str) -> Result<usize, String> {
-    match number(option, text)? {
-        0 => Err(format!("{option} must be above zero")),
-        count => Ok(count),
-    }
-}
-
-fn seconds(option: &str, text: &str) -> Result<Duration, String> {
-    Duration::try_from_secs_f64(number(option, text)?)
-        .map_err(|_| format!("{option} needs a number of seconds, got '{text}'"))
-}
-
-fn milliseconds(option: &str, text: &str) -> Result<Duration, String> {
-    Duration::try_from_secs_f64(number::<f64>(option, text)? / 1000.0)
-        .map_err(|_| format!("{option} needs a number of milliseconds, got '{text}'"))
 }

@@ -1,8 +1,11 @@
 //! The command line: every option, the contradictions, and what perf_analyzer takes.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
+use super::settings::ReportOptions;
 use super::*;
+use crate::search::Points;
 
 fn parsed(line: &str) -> Result<PerfOptions, String> {
     parse(["perf"].into_iter().chain(line.split_whitespace()).map(OsString::from))

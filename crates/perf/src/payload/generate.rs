@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 
-use super::{headers, json_of_sequence, json_parameters, model_path};
+use super::members::{json_of_sequence, json_parameters};
+use crate::http_request::{headers, model_path};
 use crate::model::TargetModel;
 use crate::options::PerfOptions;
 use crate::sequences::SequencePosition;

@@ -1,10 +1,17 @@
 //! What the requests hold, over both protocols.
 
+use bytes::Bytes;
+use prost::Message;
+use proto::infer_parameter::ParameterChoice;
 use serde_json::Value;
 
-use super::*;
+use super::grpc::{GrpcTemplate, choice};
+use super::http::HttpTemplate;
 use crate::model::ModelInput;
-use crate::options;
+use crate::options::{self, PerfOptions};
+use crate::sequences::SequencePosition;
+use crate::shared_memory::{RequestPlaces, TensorPlace};
+use crate::tensors::InputTensor;
 
 fn options(line: &str) -> PerfOptions {
     options::parse(["perf"].into_iter().chain(line.split_whitespace()).map(Into::into)).unwrap()

@@ -1,23 +1,16 @@
-//! Runs the callers for one point: in a closed loop or an open loop, after a warm-up that does not count.
+//! Measures the windows of a point while its callers run.
 //!
-//! Windows follow each other without a pause. A point owns its tasks and aborts them when it ends, also after an error.
-
-mod measured;
-mod open_loop;
-mod tally;
+//! Windows follow each other without a pause.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout};
 
-pub(crate) use self::measured::{Measured, RequestRecord};
-pub(crate) use self::open_loop::open;
-use self::tally::{Tally, Window};
-use crate::caller::Caller;
+use super::measured::Measured;
+use super::tally::{Tally, Window};
 use crate::options::{PointWarmUp, Until, Windows};
 use crate::processor_time;
 use crate::stability::{AGREEING, ComparedWindow, StabilityRule, StabilityVerdict, judge};
@@ -54,52 +47,21 @@ const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 const NO_ANSWER: &str = "no answer within 30 s of the end";
 
-/// Runs a closed loop: every caller sends its next request as soon as it has its response. Responses within a window
-/// count.
-pub(crate) async fn closed(
-    callers: Vec<Caller>,
-    plan: &MeasurementPlan,
-    statistics: &mut StatisticsReader,
-) -> Result<MeasuredPoint> {
-    let tally = Rc::new(Tally::new(plan.keep_requests));
-    let mut tasks = JoinSet::new();
-    for mut caller in callers {
-        let tally = tally.clone();
-        tasks.spawn_local(async move {
-            tally.begun().await;
-            while tally.may_send() {
-                let mut trace = tally.request(Instant::now());
-                let answer = caller.call(|| trace.response()).await;
-                trace.end(&answer);
-                // Lets the other callers run if responses are ready at once.
-                tokio::task::consume_budget().await;
-            }
-            tally.ended().await;
-            caller.end_sequence().await;
-        });
-    }
-    let mut windows = PointWindows { tally: &tally, plan, statistics, is_open_loop: false };
-    let point = windows.measure().await;
-    tally.end();
-    say_farewell(tasks).await;
-    point
-}
-
 /// Lets the callers end, but not for long.
-async fn say_farewell(mut tasks: JoinSet<()>) {
+pub(super) async fn say_farewell(mut tasks: JoinSet<()>) {
     let _ = timeout(FAREWELL, async { while tasks.join_next().await.is_some() {} }).await;
 }
 
 /// Measures the windows of a point while its callers run.
-struct PointWindows<'p> {
-    tally: &'p Tally,
-    plan: &'p MeasurementPlan,
-    statistics: &'p mut StatisticsReader,
-    is_open_loop: bool,
+pub(super) struct PointWindows<'p> {
+    pub(super) tally: &'p Tally,
+    pub(super) plan: &'p MeasurementPlan,
+    pub(super) statistics: &'p mut StatisticsReader,
+    pub(super) is_open_loop: bool,
 }
 
 impl PointWindows<'_> {
-    async fn measure(&mut self) -> Result<MeasuredPoint> {
+    pub(super) async fn measure(&mut self) -> Result<MeasuredPoint> {
         match self.plan.warm_up {
             // The first request belongs to the first window.
             PointWarmUp::Time(time) if time.is_zero() => {}

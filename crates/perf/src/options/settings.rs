@@ -1,21 +1,8 @@
-//! The command line of `nereid perf` as one value without contradictions.
-//!
-//! The options are those of `perf_analyzer`, with their meaning, and some of Nereid's own. Options of `perf_analyzer` that
-//! Nereid does not have are in [`refused`].
-
-mod arguments;
-mod load;
-mod read;
-mod refused;
-#[cfg(test)]
-mod tests;
+//! The settings of a run.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
-
-pub(crate) use arguments::command as command_line;
-pub(crate) use read::parse;
 
 use crate::search::Points;
 

@@ -1,0 +1,20 @@
+//! The command line of `nereid perf` as one value without contradictions.
+//!
+//! The options are those of `perf_analyzer`, with their meaning, and some of Nereid's own. Options of `perf_analyzer` that
+//! Nereid does not have are in [`refused`].
+
+mod arguments;
+mod load;
+mod read;
+mod refused;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub(crate) use arguments::command as command_line;
+pub(crate) use read::parse;
+pub(crate) use settings::{
+    ClientEncryption, Distribution, GivenParameter, InputContent, Load, MessageCompression, PerfOptions,
+    PointWarmUp, Protocol, SequenceOptions, TextContent, TrustedCertificates, Until, Windows,
+};
