@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use plot::{DotStyle, PlotAxis, PlotColor, PlotScale, SvgPlot, short_number};
 
-use super::{figures, milliseconds};
+use super::sentences::{figures, milliseconds};
 use crate::search::{BatchTime, TuningGoal, TuningPoint};
 use crate::tuning::TuningResult;
 

@@ -6,7 +6,7 @@ use plot::escaped;
 
 use super::alternatives::alternatives;
 use super::charts::batches;
-use super::{figures, gain, milliseconds, missed, percent, rule};
+use super::sentences::{figures, gain, milliseconds, missed, percent, rule};
 use crate::search::{SearchPlan, TuningPoint};
 use crate::tuning::{ProcessorShares, TuningResult};
 

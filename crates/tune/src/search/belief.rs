@@ -1,9 +1,9 @@
 //! What is believed of every point after some measurements: the model of the cost, corrected by Gaussian processes.
 
-use super::TuningSample;
 use super::cost::{CostEvidence, CostModel};
 use super::goal::{Estimate, TuningGoal};
 use super::residual::{Residual, ResidualShape};
+use super::sample::TuningSample;
 use super::space::TuningPoint;
 
 /// Predicts throughput and latency.

@@ -1,39 +1,13 @@
-//! The search: decides what to measure next, when it is enough, and what is best. It has no clock and does nothing.
-//!
-//! Each measurement gives throughput and latency of a [`TuningPoint`]. A [`CostModel`] explains them by few constants, and
-//! a Gaussian process explains the rest. Both together predict every point of the [`TuningSpace`] with a standard
-//! deviation. The next point is the one from which the most improvement is expected. In the end the best points are
-//! measured again in turns, because one measurement of the best of many points is too good.
-
-mod belief;
-mod cost;
-mod goal;
-mod residual;
-mod simplex;
-mod space;
-#[cfg(test)]
-mod synthetic_tests;
+//! The state of the search, and its next step.
 
 use std::collections::BTreeSet;
 
-use belief::Belief;
-pub use cost::{BatchTime, CostModel};
-pub use goal::{Estimate, KNEE_EXPONENT, TuningGoal};
-use residual::ResidualShape;
-pub use space::{DELAYS_US, SpaceLimits, TunedSetting, TuningPoint, TuningSpace, powers};
-
-/// One measurement.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TuningSample {
-    /// What was measured.
-    pub point: TuningPoint,
-    /// Requests per second.
-    pub rate: f64,
-    /// The latency of the chosen percentile, in milliseconds.
-    pub latency_ms: f64,
-    /// The times of the batches.
-    pub batches: Vec<BatchTime>,
-}
+use super::belief::Belief;
+use super::cost::CostModel;
+use super::goal::{Estimate, TuningGoal};
+use super::residual::ResidualShape;
+use super::sample::TuningSample;
+use super::space::{TunedSetting, TuningPoint, TuningSpace};
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -279,6 +253,7 @@ fn opening(space: &TuningSpace) -> Vec<TuningPoint> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::space::SpaceLimits;
     use super::*;
 
     fn space() -> TuningSpace {
