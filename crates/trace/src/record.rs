@@ -55,6 +55,11 @@ pub(crate) struct FinishedRequest {
     pub(crate) _reservation: ByteReservation,
 }
 
+/// An id that no other span has.
+pub(crate) fn new_span() -> u64 {
+    rand::random::<u64>().max(1)
+}
+
 /// The ids of spans.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ModelSpans {

@@ -15,7 +15,7 @@ use crate::{
     propagation,
     record::{
         ELEMENT_BYTES, FinishedRequest, FinishedTrace, ModelSpans, TRACE_BYTES, TraceElement, TraceOrigin,
-        TraceTensor, TracedModel,
+        TraceTensor, TracedModel, new_span,
     },
 };
 
@@ -159,11 +159,6 @@ impl TraceRecord {
     fn wants_timestamps(&self) -> bool {
         self.root.setting.settings.levels.timestamps
     }
-}
-
-/// An id that no other span has.
-pub(crate) fn new_span() -> u64 {
-    rand::random::<u64>().max(1)
 }
 
 impl TraceSink for TraceRecord {

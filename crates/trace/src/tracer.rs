@@ -15,8 +15,8 @@ use crate::{
     config::{OtlpConfig, TraceConfig, TraceDestination},
     exporter::Exporter,
     propagation::RemoteContext,
-    record::{TRACE_BYTES, TraceOrigin},
-    request_trace::{RequestTrace, TraceRoot, new_span},
+    record::{TRACE_BYTES, TraceOrigin, new_span},
+    request_trace::{RequestTrace, TraceRoot},
     settings::{ChangeEffect, DestinationKind, EffectiveSettings, SettingsChange, TraceSettings},
 };
 

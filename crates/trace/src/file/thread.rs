@@ -8,7 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use super::{FileMessage, FileQueue, format};
+use super::{
+    format,
+    queue::{FileMessage, FileQueue},
+};
 use crate::{metrics::TraceCounters, record::FinishedTrace};
 
 /// The state of the thread.

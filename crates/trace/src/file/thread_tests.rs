@@ -58,7 +58,7 @@ impl Stage {
 
     fn finish(self) -> Vec<(String, Vec<u64>)> {
         let queue = FileQueue::default();
-        queue.state.lock().must_end = true;
+        queue.end();
         let Self { folder, counters, thread } = self;
         thread.run(&queue);
         let rest =

@@ -1,13 +1,7 @@
 //! The JSON form of OTLP: ids in hexadecimal, numbers of 64 bits as texts.
 use serde_json::{Value, json};
 
-use super::spans::{AttributeValue, Span};
-
-/// The kind SERVER, as all spans of Triton have it.
-pub(super) const SERVER_KIND: i32 = 2;
-
-/// The name of what has made the spans.
-pub(super) const SCOPE: &str = "triton-server";
+use super::spans::{AttributeValue, SCOPE, SERVER_KIND, Span};
 
 /// The body of a request with these spans.
 pub(super) fn request(resource: &[(String, String)], spans: &[Span]) -> Vec<u8> {

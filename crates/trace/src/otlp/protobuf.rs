@@ -2,10 +2,7 @@
 //! of opentelemetry-proto 1.
 use prost::Message;
 
-use super::{
-    json::{SCOPE, SERVER_KIND},
-    spans::{AttributeValue, Span},
-};
+use super::spans::{AttributeValue, SCOPE, SERVER_KIND, Span};
 
 #[derive(Clone, PartialEq, Message)]
 struct ExportTraceServiceRequest {

@@ -5,10 +5,7 @@
 //! has sent them. If the operator wants phases, there is a span `queue` beside `compute`. Activities of plug-ins named `X_START` and `X_END` are a span `X` below that of the model.
 use std::borrow::Cow;
 
-use crate::{
-    record::{FinishedRequest, FinishedTrace, TraceElement, TraceOrigin, TracedModel},
-    request_trace::new_span,
-};
+use crate::record::{FinishedRequest, FinishedTrace, TraceElement, TraceOrigin, TracedModel, new_span};
 
 /// A span in the form of OpenTelemetry. Times are those since 1970, in nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +29,12 @@ pub(super) enum AttributeValue {
     Text(String),
     Number(i64),
 }
+
+/// The kind SERVER, as all spans of Triton have it.
+pub(super) const SERVER_KIND: i32 = 2;
+
+/// The name of what has made the spans.
+pub(super) const SCOPE: &str = "triton-server";
 
 const ROOT: &str = "InferRequest";
 const COMPUTE: &str = "compute";

@@ -8,9 +8,9 @@ use std::{
 use inference::Error;
 
 use super::{
-    SpanQueue,
     client::CollectorClient,
     json, protobuf,
+    queue::SpanQueue,
     spans::{self, Span},
 };
 use crate::{
