@@ -8,10 +8,12 @@ use inference::repository::{ModelCopy, ObjectRepository, RepositoryOpener, Store
 use inference::{Error, Name};
 use tokio::sync::OnceCell;
 
-use crate::cache::{CacheOptions, LocalCopy};
+use crate::cache::CacheOptions;
+use crate::local_copy::LocalCopy;
+use crate::repository::RemoteRepository;
 use crate::store::spawn;
+use crate::stores::ObjectStores;
 use crate::url::{ObjectUrl, is_url};
-use crate::{ObjectStores, RemoteRepository};
 
 /// How many bytes of contents may stay in the cache that no copy uses, if no option says otherwise.
 pub const DEFAULT_UNUSED_BYTES: u64 = 64 << 30;

@@ -7,7 +7,7 @@ use inference::Error;
 use inference::repository::{ObjectKind, StoredObject};
 use object_store::path::Path;
 
-use crate::cache::ContentId;
+use crate::cache::contents::ContentId;
 use crate::url::{ObjectUrl, is_segment};
 
 /// What a copy of a model consists of.

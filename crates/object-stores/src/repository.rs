@@ -11,11 +11,13 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 
-use crate::cache::{self, CopyDirectory, Linked, LocalCache, LocalCopy};
+use crate::cache::contents::Linked;
+use crate::cache::{self, LocalCache};
 use crate::download::{Download, DownloadError};
 use crate::failure::{self, FailedRequest};
 use crate::keyed_locks::KeyedLocks;
 use crate::listing;
+use crate::local_copy::{CopyDirectory, LocalCopies, LocalCopy};
 use crate::plan::{CopyPlan, PlannedFile};
 use crate::store::{self, OpenStore, StoreSettings, spawn};
 use crate::url::ObjectUrl;
@@ -30,6 +32,7 @@ const PARALLEL_OBJECTS: usize = 16;
 pub(crate) struct SharedParts {
     pub(crate) settings: StoreSettings,
     pub(crate) cache: Arc<LocalCache>,
+    pub(crate) copies: Arc<LocalCopies>,
     /// Limits the downloads of the process.
     pub(crate) permits: Arc<Semaphore>,
     /// Lets one task at a time fetch the same content, and make the same copy.
@@ -111,13 +114,13 @@ impl RemoteRepository {
     ) -> Result<LocalCopy, Error> {
         let plan = CopyPlan::new(&self.url, model, objects, wanted)?;
         let _only = self.shared.locks.lock(&plan.key).await;
-        let cache = Arc::clone(&self.shared.cache);
-        if let Some(copy) = CopyDirectory::existing(&cache, &plan.key) {
+        let copies = Arc::clone(&self.shared.copies);
+        if let Some(copy) = copies.existing(&plan.key) {
             return Ok(LocalCopy::new(copy));
         }
         let (name, CopyPlan { key, directories, files }) = (model.to_owned(), plan);
         let directory = spawn(move || {
-            let directory = CopyDirectory::make(&cache, &name, key)?;
+            let directory = copies.make(&name, key)?;
             for relative in directories {
                 let path = directory.path().join(relative);
                 std::fs::create_dir_all(&path).map_err(|error| cache::failed("make", &path, &error))?;

@@ -5,9 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use inference::ErrorCode;
+use inference::repository::StoredObject;
 use object_store::{BackoffConfig, RetryConfig};
 
 use super::*;
+use crate::failure;
 use crate::test_server::{Misbehaviour, TestServer};
 
 const MODELS: &[(&str, &[u8])] = &[

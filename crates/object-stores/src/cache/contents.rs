@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use inference::Error;
 use inference::repository::StoredObject;
 
-use super::{LocalCache, TemporaryFile, failed};
+use super::{LocalCache, TemporaryFile, failed, remove};
 
 /// Names a content: a hash of its URL, its tag and its size.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -75,7 +75,7 @@ impl LocalCache {
             Err(_) => return Ok(Linked::Absent),
             Ok(metadata) if !id.is_content(&metadata) => {
                 log::warn!("cache of object stores: '{}' was changed and is fetched again", source.display());
-                super::remove(&source);
+                remove(&source);
                 return Ok(Linked::Absent);
             }
             Ok(_) => {}
@@ -137,7 +137,7 @@ impl LocalCache {
             if bytes <= self.max_unused_bytes {
                 return;
             }
-            super::remove(&path);
+            remove(&path);
             bytes -= size;
         }
     }

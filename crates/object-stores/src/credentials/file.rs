@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use inference::Error;
 use serde_json::{Map, Value};
 
-use super::{
-    AzureAuthentication, AzureCredential, Credential, GcsCredential, S3Credential, StoreVariables, profile,
-};
+use super::credential::{AzureAuthentication, AzureCredential, Credential, GcsCredential, S3Credential};
+use super::profile;
+use super::variables::StoreVariables;
 use crate::url::{ObjectUrl, Service};
 
 /// # Errors

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 
 use inference::Error;
 
-use super::{S3Credential, StoreVariables};
+use super::credential::S3Credential;
+use super::variables::StoreVariables;
 
 /// Settings of a profile that would be needed to get a key, and that are not supported.
 const UNSUPPORTED: &[&str] =

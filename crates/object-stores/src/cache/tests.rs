@@ -4,7 +4,9 @@ use std::fs::FileTimes;
 use std::io::Write;
 use std::time::Duration;
 
+use super::contents::{ContentId, Linked};
 use super::*;
+use crate::local_copy::{CopyDirectory, LocalCopies};
 use inference::repository::{ObjectKind, StoredObject};
 
 const MODIFIED: u64 = 1_700_000_000;
@@ -32,7 +34,7 @@ fn add(cache: &LocalCache, id: &ContentId, content: &[u8], target: &Path) {
 }
 
 fn copy(cache: &Arc<LocalCache>, key: &str) -> Arc<CopyDirectory> {
-    CopyDirectory::make(cache, "model", key.into()).unwrap()
+    LocalCopies::new(Arc::clone(cache)).make("model", key.into()).unwrap()
 }
 
 fn contents(directory: &Path) -> usize {
@@ -164,16 +166,17 @@ fn a_file_of_another_size_does_not_become_a_content() {
 fn a_copy_is_shared_until_the_last_holder_drops_it() {
     let folder = tempfile::tempdir().unwrap();
     let cache = open(folder.path(), 0);
-    let first = copy(&cache, "key");
+    let copies = LocalCopies::new(cache);
+    let first = copies.make("model", "key".into()).unwrap();
     first.share();
     let path = first.path().to_owned();
-    let second = CopyDirectory::existing(&cache, "key").unwrap();
-    assert!(CopyDirectory::existing(&cache, "other").is_none());
+    let second = copies.existing("key").unwrap();
+    assert!(copies.existing("other").is_none());
     drop(first);
     assert!(path.is_dir() && second.path() == path);
     drop(second);
-    assert!(!path.exists() && CopyDirectory::existing(&cache, "key").is_none());
-    assert!(cache.copies.lock().is_empty());
+    assert!(!path.exists() && copies.existing("key").is_none());
+    assert!(copies.has_no_shared());
 }
 
 #[test]

@@ -12,10 +12,11 @@
 //! lock of a dead process, and the next start removes its session. A content with links besides its own name is in use,
 //! by any process. Contents without such links are removed when they exceed the limit, the longest unused first.
 //!
-//! All functions block, except those of [`LocalCopy`].
+//! All functions block, except those of [`crate::LocalCopy`].
 
-mod contents;
-mod copy;
+pub(crate) mod contents;
+#[cfg(test)]
+mod tests;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -25,11 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use inference::{Error, lock::Mutex};
-
-pub(crate) use contents::{ContentId, Linked};
-pub use copy::LocalCopy;
-pub(crate) use copy::{CopyDirectory, SharedCopies};
+use inference::Error;
 
 /// Where the cache is, and how much it keeps.
 #[derive(Debug, Clone)]
@@ -49,7 +46,6 @@ pub(crate) struct LocalCache {
     /// The lock on `session_lock`. The system releases it when the process ends.
     _locked: File,
     next: AtomicU64,
-    pub(crate) copies: Mutex<SharedCopies>,
 }
 
 /// A path for a file in the session. If the file is still there when this is dropped, it is removed.
@@ -92,14 +88,13 @@ impl LocalCache {
             session_lock,
             _locked: locked,
             next: AtomicU64::new(0),
-            copies: Mutex::new(SharedCopies::default()),
         };
         cache.remove_unused();
         Ok(Arc::new(cache))
     }
 
     /// A path in the session that no other code uses. Nothing is there yet.
-    fn unused_path(&self) -> PathBuf {
+    pub(crate) fn unused_path(&self) -> PathBuf {
         self.session.join(self.next.fetch_add(1, Ordering::Relaxed).to_string())
     }
 
@@ -130,7 +125,7 @@ impl Drop for TemporaryFile {
 
 /// Runs a function that blocks, and that nobody needs to wait for: what it leaves undone at the end of the process, the
 /// end of the session does.
-fn in_background(function: impl FnOnce() + Send + 'static) {
+pub(crate) fn in_background(function: impl FnOnce() + Send + 'static) {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn_blocking(function)),
         Err(_) => function(),
@@ -184,7 +179,7 @@ fn remove_dead_sessions(sessions: &Path) {
 }
 
 /// Removes a file or a directory with all that is in it, if it exists.
-fn remove(path: &Path) {
+pub(crate) fn remove(path: &Path) {
     let removed = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
@@ -196,7 +191,3 @@ fn remove(path: &Path) {
         log::warn!("cache of object stores: cannot remove '{}': {error}", path.display());
     }
 }
-
-#[cfg(test)]
-#[path = "cache_tests.rs"]
-mod tests;

@@ -3,8 +3,6 @@
 //! It decides how long a request may take: to connect, until the server answers, and between two pieces of the answer.
 //! Answers that the client must hold in memory (listings, errors) have a limit.
 
-mod body;
-
 use std::fmt;
 use std::future::Future;
 use std::path::Path;
@@ -26,7 +24,7 @@ use object_store::client::{
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use body::LimitedBody;
+use crate::limited_body::{LimitedBody, RequestProblem};
 
 /// How long the parts of a request may take.
 #[derive(Debug, Clone, Copy)]
@@ -174,18 +172,6 @@ fn failure(error: &hyper_util::client::legacy::Error) -> HttpError {
     let what = if error.is_connect() { "cannot connect" } else { "the connection failed" };
     HttpError::new(kind, RequestProblem(format!("{what}: {cause}")))
 }
-
-/// What was wrong with a request, in words.
-#[derive(Debug)]
-struct RequestProblem(String);
-
-impl fmt::Display for RequestProblem {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for RequestProblem {}
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,6 @@
 //! The body of an answer, which ends with an error if the server pauses for too long or sends too much.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,10 +11,20 @@ use http_body::{Body, Frame, SizeHint};
 use object_store::client::{HttpError, HttpErrorKind};
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::RequestProblem;
+/// What was wrong with a request, in words.
+#[derive(Debug)]
+pub(crate) struct RequestProblem(pub(crate) String);
+
+impl fmt::Display for RequestProblem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RequestProblem {}
 
 /// A body with a time-out between its pieces and, if `remaining` is there, a limit on its bytes.
-pub(super) struct LimitedBody<B> {
+pub(crate) struct LimitedBody<B> {
     inner: B,
     idle: Duration,
     timer: Pin<Box<Sleep>>,
@@ -23,7 +34,7 @@ pub(super) struct LimitedBody<B> {
 }
 
 impl<B> LimitedBody<B> {
-    pub(super) fn new(inner: B, idle: Duration, limit: Option<u64>) -> Self {
+    pub(crate) fn new(inner: B, idle: Duration, limit: Option<u64>) -> Self {
         Self { inner, idle, timer: Box::pin(sleep(idle)), is_waiting: false, remaining: limit }
     }
 }
