@@ -1,13 +1,10 @@
 //! The steps of an ensemble and the tensors between them.
 use std::sync::Arc;
 
-use super::needs::NeededGraph;
-
-/// A tensor of an ensemble, as a number below [`EnsembleGraph::tensors`].
-pub type TensorIndex = usize;
-
-/// A step of an ensemble, as a position in [`EnsembleGraph::steps`].
-pub type StepIndex = usize;
+use super::{
+    graph_step::{GraphStep, TensorIndex},
+    needs::NeededGraph,
+};
 
 /// The steps of an ensemble and the tensors between them. The graph does not change after the load. The rules of the
 /// configuration hold: at most one step produces a tensor, no step produces an input of the ensemble, each step has an
@@ -26,26 +23,6 @@ pub struct EnsembleGraph {
     pub(super) needed_for_all: Arc<NeededGraph>,
 }
 
-/// A step of an ensemble: a model, and the tensors that it uses and produces.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct GraphStep {
-    /// The tensors that the step uses. A tensor can occur several times.
-    pub inputs: Vec<StepInput>,
-    /// The tensors that the step produces.
-    pub outputs: Vec<TensorIndex>,
-    /// Whether the model of the step sends any number of responses, or none, for a request.
-    pub is_decoupled: bool,
-}
-
-/// An input of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StepInput {
-    /// The tensor that the step uses.
-    pub tensor: TensorIndex,
-    /// Whether the model of the step accepts a request without this input.
-    pub is_optional: bool,
-}
-
 impl EnsembleGraph {
     /// A graph of so many tensors.
     #[must_use]
@@ -55,8 +32,13 @@ impl EnsembleGraph {
         outputs: Vec<TensorIndex>,
         steps: Vec<GraphStep>,
     ) -> Self {
-        let graph = Self { tensors, inputs, outputs, steps, needed_for_all: Arc::default() };
-        Self { needed_for_all: Arc::new(NeededGraph::new(&graph, &graph.outputs)), ..graph }
+        let needed_for_all = Arc::new(NeededGraph::new(tensors, &inputs, &steps, &outputs));
+        Self { tensors, inputs, outputs, steps, needed_for_all }
+    }
+
+    /// The part that produces these tensors.
+    pub(super) fn needed(&self, requested: &[TensorIndex]) -> NeededGraph {
+        NeededGraph::new(self.tensors, &self.inputs, &self.steps, requested)
     }
 
     /// Whether the ensemble is decoupled: it sends any number of responses for a request.
@@ -87,6 +69,7 @@ impl EnsembleGraph {
 
 #[cfg(test)]
 mod tests {
+    use super::super::graph_step::StepInput;
     use super::*;
 
     #[test]

@@ -17,6 +17,7 @@
 //! event is proportional to the values that the event settles.
 mod action;
 mod graph;
+mod graph_step;
 #[cfg(test)]
 mod history_tests;
 mod iteration_join;
@@ -34,7 +35,8 @@ mod turns;
 mod value;
 
 pub use action::{EnsembleAction, StepRun};
-pub use graph::{EnsembleGraph, GraphStep, StepIndex, StepInput, TensorIndex};
+pub use graph::EnsembleGraph;
+pub use graph_step::{GraphStep, StepIndex, StepInput, TensorIndex};
 pub use run::EnsembleRun;
 pub use turns::{SequenceTurns, TurnPlace};
 pub use value::TensorValue;

@@ -1,5 +1,5 @@
 //! Which steps a request needs, and which of them use a tensor.
-use super::{EnsembleGraph, GraphStep, StepIndex, TensorIndex};
+use super::graph_step::{GraphStep, StepIndex, TensorIndex};
 
 /// What uses a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,18 +21,23 @@ pub(super) struct NeededGraph {
 }
 
 impl NeededGraph {
-    /// `requested` are the requested tensors.
-    pub(super) fn new(graph: &EnsembleGraph, requested: &[TensorIndex]) -> Self {
-        let mut consumers = vec![Vec::new(); graph.tensors];
-        for step in needed_steps(graph, requested) {
-            for (position, input) in graph.steps[step].inputs.iter().enumerate() {
+    /// The part of a graph with so many tensors. `inputs` are those that the client gives, `requested` those that it wants.
+    pub(super) fn new(
+        tensors: usize,
+        inputs: &[TensorIndex],
+        steps: &[GraphStep],
+        requested: &[TensorIndex],
+    ) -> Self {
+        let mut consumers = vec![Vec::new(); tensors];
+        for step in needed_steps(tensors, steps, requested) {
+            for (position, input) in steps[step].inputs.iter().enumerate() {
                 consumers[input.tensor].push(TensorConsumer::Step { step, position });
             }
         }
         for (position, tensor) in requested.iter().enumerate() {
             consumers[*tensor].push(TensorConsumer::Client { position });
         }
-        let has_one_iteration = tensors_with_one_iteration(graph, &consumers);
+        let has_one_iteration = tensors_with_one_iteration(inputs, steps, &consumers);
         Self { consumers, has_one_iteration }
     }
 
@@ -43,35 +48,43 @@ impl NeededGraph {
 }
 
 /// The steps before the requested tensors, in the order of steps.
-fn needed_steps(graph: &EnsembleGraph, requested: &[TensorIndex]) -> impl Iterator<Item = StepIndex> {
-    let mut producers = vec![None; graph.tensors];
-    for (step, GraphStep { outputs, .. }) in graph.steps.iter().enumerate() {
+fn needed_steps(
+    tensors: usize,
+    steps: &[GraphStep],
+    requested: &[TensorIndex],
+) -> impl Iterator<Item = StepIndex> {
+    let mut producers = vec![None; tensors];
+    for (step, GraphStep { outputs, .. }) in steps.iter().enumerate() {
         outputs.iter().for_each(|tensor| producers[*tensor] = Some(step));
     }
-    let mut is_needed = vec![false; graph.steps.len()];
+    let mut is_needed = vec![false; steps.len()];
     let mut tensors = requested.to_vec();
     while let Some(tensor) = tensors.pop() {
         if let Some(step) = producers[tensor]
             && !std::mem::replace(&mut is_needed[step], true)
         {
-            tensors.extend(graph.steps[step].inputs.iter().map(|input| input.tensor));
+            tensors.extend(steps[step].inputs.iter().map(|input| input.tensor));
         }
     }
     is_needed.into_iter().enumerate().filter_map(|(step, is_needed)| is_needed.then_some(step))
 }
 
-fn tensors_with_one_iteration(graph: &EnsembleGraph, consumers: &[Vec<TensorConsumer>]) -> Vec<bool> {
-    let mut has_one_iteration = vec![false; graph.tensors];
-    let mut tensors = graph.inputs.clone();
+fn tensors_with_one_iteration(
+    inputs: &[TensorIndex],
+    steps: &[GraphStep],
+    consumers: &[Vec<TensorConsumer>],
+) -> Vec<bool> {
+    let mut has_one_iteration = vec![false; consumers.len()];
+    let mut tensors = inputs.to_vec();
     while let Some(tensor) = tensors.pop() {
         if std::mem::replace(&mut has_one_iteration[tensor], true) {
             continue;
         }
         for consumer in &consumers[tensor] {
             if let TensorConsumer::Step { step, .. } = consumer
-                && !graph.steps[*step].is_decoupled
+                && !steps[*step].is_decoupled
             {
-                tensors.extend(&graph.steps[*step].outputs);
+                tensors.extend(&steps[*step].outputs);
             }
         }
     }

@@ -57,7 +57,7 @@ impl<V: Clone> Propagation<V> {
         let needed = if requested.len() == graph.outputs.len() {
             graph.needed_for_all.clone()
         } else {
-            Arc::new(NeededGraph::new(&graph, &tensors))
+            Arc::new(graph.needed(&tensors))
         };
         let step = |step: &super::GraphStep| {
             let has_one_iteration = needed.is_one_iteration(step.inputs.iter().map(|input| input.tensor));
