@@ -90,6 +90,8 @@ struct NameOnDisk {
 struct World {
     random: Random,
     lifecycle: Lifecycle,
+    /// Commands have been refused.
+    is_stopping: bool,
     names: BTreeMap<Name, NameOnDisk>,
     open: Vec<LifecycleAction>,
     /// Commands that have not been answered, with what they want.
@@ -124,6 +126,7 @@ impl World {
         Self {
             random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
             lifecycle: Lifecycle::new(options),
+            is_stopping: false,
             names: NAMES.iter().map(|name| (Name::new(name), NameOnDisk::default())).collect(),
             open: Vec::new(),
             commands: BTreeMap::new(),
@@ -377,7 +380,7 @@ impl World {
             LifecycleAction::Load { key, copy, base } => {
                 if let Some(base) = base {
                     // A stop retires copies while others are built from them.
-                    assert!(self.copies.contains_key(&base) || self.lifecycle.is_stopping, "{base:?}");
+                    assert!(self.copies.contains_key(&base) || self.is_stopping, "{base:?}");
                 }
                 let disk = &self.names[&key.name].disk;
                 let content = disk.versions.get(&copy.version).copied().unwrap_or_default();
@@ -469,6 +472,7 @@ impl World {
     /// Nothing is left of any copy, load or command.
     fn end(mut self) {
         let actions = self.lifecycle.refuse_commands();
+        self.is_stopping = true;
         self.commands.clear();
         assert!(actions.iter().all(|action| matches!(action, LifecycleAction::Answer { .. })), "{actions:?}");
         if self.random.one_in(2) {

@@ -15,7 +15,8 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-mod circles;
+mod actions;
+mod commands;
 #[cfg(test)]
 mod ensemble_world;
 mod files;
@@ -23,28 +24,26 @@ mod files;
 mod history_tests;
 #[cfg(test)]
 mod hold_script_tests;
-mod holds;
+mod keys;
 mod lifecycle;
 mod listing;
-mod loads;
 mod managed_model;
 #[cfg(test)]
 mod member_history_tests;
 #[cfg(test)]
 mod member_script_tests;
-mod members;
 mod operation;
-mod plans;
+mod plan_result;
 #[cfg(test)]
 mod script_tests;
-mod step;
-mod stop;
 
+pub use actions::{LifecycleAction, LogLevel};
+pub use commands::{LifecycleCommand, ModelOrigin};
 pub use files::{DirectoryStamp, FileStamp, ModelFiles, is_by_product};
+pub use keys::{CommandId, CopyId, Generation, ModelKey, ModelPlace};
 pub use lifecycle::{Lifecycle, LifecycleOptions};
 pub use listing::{FoundModel, ModelListing};
-pub use managed_model::{ManagedModel, NoVersion, NoVersionCause, VersionStatus};
-pub use step::{
-    CommandId, ConfigIdentity, CopyId, Generation, IN_TWO_REPOSITORIES, LifecycleAction, LifecycleCommand,
-    LogLevel, ModelKey, ModelOrigin, ModelPlace, PlanFailure, PlannedModel,
+pub use managed_model::{ManagedModel, VersionStatus};
+pub use plan_result::{
+    ConfigIdentity, IN_TWO_REPOSITORIES, NoVersion, NoVersionCause, PlanFailure, PlannedModel,
 };

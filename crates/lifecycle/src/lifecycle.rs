@@ -1,4 +1,13 @@
 //! The state machine: commands and results in, actions out.
+mod circles;
+mod holds;
+mod loads;
+mod members;
+mod operations;
+mod plans;
+mod polling;
+mod stop;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
@@ -9,13 +18,12 @@ use inference::{Error, Name};
 use scheduling::Timestamp;
 
 use crate::{
-    CommandId, DirectoryStamp, FoundModel, Generation, LifecycleAction, LifecycleCommand, LogLevel,
-    ManagedModel, ModelKey, ModelListing,
-    listing::{ListedState, Pace, Verdict},
-    loads::LoadRecord,
-    members::DueStep,
-    operation::{LoadPurpose, NameQueue, Operation, OperationKind, OperationWaiter, server_exits},
-    plans::not_read,
+    actions::{LifecycleAction, LogLevel},
+    commands::LifecycleCommand,
+    keys::{CommandId, Generation, ModelKey},
+    listing::{FoundModel, ModelListing, Pace},
+    managed_model::ManagedModel,
+    operation::{LoadPurpose, NameQueue, Operation, OperationKind, OperationWaiter},
 };
 
 /// What a server wants of its models, fixed at its start.
@@ -36,29 +44,54 @@ pub struct LifecycleOptions {
 /// What happens to the models of a server. See the documentation of the crate.
 #[derive(Debug)]
 pub struct Lifecycle {
-    pub(crate) options: LifecycleOptions,
-    pub(crate) models: BTreeMap<ModelKey, ManagedModel>,
-    pub(crate) queues: BTreeMap<Name, NameQueue>,
-    pub(crate) loads: BTreeMap<Generation, LoadRecord>,
-    pub(crate) commands: BTreeMap<CommandId, OpenCommand>,
-    pub(crate) next_generation: u64,
-    pub(crate) is_stopping: bool,
+    options: LifecycleOptions,
+    models: BTreeMap<ModelKey, ManagedModel>,
+    queues: BTreeMap<Name, NameQueue>,
+    loads: BTreeMap<Generation, LoadRecord>,
+    commands: BTreeMap<CommandId, OpenCommand>,
+    next_generation: u64,
+    is_stopping: bool,
     /// Names with an unload that waits for loads of ensembles.
-    pub(crate) held: BTreeSet<Name>,
-    pub(crate) actions: Vec<LifecycleAction>,
+    held: BTreeSet<Name>,
+    actions: Vec<LifecycleAction>,
     /// What must still happen in this step.
-    pub(crate) due: VecDeque<DueStep>,
+    due: VecDeque<DueStep>,
 }
 
 /// A command that has not been answered.
 #[derive(Debug)]
-pub(crate) struct OpenCommand {
-    pub(crate) operations_left: usize,
+struct OpenCommand {
+    operations_left: usize,
     /// Several models are loaded: the view of each shows its own error.
-    pub(crate) is_for_all: bool,
+    is_for_all: bool,
     /// Members of ensembles that have been loaded for the command, or are being loaded.
-    pub(crate) members: BTreeSet<Name>,
-    pub(crate) error: Option<Error>,
+    members: BTreeSet<Name>,
+    error: Option<Error>,
+}
+
+/// A load that has copies, or will have some.
+#[derive(Debug)]
+struct LoadRecord {
+    key: ModelKey,
+    serving: usize,
+    ending: usize,
+}
+
+/// What must still happen in a step. It is not done at once, so that long chains of ensembles need no deep recursion.
+#[derive(Debug)]
+enum DueStep {
+    Enqueue {
+        name: Name,
+        operation: Operation,
+    },
+    /// All members that a load waited for have ended.
+    MembersSettled {
+        generation: Generation,
+    },
+    /// No load of an ensemble holds the models of the name any more.
+    Released {
+        name: Name,
+    },
 }
 
 impl Lifecycle {
@@ -188,84 +221,12 @@ impl Lifecycle {
         self.take_actions(now)
     }
 
-    pub(crate) fn begin_loads(&mut self, name: &Name, models: Vec<(ModelKey, FoundModel)>, now: Timestamp) {
+    fn begin_loads(&mut self, name: &Name, models: Vec<(ModelKey, FoundModel)>, now: Timestamp) {
         if let Some(running) = self.queues.get_mut(name).and_then(|queue| queue.running.as_mut()) {
             running.loads_left = models.len();
         }
         for (key, found) in models {
             self.begin_load(key, found, now);
-        }
-    }
-
-    /// A listing of the repositories in control mode `poll`.
-    pub fn polled(
-        &mut self,
-        listing: ModelListing,
-        now: Timestamp,
-    ) -> (Vec<LifecycleAction>, Option<Timestamp>) {
-        let mut next: Option<Timestamp> = None;
-        if self.is_stopping || !self.options.polls {
-            return (Vec::new(), next);
-        }
-        let ModelListing { models, repositories, unreadable } = listing;
-        let absent: Vec<_> = self.models.keys().filter(|key| !models.contains_key(key)).cloned().collect();
-        let found = models.into_iter().map(|(key, found)| (key, Some(found)));
-        for (key, found) in found.chain(absent.into_iter().map(|key| (key, None))) {
-            let is_unreadable = self.is_in(&key, &unreadable);
-            let repository = self.repository(&key).and_then(|name| repositories.get(name)).copied();
-            let seen = Look { found, repository, is_unreadable };
-            if let Some(again) = self.poll_model(&key, seen, now) {
-                next = Some(next.map_or(again, |next| next.min(again)));
-            }
-        }
-        (self.take_actions(now), next)
-    }
-
-    /// Decides about one model of a listing. Returns when the next listing must come, if this one does not decide.
-    fn poll_model(&mut self, key: &ModelKey, look: Look, now: Timestamp) -> Option<Timestamp> {
-        let Look { found, repository, is_unreadable } = look;
-        if self.queues.get(&key.name).is_some_and(|queue| !queue.is_idle()) {
-            return None;
-        }
-        let pace = self.pace();
-        let model = self.models.entry(key.clone()).or_default();
-        let seen = match &found {
-            Some(found) if found.is_incomplete => return None,
-            Some(found) if found.places.len() > 1 => ListedState::Twice,
-            Some(found) => ListedState::Files(found.files.clone()),
-            None => ListedState::Absent(repository),
-        };
-        match (&seen, &found) {
-            (ListedState::Files(files), Some(found)) if model.is_as(files, &found.faulty) => {
-                model.listing.unchanged();
-                model.awaits_members = false;
-                model.forget_absent(|number| files.has_version(number));
-                return None;
-            }
-            (ListedState::Twice, _) if !model.serves() && model.problem.is_some() => return None,
-            // What cannot be read is not gone.
-            (ListedState::Absent(_), _) if is_unreadable => return None,
-            (ListedState::Absent(_), _) if !model.serves() && model.is_at_rest() => {
-                self.models.remove(key);
-                self.retry_ensembles_of_others(key);
-                return None;
-            }
-            _ => {}
-        }
-        match model.listing.changed(&seen, now, pace) {
-            Verdict::WaitUntil(again) => Some(again),
-            Verdict::Act => {
-                let kind = match (&seen, found) {
-                    (ListedState::Files(_), Some(found)) => {
-                        OperationKind::LoadFound { key: key.clone(), found }
-                    }
-                    _ => {
-                        OperationKind::UnloadListed { key: key.clone(), is_twice: seen == ListedState::Twice }
-                    }
-                };
-                self.enqueue(&key.name, Operation { waiter: OperationWaiter::Nobody, kind }, now);
-                None
-            }
         }
     }
 
@@ -278,42 +239,33 @@ impl Lifecycle {
         });
     }
 
-    /// The repository in which a model was last.
-    fn repository(&self, key: &ModelKey) -> Option<&Name> {
-        self.models.get(key)?.listing.repository.as_ref()
-    }
-
-    /// Whether a model was last in one of these repositories.
-    fn is_in(&self, key: &ModelKey, repositories: &BTreeSet<Name>) -> bool {
-        self.repository(key).is_some_and(|repository| repositories.contains(repository))
-    }
-
-    pub(crate) fn pace(&self) -> Pace {
+    fn pace(&self) -> Pace {
         let LifecycleOptions { settle, first_retry, longest_retry, .. } = self.options;
         Pace { settle, first_retry, longest_retry }
     }
 
     /// The end of a step.
-    pub(crate) fn take_actions(&mut self, now: Timestamp) -> Vec<LifecycleAction> {
+    fn take_actions(&mut self, now: Timestamp) -> Vec<LifecycleAction> {
         self.perform_due(now);
         mem::take(&mut self.actions)
     }
 
-    pub(crate) fn tell_twice(&mut self, key: &ModelKey) {
+    fn tell_twice(&mut self, key: &ModelKey) {
         let text = format!("failed to poll model '{key}': not unique across all model repositories");
         self.log(LogLevel::Error, text);
     }
 
-    pub(crate) fn log(&mut self, level: LogLevel, text: String) {
+    fn log(&mut self, level: LogLevel, text: String) {
         self.actions.push(LifecycleAction::Log { level, text });
     }
 }
 
-/// What a listing shows of a model.
-struct Look {
-    found: Option<FoundModel>,
-    /// The repository in which the model was last.
-    repository: Option<DirectoryStamp>,
-    /// That repository cannot be read now.
-    is_unreadable: bool,
+/// The error of commands to a server that stops.
+fn server_exits() -> Error {
+    Error::unavailable("Server exiting")
+}
+
+/// The error of an explicit load that finds no usable model (M-W9).
+fn not_read(name: &Name, why: &str) -> Error {
+    Error::internal(format!("failed to load '{name}', failed to poll from model repository: {why}"))
 }

@@ -11,7 +11,10 @@ use std::{
 use inference::Name;
 use scheduling::Timestamp;
 
-use crate::{DirectoryStamp, ModelFiles, ModelKey, ModelPlace};
+use crate::{
+    files::{DirectoryStamp, ModelFiles},
+    keys::{ModelKey, ModelPlace},
+};
 
 /// A model as the repositories have it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

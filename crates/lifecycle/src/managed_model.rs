@@ -7,32 +7,14 @@ use std::{
 use inference::{Error, Name};
 
 use crate::{
-    ConfigIdentity, CopyId, Generation, ModelFiles, ModelPlace, PlanFailure, PlannedModel,
+    files::ModelFiles,
+    keys::{CopyId, Generation, ModelPlace},
     listing::ListingMemory,
+    plan_result::{ConfigIdentity, NoVersion, PlanFailure, PlannedModel},
 };
 
 /// The reason of a version that is not wanted any more.
 pub(crate) const UNLOADED: &str = "unloaded";
-
-/// Why a model has no version at all.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoVersion {
-    /// The cause.
-    pub cause: NoVersionCause,
-    /// The text for the index.
-    pub reason: String,
-}
-
-/// The cause. The errors for clients depend on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoVersionCause {
-    /// The directory has no configuration file, but the options require one. It may not be a model.
-    NoConfiguration,
-    /// The configuration is valid and selects no version directory.
-    NoneSelected,
-    /// The configuration is invalid, an agent refused, or the model is in two repositories.
-    Refused,
-}
 
 /// What a version is, for the index and for requests.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,8 @@ use std::mem;
 
 use scheduling::Timestamp;
 
-use crate::{Lifecycle, LifecycleAction, managed_model::LoadPhase, operation::server_exits};
+use super::{Lifecycle, server_exits};
+use crate::{actions::LifecycleAction, managed_model::LoadPhase};
 
 impl Lifecycle {
     /// Refuses all commands from now on, because the server will stop. Commands that have not been answered are refused

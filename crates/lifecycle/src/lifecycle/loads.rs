@@ -7,26 +7,22 @@ use std::{
 use inference::{Error, Name};
 use scheduling::Timestamp;
 
+use super::{Lifecycle, server_exits};
 use crate::{
-    CopyId, Generation, Lifecycle, LifecycleAction, LogLevel, ModelFiles, ModelKey, ModelPlace, PlannedModel,
+    actions::{LifecycleAction, LogLevel},
+    files::ModelFiles,
+    keys::{CopyId, Generation, ModelKey, ModelPlace},
     managed_model::{Building, LoadPhase, LoadedFrom, RunningLoad, UNLOADED},
-    operation::{LoadPurpose, server_exits},
+    operation::LoadPurpose,
+    plan_result::PlannedModel,
 };
 
 /// A load during which the files have changed this often is taken as it is: the model may write them itself.
 const MOST_CHANGES_WHILE_LOADING: u32 = 5;
 
-/// A load that has copies, or will have some.
-#[derive(Debug)]
-pub(crate) struct LoadRecord {
-    pub(crate) key: ModelKey,
-    pub(crate) serving: usize,
-    pub(crate) ending: usize,
-}
-
 impl Lifecycle {
     /// Begins to build copies. The members of an ensemble have been loaded, as far as they can be.
-    pub(crate) fn build(&mut self, key: &ModelKey, plan: PlannedModel, now: Timestamp) {
+    pub(super) fn build(&mut self, key: &ModelKey, plan: PlannedModel, now: Timestamp) {
         let members_before = self.serving_copies(&plan.members);
         let Some(model) = self.models.get_mut(key) else { return };
         let Some(load) = model.load.take() else { return };
@@ -78,7 +74,7 @@ impl Lifecycle {
         self.take_actions(now)
     }
 
-    pub(crate) fn check_or_complete(&mut self, key: &ModelKey, generation: Generation, now: Timestamp) {
+    pub(super) fn check_or_complete(&mut self, key: &ModelKey, generation: Generation, now: Timestamp) {
         match self.to_be_checked(key) {
             Some(place) => self.check(key, generation, place),
             None => self.complete(key, now),
@@ -87,12 +83,12 @@ impl Lifecycle {
 
     /// The place of a load whose files must be looked at once more, because what was read while it was being written must
     /// neither serve nor count as a failure.
-    pub(crate) fn to_be_checked(&self, key: &ModelKey) -> Option<Arc<ModelPlace>> {
+    pub(super) fn to_be_checked(&self, key: &ModelKey) -> Option<Arc<ModelPlace>> {
         let load = self.models.get(key)?.load.as_ref()?;
         load.place.clone().filter(|_| self.options.polls && !self.is_stopping)
     }
 
-    pub(crate) fn check(&mut self, key: &ModelKey, generation: Generation, place: Arc<ModelPlace>) {
+    pub(super) fn check(&mut self, key: &ModelKey, generation: Generation, place: Arc<ModelPlace>) {
         if let Some(load) = self.models.get_mut(key).and_then(|model| model.load.as_mut()) {
             let phase = std::mem::replace(&mut load.phase, LoadPhase::Planning);
             load.phase = match phase {
@@ -271,7 +267,7 @@ impl Lifecycle {
     }
 
     /// The new copies end. What served before goes on.
-    pub(crate) fn discard(&mut self, key: &ModelKey, error: Error, now: Timestamp) {
+    pub(super) fn discard(&mut self, key: &ModelKey, error: Error, now: Timestamp) {
         let (partial_models, is_stopping) = (self.options.partial_models, self.is_stopping);
         let Some(model) = self.models.get_mut(key) else { return };
         let Some(load) = &mut model.load else { return };
@@ -319,7 +315,7 @@ impl Lifecycle {
     }
 
     /// A load has failed, and none of its copies is left.
-    pub(crate) fn failed(&mut self, key: &ModelKey, generation: Generation, error: Error, now: Timestamp) {
+    pub(super) fn failed(&mut self, key: &ModelKey, generation: Generation, error: Error, now: Timestamp) {
         self.actions.push(LifecycleAction::TellFailed { generation });
         self.forget_load(key, generation, error, now);
     }
@@ -332,7 +328,7 @@ impl Lifecycle {
     }
 
     /// Copies that have served end.
-    pub(crate) fn retire(&mut self, key: &ModelKey, copies: Vec<(Generation, i64)>) {
+    pub(super) fn retire(&mut self, key: &ModelKey, copies: Vec<(Generation, i64)>) {
         let Some(model) = self.models.get_mut(key) else { return };
         let mut by_load: BTreeMap<Generation, Vec<i64>> = BTreeMap::new();
         for (generation, version) in copies {
@@ -386,7 +382,7 @@ impl Lifecycle {
     }
 
     /// Retires what serves. Returns the members of the model.
-    pub(crate) fn unload(&mut self, key: &ModelKey) -> BTreeSet<Name> {
+    pub(super) fn unload(&mut self, key: &ModelKey) -> BTreeSet<Name> {
         let Some(model) = self.models.get_mut(key) else { return BTreeSet::new() };
         let members = model.members() | &model.planned_members;
         (model.loaded, model.problem) = (None, None);

@@ -8,35 +8,25 @@ use std::{collections::BTreeSet, sync::Arc};
 use inference::{Error, Name};
 use scheduling::Timestamp;
 
-use crate::{
-    CommandId, CopyId, FoundModel, Generation, Lifecycle, LifecycleAction, LogLevel, ManagedModel,
-    ModelFiles, ModelKey, ModelPlace, PlannedModel,
+use super::{
+    DueStep, Lifecycle,
     circles::{binds, waits_for},
-    managed_model::{LoadPhase, RunningLoad, UNLOADED},
-    operation::{LoadPurpose, NameQueue, Operation, OperationKind, OperationWaiter, server_exits},
+    server_exits,
 };
-
-/// What must still happen in a step. It is not done at once, so that long chains of ensembles need no deep recursion.
-#[derive(Debug)]
-pub(crate) enum DueStep {
-    Enqueue {
-        name: Name,
-        operation: Operation,
-    },
-    /// All members that a load waited for have ended.
-    MembersSettled {
-        generation: Generation,
-    },
-    /// No load of an ensemble holds the models of the name any more.
-    Released {
-        name: Name,
-    },
-}
+use crate::{
+    actions::{LifecycleAction, LogLevel},
+    files::ModelFiles,
+    keys::{CommandId, CopyId, Generation, ModelKey, ModelPlace},
+    listing::FoundModel,
+    managed_model::{LoadPhase, ManagedModel, RunningLoad, UNLOADED},
+    operation::{LoadPurpose, NameQueue, Operation, OperationKind, OperationWaiter},
+    plan_result::PlannedModel,
+};
 
 /// The load of an ensemble: members first.
 impl Lifecycle {
     /// The configuration of a load is known. Operations on its members come before its copies.
-    pub(crate) fn await_members(&mut self, generation: Generation, plan: PlannedModel, now: Timestamp) {
+    pub(super) fn await_members(&mut self, generation: Generation, plan: PlannedModel, now: Timestamp) {
         let Some(key) = self.loads.get(&generation).map(|load| load.key.clone()) else { return };
         if self.is_stopping {
             return self.failed(&key, generation, server_exits(), now);
@@ -57,7 +47,7 @@ impl Lifecycle {
     }
 
     /// A model that a command loads is an ensemble that has not changed. Its members may have.
-    pub(crate) fn refresh_members(
+    pub(super) fn refresh_members(
         &mut self,
         key: &ModelKey,
         found: (Arc<ModelPlace>, Arc<ModelFiles>),
@@ -107,7 +97,7 @@ impl Lifecycle {
     }
 
     /// An operation on a member has ended. What it has changed, the copies of the ensemble will show.
-    pub(crate) fn member_settled(&mut self, generation: Generation, member: &Name) {
+    pub(super) fn member_settled(&mut self, generation: Generation, member: &Name) {
         let Some(key) = self.loads.get(&generation).map(|load| &load.key) else { return };
         let Some(load) = self.models.get_mut(key).and_then(|model| model.running(generation)) else { return };
         if let LoadPhase::AwaitingMembers { left, .. } | LoadPhase::RefreshingMembers { left, .. } =
@@ -122,7 +112,7 @@ impl Lifecycle {
         }
     }
 
-    pub(crate) fn perform_due(&mut self, now: Timestamp) {
+    pub(super) fn perform_due(&mut self, now: Timestamp) {
         while let Some(step) = self.due.pop_front().or_else(|| self.released()) {
             match step {
                 DueStep::Enqueue { name, operation } => {
@@ -235,7 +225,7 @@ impl Lifecycle {
     }
 
     /// Whether a model awaits members that were unloaded on purpose, and nobody has asked for it since.
-    pub(crate) fn is_unbound_on_purpose(&self, key: &ModelKey) -> bool {
+    pub(super) fn is_unbound_on_purpose(&self, key: &ModelKey) -> bool {
         let is_named = matches!(self.purpose(&key.name), Some(LoadPurpose::Named { .. }));
         self.models.get(key).is_some_and(|model| {
             model.awaits_members && !is_named && self.lacks_unloaded(&model.planned_members)
@@ -243,7 +233,7 @@ impl Lifecycle {
     }
 
     /// A load has failed. An ensemble is loaded again when one of its members comes into service.
-    pub(crate) fn load_failed(&mut self, key: &ModelKey) {
+    pub(super) fn load_failed(&mut self, key: &ModelKey) {
         let is_explicit = self.purpose(&key.name).is_some_and(LoadPurpose::is_explicit);
         let Some(model) = self.models.get_mut(key) else { return };
         let Some(load) = &model.load else { return };
@@ -255,7 +245,7 @@ impl Lifecycle {
     }
 
     /// A load has failed. If the model serves as before, it forms no circle any more with ensembles that awaited it.
-    pub(crate) fn unblock(&mut self, key: &ModelKey, load: Option<RunningLoad>) {
+    pub(super) fn unblock(&mut self, key: &ModelKey, load: Option<RunningLoad>) {
         let serves = self.models.get(key).is_some_and(ManagedModel::serves);
         if let Some(load) = load.filter(|_| serves && !self.is_stopping) {
             load.blocked.into_iter().filter(|name| *name != key.name).for_each(|name| self.retry(name));
@@ -263,7 +253,7 @@ impl Lifecycle {
     }
 
     /// If a model awaits members that have come into service while it was being built, it is loaded again.
-    pub(crate) fn retry_if_members_changed(&mut self, key: &ModelKey, before: &[CopyId]) {
+    pub(super) fn retry_if_members_changed(&mut self, key: &ModelKey, before: &[CopyId]) {
         let Some(model) = self.models.get(key).filter(|model| model.awaits_members) else { return };
         let now = self.serving_copies(&model.planned_members);
         if now.iter().any(|copy| !before.contains(copy)) {
@@ -272,7 +262,7 @@ impl Lifecycle {
     }
 
     /// A model has come into service: ensembles that it is a member of, and that await members, are loaded again.
-    pub(crate) fn retry_ensembles_of(&mut self, name: &Name) {
+    pub(super) fn retry_ensembles_of(&mut self, name: &Name) {
         let is_member = |model: &ManagedModel| {
             model.planned_members.contains(name)
                 || self.path_to(name, &model.planned_members, binds).is_some()
@@ -283,7 +273,7 @@ impl Lifecycle {
     }
 
     /// A model has gone: ensembles that await members may now mean a model of the name in another repository.
-    pub(crate) fn retry_ensembles_of_others(&mut self, gone: &ModelKey) {
+    pub(super) fn retry_ensembles_of_others(&mut self, gone: &ModelKey) {
         if self.named(&gone.name).any(ManagedModel::serves) {
             self.retry_ensembles_of(&gone.name);
         }
@@ -294,12 +284,12 @@ impl Lifecycle {
         self.due.push_back(DueStep::Enqueue { name, operation });
     }
 
-    pub(crate) fn awaits_members(&self, name: &Name) -> bool {
+    pub(super) fn awaits_members(&self, name: &Name) -> bool {
         self.named(name).any(|model| model.awaits_members)
     }
 
     /// What the repositories have under the name of an ensemble that is loaded again.
-    pub(crate) fn found_again(
+    pub(super) fn found_again(
         &mut self,
         name: &Name,
         models: Result<Vec<(ModelKey, FoundModel)>, Error>,
@@ -331,13 +321,13 @@ impl Lifecycle {
 /// Unloads.
 impl Lifecycle {
     /// Unloads the models of a name. Returns their members.
-    pub(crate) fn unload_name(&mut self, name: &Name) -> BTreeSet<Name> {
+    pub(super) fn unload_name(&mut self, name: &Name) -> BTreeSet<Name> {
         let keys: Vec<_> = self.models.keys().filter(|key| key.name == *name).cloned().collect();
         keys.iter().flat_map(|key| self.unload(key)).collect()
     }
 
     /// Unloads members of a model that was unloaded, if nothing needs them any more.
-    pub(crate) fn unload_members(&mut self, waiter: OperationWaiter, members: BTreeSet<Name>) {
+    pub(super) fn unload_members(&mut self, waiter: OperationWaiter, members: BTreeSet<Name>) {
         if let OperationWaiter::Command(command) = waiter
             && let Some(command) = self.commands.get_mut(&command)
         {
@@ -350,14 +340,14 @@ impl Lifecycle {
     }
 
     /// Whether models of the name serve or await members, but neither a command nor another model needs them.
-    pub(crate) fn is_needless(&self, name: &Name) -> bool {
+    pub(super) fn is_needless(&self, name: &Name) -> bool {
         self.named(name).any(|model| model.serves() || model.awaits_members)
             && self.named(name).all(|model| !model.is_explicit)
             && !self.models.iter().any(|(key, model)| key.name != *name && model.needs(name))
     }
 
     /// The server stops: loads that wait for members have built nothing, and go no further.
-    pub(crate) fn dismiss_waiting(&mut self) {
+    pub(super) fn dismiss_waiting(&mut self) {
         for (key, model) in &mut self.models {
             let Some(load) = &model.load else { continue };
             let generation = load.generation;

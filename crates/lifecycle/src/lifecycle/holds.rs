@@ -5,18 +5,19 @@ use std::collections::BTreeSet;
 
 use inference::Name;
 
-use crate::{Lifecycle, ModelKey, circles::binds, members::DueStep};
+use super::{DueStep, Lifecycle, circles::binds};
+use crate::keys::ModelKey;
 
 impl Lifecycle {
     /// From now on until it has ended, the load holds these members.
-    pub(crate) fn hold(&mut self, key: &ModelKey, members: BTreeSet<Name>) {
+    pub(super) fn hold(&mut self, key: &ModelKey, members: BTreeSet<Name>) {
         if let Some(load) = self.models.get_mut(key).and_then(|model| model.load.as_mut()) {
             load.held.extend(members);
         }
     }
 
     /// Whether the load of an ensemble needs the models of a name as they are, itself or because of its members.
-    pub(crate) fn is_held(&self, name: &Name) -> bool {
+    pub(super) fn is_held(&self, name: &Name) -> bool {
         let loads = self.models.values().filter_map(|model| model.load.as_ref());
         let mut open: Vec<_> = loads.flat_map(|load| &load.held).collect();
         let mut seen = BTreeSet::new();
@@ -32,7 +33,7 @@ impl Lifecycle {
     }
 
     /// A name with an unload that need not wait for loads of ensembles any more.
-    pub(crate) fn released(&mut self) -> Option<DueStep> {
+    pub(super) fn released(&mut self) -> Option<DueStep> {
         let name = self.held.iter().find(|name| !self.is_held(name))?.clone();
         self.held.remove(&name);
         Some(DueStep::Released { name })

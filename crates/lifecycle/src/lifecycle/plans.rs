@@ -1,25 +1,22 @@
 //! Loads until the configuration is known: the model is found, compared with what serves, and planned.
 use std::{collections::BTreeSet, sync::Arc};
 
-use inference::{Error, Name};
+use inference::Error;
 use scheduling::Timestamp;
 
+use super::{Lifecycle, LoadRecord, not_read, server_exits};
 use crate::{
-    FoundModel, Generation, Lifecycle, LifecycleAction, LogLevel, ModelFiles, ModelKey, ModelPlace,
-    NoVersionCause, PlanFailure, PlannedModel,
-    loads::LoadRecord,
+    actions::{LifecycleAction, LogLevel},
+    files::ModelFiles,
+    keys::{Generation, ModelKey, ModelPlace},
+    listing::FoundModel,
     managed_model::{LoadPhase, RunningLoad},
-    operation::{LoadPurpose, server_exits},
-    step::IN_TWO_REPOSITORIES,
+    operation::LoadPurpose,
+    plan_result::{IN_TWO_REPOSITORIES, NoVersionCause, PlanFailure, PlannedModel},
 };
 
-/// The error of an explicit load that finds no usable model (M-W9).
-pub(crate) fn not_read(name: &Name, why: &str) -> Error {
-    Error::internal(format!("failed to load '{name}', failed to poll from model repository: {why}"))
-}
-
 impl Lifecycle {
-    pub(crate) fn begin_load(&mut self, key: ModelKey, found: FoundModel, now: Timestamp) {
+    pub(super) fn begin_load(&mut self, key: ModelKey, found: FoundModel, now: Timestamp) {
         if self.is_stopping {
             return self.load_ended(&key.name, Some(server_exits()), now);
         }
@@ -44,7 +41,7 @@ impl Lifecycle {
         self.plan(key, Some((place, files)), faulty);
     }
 
-    pub(crate) fn plan(
+    pub(super) fn plan(
         &mut self,
         key: ModelKey,
         found: Option<(Arc<ModelPlace>, Arc<ModelFiles>)>,
@@ -56,7 +53,7 @@ impl Lifecycle {
         self.actions.push(LifecycleAction::Plan { key, generation, place, given });
     }
 
-    pub(crate) fn new_load(
+    pub(super) fn new_load(
         &mut self,
         key: &ModelKey,
         found: Option<(Arc<ModelPlace>, Arc<ModelFiles>)>,
@@ -102,7 +99,7 @@ impl Lifecycle {
     }
 
     /// The configuration of a load cannot be used.
-    pub(crate) fn refuse(
+    pub(super) fn refuse(
         &mut self,
         key: &ModelKey,
         generation: Generation,

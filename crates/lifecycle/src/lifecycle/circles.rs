@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use inference::{Error, Name};
 use scheduling::Timestamp;
 
+use super::Lifecycle;
 use crate::{
-    CopyId, Lifecycle, ManagedModel, ModelKey, PlannedModel,
-    managed_model::{Building, LoadPhase},
+    keys::{CopyId, ModelKey},
+    managed_model::{Building, LoadPhase, ManagedModel},
+    plan_result::PlannedModel,
 };
 
 impl Lifecycle {
     /// The load fails as if its copies could not be built.
-    pub(crate) fn fail_circle(&mut self, key: &ModelKey, plan: PlannedModel, path: &[Name], now: Timestamp) {
+    pub(super) fn fail_circle(&mut self, key: &ModelKey, plan: PlannedModel, path: &[Name], now: Timestamp) {
         // As Triton: model_repository_manager.cc, DependencyGraph.
         let last = path.iter().rev().nth(1).unwrap_or(&key.name);
         let error = Error::invalid(format!(
@@ -33,7 +35,7 @@ impl Lifecycle {
     }
 
     /// The path from a model over these members back to it, if there is one. `next` lists what comes after a model.
-    pub(crate) fn path_to(
+    pub(super) fn path_to(
         &self,
         start: &Name,
         members: &BTreeSet<Name>,
@@ -64,12 +66,12 @@ impl Lifecycle {
         None
     }
 
-    pub(crate) fn named(&self, name: &Name) -> impl Iterator<Item = &ManagedModel> {
+    pub(super) fn named(&self, name: &Name) -> impl Iterator<Item = &ManagedModel> {
         self.models.iter().filter(move |(key, _)| key.name == *name).map(|(_, model)| model)
     }
 
     /// The copies of these models that serve.
-    pub(crate) fn serving_copies(&self, names: &BTreeSet<Name>) -> Vec<CopyId> {
+    pub(super) fn serving_copies(&self, names: &BTreeSet<Name>) -> Vec<CopyId> {
         let versions = names.iter().flat_map(|name| self.named(name)).flat_map(|model| &model.versions);
         let copies =
             versions.filter_map(|(&version, state)| Some(CopyId { generation: state.serving?, version }));
@@ -78,7 +80,7 @@ impl Lifecycle {
 }
 
 /// The models for which the load of a model waits.
-pub(crate) fn waits_for(model: &ManagedModel) -> Vec<&BTreeSet<Name>> {
+pub(super) fn waits_for(model: &ManagedModel) -> Vec<&BTreeSet<Name>> {
     let phase = model.load.as_ref().map(|load| &load.phase);
     if let Some(LoadPhase::AwaitingMembers { left, .. } | LoadPhase::RefreshingMembers { left, .. }) = phase {
         return vec![left];
@@ -87,7 +89,7 @@ pub(crate) fn waits_for(model: &ManagedModel) -> Vec<&BTreeSet<Name>> {
 }
 
 /// The members of what serves and of what is being built.
-pub(crate) fn binds(model: &ManagedModel) -> Vec<&BTreeSet<Name>> {
+pub(super) fn binds(model: &ManagedModel) -> Vec<&BTreeSet<Name>> {
     let mut members = Vec::new();
     if model.serves() {
         members.push(model.members());
