@@ -10,7 +10,7 @@ use frontend::{
 };
 use inference::Error;
 
-use super::{EndpointService, StartError, creating};
+use super::endpoint_service::{EndpointService, StartError, creating};
 use crate::{
     descriptors,
     options::{Connections, ListenSettings, ResolvedOptions},

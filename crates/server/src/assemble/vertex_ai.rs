@@ -3,7 +3,7 @@ use engine::{Engine, ModelState};
 use frontend::http::VertexAiOptions;
 use inference::Error;
 
-use super::{EndpointService, StartError};
+use super::endpoint_service::{EndpointService, StartError};
 use crate::options::{ResolvedOptions, VertexAiSettings};
 
 /// Checks that the platform has told the routes. The texts are Triton's, the misspelling too.

@@ -3,7 +3,7 @@ use std::{ffi::OsString, io};
 
 use frontend::api_keys;
 
-use super::{Streams, asks_for_help, refuse};
+use super::streams::{Streams, asks_for_help, refuse};
 use crate::options;
 
 /// Runs the command. `arguments` are the words after `api-key`. Returns the exit code.

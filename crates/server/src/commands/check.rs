@@ -9,7 +9,7 @@ use std::{
 use check::{CheckOptions, CheckReport, Severity, all_rules, check_repositories, json, sarif, text};
 use engine::Plugins;
 
-use super::{Streams, refuse};
+use super::streams::{Streams, refuse};
 use crate::{
     backend_settings,
     options::{self, Invocation, ProcessEnvironment, ResolvedOptions},

@@ -13,9 +13,8 @@ use engine::Plugins;
 use serde_json::{Value, json};
 
 use super::{
-    Streams, asks_for_help,
     check::{FINE, HAS_ERRORS, check_options},
-    refuse,
+    streams::{Streams, asks_for_help, refuse},
 };
 use crate::options::{self, Invocation, ProcessEnvironment, ResolvedOptions};
 

@@ -6,7 +6,7 @@ use perf::fetch::ServerAddress;
 use proto::text::printable;
 use serde_json::Value;
 
-use super::{Streams, refuse};
+use super::streams::{Streams, refuse};
 use crate::options;
 
 /// The exit code if the server has answered.

@@ -3,7 +3,7 @@ use std::ffi::OsString;
 
 use recording::record::RecordingEnd;
 
-use super::Streams;
+use super::streams::Streams;
 use crate::signals::Signals;
 
 /// Runs the command; blocks. The first argument is the program's name. Returns the exit code.

@@ -3,7 +3,7 @@ use std::ffi::OsString;
 
 use engine::Plugins;
 
-use super::{Streams, asks_for_help, refuse};
+use super::streams::{Streams, asks_for_help, refuse};
 use crate::options::{self, Invocation, ProcessEnvironment, ResolvedOptions};
 
 /// Runs `nereid completions`. `arguments` are the words after it. Returns the exit code.

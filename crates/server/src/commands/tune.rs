@@ -8,7 +8,7 @@ use std::{
 
 use tune::served::Interruption;
 
-use super::Streams;
+use super::streams::Streams;
 use crate::signals::Signals;
 
 /// Runs the command; blocks. The first argument is the program's name. Returns the exit code.

@@ -7,8 +7,7 @@ use std::{
 };
 
 use super::refusal::BadOption;
-use super::typed::TypedOptions;
-use super::{layers, table, unread_variables, values};
+use super::values;
 
 /// The variables that the server reads, as they were when the process started. An empty variable counts as unset.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,62 +68,9 @@ pub struct OpenTelemetryVariables {
 }
 
 impl ProcessEnvironment {
-    /// Reads the variables of this process. Bytes that are not valid UTF-8 become replacement characters.
-    pub fn of_this_process() -> Self {
-        let raw = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let text = |name: &str| raw(name).map(|value| value.to_string_lossy().into_owned());
-        Self {
-            storage_uri: text("AIP_STORAGE_URI"),
-            aip_mode: text("AIP_MODE"),
-            aip_http_port: text("AIP_HTTP_PORT"),
-            aip_predict_route: text("AIP_PREDICT_ROUTE"),
-            aip_health_route: text("AIP_HEALTH_ROUTE"),
-            sagemaker_ping_mode: text("SAGEMAKER_TRITON_PING_MODE"),
-            sagemaker_inference_type: text("SAGEMAKER_TRITON_INFERENCE_TYPE"),
-            sagemaker_default_model: text("SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"),
-            sagemaker_model_root: raw("NEREID_SAGEMAKER_MODEL_ROOT").map(PathBuf::from),
-            escape_log_messages: text("TRITON_SERVER_ESCAPE_LOG_MESSAGES"),
-            delay_scheduler: text("TRITONSERVER_DELAY_SCHEDULER"),
-            backlog_delay_scheduler: text("TRITONSERVER_BACKLOG_DELAY_SCHEDULER"),
-            onnxruntime_library: raw("NEREID_ONNXRUNTIME_LIBRARY")
-                .or_else(|| raw("ORT_DYLIB_PATH"))
-                .map(PathBuf::from),
-            virtual_env: raw("VIRTUAL_ENV").map(PathBuf::from),
-            search_path: raw("PATH"),
-            options: table::all()
-                .filter_map(|option| Some((option.name.to_owned(), text(&layers::variable(option)?)?)))
-                .collect(),
-            unread: unread(),
-            opentelemetry: OpenTelemetryVariables {
-                max_queue_size: text("OTEL_BSP_MAX_QUEUE_SIZE"),
-                schedule_delay: text("OTEL_BSP_SCHEDULE_DELAY"),
-                max_export_batch_size: text("OTEL_BSP_MAX_EXPORT_BATCH_SIZE"),
-                protocol: text("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
-                    .or_else(|| text("OTEL_EXPORTER_OTLP_PROTOCOL")),
-                headers: text("OTEL_EXPORTER_OTLP_TRACES_HEADERS")
-                    .or_else(|| text("OTEL_EXPORTER_OTLP_HEADERS")),
-            },
-        }
-    }
-
     /// Prefixes under which Python packages may be installed. The most specific prefix comes first.
     pub(super) fn python_prefixes(&self) -> Vec<PathBuf> {
         backend_onnx::python_prefixes(self.virtual_env.as_deref(), self.search_path.as_deref())
-    }
-
-    /// Changes the defaults of the command line.
-    pub(super) fn prepare(&self, typed: &mut TypedOptions) -> Result<(), BadOption> {
-        if self.aip_mode.as_deref() == Some("PREDICTION") {
-            typed.outside.allow_vertex_ai = true;
-            typed.http.allow = false;
-            typed.grpc.allow = false;
-        }
-        if let Some(port) = &self.aip_http_port {
-            let port = values::integer(port, 0, i64::from(u16::MAX))
-                .map_err(|text| in_variable("AIP_HTTP_PORT", &text))?;
-            typed.outside.vertex_ai_port = port;
-        }
-        Ok(())
     }
 
     pub(super) fn delay_scheduler(&self) -> Result<usize, BadOption> {
@@ -136,20 +82,9 @@ impl ProcessEnvironment {
     }
 }
 
-fn unread() -> BTreeSet<String> {
-    let all: Vec<_> = std::env::vars_os()
-        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
-        .collect();
-    let all = all.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    unread_variables::unread(all).map(str::to_owned).collect()
-}
-
 fn count(name: &str, text: Option<&str>) -> Result<usize, BadOption> {
     let Some(text) = text else { return Ok(0) };
-    let count = values::integer(text, 0, i64::from(u32::MAX)).map_err(|text| in_variable(name, &text))?;
+    let count =
+        values::integer(text, 0, i64::from(u32::MAX)).map_err(|text| BadOption::in_variable(name, &text))?;
     Ok(usize::try_from(count).expect("lies in the range that was asked for"))
-}
-
-fn in_variable(name: &str, text: &str) -> BadOption {
-    BadOption::plain(format!("environment variable {name}: {text}"))
 }

@@ -6,34 +6,14 @@ use std::collections::BTreeSet;
 
 use super::{
     environment::ProcessEnvironment,
-    meaning::GivenOptions,
-    options_file,
+    meaning::ResolvedOptions,
+    options_file::{self, LayeredOption},
     refusal::BadOption,
-    table::{self, Spec},
+    table::{self, CONFIG, Spec},
     tokenizer::ArgumentTokens,
     typed::TypedOptions,
     unread_variables,
 };
-
-/// The option that names the file.
-pub(super) const CONFIG: &str = "config";
-
-/// Options that are commands to the program, or say where the others are.
-pub(super) const ONLY_ON_THE_LINE: [&str; 3] = ["help", "version", CONFIG];
-
-/// An option that is not on the command line.
-pub(super) struct LayeredOption {
-    pub(super) option: &'static Spec,
-    pub(super) value: String,
-    /// Where the option was given, for errors.
-    pub(super) origin: String,
-}
-
-/// The environment variable of an option. `None` if it has none.
-pub(super) fn variable(option: &Spec) -> Option<String> {
-    let has_one = option.name == CONFIG || !ONLY_ON_THE_LINE.contains(&option.name);
-    has_one.then(|| format!("NEREID_{}", option.name.replace('-', "_").to_uppercase()))
-}
 
 /// Reads the options that `line` does not have from the environment and from the file.
 ///
@@ -96,7 +76,7 @@ fn of_environment(environment: &ProcessEnvironment, typed: &mut TypedOptions) ->
     let mut found = Vec::new();
     typed.warnings.extend(environment.unread.iter().map(|name| unread_variables::warning(name)));
     for option in table::all().filter(|option| option.name != CONFIG) {
-        let (Some(variable), Some(text)) = (variable(option), environment.options.get(option.name)) else {
+        let (Some(variable), Some(text)) = (option.variable(), environment.options.get(option.name)) else {
             continue;
         };
         // Kubernetes gives containers such a variable for each service, here one with the name `nereid-http`.
@@ -116,7 +96,9 @@ fn of_environment(environment: &ProcessEnvironment, typed: &mut TypedOptions) ->
     found
 }
 
-/// Whether the options were also looked for in a file.
-pub(super) fn has_file(given: &GivenOptions, environment: &ProcessEnvironment) -> bool {
-    given.contains_key(CONFIG) || environment.options.contains_key(CONFIG)
+impl ResolvedOptions {
+    /// Whether the options were also looked for in a file (`--config`).
+    pub fn has_file(&self, environment: &ProcessEnvironment) -> bool {
+        self.given.contains_key(CONFIG) || environment.options.contains_key(CONFIG)
+    }
 }

@@ -5,8 +5,7 @@ use frontend::tls::TlsOptions;
 
 use super::environment::ProcessEnvironment;
 use super::meaning::{ListenSettings, SageMakerSettings, VertexAiSettings};
-use super::resolve::{non_empty, unsigned};
-use super::typed::TypedOptions;
+use super::typed::{TypedOptions, non_empty, unsigned};
 
 /// As Triton: both endpoints listen on all addresses.
 fn listen(port: i64) -> ListenSettings {

@@ -3,7 +3,7 @@ use std::fmt::Write;
 
 use super::{
     commands::{CommandDescription, CommandOptionDescription, descriptions},
-    layers, table,
+    table,
 };
 
 /// The manual page, for `man`.
@@ -38,7 +38,7 @@ pub fn manual() -> String {
             let value =
                 option.placeholder().map_or_else(String::new, |value| format!(" \\fI{}\\fR", escaped(value)));
             let _ = writeln!(text, ".TP\n\\fB\\-\\-{}\\fR{value}", escaped(option.name));
-            let variable = layers::variable(option).map_or_else(String::new, |name| format!(" ({name})"));
+            let variable = option.variable().map_or_else(String::new, |name| format!(" ({name})"));
             let _ = writeln!(text, "{}{variable}", line(&option.description()));
         }
     }

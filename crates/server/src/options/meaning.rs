@@ -20,7 +20,6 @@ use frontend::tls::TlsOptions;
 use shared_memory::SharedMemoryOptions;
 use trace::TraceConfig;
 
-use super::{environment::ProcessEnvironment, layers};
 use crate::logging::LogConfig;
 
 /// The names of options, each with its values as they were written, in their order. Values may be secrets.
@@ -90,11 +89,6 @@ impl ResolvedOptions {
             // If the reader has closed stderr, the error does not matter.
             let _ = writeln!(err, "{warning}");
         }
-    }
-
-    /// Whether the options were also looked for in a file (`--config`).
-    pub fn has_file(&self, environment: &ProcessEnvironment) -> bool {
-        layers::has_file(&self.given, environment)
     }
 }
 

@@ -4,13 +4,20 @@ use std::{collections::BTreeMap, fs};
 use toml::de::{DeTable, DeValue};
 
 use super::{
-    layers::{CONFIG, LayeredOption, ONLY_ON_THE_LINE},
     refusal::BadOption,
-    table,
+    table::{self, CONFIG, ONLY_ON_THE_LINE, Spec},
     tokenizer::did_you_mean,
 };
 
 const WRONG_VALUE: &str = "a value is a string, a number, true, false, or a list of these";
+
+/// An option that is not on the command line.
+pub(super) struct LayeredOption {
+    pub(super) option: &'static Spec,
+    pub(super) value: String,
+    /// Where the option was given, for errors.
+    pub(super) origin: String,
+}
 
 /// Reads the options in a file.
 ///

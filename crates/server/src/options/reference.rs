@@ -1,10 +1,7 @@
 //! The reference of options, made from the table: `docs/options.md`.
 use std::fmt::Write;
 
-use super::{
-    layers,
-    table::{self, Spec},
-};
+use super::table::{self, Spec};
 
 const HEAD: &str = "\
 # Options of the server
@@ -48,7 +45,7 @@ pub fn reference() -> String {
 }
 
 fn names(option: &Spec) -> String {
-    let variable = layers::variable(option).map_or_else(String::new, |name| format!(" `{name}`"));
+    let variable = option.variable().map_or_else(String::new, |name| format!(" `{name}`"));
     format!("`--{}`{variable}", option.name)
 }
 

@@ -39,6 +39,11 @@ impl BadOption {
         Self { frame: Frame::Build, advice: None, text: text.into() }
     }
 
+    /// The refusal of a variable of the environment.
+    pub(super) fn in_variable(name: &str, text: &str) -> Self {
+        Self::plain(format!("environment variable {name}: {text}"))
+    }
+
     /// The same refusal with a line of advice.
     pub(super) fn advising(self, advice: Option<String>) -> Self {
         Self { advice, ..self }

@@ -21,7 +21,7 @@ use super::meaning::{
 };
 use super::refusal::BadOption;
 use super::table::INT_MAX;
-use super::typed::{self, TypedOptions};
+use super::typed::{self, TypedOptions, non_empty, unsigned};
 use super::{clash, managed, plain_keys, table};
 use crate::logging::{Levels, LogConfig};
 
@@ -457,11 +457,6 @@ fn cache(typed: typed::TypedCache) -> Result<Option<CacheSettings>, BadOption> {
     }
 }
 
-/// Converts a number that the table keeps within the range of `T`.
-pub(super) fn unsigned<T: TryFrom<i64>>(value: i64) -> T {
-    T::try_from(value).ok().expect("the table refuses what is negative or too large here")
-}
-
 /// Converts a number that the table keeps above 0.
 fn at_least_one(value: i64) -> NonZeroUsize {
     NonZeroUsize::new(unsigned(value)).expect("the table refuses 0 here")
@@ -473,10 +468,6 @@ fn seconds(value: i64) -> Duration {
 
 fn milliseconds(value: i64) -> Duration {
     Duration::from_millis(unsigned(value))
-}
-
-pub(super) fn non_empty(text: String) -> Option<String> {
-    Some(text).filter(|text| !text.is_empty())
 }
 
 fn path(text: String) -> Option<PathBuf> {

@@ -237,3 +237,13 @@ impl TypedOptions {
         self.given.contains_key(option)
     }
 }
+
+/// Converts a number that the table keeps within the range of `T`.
+pub(super) fn unsigned<T: TryFrom<i64>>(value: i64) -> T {
+    T::try_from(value).ok().expect("the table refuses what is negative or too large here")
+}
+
+/// A text that an operator has given.
+pub(super) fn non_empty(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
+}

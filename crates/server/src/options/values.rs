@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use engine::{MetricsOptions, ProcessorSet, RateLimitResource};
+use engine::{ProcessorSet, RateLimitResource};
 use frontend::restrict::Category;
 
 use super::meaning::{RequiredHeader, RestrictionSettings};
@@ -93,20 +93,6 @@ pub(super) fn cache_setting(text: &str) -> Result<(&str, &str, &str), String> {
             Some((key, value)) if !key.is_empty() && !value.is_empty() => Ok((cache, key, value)),
             _ => Err(format!("{malformed}. Got {text}")),
         },
-    }
-}
-
-/// Quantiles with their errors: `0.5:0.05,0.99:0.001`. As Triton: a wrong pair is left out with a warning.
-pub(super) fn quantiles(text: &str, typed: &mut super::typed::TypedOptions) {
-    typed.metrics.quantiles.clear();
-    for pair in text.split(',') {
-        match MetricsOptions::quantile(pair) {
-            Some(quantile) => typed.metrics.quantiles.push(quantile),
-            None => typed.warnings.push(format!(
-                "Warning: '--metrics-config summary_quantiles' leaves '{pair}' out: a quantile is \
-                 <quantile>:<error>, both from 0 to 1."
-            )),
-        }
     }
 }
 

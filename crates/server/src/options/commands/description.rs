@@ -2,7 +2,10 @@
 
 use clap::{Arg, Command};
 
-use super::{COMMANDS, CommandForm, CommandSpec, CommandTable, CommandUsage, names};
+use super::{
+    command_spec::{CommandForm, CommandSpec, CommandTable, CommandUsage},
+    list::{COMMANDS, names},
+};
 use crate::options::table::{self, Spec};
 
 /// A command, or one way to call it.

@@ -1,6 +1,6 @@
 //! The options of the commands that read their words themselves.
 
-use super::{CommandForm, CommandOption, CommandUsage};
+use super::command_spec::{CommandForm, CommandOption, CommandUsage};
 
 const fn flag(name: &'static str, help: &'static str) -> CommandOption {
     CommandOption { name, value: "", help }

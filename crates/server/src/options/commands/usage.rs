@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
-use super::{COMMANDS, CommandForm, CommandOption, CommandTable};
+use super::{
+    command_spec::{CommandForm, CommandOption, CommandTable},
+    list::COMMANDS,
+};
 
 /// The line of a command shows its options if there are no more of them.
 const MOST_SHOWN: usize = 3;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{is_server_like, key, names, takes_server_after_dashes};
+use super::parts::{is_server_like, key, names, takes_server_after_dashes};
 use crate::options::commands::{
     CommandDescription, CommandOptionDescription, ValueDescription, descriptions, server_options,
 };

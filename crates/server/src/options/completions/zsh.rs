@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{is_server_like, key, summary, takes_server_after_dashes};
+use super::parts::{is_server_like, key, summary, takes_server_after_dashes};
 use crate::options::commands::{
     CommandDescription, CommandOptionDescription, ValueDescription, descriptions, purposes, server_options,
 };

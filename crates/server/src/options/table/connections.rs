@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{INT_MAX, OptionValue, Spec, TypedOptions, checked, values};
+use super::option_spec::{INT_MAX, OptionValue, Spec, checked};
+use crate::options::typed::TypedOptions;
+use crate::options::values;
 
 pub(super) const CONNECTIONS: &[Spec] = &[
     Spec::new(

@@ -1,6 +1,7 @@
 //! Options about who may use the ports.
 
-use super::{INT_MAX, OptionValue, Spec, boolean, checked, text, values};
+use super::option_spec::{INT_MAX, OptionValue, Spec, boolean, checked, text};
+use crate::options::values;
 
 pub(super) const CREDENTIALS: &[Spec] = &[
     text(

@@ -1,6 +1,6 @@
 //! Options that have a successor. Each works as far as its successor works, and prints a warning.
 
-use super::{INT_MAX, OptionValue, Spec, boolean, checked, text};
+use super::option_spec::{INT_MAX, OptionValue, Spec, boolean, checked, text};
 
 /// The largest number of 32 bits.
 const UINT_MAX: i64 = u32::MAX as i64;

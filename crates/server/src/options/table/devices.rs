@@ -1,6 +1,7 @@
 //! Options of memory pools, devices and shared memory.
 
-use super::{INT_MAX, OptionValue, Spec, boolean, checked, float, integer, values};
+use super::option_spec::{INT_MAX, OptionValue, Spec, boolean, checked, float, integer};
+use crate::options::values;
 
 const NOTHING_RESERVED: &str = "no memory is reserved ahead";
 

@@ -1,6 +1,7 @@
 //! Options of the endpoints for SageMaker and Vertex AI.
 
-use super::{INT_MAX, OptionValue, SHARED_THREADS, Spec, boolean, checked, port, text, values};
+use super::option_spec::{INT_MAX, OptionValue, SHARED_THREADS, Spec, boolean, checked, port, text};
+use crate::options::values;
 
 pub(super) const SAGEMAKER: &[Spec] = &[
     boolean(

@@ -4,7 +4,8 @@
 use shared_memory::SharedMemoryOptions;
 
 use super::super::meaning::BackendSetting;
-use super::{OptionValue, Spec, boolean, checked, count, text, values};
+use super::option_spec::{OptionValue, Spec, boolean, checked, count, text};
+use crate::options::values;
 
 const MOST_REGIONS: i64 = SharedMemoryOptions::MOST_REGIONS as i64;
 

@@ -2,7 +2,8 @@
 
 use frontend::restrict::Category;
 
-use super::{INT_MAX, OptionValue, Spec, boolean, checked, count, port, text, values};
+use super::option_spec::{INT_MAX, OptionValue, SHARED_THREADS, Spec, boolean, checked, count, port, text};
+use crate::options::values;
 
 const RESTRICTION: values::RestrictionKind = values::RestrictionKind {
     option: "grpc-restricted-protocol",
@@ -58,7 +59,7 @@ pub(super) const GRPC: &[Spec] = &[
     )
     .takes("an integer from 2 to 128")
     .default("2")
-    .without_effect(super::SHARED_THREADS),
+    .without_effect(SHARED_THREADS),
     count(
         "grpc-infer-allocation-pool-size",
         |_, _| (),

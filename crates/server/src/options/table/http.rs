@@ -1,6 +1,7 @@
 //! Options of the HTTP endpoint.
 
-use super::{INT_MAX, OptionValue, Spec, boolean, checked, port, text, values};
+use super::option_spec::{INT_MAX, OptionValue, SHARED_THREADS, Spec, boolean, checked, port, text};
+use crate::options::values;
 
 const RESTRICTION: values::RestrictionKind =
     values::RestrictionKind { option: "http-restricted-api", noun: "api", header_prefix: "", lacks: None };
@@ -40,7 +41,7 @@ pub(super) const HTTP: &[Spec] = &[
         "The number of threads for HTTP.",
     )
     .default("8")
-    .without_effect(super::SHARED_THREADS),
+    .without_effect(SHARED_THREADS),
     checked(
         "http-max-input-size",
         "integer",

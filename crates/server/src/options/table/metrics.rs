@@ -1,6 +1,10 @@
 //! Options of metrics and tracing.
 
-use super::{INT_MAX, OptionValue, Spec, boolean, checked, port, text, values};
+use engine::MetricsOptions;
+
+use super::option_spec::{INT_MAX, OptionValue, Spec, boolean, checked, port, text};
+use crate::options::typed::TypedOptions;
+use crate::options::values;
 
 pub(super) const METRICS: &[Spec] = &[
     boolean("allow-metrics", |typed, value| typed.metrics.allow = value, "Listen for Prometheus scrapes.")
@@ -81,7 +85,7 @@ pub(super) const METRICS: &[Spec] = &[
                 "summary_latencies" => typed.metrics.summary_latencies = values::boolean(value)?,
                 "histogram_latencies" => typed.metrics.histogram_latencies = values::boolean(value)?,
                 "model_histograms" => typed.metrics.model_histograms = Some(values::boolean(value)?),
-                "summary_quantiles" => values::quantiles(value, typed),
+                "summary_quantiles" => quantiles(value, typed),
                 _ => typed.metrics.unknown_settings.push(key.to_owned()),
             }
             Ok(())
@@ -103,3 +107,17 @@ pub(super) const TRACING: &[Spec] = &[checked(
              resource, phases (spans for queues, rows of batches), protocol (http/json, http/protobuf), bsp_max_queue_size, bsp_schedule_delay, \
              bsp_max_export_batch_size. May be given several times.",
 )];
+
+/// Quantiles with their errors: `0.5:0.05,0.99:0.001`. As Triton: a wrong pair is left out with a warning.
+fn quantiles(text: &str, typed: &mut TypedOptions) {
+    typed.metrics.quantiles.clear();
+    for pair in text.split(',') {
+        match MetricsOptions::quantile(pair) {
+            Some(quantile) => typed.metrics.quantiles.push(quantile),
+            None => typed.warnings.push(format!(
+                "Warning: '--metrics-config summary_quantiles' leaves '{pair}' out: a quantile is \
+                 <quantile>:<error>, both from 0 to 1."
+            )),
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use engine::ControlMode;
 
-use super::{INT_MAX, OptionValue, Spec, boolean, checked, count, flag, integer, text};
+use super::option_spec::{INT_MAX, OptionValue, Spec, boolean, checked, count, flag, integer, text};
 
 pub(super) const REPOSITORY: &[Spec] = &[
     text(

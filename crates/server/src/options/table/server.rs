@@ -1,7 +1,8 @@
 //! Options of the server as a whole and of its log.
 
-use super::{INT_MAX, OptionValue, Spec, boolean, checked, flag, integer, text, values};
+use super::option_spec::{INT_MAX, OptionValue, Spec, boolean, checked, flag, integer, text};
 use crate::logging::Format;
+use crate::options::values;
 
 pub(super) const GLOBAL: &[Spec] = &[
     flag("help", |_| (), "Print this text and exit. In short: -h."),

@@ -3,6 +3,7 @@
 use super::typed::TypedOptions;
 use super::*;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 
 mod layers;
 mod meanings;

@@ -1,39 +1,10 @@
-//! What `nereid` does besides serving: its commands, by their first word.
-use std::{
-    ffi::{OsStr, OsString},
-    io::{self, Write},
-    iter::Peekable,
-};
+//! Which command a command line begins with.
+use std::{ffi::OsString, io, iter::Peekable};
 
 use engine::Plugins;
 
-use crate::options::{self, ProcessEnvironment, ResolvedOptions};
-
-mod api_key;
-mod check;
-mod config;
-mod explain;
-mod record;
-mod references;
-mod tune;
-
-/// Where a command writes: its results, and its errors.
-type Streams<'a> = (&'a mut dyn Write, &'a mut dyn Write);
-
-/// The exit code of a command line that cannot be understood.
-const WRONG_USAGE: u8 = 2;
-
-/// Says why a command line cannot be understood, and what `command` takes.
-fn refuse(error: &str, command: &str, err: &mut dyn Write) -> u8 {
-    // If the reader has closed stderr, the error does not matter.
-    let _ = write!(err, "{error}\n\n{}", options::command_usage(command));
-    WRONG_USAGE
-}
-
-/// Whether a word asks for the help of a command.
-fn asks_for_help(word: &OsStr) -> bool {
-    word == "--help" || word == "-h"
-}
+use super::{api_key, check, config, explain, record, references, streams::Streams, tune};
+use crate::options::{ProcessEnvironment, ResolvedOptions};
 
 /// Runs the command that the command line begins with; blocks. `plugins` makes the plug-ins of a server with these
 /// options. Returns the exit code, or `None` if the line has no command: then it is one of a server.

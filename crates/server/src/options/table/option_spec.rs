@@ -1,44 +1,12 @@
-//! The table of options. Only the table defines an option's name, value, default, help text, and support.
+//! One option: its name, its value, its default, its help and its support.
 
-mod connections;
-mod credentials;
-mod deprecated;
-mod devices;
-mod endpoints;
-mod extensions;
-mod grpc;
-mod http;
-mod metrics;
-mod repository;
-mod server;
+use crate::options::{typed::TypedOptions, values};
 
-use super::typed::TypedOptions;
-use super::values;
+/// The option that names the file.
+pub(in super::super) const CONFIG: &str = "config";
 
-/// The headings of the help, each with its options. The order is that of Triton's usage text. The options that Triton
-/// does not have come last.
-pub(super) const GROUPS: &[(&str, &[Spec])] = &[
-    ("", server::GLOBAL),
-    ("Server", server::SERVER),
-    ("Logging", server::LOGGING),
-    ("Model Repository", repository::REPOSITORY),
-    ("HTTP", http::HTTP),
-    ("GRPC", grpc::GRPC),
-    ("Sagemaker", endpoints::SAGEMAKER),
-    ("Vertex", endpoints::VERTEX),
-    ("Metrics", metrics::METRICS),
-    ("Tracing", metrics::TRACING),
-    ("Backend", extensions::BACKEND),
-    ("Repository Agent", extensions::REPOSITORY_AGENT),
-    ("Response Cache", extensions::RESPONSE_CACHE),
-    ("Rate Limiter", extensions::RATE_LIMITER),
-    ("Memory/Device Management", devices::DEVICES),
-    ("Shared Memory", devices::SHARED_MEMORY),
-    ("DEPRECATED", deprecated::DEPRECATED),
-    ("Connections", connections::CONNECTIONS),
-    ("Credentials", credentials::CREDENTIALS),
-    ("Nereid", extensions::NEREID),
-];
+/// Options that are commands to the program, or say where the others are.
+pub(in super::super) const ONLY_ON_THE_LINE: [&str; 3] = ["help", "version", CONFIG];
 
 /// The options that may be given several times.
 const REPEATED: [&str; 18] = [
@@ -63,37 +31,16 @@ const REPEATED: [&str; 18] = [
 ];
 
 /// The largest value of options that are C's `int` in Triton.
-pub(super) const INT_MAX: i64 = i32::MAX as i64;
+pub(in super::super) const INT_MAX: i64 = i32::MAX as i64;
 /// The reason why the thread counts of single endpoints have no effect.
-const SHARED_THREADS: &str = "all endpoints share one pool with a thread for each processor";
+pub(super) const SHARED_THREADS: &str = "all endpoints share one pool with a thread for each processor";
 
 const PORT_MAX: i64 = u16::MAX as i64;
 
-/// The options of an empty command line.
-pub(super) fn defaults() -> TypedOptions {
-    let mut typed = TypedOptions::default();
-    for option in all() {
-        if let Some(default) = option.default_value() {
-            option.apply(&mut typed, default).expect("the table's defaults obey its rules, as a test shows");
-        }
-    }
-    typed
-}
-
-/// Records that an option was given, and adds its warning, if it has one.
-pub(super) fn note(typed: &mut TypedOptions, option: &'static Spec, value: &str) {
-    typed.given.entry(option.name).or_default().push(value.to_owned());
-    if let Some(instead) = option.deprecated {
-        typed.warnings.push(instead.replace("{value}", value));
-    }
-    let warning = option.warning();
-    typed.warnings.extend(warning.filter(|warning| !typed.warnings.contains(warning)));
-}
-
 /// One option.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Spec {
-    pub(super) name: &'static str,
+pub(in super::super) struct Spec {
+    pub(in super::super) name: &'static str,
     value: OptionValue,
     default: Default,
     help: &'static str,
@@ -109,7 +56,7 @@ pub(super) struct Spec {
 
 /// The parser of a value, and where it stores the value.
 #[derive(Debug, Clone, Copy)]
-enum OptionValue {
+pub(super) enum OptionValue {
     Flag(fn(&mut TypedOptions)),
     Boolean(fn(&mut TypedOptions, bool)),
     /// A leading integer within these bounds.
@@ -140,7 +87,7 @@ enum Support {
 }
 
 impl Spec {
-    const fn new(name: &'static str, value: OptionValue, help: &'static str) -> Self {
+    pub(super) const fn new(name: &'static str, value: OptionValue, help: &'static str) -> Self {
         Self {
             name,
             value,
@@ -153,47 +100,47 @@ impl Spec {
         }
     }
 
-    const fn default(mut self, value: &'static str) -> Self {
+    pub(super) const fn default(mut self, value: &'static str) -> Self {
         self.default = Default::Value(value);
         self
     }
 
-    const fn default_note(mut self, note: &'static str) -> Self {
+    pub(super) const fn default_note(mut self, note: &'static str) -> Self {
         self.default = Default::Note(note);
         self
     }
 
-    const fn takes(mut self, values: &'static str) -> Self {
+    pub(super) const fn takes(mut self, values: &'static str) -> Self {
         self.takes = Some(values);
         self
     }
 
-    const fn without_effect(mut self, why: &'static str) -> Self {
+    pub(super) const fn without_effect(mut self, why: &'static str) -> Self {
         self.without_effect = Some(why);
         self
     }
 
-    const fn unsupported(mut self, what: &'static str) -> Self {
+    pub(super) const fn unsupported(mut self, what: &'static str) -> Self {
         self.unsupported = Support::Never(what);
         self
     }
 
-    const fn unsupported_if(mut self, on: fn(&TypedOptions) -> bool, what: &'static str) -> Self {
+    pub(super) const fn unsupported_if(mut self, on: fn(&TypedOptions) -> bool, what: &'static str) -> Self {
         self.unsupported = Support::Unless(on, what);
         self
     }
 
-    const fn deprecated(mut self, warning: &'static str) -> Self {
+    pub(super) const fn deprecated(mut self, warning: &'static str) -> Self {
         self.deprecated = Some(warning);
         self
     }
 
-    pub(super) fn is_flag(&self) -> bool {
+    pub(in super::super) fn is_flag(&self) -> bool {
         matches!(self.value, OptionValue::Flag(_))
     }
 
     /// The placeholder of the value in the help. `None` for a flag.
-    pub(super) fn placeholder(&self) -> Option<&'static str> {
+    pub(in super::super) fn placeholder(&self) -> Option<&'static str> {
         match self.value {
             OptionValue::Flag(_) => None,
             OptionValue::Boolean(_) => Some("boolean"),
@@ -204,13 +151,19 @@ impl Spec {
         }
     }
 
+    /// The environment variable of the option. `None` if it has none.
+    pub(in super::super) fn variable(&self) -> Option<String> {
+        let has_one = self.name == CONFIG || !ONLY_ON_THE_LINE.contains(&self.name);
+        has_one.then(|| format!("NEREID_{}", self.name.replace('-', "_").to_uppercase()))
+    }
+
     /// Whether the option may be given several times.
-    pub(super) fn may_repeat(&self) -> bool {
+    pub(in super::super) fn may_repeat(&self) -> bool {
         REPEATED.contains(&self.name)
     }
 
     /// Whether a text has nothing after its number, if the option takes a number. Words such as `true` are not numbers.
-    pub(super) fn is_whole_number(&self, text: &str) -> bool {
+    pub(in super::super) fn is_whole_number(&self, text: &str) -> bool {
         let text = text.trim();
         let digits = text.trim_start_matches(['+', '-']);
         if !digits.starts_with(|first: char| first.is_ascii_digit()) {
@@ -224,7 +177,7 @@ impl Spec {
     }
 
     /// The accepted values, as advice after a wrong value. `None` if the refusal itself names them.
-    pub(super) fn advice(&self) -> Option<String> {
+    pub(in super::super) fn advice(&self) -> Option<String> {
         let values = match self.value {
             _ if self.takes.is_some() => self.takes.unwrap_or_default().to_owned(),
             OptionValue::Boolean(_) => "true or false (or on, off, 1, 0)".to_owned(),
@@ -239,7 +192,7 @@ impl Spec {
     }
 
     /// The value of the option when it is not given, in the form in which an operator would type it.
-    pub(super) fn default_value(&self) -> Option<&'static str> {
+    pub(in super::super) fn default_value(&self) -> Option<&'static str> {
         match self.default {
             Default::Value(value) => Some(value),
             Default::None | Default::Note(_) => None,
@@ -247,7 +200,7 @@ impl Spec {
     }
 
     /// The whole help text of the option, in one paragraph.
-    pub(super) fn description(&self) -> String {
+    pub(in super::super) fn description(&self) -> String {
         let default = match self.default {
             Default::None | Default::Value("") => String::new(),
             Default::Value(text) | Default::Note(text) => format!(" Default: {text}."),
@@ -266,7 +219,7 @@ impl Spec {
     ///
     /// # Errors
     /// The text of the rule that the value breaks.
-    pub(super) fn apply(&self, typed: &mut TypedOptions, value: &str) -> Result<(), String> {
+    pub(in super::super) fn apply(&self, typed: &mut TypedOptions, value: &str) -> Result<(), String> {
         match self.value {
             OptionValue::Flag(set) => set(typed),
             OptionValue::Boolean(set) => set(typed, values::boolean(value)?),
@@ -279,12 +232,12 @@ impl Spec {
     }
 
     /// The warning about an option that has no effect.
-    pub(super) fn warning(&self) -> Option<String> {
+    pub(in super::super) fn warning(&self) -> Option<String> {
         self.without_effect.map(|why| format!("Warning: '--{}' has no effect: {why}.", self.name))
     }
 
     /// The missing feature that the option, as typed, would need.
-    pub(super) fn missing(&self, typed: &TypedOptions) -> Option<&'static str> {
+    pub(in super::super) fn missing(&self, typed: &TypedOptions) -> Option<&'static str> {
         match self.unsupported {
             Support::Always => None,
             Support::Never(what) => typed.was_given(self.name).then_some(what),
@@ -298,47 +251,41 @@ fn is_list_of_words(placeholder: &str) -> bool {
     placeholder.contains('|') && !placeholder.contains('<')
 }
 
-/// Every option, in the order of the help.
-pub(super) fn all() -> impl Iterator<Item = &'static Spec> {
-    GROUPS.iter().flat_map(|(_, options)| *options)
-}
-
-/// The option with exactly this name.
-pub(super) fn named(name: &str) -> Option<&'static Spec> {
-    all().find(|option| option.name == name)
-}
-
-const fn flag(name: &'static str, set: fn(&mut TypedOptions), help: &'static str) -> Spec {
+pub(super) const fn flag(name: &'static str, set: fn(&mut TypedOptions), help: &'static str) -> Spec {
     Spec::new(name, OptionValue::Flag(set), help)
 }
 
-const fn boolean(name: &'static str, set: fn(&mut TypedOptions, bool), help: &'static str) -> Spec {
+pub(super) const fn boolean(
+    name: &'static str,
+    set: fn(&mut TypedOptions, bool),
+    help: &'static str,
+) -> Spec {
     Spec::new(name, OptionValue::Boolean(set), help)
 }
 
 /// An integer from 0 to C's largest.
-const fn count(name: &'static str, set: fn(&mut TypedOptions, i64), help: &'static str) -> Spec {
+pub(super) const fn count(name: &'static str, set: fn(&mut TypedOptions, i64), help: &'static str) -> Spec {
     Spec::new(name, OptionValue::Integer(0, INT_MAX, set), help)
 }
 
 /// An integer from C's smallest to C's largest.
-const fn integer(name: &'static str, set: fn(&mut TypedOptions, i64), help: &'static str) -> Spec {
+pub(super) const fn integer(name: &'static str, set: fn(&mut TypedOptions, i64), help: &'static str) -> Spec {
     Spec::new(name, OptionValue::Integer(-INT_MAX - 1, INT_MAX, set), help)
 }
 
-const fn port(name: &'static str, set: fn(&mut TypedOptions, i64), help: &'static str) -> Spec {
+pub(super) const fn port(name: &'static str, set: fn(&mut TypedOptions, i64), help: &'static str) -> Spec {
     Spec::new(name, OptionValue::Integer(0, PORT_MAX, set), help)
 }
 
-const fn float(name: &'static str, set: fn(&mut TypedOptions, f64), help: &'static str) -> Spec {
+pub(super) const fn float(name: &'static str, set: fn(&mut TypedOptions, f64), help: &'static str) -> Spec {
     Spec::new(name, OptionValue::Float(set), help)
 }
 
-const fn text(name: &'static str, set: fn(&mut TypedOptions, &str), help: &'static str) -> Spec {
+pub(super) const fn text(name: &'static str, set: fn(&mut TypedOptions, &str), help: &'static str) -> Spec {
     Spec::new(name, OptionValue::Text(set), help)
 }
 
-const fn checked(
+pub(super) const fn checked(
     name: &'static str,
     placeholder: &'static str,
     set: fn(&mut TypedOptions, &str) -> Result<(), String>,

@@ -7,20 +7,8 @@ use inference::Error;
 use tokio::time::Instant;
 use trace::Tracer;
 
-use super::{Endpoint, EndpointService, Server, StartingServer, Stopped};
-
-impl StartingServer<'_> {
-    /// Ends a server that was told to stop while it loaded its models. The models that are loaded end in order; loads
-    /// that run are left behind.
-    ///
-    /// # Errors
-    /// INTERNAL if a model has not ended within the exit timeout.
-    pub async fn interrupt(self) -> Result<Stopped, Error> {
-        self.engine.abandon_loads().await;
-        self.engine.stop(self.options.server.exit_timeout).await?;
-        Ok(stopped(&self.engine).await)
-    }
-}
+use super::{Endpoint, Server, Stopped, stopped};
+use crate::assemble::endpoint_service::EndpointService;
 
 impl Server {
     /// Stops the server: announces the stop and serves as before during the shutdown delay, then accepts no new
@@ -114,11 +102,6 @@ const TRACES_LEAST: Duration = Duration::from_millis(500);
 
 /// How long it waits for them at most.
 const TRACES_MOST: Duration = Duration::from_secs(5);
-
-/// How a server has stopped whose loads were abandoned.
-async fn stopped(engine: &Engine) -> Stopped {
-    if engine.abandon_loads().await { Stopped::ThreadsLeft } else { Stopped::Whole }
-}
 
 impl Endpoint {
     /// Waits until the last connection has closed or no time is left. Returns true if the last connection has closed.

@@ -1,58 +1,15 @@
-//! The command line. One table of options defines the parser, the help and the refusals.
-//!
-//! A command line passes four stages. `tokenizer` divides it into options and values as `getopt_long` does. The `table`
-//! defines which values each option accepts and where it stores them. `TypedOptions` holds the typed values. `resolve`
-//! checks the rules between options and makes [`ResolvedOptions`]. The rest of the program sees only
-//! [`ResolvedOptions`].
-//!
-//! This crate has its own parser for four reasons: clients compare the error texts, numbers follow C's "leading digits"
-//! rule, the first error of the line wins, and values may begin with a dash. A parsing library would need a workaround
-//! for each of these points, and it would not replace the table.
-//!
-//! Only this module reads the environment, and the file that `--config` names.
-
-mod clash;
-mod commands;
-mod completions;
-mod environment;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
-mod help;
-mod layers;
-mod managed;
-mod manual;
-mod meaning;
-mod options_file;
-mod plain_keys;
-mod reference;
-mod refusal;
-mod resolve;
-mod table;
-#[cfg(test)]
-mod tests;
-mod tokenizer;
-mod trace;
-mod typed;
-mod unread_variables;
-mod values;
+//! Reads a command line, through all its stages.
 
 use std::ffi::OsString;
 
-pub use commands::usage as command_usage;
-pub use completions::{SHELLS, completions};
-pub use environment::{OpenTelemetryVariables, ProcessEnvironment};
-pub use help::usage;
-pub use in_process::TRITON_VERSION;
-pub use manual::manual;
-pub use meaning::{
-    AccessLogSettings, BackendSetting, BackendsSettings, CacheSettings, Connections, CredentialSettings,
-    GivenOptions, GrpcSettings, HttpProtocolSettings, HttpSettings, ListenSettings, MemorySettings,
-    MetricsSettings, RepositorySettings, RequiredHeader, ResolvedOptions, RestrictionSettings,
-    SageMakerSettings, ServerSettings, TestHooks, VertexAiSettings,
-};
-pub use reference::reference;
-pub use refusal::BadOption;
+use super::environment::ProcessEnvironment;
+use super::help::usage;
+use super::meaning::ResolvedOptions;
+use super::refusal::BadOption;
+use super::resolve::resolve;
+use super::tokenizer::ArgumentTokens;
+use super::typed::TypedOptions;
+use super::{TRITON_VERSION, commands, layers, table, values};
 
 /// The action that a command line asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,7 +39,7 @@ pub fn parse(
         let advice = near.map(|command| format!("Did you mean the command '{command}'?"));
         return Err(BadOption::plain(format!("Unexpected argument: {argument}")).advising(advice));
     }
-    resolve::resolve(*typed, environment).map(|options| Invocation::Serve(Box::new(options)))
+    resolve(*typed, environment).map(|options| Invocation::Serve(Box::new(options)))
 }
 
 /// Reads the options of a server from a command line whose positional arguments are further model repositories.
@@ -98,7 +55,7 @@ pub fn parse_with_repositories(
         ReadLine::Options(typed, positionals) => (typed, positionals),
     };
     typed.repository.paths.extend(positionals);
-    resolve::resolve(*typed, environment).map(|options| Invocation::Serve(Box::new(options)))
+    resolve(*typed, environment).map(|options| Invocation::Serve(Box::new(options)))
 }
 
 /// A command line before the rules between options.
@@ -106,7 +63,7 @@ enum ReadLine {
     /// `--help` or `--version`.
     Print(String),
     /// The options, and the arguments that belong to none.
-    Options(Box<typed::TypedOptions>, Vec<String>),
+    Options(Box<TypedOptions>, Vec<String>),
 }
 
 fn read_line(
@@ -114,8 +71,8 @@ fn read_line(
     environment: &ProcessEnvironment,
 ) -> Result<ReadLine, BadOption> {
     let mut typed = table::defaults();
-    environment.prepare(&mut typed)?;
-    let mut words = tokenizer::ArgumentTokens::new(arguments)?;
+    prepare(&mut typed, environment)?;
+    let mut words = ArgumentTokens::new(arguments)?;
     if !words.asks_for_text() {
         layers::apply(words.clone(), environment, &mut typed)?;
     }
@@ -132,6 +89,21 @@ fn read_line(
         }
     }
     Ok(ReadLine::Options(Box::new(typed), words.positionals()))
+}
+
+/// Changes the defaults of the command line.
+fn prepare(typed: &mut TypedOptions, environment: &ProcessEnvironment) -> Result<(), BadOption> {
+    if environment.aip_mode.as_deref() == Some("PREDICTION") {
+        typed.outside.allow_vertex_ai = true;
+        typed.http.allow = false;
+        typed.grpc.allow = false;
+    }
+    if let Some(port) = &environment.aip_http_port {
+        let port = values::integer(port, 0, i64::from(u16::MAX))
+            .map_err(|text| BadOption::in_variable("AIP_HTTP_PORT", &text))?;
+        typed.outside.vertex_ai_port = port;
+    }
+    Ok(())
 }
 
 fn version() -> String {

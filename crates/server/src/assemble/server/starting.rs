@@ -1,0 +1,147 @@
+//! A server until it serves: ports are bound, then models are loaded.
+use std::sync::Arc;
+
+use engine::{Engine, Plugins};
+use inference::{
+    Error, MetricSource,
+    backend::{Backend, BackendFinder},
+};
+use trace::Tracer;
+
+use super::{Server, StopTimes, Stopped, stopped};
+use crate::{
+    AccessLogWriter, Extensions,
+    assemble::{
+        endpoint_service::{StartError, creating},
+        part_options::engine_options,
+        ports::{Credentials, Sockets},
+        vertex_ai,
+    },
+    backend_settings,
+    options::ResolvedOptions,
+    service_manager::GivenSockets,
+    startup_tables,
+};
+
+/// A server whose ports are bound and whose models are not loaded.
+pub struct StartingServer<'a> {
+    options: &'a ResolvedOptions,
+    engine: Engine,
+    handle: Arc<in_process::Server>,
+    tracer: Arc<Tracer>,
+    sockets: Sockets,
+    credentials: Credentials,
+    access_log: Option<Arc<AccessLogWriter>>,
+    /// The built-in backends.
+    backends: Vec<Arc<dyn Backend>>,
+    finder: Option<Arc<dyn BackendFinder>>,
+}
+
+impl<'a> StartingServer<'a> {
+    /// Binds the ports that the service manager has not opened, opens the response cache, and makes the engine. Must be
+    /// called in a tokio runtime.
+    ///
+    /// # Errors
+    /// Something that the options name is not available.
+    pub async fn new(
+        options: &'a ResolvedOptions,
+        extensions: Extensions,
+        given: GivenSockets,
+    ) -> Result<Self, StartError> {
+        vertex_ai::check_routes(options)?;
+        let credentials = Credentials::read(options)?;
+        let sockets = Sockets::bind(options, given)?;
+        if options.repository.paths.is_empty() {
+            return Err(creating(Error::invalid("--model-repository must be specified")));
+        }
+        if options.repository.agent_directory.as_os_str().is_empty() {
+            return Err(creating(Error::invalid("--repoagent-directory can not be empty")));
+        }
+        backend_settings::log_default_batch_size(&options.backends.settings);
+        let cache = extensions.open_cache(options.cache.as_ref()).await.map_err(creating)?;
+        let tracer = Arc::new(Tracer::start(&options.tracing).map_err(creating)?);
+        let access_log = options.access_log.as_ref().map(AccessLogWriter::start).transpose();
+        let access_log = access_log.map_err(creating)?;
+        let plugins = Plugins { cache, ..extensions.plugins }
+            .with_metrics(tracer.metrics())
+            .with_metrics(access_log.clone().map(|log| log as Arc<dyn MetricSource>))
+            .with_metrics(Some(Arc::new(credentials.metrics_of_certificates())));
+        let (backends, finder) = (plugins.backends.clone(), plugins.finder.clone());
+        let engine = Engine::new(engine_options(options).map_err(creating)?, plugins).map_err(creating)?;
+        // Plug-ins call the server through its C handle while their models load.
+        let handle = extensions.host.unwrap_or_else(in_process::Server::hosting);
+        handle.attach(engine.clone());
+        Ok(Self { options, engine, handle, tracer, sockets, credentials, access_log, backends, finder })
+    }
+
+    /// Loads the models. Returns when each is ready or has failed. Dropping the future interrupts nothing: call
+    /// [`StartingServer::interrupt`] then.
+    ///
+    /// # Errors
+    /// The repositories cannot be read.
+    pub async fn load(&self) -> Result<(), Error> {
+        self.engine.load_models().await
+    }
+
+    /// Begins to serve. `loaded` is the result of [`StartingServer::load`].
+    ///
+    /// # Errors
+    /// A model failed to load, unless `--exit-on-error=false`. Or a port cannot be used.
+    pub async fn serve(mut self, loaded: Result<(), Error>) -> Result<Server, StartError> {
+        let options = self.options;
+        if let Err(error) = loaded {
+            if options.server.exit_on_error {
+                return Err(creating(error));
+            }
+            // As Triton: the server answers metadata requests, and is neither live nor ready.
+            log::error!("the server has no models: {}", error.with_code());
+        }
+        self.backends.extend(self.finder.iter().flat_map(|finder| finder.found()));
+        let given = &options.backends.settings;
+        backend_settings::misspelt(given, &self.backends, &options.backends.directory)
+            .iter()
+            .for_each(|warning| log::warn!("{warning}"));
+        startup_tables::log(&self.engine, options, &self.backends);
+        if options.server.exit_on_error && !self.engine.all_loaded() {
+            if let Err(error) = self.engine.stop(options.server.exit_timeout).await {
+                log::error!("failed to stop server: {error}");
+            }
+            return Err(creating(Error::internal("failed to load all models")));
+        }
+        let times = StopTimes::of(options);
+        let mut server = Server {
+            engine: self.engine,
+            handle: self.handle,
+            tracer: self.tracer,
+            endpoints: Vec::new(),
+            access_log: self.access_log,
+            reload: self.credentials.reload.clone(),
+            times,
+        };
+        server.open_endpoints(self.sockets, &self.credentials, options)?;
+        Ok(server)
+    }
+
+    /// Ends a server that was told to stop while it loaded its models. The models that are loaded end in order; loads
+    /// that run are left behind.
+    ///
+    /// # Errors
+    /// INTERNAL if a model has not ended within the exit timeout.
+    pub async fn interrupt(self) -> Result<Stopped, Error> {
+        self.engine.abandon_loads().await;
+        self.engine.stop(self.options.server.exit_timeout).await?;
+        Ok(stopped(&self.engine).await)
+    }
+}
+
+impl Server {
+    /// Binds the ports, loads all models, and begins to serve. Must be called in a tokio runtime.
+    ///
+    /// # Errors
+    /// Those of [`StartingServer::new`] and [`StartingServer::serve`].
+    pub async fn start(options: &ResolvedOptions, extensions: Extensions) -> Result<Self, StartError> {
+        let starting = StartingServer::new(options, extensions, GivenSockets::default()).await?;
+        let loaded = starting.load().await;
+        starting.serve(loaded).await
+    }
+}

@@ -1,0 +1,22 @@
+//! What all commands say and ask alike.
+use std::{ffi::OsStr, io::Write};
+
+use crate::options;
+
+/// Where a command writes: its results, and its errors.
+pub(super) type Streams<'a> = (&'a mut dyn Write, &'a mut dyn Write);
+
+/// The exit code of a command line that cannot be understood.
+const WRONG_USAGE: u8 = 2;
+
+/// Says why a command line cannot be understood, and what `command` takes.
+pub(super) fn refuse(error: &str, command: &str, err: &mut dyn Write) -> u8 {
+    // If the reader has closed stderr, the error does not matter.
+    let _ = write!(err, "{error}\n\n{}", options::command_usage(command));
+    WRONG_USAGE
+}
+
+/// Whether a word asks for the help of a command.
+pub(super) fn asks_for_help(word: &OsStr) -> bool {
+    word == "--help" || word == "-h"
+}
