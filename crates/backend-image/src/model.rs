@@ -9,7 +9,11 @@ use inference::{
     config::{ConfigErrors, ModelConfig, rule},
 };
 
-use crate::{instance::PictureInstance, parameters, settings::PictureSettings};
+use crate::{
+    instance::PictureInstance,
+    parameters,
+    settings::{BACKEND_NAME, PictureSettings},
+};
 
 /// The built-in backend for pictures.
 #[derive(Debug, Clone, Copy, Default)]
@@ -17,7 +21,7 @@ pub struct ImageBackend;
 
 impl ImageBackend {
     /// The backend's name in configurations.
-    pub const NAME: &str = "image";
+    pub const NAME: &str = BACKEND_NAME;
 }
 
 impl Backend for ImageBackend {

@@ -7,11 +7,13 @@ use inference::{
 };
 
 use crate::{
-    ImageBackend,
     layout::{PictureLayout, PixelValues},
     parameters::{MAX_PIXELS, MEAN, PictureParameters, ResizeMode, SCALE, STD},
     refusal::SettingRefusal,
 };
+
+/// The backend's name in configurations.
+pub(crate) const BACKEND_NAME: &str = "image";
 
 /// The checked configuration of one model.
 #[derive(Debug)]
@@ -40,8 +42,7 @@ impl PictureSettings {
     /// The rule that the configuration breaks.
     pub(crate) fn of(config: &ModelConfig) -> Result<Self, SettingRefusal> {
         let refuse = |field: &str, rule: &str| {
-            let name = ImageBackend::NAME;
-            let text = format!("model '{}' of backend '{name}' {rule}", config.name);
+            let text = format!("model '{}' of backend '{BACKEND_NAME}' {rule}", config.name);
             SettingRefusal { field: field.to_owned(), text }
         };
         let [input] = &config.inputs[..] else {

@@ -43,7 +43,7 @@ pub struct OnnxBackend {
 
 impl OnnxBackend {
     /// The backend's name in configurations.
-    pub const NAME: &str = "onnxruntime";
+    pub const NAME: &str = settings::BACKEND_NAME;
 
     /// A backend that will use this search. Opens nothing.
     pub fn new(search: LibrarySearch) -> Self {

@@ -15,6 +15,9 @@ use inference::{
 
 use crate::ort::{GlobalThreads, GraphLevel, SessionOptions};
 
+/// The backend's name in configurations.
+pub(crate) const BACKEND_NAME: &str = "onnxruntime";
+
 /// The settings that `--backend-config` and the parameters of a model may contain. The list also has the names that
 /// Triton's backend uses for GPUs, which have no effect, and the names that the server uses.
 pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {

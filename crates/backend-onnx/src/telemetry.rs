@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use inference::Error;
 
 use crate::{
-    OnnxBackend,
     ort::{self, Runtime},
     settings,
 };
@@ -27,7 +26,7 @@ pub fn prevent_telemetry<'a>(settings: impl IntoIterator<Item = (Option<&'a str>
     for (backend, name, value) in settings {
         match backend {
             None => general.insert(name.to_owned(), value.to_owned()),
-            Some(OnnxBackend::NAME) => own.insert(name.to_owned(), value.to_owned()),
+            Some(settings::BACKEND_NAME) => own.insert(name.to_owned(), value.to_owned()),
             Some(_) => None,
         };
     }

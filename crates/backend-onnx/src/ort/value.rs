@@ -95,6 +95,14 @@ impl<'a> InputValue<'a> {
     }
 }
 
+/// A tensor for one input.
+pub(crate) struct Feed<'a> {
+    /// Position among [`Signature::feeds`](super::Signature::feeds).
+    pub(crate) slot: usize,
+    /// The tensor.
+    pub(crate) value: InputValue<'a>,
+}
+
 /// Whether a tensor of that datatype and shape can be the whole of the memory, where it is.
 fn can_be_used(datatype: DataType, shape: &[i64], memory: &ForeignMemory) -> bool {
     memory.byte_size() > 0
