@@ -6,7 +6,7 @@ use landlock::{
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
 };
 
-use crate::sandbox::{Protection, SandboxRights};
+use super::{protection::Protection, rights::SandboxRights};
 
 /// Files that a program may write although all files are read-only: what is written to them is gone.
 const SINKS: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/full"];

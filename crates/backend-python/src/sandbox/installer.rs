@@ -4,10 +4,8 @@
 //! only to the environment and to a private folder, and have no secrets of the server in their variables.
 use std::{env, ffi::OsStr, io, path::Path, process::Command};
 
-use crate::{
-    process_group::GroupChild,
-    sandbox::{Protection, SandboxMode, SandboxRights, launcher::spawn_with},
-};
+use super::{launcher::spawn_with, protection::Protection, rights::SandboxRights, settings::SandboxMode};
+use crate::process_group::GroupChild;
 
 /// See the module documentation.
 #[derive(Debug, Clone, Copy)]

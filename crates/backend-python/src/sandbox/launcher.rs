@@ -1,76 +1,34 @@
 //! How a process starts in a sandbox.
 //!
 //! The thread that has entered the sandbox shares the server's memory, and processes of one sandbox may signal and trace
-//! each other. So the thread must have ended before code of the model runs. The process begins as a shell, the gate, that
+//! each other. So the thread must have ended before code of the model runs. A worker begins as a shell, the gate, that
 //! sets limits and waits for a line. The server opens the gate when the thread is gone, and the shell becomes the
 //! interpreter.
 use std::{
     collections::BTreeSet,
     fs, io,
-    os::{fd::OwnedFd, unix::process::CommandExt},
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Command, ExitStatus, Stdio},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
-use rustix::{
-    process::{Resource, getrlimit},
-    thread::gettid,
-};
+use rustix::thread::gettid;
 
-use crate::{
-    process_group::{GroupChild, NewGroup},
-    sandbox::{Protection, Sandbox, SandboxMode, SandboxRights, enter},
-};
-
-/// The gate. Shells name the limit on processes differently. What follows the limits is the command.
-const GATE: &str = "ulimit -c 0 && ulimit -n \"$1\" && { ulimit -u \"$2\" 2>/dev/null || ulimit -p \"$2\"; } && \
-                    { [ \"$3\" = - ] || ulimit -d \"$3\"; } || exit 125\nshift 3\nread -r line || exit 125\nexec \"$@\"";
-
-/// The line that the gate waits for, on the worker's socket.
-pub(crate) const OPEN_GATE: &[u8] = b"\n";
+use super::{files, privileges, protection::Protection, rights::SandboxRights, system_calls};
+use crate::process_group::{GroupChild, NewGroup};
 
 /// A thread that has ended is gone within microseconds, unless the machine is very busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-impl Sandbox {
-    /// Starts a process behind a closed gate.
-    ///
-    /// # Errors
-    /// That of the system, or the sandbox is required and incomplete.
-    pub(crate) fn spawn(&self, command: &Command, socket: OwnedFd, scratch: &Path) -> io::Result<GroupChild> {
-        let mut gated = self.gated(command, scratch);
-        gated.stdin(Stdio::from(socket));
-        let user = self.settings.user;
-        let rights = SandboxRights { writable: &[scratch], user, has_network: false, group: None };
-        spawn_with(&mut gated, &rights, |missing| {
-            self.settings.mode == SandboxMode::Required && !missing.is_empty()
-        })
-    }
-
-    /// The command behind the gate, with the folder for its files.
-    fn gated(&self, command: &Command, scratch: &Path) -> Command {
-        let most = |resource: Resource, wanted: u64| {
-            getrlimit(resource).maximum.map_or(wanted, |most| most.min(wanted))
-        };
-        let memory =
-            self.settings.memory_bytes.map(|bytes| (most(Resource::Data, bytes) >> 10).max(1).to_string());
-        let mut gated = Command::new("/bin/sh");
-        gated.args(["-c", GATE, "sh"]);
-        gated.arg(most(Resource::Nofile, self.settings.open_files).to_string());
-        gated.arg(most(Resource::Nproc, self.settings.processes).to_string());
-        gated.arg(memory.as_deref().unwrap_or("-"));
-        gated.arg(command.get_program()).args(command.get_args());
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => gated.env(name, value),
-                None => gated.env_remove(name),
-            };
-        }
-        gated.env("TMPDIR", scratch).env("HOME", scratch);
-        gated
-    }
+/// Takes the rights of the calling thread away but for these. Returns what cannot be taken.
+pub(super) fn enter(rights: &SandboxRights<'_>) -> BTreeSet<Protection> {
+    // Landlock and seccomp need a thread that cannot get new privileges.
+    let mut missing = privileges::drop_all(rights.user);
+    missing.extend(files::restrict(rights));
+    missing.extend(system_calls::restrict(rights));
+    missing.into_iter().collect()
 }
 
 /// Starts a process that has only these rights, in a process group of its own. `refuses` says whether the process must not
@@ -120,14 +78,4 @@ fn ended_soon(task: &Path, child: GroupChild) -> io::Result<GroupChild> {
         thread::sleep(Duration::from_micros(50));
     }
     Ok(child)
-}
-
-/// What a process that ended before it was an interpreter tells by its status.
-pub(crate) fn gate_failure(status: Option<ExitStatus>) -> Option<&'static str> {
-    match status?.code()? {
-        125 => Some("its limits cannot be set"),
-        126 => Some("the user of the sandbox may not run it"),
-        127 => Some("it is not there, or the user of the sandbox may not reach it"),
-        _ => None,
-    }
 }

@@ -8,7 +8,7 @@ use rustix::{
     },
 };
 
-use crate::sandbox::{Protection, SandboxUser};
+use super::{protection::Protection, settings::SandboxUser};
 
 /// More capabilities than a kernel has.
 const MOST_CAPABILITIES: u32 = 64;

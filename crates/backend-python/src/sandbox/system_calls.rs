@@ -10,7 +10,7 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter,
 };
 
-use crate::sandbox::{Protection, SandboxRights};
+use super::{protection::Protection, rights::SandboxRights};
 
 /// On x86-64, a call of the x32 interface has this bit in its number.
 const X32_BIT: i64 = 0x4000_0000;
