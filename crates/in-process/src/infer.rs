@@ -5,7 +5,7 @@ use c_api::{
     handle::{borrow, guard},
     types::{
         error::CError,
-        trace::{OwnedTrace, Trace},
+        trace::{Trace, owned::OwnedTrace},
     },
 };
 use inference::{Error, TraceContext};

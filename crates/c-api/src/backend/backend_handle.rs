@@ -14,21 +14,20 @@ use std::{
     },
 };
 
-use inference::{
-    Error, Name,
-    backend::{BackendModel, ModelSource},
-};
+use inference::{Error, Name};
 
 use super::{
     attributes::{AttributeValues, Attributes},
-    entries::Entries,
+    entry_point::{EntryPoint, call},
     memory::MemoryManager,
-    model::OpenedModel,
 };
 use crate::{
     handle::{Handle, borrow, c_path, guard, put, readable},
     plugin::{FileIdentity, Library},
-    types::{error::CError, message::Message},
+    types::{
+        error::{CError, consume},
+        message::Message,
+    },
 };
 
 /// `TRITONSERVER_Server`, as backends get it from [`TRITONBACKEND_ModelServer`](super::model). This crate never reads
@@ -52,7 +51,7 @@ pub struct Backend {
     policy: AtomicU32,
     state: AtomicPtr<c_void>,
     memory_manager: MemoryManager,
-    entries: Entries,
+    functions: BackendFunctions,
     values: OnceLock<AttributeValues>,
     server: ServerHandle,
     /// Dropped after this backend has been finalized.
@@ -61,6 +60,33 @@ pub struct Backend {
 
 impl Handle for Backend {
     const NAME: &'static str = "TRITONBACKEND_Backend";
+}
+
+/// The functions of a library for its backend.
+#[derive(Debug)]
+struct BackendFunctions {
+    initialize: Option<EntryPoint<Backend>>,
+    finalize: Option<EntryPoint<Backend>>,
+    get_attribute: Option<unsafe extern "C-unwind" fn(*mut Backend, *const Attributes) -> *mut CError>,
+}
+
+impl BackendFunctions {
+    fn of(library: &Library) -> Self {
+        // SAFETY: the types are those of the header for these names.
+        unsafe {
+            Self {
+                initialize: library.function(c"TRITONBACKEND_Initialize"),
+                finalize: library.function(c"TRITONBACKEND_Finalize"),
+                get_attribute: library.function(c"TRITONBACKEND_GetBackendAttribute"),
+            }
+        }
+    }
+
+    fn get_attribute(&self, backend: &Backend, attributes: &Attributes) -> Result<(), Error> {
+        let Some(function) = self.get_attribute else { return Ok(()) };
+        // SAFETY: both live during the call; the library has received `backend` when it was initialized.
+        unsafe { consume(function(ptr::from_ref(backend).cast_mut(), attributes)) }
+    }
 }
 
 /// Where the library of a backend is, and for which backend it is opened.
@@ -78,10 +104,9 @@ impl Backend {
     /// Initializes `library` under a backend's name.
     ///
     /// # Errors
-    /// The error of the library, or NOT_FOUND if it is no backend.
+    /// The error of the library.
     pub(super) fn start(library: Arc<Library>, opening: Opening<'_>) -> Result<Arc<Self>, Error> {
         let Opening { name, settings_name, directory, library: path, settings, server } = opening;
-        let entries = Entries::of(&library, path)?;
         let config = if settings.is_empty() {
             serde_json::json!({})
         } else {
@@ -96,15 +121,15 @@ impl Backend {
             policy: AtomicU32::new(0),
             state: AtomicPtr::default(),
             memory_manager: MemoryManager::default(),
-            entries,
+            functions: BackendFunctions::of(&library),
             values: OnceLock::new(),
             server,
             library,
         });
-        backend.entries.initialize(&backend)?;
+        call(backend.functions.initialize, &*backend)?;
         let attributes = Attributes::default();
         // As Triton: a failure only means that the backend declares no attributes.
-        if let Err(error) = backend.entries.get_attribute(&backend, &attributes) {
+        if let Err(error) = backend.functions.get_attribute(&backend, &attributes) {
             log::warn!("backend '{name}' does not tell its attributes: {error}");
         }
         let mut values = attributes.into_values();
@@ -116,8 +141,27 @@ impl Backend {
         Ok(backend)
     }
 
-    pub(super) fn entries(&self) -> &Entries {
-        &self.entries
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name whose settings the backend gets.
+    pub(super) fn settings_name(&self) -> &str {
+        &self.settings_name
+    }
+
+    pub(super) fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// The path that the library was opened from.
+    pub(super) fn library_path(&self) -> &Path {
+        &self.library_path
+    }
+
+    /// The groups of instances that the backend likes best.
+    pub(super) fn preferred_groups(&self) -> &[proto::ModelInstanceGroup] {
+        self.values.get().map_or(&[], |values| &values.preferred_groups)
     }
 
     pub(super) fn server(&self) -> ServerHandle {
@@ -161,41 +205,9 @@ impl Backend {
 impl Drop for Backend {
     fn drop(&mut self) {
         log::debug!("unloading backend '{}'", self.name);
-        if let Err(error) = self.entries.finalize(self) {
+        if let Err(error) = call(self.functions.finalize, self) {
             log::error!("failed finalizing backend: {error}");
         }
-    }
-}
-
-/// A backend as the engine uses it.
-#[derive(Debug, Clone)]
-pub(super) struct SharedBackend(pub(super) Arc<Backend>);
-
-impl inference::backend::Backend for SharedBackend {
-    fn name(&self) -> &str {
-        &self.0.name
-    }
-
-    fn location(&self) -> String {
-        self.0.library_path.display().to_string()
-    }
-
-    fn settings_name(&self) -> &str {
-        &self.0.settings_name
-    }
-
-    fn directories(&self) -> Vec<PathBuf> {
-        let own = self.0.directory().to_owned();
-        let runner = self.0.library_path.parent().filter(|runner| *runner != own).map(Path::to_owned);
-        [own].into_iter().chain(runner).collect()
-    }
-
-    fn preferred_groups(&self) -> Vec<proto::ModelInstanceGroup> {
-        self.0.values.get().map(|values| values.preferred_groups.clone()).unwrap_or_default()
-    }
-
-    fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
-        Ok(Box::new(OpenedModel::open(&self.0, source)?))
     }
 }
 

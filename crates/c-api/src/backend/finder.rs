@@ -16,7 +16,10 @@ use inference::{
     lock::{LockRank, Mutex},
 };
 
-use super::backend_handle::{self, Opening, ServerHandle, SharedBackend};
+use super::{
+    backend_handle::{Opening, ServerHandle},
+    shared_backend::SharedBackend,
+};
 use crate::plugin::{FileIdentity, Library};
 
 const PYTHON: &str = "python";
@@ -61,11 +64,10 @@ impl Libraries {
         // in parallel.
         let mut opened = self.opened.lock();
         (*opened, replaced) =
-            mem::take(&mut *opened).into_iter().partition(|backend| !backend.0.is_replaced());
+            mem::take(&mut *opened).into_iter().partition(|shared| !shared.backend().is_replaced());
         if let Ok(identity) = FileIdentity::of(path)
-            && let Some(backend) = opened
-                .iter()
-                .find(|SharedBackend(backend)| backend.is_opened_from(&identity, name, directory))
+            && let Some(backend) =
+                opened.iter().find(|shared| shared.backend().is_opened_from(&identity, name, directory))
         {
             return Ok(Arc::new(backend.clone()));
         }
@@ -78,8 +80,8 @@ impl Libraries {
             settings: settings(settings_name),
             server: self.server,
         };
-        let backend = SharedBackend(backend_handle::Backend::start(library, opening)?);
-        if replaced.iter().any(|SharedBackend(backend)| backend.is_named(name)) {
+        let backend = SharedBackend::start(library, opening)?;
+        if replaced.iter().any(|shared| shared.backend().is_named(name)) {
             log::info!("the library of backend '{name}' has changed, {} is opened again", path.display());
         }
         opened.push(backend.clone());

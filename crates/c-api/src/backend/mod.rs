@@ -5,7 +5,7 @@
 //! and back as boxes. The functions that take or give them say who owns them.
 pub mod attributes;
 pub mod backend_handle;
-mod entries;
+mod entry_point;
 mod execute;
 pub mod factory;
 pub mod finder;
@@ -15,9 +15,11 @@ pub mod instance;
 mod instance_registry;
 pub mod memory;
 pub mod model;
+mod opened_model;
 pub mod output;
 pub mod request;
 pub mod response;
+mod shared_backend;
 pub mod state;
 pub mod statistics;
 mod usage;

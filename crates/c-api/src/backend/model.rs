@@ -13,7 +13,7 @@ use std::{
 
 use inference::{
     Error, Name,
-    backend::{BackendModel, Instance, InstanceSpec, MemoryUsage, ModelSource, ReleaseFuture},
+    backend::ModelSource,
     config::{ModelConfig, complete},
     lock::Mutex,
 };
@@ -21,14 +21,13 @@ use proto::ModelParameter;
 
 use super::{
     Backend, ServerHandle,
-    execute::Running,
+    entry_point::{EntryPoint, call},
     in_use::InUseCounts,
-    instance::ModelInstance,
-    instance_registry::InstanceRegistry,
     usage::{Account, Amounts},
 };
 use crate::{
     handle::{Handle, borrow, c_path, guard, put, readable},
+    plugin::Library,
     types::{
         buffer_attributes::BufferAttributes,
         error::CError,
@@ -40,6 +39,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Model {
     source: ModelSource,
+    functions: ModelFunctions,
     directory: CString,
     /// `None` for a model that is not executed (custom batching).
     backend: Option<Arc<Backend>>,
@@ -52,9 +52,27 @@ pub struct Model {
     /// Names of all outputs, sorted.
     outputs: OnceLock<Box<[Name]>>,
     state: AtomicPtr<c_void>,
-    instance_registry: InstanceRegistry,
     in_use_counts: InUseCounts,
     memory: Account,
+}
+
+/// The functions of a library for a model. A model that is not executed has none.
+#[derive(Debug, Default)]
+struct ModelFunctions {
+    initialize: Option<EntryPoint<Model>>,
+    finalize: Option<EntryPoint<Model>>,
+}
+
+impl ModelFunctions {
+    fn of(library: &Library) -> Self {
+        // SAFETY: the types are those of the header for these names.
+        unsafe {
+            Self {
+                initialize: library.function(c"TRITONBACKEND_ModelInitialize"),
+                finalize: library.function(c"TRITONBACKEND_ModelFinalize"),
+            }
+        }
+    }
 }
 
 impl Handle for Model {
@@ -62,8 +80,19 @@ impl Handle for Model {
 }
 
 impl Model {
-    fn opened(backend: &Arc<Backend>, source: &ModelSource) -> Self {
-        Self::new(source, &source.declared, backend.server(), Some(backend.clone()))
+    /// A model that its backend has not initialized.
+    pub(super) fn opened(backend: &Arc<Backend>, source: &ModelSource) -> Self {
+        let model = Self::new(source, &source.declared, backend.server(), Some(backend.clone()));
+        model.add_python_settings();
+        model
+    }
+
+    /// Lets the library initialize the model.
+    ///
+    /// # Errors
+    /// The error of the library.
+    pub(super) fn initialize(&self) -> Result<(), Error> {
+        call(self.functions.initialize, self)
     }
 
     /// A model that is not executed. Another backend may execute it.
@@ -77,8 +106,10 @@ impl Model {
         server: ServerHandle,
         backend: Option<Arc<Backend>>,
     ) -> Self {
+        let functions = backend.as_ref().map(|backend| ModelFunctions::of(backend.library()));
         Self {
             directory: c_path(&source.model_directory),
+            functions: functions.unwrap_or_default(),
             backend,
             server,
             config: Mutex::new(config.clone()),
@@ -86,7 +117,6 @@ impl Model {
             typed: OnceLock::new(),
             outputs: OnceLock::new(),
             state: AtomicPtr::default(),
-            instance_registry: InstanceRegistry::default(),
             in_use_counts: InUseCounts::default(),
             memory: Account::of_model(),
             source: source.clone(),
@@ -123,9 +153,30 @@ impl Model {
         &self.memory
     }
 
-    /// The instances of this model.
-    pub(super) fn instance_registry(&self) -> &InstanceRegistry {
-        &self.instance_registry
+    /// Sets the validated configuration, unless it is set.
+    pub(super) fn validated(&self, config: &Arc<ModelConfig>) {
+        self.typed.get_or_init(|| config.clone());
+        self.outputs.get_or_init(|| {
+            let mut names: Vec<Name> = config.outputs.iter().map(|output| output.name.clone()).collect();
+            names.sort();
+            names.into()
+        });
+    }
+
+    /// Replaces the configuration.
+    pub(super) fn configured(&self, config: &proto::ModelConfig) {
+        *self.config.lock() = config.clone();
+        self.add_python_settings();
+    }
+
+    /// Takes the configuration that the library has completed.
+    pub(super) fn take_completed(&self) -> Option<proto::ModelConfig> {
+        self.completed.lock().take()
+    }
+
+    /// Whether each instance wants a thread of its own.
+    pub(super) fn wants_own_threads(&self) -> bool {
+        self.source.settings.get("own-thread").is_some_and(|value| value == "true")
     }
 
     fn is_auto_completed(&self) -> bool {
@@ -143,8 +194,11 @@ impl Model {
         Ok(())
     }
 
-    /// The settings that a model of a backend in Python gets in addition to its own configuration.
-    fn run_by_python(&self, backend: &Backend) {
+    /// Adds the settings that a model of a backend in Python gets besides its own configuration.
+    fn add_python_settings(&self) {
+        let Some(backend) = self.backend.as_ref().filter(|backend| backend.is_run_by_python()) else {
+            return;
+        };
         let mut config = self.config.lock();
         "model.py".clone_into(&mut config.runtime);
         let environment = backend.directory().join("pb_exec_env_model.py.tar.gz");
@@ -158,99 +212,9 @@ impl Model {
 
 impl Drop for Model {
     fn drop(&mut self) {
-        let Some(backend) = &self.backend else { return };
-        if let Err(error) = backend.entries().model_finalize(self) {
+        if let Err(error) = call(self.functions.finalize, self) {
             log::error!("failed finalizing model: {error}");
         }
-    }
-}
-
-/// A model as the engine uses it.
-#[derive(Debug)]
-pub(super) struct OpenedModel {
-    model: Arc<Model>,
-    backend: Arc<Backend>,
-}
-
-impl OpenedModel {
-    /// Lets the library initialize the model.
-    ///
-    /// # Errors
-    /// The error of the library.
-    pub(super) fn open(backend: &Arc<Backend>, source: &ModelSource) -> Result<Self, Error> {
-        let opened = Self { model: Arc::new(Model::opened(backend, source)), backend: backend.clone() };
-        if backend.is_run_by_python() {
-            opened.model.run_by_python(backend);
-        }
-        backend.entries().model_initialize(&opened.model)?;
-        Ok(opened)
-    }
-}
-
-impl BackendModel for OpenedModel {
-    fn reads_device_memory(&self) -> bool {
-        true
-    }
-
-    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
-        if let Some(completed) = self.model.completed.lock().take() {
-            *config = completed;
-        }
-        Ok(())
-    }
-
-    fn configured(&self, config: &proto::ModelConfig) {
-        *self.model.config.lock() = config.clone();
-        if self.backend.is_run_by_python() {
-            self.model.run_by_python(&self.backend);
-        }
-    }
-
-    fn memory_usage(&self) -> Vec<MemoryUsage> {
-        self.model.memory.total()
-    }
-
-    fn is_outdated(&self) -> bool {
-        self.backend.is_outdated()
-    }
-
-    fn reports_readiness(&self) -> bool {
-        self.backend.entries().reports_readiness()
-    }
-
-    fn ready(&self) -> Result<(), Error> {
-        let entries = self.backend.entries();
-        self.model.instance_registry.ask(|instance| entries.instance_ready(instance))
-    }
-
-    fn released(&self) -> ReleaseFuture {
-        Box::pin(self.model.in_use_counts.released())
-    }
-
-    fn abandon_releases(&self) {
-        self.model.in_use_counts.abandon();
-    }
-
-    fn builds_in_parallel(&self) -> bool {
-        self.backend.builds_in_parallel()
-    }
-
-    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
-        self.model.typed.get_or_init(|| config.clone());
-        self.model.outputs.get_or_init(|| {
-            let mut names: Vec<Name> = config.outputs.iter().map(|output| output.name.clone()).collect();
-            names.sort();
-            names.into()
-        });
-        let instance = ModelInstance::new(&self.model, config, spec);
-        let running = Running::start(instance, self.backend.clone())?;
-        // The interface promises that an instance is not executed twice at a time. It promises nothing about threads.
-        let own_thread = self.model.source.settings.get("own-thread").is_some_and(|value| value == "true");
-        Ok(if own_thread {
-            Instance::ThreadBound(Box::new(running))
-        } else {
-            Instance::Movable(Box::new(running))
-        })
     }
 }
 

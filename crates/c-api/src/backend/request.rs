@@ -1,4 +1,6 @@
 //! `TRITONBACKEND_Request`: a request that a backend holds until it releases it.
+pub mod output_states;
+
 use std::{
     ffi::{c_char, c_void},
     ptr,
@@ -20,7 +22,7 @@ use crate::{
         enums::{MEMORY_CPU, MemoryType, ParameterType, memory_kind, memory_number},
         error::CError,
         parameter::show,
-        trace::{OwnedTrace, Trace},
+        trace::{Trace, owned::OwnedTrace},
     },
 };
 
@@ -200,27 +202,6 @@ impl Request {
         let liked = (memory_kind(kind.unwrap_or(MEMORY_CPU))?, number.unwrap_or(0));
         let (kind, number) = placement.placement(name, byte_size, liked)?;
         Ok((memory_number(kind), number))
-    }
-
-    /// The state that an output of that name replaces. The library is about to write it.
-    pub(super) fn new_state(
-        &self,
-        name: &str,
-        state: impl FnOnce(SequenceState) -> State,
-    ) -> Result<*mut State, Error> {
-        let memory = self.state.clone().ok_or_else(|| {
-            Error::invalid(format!(
-                "unable to add state '{name}'. State configuration is missing for model '{}'.",
-                self.model.name()
-            ))
-        })?;
-        if !memory.has_state(name) {
-            return Err(Error::invalid(format!("state '{name}' is not a valid state name.")));
-        }
-        let state = StableBox::new(state(memory));
-        let address = state.as_ptr();
-        self.states.lock().push(state);
-        Ok(address)
     }
 
     /// Lets the request be executed again if the flags say so. The caller drops the request, unless this returns an

@@ -1,19 +1,16 @@
 //! `TRITONBACKEND_State`: a state that a model stores for its sequence.
-use std::{
-    ffi::{c_char, c_void},
-    ptr,
-};
+use std::{ffi::c_void, ptr};
 
 use inference::{
     DataType, Error, ForeignMemory, Name, Shape, Tensor, TensorMemory, backend::SequenceState, lock::Mutex,
 };
 
-use super::{Request, memory::zeroed};
+use super::memory::zeroed;
 use crate::{
-    handle::{Handle, array, borrow, guard, put, put_if_wanted, text},
+    handle::{Handle, borrow, guard, put, put_if_wanted},
     types::{
         buffer_attributes::BufferAttributes,
-        enums::{CDataType, MEMORY_CPU, MemoryType, datatype},
+        enums::{MEMORY_CPU, MemoryType},
         error::CError,
     },
 };
@@ -43,6 +40,26 @@ impl Handle for State {
 }
 
 impl State {
+    /// A new value of the state with that output, without memory.
+    pub(super) fn new(
+        memory_of_sequence: SequenceState,
+        output: &str,
+        datatype: DataType,
+        shape: &[i64],
+    ) -> Self {
+        Self {
+            memory: Mutex::new(match memory_of_sequence.in_place_memory(output) {
+                Some(buffer) => StateMemory::InPlace(buffer),
+                None => StateMemory::Apart(Vec::new()),
+            }),
+            memory_of_sequence,
+            output: output.into(),
+            datatype,
+            shape: shape.into(),
+            attributes: BufferAttributes::default(),
+        }
+    }
+
     /// Memory of that size; the same as before if the size is. In place, that is the memory of the state's input.
     fn allocate(&self, byte_size: u64) -> Result<*mut c_void, Error> {
         let no_room = || {
@@ -80,41 +97,6 @@ impl State {
         let value = Tensor::new(self.output.clone(), self.datatype, self.shape.clone(), memory);
         self.memory_of_sequence.update(&self.output, &value)
     }
-}
-
-/// Begins a new value of a state of the request's sequence. The shape is copied. The state belongs to the request.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn TRITONBACKEND_StateNew(
-    state: *mut *mut State,
-    request: *mut Request,
-    name: *const c_char,
-    kind: CDataType,
-    shape: *const i64,
-    dims_count: u32,
-) -> *mut CError {
-    guard(|| {
-        // SAFETY: null or a live request; a text or null; that many dims.
-        let (request, name, shape) = unsafe { (borrow(request)?, text(name)?, array(shape, dims_count)?) };
-        let made = begin(request, name, kind, shape)?;
-        // SAFETY: null or writable.
-        unsafe { put(state, made) }
-    })
-}
-
-fn begin(request: &Request, name: &str, kind: CDataType, shape: &[i64]) -> Result<*mut State, Error> {
-    let datatype = datatype(kind)
-        .ok_or_else(|| Error::invalid(format!("state '{name}' has an unknown datatype, {kind}")))?;
-    request.new_state(name, |memory_of_sequence| State {
-        memory: Mutex::new(match memory_of_sequence.in_place_memory(name) {
-            Some(buffer) => StateMemory::InPlace(buffer),
-            None => StateMemory::Apart(Vec::new()),
-        }),
-        memory_of_sequence,
-        output: name.into(),
-        datatype,
-        shape: shape.into(),
-        attributes: BufferAttributes::default(),
-    })
 }
 
 /// Gives memory for a state, to be written before the update; it belongs to the state, until the update. It is host

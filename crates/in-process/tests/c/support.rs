@@ -13,7 +13,7 @@ use c_api::types::{
     enums::datatype_number,
     error::{CError, consume},
     message::Message,
-    trace::{Activity, TRITONSERVER_InferenceTraceTensorNew, Trace, TraceLevel},
+    trace::{Activity, Trace, TraceLevel, functions::TRITONSERVER_InferenceTraceTensorNew},
 };
 use cache::local::LocalResponseCache;
 use engine::{Engine, EngineOptions, LoadParameters, MetricsOptions, ModelControl, Plugins, ServerMetadata};

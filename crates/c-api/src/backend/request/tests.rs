@@ -8,7 +8,7 @@ use crate::{
     backend::ServerHandle,
     types::{
         error::consume,
-        trace::{TIMESTAMPS, TRITONSERVER_InferenceTraceNew},
+        trace::{TIMESTAMPS, functions::TRITONSERVER_InferenceTraceNew},
     },
 };
 

@@ -209,7 +209,10 @@ mod tests {
 
     use inference::{Timestamp, TraceActivity, TraceContext, TraceIdentity, TraceSink, lock::Mutex};
 
-    use super::{super::*, *};
+    use super::{
+        super::{owned::OwnedTrace, *},
+        *,
+    };
     use crate::types::error::consume;
 
     type Heard = Mutex<Vec<(u64, Activity, u64)>>;

@@ -1,6 +1,6 @@
 //! `TRITONSERVER_InferenceTrace`: reports the times and the tensors of a request to a listener.
-mod functions;
-mod owned;
+pub mod functions;
+pub mod owned;
 
 use std::{
     collections::BTreeMap,
@@ -8,9 +8,7 @@ use std::{
     ptr,
 };
 
-pub use functions::*;
 use inference::{Name, Timestamp, TraceContext, TraceIdentity, lock::Mutex};
-pub use owned::OwnedTrace;
 
 use super::enums::{CDataType, MemoryType};
 use crate::handle::Handle;
