@@ -14,7 +14,7 @@ use crate::{
     Server,
     callback_dispatcher::{CallbackDispatcher, DispatcherParts, TraceEvents},
     calls::CallbackQueue,
-    request::{InferenceRequest, RequestReturnGuard},
+    request::{InferenceRequest, MemoryOwner, RequestReturnGuard},
 };
 
 /// Sends a request. On success the server owns the request until it calls the release callback. On an error the caller
@@ -85,12 +85,12 @@ unsafe fn hand_over(
 ) -> Result<DispatcherParts, Error> {
     // SAFETY: null or live as the caller promises.
     let own = unsafe { borrow(handle) }?;
-    let request_attributes = own.request_attributes();
-    let called_back = request_attributes.callbacks();
+    let called_back = own.callbacks();
     let back = called_back.as_ref().ok().map(|(_, back)| *back);
     let return_guard = Arc::new(RequestReturnGuard::new(handle, back, callbacks.clone()));
-    let mut request = request_attributes.request(own.model(), &return_guard)?;
-    drop(request_attributes);
+    let owner: MemoryOwner = return_guard.clone();
+    let mut request = own.request_attributes().request(own.model(), &owner)?;
+    drop(owner);
     let recipient = match called_back {
         Ok((recipient, _)) => recipient,
         // As Triton: errors of the request itself are reported first.

@@ -7,7 +7,10 @@ use c_api::{
 };
 use inference::{Error, Parameter};
 
-use super::{InferenceRequest, attributes::Correlation, change, look};
+use super::{
+    attributes::Correlation,
+    inference_request::{InferenceRequest, change, look},
+};
 
 /// The longest correlation id that is a text, in bytes.
 const LONGEST_CORRELATION_ID: usize = 128;

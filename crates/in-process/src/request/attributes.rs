@@ -12,7 +12,7 @@ use inference::{
     SequenceStep, Shape, Tensor, TensorData, TensorMemory, config::Scheduling,
 };
 
-use super::return_guard::{Piece, ReleaseCallback, RequestReturnGuard};
+use super::pieces::{MemoryOwner, Piece};
 use crate::response::Recipient;
 
 /// The parameter by which a program lets a decoupled model be slowed down: the model waits while so many responses of the
@@ -33,7 +33,6 @@ pub(crate) struct RequestAttributes {
     pub(super) priority: u64,
     pub(super) timeout_us: u64,
     pub(super) parameters: Parameters,
-    pub(super) back: Option<ReleaseCallback>,
     pub(super) recipient: Option<Recipient>,
     inputs: Vec<RequestInput>,
     /// The input without a datatype and shape of its own.
@@ -75,28 +74,26 @@ impl RequestInput {
     }
 
     /// The memory of the input; `None` if its pieces are in more than one memory.
-    fn lend(&self, return_guard: &Arc<RequestReturnGuard>) -> Option<TensorMemory> {
+    fn lend(&self, owner: &MemoryOwner) -> Option<TensorMemory> {
         let mut data = TensorData::default();
         let mut on_device = Vec::new();
         let mut device = None;
         for piece in self.read() {
             match *piece {
-                Piece::Host(piece) => data.push(piece.lend(return_guard)),
+                Piece::Host(piece) => data.push(piece.lend(owner)),
                 Piece::Gpu(id, piece) if *device.get_or_insert(id) == id => on_device.push(piece),
                 Piece::Gpu(..) => return None,
             }
         }
         match device {
             None => Some(data.into()),
-            Some(id) => data
-                .is_empty()
-                .then(|| DeviceMemory::new(id, on_device, Arc::clone(return_guard) as Arc<_>).into()),
+            Some(id) => data.is_empty().then(|| DeviceMemory::new(id, on_device, owner.clone()).into()),
         }
     }
 
     /// The bytes of a raw input; `None` if they are in memory of a device.
-    fn lend_raw(&self, return_guard: &Arc<RequestReturnGuard>) -> Option<TensorData> {
-        match self.lend(return_guard)? {
+    fn lend_raw(&self, owner: &MemoryOwner) -> Option<TensorData> {
+        match self.lend(owner)? {
             TensorMemory::Host(data) => Some(data),
             TensorMemory::Foreign(_) | TensorMemory::Device(_) => None,
         }
@@ -113,7 +110,6 @@ impl RequestAttributes {
             priority: level(model, 0),
             timeout_us: 0,
             parameters: Parameters::new(),
-            back: None,
             recipient: None,
             inputs: Vec::new(),
             raw: None,
@@ -121,28 +117,17 @@ impl RequestAttributes {
         }
     }
 
-    /// # Errors
-    /// INVALID_ARG if a callback was not set.
-    pub(crate) fn callbacks(&self) -> Result<(Recipient, ReleaseCallback), Error> {
-        let missing = |what: &str| Error::invalid(format!("the {what} callback of the request is not set"));
-        Ok((self.recipient.ok_or_else(|| missing("response"))?, self.back.ok_or_else(|| missing("release"))?))
-    }
-
     /// The request as the engine takes it. The memory of the inputs is borrowed from the application.
     ///
     /// # Errors
     /// INVALID_ARG for a raw input beside other inputs, for an input larger than memory, and for a number of unread responses
     /// below 1; UNSUPPORTED for an input in more than one memory, and for a raw input in memory of a device.
-    pub(crate) fn request(
-        &self,
-        model: &Model,
-        return_guard: &Arc<RequestReturnGuard>,
-    ) -> Result<Request, Error> {
+    pub(crate) fn request(&self, model: &Model, owner: &MemoryOwner) -> Result<Request, Error> {
         let (parameters, most_unread) = self.flow()?;
         Ok(Request {
             id: self.id.clone(),
             most_unread,
-            inputs: self.lend(model, return_guard)?,
+            inputs: self.lend(model, owner)?,
             outputs: self.outputs.iter().cloned().collect::<Vec<_>>().into(),
             sequence: SequenceStep {
                 id: self.correlation.id(),
@@ -173,7 +158,7 @@ impl RequestAttributes {
         number.map(|number| (parameters, Some(number))).ok_or_else(|| self.invalid(&text))
     }
 
-    fn lend(&self, model: &Model, return_guard: &Arc<RequestReturnGuard>) -> Result<RequestInputs, Error> {
+    fn lend(&self, model: &Model, owner: &MemoryOwner) -> Result<RequestInputs, Error> {
         if let Some(RequestInput { name, .. }) = self.inputs.iter().find(|input| !input.can_be()) {
             return Err(self.invalid(&format!("input '{name}' has more data than memory can have")));
         }
@@ -181,7 +166,7 @@ impl RequestAttributes {
             let (datatype, shape) = input.form.clone()?;
             let mixed =
                 || self.unsupported(&format!("input '{}' has data in more than one memory", input.name));
-            let memory = input.lend(return_guard).ok_or_else(mixed);
+            let memory = input.lend(owner).ok_or_else(mixed);
             Some(memory.map(|memory| Tensor::new(input.name.clone(), datatype, shape, memory)))
         };
         match (&self.raw, &self.inputs[..]) {
@@ -192,7 +177,7 @@ impl RequestAttributes {
             (Some(name), [only]) => {
                 let on_device =
                     || self.unsupported(&format!("raw input '{name}' has data in memory of type GPU"));
-                only.lend_raw(return_guard).map(RequestInputs::Raw).ok_or_else(on_device)
+                only.lend_raw(owner).map(RequestInputs::Raw).ok_or_else(on_device)
             }
             // As Triton: infer_request.cc, Normalize.
             (Some(_), several) => Err(self.invalid(&format!(

@@ -15,8 +15,8 @@ use c_api::{
 use inference::{DevicePiece, Error};
 
 use super::{
-    InferenceRequest, change,
-    return_guard::{HostPiece, Piece},
+    inference_request::{InferenceRequest, change},
+    pieces::{HostPiece, Piece},
 };
 
 /// Adds an input without data. Name and shape are copied.
