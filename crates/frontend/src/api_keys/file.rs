@@ -12,7 +12,11 @@ use std::{collections::HashSet, fs, path::Path};
 
 use serde::Deserialize;
 
-use super::{ApiKey, KeyDigest, KeyScope, KeyTable, first_bytes, pattern::NamePattern};
+use super::{
+    digest::KeyDigest,
+    pattern::NamePattern,
+    table::{ApiKey, KeyScope, KeyTable},
+};
 use crate::restrict::Category;
 
 /// The largest file, in bytes.
@@ -70,7 +74,7 @@ fn parse(text: &[u8]) -> Result<KeyTable, String> {
         if !digests.insert(digest) {
             return Err(wrong("has the digest of another key".to_owned()));
         }
-        table.keys.entry(first_bytes(&digest)).or_default().push(ApiKey { name, digest, scope });
+        table.add(ApiKey { name, digest, scope });
     }
     Ok(table)
 }

@@ -1,9 +1,10 @@
 //! Which requests which keys permit.
-use std::fs;
+use std::{fs, sync::Arc};
 
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 
-use super::*;
+use super::{sender::MAX_KEY_BYTES, *};
+use crate::{reload::Reload, restrict::Category};
 
 fn keys() -> (tempfile::TempDir, Arc<ApiKeys>) {
     let directory = tempfile::tempdir().unwrap();
