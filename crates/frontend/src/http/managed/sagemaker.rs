@@ -13,7 +13,7 @@ use inference::{ByteBudget, Error};
 use percent_encoding::percent_decode_str;
 
 use super::{
-    InferenceType, read_binary_marker,
+    binary_marker::read_binary_marker,
     sagemaker_models::{ModelRefusal, PlatformModel, SageMakerModels, failure_status},
 };
 use crate::{
@@ -35,6 +35,28 @@ const BINARY: &str = "application/vnd.sagemaker-triton.binary+json;json-header-s
 
 /// The header with the name that the server knows a model by.
 const TARGET_MODEL: &str = "x-amzn-sagemaker-target-model";
+
+/// How a platform's requests without a route of their own are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum InferenceType {
+    /// As `POST /v2/models/{M}/infer`
+    #[default]
+    Infer,
+    /// As `POST /v2/models/{M}/generate`
+    Generate,
+    /// As `POST /v2/models/{M}/generate_stream`
+    GenerateStream,
+}
+
+impl InferenceType {
+    fn about(self) -> About {
+        match self {
+            Self::Infer => About::Infer,
+            Self::Generate => About::Generate,
+            Self::GenerateStream => About::GenerateStream,
+        }
+    }
+}
 
 /// The settings of the endpoint. The defaults are those of the platform.
 #[derive(Debug, Clone, PartialEq, Eq)]

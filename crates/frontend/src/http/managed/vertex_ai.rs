@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use inference::ByteBudget;
 use trace::RequestTrace;
 
-use super::read_binary_marker;
+use super::binary_marker::read_binary_marker;
 use crate::{
     access_log::AccessLog,
     http::{
