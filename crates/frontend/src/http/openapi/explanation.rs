@@ -1,7 +1,7 @@
 //! The schemas of `/v2/explain`.
 use serde_json::{Value, json};
 
-use super::reference;
+use super::fragments::reference;
 
 /// The schemas by name.
 pub(super) fn schemas() -> Value {

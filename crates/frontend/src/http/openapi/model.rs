@@ -7,7 +7,10 @@ use inference::{
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::{Paths, json_content, operations, reference};
+use super::{
+    fragments::{Paths, json_content, reference},
+    operations,
+};
 
 /// What a part of a path does not encode.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');

@@ -1,7 +1,7 @@
 //! How an operation of the HTTP endpoint is described: what a request carries, and what a reply.
 use serde_json::{Value, json};
 
-use super::{json_content, reference};
+use super::fragments::{json_content, reference};
 
 /// A method of a path.
 pub(super) struct HttpOperation {

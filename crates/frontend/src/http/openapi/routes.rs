@@ -2,7 +2,7 @@
 use serde_json::json;
 
 use super::{
-    Paths,
+    fragments::Paths,
     operations::{HttpOperation, ReplyBody, RequestBody, get, parameters},
 };
 

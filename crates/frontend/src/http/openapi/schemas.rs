@@ -1,7 +1,7 @@
 //! The bodies of requests and replies.
 use serde_json::{Value, json};
 
-use super::{explanation, reference};
+use super::{explanation, fragments::reference};
 
 /// The datatypes of the protocol.
 const DATATYPES: [&str; 14] = [

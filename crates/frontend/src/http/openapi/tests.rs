@@ -1,6 +1,8 @@
 //! The document describes the routes, no more and no less.
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use super::{
     operations::HttpOperation,
     routes::{MODEL_ROUTES, ROUTES},
