@@ -14,7 +14,9 @@ use rustls::{
 };
 
 use super::{
-    ClientCertificateRules, TlsOptions, TlsProtocol, client_certificates::ClientCertificates, elements,
+    client_certificates::ClientCertificates,
+    elements,
+    options::{ClientCertificateRules, TlsOptions, TlsProtocol},
     v1_certificate::V1Certificate,
 };
 

@@ -1,13 +1,21 @@
 //! Which files a port accepts, and what happens when they change.
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use inference::metrics::MetricsForm;
+use inference::{
+    Error, MetricSource,
+    metrics::{MetricsForm, MetricsText},
+};
 use rustls::{
     pki_types::{CertificateDer, UnixTime, pem::PemObject},
     server::danger::ClientCertVerifier,
 };
 
 use super::{server_config::RevocationLists, *};
+use crate::reload::Reload;
 
 fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/tls/test_files").join(name)
@@ -122,10 +130,10 @@ fn a_renewed_revocation_list_is_used() {
         ClientCertificateRules { revocation_lists: vec![list.clone()], allows_version_1: false };
     let port =
         port(TlsOptions { client_roots: Some(file("root-with-list.pem")), client_rules, ..files() }).unwrap();
-    let first = port.loaded.current().config.clone();
+    let first = port.acceptor().config().clone();
     put("revoked.crl.pem");
     port.reload_if_changed();
-    assert!(!Arc::ptr_eq(&first, &port.loaded.current().config));
+    assert!(!Arc::ptr_eq(&first, port.acceptor().config()));
 }
 
 #[test]
@@ -145,8 +153,8 @@ fn renewed_files_are_used_and_broken_ones_are_not() {
         client_rules: ClientCertificateRules::default(),
     };
     let port = port(options).unwrap();
-    let first = port.loaded.current().config.clone();
-    let is_first = || Arc::ptr_eq(&first, &port.loaded.current().config);
+    let first = port.acceptor().config().clone();
+    let is_first = || Arc::ptr_eq(&first, port.acceptor().config());
     port.reload_if_changed();
     assert!(is_first(), "nothing has changed");
     // The certificate comes before its key.
