@@ -3,8 +3,8 @@ use http::StatusCode;
 use inference::{Error, ErrorCode};
 
 use crate::{
+    access::{KnownFacts, RequestFacts},
     http::json::write_string,
-    request_facts::{KnownFacts, RequestFacts},
 };
 
 /// The HTTP status of an error. As Triton: http_server.cc, HttpCodeFromError.

@@ -6,5 +6,5 @@ pub use crate::{
     compression::fuzzing::inflate,
     grpc::fuzzing::{frames, infer_message, messages},
     http::fuzzing::{generate, infer, route},
-    tls::fuzzing::certificate,
+    port::tls::fuzzing::certificate,
 };

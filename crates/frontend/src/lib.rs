@@ -5,16 +5,13 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-pub mod access_log;
-pub mod api_keys;
+pub mod access;
 mod cache_headers;
 mod chunks;
 mod compression;
-pub mod connection;
 mod counted_bytes;
 mod cursor;
 mod decode_pool;
-pub mod drain;
 pub mod error;
 pub mod forward;
 #[cfg(feature = "fuzzing")]
@@ -22,15 +19,10 @@ pub mod forward;
 pub mod fuzzing;
 pub mod grpc;
 pub mod http;
-mod inline_wake;
 pub mod kserve;
-pub mod listen;
 pub mod log_control;
 mod long_write;
 pub mod metrics;
-pub mod reload;
-mod request_facts;
-pub mod restrict;
-pub mod tls;
+pub mod port;
 mod tracing;
 mod turns;

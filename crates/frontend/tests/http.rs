@@ -21,12 +21,10 @@ use std::{io::Write, net::SocketAddr, sync::Arc, time::Duration};
 use engine::{Engine, MetricsOptions, ModelControl, ServerMetadata};
 use inference::backend::Backend;
 use nereid_frontend::{
-    connection::{BodyPace, ClientLimits, ConnectionSlots, PortOptions},
-    drain::Drain,
-    http::{self, HttpService},
-    listen::BoundSocket,
+    access::{Category, Restrictions},
+    http::{self, HttpService, PortOptions},
     metrics::MetricsService,
-    restrict::{Category, Restrictions},
+    port::{BodyPace, BoundSocket, ClientLimits, ConnectionSlots, Drain},
 };
 use testing::{
     Gate, Identity, Repository, eventually,

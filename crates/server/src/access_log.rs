@@ -16,7 +16,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use frontend::access_log::{AccessEntry, AccessLog};
+use frontend::access::{AccessEntry, AccessLog};
 use in_process::logging::{WaitingStdout, timestamp};
 use inference::{
     Error, MetricSource,
@@ -236,7 +236,7 @@ fn line(at: SystemTime, entry: &AccessEntry) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use frontend::access_log::RequestTimes;
+    use frontend::access::RequestTimes;
 
     use super::*;
 

@@ -24,14 +24,13 @@ use super::{
     status::Status,
 };
 use crate::{
-    api_keys::Access,
+    access::{Access, Category},
     chunks::Chunks,
     kserve::{
         metadata, statistics,
         trace_settings::{self, CountErrorForm, GivenSetting},
         version,
     },
-    restrict::Category,
 };
 
 /// A rare call.

@@ -20,7 +20,10 @@ use std::{
 
 use hyper::rt::Executor;
 
-use crate::{connection::ClientTimeout, decode_pool::in_connection, drain::Drain};
+use crate::{
+    decode_pool::in_connection,
+    port::{ClientTimeout, Drain},
+};
 
 /// Counts the calls of a connection.
 #[derive(Debug, Default)]

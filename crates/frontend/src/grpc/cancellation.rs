@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use inference::ResponseStream;
 
-use crate::request_facts::{KnownFacts, RequestFacts};
+use crate::access::{KnownFacts, RequestFacts};
 
 /// A call that the server is answering. If it is dropped before its end, the client has cancelled the call.
 #[derive(Debug)]

@@ -19,13 +19,11 @@ use super::{
     windows::ConnectionWindows,
 };
 use crate::{
-    access_log::PeerAddress,
-    connection::{
-        ClientStream, NoSlot, Port, accept, answer_and_close, encrypted, handshake_in_time,
+    access::PeerAddress,
+    port::{
+        ClientStream, Drain, Listener, NoSlot, Port, accept, answer_and_close, encrypted, handshake_in_time,
         idle_while_draining,
     },
-    drain::Drain,
-    listen::Listener,
 };
 
 /// The answer to clients that speak HTTP/1.

@@ -15,7 +15,7 @@ use super::{
     status::Status,
 };
 use crate::{
-    access_log::AccessLine,
+    access::AccessLine,
     chunks::Chunks,
     counted_bytes::room_of,
     tracing::{TracedSend, response_complete},

@@ -23,9 +23,8 @@ use super::{
 };
 use crate::{
     compression::{Coding, InflateError},
-    connection::{BodyProgress, ClientLimits, LateBody},
     decode_pool::Work,
-    drain::Drain,
+    port::{BodyProgress, ClientLimits, Drain, LateBody},
 };
 
 /// A message, in the frames in which it arrived.

@@ -20,7 +20,10 @@ use super::{
     police::{FramePolice, PingRules},
     unix_authority::AuthorityRewriter,
 };
-use crate::{connection::ClientLimits, drain::Drain, kserve::version};
+use crate::{
+    kserve::version,
+    port::{ClientLimits, Drain},
+};
 
 /// How many frames a fuzzer cuts from the beginning of a message. The rest is one frame.
 const CUTS: usize = 32;

@@ -17,10 +17,10 @@ use super::{
     status::Status,
 };
 use crate::{
+    access::{RequestFacts, request_facts},
     cache_headers,
     counted_bytes::room_of,
     decode_pool::Work,
-    request_facts::{self, RequestFacts},
     tracing::{MessageTimes, TracedSend, response_complete},
 };
 

@@ -6,13 +6,10 @@ use trace::Tracer;
 
 use super::{keepalive::KeepaliveRules, police::PingRules};
 use crate::{
-    access_log::AccessLog,
-    api_keys::ApiKeys,
-    connection::{ClientLimits, ConnectionSlots},
+    access::{AccessLog, ApiKeys, Restrictions},
     forward::HeaderForward,
     log_control::LogControl,
-    restrict::Restrictions,
-    tls::TlsPort,
+    port::{ClientLimits, ConnectionSlots, tls::TlsPort},
 };
 
 /// Settings of the gRPC endpoint; the defaults are those of the command line.

@@ -22,18 +22,19 @@ use super::{
     state::GrpcState,
     status::Status,
 };
-use crate::api_keys::{Access, is_key_header};
-use crate::cache_headers;
-use crate::decode_pool::Work;
-use crate::kserve::{
-    lengths::MAX_ID,
-    output::{Placement, RequestedOutput, RequestedOutputs},
-    shared_memory::RegionRange,
-    version,
+use crate::{
+    access::{Access, Category, is_key_header},
+    cache_headers,
+    decode_pool::Work,
+    kserve::{
+        lengths::MAX_ID,
+        output::{Placement, RequestedOutput, RequestedOutputs},
+        shared_memory::RegionRange,
+        version,
+    },
+    long_write::{self, Written},
+    tracing::MessageTimes,
 };
-use crate::long_write::{self, Written};
-use crate::restrict::Category;
-use crate::tracing::MessageTimes;
 
 /// A response that gets the form that the client asked for, in the pool.
 pub(crate) type FinishWork = Work<Result<Written<inference::Response>, Error>>;

@@ -18,12 +18,9 @@ use super::{
     stream::StreamBody,
 };
 use crate::{
-    access_log::{AccessLine, PeerAddress},
-    api_keys::Access,
-    connection::ClientLimits,
+    access::{Access, AccessLine, Category, KnownFacts, PeerAddress, RequestFacts},
     error,
-    request_facts::{KnownFacts, RequestFacts},
-    restrict::Category,
+    port::ClientLimits,
 };
 
 /// How long the server still answers calls that come after the beginning of its stop: their clients may not know of it.

@@ -3,7 +3,7 @@ use engine::Engine;
 use inference::{ByteReservation, Error};
 
 use super::{options::GrpcOptions, reflection::Reflection, windows::WindowBudget};
-use crate::drain::Drain;
+use crate::port::Drain;
 
 /// What the server's budget counts for an open call whose client has sent nothing yet, in bytes: its task, its headers and
 /// its stream. An estimate. The number of calls has no other limit for the whole process.

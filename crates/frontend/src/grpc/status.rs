@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 pub(crate) use tonic::Code;
 
 use super::decode::InvalidMessage;
-use crate::api_keys::AccessDenied;
+use crate::access::AccessDenied;
 
 /// The header or trailer with the code.
 pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");

@@ -48,7 +48,7 @@ use super::{
     wire::Malformed,
 };
 use crate::{
-    access_log::AccessLine,
+    access::AccessLine,
     chunks::Chunks,
     counted_bytes::UNCOUNTED,
     decode_pool::Work,

@@ -28,7 +28,7 @@ use super::{
     state::GrpcState,
     unix_authority::AuthorityRewriter,
 };
-use crate::connection::WriteTimeout;
+use crate::port::WriteTimeout;
 
 /// The first bytes of every HTTP/2 client.
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -4,7 +4,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use crate::connection::StreamProgress;
+use crate::port::StreamProgress;
 
 /// The activity of a connection.
 #[derive(Debug)]

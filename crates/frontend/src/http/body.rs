@@ -17,10 +17,9 @@ use smallvec::SmallVec;
 
 use super::activity::Busy;
 use crate::{
-    access_log::AccessLine,
-    connection::{BodyPace, BodyProgress, LateBody},
+    access::AccessLine,
     counted_bytes::{UNCOUNTED, hold, resized},
-    drain::Drain,
+    port::{BodyPace, BodyProgress, Drain, LateBody},
     tracing::TracedSend,
 };
 

@@ -19,14 +19,13 @@ use super::{
     service::{HttpService, json_too_large},
 };
 use crate::{
-    api_keys::is_key_header,
+    access::{RequestFacts, is_key_header, request_facts},
     cache_headers,
     counted_bytes::room_of,
     decode_pool::{BRIEF, Work},
     forward::HeaderForward,
     kserve::output::RequestedOutputs,
     long_write::{self, LongWrite},
-    request_facts::{self, RequestFacts},
     tracing::{self, response_complete},
 };
 

@@ -7,7 +7,10 @@ use hyper::ext::ReasonPhrase;
 use inference::{Error, NoRoom};
 
 use super::body::ResponseBody;
-use crate::{access_log::AccessLine, api_keys::AccessDenied, error};
+use crate::{
+    access::{AccessDenied, AccessLine},
+    error,
+};
 
 /// A reply to a request.
 pub(crate) type HttpReply = Response<ResponseBody>;

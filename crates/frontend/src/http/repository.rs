@@ -14,7 +14,7 @@ use super::{
     service::{HttpService, JsonLimit},
     show,
 };
-use crate::api_keys::Access;
+use crate::access::Access;
 
 impl HttpService {
     /// `POST /v2/repository/index`

@@ -9,7 +9,7 @@ use shared_memory::RegionKind;
 use smallvec::SmallVec;
 
 use super::page_file::PageFile;
-use crate::restrict::Category;
+use crate::access::Category;
 
 /// The route of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]

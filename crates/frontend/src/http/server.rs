@@ -26,18 +26,16 @@ use super::{
     body::{ResponseBody, pass_over},
     header_case::{NameRecorder, RecentHeaderNames},
     origin_rules::{OriginRules, RequestSender, permit_reading, preflight_reply},
+    port_options::PortOptions,
     reply::end_line,
 };
 use crate::{
-    access_log::{AccessLine, AccessLog, PeerAddress},
-    connection::{
-        ClientLimits, ClientStream, NoSlot, Port, PortOptions, Timed, WriteTimeout, accept, encrypted,
-        idle_while_draining,
-    },
-    drain::Drain,
+    access::{AccessLine, AccessLog, PeerAddress},
     error,
-    listen::Listener,
-    tls::TlsPort,
+    port::{
+        ClientLimits, ClientStream, Drain, Listener, NoSlot, Port, Timed, WriteTimeout, accept, encrypted,
+        idle_while_draining, tls::TlsPort,
+    },
 };
 
 /// The longest header block, in bytes. The limit is the reference's.

@@ -19,16 +19,14 @@ use super::{
     show, status,
 };
 use crate::{
-    access_log::{AccessLine, AccessLog, PeerAddress},
-    api_keys::{Access, ApiKeys},
-    connection::ClientLimits,
-    drain::Drain,
+    access::{
+        Access, AccessLine, AccessLog, ApiKeys, Category, Denied, PeerAddress, RequestFacts, Restrictions,
+    },
     error,
     forward::HeaderForward,
     kserve::{self, version},
     log_control::LogControl,
-    request_facts::RequestFacts,
-    restrict::{Category, Denied, Restrictions},
+    port::{ClientLimits, Drain},
     tracing::TracedSend,
 };
 

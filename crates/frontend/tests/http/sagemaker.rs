@@ -3,9 +3,8 @@ use std::{fs, net::SocketAddr, sync::Arc};
 
 use engine::{ModelControl, StartupModels};
 use nereid_frontend::{
-    api_keys::{ApiKeys, digest_text},
+    access::{ApiKeys, Category, Restrictions, api_keys::digest_text},
     http::{self, HttpService, SageMakerOptions, SageMakerService},
-    restrict::{Category, Restrictions},
 };
 use testing::{Gate, Identity, Repository, http::Connection};
 

@@ -3,13 +3,12 @@ use std::{net::SocketAddr, sync::Arc};
 
 use engine::{ModelControl, StartupModels};
 use nereid_frontend::{
-    connection::{ClientLimits, ConnectionSlots, PortOptions},
-    drain::Drain,
     http::{
-        self, OriginRules, Respond, SageMakerOptions, SageMakerService, VertexAiOptions, VertexAiService,
+        self, OriginRules, PortOptions, Respond, SageMakerOptions, SageMakerService, VertexAiOptions,
+        VertexAiService,
     },
-    listen::BoundSocket,
     metrics::MetricsService,
+    port::{BoundSocket, ClientLimits, ConnectionSlots, Drain},
 };
 use testing::{
     Gate, Identity, Repository,

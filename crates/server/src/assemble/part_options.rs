@@ -3,13 +3,12 @@ use std::sync::Arc;
 
 use engine::{MetricsOptions, ModelControl, ServerMetadata};
 use frontend::{
-    access_log::AccessLog,
-    connection::{ClientLimits, ConnectionSlots},
-    drain::Drain,
+    access::AccessLog,
     forward::HeaderForward,
     grpc::GrpcOptions,
     http,
     log_control::LogControl,
+    port::{ClientLimits, ConnectionSlots, Drain},
 };
 use inference::Error;
 use shared_memory::ClientRegions;
@@ -131,8 +130,8 @@ fn forward(pattern: Option<&str>) -> Result<Option<HeaderForward>, Error> {
     pattern.map(HeaderForward::new).transpose()
 }
 
-fn restrictions(required: &RestrictionSettings) -> frontend::restrict::Restrictions {
-    let mut restrictions = frontend::restrict::Restrictions::default();
+fn restrictions(required: &RestrictionSettings) -> frontend::access::Restrictions {
+    let mut restrictions = frontend::access::Restrictions::default();
     for (&category, RequiredHeader { name, value }) in required {
         restrictions.require(category, name, value);
     }

@@ -2,11 +2,12 @@
 use std::sync::Arc;
 
 use frontend::{
-    api_keys::ApiKeys,
-    connection::{ConnectionSlots, SlotCounter},
-    listen::{BoundSocket, unix_path},
-    reload::{Reload, ReloadThread},
-    tls::{CertificateMetrics, TlsOptions, TlsPort, TlsProtocol},
+    access::ApiKeys,
+    port::{
+        BoundSocket, ConnectionSlots, Reload, ReloadThread, SlotCounter,
+        tls::{CertificateMetrics, TlsOptions, TlsPort, TlsProtocol},
+        unix_path,
+    },
 };
 use inference::Error;
 

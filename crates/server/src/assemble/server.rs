@@ -6,14 +6,11 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use engine::Engine;
 use frontend::{
-    access_log::AccessLog,
-    connection::PortOptions,
-    drain::Drain,
+    access::AccessLog,
     grpc::{self, GrpcState},
-    http::{self, HttpService, SageMakerService, VertexAiService},
-    listen::{BoundSocket, EndpointAddress, Listener},
+    http::{self, HttpService, PortOptions, SageMakerService, VertexAiService},
     metrics::MetricsService,
-    reload::ReloadThread,
+    port::{BoundSocket, Drain, EndpointAddress, Listener, ReloadThread},
 };
 use inference::Error;
 use shared_memory::ClientRegions;

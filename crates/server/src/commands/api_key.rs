@@ -1,7 +1,7 @@
 //! `nereid api-key`: makes a key, or with `--hash` the digest of a key from stdin.
 use std::{ffi::OsString, io};
 
-use frontend::api_keys;
+use frontend::access::api_keys;
 
 use super::streams::{Streams, asks_for_help, refuse};
 use crate::options;

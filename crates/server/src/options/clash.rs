@@ -1,6 +1,6 @@
 //! Two endpoints cannot listen on one address and port.
 
-use frontend::listen::unix_path;
+use frontend::port::unix_path;
 
 use super::typed::TypedOptions;
 

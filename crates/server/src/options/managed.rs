@@ -1,7 +1,9 @@
 //! The settings of the endpoints for SageMaker and Vertex AI. Most come from the platforms' environment variables.
 
-use frontend::http::{InferenceType, SageMakerOptions};
-use frontend::tls::TlsOptions;
+use frontend::{
+    http::{InferenceType, SageMakerOptions},
+    port::tls::TlsOptions,
+};
 
 use super::environment::ProcessEnvironment;
 use super::meaning::{ListenSettings, SageMakerSettings, VertexAiSettings};

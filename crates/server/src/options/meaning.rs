@@ -12,11 +12,12 @@ use engine::{
     ControlMode, HostPolicy, LoadPolicy, MemoryLimits, MetricsOptions, Polling, RateLimitResource,
     ReadinessRule,
 };
-use frontend::connection::ClientLimits;
-use frontend::grpc::{CompressionLevel, KeepaliveRules, PingRules};
-use frontend::http::{OriginRules, SageMakerOptions};
-use frontend::restrict::Category;
-use frontend::tls::TlsOptions;
+use frontend::{
+    access::Category,
+    grpc::{CompressionLevel, KeepaliveRules, PingRules},
+    http::{OriginRules, SageMakerOptions},
+    port::{ClientLimits, tls::TlsOptions},
+};
 use shared_memory::SharedMemoryOptions;
 use trace::TraceConfig;
 

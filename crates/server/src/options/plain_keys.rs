@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use frontend::listen::unix_path;
+use frontend::port::unix_path;
 
 use super::typed::TypedOptions;
 

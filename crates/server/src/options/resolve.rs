@@ -6,10 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use engine::{ControlMode, LoadPolicy, MemoryLimits, MetricsOptions, Polling, ReadinessRule};
-use frontend::connection::{BodyPace, ClientLimits};
-use frontend::grpc::{CompressionLevel, KeepaliveRules, PingRules};
-use frontend::listen::unix_path;
-use frontend::tls::{ClientCertificateRules, TlsOptions};
+use frontend::{
+    grpc::{CompressionLevel, KeepaliveRules, PingRules},
+    port::{
+        BodyPace, ClientLimits,
+        tls::{ClientCertificateRules, TlsOptions},
+        unix_path,
+    },
+};
 use shared_memory::{RegionLimits, SharedMemoryOptions};
 
 use super::environment::ProcessEnvironment;

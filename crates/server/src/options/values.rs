@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use engine::{ProcessorSet, RateLimitResource};
-use frontend::restrict::Category;
+use frontend::access::Category;
 
 use super::meaning::{RequiredHeader, RestrictionSettings};
 

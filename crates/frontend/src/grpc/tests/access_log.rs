@@ -2,7 +2,7 @@
 use inference::lock::Mutex;
 
 use super::*;
-use crate::access_log::{AccessEntry, AccessLog};
+use crate::access::{AccessEntry, AccessLog};
 
 #[derive(Debug, Default)]
 struct Entries(Mutex<Vec<AccessEntry>>);

@@ -18,10 +18,10 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::*;
-use crate::tls::{ClientCertificateRules, TlsOptions, TlsPort, TlsProtocol, V1Certificate};
+use crate::port::tls::{ClientCertificateRules, TlsOptions, TlsPort, TlsProtocol, V1Certificate};
 
 fn file(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/tls/test_files").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/port/tls/test_files").join(name)
 }
 
 fn encrypted(mutual: bool) -> Arc<TlsPort> {

@@ -15,7 +15,7 @@ use testing::{
 use tokio::{task::JoinHandle, time::timeout};
 
 use super::{GrpcOptions, GrpcState, serve};
-use crate::{drain::Drain, listen::BoundSocket};
+use crate::port::{BoundSocket, Drain};
 
 mod access_log;
 mod connection;

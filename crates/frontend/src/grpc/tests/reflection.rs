@@ -1,6 +1,6 @@
 //! Calls of server reflection: the limits of all calls hold for them.
 use super::*;
-use crate::restrict::{Category, Restrictions};
+use crate::access::{Category, Restrictions};
 
 const PATHS: [&str; 2] = [
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",

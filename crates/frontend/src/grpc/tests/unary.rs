@@ -11,11 +11,11 @@ use testing::grpc::framed_gzip;
 
 use super::*;
 use crate::{
-    connection::ClientLimits,
+    access::{Category, Restrictions},
     decode_pool::BRIEF,
     forward::HeaderForward,
     grpc::{CompressionLevel, decode::tests::decoded_here},
-    restrict::{Category, Restrictions},
+    port::ClientLimits,
 };
 
 const SERVICE: &str = "/inference.GRPCInferenceService/";

@@ -42,13 +42,13 @@ use super::{
     service::{HttpService, JsonLimit},
 };
 use crate::{
+    access::{RequestFacts, request_facts},
     cache_headers,
     counted_bytes::{counted, room_of},
     decode_pool::Work,
     error,
     kserve::output::RequestedOutputs,
     long_write::{self, Written},
-    request_facts::{self, RequestFacts},
     tracing::{TracedSend, response_complete},
 };
 pub(super) use request::{Schema, decode};

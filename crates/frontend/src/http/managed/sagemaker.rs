@@ -17,8 +17,7 @@ use super::{
     sagemaker_models::{ModelRefusal, PlatformModel, SageMakerModels, failure_status},
 };
 use crate::{
-    access_log::AccessLog,
-    api_keys::Access,
+    access::{Access, AccessLog},
     error,
     http::{
         Respond,

@@ -10,7 +10,7 @@ use trace::RequestTrace;
 
 use super::binary_marker::read_binary_marker;
 use crate::{
-    access_log::AccessLog,
+    access::AccessLog,
     http::{
         Respond,
         body::ResponseBody,

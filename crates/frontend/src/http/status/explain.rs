@@ -7,13 +7,12 @@ use super::{
     name_filter::NameFilter,
 };
 use crate::{
-    api_keys::Access,
+    access::{Access, Category},
     http::{
         reply::{self, HttpFailure, HttpReply},
         service::HttpService,
     },
     log_control::LogLine,
-    restrict::Category,
 };
 
 impl HttpService {

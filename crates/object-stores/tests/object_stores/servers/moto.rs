@@ -114,7 +114,7 @@ async fn the_credential_file_and_a_profile_give_the_key() {
 }
 
 /// Certificates for `localhost`, and the one that signed them.
-const TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../frontend/src/tls/test_files");
+const TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../frontend/src/port/tls/test_files");
 
 #[tokio::test]
 #[ignore = "needs moto: `cargo xtask integrations` runs it"]

@@ -2,7 +2,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use engine::Engine;
-use frontend::drain::Drain;
+use frontend::port::Drain;
 use inference::Error;
 use tokio::time::Instant;
 use trace::Tracer;

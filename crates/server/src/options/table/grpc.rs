@@ -1,6 +1,6 @@
 //! Options of the gRPC endpoint.
 
-use frontend::restrict::Category;
+use frontend::access::Category;
 
 use super::option_spec::{INT_MAX, OptionValue, SHARED_THREADS, Spec, boolean, checked, count, port, text};
 use crate::options::values;

@@ -5,11 +5,13 @@ use super::{options, options_in};
 use crate::logging::Format;
 use engine::{HostPolicy, ProcessorSet, RateLimitResource, ReadinessRule};
 use frontend::{
-    connection::{BodyPace, ClientLimits},
+    access::Category,
     grpc::{CompressionLevel, KeepaliveRules, PingRules},
     http::{InferenceType, SageMakerOptions},
-    restrict::Category,
-    tls::{ClientCertificateRules, TlsOptions},
+    port::{
+        BodyPace, ClientLimits,
+        tls::{ClientCertificateRules, TlsOptions},
+    },
 };
 use shared_memory::{RegionLimits, SharedMemoryOptions};
 use std::time::Duration;

@@ -1,7 +1,9 @@
 //! Options about who may use the ports: web pages, keys, TLS, and connections from one address.
 
-use frontend::http::OriginRules;
-use frontend::tls::{ClientCertificateRules, TlsOptions};
+use frontend::{
+    http::OriginRules,
+    port::tls::{ClientCertificateRules, TlsOptions},
+};
 
 use super::{ProcessEnvironment, options, parse_in};
 

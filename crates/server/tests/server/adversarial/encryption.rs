@@ -31,7 +31,7 @@ struct Encrypted {
 }
 
 fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../frontend/src/tls/test_files").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../frontend/src/port/tls/test_files").join(name)
 }
 
 impl Encrypted {

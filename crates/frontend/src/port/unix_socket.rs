@@ -120,7 +120,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
-    use crate::listen::{BoundSocket, EndpointAddress};
+    use crate::port::{BoundSocket, EndpointAddress};
 
     fn place() -> (tempfile::TempDir, PathBuf) {
         let directory = tempfile::tempdir().unwrap();

@@ -12,8 +12,7 @@ use std::{
 
 use inference::Name;
 
-use crate::request_facts::RequestFacts;
-pub use crate::request_facts::RequestTimes;
+use super::request_facts::{RequestFacts, RequestTimes};
 
 /// The longest method and path of an entry, in bytes. A client may send names of many kilobytes.
 const MAX_METHOD: usize = 256;

@@ -1,49 +1,7 @@
-//! What the connections of all ports share: accepting, counting, and the limits that a client must keep.
-//!
-//! A client that is slow or idle, or that sends too much, may use up only its own connection. [`ClientLimits`] limits
-//! how long a client may take, and `ClientTimeout` how long when the server stops. [`ConnectionSlots`] limits the number
-//! of connections, also those from one address.
-mod accept;
-mod client_timeout;
-mod handshake;
-mod pace;
-mod slots;
-mod stream;
-mod write_timeout;
+//! What a client must keep to.
+use std::time::Duration;
 
-use std::{sync::Arc, time::Duration};
-
-pub(crate) use accept::{Port, accept, answer_and_close};
-pub(crate) use client_timeout::{ClientTimeout, idle_while_draining};
-pub(crate) use handshake::{encrypted, handshake_in_time};
-pub use pace::BodyPace;
-pub(crate) use pace::{BodyProgress, LateBody};
-pub(crate) use slots::NoSlot;
-pub use slots::{ConnectionSlots, SlotCounter};
-pub(crate) use stream::ClientStream;
-pub(crate) use write_timeout::{StreamProgress, Timed, WriteTimeout};
-
-use crate::{http::OriginRules, tls::TlsPort};
-
-/// How an HTTP port treats its connections.
-#[derive(Debug, Clone)]
-pub struct PortOptions {
-    /// The limits that clients must keep.
-    pub limits: ClientLimits,
-    /// How many connections there may be. Handshakes count, too.
-    pub slots: ConnectionSlots,
-    /// Encrypts the connections. `None` for plain text.
-    pub tls: Option<Arc<TlsPort>>,
-    /// Which web pages may send requests.
-    pub origin_rules: Arc<OriginRules>,
-}
-
-impl PortOptions {
-    /// Plain text, with these limits. No foreign web page may send requests.
-    pub fn plain(limits: ClientLimits, slots: ConnectionSlots) -> Self {
-        Self { limits, slots, tls: None, origin_rules: Arc::default() }
-    }
-}
+use super::pace::BodyPace;
 
 /// The time limits and the size limit for a client. The defaults are those of the command line. `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,10 +9,12 @@ use tokio::{
 };
 
 use super::{
+    drain::Drain,
+    inline_wake::with_inline_wake,
+    listen::Listener,
     slots::{ConnectionSlots, NoSlot},
     stream::{AcceptingListener, ClientStream, accept_waiting},
 };
-use crate::{drain::Drain, inline_wake::with_inline_wake, listen::Listener};
 
 /// The pause after a failed accept. Most accepts fail because no file descriptors are left. The pause doubles up to
 /// [`LONGEST_PAUSE`] while accepts continue to fail.

@@ -2,8 +2,6 @@
 //!
 //! The server binds all ports before it loads the first model, so that a port conflict fails before the time for
 //! loading is spent. It listens when the models have been tried: until then connections are refused, as in Triton.
-mod unix_socket;
-
 use std::{
     fmt, io,
     net::{SocketAddr, TcpListener, ToSocketAddrs},
@@ -14,7 +12,7 @@ use std::{
 use inference::Error;
 use socket2::{Domain, Protocol, Socket, Type};
 
-pub use unix_socket::SocketFile;
+use super::unix_socket::{self, SocketFile};
 
 /// The most connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;

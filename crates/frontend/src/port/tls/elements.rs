@@ -109,7 +109,7 @@ mod tests {
     fn the_next_update_of_a_revocation_list_is_read() {
         // As `openssl crl -nextupdate` prints it.
         for (name, next) in [("revoked.crl.pem", 4_949_265_296), ("expired.crl.pem", 1_738_368_000)] {
-            let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tls/test_files/");
+            let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/port/tls/test_files/");
             let list = CertificateRevocationListDer::from_pem_file(format!("{directory}{name}")).unwrap();
             assert_eq!(next_update(&list).map(|next| next.as_secs()), Some(next), "{name}");
             for len in 0..80 {
@@ -148,7 +148,7 @@ mod tests {
     fn the_expiry_of_a_certificate_is_read_whatever_its_version() {
         // As `openssl x509 -enddate` prints it.
         for (name, end) in [("server.pem", 4_948_832_408), ("server-v1.pem", 4_948_933_454)] {
-            let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tls/test_files/");
+            let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/port/tls/test_files/");
             let certificate = CertificateDer::from_pem_file(format!("{directory}{name}")).unwrap();
             assert_eq!(expiry(&certificate).map(|end| end.as_secs()), Some(end), "{name}");
             for len in 0..100 {

@@ -15,10 +15,10 @@ use rustls::{
 };
 
 use super::{server_config::RevocationLists, *};
-use crate::reload::Reload;
+use crate::port::Reload;
 
 fn file(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/tls/test_files").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/port/tls/test_files").join(name)
 }
 
 fn files() -> TlsOptions {

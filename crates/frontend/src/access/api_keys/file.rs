@@ -17,7 +17,7 @@ use super::{
     pattern::NamePattern,
     table::{ApiKey, KeyScope, KeyTable},
 };
-use crate::restrict::Category;
+use crate::access::Category;
 
 /// The largest file, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;

@@ -4,8 +4,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 
-use super::ClientStream;
-use crate::{drain::Drain, tls::TlsPort};
+use super::{drain::Drain, stream::ClientStream, tls::TlsPort};
 
 /// How long a handshake may take after the server has begun to stop.
 const LAST_HANDSHAKES: Duration = Duration::from_millis(20);

@@ -5,7 +5,7 @@ use arc_swap::Guard;
 use inference::Error;
 
 use super::{file, table::KeyTable};
-use crate::reload::{FileBacked, Reload};
+use crate::port::{FileBacked, Reload};
 
 /// The keys of a server.
 pub struct ApiKeys {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use subtle::ConstantTimeEq;
 
 use super::{digest::KeyDigest, pattern::NamePattern};
-use crate::restrict::Category;
+use crate::access::Category;
 
 /// The content of the file.
 #[derive(Debug, Default)]

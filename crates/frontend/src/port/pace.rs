@@ -7,8 +7,7 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::ClientTimeout;
-use crate::drain::Drain;
+use super::{client_timeout::ClientTimeout, drain::Drain};
 
 /// The minimum pace of a body: in each period at least `min_bytes` bytes or the end of the body must arrive. No
 /// invariant.

@@ -8,7 +8,7 @@ use super::{
     keys::ApiKeys,
     table::KeyScope,
 };
-use crate::restrict::Category;
+use crate::access::Category;
 
 /// The header with a key, besides `Authorization: Bearer <key>`.
 const KEY_HEADER: &str = "x-api-key";

@@ -11,7 +11,7 @@ use tokio::{
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
 };
 
-use crate::listen::{Listener, SocketFile};
+use super::{listen::Listener, unix_socket::SocketFile};
 
 /// An accepted connection.
 #[derive(Debug)]

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     fn der(name: &str) -> CertificateDer<'static> {
-        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tls/test_files/");
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/port/tls/test_files/");
         CertificateDer::from_pem_file(format!("{directory}{name}")).unwrap()
     }
 

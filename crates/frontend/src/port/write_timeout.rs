@@ -13,8 +13,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::ClientTimeout;
-use crate::drain::Drain;
+use super::{client_timeout::ClientTimeout, drain::Drain};
 
 /// Runs while a write or a flush is pending. Each byte that the client reads ends the wait.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use super::{
     options::{TlsOptions, TlsProtocol},
     server_config::{self, LoadedTls},
 };
-use crate::reload::{FileBacked, Reload};
+use crate::port::{FileBacked, Reload};
 
 /// The TLS of one port.
 pub struct TlsPort {

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::drain::Drain;
+use super::drain::Drain;
 
 /// From the drain on, how long the server waits for a client that has no accepted request, or that does not read its
 /// answer. What is under way at the begin of the drain arrives within a round trip, and a lost packet is sent again

@@ -4,7 +4,7 @@ use std::{fs, sync::Arc};
 use http::{HeaderMap, HeaderValue};
 
 use super::{sender::MAX_KEY_BYTES, *};
-use crate::{reload::Reload, restrict::Category};
+use crate::{access::Category, port::Reload};
 
 fn keys() -> (tempfile::TempDir, Arc<ApiKeys>) {
     let directory = tempfile::tempdir().unwrap();

@@ -1,0 +1,35 @@
+//! What all ports share: sockets, TLS, how connections are accepted and counted, what a client must keep to, and the stop.
+//!
+//! A client that is slow or idle, or that sends too much, may use up only its own connection. [`ClientLimits`] limits
+//! how long a client may take, and `ClientTimeout` how long when the server stops. [`ConnectionSlots`] limits the number
+//! of connections, also those from one address.
+mod accept;
+mod client_limits;
+mod client_timeout;
+mod drain;
+mod handshake;
+mod inline_wake;
+mod listen;
+mod pace;
+mod reload;
+mod slots;
+mod stream;
+pub mod tls;
+mod unix_socket;
+mod write_timeout;
+
+pub(crate) use accept::{Port, accept, answer_and_close};
+pub use client_limits::ClientLimits;
+pub(crate) use client_timeout::{ClientTimeout, idle_while_draining};
+pub use drain::Drain;
+pub(crate) use handshake::{encrypted, handshake_in_time};
+pub use listen::{BoundSocket, EndpointAddress, Listener, unix_path};
+pub use pace::BodyPace;
+pub(crate) use pace::{BodyProgress, LateBody};
+pub(crate) use reload::FileBacked;
+pub use reload::{Reload, ReloadThread};
+pub(crate) use slots::NoSlot;
+pub use slots::{ConnectionSlots, SlotCounter};
+pub(crate) use stream::ClientStream;
+pub use unix_socket::SocketFile;
+pub(crate) use write_timeout::{StreamProgress, Timed, WriteTimeout};
