@@ -2,12 +2,11 @@
 use std::sync::Arc;
 
 use engine::Engine;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header::ACCEPT};
-use hyper::body::Incoming;
+use http::{HeaderMap, Method, Response, StatusCode, header::ACCEPT};
 use inference::{Error, metrics::MetricsForm};
 use tokio::sync::Semaphore;
 
-use crate::http::{Respond, ResponseBody, reply};
+use crate::http::{HttpCall, HttpEndpoint, ResponseBody, reply};
 
 /// How many texts are written at the same time. The text of many models has megabytes.
 const WRITERS: usize = 1;
@@ -47,17 +46,6 @@ impl MetricsService {
             Err(_) => reply::of_error(&Error::internal("the metrics could not be written")),
         }
     }
-
-    async fn answer(&self, method: &Method, path: &str, headers: &HeaderMap) -> Response<ResponseBody> {
-        // The reference answers other paths with an empty response of status 200 (P-W15).
-        if !matches!(path, "/metrics" | "/metrics/") {
-            return reply::not_found();
-        }
-        if method != Method::GET && method != Method::HEAD {
-            return reply::not_allowed("GET, HEAD");
-        }
-        self.exposition(headers).await
-    }
 }
 
 /// Whether the client names OpenMetrics, with a weight above 0. Prometheus prefers it to the older form.
@@ -75,9 +63,16 @@ fn accepts_openmetrics(headers: &HeaderMap) -> bool {
     })
 }
 
-impl Respond for MetricsService {
-    async fn respond(self: Arc<Self>, request: Request<Incoming>) -> Response<ResponseBody> {
-        self.answer(request.method(), request.uri().path(), request.headers()).await
+impl HttpEndpoint for MetricsService {
+    async fn answer(&self, call: &mut HttpCall<'_>) -> Response<ResponseBody> {
+        // The reference answers other paths with an empty response of status 200 (P-W15).
+        if !matches!(call.uri.path(), "/metrics" | "/metrics/") {
+            return reply::not_found();
+        }
+        if *call.method != Method::GET && *call.method != Method::HEAD {
+            return reply::not_allowed("GET, HEAD");
+        }
+        self.exposition(call.headers).await
     }
 
     fn port_name(&self) -> &'static str {

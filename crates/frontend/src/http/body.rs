@@ -76,7 +76,7 @@ pub(super) struct ReceivedBody {
 ///
 /// `too_large` makes the refusal. It gets the length of the body. If the client does not state the length, it gets a
 /// lower bound.
-pub(super) async fn collect<B: Body<Data = Bytes> + Unpin>(
+pub(super) async fn collect<B: Body<Data = Bytes> + Unpin + ?Sized>(
     body: &mut B,
     bounds: Bounds<'_>,
     too_large: impl Fn(u64) -> Error,
@@ -111,7 +111,7 @@ pub(super) fn too_large(len: u64, limit: u64) -> Error {
 }
 
 /// Reads and drops the rest of a body, up to a limit.
-pub(super) async fn pass_over<B: Body<Data = Bytes> + Unpin>(
+pub(super) async fn pass_over<B: Body<Data = Bytes> + Unpin + ?Sized>(
     body: &mut B,
     pace: Option<BodyPace>,
     drain: &Drain,
@@ -126,7 +126,7 @@ pub(super) async fn pass_over<B: Body<Data = Bytes> + Unpin>(
     }
 }
 
-async fn next<B: Body<Data = Bytes> + Unpin>(
+async fn next<B: Body<Data = Bytes> + Unpin + ?Sized>(
     body: &mut B,
     progress: &mut BodyProgress,
 ) -> Result<Option<Bytes>, Unread> {

@@ -3,13 +3,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use engine::{Model, now};
-use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING, request::Parts};
-use http_body::Body;
+use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING};
 use inference::{ByteReservation, Error, Name, Parameters, Response};
 use trace::{FrontendActivity, RequestTrace};
 
 use super::{
     body::{self, Bounds, ReceivedBody, ResponseBody},
+    call::{HttpCall, IncomingBody},
     compression,
     header_case::WrittenHead,
     json_work,
@@ -19,7 +19,7 @@ use super::{
     service::{HttpService, json_too_large},
 };
 use crate::{
-    access::{RequestFacts, is_key_header, request_facts},
+    access::{is_key_header, request_facts},
     cache_headers,
     counted_bytes::room_of,
     decode_pool::{BRIEF, Work},
@@ -33,37 +33,36 @@ use crate::{
 pub(super) const HEADER_LENGTH: &str = "inference-header-content-length";
 
 impl HttpService {
-    pub(super) async fn infer<B: Body<Data = Bytes> + Unpin>(
+    pub(super) async fn infer(
         &self,
-        parts: &Parts,
-        body: &mut B,
+        call: &mut HttpCall<'_>,
         (name, version): (&str, Option<i64>),
-        trace: &mut Option<RequestTrace>,
     ) -> Result<HttpReply, HttpFailure> {
         let model = self.engine.model(name, version)?;
-        let facts = RequestFacts::of(&parts.extensions);
+        let facts = call.facts.as_deref();
         facts.inspect(|facts| facts.set_model(&model));
         if model.config().decoupled {
             let text = "HTTP end point doesn't support models with decoupled transaction policy";
             return Err(Error::unsupported(text).into());
         }
-        *trace = self.sample(&parts.headers, &model);
-        let body = self.read_request(&parts.headers, body).await?;
-        received(trace.as_ref());
+        call.trace = self.sample(call.headers, &model);
+        let body = self.read_request(call.headers, call.body).await?;
+        received(call.trace.as_ref());
         facts.inspect(|facts| facts.set_request_bytes(body.bytes.len()));
-        let Decoded { mut request, requested_outputs } = self.decode(&parts.headers, body, &model).await?;
+        let Decoded { mut request, requested_outputs } = self.decode(call.headers, body, &model).await?;
         if let Some(forward) = &self.options.forward {
             let has_keys = self.options.api_keys.is_some();
-            forward_headers(forward, parts, has_keys, &mut request.parameters)?;
+            let written = call.written_head.as_ref();
+            forward_headers(forward, (&*call.headers, written), has_keys, &mut request.parameters)?;
         }
         request.model_version = version;
         let id = request.id.clone();
         facts.inspect(|facts| facts.set_request_id(&id));
-        request.cache_control = cache_headers::of_request(&parts.headers);
-        request.trace = trace.as_ref().map(RequestTrace::context);
+        request.cache_control = cache_headers::of_request(call.headers);
+        request.trace = call.trace.as_ref().map(RequestTrace::context);
         let mut responses = model.infer(request)?;
         let response = responses.take_only().await;
-        response_complete(trace.as_ref());
+        response_complete(call.trace.as_ref());
         facts.inspect(|facts| facts.set_times(&responses));
         let origin = OwnedOrigin { version: model.version_of(&responses), model, id };
         let response = response?;
@@ -75,13 +74,13 @@ impl HttpService {
         } else {
             (encode(&origin, response, &requested_outputs, None)?, None)
         };
-        let mut reply = send(&parts.headers, encoded).await;
+        let mut reply = send(call.headers, encoded).await;
         if !reply.body().is_brief() {
             let room = reservation.or_else(|| responses.take_reservation());
             reply = reply.map(|body| body.reserved(room));
         }
         cache_headers::tell(reply.headers_mut(), &responses);
-        if request_facts::wants_timing(&parts.headers) {
+        if request_facts::wants_timing(call.headers) {
             let (name, value) = request_facts::timing(&responses);
             reply.headers_mut().insert(name, value);
         }
@@ -101,10 +100,10 @@ impl HttpService {
     }
 
     /// Reads the whole body and decompresses it.
-    async fn read_request<B: Body<Data = Bytes> + Unpin>(
+    async fn read_request(
         &self,
         headers: &HeaderMap,
-        body: &mut B,
+        body: &mut IncomingBody,
     ) -> Result<ReceivedBody, HttpFailure> {
         let limit = self.options.max_input_size;
         let limits = &self.options.limits;
@@ -216,15 +215,14 @@ fn header_length(headers: &HeaderMap) -> Result<Option<i32>, Error> {
 /// Adds the forwarded headers as parameters, with names and values as the client wrote them. Models never see API keys.
 fn forward_headers(
     forward: &HeaderForward,
-    parts: &Parts,
+    (headers, written_head): (&HeaderMap, Option<&WrittenHead>),
     has_keys: bool,
     parameters: &mut Parameters,
 ) -> Result<(), Error> {
-    let headers = parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+    let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     let headers = headers.filter(|(name, _)| forward.matches(name) && !(has_keys && is_key_header(name)));
     let headers: Vec<_> = headers.collect();
-    let head = parts.extensions.get::<Arc<WrittenHead>>();
-    let written = head.map_or_else(|| vec![None; headers.len()], |head| head.lines_of(&headers));
+    let written = written_head.map_or_else(|| vec![None; headers.len()], |head| head.lines_of(&headers));
     for ((name, value), line) in headers.into_iter().zip(written) {
         match line {
             Some((name, value)) => forward.forward(&String::from_utf8_lossy(name), value, parameters)?,

@@ -1,10 +1,9 @@
 //! `/v2/logging`: shows and changes the log settings.
-use bytes::Bytes;
 use http::{Method, StatusCode};
-use http_body::Body;
 use inference::Error;
 
 use super::{
+    call::HttpCall,
     json::{Document, JsonValue, write_string},
     reply::{self, HttpFailure, HttpReply},
     service::HttpService,
@@ -13,14 +12,10 @@ use crate::log_control::{self, LogChange, LogState, UnknownLogFormat};
 
 impl HttpService {
     /// `GET` and `POST /v2/logging`
-    pub(super) async fn logging<B: Body<Data = Bytes> + Unpin>(
-        &self,
-        method: &Method,
-        body: &mut B,
-    ) -> Result<HttpReply, HttpFailure> {
+    pub(super) async fn logging(&self, call: &mut HttpCall<'_>) -> Result<HttpReply, HttpFailure> {
         let log = self.options.log.clone().ok_or_else(log_control::absent)?;
-        let state = if method == Method::POST {
-            let change = self.read_members(body, change).await?;
+        let state = if *call.method == Method::POST {
+            let change = self.read_members(call.body, change).await?;
             log.apply(&change).map_err(|UnknownLogFormat| unknown_format(&change))?
         } else {
             log.state()

@@ -4,6 +4,7 @@
 //! `generate`) depend neither on the engine nor on sockets.
 mod activity;
 mod body;
+mod call;
 mod compression;
 #[cfg(test)]
 mod decode_cost_tests;
@@ -35,8 +36,9 @@ mod status;
 mod trace_settings;
 
 pub use body::ResponseBody;
+pub use call::{HttpCall, IncomingBody};
 pub use managed::{InferenceType, SageMakerOptions, SageMakerService, VertexAiOptions, VertexAiService};
 pub use origin_rules::OriginRules;
 pub use port_options::PortOptions;
-pub use server::{Respond, serve};
+pub use server::{HttpEndpoint, serve};
 pub use service::{HttpOptions, HttpService};

@@ -1,13 +1,12 @@
 //! The endpoints of operators: index, load, unload, and the response cache of a model.
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use bytes::Bytes;
 use engine::{IndexEntry, LoadParameters};
 use http::StatusCode;
-use http_body::Body;
 use inference::Error;
 
 use super::{
     body::ResponseBody,
+    call::{HttpCall, IncomingBody},
     json::{Document, JsonText, JsonValue},
     json_work,
     reply::{self, HttpFailure, HttpReply},
@@ -18,13 +17,9 @@ use crate::access::Access;
 
 impl HttpService {
     /// `POST /v2/repository/index`
-    pub(super) async fn index<B: Body<Data = Bytes> + Unpin>(
-        &self,
-        body: &mut B,
-        access: &Access,
-    ) -> Result<HttpReply, HttpFailure> {
-        let ready_only = self.read_members(body, ready_only).await?;
-        Ok(reply::json(StatusCode::OK, show::index(&self.visible_index(ready_only, access).await)))
+    pub(super) async fn index(&self, call: &mut HttpCall<'_>) -> Result<HttpReply, HttpFailure> {
+        let ready_only = self.read_members(call.body, ready_only).await?;
+        Ok(reply::json(StatusCode::OK, show::index(&self.visible_index(ready_only, &call.access).await)))
     }
 
     /// `GET /v2/models`
@@ -39,12 +34,8 @@ impl HttpService {
     }
 
     /// `POST /v2/repository/models/{M}/load`
-    pub(super) async fn load<B: Body<Data = Bytes> + Unpin>(
-        &self,
-        model: &str,
-        body: &mut B,
-    ) -> Result<HttpReply, HttpFailure> {
-        let received = self.read_json(body, JsonLimit::Input).await?;
+    pub(super) async fn load(&self, model: &str, call: &mut HttpCall<'_>) -> Result<HttpReply, HttpFailure> {
+        let received = self.read_json(call.body, JsonLimit::Input).await?;
         // The files are counted until the model is loaded.
         let (given, _reservation) = json_work::read(received, load_parameters).await??;
         self.engine.load(model, given).await?;
@@ -52,12 +43,12 @@ impl HttpService {
     }
 
     /// `POST /v2/repository/models/{M}/unload`
-    pub(super) async fn unload<B: Body<Data = Bytes> + Unpin>(
+    pub(super) async fn unload(
         &self,
         model: &str,
-        body: &mut B,
+        call: &mut HttpCall<'_>,
     ) -> Result<HttpReply, HttpFailure> {
-        if self.read_members(body, unload_dependents).await? {
+        if self.read_members(call.body, unload_dependents).await? {
             self.engine.unload_with_dependents(model).await?;
         } else {
             self.engine.unload(model).await?;
@@ -76,9 +67,9 @@ impl HttpService {
     }
 
     /// Reads the JSON body of an administrative request and passes it to `read`.
-    pub(super) async fn read_members<B: Body<Data = Bytes> + Unpin, T: Send + Unpin + 'static>(
+    pub(super) async fn read_members<T: Send + Unpin + 'static>(
         &self,
-        body: &mut B,
+        body: &mut IncomingBody,
         read: impl FnOnce(&[u8]) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, HttpFailure> {
         let received = self.read_json(body, JsonLimit::Administrative).await?;
@@ -141,6 +132,8 @@ fn unload_dependents(json: &[u8]) -> Result<bool, Error> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
     use crate::error::status;
 

@@ -2,6 +2,7 @@
 use std::{
     convert::Infallible,
     future::{Future, poll_fn},
+    net::SocketAddr,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
@@ -9,7 +10,7 @@ use std::{
 };
 
 use http::{
-    HeaderValue, Request, Response,
+    HeaderValue, Method, Request, Response, Uri,
     header::{CONNECTION, EXPECT},
 };
 use http_body::Body;
@@ -24,13 +25,14 @@ use tokio::{
 use super::{
     activity::Activity,
     body::{ResponseBody, pass_over},
-    header_case::{NameRecorder, RecentHeaderNames},
+    call::HttpCall,
+    header_case::{NameRecorder, RecentHeaderNames, WrittenHead},
     origin_rules::{OriginRules, RequestSender, permit_reading, preflight_reply},
     port_options::PortOptions,
     reply::end_line,
 };
 use crate::{
-    access::{AccessLine, AccessLog, PeerAddress},
+    access::{AccessLine, AccessLog, ApiKeys},
     error,
     port::{
         ClientLimits, ClientStream, Drain, Listener, NoSlot, Port, Timed, WriteTimeout, accept, encrypted,
@@ -48,12 +50,9 @@ const READ_BUFFER: usize = 2 * MAX_HEADER_BYTES;
 const MAX_HEADERS: usize = 256;
 
 /// A service that answers requests.
-pub trait Respond: Send + Sync + 'static {
+pub trait HttpEndpoint: Send + Sync + 'static {
     /// Answers one request. The future is dropped if the client disconnects meanwhile.
-    fn respond(
-        self: Arc<Self>,
-        request: Request<Incoming>,
-    ) -> impl Future<Output = Response<ResponseBody>> + Send;
+    fn answer(&self, call: &mut HttpCall<'_>) -> impl Future<Output = Response<ResponseBody>> + Send;
 
     /// Where the server counts what it stores if the service needs header names as the client wrote them. `None`: it does
     /// not need them.
@@ -63,6 +62,11 @@ pub trait Respond: Send + Sync + 'static {
 
     /// Where requests are logged, if they are.
     fn access_log(&self) -> Option<&Arc<dyn AccessLog>> {
+        None
+    }
+
+    /// The keys that clients need. `None`: they need none.
+    fn api_keys(&self) -> Option<&Arc<ApiKeys>> {
         None
     }
 
@@ -86,7 +90,7 @@ const LAST_CALL: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// INTERNAL if the listener cannot be used.
-pub async fn serve<S: Respond>(
+pub async fn serve<S: HttpEndpoint>(
     listener: Listener,
     service: Arc<S>,
     drain: Drain,
@@ -108,32 +112,39 @@ struct Entrance<S> {
     origin_rules: Arc<OriginRules>,
 }
 
-impl<S: Respond> Entrance<S> {
-    async fn answer(&self, request: Request<Incoming>) -> Response<ResponseBody> {
-        if self.origin_rules.concern(request.headers()) {
+/// A request as a connection has read it.
+struct ReceivedRequest {
+    request: Request<Incoming>,
+    /// The address of the client, if requests are logged.
+    peer: Option<SocketAddr>,
+    /// The head as the client wrote it, if the service needs it.
+    written_head: Option<WrittenHead>,
+}
+
+impl<S: HttpEndpoint> Entrance<S> {
+    async fn answer(&self, received: ReceivedRequest) -> Response<ResponseBody> {
+        if self.origin_rules.concern(received.request.headers()) {
             // Boxed, so that other requests have a smaller future.
-            return Box::pin(self.answer_checked(request)).await;
+            return Box::pin(self.answer_checked(received)).await;
         }
-        self.service.clone().respond(request).await
+        self.call_service(received).await
     }
 
-    async fn answer_checked(&self, request: Request<Incoming>) -> Response<ResponseBody> {
-        match self.origin_rules.check(&request) {
-            Ok(RequestSender::Direct) => self.service.clone().respond(request).await,
+    async fn answer_checked(&self, received: ReceivedRequest) -> Response<ResponseBody> {
+        match self.origin_rules.check(&received.request) {
+            Ok(RequestSender::Direct) => self.call_service(received).await,
             Ok(RequestSender::ForeignPage(origin)) => {
-                let mut reply = match preflight_reply(&request) {
+                let mut reply = match preflight_reply(&received.request) {
                     Some(reply) => reply,
-                    None => self.service.clone().respond(request).await,
+                    None => self.call_service(received).await,
                 };
                 permit_reading(&mut reply, origin);
                 reply
             }
             Err(refusal) => {
+                let ReceivedRequest { request, peer, .. } = received;
                 let reply = refusal.reply();
-                let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
-                let line = AccessLine::begin(self.service.access_log(), "http", peer, || {
-                    format!("{} {}", request.method(), request.uri().path())
-                });
+                let line = self.begin_line(request.method(), request.uri(), peer);
                 log::debug!(
                     "HTTP request refused: {} {}: {refusal:?}",
                     request.method(),
@@ -145,6 +156,28 @@ impl<S: Respond> Entrance<S> {
                 end_line(line, reply)
             }
         }
+    }
+
+    async fn call_service(&self, received: ReceivedRequest) -> Response<ResponseBody> {
+        let ReceivedRequest { request, peer, written_head } = received;
+        let (mut head, mut body) = request.into_parts();
+        let mut line = self.begin_line(&head.method, &head.uri, peer);
+        if let Some(line) = &mut line {
+            line.set_request_bytes(body.size_hint().lower());
+        }
+        let mut call = HttpCall::new(&mut head, &mut body, self.service.api_keys());
+        call.written_head = written_head;
+        call.facts = match &line {
+            Some(line) => Some(line.facts().clone()),
+            None => error::is_noted().then(Arc::default),
+        };
+        let reply = self.service.answer(&mut call).await;
+        end_line(line, reply)
+    }
+
+    /// Begins the line of a request in the access log, if it has one.
+    fn begin_line(&self, method: &Method, uri: &Uri, peer: Option<SocketAddr>) -> Option<Box<AccessLine>> {
+        AccessLine::begin(self.service.access_log(), "http", peer, || format!("{method} {}", uri.path()))
     }
 }
 
@@ -160,11 +193,15 @@ fn refusal(no_slot: NoSlot) -> Vec<u8> {
 }
 
 /// Serves a connection from its first byte to its last.
-async fn connection<S: Respond>(stream: ClientStream, tls: Option<Arc<TlsPort>>, entrance: Arc<Entrance<S>>) {
+async fn connection<S: HttpEndpoint>(
+    stream: ClientStream,
+    tls: Option<Arc<TlsPort>>,
+    entrance: Arc<Entrance<S>>,
+) {
     if let Err(error) = stream.set_nodelay() {
         log::debug!("failed to set TCP_NODELAY: {error}");
     }
-    let peer = entrance.service.access_log().and_then(|_| stream.peer()).map(PeerAddress);
+    let peer = entrance.service.access_log().and_then(|_| stream.peer());
     let Some(tls) = tls else { return serve_requests(stream, entrance, peer).await };
     // Boxed, so that connections without TLS have a smaller future.
     Box::pin(async move {
@@ -176,10 +213,10 @@ async fn connection<S: Respond>(stream: ClientStream, tls: Option<Arc<TlsPort>>,
     .await;
 }
 
-async fn serve_requests<S: Respond>(
+async fn serve_requests<S: HttpEndpoint>(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     entrance: Arc<Entrance<S>>,
-    peer: Option<PeerAddress>,
+    peer: Option<SocketAddr>,
 ) {
     let (limits, drain) = (entrance.limits, entrance.drain.clone());
     let activity = Arc::new(Activity::default());
@@ -188,16 +225,12 @@ async fn serve_requests<S: Respond>(
     let recent = budget.map(|budget| Arc::new(RecentHeaderNames::new(budget)));
     let stream = Timed::new(stream, write_timeout, activity.stream.clone());
     let stream = NameRecorder::new(stream, recent.clone().map(|recent| (recent, activity.clone())));
-    let answer = service_fn(|mut request: Request<Incoming>| {
-        if let Some(recent) = &recent {
-            request.extensions_mut().insert(Arc::new(recent.take()));
-        }
-        if let Some(peer) = peer {
-            request.extensions_mut().insert(peer);
-        }
+    let answer = service_fn(|request: Request<Incoming>| {
+        let written_head = recent.as_ref().map(|recent| recent.take());
+        let received = ReceivedRequest { request, peer, written_head };
         let (entrance, busy) = (entrance.clone(), activity.begin());
         async move {
-            let mut response = entrance.answer(request).await.map(|body| body.holding(busy));
+            let mut response = entrance.answer(received).await.map(|body| body.holding(busy));
             // After this response hyper closes the connection. The client learns why its next request needs another one.
             if entrance.drain.is_announced() {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use engine::{Engine, Readiness};
-use http::{HeaderMap, Request, Response, StatusCode, header::EXPECT, request::Parts};
+use http::{Response, StatusCode, header::EXPECT};
 use http_body::Body;
 use inference::{ByteBudget, Error};
 use shared_memory::ClientRegions;
@@ -11,17 +11,16 @@ use trace::{RequestTrace, Tracer};
 
 use super::{
     body::{self, Bounds, ReceivedBody, ResponseBody, Unread},
+    call::{HttpCall, IncomingBody},
     openapi,
     page_file::PageFile,
     reply::{self, HttpFailure, HttpReply},
     router::{About, Route},
-    server::Respond,
+    server::HttpEndpoint,
     show, status,
 };
 use crate::{
-    access::{
-        Access, AccessLine, AccessLog, ApiKeys, Category, Denied, PeerAddress, RequestFacts, Restrictions,
-    },
+    access::{Access, AccessLog, ApiKeys, Category, Denied, Restrictions},
     error,
     forward::HeaderForward,
     kserve::{self, version},
@@ -105,72 +104,27 @@ impl HttpService {
         Self { engine, options, server_metadata }
     }
 
-    /// Answers one request.
-    pub async fn answer<B: Body<Data = Bytes> + Unpin>(&self, request: Request<B>) -> Response<ResponseBody> {
-        let (mut parts, mut body) = request.into_parts();
-        let line = self.begin_line(&mut parts, &body);
-        let reply = self.answer_parts(&parts, &mut body).await;
-        reply::end_line(line, reply)
-    }
-
-    /// Begins the line of a request in the access log, if it has one. The handler tells what it knows in the extensions
-    /// of the request.
-    pub(super) fn begin_line<B: Body<Data = Bytes>>(
-        &self,
-        parts: &mut Parts,
-        body: &B,
-    ) -> Option<Box<AccessLine>> {
-        let peer = parts.extensions.get::<PeerAddress>().map(|peer| peer.0);
-        let mut line = AccessLine::begin(self.options.access_log.as_ref(), "http", peer, || {
-            format!("{} {}", parts.method, parts.uri.path())
-        });
-        if let Some(line) = &mut line {
-            line.set_request_bytes(body.size_hint().lower());
-            parts.extensions.insert(line.facts().clone());
-        } else if error::is_noted() {
-            parts.extensions.insert(Arc::<RequestFacts>::default());
-        }
-        line
-    }
-
-    async fn answer_parts<B: Body<Data = Bytes> + Unpin>(
-        &self,
-        parts: &Parts,
-        body: &mut B,
-    ) -> Response<ResponseBody> {
-        log::debug!("HTTP request: {} {}", parts.method, parts.uri.path());
-        let mut trace = None;
-        let outcome = self.dispatch(parts, body, &mut trace).await;
-        self.finish(outcome, parts, body, trace).await
-    }
-
     /// The reply to a request with this outcome. Reads what is left of its body.
-    pub(super) async fn finish<B: Body<Data = Bytes> + Unpin>(
+    pub(super) async fn finish(
         &self,
         outcome: Result<HttpReply, HttpFailure>,
-        parts: &Parts,
-        body: &mut B,
-        trace: Option<RequestTrace>,
+        call: &mut HttpCall<'_>,
     ) -> HttpReply {
         let failure = match outcome.and_then(|reply| self.count(reply)) {
             Ok(reply) => {
-                self.pass_over(&parts.headers, body).await;
-                return traced(reply, trace);
+                self.pass_over(call).await;
+                return traced(reply, call.trace.take());
             }
             Err(failure) => failure,
         };
         match &failure {
             HttpFailure::Error(problem) | HttpFailure::Coding(problem) => {
-                error::note(
-                    parts.uri.path(),
-                    problem,
-                    RequestFacts::of(&parts.extensions).map(|facts| &**facts),
-                );
-                self.pass_over(&parts.headers, body).await;
+                error::note(call.uri.path(), problem, call.facts.as_deref());
+                self.pass_over(call).await;
             }
             HttpFailure::Broken(..) => {}
         }
-        traced(failure.reply(), trace)
+        traced(failure.reply(), call.trace.take())
     }
 
     /// Counts the body of a reply in the budget of requests until it has been sent.
@@ -185,37 +139,22 @@ impl HttpService {
 
     /// Reads the rest of the body that the handler did not read, so that the next request follows. A client that waits
     /// for `100 Continue` has not sent the body.
-    async fn pass_over<B: Body<Data = Bytes> + Unpin>(&self, headers: &HeaderMap, body: &mut B) {
-        if !body.is_end_stream() && !headers.contains_key(EXPECT) {
-            body::pass_over(body, self.options.limits.body_pace, &self.options.drain).await;
+    async fn pass_over(&self, call: &mut HttpCall<'_>) {
+        if !call.body.is_end_stream() && !call.headers.contains_key(EXPECT) {
+            body::pass_over(call.body, self.options.limits.body_pace, &self.options.drain).await;
         }
     }
 
-    async fn dispatch<B: Body<Data = Bytes> + Unpin>(
-        &self,
-        parts: &Parts,
-        body: &mut B,
-        trace: &mut Option<RequestTrace>,
-    ) -> Result<HttpReply, HttpFailure> {
-        match self.route(parts.uri.path()) {
-            Some(route) => self.answer_route(route, parts, body, trace).await,
-            None => Ok(reply::not_found()),
-        }
-    }
-
-    /// Answers a request as one for `route`, whatever its path. `trace` becomes that of the request, if it is traced.
-    pub(super) async fn answer_route<B: Body<Data = Bytes> + Unpin>(
+    /// Answers a request as one for `route`, whatever its path.
+    pub(super) async fn answer_route(
         &self,
         route: Route<'_>,
-        parts: &Parts,
-        body: &mut B,
-        trace: &mut Option<RequestTrace>,
+        call: &mut HttpCall<'_>,
     ) -> Result<HttpReply, HttpFailure> {
-        let access = self.access(parts);
-        if let Some(refused) = self.refusal(&route, parts, &access) {
+        if let Some(refused) = self.refusal(&route, call) {
             return Ok(refused);
         }
-        if !route.methods().allow(&parts.method) {
+        if !route.methods().allow(call.method) {
             return Ok(reply::not_allowed(route.methods().names()));
         }
         match route {
@@ -226,55 +165,55 @@ impl HttpService {
                     reply::json(StatusCode::BAD_REQUEST, error::body("Server not ready: it will stop"))
                 }
                 Readiness::NotReady(mut missing) => {
-                    missing.retain(|model| access.shows(&model.name));
+                    missing.retain(|model| call.access.shows(&model.name));
                     reply::json(StatusCode::BAD_REQUEST, show::not_ready(&missing))
                 }
             }),
             Route::Server => Ok(reply::json(StatusCode::OK, self.server_metadata.clone())),
-            Route::Models => Ok(self.models(&access).await),
+            Route::Models => Ok(self.models(&call.access).await),
             Route::OpenApi => {
-                let document = openapi::of_server(&self.engine, |model| access.shows(model));
+                let document = openapi::of_server(&self.engine, |model| call.access.shows(model));
                 Ok(reply::json(StatusCode::OK, document))
             }
             // The page names its files relative to its folder.
-            Route::Docs(PageFile::Page) if parts.uri.path().ends_with('/') => Ok(reply::moved("../docs")),
+            Route::Docs(PageFile::Page) if call.uri.path().ends_with('/') => Ok(reply::moved("../docs")),
             Route::Docs(file) => Ok(openapi::PAGE.reply_with(file)),
-            Route::StatusPage(PageFile::Page) if parts.uri.path().ends_with('/') => {
+            Route::StatusPage(PageFile::Page) if call.uri.path().ends_with('/') => {
                 Ok(reply::moved("../status"))
             }
             Route::StatusPage(file) => Ok(status::PAGE.reply_with(file)),
-            Route::Explain => self.explain(None, parts, &access),
-            Route::AllStatistics => self.statistics(None, None, &access),
+            Route::Explain => self.explain(None, call),
+            Route::AllStatistics => self.statistics(None, None, &call.access),
             Route::Model { model, version, about } => {
                 let version = version::parse(&version)?;
                 match about {
-                    About::Infer => self.infer(parts, body, (&model, version), trace).await,
+                    About::Infer => self.infer(call, (&model, version)).await,
                     About::Metadata => self.model_metadata(&model, version),
                     About::Ready => Ok(self.model_ready(&model, version).await),
                     About::Config => self.model_config(&model, version),
-                    About::Statistics => self.statistics(Some(&model), version, &access),
-                    About::Generate => self.generate(parts, body, (&model, version), trace).await,
-                    About::GenerateStream => self.generate_stream(parts, body, (&model, version)).await,
+                    About::Statistics => self.statistics(Some(&model), version, &call.access),
+                    About::Generate => self.generate(call, (&model, version)).await,
+                    About::GenerateStream => self.generate_stream(call, (&model, version)).await,
                     About::OpenApi => {
                         let described = self.engine.model(&model, version)?;
                         let document = openapi::of_model(&self.engine, &described, version);
                         Ok(reply::json(StatusCode::OK, document))
                     }
                     About::Cache => self.empty_cache(&model, version).await,
-                    About::Explain => self.explain(Some((&model, version)), parts, &access),
+                    About::Explain => self.explain(Some((&model, version)), call),
                 }
             }
-            Route::Index => self.index(body, &access).await,
+            Route::Index => self.index(call).await,
             Route::Control { named_repository: true, .. } => {
                 Err(Error::unsupported("'repository_name' specification is not supported").into())
             }
-            Route::Control { model, load: true, .. } => self.load(&model, body).await,
-            Route::Control { model, load: false, .. } => self.unload(&model, body).await,
-            Route::TraceSetting { model } => self.trace_setting(&parts.method, body, model.as_deref()).await,
-            Route::Logging => self.logging(&parts.method, body).await,
+            Route::Control { model, load: true, .. } => self.load(&model, call).await,
+            Route::Control { model, load: false, .. } => self.unload(&model, call).await,
+            Route::TraceSetting { model } => self.trace_setting(call, model.as_deref()).await,
+            Route::Logging => self.logging(call).await,
             Route::Regions { kind, region } => self.region_status(kind, region.as_deref()),
             Route::RegisterRegion { kind, region } => {
-                self.register_region(kind, region.as_deref(), body).await
+                self.register_region(kind, region.as_deref(), call).await
             }
             Route::UnregisterRegions { kind, region } => self.unregister_regions(kind, region.as_deref()),
         }
@@ -287,38 +226,37 @@ impl HttpService {
             .filter(|route| self.options.shows_status || !route.is_status())
     }
 
-    /// What the sender of a request may use.
-    pub(super) fn access(&self, parts: &Parts) -> Access {
-        Access::of(self.options.api_keys.as_ref(), &parts.headers)
-    }
-
     /// The refusal of a request that may not use `route`: it lacks a header, or its API key does not permit it.
-    pub(super) fn refusal(&self, route: &Route<'_>, parts: &Parts, access: &Access) -> Option<HttpReply> {
+    pub(super) fn refusal(&self, route: &Route<'_>, call: &HttpCall<'_>) -> Option<HttpReply> {
         if route.is_public() {
             return None;
         }
         for category in [route.category()].iter().chain(route.repeats()) {
-            if let Err(denied) = self.meets_restriction(*category, parts) {
+            if let Err(denied) = self.meets_restriction(*category, call) {
                 let text = format!("This API is restricted, expecting header '{}'", denied.header);
                 return Some(reply::json(StatusCode::FORBIDDEN, error::body(&text)));
             }
         }
-        access.check(route.category(), route.model()).err().map(|denied| reply::denied(&denied))
+        call.access.check(route.category(), route.model()).err().map(|denied| reply::denied(&denied))
     }
 
     /// Checks that a request has the header that a part of the protocol needs, if it needs one.
     ///
     /// # Errors
     /// The header that it lacks.
-    pub(super) fn meets_restriction(&self, category: Category, parts: &Parts) -> Result<(), Denied<'_>> {
-        let header = |name: &str| parts.headers.get(name).map(http::HeaderValue::as_bytes);
+    pub(super) fn meets_restriction(
+        &self,
+        category: Category,
+        call: &HttpCall<'_>,
+    ) -> Result<(), Denied<'_>> {
+        let header = |name: &str| call.headers.get(name).map(http::HeaderValue::as_bytes);
         self.options.restrictions.check(category, header)
     }
 
     /// Reads a body that is JSON as a whole.
-    pub(super) async fn read_json<B: Body<Data = Bytes> + Unpin>(
+    pub(super) async fn read_json(
         &self,
-        body: &mut B,
+        body: &mut IncomingBody,
         limit: JsonLimit,
     ) -> Result<ReceivedBody, HttpFailure> {
         let most = self.options.max_input_size;
@@ -367,9 +305,14 @@ impl HttpService {
     }
 }
 
-impl Respond for HttpService {
-    async fn respond(self: Arc<Self>, request: Request<hyper::body::Incoming>) -> Response<ResponseBody> {
-        self.answer(request).await
+impl HttpEndpoint for HttpService {
+    async fn answer(&self, call: &mut HttpCall<'_>) -> Response<ResponseBody> {
+        log::debug!("HTTP request: {} {}", call.method, call.uri.path());
+        let outcome = match self.route(call.uri.path()) {
+            Some(route) => self.answer_route(route, call).await,
+            None => Ok(reply::not_found()),
+        };
+        self.finish(outcome, call).await
     }
 
     fn name_budget(&self) -> Option<&Arc<ByteBudget>> {
@@ -378,6 +321,10 @@ impl Respond for HttpService {
 
     fn access_log(&self) -> Option<&Arc<dyn AccessLog>> {
         self.options.access_log.as_ref()
+    }
+
+    fn api_keys(&self) -> Option<&Arc<ApiKeys>> {
+        self.options.api_keys.as_ref()
     }
 }
 

@@ -1,14 +1,13 @@
 //! `/v2/systemsharedmemory` and `/v2/cudasharedmemory`: the regions that clients register. Also how a tensor of a request
 //! names a region.
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use bytes::Bytes;
 use http::StatusCode;
-use http_body::Body;
 use inference::{Error, Name};
 use shared_memory::{CudaRegistration, RegionKind, SystemRegistration};
 
 use super::{
     body::ResponseBody,
+    call::HttpCall,
     json::{Document, JsonValue, during},
     reply::{self, HttpFailure, HttpReply},
     service::HttpService,
@@ -28,11 +27,11 @@ impl HttpService {
     }
 
     /// `POST .../register`
-    pub(super) async fn register_region<B: Body<Data = Bytes> + Unpin>(
+    pub(super) async fn register_region(
         &self,
         kind: RegionKind,
         region: Option<&str>,
-        body: &mut B,
+        call: &mut HttpCall<'_>,
     ) -> Result<HttpReply, HttpFailure> {
         let regions = &self.options.regions;
         regions.check_allowed()?;
@@ -54,11 +53,11 @@ impl HttpService {
         let name = name.to_owned();
         match kind {
             RegionKind::System => {
-                let given = self.read_members(body, move |json| system(&name, json)).await?;
+                let given = self.read_members(call.body, move |json| system(&name, json)).await?;
                 regions.register_system(&given)?;
             }
             RegionKind::Cuda => {
-                let given = self.read_members(body, move |json| cuda(&name, json)).await?;
+                let given = self.read_members(call.body, move |json| cuda(&name, json)).await?;
                 regions.register_cuda(&given)?;
             }
         }

@@ -1,10 +1,9 @@
 //! `/v2[/models/{M}]/trace/setting`: reads and changes the settings of tracing.
-use bytes::Bytes;
 use http::{Method, StatusCode};
-use http_body::Body;
 use inference::Error;
 
 use super::{
+    call::HttpCall,
     json::{Document, JsonValue},
     reply::{self, HttpFailure, HttpReply},
     service::HttpService,
@@ -16,16 +15,15 @@ use crate::kserve::trace_settings::{self, CountErrorForm, GivenSetting};
 type Given = Vec<(&'static str, GivenSetting)>;
 
 impl HttpService {
-    pub(super) async fn trace_setting<B: Body<Data = Bytes> + Unpin>(
+    pub(super) async fn trace_setting(
         &self,
-        method: &Method,
-        body: &mut B,
+        call: &mut HttpCall<'_>,
         model: Option<&str>,
     ) -> Result<HttpReply, HttpFailure> {
         trace_settings::check_model(&self.engine, model)?;
         let tracer = &self.options.tracer;
-        if method == Method::POST {
-            let mut given = self.read_members(body, read).await?;
+        if *call.method == Method::POST {
+            let mut given = self.read_members(call.body, read).await?;
             let take = |name: &str| {
                 let index = given.iter().position(|(other, _)| *other == name);
                 Ok(index.map(|index| given.swap_remove(index).1))

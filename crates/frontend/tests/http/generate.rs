@@ -12,13 +12,13 @@ use std::{
 
 use bytes::Bytes;
 use http_body::Body;
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use inference::{
     DataType, Error, Response, Tensor,
     backend::{Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelSource},
     config::ModelConfig,
 };
-use nereid_frontend::http;
+use nereid_frontend::http::{self, HttpEndpoint};
 use testing::{
     Repository, fixtures,
     http::{Connection, request},
@@ -298,10 +298,12 @@ fn generate_does_not_wait_for_a_third_response() {
 #[test]
 fn a_model_may_be_configured_to_wait_for_a_slow_client() {
     let (server, sent) = server();
-    let ask = ::http::Request::post("/v2/models/endless/generate_stream")
-        .body(Full::new(Bytes::from_static(br#"{"IN": 1}"#)))
-        .unwrap();
-    let mut body = server.runtime.block_on(server.service.answer(ask)).into_body();
+    let ask = ::http::Request::post("/v2/models/endless/generate_stream");
+    let (mut head, ()) = ask.body(()).unwrap().into_parts();
+    let mut body =
+        Full::new(Bytes::from_static(br#"{"IN": 1}"#)).map_err(|never| -> hyper::Error { match never {} });
+    let mut call = http::HttpCall::new(&mut head, &mut body, None);
+    let mut body = server.runtime.block_on(server.service.answer(&mut call)).into_body();
     let mut context = Context::from_waker(Waker::noop());
     for taken in 0..2000 {
         let ahead = sent.load(Ordering::SeqCst).saturating_sub(taken);

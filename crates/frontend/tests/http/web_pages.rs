@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 use engine::{ModelControl, StartupModels};
 use nereid_frontend::{
     http::{
-        self, OriginRules, PortOptions, Respond, SageMakerOptions, SageMakerService, VertexAiOptions,
+        self, HttpEndpoint, OriginRules, PortOptions, SageMakerOptions, SageMakerService, VertexAiOptions,
         VertexAiService,
     },
     metrics::MetricsService,
@@ -28,7 +28,7 @@ fn lab_only() -> OriginRules {
 }
 
 /// A port of `service` with these rules.
-pub(crate) fn open<S: Respond>(server: &Server, service: S, rules: OriginRules) -> SocketAddr {
+pub(crate) fn open<S: HttpEndpoint>(server: &Server, service: S, rules: OriginRules) -> SocketAddr {
     let listener = BoundSocket::bind("127.0.0.1", 0, false).unwrap().listen().unwrap();
     let address = listener.address().unwrap().port().unwrap();
     let port = PortOptions {

@@ -127,7 +127,7 @@ impl Server {
         Ok(())
     }
 
-    fn open_http<S: http::Respond>(
+    fn open_http<S: http::HttpEndpoint>(
         &mut self,
         endpoint: EndpointService,
         (socket, drain): (BoundSocket, Drain),

@@ -28,13 +28,13 @@ use std::{
 use bytes::Bytes;
 use engine::Model;
 use futures_core::Stream;
-use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING, request::Parts};
-use http_body::Body;
+use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING};
 use inference::{ByteBudget, ByteReservation, Error, Name, Response, ResponseStream};
 use trace::RequestTrace;
 
 use super::{
     body::ResponseBody,
+    call::HttpCall,
     infer::received,
     json_work,
     reply::{self, HttpFailure, HttpReply},
@@ -60,17 +60,15 @@ const DATA: &[u8] = b"data: ";
 const END: &[u8] = b"\n\n";
 
 impl HttpService {
-    pub(super) async fn generate<B: Body<Data = Bytes> + Unpin>(
+    pub(super) async fn generate(
         &self,
-        parts: &Parts,
-        body: &mut B,
+        call: &mut HttpCall<'_>,
         model: (&str, Option<i64>),
-        trace: &mut Option<RequestTrace>,
     ) -> Result<HttpReply, HttpFailure> {
-        let mut generation = self.start_generation(parts, body, model, trace).await?;
+        let mut generation = self.start_generation(call, model).await?;
         let only = generation.only().await;
         generation.has_last = true;
-        response_complete(trace.as_ref());
+        response_complete(call.trace.as_ref());
         let written = match only {
             Ok(response) => generation.write(b"", response).await.flatten(),
             Err(error) => Err(error),
@@ -84,28 +82,29 @@ impl HttpService {
         };
         let mut reply = reply::json(status, body);
         cache_headers::tell(reply.headers_mut(), &generation.responses);
-        self.tell_load(reply.headers_mut(), &parts.headers);
-        if request_facts::wants_timing(&parts.headers) {
+        self.tell_load(reply.headers_mut(), call.headers);
+        if request_facts::wants_timing(call.headers) {
             let (name, value) = request_facts::timing(&generation.responses);
             reply.headers_mut().insert(name, value);
         }
         Ok(reply)
     }
 
-    pub(super) async fn generate_stream<B: Body<Data = Bytes> + Unpin>(
+    pub(super) async fn generate_stream(
         &self,
-        parts: &Parts,
-        body: &mut B,
+        call: &mut HttpCall<'_>,
         model: (&str, Option<i64>),
     ) -> Result<HttpReply, HttpFailure> {
-        let mut trace = None;
-        let mut generation = self.start_generation(parts, body, model, &mut trace).await?;
+        let generation = self.start_generation(call, model).await;
+        // The trace follows the events, not the call.
+        let trace = call.trace.take();
+        let mut generation = generation?;
         generation.trace = trace;
         let first = poll_fn(|context| generation.poll_event(context)).await;
         let (status, first) = first.unwrap_or((StatusCode::OK, Bytes::new()));
         let mut headers = HeaderMap::new();
         cache_headers::tell(&mut headers, &generation.responses);
-        self.tell_load(&mut headers, &parts.headers);
+        self.tell_load(&mut headers, call.headers);
         let body = ResponseBody::events(first, generation);
         let mut reply = reply::typed(status, "text/event-stream; charset=utf-8", body);
         reply.headers_mut().extend(headers);
@@ -116,27 +115,26 @@ impl HttpService {
         load_report::tell(reply, asked, |family, label| self.engine.plugin_metric(family, label));
     }
 
-    async fn start_generation<B: Body<Data = Bytes> + Unpin>(
+    async fn start_generation(
         &self,
-        parts: &Parts,
-        body: &mut B,
+        call: &mut HttpCall<'_>,
         (name, version): (&str, Option<i64>),
-        trace: &mut Option<RequestTrace>,
     ) -> Result<GenerateCall, HttpFailure> {
-        let headers = &parts.headers;
         let model = self.engine.model(name, version)?;
-        let facts = RequestFacts::of(&parts.extensions).cloned();
+        let facts = call.facts.clone();
         if let Some(facts) = &facts {
             facts.set_model(&model);
         }
-        if !matches!(headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes), None | Some(b"" | b"identity"))
-        {
+        if !matches!(
+            call.headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes),
+            None | Some(b"" | b"identity")
+        ) {
             let text = "Unsupported content-encoding, only 'identity' is supported.";
             return Err(Error::invalid(text).into());
         }
-        *trace = self.sample(headers, &model);
-        let received_body = self.read_json(body, JsonLimit::Input).await?;
-        received(trace.as_ref());
+        call.trace = self.sample(call.headers, &model);
+        let received_body = self.read_json(call.body, JsonLimit::Input).await?;
+        received(call.trace.as_ref());
         let (asked, max_input_size) = (model.clone(), self.options.max_input_size);
         let decoded = json_work::read(received_body, move |json| {
             let config = asked.config();
@@ -146,8 +144,8 @@ impl HttpService {
         let (mut request, reservation) = decoded.await??;
         request.count_in(reservation)?;
         request.model_version = version;
-        request.cache_control = cache_headers::of_request(headers);
-        request.trace = trace.as_ref().map(RequestTrace::context);
+        request.cache_control = cache_headers::of_request(call.headers);
+        request.trace = call.trace.as_ref().map(RequestTrace::context);
         let id = request.id.clone();
         if let Some(facts) = &facts {
             facts.set_request_id(&id);

@@ -1,14 +1,10 @@
 //! The endpoint of SageMaker: `/ping`, `/invocations`, and the routes of a multi-model endpoint.
 use std::{borrow::Cow, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
-use bytes::Bytes;
 use http::{
-    HeaderValue, Method, Request, StatusCode,
+    HeaderValue, Method, StatusCode,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE},
-    request::Parts,
 };
-use http_body::Body;
-use hyper::body::Incoming;
 use inference::{ByteBudget, Error};
 use percent_encoding::percent_decode_str;
 
@@ -17,11 +13,11 @@ use super::{
     sagemaker_models::{ModelRefusal, PlatformModel, SageMakerModels, failure_status},
 };
 use crate::{
-    access::{Access, AccessLog},
+    access::{Access, AccessLog, ApiKeys},
     error,
     http::{
-        Respond,
-        body::ResponseBody,
+        HttpEndpoint,
+        call::HttpCall,
         infer::HEADER_LENGTH,
         json::{Document, JsonValue, write_string},
         reply::{self, HttpFailure, HttpReply},
@@ -127,39 +123,6 @@ impl SageMakerService {
         Self { service, models, options }
     }
 
-    async fn answer<B: Body<Data = Bytes> + Unpin>(&self, request: Request<B>) -> HttpReply {
-        let (mut parts, mut body) = request.into_parts();
-        let line = self.service.begin_line(&mut parts, &body);
-        reply::end_line(line, self.answer_parts(&mut parts, &mut body).await)
-    }
-
-    async fn answer_parts<B: Body<Data = Bytes> + Unpin>(
-        &self,
-        parts: &mut Parts,
-        body: &mut B,
-    ) -> HttpReply {
-        let path = parts.uri.path().to_owned();
-        let mut trace = None;
-        let outcome = match SageMakerRoute::of(&path) {
-            None => Ok(reply::bare(StatusCode::BAD_REQUEST)),
-            Some(SageMakerRoute::Ping) => {
-                let route = if self.options.pings_liveness { Route::Live } else { Route::Ready };
-                self.service.answer_route(route, parts, body, &mut trace).await
-            }
-            Some(SageMakerRoute::Invocations) => {
-                let about = self.options.inference.about();
-                return self.run(parts, body, &self.options.default_model, about).await.reply;
-            }
-            Some(SageMakerRoute::Invoke(hash)) => match self.invoked(parts, &hash) {
-                Ok(name) => return self.invoke(parts, body, &name).await,
-                Err(refused) => Ok(*refused),
-            },
-            Some(SageMakerRoute::Models) => self.list_or_load(parts, body).await,
-            Some(SageMakerRoute::Model(hash)) => self.show_or_unload(parts, &hash).await,
-        };
-        self.service.finish(outcome, parts, body, trace).await
-    }
-
     /// The model with that hash, if the sender may know it.
     fn visible(&self, hash: &str, access: &Access) -> Option<PlatformModel> {
         self.models.find(hash).filter(|model| access.shows(&model.name))
@@ -169,13 +132,12 @@ impl SageMakerService {
     ///
     /// # Errors
     /// The refusal. Only a sender that may run models of this name learns whether the hash is known.
-    fn invoked(&self, parts: &Parts, hash: &str) -> Result<String, Box<HttpReply>> {
-        let access = self.service.access(parts);
-        let known = self.visible(hash, &access);
+    fn invoked(&self, call: &HttpCall<'_>, hash: &str) -> Result<String, Box<HttpReply>> {
+        let known = self.visible(hash, &call.access);
         let is_known = known.is_some();
-        let name = target(parts).or(known.map(|model| model.name)).unwrap_or_else(|| hash.to_owned());
+        let name = target(call).or(known.map(|model| model.name)).unwrap_or_else(|| hash.to_owned());
         let route = Route::Model { model: (&*name).into(), version: "".into(), about: About::Infer };
-        match self.service.refusal(&route, parts, &access) {
+        match self.service.refusal(&route, call) {
             Some(refused) => Err(Box::new(refused)),
             None if is_known => Ok(name),
             None => Err(Box::new(reply::bare(StatusCode::NOT_FOUND))),
@@ -183,13 +145,8 @@ impl SageMakerService {
     }
 
     /// Runs a model of a multi-model endpoint. As Triton: all failures have status 400 or 507.
-    async fn invoke<B: Body<Data = Bytes> + Unpin>(
-        &self,
-        parts: &mut Parts,
-        body: &mut B,
-        model: &str,
-    ) -> HttpReply {
-        let ModelRun { mut reply, failure } = self.run(parts, body, model, About::Infer).await;
+    async fn invoke(&self, call: &mut HttpCall<'_>, model: &str) -> HttpReply {
+        let ModelRun { mut reply, failure } = self.run(call, model, About::Infer).await;
         match reply.status() {
             status if status.is_success() => {}
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED => {}
@@ -199,21 +156,14 @@ impl SageMakerService {
     }
 
     /// Runs a model.
-    async fn run<B: Body<Data = Bytes> + Unpin>(
-        &self,
-        parts: &mut Parts,
-        body: &mut B,
-        model: &str,
-        about: About,
-    ) -> ModelRun {
+    async fn run(&self, call: &mut HttpCall<'_>, model: &str, about: About) -> ModelRun {
         // As Triton: the platform's bodies are never compressed.
-        parts.headers.remove(CONTENT_ENCODING);
-        parts.headers.remove(ACCEPT_ENCODING);
-        let mut trace = None;
-        let outcome = match read_binary_marker(&mut parts.headers, BINARY) {
+        call.headers.remove(CONTENT_ENCODING);
+        call.headers.remove(ACCEPT_ENCODING);
+        let outcome = match read_binary_marker(call.headers, BINARY) {
             Ok(()) => {
                 let route = Route::Model { model: model.into(), version: "".into(), about };
-                self.service.answer_route(route, parts, body, &mut trace).await
+                self.service.answer_route(route, call).await
             }
             Err(error) => Err(error.into()),
         };
@@ -221,27 +171,22 @@ impl SageMakerService {
             Err(HttpFailure::Error(error) | HttpFailure::Coding(error)) => failure_status(&error.message),
             Err(HttpFailure::Broken(..)) | Ok(_) => StatusCode::BAD_REQUEST,
         };
-        let mut reply = self.service.finish(outcome, parts, body, trace).await;
+        let mut reply = self.service.finish(outcome, call).await;
         mark_binary(&mut reply);
         ModelRun { reply, failure }
     }
 
     /// `GET /models`, or `POST /models`
-    async fn list_or_load<B: Body<Data = Bytes> + Unpin>(
-        &self,
-        parts: &Parts,
-        body: &mut B,
-    ) -> Result<HttpReply, HttpFailure> {
-        let access = self.service.access(parts);
-        if let Some(refused) = self.service.refusal(&Route::Index, parts, &access) {
+    async fn list_or_load(&self, call: &mut HttpCall<'_>) -> Result<HttpReply, HttpFailure> {
+        if let Some(refused) = self.service.refusal(&Route::Index, call) {
             return Ok(refused);
         }
-        match parts.method {
-            Method::GET => Ok(reply::json(StatusCode::OK, self.list(&access).await)),
+        match *call.method {
+            Method::GET => Ok(reply::json(StatusCode::OK, self.list(&call.access).await)),
             Method::POST => {
-                let (hash, url) = self.service.read_members(body, load_request).await?;
-                let name = target(parts).unwrap_or_else(|| hash.clone());
-                if let Err(denied) = access.check(Route::Index.category(), Some(&name)) {
+                let (hash, url) = self.service.read_members(call.body, load_request).await?;
+                let name = target(call).unwrap_or_else(|| hash.clone());
+                if let Err(denied) = call.access.check(Route::Index.category(), Some(&name)) {
                     return Ok(reply::denied(&denied));
                 }
                 Ok(changed(self.models.load(hash, name, &url).await))
@@ -253,22 +198,21 @@ impl SageMakerService {
     }
 
     /// `GET /models/{H}`, or `DELETE /models/{H}`
-    async fn show_or_unload(&self, parts: &Parts, hash: &str) -> Result<HttpReply, HttpFailure> {
-        let access = self.service.access(parts);
-        if let Some(refused) = self.service.refusal(&Route::Index, parts, &access) {
+    async fn show_or_unload(&self, call: &mut HttpCall<'_>, hash: &str) -> Result<HttpReply, HttpFailure> {
+        if let Some(refused) = self.service.refusal(&Route::Index, call) {
             return Ok(refused);
         }
-        if parts.method != Method::GET && parts.method != Method::DELETE {
+        if *call.method != Method::GET && *call.method != Method::DELETE {
             return Ok(reply::bare(StatusCode::BAD_REQUEST));
         }
-        let Some(model) = self.visible(hash, &access) else {
+        let Some(model) = self.visible(hash, &call.access) else {
             // An unknown hash and a model that the sender may not know have the same answer.
-            let denied = access.check(Route::Index.category(), Some(hash)).err();
+            let denied = call.access.check(Route::Index.category(), Some(hash)).err();
             return Ok(
                 denied.map_or_else(|| reply::bare(StatusCode::NOT_FOUND), |denied| reply::denied(&denied))
             );
         };
-        if parts.method == Method::DELETE {
+        if *call.method == Method::DELETE {
             return Ok(changed(self.models.unload(hash).await));
         }
         let mut json = Vec::new();
@@ -300,8 +244,8 @@ impl SageMakerService {
 }
 
 /// The name that the platform wants the server to know the model by.
-fn target(parts: &Parts) -> Option<String> {
-    let name = parts.headers.get(TARGET_MODEL)?;
+fn target(call: &HttpCall<'_>) -> Option<String> {
+    let name = call.headers.get(TARGET_MODEL)?;
     Some(String::from_utf8_lossy(name.as_bytes()).into_owned()).filter(|name| !name.is_empty())
 }
 
@@ -341,9 +285,26 @@ fn mark_binary(reply: &mut HttpReply) {
     reply.headers_mut().insert(CONTENT_TYPE, marked.expect("a number is a part of a header value"));
 }
 
-impl Respond for SageMakerService {
-    async fn respond(self: Arc<Self>, request: Request<Incoming>) -> http::Response<ResponseBody> {
-        self.answer(request).await
+impl HttpEndpoint for SageMakerService {
+    async fn answer(&self, call: &mut HttpCall<'_>) -> HttpReply {
+        let outcome = match SageMakerRoute::of(call.uri.path()) {
+            None => Ok(reply::bare(StatusCode::BAD_REQUEST)),
+            Some(SageMakerRoute::Ping) => {
+                let route = if self.options.pings_liveness { Route::Live } else { Route::Ready };
+                self.service.answer_route(route, call).await
+            }
+            Some(SageMakerRoute::Invocations) => {
+                let about = self.options.inference.about();
+                return self.run(call, &self.options.default_model, about).await.reply;
+            }
+            Some(SageMakerRoute::Invoke(hash)) => match self.invoked(call, &hash) {
+                Ok(name) => return self.invoke(call, &name).await,
+                Err(refused) => Ok(*refused),
+            },
+            Some(SageMakerRoute::Models) => self.list_or_load(call).await,
+            Some(SageMakerRoute::Model(hash)) => self.show_or_unload(call, &hash).await,
+        };
+        self.service.finish(outcome, call).await
     }
 
     fn name_budget(&self) -> Option<&Arc<ByteBudget>> {
@@ -352,6 +313,10 @@ impl Respond for SageMakerService {
 
     fn access_log(&self) -> Option<&Arc<dyn AccessLog>> {
         self.service.access_log()
+    }
+
+    fn api_keys(&self) -> Option<&Arc<ApiKeys>> {
+        self.service.api_keys()
     }
 
     fn port_name(&self) -> &'static str {

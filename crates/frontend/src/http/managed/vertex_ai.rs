@@ -1,19 +1,15 @@
 //! The endpoint of Vertex AI: a health route, a predict route, and redirects to other routes by a header.
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{Method, Request, StatusCode, request::Parts};
-use http_body::Body;
-use hyper::body::Incoming;
+use http::{Method, StatusCode};
 use inference::ByteBudget;
-use trace::RequestTrace;
 
 use super::binary_marker::read_binary_marker;
 use crate::{
-    access::AccessLog,
+    access::{AccessLog, ApiKeys},
     http::{
-        Respond,
-        body::ResponseBody,
+        HttpEndpoint,
+        call::HttpCall,
         reply::{self, HttpFailure, HttpReply},
         router::{About, Route},
         service::HttpService,
@@ -60,49 +56,30 @@ impl VertexAiService {
         Self { service, metrics, options }
     }
 
-    async fn answer<B: Body<Data = Bytes> + Unpin>(&self, request: Request<B>) -> HttpReply {
-        let (mut parts, mut body) = request.into_parts();
-        let line = self.service.begin_line(&mut parts, &body);
-        let mut trace = None;
-        let outcome = if parts.uri.path() == self.options.health_route {
-            self.service.answer_route(Route::Ready, &parts, &mut body, &mut trace).await
-        } else if parts.uri.path() == self.options.predict_route {
-            self.predict(&mut parts, &mut body, &mut trace).await
-        } else {
-            Ok(reply::bare(StatusCode::BAD_REQUEST))
-        };
-        reply::end_line(line, self.service.finish(outcome, &parts, &mut body, trace).await)
-    }
-
-    async fn predict<B: Body<Data = Bytes> + Unpin>(
-        &self,
-        parts: &mut Parts,
-        body: &mut B,
-        trace: &mut Option<RequestTrace>,
-    ) -> Result<HttpReply, HttpFailure> {
-        let marked = read_binary_marker(&mut parts.headers, BINARY);
-        let Some(redirect) = parts.headers.remove(REDIRECT) else {
+    async fn predict(&self, call: &mut HttpCall<'_>) -> Result<HttpReply, HttpFailure> {
+        let marked = read_binary_marker(call.headers, BINARY);
+        let Some(redirect) = call.headers.remove(REDIRECT) else {
             marked?;
             let model = (&*self.options.default_model).into();
             let route = Route::Model { model, version: "".into(), about: About::Infer };
-            return self.service.answer_route(route, parts, body, trace).await;
+            return self.service.answer_route(route, call).await;
         };
-        if parts.method != Method::POST {
+        if *call.method != Method::POST {
             return Ok(reply::bare_not_allowed("POST"));
         }
         let path = format!("/{}", String::from_utf8_lossy(redirect.as_bytes()));
         match Redirect::to(&path) {
             Redirect::Metrics => Ok(match &self.metrics {
-                Some(metrics) => metrics.exposition(&parts.headers).await,
+                Some(metrics) => metrics.exposition(call.headers).await,
                 None => reply::bare(StatusCode::BAD_REQUEST),
             }),
             Redirect::Route(route) => {
                 marked?;
                 // The client sends each redirect as a POST.
                 if !route.methods().allow(&Method::POST) {
-                    parts.method = Method::GET;
+                    *call.method = Method::GET;
                 }
-                self.service.answer_route(route, parts, body, trace).await
+                self.service.answer_route(route, call).await
             }
             Redirect::Forbidden => Ok(reply::bare(StatusCode::FORBIDDEN)),
             Redirect::Nowhere => Ok(reply::bare(StatusCode::BAD_REQUEST)),
@@ -141,9 +118,17 @@ impl<'p> Redirect<'p> {
     }
 }
 
-impl Respond for VertexAiService {
-    async fn respond(self: Arc<Self>, request: Request<Incoming>) -> http::Response<ResponseBody> {
-        self.answer(request).await
+impl HttpEndpoint for VertexAiService {
+    async fn answer(&self, call: &mut HttpCall<'_>) -> HttpReply {
+        let path = call.uri.path();
+        let outcome = if path == self.options.health_route {
+            self.service.answer_route(Route::Ready, call).await
+        } else if path == self.options.predict_route {
+            self.predict(call).await
+        } else {
+            Ok(reply::bare(StatusCode::BAD_REQUEST))
+        };
+        self.service.finish(outcome, call).await
     }
 
     fn name_budget(&self) -> Option<&Arc<ByteBudget>> {
@@ -152,6 +137,10 @@ impl Respond for VertexAiService {
 
     fn access_log(&self) -> Option<&Arc<dyn AccessLog>> {
         self.service.access_log()
+    }
+
+    fn api_keys(&self) -> Option<&Arc<ApiKeys>> {
+        self.service.api_keys()
     }
 
     fn port_name(&self) -> &'static str {

@@ -1,5 +1,5 @@
 //! Answers `/v2/explain`.
-use http::{HeaderValue, StatusCode, header::CACHE_CONTROL, request::Parts};
+use http::{HeaderValue, StatusCode, header::CACHE_CONTROL};
 use serde_json::json;
 
 use super::{
@@ -7,8 +7,9 @@ use super::{
     name_filter::NameFilter,
 };
 use crate::{
-    access::{Access, Category},
+    access::Category,
     http::{
+        call::HttpCall,
         reply::{self, HttpFailure, HttpReply},
         service::HttpService,
     },
@@ -20,17 +21,16 @@ impl HttpService {
     pub(in crate::http) fn explain(
         &self,
         model: Option<(&str, Option<i64>)>,
-        parts: &Parts,
-        access: &Access,
+        call: &HttpCall<'_>,
     ) -> Result<HttpReply, HttpFailure> {
-        let filter = NameFilter::of(parts.uri.query())?;
-        let snapshot = self.engine.explain(model, |name| access.shows(name) && filter.admits(name))?;
+        let filter = NameFilter::of(call.uri.query())?;
+        let snapshot = self.engine.explain(model, |name| call.access.shows(name) && filter.admits(name))?;
         let mut document = document(&snapshot);
         let server = self.engine.server();
         document["server"]["name"] = json!(server.name);
         document["server"]["version"] = json!(server.version);
         if model.is_none()
-            && let Some(lines) = self.visible_log(parts, access)
+            && let Some(lines) = self.visible_log(call)
         {
             document["log"] = lines.iter().map(log_line).collect();
         }
@@ -40,10 +40,10 @@ impl HttpService {
     }
 
     /// The last lines of the log, for senders that may use the API of the log and may know all models.
-    fn visible_log(&self, parts: &Parts, access: &Access) -> Option<Vec<LogLine>> {
-        let may_see = self.meets_restriction(Category::Logging, parts).is_ok()
-            && access.check(Category::Logging, None).is_ok()
-            && access.shows_all();
+    fn visible_log(&self, call: &HttpCall<'_>) -> Option<Vec<LogLine>> {
+        let may_see = self.meets_restriction(Category::Logging, call).is_ok()
+            && call.access.check(Category::Logging, None).is_ok()
+            && call.access.shows_all();
         self.options.log.as_ref().filter(|_| may_see)?.last_lines()
     }
 }
