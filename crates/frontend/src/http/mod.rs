@@ -6,8 +6,10 @@ mod activity;
 mod body;
 mod call;
 mod compression;
+mod connection;
 #[cfg(test)]
 mod decode_cost_tests;
+mod docs;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod generate;
@@ -15,14 +17,12 @@ mod header_case;
 mod infer;
 pub(crate) mod json;
 mod json_work;
-mod logging;
 mod managed;
-mod openapi;
+mod models;
 mod origin_rules;
-mod page_file;
 mod port_options;
+mod regions;
 pub(crate) mod reply;
-mod repository;
 pub mod request;
 #[cfg(test)]
 mod request_tests;
@@ -30,15 +30,12 @@ pub mod response;
 mod router;
 mod server;
 mod service;
-mod shared_memory;
 pub mod show;
-mod status;
-mod trace_settings;
 
 pub use body::ResponseBody;
 pub use call::{HttpCall, IncomingBody};
+pub use connection::{HttpEndpoint, serve};
 pub use managed::{InferenceType, SageMakerOptions, SageMakerService, VertexAiOptions, VertexAiService};
 pub use origin_rules::OriginRules;
 pub use port_options::PortOptions;
-pub use server::{HttpEndpoint, serve};
 pub use service::{HttpOptions, HttpService};

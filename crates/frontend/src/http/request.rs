@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::{
     json::{Document, JsonText, JsonValue, Number, during},
-    shared_memory::find_region,
+    regions::find_region,
 };
 use crate::{
     cursor::Cursor,

@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 use shared_memory::RegionKind;
 use smallvec::SmallVec;
 
-use super::page_file::PageFile;
+use super::docs::page_file::PageFile;
 use crate::access::Category;
 
 /// The route of a path.

@@ -12,12 +12,11 @@ use trace::{RequestTrace, Tracer};
 use super::{
     body::{self, Bounds, ReceivedBody, ResponseBody, Unread},
     call::{HttpCall, IncomingBody},
-    openapi,
-    page_file::PageFile,
+    connection::HttpEndpoint,
+    docs::{openapi, page_file::PageFile, status},
     reply::{self, HttpFailure, HttpReply},
     router::{About, Route},
-    server::HttpEndpoint,
-    show, status,
+    show,
 };
 use crate::{
     access::{Access, AccessLog, ApiKeys, Category, Denied, Restrictions},

@@ -1,5 +1,5 @@
 //! The page that shows what the server does.
-use crate::http::page_file::PageFiles;
+use crate::http::docs::page_file::PageFiles;
 
 /// The page.
 pub(in crate::http) const PAGE: PageFiles = PageFiles {

@@ -4,7 +4,8 @@ use engine::{IndexEntry, LoadParameters};
 use http::StatusCode;
 use inference::Error;
 
-use super::{
+use crate::access::Access;
+use crate::http::{
     body::ResponseBody,
     call::{HttpCall, IncomingBody},
     json::{Document, JsonText, JsonValue},
@@ -13,17 +14,16 @@ use super::{
     service::{HttpService, JsonLimit},
     show,
 };
-use crate::access::Access;
 
 impl HttpService {
     /// `POST /v2/repository/index`
-    pub(super) async fn index(&self, call: &mut HttpCall<'_>) -> Result<HttpReply, HttpFailure> {
+    pub(in crate::http) async fn index(&self, call: &mut HttpCall<'_>) -> Result<HttpReply, HttpFailure> {
         let ready_only = self.read_members(call.body, ready_only).await?;
         Ok(reply::json(StatusCode::OK, show::index(&self.visible_index(ready_only, &call.access).await)))
     }
 
     /// `GET /v2/models`
-    pub(super) async fn models(&self, access: &Access) -> HttpReply {
+    pub(in crate::http) async fn models(&self, access: &Access) -> HttpReply {
         reply::json(StatusCode::OK, show::models(&self.visible_index(false, access).await))
     }
 
@@ -34,7 +34,11 @@ impl HttpService {
     }
 
     /// `POST /v2/repository/models/{M}/load`
-    pub(super) async fn load(&self, model: &str, call: &mut HttpCall<'_>) -> Result<HttpReply, HttpFailure> {
+    pub(in crate::http) async fn load(
+        &self,
+        model: &str,
+        call: &mut HttpCall<'_>,
+    ) -> Result<HttpReply, HttpFailure> {
         let received = self.read_json(call.body, JsonLimit::Input).await?;
         // The files are counted until the model is loaded.
         let (given, _reservation) = json_work::read(received, load_parameters).await??;
@@ -43,7 +47,7 @@ impl HttpService {
     }
 
     /// `POST /v2/repository/models/{M}/unload`
-    pub(super) async fn unload(
+    pub(in crate::http) async fn unload(
         &self,
         model: &str,
         call: &mut HttpCall<'_>,
@@ -57,7 +61,7 @@ impl HttpService {
     }
 
     /// `POST /v2/models/{M}[/versions/{V}]/empty_cache`
-    pub(super) async fn empty_cache(
+    pub(in crate::http) async fn empty_cache(
         &self,
         model: &str,
         version: Option<i64>,
@@ -67,7 +71,7 @@ impl HttpService {
     }
 
     /// Reads the JSON body of an administrative request and passes it to `read`.
-    pub(super) async fn read_members<T: Send + Unpin + 'static>(
+    pub(in crate::http) async fn read_members<T: Send + Unpin + 'static>(
         &self,
         body: &mut IncomingBody,
         read: impl FnOnce(&[u8]) -> Result<T, Error> + Send + 'static,

@@ -12,5 +12,5 @@ mod schemas;
 #[cfg(test)]
 mod tests;
 
-pub(super) use document::{of_model, of_server};
-pub(super) use page::PAGE;
+pub(in crate::http) use document::{of_model, of_server};
+pub(in crate::http) use page::PAGE;

@@ -2,7 +2,7 @@
 use http::{Method, StatusCode};
 use inference::Error;
 
-use super::{
+use crate::http::{
     call::HttpCall,
     json::{Document, JsonValue},
     reply::{self, HttpFailure, HttpReply},
@@ -15,7 +15,7 @@ use crate::kserve::trace_settings::{self, CountErrorForm, GivenSetting};
 type Given = Vec<(&'static str, GivenSetting)>;
 
 impl HttpService {
-    pub(super) async fn trace_setting(
+    pub(in crate::http) async fn trace_setting(
         &self,
         call: &mut HttpCall<'_>,
         model: Option<&str>,

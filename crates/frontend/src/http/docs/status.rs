@@ -4,4 +4,4 @@ mod explain;
 mod name_filter;
 mod page;
 
-pub(super) use page::PAGE;
+pub(in crate::http) use page::PAGE;

@@ -1,5 +1,5 @@
 //! The page that shows the document.
-use crate::http::page_file::PageFiles;
+use crate::http::docs::page_file::PageFiles;
 
 /// The page that shows the document.
 pub(in crate::http) const PAGE: PageFiles = PageFiles {

@@ -2,7 +2,7 @@
 use http::{Method, StatusCode};
 use inference::Error;
 
-use super::{
+use crate::http::{
     call::HttpCall,
     json::{Document, JsonValue, write_string},
     reply::{self, HttpFailure, HttpReply},
@@ -12,7 +12,7 @@ use crate::log_control::{self, LogChange, LogState, UnknownLogFormat};
 
 impl HttpService {
     /// `GET` and `POST /v2/logging`
-    pub(super) async fn logging(&self, call: &mut HttpCall<'_>) -> Result<HttpReply, HttpFailure> {
+    pub(in crate::http) async fn logging(&self, call: &mut HttpCall<'_>) -> Result<HttpReply, HttpFailure> {
         let log = self.options.log.clone().ok_or_else(log_control::absent)?;
         let state = if *call.method == Method::POST {
             let change = self.read_members(call.body, change).await?;

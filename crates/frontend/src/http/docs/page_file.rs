@@ -4,11 +4,11 @@ use http::{
     header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, X_CONTENT_TYPE_OPTIONS},
 };
 
-use super::reply::{self, HttpReply};
+use crate::http::reply::{self, HttpReply};
 
 /// A file of a page: `/docs`, `/docs/page.css` and `/docs/page.js`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PageFile {
+pub(in crate::http) enum PageFile {
     /// The page itself.
     Page,
     /// Its style.
@@ -18,10 +18,10 @@ pub(super) enum PageFile {
 }
 
 /// The contents of the files of a page.
-pub(super) struct PageFiles {
-    pub(super) page: &'static str,
-    pub(super) style: &'static str,
-    pub(super) script: &'static str,
+pub(in crate::http) struct PageFiles {
+    pub(in crate::http) page: &'static str,
+    pub(in crate::http) style: &'static str,
+    pub(in crate::http) script: &'static str,
 }
 
 /// A page may load its own files and ask its own server, and nothing else. No other page may embed it.
@@ -30,7 +30,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 
 impl PageFiles {
     /// The reply with a file.
-    pub(super) fn reply_with(&self, file: PageFile) -> HttpReply {
+    pub(in crate::http) fn reply_with(&self, file: PageFile) -> HttpReply {
         let (content_type, content) = match file {
             PageFile::Page => ("text/html; charset=utf-8", self.page),
             PageFile::Style => ("text/css; charset=utf-8", self.style),

@@ -1,0 +1,342 @@
+//! HTTP connections: how the server accepts, serves and closes them.
+use std::{
+    convert::Infallible,
+    future::{Future, poll_fn},
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{
+    HeaderValue, Method, Request, Response, Uri,
+    header::{CONNECTION, EXPECT},
+};
+use http_body::Body;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use inference::{ByteBudget, Error};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::{Instant, Sleep, sleep},
+};
+
+use super::{
+    activity::Activity,
+    body::{ResponseBody, pass_over},
+    call::HttpCall,
+    header_case::{NameRecorder, RecentHeaderNames, WrittenHead},
+    origin_rules::{OriginRules, RequestSender, permit_reading, preflight_reply},
+    port_options::PortOptions,
+    reply::end_line,
+};
+use crate::{
+    access::{AccessLine, AccessLog, ApiKeys},
+    error,
+    port::{
+        ClientLimits, ClientStream, Drain, Listener, NoSlot, Port, Timed, WriteTimeout, accept, encrypted,
+        idle_while_draining, tls::TlsPort,
+    },
+};
+
+/// The longest header block, in bytes. The limit is the reference's.
+const MAX_HEADER_BYTES: usize = 64 << 10;
+
+/// The most bytes that hyper reads at once: each connection keeps so much memory after a long body. A head must fit.
+const READ_BUFFER: usize = 2 * MAX_HEADER_BYTES;
+
+/// The most lines of a header block.
+const MAX_HEADERS: usize = 256;
+
+/// A service that answers requests.
+pub trait HttpEndpoint: Send + Sync + 'static {
+    /// Answers one request. The future is dropped if the client disconnects meanwhile.
+    fn answer(&self, call: &mut HttpCall<'_>) -> impl Future<Output = Response<ResponseBody>> + Send;
+
+    /// Where the server counts what it stores if the service needs header names as the client wrote them. `None`: it does
+    /// not need them.
+    fn name_budget(&self) -> Option<&Arc<ByteBudget>> {
+        None
+    }
+
+    /// Where requests are logged, if they are.
+    fn access_log(&self) -> Option<&Arc<dyn AccessLog>> {
+        None
+    }
+
+    /// The keys that clients need. `None`: they need none.
+    fn api_keys(&self) -> Option<&Arc<ApiKeys>> {
+        None
+    }
+
+    /// The name of the port for the log.
+    fn port_name(&self) -> &'static str {
+        "HTTP"
+    }
+}
+
+/// How long an idle connection stays open when the server stops. A request that is on its way at that time is still
+/// answered, as the last of its connection. Without this delay the client would see a reset.
+const LAST_CALL: Duration = Duration::from_millis(20);
+
+/// Serves the connections of a bound listener until `drain` begins and the last connection has closed.
+///
+/// From the announcement of `drain` on, each response has `Connection: close` and is the last of its connection. Idle
+/// connections close 20 ms after the beginning of `drain` (P-W24), and those whose client stalls within seconds. Busy
+/// connections close after their answer. If all slots of `options` are taken, a new connection gets one answer with status
+/// 503 and is closed; with TLS it is closed without an answer. Requests that the rules of `options` refuse do not reach
+/// `service`. Dropping the future closes all connections.
+///
+/// # Errors
+/// INTERNAL if the listener cannot be used.
+pub async fn serve<S: HttpEndpoint>(
+    listener: Listener,
+    service: Arc<S>,
+    drain: Drain,
+    options: PortOptions,
+) -> Result<(), Error> {
+    let PortOptions { limits, slots, tls, origin_rules } = options;
+    // A client that expects TLS could not read the answer.
+    let refusal = if tls.is_some() { |_| Vec::new() } else { refusal };
+    let port = Port { name: service.port_name(), drain: drain.clone(), slots, refusal };
+    let entrance = Arc::new(Entrance { service, drain, limits, origin_rules });
+    accept(listener, port, move |stream| connection(stream, tls.clone(), entrance.clone())).await
+}
+
+/// What each request of a port passes: the rules for web pages, and then the service.
+struct Entrance<S> {
+    service: Arc<S>,
+    drain: Drain,
+    limits: ClientLimits,
+    origin_rules: Arc<OriginRules>,
+}
+
+/// A request as a connection has read it.
+struct ReceivedRequest {
+    request: Request<Incoming>,
+    /// The address of the client, if requests are logged.
+    peer: Option<SocketAddr>,
+    /// The head as the client wrote it, if the service needs it.
+    written_head: Option<WrittenHead>,
+}
+
+impl<S: HttpEndpoint> Entrance<S> {
+    async fn answer(&self, received: ReceivedRequest) -> Response<ResponseBody> {
+        if self.origin_rules.concern(received.request.headers()) {
+            // Boxed, so that other requests have a smaller future.
+            return Box::pin(self.answer_checked(received)).await;
+        }
+        self.call_service(received).await
+    }
+
+    async fn answer_checked(&self, received: ReceivedRequest) -> Response<ResponseBody> {
+        match self.origin_rules.check(&received.request) {
+            Ok(RequestSender::Direct) => self.call_service(received).await,
+            Ok(RequestSender::ForeignPage(origin)) => {
+                let mut reply = match preflight_reply(&received.request) {
+                    Some(reply) => reply,
+                    None => self.call_service(received).await,
+                };
+                permit_reading(&mut reply, origin);
+                reply
+            }
+            Err(refusal) => {
+                let ReceivedRequest { request, peer, .. } = received;
+                let reply = refusal.reply();
+                let line = self.begin_line(request.method(), request.uri(), peer);
+                log::debug!(
+                    "HTTP request refused: {} {}: {refusal:?}",
+                    request.method(),
+                    request.uri().path()
+                );
+                if !request.body().is_end_stream() && !request.headers().contains_key(EXPECT) {
+                    pass_over(&mut request.into_body(), self.limits.body_pace, &self.drain).await;
+                }
+                end_line(line, reply)
+            }
+        }
+    }
+
+    async fn call_service(&self, received: ReceivedRequest) -> Response<ResponseBody> {
+        let ReceivedRequest { request, peer, written_head } = received;
+        let (mut head, mut body) = request.into_parts();
+        let mut line = self.begin_line(&head.method, &head.uri, peer);
+        if let Some(line) = &mut line {
+            line.set_request_bytes(body.size_hint().lower());
+        }
+        let mut call = HttpCall::new(&mut head, &mut body, self.service.api_keys());
+        call.written_head = written_head;
+        call.facts = match &line {
+            Some(line) => Some(line.facts().clone()),
+            None => error::is_noted().then(Arc::default),
+        };
+        let reply = self.service.answer(&mut call).await;
+        end_line(line, reply)
+    }
+
+    /// Begins the line of a request in the access log, if it has one.
+    fn begin_line(&self, method: &Method, uri: &Uri, peer: Option<SocketAddr>) -> Option<Box<AccessLine>> {
+        AccessLine::begin(self.service.access_log(), "http", peer, || format!("{method} {}", uri.path()))
+    }
+}
+
+/// The answer to a connection that exceeds the limit.
+fn refusal(no_slot: NoSlot) -> Vec<u8> {
+    let body = error::body(&no_slot.to_string());
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), &body].concat()
+}
+
+/// Serves a connection from its first byte to its last.
+async fn connection<S: HttpEndpoint>(
+    stream: ClientStream,
+    tls: Option<Arc<TlsPort>>,
+    entrance: Arc<Entrance<S>>,
+) {
+    if let Err(error) = stream.set_nodelay() {
+        log::debug!("failed to set TCP_NODELAY: {error}");
+    }
+    let peer = entrance.service.access_log().and_then(|_| stream.peer());
+    let Some(tls) = tls else { return serve_requests(stream, entrance, peer).await };
+    // Boxed, so that connections without TLS have a smaller future.
+    Box::pin(async move {
+        let header_timeout = entrance.limits.header_timeout;
+        if let Some(stream) = encrypted(stream, &tls, header_timeout, &entrance.drain).await {
+            serve_requests(stream, entrance, peer).await;
+        }
+    })
+    .await;
+}
+
+async fn serve_requests<S: HttpEndpoint>(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    entrance: Arc<Entrance<S>>,
+    peer: Option<SocketAddr>,
+) {
+    let (limits, drain) = (entrance.limits, entrance.drain.clone());
+    let activity = Arc::new(Activity::default());
+    let write_timeout = WriteTimeout::new(limits.write_timeout, drain.clone());
+    let budget = entrance.service.name_budget().cloned();
+    let recent = budget.map(|budget| Arc::new(RecentHeaderNames::new(budget)));
+    let stream = Timed::new(stream, write_timeout, activity.stream.clone());
+    let stream = NameRecorder::new(stream, recent.clone().map(|recent| (recent, activity.clone())));
+    let answer = service_fn(|request: Request<Incoming>| {
+        let written_head = recent.as_ref().map(|recent| recent.take());
+        let received = ReceivedRequest { request, peer, written_head };
+        let (entrance, busy) = (entrance.clone(), activity.begin());
+        async move {
+            let mut response = entrance.answer(received).await.map(|body| body.holding(busy));
+            // After this response hyper closes the connection. The client learns why its next request needs another one.
+            if entrance.drain.is_announced() {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let served = http1::Builder::new()
+        .auto_date_header(false)
+        .title_case_headers(true)
+        .max_header_size(MAX_HEADER_BYTES)
+        .max_buf_size(READ_BUFFER)
+        .max_headers(MAX_HEADERS)
+        // [`Watch`] replaces hyper's time limit: it has no cost for heads that arrive completely, and it detects idle
+        // connections.
+        .header_read_timeout(None)
+        .serve_connection(TokioIo::new(stream), answer);
+    let mut served = pin!(served);
+    let mut drain_begun = pin!(drain.begun());
+    // Both begin with the drain. Until then a wake-up does not poll them.
+    let mut last_call = pin!(async { sleep(LAST_CALL).await });
+    // The body of a request that does not come ends the request. Answers that wait end by the limit for writes.
+    let mut alone = pin!(idle_while_draining(&drain, || !activity.is_idle(), || activity.writes()));
+    let (mut is_draining, mut told) = (false, false);
+    let mut watch = Watch::new(&activity, limits);
+    loop {
+        tokio::select! {
+            // Most wake-ups are for the connection. The watch checks the state that the connection leaves.
+            biased;
+            ended = &mut served => {
+                if let Err(error) = ended {
+                    log::debug!("HTTP connection ended: {error}");
+                }
+                return;
+            }
+            () = &mut drain_begun, if !is_draining => is_draining = true,
+            () = &mut last_call, if is_draining && !told => {
+                told = true;
+                served.as_mut().graceful_shutdown();
+            }
+            () = &mut alone, if is_draining => {
+                log::debug!("an HTTP connection was closed: the server stops, and the client has no request");
+                return;
+            }
+            late = poll_fn(|context| watch.poll(context)) => {
+                log::debug!("an HTTP connection was closed: {late}");
+                return;
+            }
+        }
+    }
+}
+
+/// Watches a connection that waits for its client.
+struct Watch<'a> {
+    activity: &'a Activity,
+    limits: ClientLimits,
+    /// Runs while a part of a head has arrived. The number is the round of that head.
+    head: Option<(usize, Pin<Box<Sleep>>)>,
+    /// Expires once in each idle time-out. Then the watch checks whether the connection was active since.
+    idle: Option<Pin<Box<Sleep>>>,
+    /// The round at the last check.
+    seen: usize,
+}
+
+impl<'a> Watch<'a> {
+    fn new(activity: &'a Activity, limits: ClientLimits) -> Self {
+        let idle = limits.idle_timeout.map(|idle| Box::pin(sleep(idle)));
+        Self { activity, limits, head: None, idle, seen: 0 }
+    }
+
+    /// Ready with the reason when the server must close the connection. The caller polls it after the connection.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
+        if self.poll_head(context).is_ready() {
+            return Poll::Ready("the request head did not arrive in time");
+        }
+        if self.poll_idle(context).is_ready() {
+            return Poll::Ready("it was idle");
+        }
+        Poll::Pending
+    }
+
+    fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(limit) = self.limits.header_timeout else { return Poll::Pending };
+        if !self.activity.is_reading_head() {
+            self.head = None;
+            return Poll::Pending;
+        }
+        let round = self.activity.rounds();
+        match &mut self.head {
+            Some((begun, timer)) if *begun == round => timer.as_mut().poll(context),
+            head => head.insert((round, Box::pin(sleep(limit)))).1.as_mut().poll(context),
+        }
+    }
+
+    fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let (Some(timer), Some(limit)) = (&mut self.idle, self.limits.idle_timeout) else {
+            return Poll::Pending;
+        };
+        while timer.as_mut().poll(context).is_ready() {
+            let rounds = self.activity.rounds();
+            if self.activity.is_idle() && self.seen == rounds {
+                return Poll::Ready(());
+            }
+            self.seen = rounds;
+            timer.as_mut().reset(Instant::now() + limit);
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,2 @@
+//! The models of the server.
+mod repository;
