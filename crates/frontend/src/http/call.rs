@@ -2,12 +2,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use engine::{Model, now};
 use http::{HeaderMap, Method, Uri, request::Parts};
 use http_body::Body;
-use trace::RequestTrace;
+use trace::{FrontendActivity, RequestTrace, Tracer};
 
 use super::header_case::WrittenHead;
-use crate::access::{Access, ApiKeys, RequestFacts};
+use crate::{
+    access::{Access, ApiKeys, RequestFacts},
+    tracing,
+};
 
 /// The body of a request, from which its handler reads.
 pub type IncomingBody = dyn Body<Data = Bytes, Error = hyper::Error> + Send + Unpin;
@@ -34,5 +38,31 @@ impl<'c> HttpCall<'c> {
         let access = Access::of(keys, &head.headers);
         let Parts { method, uri, headers, .. } = head;
         Self { method, uri, headers, body, written_head: None, access, facts: None, trace: None }
+    }
+
+    /// Tells what is known of the request, if somebody wants to know it.
+    pub(super) fn note(&self, note: impl FnOnce(&RequestFacts)) {
+        if let Some(facts) = &self.facts {
+            note(facts);
+        }
+    }
+
+    /// The head of a request for `model` is there: the request gets a trace if it is sampled.
+    pub(super) fn sample(&mut self, tracer: &Tracer, model: &Model) {
+        if !tracer.is_on() {
+            return;
+        }
+        let at = now();
+        self.trace = tracer.sample(model.name(), at, || tracing::remote_context(self.headers));
+        if let Some(trace) = &self.trace {
+            trace.reached(FrontendActivity::HttpReceiveStart, at);
+        }
+    }
+
+    /// The body of the request is there.
+    pub(super) fn note_received(&self) {
+        if let Some(trace) = &self.trace {
+            trace.reached(FrontendActivity::HttpReceiveEnd, now());
+        }
     }
 }

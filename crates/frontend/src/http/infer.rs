@@ -2,184 +2,164 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::{Model, now};
+use engine::Model;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING};
 use inference::{ByteReservation, Error, Name, Parameters, Response};
-use trace::{FrontendActivity, RequestTrace};
+use trace::RequestTrace;
 
 use super::{
     body::{self, Bounds, ReceivedBody, ResponseBody},
-    call::{HttpCall, IncomingBody},
+    call::HttpCall,
     compression,
+    context::{HttpContext, json_too_large},
     header_case::WrittenHead,
     json_work,
-    reply::{self, HttpFailure, HttpReply},
+    reply::{self, HttpFailure, HttpOutcome, HttpReply},
     request::{self, Decoded, Limits},
     response::{self, Encoded, Origin},
-    service::{HttpService, json_too_large},
+    route_rules::{Methods, ModelPath, RouteRules},
 };
 use crate::{
-    access::{is_key_header, request_facts},
+    access::{Category, is_key_header, request_facts},
     cache_headers,
     counted_bytes::room_of,
     decode_pool::{BRIEF, Work},
     forward::HeaderForward,
     kserve::output::RequestedOutputs,
     long_write::{self, LongWrite},
-    tracing::{self, response_complete},
+    tracing::response_complete,
 };
 
 /// The header with the length of the JSON part of a body, in bytes.
 pub(super) const HEADER_LENGTH: &str = "inference-header-content-length";
 
-impl HttpService {
-    pub(super) async fn infer(
-        &self,
-        call: &mut HttpCall<'_>,
-        (name, version): (&str, Option<i64>),
-    ) -> Result<HttpReply, HttpFailure> {
-        let model = self.engine.model(name, version)?;
-        let facts = call.facts.as_deref();
-        facts.inspect(|facts| facts.set_model(&model));
-        if model.config().decoupled {
-            let text = "HTTP end point doesn't support models with decoupled transaction policy";
-            return Err(Error::unsupported(text).into());
-        }
-        call.trace = self.sample(call.headers, &model);
-        let body = self.read_request(call.headers, call.body).await?;
-        received(call.trace.as_ref());
-        facts.inspect(|facts| facts.set_request_bytes(body.bytes.len()));
-        let Decoded { mut request, requested_outputs } = self.decode(call.headers, body, &model).await?;
-        if let Some(forward) = &self.options.forward {
-            let has_keys = self.options.api_keys.is_some();
-            let written = call.written_head.as_ref();
-            forward_headers(forward, (&*call.headers, written), has_keys, &mut request.parameters)?;
-        }
-        request.model_version = version;
-        let id = request.id.clone();
-        facts.inspect(|facts| facts.set_request_id(&id));
-        request.cache_control = cache_headers::of_request(call.headers);
-        request.trace = call.trace.as_ref().map(RequestTrace::context);
-        let mut responses = model.infer(request)?;
-        let response = responses.take_only().await;
-        response_complete(call.trace.as_ref());
-        facts.inspect(|facts| facts.set_times(&responses));
-        let origin = OwnedOrigin { version: model.version_of(&responses), model, id };
-        let response = response?;
-        let (encoded, reservation) = if requested_outputs.is_long(&response.outputs) {
-            let room = room_of(&responses, self.engine.inflight_bytes());
-            let write =
-                move |long: &mut LongWrite<'_>| encode(&origin, response, &requested_outputs, Some(long));
-            long_write::in_pool(room, write).await??
-        } else {
-            (encode(&origin, response, &requested_outputs, None)?, None)
-        };
-        let mut reply = send(call.headers, encoded).await;
-        if !reply.body().is_brief() {
-            let room = reservation.or_else(|| responses.take_reservation());
-            reply = reply.map(|body| body.reserved(room));
-        }
-        cache_headers::tell(reply.headers_mut(), &responses);
-        if request_facts::wants_timing(call.headers) {
-            let (name, value) = request_facts::timing(&responses);
-            reply.headers_mut().insert(name, value);
-        }
-        Ok(reply)
-    }
-
-    /// The trace of a request whose head is there, if the request is sampled.
-    pub(super) fn sample(&self, headers: &HeaderMap, model: &Model) -> Option<RequestTrace> {
-        let tracer = &self.options.tracer;
-        if !tracer.is_on() {
-            return None;
-        }
-        let at = now();
-        let trace = tracer.sample(model.name(), at, || tracing::remote_context(headers))?;
-        trace.reached(FrontendActivity::HttpReceiveStart, at);
-        Some(trace)
-    }
-
-    /// Reads the whole body and decompresses it.
-    async fn read_request(
-        &self,
-        headers: &HeaderMap,
-        body: &mut IncomingBody,
-    ) -> Result<ReceivedBody, HttpFailure> {
-        let limit = self.options.max_input_size;
-        let limits = &self.options.limits;
-        let budget = self.engine.inflight_bytes();
-        let (pace, drain) = (limits.body_pace, &self.options.drain);
-        let bounds = |len: u64| Bounds { len: len.min(limits.max_request_bytes), pace, drain, budget };
-        if compression::of_request(headers).map_err(HttpFailure::Coding)?.is_some() {
-            // Decompression never makes a body much shorter.
-            let most = (limit as u64).saturating_add(limit as u64 / 1000 + 1024);
-            let body = body::collect(body, bounds(most), |_| compression::too_large(limit)).await?;
-            let (bytes, reservation) = compression::decompress(body, limit).await?;
-            return Ok(ReceivedBody { bytes: bytes.into(), reservation });
-        }
-        if let Ok(Some(len)) = header_length(headers)
-            && u64::try_from(len).is_ok_and(|len| len > limit as u64)
-        {
-            return Err(json_too_large(len.unsigned_abs().into(), limit).into());
-        }
-        let refuse = |len: u64| match header_length(headers) {
-            _ if len > limits.max_request_bytes => body::too_large(len, limits.max_request_bytes),
-            Ok(Some(0)) => request::raw_too_large(usize::try_from(len).unwrap_or(usize::MAX), limit),
-            _ => json_too_large(len, limit),
-        };
-        // Only binary tensors after a JSON part may exceed the limit of the JSON part.
-        let most = if matches!(header_length(headers), Ok(Some(1..))) { u64::MAX } else { limit as u64 };
-        Ok(body::collect(body, bounds(most), refuse).await?)
-    }
-
-    async fn decode(
-        &self,
-        headers: &HeaderMap,
-        body: ReceivedBody,
-        model: &Arc<Model>,
-    ) -> Result<Decoded, Error> {
-        let ReceivedBody { bytes: mut body, reservation } = body;
-        let max_input_size = self.options.max_input_size;
-        let regions = &self.options.regions;
-        let json_len = match header_length(headers)? {
-            None => body.len(),
-            Some(len) => usize::try_from(len).ok().filter(|len| *len <= body.len()).ok_or_else(|| {
-                let given = headers.get(HEADER_LENGTH).map_or_else(String::new, text);
-                Error::invalid(format!(
-                    "inference header size should be in range (0, {}), got: {given}",
-                    body.len()
-                ))
-            })?,
-        };
-        if json_len == 0 {
-            let decoded = request::raw(body, Limits { model: model.name(), max_input_size, regions });
-            return counted(decoded, reservation);
-        }
-        if json_len > max_input_size {
-            return Err(json_too_large(json_len as u64, max_input_size));
-        }
-        let json = body.split_to(json_len);
-        if json_len <= BRIEF {
-            let limits = Limits { model: model.name(), max_input_size, regions };
-            return counted(request::decode(&json.contiguous(), &body, limits), reservation);
-        }
-        let (model, regions) = (model.clone(), regions.clone());
-        let decoded = Work::pooled(move |turn| {
-            json_work::in_pieces(turn, json, reservation, |json| {
-                let limits = Limits { model: model.name(), max_input_size, regions: &regions };
-                request::decode_text(json, &body, limits)
-            })
-        });
-        let (decoded, reservation) = decoded.await??;
-        counted(Ok(decoded), reservation)
-    }
+pub(super) fn rules<'r>(path: &'r ModelPath<'_>) -> RouteRules<'r> {
+    RouteRules::new(Category::Inference, Methods::Post).of_model(&path.model)
 }
 
-/// The body of the request is there.
-pub(super) fn received(trace: Option<&RequestTrace>) {
-    if let Some(trace) = trace {
-        trace.reached(FrontendActivity::HttpReceiveEnd, now());
+pub(super) async fn answer(
+    context: &HttpContext,
+    call: &mut HttpCall<'_>,
+    path: &ModelPath<'_>,
+) -> HttpOutcome {
+    let version = path.version()?;
+    let model = context.engine.model(&path.model, version)?;
+    call.note(|facts| facts.set_model(&model));
+    if model.config().decoupled {
+        let text = "HTTP end point doesn't support models with decoupled transaction policy";
+        return Err(Error::unsupported(text).into());
     }
+    call.sample(&context.options.tracer, &model);
+    let body = read_request(context, call).await?;
+    call.note_received();
+    call.note(|facts| facts.set_request_bytes(body.bytes.len()));
+    let Decoded { mut request, requested_outputs } = decode(context, call.headers, body, &model).await?;
+    if let Some(forward) = &context.options.forward {
+        let has_keys = context.options.api_keys.is_some();
+        let written = call.written_head.as_ref();
+        forward_headers(forward, (&*call.headers, written), has_keys, &mut request.parameters)?;
+    }
+    request.model_version = version;
+    let id = request.id.clone();
+    call.note(|facts| facts.set_request_id(&id));
+    request.cache_control = cache_headers::of_request(call.headers);
+    request.trace = call.trace.as_ref().map(RequestTrace::context);
+    let mut responses = model.infer(request)?;
+    let response = responses.take_only().await;
+    response_complete(call.trace.as_ref());
+    call.note(|facts| facts.set_times(&responses));
+    let origin = OwnedOrigin { version: model.version_of(&responses), model, id };
+    let response = response?;
+    let (encoded, reservation) = if requested_outputs.is_long(&response.outputs) {
+        let room = room_of(&responses, context.engine.inflight_bytes());
+        let write = move |long: &mut LongWrite<'_>| encode(&origin, response, &requested_outputs, Some(long));
+        long_write::in_pool(room, write).await??
+    } else {
+        (encode(&origin, response, &requested_outputs, None)?, None)
+    };
+    let mut reply = send(call.headers, encoded).await;
+    if !reply.body().is_brief() {
+        let room = reservation.or_else(|| responses.take_reservation());
+        reply = reply.map(|body| body.reserved(room));
+    }
+    cache_headers::tell(reply.headers_mut(), &responses);
+    if request_facts::wants_timing(call.headers) {
+        let (name, value) = request_facts::timing(&responses);
+        reply.headers_mut().insert(name, value);
+    }
+    Ok(reply)
+}
+
+/// Reads the whole body and decompresses it.
+async fn read_request(context: &HttpContext, call: &mut HttpCall<'_>) -> Result<ReceivedBody, HttpFailure> {
+    let (headers, body) = (&*call.headers, &mut *call.body);
+    let limit = context.options.max_input_size;
+    let limits = &context.options.limits;
+    let budget = context.engine.inflight_bytes();
+    let (pace, drain) = (limits.body_pace, &context.options.drain);
+    let bounds = |len: u64| Bounds { len: len.min(limits.max_request_bytes), pace, drain, budget };
+    if compression::of_request(headers).map_err(HttpFailure::Coding)?.is_some() {
+        // Decompression never makes a body much shorter.
+        let most = (limit as u64).saturating_add(limit as u64 / 1000 + 1024);
+        let body = body::collect(body, bounds(most), |_| compression::too_large(limit)).await?;
+        let (bytes, reservation) = compression::decompress(body, limit).await?;
+        return Ok(ReceivedBody { bytes: bytes.into(), reservation });
+    }
+    if let Ok(Some(len)) = header_length(headers)
+        && u64::try_from(len).is_ok_and(|len| len > limit as u64)
+    {
+        return Err(json_too_large(len.unsigned_abs().into(), limit).into());
+    }
+    let refuse = |len: u64| match header_length(headers) {
+        _ if len > limits.max_request_bytes => body::too_large(len, limits.max_request_bytes),
+        Ok(Some(0)) => request::raw_too_large(usize::try_from(len).unwrap_or(usize::MAX), limit),
+        _ => json_too_large(len, limit),
+    };
+    // Only binary tensors after a JSON part may exceed the limit of the JSON part.
+    let most = if matches!(header_length(headers), Ok(Some(1..))) { u64::MAX } else { limit as u64 };
+    Ok(body::collect(body, bounds(most), refuse).await?)
+}
+
+async fn decode(
+    context: &HttpContext,
+    headers: &HeaderMap,
+    body: ReceivedBody,
+    model: &Arc<Model>,
+) -> Result<Decoded, Error> {
+    let ReceivedBody { bytes: mut body, reservation } = body;
+    let max_input_size = context.options.max_input_size;
+    let regions = &context.options.regions;
+    let json_len = match header_length(headers)? {
+        None => body.len(),
+        Some(len) => usize::try_from(len).ok().filter(|len| *len <= body.len()).ok_or_else(|| {
+            let given = headers.get(HEADER_LENGTH).map_or_else(String::new, text);
+            Error::invalid(format!(
+                "inference header size should be in range (0, {}), got: {given}",
+                body.len()
+            ))
+        })?,
+    };
+    if json_len == 0 {
+        let decoded = request::raw(body, Limits { model: model.name(), max_input_size, regions });
+        return counted(decoded, reservation);
+    }
+    if json_len > max_input_size {
+        return Err(json_too_large(json_len as u64, max_input_size));
+    }
+    let json = body.split_to(json_len);
+    if json_len <= BRIEF {
+        let limits = Limits { model: model.name(), max_input_size, regions };
+        return counted(request::decode(&json.contiguous(), &body, limits), reservation);
+    }
+    let (model, regions) = (model.clone(), regions.clone());
+    let decoded = Work::pooled(move |turn| {
+        json_work::in_pieces(turn, json, reservation, |json| {
+            let limits = Limits { model: model.name(), max_input_size, regions: &regions };
+            request::decode_text(json, &body, limits)
+        })
+    });
+    let (decoded, reservation) = decoded.await??;
+    counted(Ok(decoded), reservation)
 }
 
 /// Counts a request in the reservation of its body.

@@ -1,78 +1,101 @@
-//! `/v2/systemsharedmemory` and `/v2/cudasharedmemory`: the regions that clients register. Also how a tensor of a request
-//! names a region.
+//! `/v2/systemsharedmemory` and `/v2/cudasharedmemory`: the regions that clients register.
+use std::borrow::Cow;
+
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::StatusCode;
-use inference::{Error, Name};
+use inference::Error;
 use shared_memory::{CudaRegistration, RegionKind, SystemRegistration};
 
 use super::{
     body::ResponseBody,
     call::HttpCall,
-    json::{Document, JsonValue, during},
-    reply::{self, HttpFailure, HttpReply},
-    service::HttpService,
+    context::HttpContext,
+    json::{Document, JsonValue},
+    reply::{self, HttpFailure, HttpOutcome},
+    route_rules::{Methods, RouteRules},
     show,
 };
-use crate::kserve::shared_memory::RegionRange;
+use crate::access::Category;
 
-impl HttpService {
-    /// `GET .../status`
-    pub(super) fn region_status(
-        &self,
-        kind: RegionKind,
-        region: Option<&str>,
-    ) -> Result<HttpReply, HttpFailure> {
-        let regions = self.options.regions.status(kind, region.unwrap_or_default())?;
-        Ok(reply::json(StatusCode::OK, show::regions(&regions)))
-    }
+/// `/v2/systemsharedmemory[/region/{R}]/{action}` and the same for CUDA
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RegionsRoute<'p> {
+    pub(super) kind: RegionKind,
+    pub(super) region: Option<Cow<'p, str>>,
+    pub(super) action: RegionAction,
+}
 
-    /// `POST .../register`
-    pub(super) async fn register_region(
-        &self,
-        kind: RegionKind,
-        region: Option<&str>,
-        call: &mut HttpCall<'_>,
-    ) -> Result<HttpReply, HttpFailure> {
-        let regions = &self.options.regions;
-        regions.check_allowed()?;
-        let Some(name) = region else {
-            // The rules of names refuse a region without one.
-            let nameless = match kind {
-                RegionKind::System => {
-                    let (name, key) = (String::new(), String::new());
-                    regions.register_system(&SystemRegistration { name, key, offset: 0, byte_size: 0 })
-                }
-                RegionKind::Cuda => {
-                    let (name, raw_handle) = (String::new(), Vec::new());
-                    regions.register_cuda(&CudaRegistration { name, raw_handle, device_id: 0, byte_size: 0 })
-                }
-            };
-            nameless?;
-            return Ok(reply::json(StatusCode::OK, ResponseBody::default()));
-        };
-        let name = name.to_owned();
+/// What a client wants of regions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RegionAction {
+    Status,
+    Register,
+    Unregister,
+}
+
+pub(super) fn rules(route: &RegionsRoute<'_>) -> RouteRules<'static> {
+    let methods = match route.action {
+        RegionAction::Status => Methods::Get,
+        RegionAction::Register | RegionAction::Unregister => Methods::Post,
+    };
+    RouteRules::new(Category::SharedMemory, methods)
+}
+
+pub(super) async fn answer(
+    context: &HttpContext,
+    call: &mut HttpCall<'_>,
+    route: &RegionsRoute<'_>,
+) -> HttpOutcome {
+    let regions = &context.options.regions;
+    let (kind, region) = (route.kind, route.region.as_deref());
+    let body = match route.action {
+        RegionAction::Status => show::regions(&regions.status(kind, region.unwrap_or_default())?).into(),
+        RegionAction::Register => {
+            register(context, call, kind, region).await?;
+            ResponseBody::default()
+        }
+        RegionAction::Unregister => {
+            regions.unregister(kind, region.unwrap_or_default())?;
+            ResponseBody::default()
+        }
+    };
+    Ok(reply::json(StatusCode::OK, body))
+}
+
+async fn register(
+    context: &HttpContext,
+    call: &mut HttpCall<'_>,
+    kind: RegionKind,
+    region: Option<&str>,
+) -> Result<(), HttpFailure> {
+    let regions = &context.options.regions;
+    regions.check_allowed()?;
+    let Some(name) = region else {
+        // The rules of names refuse a region without one.
         match kind {
             RegionKind::System => {
-                let given = self.read_members(call.body, move |json| system(&name, json)).await?;
-                regions.register_system(&given)?;
+                let (name, key) = (String::new(), String::new());
+                regions.register_system(&SystemRegistration { name, key, offset: 0, byte_size: 0 })?;
             }
             RegionKind::Cuda => {
-                let given = self.read_members(call.body, move |json| cuda(&name, json)).await?;
-                regions.register_cuda(&given)?;
+                let (name, raw_handle) = (String::new(), Vec::new());
+                regions.register_cuda(&CudaRegistration { name, raw_handle, device_id: 0, byte_size: 0 })?;
             }
         }
-        Ok(reply::json(StatusCode::OK, ResponseBody::default()))
+        return Ok(());
+    };
+    let name = name.to_owned();
+    match kind {
+        RegionKind::System => {
+            let given = context.read_members(call.body, move |json| system(&name, json)).await?;
+            regions.register_system(&given)?;
+        }
+        RegionKind::Cuda => {
+            let given = context.read_members(call.body, move |json| cuda(&name, json)).await?;
+            regions.register_cuda(&given)?;
+        }
     }
-
-    /// `POST .../unregister`
-    pub(super) fn unregister_regions(
-        &self,
-        kind: RegionKind,
-        region: Option<&str>,
-    ) -> Result<HttpReply, HttpFailure> {
-        self.options.regions.unregister(kind, region.unwrap_or_default())?;
-        Ok(reply::json(StatusCode::OK, ResponseBody::default()))
-    }
+    Ok(())
 }
 
 /// As Triton: http_server.cc, HandleSystemSharedMemory.
@@ -96,32 +119,6 @@ fn cuda(name: &str, json: &[u8]) -> Result<CudaRegistration, Error> {
     let raw_handle = BASE64_STANDARD.decode(handle).unwrap_or_default();
     let device_id = i64::try_from(device_id).unwrap_or(i64::MAX);
     Ok(CudaRegistration { name: name.to_owned(), raw_handle, device_id, byte_size })
-}
-
-/// The part of a shared memory region that a tensor names. Called when all parameters of the tensor have been read.
-pub(super) fn find_region<'d>(
-    parameter: &impl Fn(&str) -> Option<JsonValue<'d>>,
-    tensor: &Name,
-) -> Result<Option<RegionRange<'d>>, Error> {
-    let region = parameter("shared_memory_region").map(JsonValue::as_text).transpose();
-    let region = region.map_err(during("Unable to parse 'shared_memory_region'"))?;
-    let number = |key: &str| {
-        let value = parameter(key).map(JsonValue::as_uint).transpose();
-        value.map_err(|error| Error::new(error.code, format!("Unable to parse '{key}': {error}")))
-    };
-    let offset = number("shared_memory_offset")?;
-    let byte_size = number("shared_memory_byte_size")?;
-    match (region, byte_size) {
-        (None, _) => Ok(None),
-        (Some(region), Some(byte_size)) => {
-            Ok(Some(RegionRange { region, offset: offset.unwrap_or(0), byte_size }))
-        }
-        // The reference would continue with a size that it has not set.
-        (Some(_), None) => Err(Error::invalid(format!(
-            "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor \
-             '{tensor}'"
-        ))),
-    }
 }
 
 fn needed<'d>(body: JsonValue<'d>, member: &str) -> Result<JsonValue<'d>, Error> {

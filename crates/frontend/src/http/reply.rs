@@ -6,7 +6,7 @@ use http::{
 use hyper::ext::ReasonPhrase;
 use inference::{Error, NoRoom};
 
-use super::body::ResponseBody;
+use super::body::{ResponseBody, Unread};
 use crate::{
     access::{AccessDenied, AccessLine},
     error,
@@ -14,6 +14,9 @@ use crate::{
 
 /// A reply to a request.
 pub(crate) type HttpReply = Response<ResponseBody>;
+
+/// What a handler has made of a request.
+pub(super) type HttpOutcome = Result<HttpReply, HttpFailure>;
 
 /// The reply whose end ends the line of its request in the access log.
 pub(super) fn end_line(line: Option<Box<AccessLine>>, reply: HttpReply) -> HttpReply {
@@ -46,6 +49,15 @@ impl From<Error> for HttpFailure {
 impl From<NoRoom> for HttpFailure {
     fn from(refused: NoRoom) -> Self {
         Self::Error(refused.into())
+    }
+}
+
+impl From<Unread> for HttpFailure {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Refused(error) => Self::Error(error),
+            Unread::Broken(status, text) => Self::Broken(status, text),
+        }
     }
 }
 

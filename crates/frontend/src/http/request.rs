@@ -12,16 +12,14 @@ use inference::{
 use shared_memory::ClientRegions;
 use smallvec::SmallVec;
 
-use super::{
-    json::{Document, JsonText, JsonValue, Number, during},
-    regions::find_region,
-};
+use super::json::{Document, JsonText, JsonValue, Number, during};
 use crate::{
     cursor::Cursor,
     kserve::{
         lengths,
         output::{Placement, RequestedOutput, RequestedOutputs},
         parameters,
+        shared_memory::RegionRange,
     },
 };
 
@@ -404,4 +402,30 @@ fn read_output(
         Some(false) | None => Placement::Json,
     };
     Ok((name, RequestedOutput { placement, classes: classes.and_then(NonZeroU64::new) }, None))
+}
+
+/// The part of a shared memory region that a tensor names. Called when all parameters of the tensor have been read.
+fn find_region<'d>(
+    parameter: &impl Fn(&str) -> Option<JsonValue<'d>>,
+    tensor: &Name,
+) -> Result<Option<RegionRange<'d>>, Error> {
+    let region = parameter("shared_memory_region").map(JsonValue::as_text).transpose();
+    let region = region.map_err(during("Unable to parse 'shared_memory_region'"))?;
+    let number = |key: &str| {
+        let value = parameter(key).map(JsonValue::as_uint).transpose();
+        value.map_err(|error| Error::new(error.code, format!("Unable to parse '{key}': {error}")))
+    };
+    let offset = number("shared_memory_offset")?;
+    let byte_size = number("shared_memory_byte_size")?;
+    match (region, byte_size) {
+        (None, _) => Ok(None),
+        (Some(region), Some(byte_size)) => {
+            Ok(Some(RegionRange { region, offset: offset.unwrap_or(0), byte_size }))
+        }
+        // The reference would continue with a size that it has not set.
+        (Some(_), None) => Err(Error::invalid(format!(
+            "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor \
+             '{tensor}'"
+        ))),
+    }
 }

@@ -1,7 +1,6 @@
 //! What the server does now, as JSON, and the page that shows it.
+mod answer;
 mod document;
-mod explain;
 mod name_filter;
-mod page;
 
-pub(in crate::http) use page::PAGE;
+pub(in crate::http) use answer::{StatusRoute, answer, rules};

@@ -16,12 +16,16 @@ use crate::{
     access::{Access, AccessLog, ApiKeys},
     error,
     http::{
-        HttpEndpoint,
         call::HttpCall,
-        infer::HEADER_LENGTH,
+        connection::HttpEndpoint,
+        generate::GenerateRoute,
+        infer::{self, HEADER_LENGTH},
         json::{Document, JsonValue, write_string},
-        reply::{self, HttpFailure, HttpReply},
-        router::{About, Route},
+        models::ModelsRoute,
+        reply::{self, HttpFailure, HttpOutcome, HttpReply},
+        route_rules::ModelPath,
+        router::Route,
+        server::ServerRoute,
         service::HttpService,
     },
 };
@@ -44,14 +48,18 @@ pub enum InferenceType {
 }
 
 impl InferenceType {
-    fn about(self) -> About {
+    fn route(self, model: &str) -> Route<'_> {
+        let path = ModelPath::latest(model);
         match self {
-            Self::Infer => About::Infer,
-            Self::Generate => About::Generate,
-            Self::GenerateStream => About::GenerateStream,
+            Self::Infer => Route::Infer(path),
+            Self::Generate => Route::Generate(GenerateRoute::Once(path)),
+            Self::GenerateStream => Route::Generate(GenerateRoute::Stream(path)),
         }
     }
 }
+
+/// The routes that load, unload and list models need what this one needs.
+const INDEX: Route<'static> = Route::Models(ModelsRoute::Index);
 
 /// The settings of the endpoint. The defaults are those of the platform.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,7 +127,7 @@ impl<'p> SageMakerRoute<'p> {
 impl SageMakerService {
     /// The endpoint answers by `service`.
     pub fn new(service: HttpService, options: SageMakerOptions) -> Self {
-        let models = SageMakerModels::new(service.engine.clone(), options.model_root.clone());
+        let models = SageMakerModels::new(service.context.engine.clone(), options.model_root.clone());
         Self { service, models, options }
     }
 
@@ -136,8 +144,8 @@ impl SageMakerService {
         let known = self.visible(hash, &call.access);
         let is_known = known.is_some();
         let name = target(call).or(known.map(|model| model.name)).unwrap_or_else(|| hash.to_owned());
-        let route = Route::Model { model: (&*name).into(), version: "".into(), about: About::Infer };
-        match self.service.refusal(&route, call) {
+        let refused = self.service.refusal(&infer::rules(&ModelPath::latest(&name)), call);
+        match refused {
             Some(refused) => Err(Box::new(refused)),
             None if is_known => Ok(name),
             None => Err(Box::new(reply::bare(StatusCode::NOT_FOUND))),
@@ -146,7 +154,7 @@ impl SageMakerService {
 
     /// Runs a model of a multi-model endpoint. As Triton: all failures have status 400 or 507.
     async fn invoke(&self, call: &mut HttpCall<'_>, model: &str) -> HttpReply {
-        let ModelRun { mut reply, failure } = self.run(call, model, About::Infer).await;
+        let ModelRun { mut reply, failure } = self.run(call, Route::Infer(ModelPath::latest(model))).await;
         match reply.status() {
             status if status.is_success() => {}
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED => {}
@@ -156,15 +164,12 @@ impl SageMakerService {
     }
 
     /// Runs a model.
-    async fn run(&self, call: &mut HttpCall<'_>, model: &str, about: About) -> ModelRun {
+    async fn run(&self, call: &mut HttpCall<'_>, route: Route<'_>) -> ModelRun {
         // As Triton: the platform's bodies are never compressed.
         call.headers.remove(CONTENT_ENCODING);
         call.headers.remove(ACCEPT_ENCODING);
         let outcome = match read_binary_marker(call.headers, BINARY) {
-            Ok(()) => {
-                let route = Route::Model { model: model.into(), version: "".into(), about };
-                self.service.answer_route(route, call).await
-            }
+            Ok(()) => self.service.answer_route(route, call).await,
             Err(error) => Err(error.into()),
         };
         let failure = match &outcome {
@@ -177,16 +182,16 @@ impl SageMakerService {
     }
 
     /// `GET /models`, or `POST /models`
-    async fn list_or_load(&self, call: &mut HttpCall<'_>) -> Result<HttpReply, HttpFailure> {
-        if let Some(refused) = self.service.refusal(&Route::Index, call) {
+    async fn list_or_load(&self, call: &mut HttpCall<'_>) -> HttpOutcome {
+        if let Some(refused) = self.service.refusal(&INDEX.rules(), call) {
             return Ok(refused);
         }
         match *call.method {
             Method::GET => Ok(reply::json(StatusCode::OK, self.list(&call.access).await)),
             Method::POST => {
-                let (hash, url) = self.service.read_members(call.body, load_request).await?;
+                let (hash, url) = self.service.context.read_members(call.body, load_request).await?;
                 let name = target(call).unwrap_or_else(|| hash.clone());
-                if let Err(denied) = call.access.check(Route::Index.category(), Some(&name)) {
+                if let Err(denied) = call.access.check(INDEX.rules().category, Some(&name)) {
                     return Ok(reply::denied(&denied));
                 }
                 Ok(changed(self.models.load(hash, name, &url).await))
@@ -198,8 +203,8 @@ impl SageMakerService {
     }
 
     /// `GET /models/{H}`, or `DELETE /models/{H}`
-    async fn show_or_unload(&self, call: &mut HttpCall<'_>, hash: &str) -> Result<HttpReply, HttpFailure> {
-        if let Some(refused) = self.service.refusal(&Route::Index, call) {
+    async fn show_or_unload(&self, call: &mut HttpCall<'_>, hash: &str) -> HttpOutcome {
+        if let Some(refused) = self.service.refusal(&INDEX.rules(), call) {
             return Ok(refused);
         }
         if *call.method != Method::GET && *call.method != Method::DELETE {
@@ -207,7 +212,7 @@ impl SageMakerService {
         }
         let Some(model) = self.visible(hash, &call.access) else {
             // An unknown hash and a model that the sender may not know have the same answer.
-            let denied = call.access.check(Route::Index.category(), Some(hash)).err();
+            let denied = call.access.check(INDEX.rules().category, Some(hash)).err();
             return Ok(
                 denied.map_or_else(|| reply::bare(StatusCode::NOT_FOUND), |denied| reply::denied(&denied))
             );
@@ -232,7 +237,7 @@ impl SageMakerService {
                 json.push(b',');
             }
             match model {
-                Some(model) if self.service.engine.model_ready(&model.name, None).await => {
+                Some(model) if self.service.context.engine.model_ready(&model.name, None).await => {
                     write_model(&mut json, &hash, &model);
                 }
                 Some(_) | None => json.extend_from_slice(b"{}"),
@@ -290,12 +295,12 @@ impl HttpEndpoint for SageMakerService {
         let outcome = match SageMakerRoute::of(call.uri.path()) {
             None => Ok(reply::bare(StatusCode::BAD_REQUEST)),
             Some(SageMakerRoute::Ping) => {
-                let route = if self.options.pings_liveness { Route::Live } else { Route::Ready };
-                self.service.answer_route(route, call).await
+                let route = if self.options.pings_liveness { ServerRoute::Live } else { ServerRoute::Ready };
+                self.service.answer_route(Route::Server(route), call).await
             }
             Some(SageMakerRoute::Invocations) => {
-                let about = self.options.inference.about();
-                return self.run(call, &self.options.default_model, about).await.reply;
+                let route = self.options.inference.route(&self.options.default_model);
+                return self.run(call, route).await.reply;
             }
             Some(SageMakerRoute::Invoke(hash)) => match self.invoked(call, &hash) {
                 Ok(name) => return self.invoke(call, &name).await,

@@ -8,10 +8,14 @@ use super::binary_marker::read_binary_marker;
 use crate::{
     access::{AccessLog, ApiKeys},
     http::{
-        HttpEndpoint,
         call::HttpCall,
-        reply::{self, HttpFailure, HttpReply},
-        router::{About, Route},
+        connection::HttpEndpoint,
+        models::ModelsRoute,
+        regions::{RegionAction, RegionsRoute},
+        reply::{self, HttpOutcome, HttpReply},
+        route_rules::ModelPath,
+        router::Route,
+        server::ServerRoute,
         service::HttpService,
     },
     metrics::MetricsService,
@@ -56,12 +60,11 @@ impl VertexAiService {
         Self { service, metrics, options }
     }
 
-    async fn predict(&self, call: &mut HttpCall<'_>) -> Result<HttpReply, HttpFailure> {
+    async fn predict(&self, call: &mut HttpCall<'_>) -> HttpOutcome {
         let marked = read_binary_marker(call.headers, BINARY);
         let Some(redirect) = call.headers.remove(REDIRECT) else {
             marked?;
-            let model = (&*self.options.default_model).into();
-            let route = Route::Model { model, version: "".into(), about: About::Infer };
+            let route = Route::Infer(ModelPath::latest(&self.options.default_model));
             return self.service.answer_route(route, call).await;
         };
         if *call.method != Method::POST {
@@ -76,7 +79,7 @@ impl VertexAiService {
             Redirect::Route(route) => {
                 marked?;
                 // The client sends each redirect as a POST.
-                if !route.methods().allow(&Method::POST) {
+                if !route.rules().methods.allow(&Method::POST) {
                     *call.method = Method::GET;
                 }
                 self.service.answer_route(route, call).await
@@ -93,27 +96,30 @@ impl<'p> Redirect<'p> {
             return Self::Metrics;
         }
         let Some(route) = Route::of(path) else { return Self::Nowhere };
-        match route {
-            Route::Live
-            | Route::Ready
-            | Route::Server
-            | Route::AllStatistics
-            | Route::Index
-            | Route::Regions { .. } => Self::Route(route),
-            Route::Model { about, .. } => match about {
-                About::Metadata | About::Ready | About::Config | About::Statistics | About::Infer => {
-                    Self::Route(route)
-                }
-                About::Generate | About::GenerateStream | About::OpenApi | About::Explain => Self::Nowhere,
-                About::Cache => Self::Forbidden,
+        match &route {
+            Route::Infer(_)
+            | Route::Regions(RegionsRoute { action: RegionAction::Status, .. })
+            | Route::Server(ServerRoute::Live | ServerRoute::Ready | ServerRoute::Metadata) => {
+                Self::Route(route)
+            }
+            Route::Models(models) => match models {
+                ModelsRoute::Index
+                | ModelsRoute::AllStatistics
+                | ModelsRoute::Metadata(_)
+                | ModelsRoute::Ready(_)
+                | ModelsRoute::Config(_)
+                | ModelsRoute::Statistics(_) => Self::Route(route),
+                ModelsRoute::Control { .. } | ModelsRoute::EmptyCache(_) => Self::Forbidden,
+                ModelsRoute::List => Self::Nowhere,
             },
-            Route::Control { .. } | Route::RegisterRegion { .. } | Route::UnregisterRegions { .. } => {
-                Self::Forbidden
-            }
-            Route::Explain | Route::StatusPage(_) => Self::Nowhere,
-            Route::Models | Route::TraceSetting { .. } | Route::Logging | Route::OpenApi | Route::Docs(_) => {
-                Self::Nowhere
-            }
+            Route::Regions(RegionsRoute {
+                action: RegionAction::Register | RegionAction::Unregister,
+                ..
+            }) => Self::Forbidden,
+            Route::Server(ServerRoute::TraceSetting { .. } | ServerRoute::Logging)
+            | Route::Generate(_)
+            | Route::OpenApi(_)
+            | Route::Status(_) => Self::Nowhere,
         }
     }
 }
@@ -122,7 +128,7 @@ impl HttpEndpoint for VertexAiService {
     async fn answer(&self, call: &mut HttpCall<'_>) -> HttpReply {
         let path = call.uri.path();
         let outcome = if path == self.options.health_route {
-            self.service.answer_route(Route::Ready, call).await
+            self.service.answer_route(Route::Server(ServerRoute::Ready), call).await
         } else if path == self.options.predict_route {
             self.predict(call).await
         } else {

@@ -1,85 +1,63 @@
-//! The endpoints of operators: index, load, unload, and the response cache of a model.
+//! What operators do: index, load, unload, and the response cache of a model.
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use engine::{IndexEntry, LoadParameters};
 use http::StatusCode;
 use inference::Error;
 
-use crate::access::Access;
-use crate::http::{
-    body::ResponseBody,
-    call::{HttpCall, IncomingBody},
-    json::{Document, JsonText, JsonValue},
-    json_work,
-    reply::{self, HttpFailure, HttpReply},
-    service::{HttpService, JsonLimit},
-    show,
+use crate::{
+    access::Access,
+    http::{
+        body::ResponseBody,
+        call::HttpCall,
+        context::{HttpContext, JsonLimit},
+        json::{Document, JsonText, JsonValue},
+        json_work,
+        reply::{self, HttpOutcome, HttpReply},
+        route_rules::ModelPath,
+        show,
+    },
 };
 
-impl HttpService {
-    /// `POST /v2/repository/index`
-    pub(in crate::http) async fn index(&self, call: &mut HttpCall<'_>) -> Result<HttpReply, HttpFailure> {
-        let ready_only = self.read_members(call.body, ready_only).await?;
-        Ok(reply::json(StatusCode::OK, show::index(&self.visible_index(ready_only, &call.access).await)))
-    }
+/// `POST /v2/repository/index`
+pub(super) async fn index(context: &HttpContext, call: &mut HttpCall<'_>) -> HttpOutcome {
+    let ready_only = context.read_members(call.body, ready_only).await?;
+    Ok(reply::json(StatusCode::OK, show::index(&visible_index(context, ready_only, &call.access).await)))
+}
 
-    /// `GET /v2/models`
-    pub(in crate::http) async fn models(&self, access: &Access) -> HttpReply {
-        reply::json(StatusCode::OK, show::models(&self.visible_index(false, access).await))
-    }
+/// `GET /v2/models`
+pub(super) async fn list(context: &HttpContext, call: &mut HttpCall<'_>) -> HttpReply {
+    reply::json(StatusCode::OK, show::models(&visible_index(context, false, &call.access).await))
+}
 
-    async fn visible_index(&self, ready_only: bool, access: &Access) -> Vec<IndexEntry> {
-        let mut index = self.engine.index(ready_only).await;
-        index.retain(|entry| access.shows(&entry.name));
-        index
-    }
+async fn visible_index(context: &HttpContext, ready_only: bool, access: &Access) -> Vec<IndexEntry> {
+    let mut index = context.engine.index(ready_only).await;
+    index.retain(|entry| access.shows(&entry.name));
+    index
+}
 
-    /// `POST /v2/repository/models/{M}/load`
-    pub(in crate::http) async fn load(
-        &self,
-        model: &str,
-        call: &mut HttpCall<'_>,
-    ) -> Result<HttpReply, HttpFailure> {
-        let received = self.read_json(call.body, JsonLimit::Input).await?;
-        // The files are counted until the model is loaded.
-        let (given, _reservation) = json_work::read(received, load_parameters).await??;
-        self.engine.load(model, given).await?;
-        Ok(reply::json(StatusCode::OK, ResponseBody::default()))
-    }
+/// `POST /v2/repository/models/{M}/load`
+pub(super) async fn load(context: &HttpContext, call: &mut HttpCall<'_>, model: &str) -> HttpOutcome {
+    let received = context.read_json(call.body, JsonLimit::Input).await?;
+    // The files are counted until the model is loaded.
+    let (given, _reservation) = json_work::read(received, load_parameters).await??;
+    context.engine.load(model, given).await?;
+    Ok(reply::json(StatusCode::OK, ResponseBody::default()))
+}
 
-    /// `POST /v2/repository/models/{M}/unload`
-    pub(in crate::http) async fn unload(
-        &self,
-        model: &str,
-        call: &mut HttpCall<'_>,
-    ) -> Result<HttpReply, HttpFailure> {
-        if self.read_members(call.body, unload_dependents).await? {
-            self.engine.unload_with_dependents(model).await?;
-        } else {
-            self.engine.unload(model).await?;
-        }
-        Ok(reply::json(StatusCode::OK, ResponseBody::default()))
+/// `POST /v2/repository/models/{M}/unload`
+pub(super) async fn unload(context: &HttpContext, call: &mut HttpCall<'_>, model: &str) -> HttpOutcome {
+    if context.read_members(call.body, unload_dependents).await? {
+        context.engine.unload_with_dependents(model).await?;
+    } else {
+        context.engine.unload(model).await?;
     }
+    Ok(reply::json(StatusCode::OK, ResponseBody::default()))
+}
 
-    /// `POST /v2/models/{M}[/versions/{V}]/empty_cache`
-    pub(in crate::http) async fn empty_cache(
-        &self,
-        model: &str,
-        version: Option<i64>,
-    ) -> Result<HttpReply, HttpFailure> {
-        let removed = self.engine.empty_cache(model, version).await?;
-        Ok(reply::json(StatusCode::OK, format!("{{\"removed\":{removed}}}")))
-    }
-
-    /// Reads the JSON body of an administrative request and passes it to `read`.
-    pub(in crate::http) async fn read_members<T: Send + Unpin + 'static>(
-        &self,
-        body: &mut IncomingBody,
-        read: impl FnOnce(&[u8]) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, HttpFailure> {
-        let received = self.read_json(body, JsonLimit::Administrative).await?;
-        let read = json_work::read(received, move |json| read(json.bytes()));
-        Ok(read.await??.0)
-    }
+/// `POST /v2/models/{M}[/versions/{V}]/empty_cache`
+pub(super) async fn empty_cache(context: &HttpContext, path: &ModelPath<'_>) -> HttpOutcome {
+    let removed = context.engine.empty_cache(&path.model, path.version()?).await?;
+    Ok(reply::json(StatusCode::OK, format!("{{\"removed\":{removed}}}")))
 }
 
 /// The `ready` member of an index request. The request may have no body.

@@ -4,24 +4,22 @@ use inference::Error;
 
 use crate::http::{
     call::HttpCall,
+    context::HttpContext,
     json::{Document, JsonValue, write_string},
-    reply::{self, HttpFailure, HttpReply},
-    service::HttpService,
+    reply::{self, HttpOutcome},
 };
 use crate::log_control::{self, LogChange, LogState, UnknownLogFormat};
 
-impl HttpService {
-    /// `GET` and `POST /v2/logging`
-    pub(in crate::http) async fn logging(&self, call: &mut HttpCall<'_>) -> Result<HttpReply, HttpFailure> {
-        let log = self.options.log.clone().ok_or_else(log_control::absent)?;
-        let state = if *call.method == Method::POST {
-            let change = self.read_members(call.body, change).await?;
-            log.apply(&change).map_err(|UnknownLogFormat| unknown_format(&change))?
-        } else {
-            log.state()
-        };
-        Ok(reply::json(StatusCode::OK, show(&state)))
-    }
+/// `GET` and `POST /v2/logging`
+pub(super) async fn answer(context: &HttpContext, call: &mut HttpCall<'_>) -> HttpOutcome {
+    let log = context.options.log.clone().ok_or_else(log_control::absent)?;
+    let state = if *call.method == Method::POST {
+        let change = context.read_members(call.body, change).await?;
+        log.apply(&change).map_err(|UnknownLogFormat| unknown_format(&change))?
+    } else {
+        log.state()
+    };
+    Ok(reply::json(StatusCode::OK, show(&state)))
 }
 
 /// The reference answers with status 503 (P-W63).

@@ -4,9 +4,9 @@ use inference::Error;
 
 use crate::http::{
     call::HttpCall,
+    context::HttpContext,
     json::{Document, JsonValue},
-    reply::{self, HttpFailure, HttpReply},
-    service::HttpService,
+    reply::{self, HttpOutcome},
     show,
 };
 use crate::kserve::trace_settings::{self, CountErrorForm, GivenSetting};
@@ -14,24 +14,22 @@ use crate::kserve::trace_settings::{self, CountErrorForm, GivenSetting};
 /// What a client says about each setting, in the order of [`trace_settings::CHANGEABLE`].
 type Given = Vec<(&'static str, GivenSetting)>;
 
-impl HttpService {
-    pub(in crate::http) async fn trace_setting(
-        &self,
-        call: &mut HttpCall<'_>,
-        model: Option<&str>,
-    ) -> Result<HttpReply, HttpFailure> {
-        trace_settings::check_model(&self.engine, model)?;
-        let tracer = &self.options.tracer;
-        if *call.method == Method::POST {
-            let mut given = self.read_members(call.body, read).await?;
-            let take = |name: &str| {
-                let index = given.iter().position(|(other, _)| *other == name);
-                Ok(index.map(|index| given.swap_remove(index).1))
-            };
-            trace_settings::change(tracer, model, CountErrorForm::Http, take)?;
-        }
-        Ok(reply::json(StatusCode::OK, show::trace_settings(&tracer.shown(model))))
+pub(super) async fn answer(
+    context: &HttpContext,
+    call: &mut HttpCall<'_>,
+    model: Option<&str>,
+) -> HttpOutcome {
+    trace_settings::check_model(&context.engine, model)?;
+    let tracer = &context.options.tracer;
+    if *call.method == Method::POST {
+        let mut given = context.read_members(call.body, read).await?;
+        let take = |name: &str| {
+            let index = given.iter().position(|(other, _)| *other == name);
+            Ok(index.map(|index| given.swap_remove(index).1))
+        };
+        trace_settings::change(tracer, model, CountErrorForm::Http, take)?;
     }
+    Ok(reply::json(StatusCode::OK, show::trace_settings(&tracer.shown(model))))
 }
 
 fn read(json: &[u8]) -> Result<Given, Error> {

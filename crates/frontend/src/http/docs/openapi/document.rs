@@ -10,7 +10,7 @@ use super::{fragments::Paths, model, routes, schemas};
 const MOST_MODELS: usize = 100;
 
 /// The document of the server: all routes, and the models that are ready and that `shows` permits.
-pub(in crate::http) fn of_server(engine: &Engine, shows: impl Fn(&str) -> bool) -> Vec<u8> {
+pub(super) fn of_server(engine: &Engine, shows: impl Fn(&str) -> bool) -> Vec<u8> {
     let mut paths = routes::paths();
     let mut names: Vec<_> = engine.known_models(true).into_iter().map(|entry| entry.name).collect();
     names.dedup();
@@ -31,7 +31,7 @@ pub(in crate::http) fn of_server(engine: &Engine, shows: impl Fn(&str) -> bool) 
 }
 
 /// The document of a model. `version` is the version that its paths name, if they do.
-pub(in crate::http) fn of_model(engine: &Engine, model: &Model, version: Option<i64>) -> Vec<u8> {
+pub(super) fn of_model(engine: &Engine, model: &Model, version: Option<i64>) -> Vec<u8> {
     document(engine, model.name(), "", &model::paths(model, version))
 }
 

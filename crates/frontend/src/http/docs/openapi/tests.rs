@@ -8,7 +8,15 @@ use super::{
     routes::{MODEL_ROUTES, ROUTES},
     *,
 };
-use crate::http::router::{About, Methods, Route};
+use crate::http::{
+    docs::status::StatusRoute,
+    generate::GenerateRoute,
+    models::ModelsRoute,
+    regions::{RegionAction, RegionsRoute},
+    route_rules::Methods,
+    router::Route,
+    server::ServerRoute,
+};
 
 /// Each path of the document with a value for each parameter, and its operation.
 fn examples() -> impl Iterator<Item = (String, &'static HttpOperation)> {
@@ -23,35 +31,33 @@ fn examples() -> impl Iterator<Item = (String, &'static HttpOperation)> {
 /// The name of a route. A new route does not compile until it has one here.
 fn name(route: &Route<'_>) -> &'static str {
     match route {
-        Route::Live => "live",
-        Route::Ready => "ready",
-        Route::Server => "server",
-        Route::Models => "models",
-        Route::AllStatistics => "all statistics",
-        Route::Model { about, .. } => match about {
-            About::Metadata => "metadata",
-            About::Ready => "model ready",
-            About::Config => "config",
-            About::Statistics => "statistics",
-            About::Infer => "infer",
-            About::Generate => "generate",
-            About::GenerateStream => "generate stream",
-            About::Cache => "cache",
-            About::OpenApi => "model openapi",
-            About::Explain => "explain model",
-        },
-        Route::Index => "index",
-        Route::Control { load: true, .. } => "load",
-        Route::Control { load: false, .. } => "unload",
-        Route::TraceSetting { .. } => "trace setting",
-        Route::Logging => "logging",
-        Route::Regions { .. } => "regions",
-        Route::RegisterRegion { .. } => "register region",
-        Route::UnregisterRegions { .. } => "unregister regions",
-        Route::OpenApi => "openapi",
-        Route::Docs(_) => "docs",
-        Route::Explain => "explain",
-        Route::StatusPage(_) => "status page",
+        Route::Server(ServerRoute::Live) => "live",
+        Route::Server(ServerRoute::Ready) => "ready",
+        Route::Server(ServerRoute::Metadata) => "server",
+        Route::Server(ServerRoute::TraceSetting { .. }) => "trace setting",
+        Route::Server(ServerRoute::Logging) => "logging",
+        Route::Models(ModelsRoute::List) => "models",
+        Route::Models(ModelsRoute::Index) => "index",
+        Route::Models(ModelsRoute::Control { load: true, .. }) => "load",
+        Route::Models(ModelsRoute::Control { load: false, .. }) => "unload",
+        Route::Models(ModelsRoute::AllStatistics) => "all statistics",
+        Route::Models(ModelsRoute::Metadata(_)) => "metadata",
+        Route::Models(ModelsRoute::Ready(_)) => "model ready",
+        Route::Models(ModelsRoute::Config(_)) => "config",
+        Route::Models(ModelsRoute::Statistics(_)) => "statistics",
+        Route::Models(ModelsRoute::EmptyCache(_)) => "cache",
+        Route::Infer(_) => "infer",
+        Route::Generate(GenerateRoute::Once(_)) => "generate",
+        Route::Generate(GenerateRoute::Stream(_)) => "generate stream",
+        Route::Regions(RegionsRoute { action: RegionAction::Status, .. }) => "regions",
+        Route::Regions(RegionsRoute { action: RegionAction::Register, .. }) => "register region",
+        Route::Regions(RegionsRoute { action: RegionAction::Unregister, .. }) => "unregister regions",
+        Route::OpenApi(OpenApiRoute::Server) => "openapi",
+        Route::OpenApi(OpenApiRoute::Model(_)) => "model openapi",
+        Route::OpenApi(OpenApiRoute::Page(_)) => "docs",
+        Route::Status(StatusRoute::Server) => "explain",
+        Route::Status(StatusRoute::Model(_)) => "explain model",
+        Route::Status(StatusRoute::Page(_)) => "status page",
     }
 }
 
@@ -60,7 +66,7 @@ fn every_route_is_described_with_its_methods() {
     let mut described = BTreeSet::new();
     for (path, operation) in examples() {
         let route = Route::of(&path).unwrap_or_else(|| panic!("{path} has no route"));
-        let fits = match route.methods() {
+        let fits = match route.rules().methods {
             Methods::Get => operation.method == "get",
             Methods::Post => operation.method == "post",
             Methods::GetAndPost => true,

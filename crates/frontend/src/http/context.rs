@@ -1,0 +1,103 @@
+//! What all areas of the endpoint need to answer a request: the engine, the settings, and bodies that are JSON.
+use bytes::Bytes;
+use engine::Engine;
+use inference::Error;
+
+use super::{
+    body::{self, Bounds, ReceivedBody},
+    call::{HttpCall, IncomingBody},
+    json_work,
+    options::HttpOptions,
+    reply::HttpFailure,
+    show,
+};
+use crate::{
+    access::{Category, Denied},
+    kserve,
+};
+
+/// The longest JSON of a request that neither runs nor loads a model, in bytes.
+const MAX_ADMINISTRATIVE: usize = 4 << 20;
+
+/// Which limit the length of a JSON body has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum JsonLimit {
+    /// It has inputs, or the configuration and files of a model: `HttpOptions::max_input_size`.
+    Input,
+    /// It has neither: the same, and at most [`MAX_ADMINISTRATIVE`].
+    Administrative,
+}
+
+/// The engine and the settings. They do not change while the server runs.
+pub(super) struct HttpContext {
+    pub(super) engine: Engine,
+    pub(super) options: HttpOptions,
+    /// The body of `GET /v2`. It never changes.
+    pub(super) server_metadata: Bytes,
+}
+
+impl HttpContext {
+    pub(super) fn new(engine: Engine, options: HttpOptions) -> Self {
+        let server_metadata = show::server(&kserve::metadata::server(engine.server())).into();
+        Self { engine, options, server_metadata }
+    }
+
+    /// Checks that a request has the header that a part of the protocol needs, if it needs one.
+    ///
+    /// # Errors
+    /// The header that it lacks.
+    pub(super) fn meets_restriction(
+        &self,
+        category: Category,
+        call: &HttpCall<'_>,
+    ) -> Result<(), Denied<'_>> {
+        let header = |name: &str| call.headers.get(name).map(http::HeaderValue::as_bytes);
+        self.options.restrictions.check(category, header)
+    }
+
+    /// Reads a body that is JSON as a whole.
+    pub(super) async fn read_json(
+        &self,
+        body: &mut IncomingBody,
+        limit: JsonLimit,
+    ) -> Result<ReceivedBody, HttpFailure> {
+        let most = self.options.max_input_size;
+        let budget = self.engine.inflight_bytes();
+        let (pace, drain) = (self.options.limits.body_pace, &self.options.drain);
+        let bounds = |len: usize| Bounds { len: len as u64, pace, drain, budget };
+        let received = match limit {
+            JsonLimit::Administrative if most > MAX_ADMINISTRATIVE => {
+                body::collect(body, bounds(MAX_ADMINISTRATIVE), administrative_too_large).await
+            }
+            JsonLimit::Administrative | JsonLimit::Input => {
+                body::collect(body, bounds(most), |len| json_too_large(len, most)).await
+            }
+        };
+        Ok(received?)
+    }
+
+    /// Reads the JSON body of an administrative request and passes it to `read`.
+    pub(super) async fn read_members<T: Send + Unpin + 'static>(
+        &self,
+        body: &mut IncomingBody,
+        read: impl FnOnce(&[u8]) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, HttpFailure> {
+        let received = self.read_json(body, JsonLimit::Administrative).await?;
+        let read = json_work::read(received, move |json| read(json.bytes()));
+        Ok(read.await??.0)
+    }
+}
+
+pub(super) fn json_too_large(len: u64, limit: usize) -> Error {
+    Error::invalid(format!(
+        "request JSON size of {len} bytes exceeds the maximum allowed input size of {limit} bytes. Use \
+         --http-max-input-size to increase the limit."
+    ))
+}
+
+fn administrative_too_large(len: u64) -> Error {
+    Error::invalid(format!(
+        "request JSON size of {len} bytes exceeds the maximum of {MAX_ADMINISTRATIVE} bytes for a request that neither \
+         runs nor loads a model."
+    ))
+}

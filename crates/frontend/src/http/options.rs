@@ -1,0 +1,60 @@
+//! The settings of the endpoint.
+use std::sync::Arc;
+
+use shared_memory::ClientRegions;
+use trace::Tracer;
+
+use crate::{
+    access::{AccessLog, ApiKeys, Restrictions},
+    forward::HeaderForward,
+    log_control::LogControl,
+    port::{ClientLimits, Drain},
+};
+
+/// The settings of the endpoint. They do not change while the server runs.
+#[derive(Debug, Clone)]
+pub struct HttpOptions {
+    /// `--http-max-input-size`: the most bytes of JSON, of a raw request, and of a request after decompression.
+    pub max_input_size: usize,
+    /// The limits that clients must keep (P-W2, P-W41).
+    pub limits: ClientLimits,
+    /// The drain of the port: from its begin on, the server waits briefly for bodies.
+    pub drain: Drain,
+    /// Which parts of the protocol need a header.
+    pub restrictions: Restrictions,
+    /// The keys that clients need. `None`: they need none.
+    pub api_keys: Option<Arc<ApiKeys>>,
+    /// Which headers become request parameters.
+    pub forward: Option<HeaderForward>,
+    /// `--http-openapi`: whether the endpoint describes itself (`/openapi.json`), and has a page that shows it (`/docs`).
+    pub describes_itself: bool,
+    /// `--allow-status-page`: whether the endpoint tells people what the server does (`/v2/explain`, and the page `/status`).
+    pub shows_status: bool,
+    /// The regions of shared memory that clients have registered, with any protocol.
+    pub regions: ClientRegions,
+    /// Samples requests, and has the settings of tracing.
+    pub tracer: Arc<Tracer>,
+    /// The log that clients may see and change.
+    pub log: Option<Arc<dyn LogControl>>,
+    /// Where requests are logged, if they are.
+    pub access_log: Option<Arc<dyn AccessLog>>,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self {
+            max_input_size: 64 << 20,
+            limits: ClientLimits::default(),
+            drain: Drain::new(),
+            restrictions: Restrictions::default(),
+            api_keys: None,
+            forward: None,
+            describes_itself: true,
+            shows_status: true,
+            regions: ClientRegions::default(),
+            tracer: Arc::new(Tracer::off()),
+            log: None,
+            access_log: None,
+        }
+    }
+}
