@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    calls::{CallCounter, CallExecutor},
+    call_tasks::{CallCounter, CallExecutor},
     service,
     state::GrpcState,
     transport::{PREFACE, Transport, go_away},

@@ -7,16 +7,14 @@
 //! [`serve`] is the entry point: it takes a bound listener and a [`GrpcState`], and returns when the drain has
 //! finished.
 mod admin;
-mod calls;
+mod call_tasks;
 mod cancellation;
-mod carried_sequences;
 mod compression;
 mod connection;
 mod contents;
 mod deadline;
 mod decode;
 mod encode;
-mod flight;
 mod frames;
 mod framing;
 #[cfg(feature = "fuzzing")]
@@ -32,7 +30,6 @@ mod pieces;
 mod police;
 mod reflection;
 mod reflection_call;
-mod refusals;
 mod reply;
 mod request;
 mod service;

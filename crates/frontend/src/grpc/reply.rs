@@ -14,7 +14,7 @@ use http_body::{Body, Frame};
 use inference::{ByteReservation, Error};
 
 use super::{
-    calls,
+    call_tasks,
     compression::{ACCEPTED, GRPC_ACCEPT_ENCODING, GRPC_ENCODING},
     pieces::Pieces,
     reflection_call::ReflectionBody,
@@ -50,12 +50,12 @@ impl Body for GrpcReply {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Chunks>, Infallible>>> {
-        calls::frame_asked();
+        call_tasks::frame_asked();
         let polled = self.poll_next(context);
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && frame.is_data()
         {
-            calls::frame_given();
+            call_tasks::frame_given();
         }
         polled
     }

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{
-    calls::CallCounter,
+    call_tasks::CallCounter,
     frames::{FrameHead, FrameKind, FrameReader},
     keepalive::{Keepalive, KeepaliveEvent},
     police::{Abuse, FramePolice},

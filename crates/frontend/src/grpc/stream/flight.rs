@@ -9,15 +9,15 @@ use bytes::Buf;
 use futures_util::Stream;
 use inference::{ByteBudget, Error, Name, Response, ResponseItem, ResponseStream};
 
-use super::{
-    message::MAX_MESSAGE,
-    request::{FinishWork, RequestContext},
-    status::Status,
-};
 use crate::{
     access::AccessLine,
     chunks::Chunks,
     counted_bytes::room_of,
+    grpc::{
+        message::MAX_MESSAGE,
+        request::{FinishWork, RequestContext},
+        status::Status,
+    },
     tracing::{TracedSend, response_complete},
 };
 

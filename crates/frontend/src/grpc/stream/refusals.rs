@@ -5,8 +5,10 @@ use std::sync::Arc;
 use bytes::Buf;
 use inference::{ByteBudget, ByteReservation, Error};
 
-use super::{encode::InferResponse, message::MAX_MESSAGE};
-use crate::chunks::Chunks;
+use crate::{
+    chunks::Chunks,
+    grpc::{encode::InferResponse, message::MAX_MESSAGE},
+};
 
 /// At this many bytes of refusals that wait, the call reads no more requests.
 const MAX_WAITING: usize = 4 << 20;
