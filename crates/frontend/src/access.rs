@@ -7,8 +7,8 @@ pub mod api_keys;
 pub(crate) mod request_facts;
 mod restrictions;
 
+pub(crate) use access_log::AccessLine;
 pub use access_log::{AccessEntry, AccessLog};
-pub(crate) use access_log::{AccessLine, PeerAddress};
 pub use api_keys::ApiKeys;
 pub(crate) use api_keys::{Access, AccessDenied, is_key_header};
 pub use request_facts::RequestTimes;

@@ -53,10 +53,6 @@ pub struct AccessEntry {
     pub peer: Option<SocketAddr>,
 }
 
-/// The address of the client of a connection, in the extensions of its requests.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PeerAddress(pub(crate) SocketAddr);
-
 /// An entry of a request that has not ended. Dropping it writes it.
 #[derive(Debug)]
 pub(crate) struct AccessLine {

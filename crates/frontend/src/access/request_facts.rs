@@ -1,8 +1,8 @@
 //! What the handlers of a request learn about it, for the log and for the client.
-use std::{fmt::Write, sync::Arc, time::Duration};
+use std::{fmt::Write, time::Duration};
 
 use engine::Model;
-use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use inference::{Name, ResponseStream, Timeline, lock::Mutex};
 
 /// The times of one inference. Phases that a request did not have are absent: a cached answer has no execution, and the
@@ -53,11 +53,6 @@ pub(crate) struct KnownFacts {
 }
 
 impl RequestFacts {
-    /// Those of the request with these extensions, if somebody wants them.
-    pub(crate) fn of(extensions: &Extensions) -> Option<&Arc<Self>> {
-        extensions.get()
-    }
-
     pub(crate) fn set_model(&self, model: &Model) {
         let mut known = self.0.lock();
         known.model = model.name().clone();

@@ -90,32 +90,34 @@ impl Drop for CountedCall {
     }
 }
 
-thread_local! {
-    /// The latest action of the body of the call that this thread polls.
-    static BODY: Cell<BodyState> = const { Cell::new(BodyState::NOTHING_SENT) };
+tokio::task_local! {
+    /// The frames of the reply to the call that the current task serves. hyper makes the task of a call before there is a reply,
+    /// and polls the reply in that task: so the task finds out what the reply does.
+    static FRAMES: Cell<SentFrames>;
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct BodyState {
+/// What the body of a reply has done so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct SentFrames {
     /// The body gave out a frame, and hyper asked for no other frame.
     is_frame_waiting: bool,
     /// The number of frames that hyper asked for. The count wraps around.
     asked: u32,
 }
 
-impl BodyState {
-    const NOTHING_SENT: Self = Self { is_frame_waiting: false, asked: 0 };
-}
-
 /// hyper asks the body of a reply for its next frame: the previous frame has been sent.
 pub(super) fn frame_asked() {
-    let asked = BODY.get().asked.wrapping_add(1);
-    BODY.set(BodyState { is_frame_waiting: false, asked });
+    change_frames(|frames| SentFrames { is_frame_waiting: false, asked: frames.asked.wrapping_add(1) });
 }
 
 /// The body of a reply gives out a frame. The frame needs space in the client's window.
 pub(super) fn frame_given() {
-    BODY.set(BodyState { is_frame_waiting: true, ..BODY.get() });
+    change_frames(|frames| SentFrames { is_frame_waiting: true, ..frames });
+}
+
+fn change_frames(change: impl FnOnce(SentFrames) -> SentFrames) {
+    // A body that no call polls has no client that may stall.
+    let _ = FRAMES.try_with(|frames| frames.set(change(frames.get())));
 }
 
 /// Returns the output of `call`, or `None` if a frame of its reply has waited for the client for `limit`, or for less if
@@ -125,27 +127,24 @@ async fn unless_stalled<F: Future>(
     limit: Option<Duration>,
     drain: &Drain,
 ) -> Option<F::Output> {
-    let mut state = BodyState::NOTHING_SENT;
     let mut wait: Option<ClientTimeout> = None;
-    std::future::poll_fn(move |context: &mut Context<'_>| {
-        let before = state;
-        BODY.set(before);
-        let polled = call.as_mut().poll(context);
-        state = BODY.replace(BodyState::NOTHING_SENT);
-        if let Poll::Ready(output) = polled {
+    let call = std::future::poll_fn(move |context: &mut Context<'_>| {
+        let before = FRAMES.with(Cell::get);
+        if let Poll::Ready(output) = call.as_mut().poll(context) {
             return Poll::Ready(Some(output));
         }
-        if !state.is_frame_waiting {
+        let frames = FRAMES.with(Cell::get);
+        if !frames.is_frame_waiting {
             wait = None;
             return Poll::Pending;
         }
-        if state.asked != before.asked {
+        if frames.asked != before.asked {
             wait = None;
         }
         let wait = wait.get_or_insert_with(|| ClientTimeout::new(limit, drain));
         wait.poll(context).map(|()| None)
-    })
-    .await
+    });
+    FRAMES.scope(Cell::default(), call).await
 }
 
 #[cfg(test)]
@@ -161,7 +160,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_frame_that_waits_too_long_ends_its_call() {
         let stalled = poll_fn(|_| {
-            if BODY.get() == BodyState::NOTHING_SENT {
+            if FRAMES.with(Cell::get) == SentFrames::default() {
                 frame_asked();
                 frame_given();
             }

@@ -1,5 +1,5 @@
 //! The connections of the gRPC port: TLS if configured, HTTP/2, and an orderly end.
-use std::{future::pending, io, pin::pin, sync::Arc, time::Duration};
+use std::{future::pending, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::Request;
@@ -18,12 +18,9 @@ use super::{
     transport::{PREFACE, Transport, go_away},
     windows::ConnectionWindows,
 };
-use crate::{
-    access::PeerAddress,
-    port::{
-        ClientStream, Drain, Listener, NoSlot, Port, accept, answer_and_close, encrypted, handshake_in_time,
-        idle_while_draining,
-    },
+use crate::port::{
+    ClientStream, Drain, Listener, NoSlot, Port, accept, answer_and_close, encrypted, handshake_in_time,
+    idle_while_draining,
 };
 
 /// The answer to clients that speak HTTP/1.
@@ -79,7 +76,7 @@ async fn connection(stream: ClientStream, state: Arc<GrpcState>, count: u64) {
     let accepted = AcceptedConnection {
         count,
         is_unix: matches!(stream, ClientStream::Unix(_)),
-        peer: state.options.access_log.as_ref().and_then(|_| stream.peer()).map(PeerAddress),
+        peer: state.options.access_log.as_ref().and_then(|_| stream.peer()),
     };
     if let Some(tls) = &state.options.tls {
         // Boxed, so that connections without TLS have a smaller future.
@@ -122,7 +119,7 @@ struct AcceptedConnection {
     count: u64,
     is_unix: bool,
     /// The client, if it is logged.
-    peer: Option<PeerAddress>,
+    peer: Option<SocketAddr>,
 }
 
 /// Serves the calls of a connection. `ahead` contains its first bytes, which were read already. When the connection is
@@ -143,12 +140,7 @@ where
         drain: state.drain.clone(),
     };
     let age = options.max_connection_age.map(|age| age.mul_f64(jitter(count)));
-    let service = service_fn(|mut request: Request<Incoming>| {
-        if let Some(peer) = peer {
-            request.extensions_mut().insert(peer);
-        }
-        service::answer(state.clone(), request)
-    });
+    let service = service_fn(|request: Request<Incoming>| service::answer(state.clone(), request, peer));
     let windows = state.windows.open();
     let mut connection = pin!(builder(state, executor, &windows).serve_connection(io, service));
     let grace = tokio::select! {

@@ -2,22 +2,23 @@
 use std::sync::Arc;
 
 use engine::now;
-use http::{HeaderMap, Response, request::Parts};
+use http::Response;
 use hyper::body::Incoming;
 use inference::{Error, Name, Request, ResponseStream};
 
 use super::{
+    call::CallHead,
     cancellation::CallWatch,
     compression::{self, Compressor},
     decode::{self, InferMessage},
     framing::{Messages, ReceivedMessage},
     reply::{self, GrpcReply},
-    request::{self, MessageOrigin, RequestContext},
+    request::{self, RequestContext},
     state::GrpcState,
     status::Status,
 };
 use crate::{
-    access::{RequestFacts, request_facts},
+    access::request_facts,
     cache_headers,
     counted_bytes::room_of,
     decode_pool::Work,
@@ -32,10 +33,10 @@ use crate::{
 /// The status that ends the call.
 pub(crate) async fn answer(
     state: &Arc<GrpcState>,
-    head: Parts,
+    mut call: CallHead,
     body: Incoming,
 ) -> Result<Response<GrpcReply>, Status> {
-    let coding = compression::of_request(&head.headers)?;
+    let coding = compression::of_request(&call.headers)?;
     let limits = &state.options.limits;
     // From its message on, the call is counted as a request.
     let open = state.reserve_call()?;
@@ -43,24 +44,19 @@ pub(crate) async fn answer(
     let message =
         Messages::new(body, coding, (limits, &state.drain), state.engine.inflight_bytes()).only().await?;
     drop(open);
-    let noted = NotedCall {
-        times: waiting.map(|waiting| MessageTimes { waiting, arrived: now() }),
-        facts: RequestFacts::of(&head.extensions).cloned(),
-    };
-    if let Some(facts) = &noted.facts {
+    let times = waiting.map(|waiting| MessageTimes { waiting, arrived: now() });
+    if let Some(facts) = &call.facts {
         facts.set_request_bytes(message.len());
     }
-    let wants_timing = request_facts::wants_timing(&head.headers);
-    let compressor = Compressor::agreed(state.options.compression, &head.headers);
+    let wants_timing = request_facts::wants_timing(&call.headers);
+    let compressor = Compressor::agreed(state.options.compression, &call.headers);
     let (asked, mut responses) = match brief(message) {
-        Ok(message) => start(state, &head.headers, message, &noted)?,
+        Ok(message) => start(state, &call, message, times)?,
         // The future is boxed, so that calls with brief messages have a smaller future.
-        Err(LongMessage(message)) => {
-            Box::pin(start_long(state, head.headers.clone(), message, noted.clone())).await?
-        }
+        Err(LongMessage(message)) => Box::pin(start_long(state, call.clone(), message, times)).await?,
     };
-    drop(head);
-    let mut watch = CallWatch::begin("ModelInferHandler", noted.facts);
+    let mut watch = CallWatch::begin("ModelInferHandler", call.facts.take());
+    drop(call);
     let response = responses.take_only().await;
     watch.end(&responses);
     response_complete(asked.trace.as_ref());
@@ -95,15 +91,6 @@ pub(crate) async fn answer(
     Ok(reply)
 }
 
-/// What is noted of a call besides its answer.
-#[derive(Clone)]
-struct NotedCall {
-    /// If requests are traced.
-    times: Option<MessageTimes>,
-    /// If requests are logged.
-    facts: Option<Arc<RequestFacts>>,
-}
-
 /// A message that takes long to decode.
 struct LongMessage(ReceivedMessage);
 
@@ -116,12 +103,12 @@ fn brief(message: ReceivedMessage) -> Result<ReceivedMessage, LongMessage> {
 
 fn start(
     state: &GrpcState,
-    headers: &HeaderMap,
+    call: &CallHead,
     message: ReceivedMessage,
-    noted: &NotedCall,
+    times: Option<MessageTimes>,
 ) -> Result<(RequestContext, ResponseStream), Status> {
     let mut request = Request::default();
-    let asked = decode_request(state, headers, message, noted, &mut request)?;
+    let asked = decode_request(state, call, message, times, &mut request)?;
     let responses = asked.model.infer(request)?;
     Ok((asked, responses))
 }
@@ -129,15 +116,15 @@ fn start(
 /// As [`start`], for a message that takes long to decode.
 async fn start_long(
     state: &Arc<GrpcState>,
-    headers: HeaderMap,
+    call: CallHead,
     message: ReceivedMessage,
-    noted: NotedCall,
+    times: Option<MessageTimes>,
 ) -> Result<(RequestContext, ResponseStream), Status> {
     let state = state.clone();
     let decoded = Work::pooled(move |_| {
         let mut request = Request::default();
         let _copies = request::reserve_copies(&state, &message)?;
-        decode_request(&state, &headers, message, &noted, &mut request).map(|asked| (asked, request))
+        decode_request(&state, &call, message, times, &mut request).map(|asked| (asked, request))
     });
     let (asked, request) = decoded.await??;
     let responses = asked.model.infer(request)?;
@@ -146,15 +133,15 @@ async fn start_long(
 
 fn decode_request(
     state: &GrpcState,
-    headers: &HeaderMap,
+    call: &CallHead,
     ReceivedMessage { frames, reservation }: ReceivedMessage,
-    noted: &NotedCall,
+    times: Option<MessageTimes>,
     request: &mut Request,
 ) -> Result<RequestContext, Status> {
     let message = InferMessage::decode(&frames).map_err(|_| Status::unparsable())?;
-    request::check(state, headers, &message)?;
+    request::check(call, &message)?;
     let model = request::model(state, &message)?;
-    if let Some(facts) = &noted.facts {
+    if let Some(facts) = &call.facts {
         facts.set_model(&model);
         facts.set_request_id(&Name::new(&message.id));
     }
@@ -164,6 +151,5 @@ fn decode_request(
         )
         .into());
     }
-    let origin = MessageOrigin { headers, reservation, stream: None, times: noted.times };
-    Ok(request::decode(state, model, message, origin, request)?)
+    Ok(request::decode(state, call, (model, message), (reservation, times), request)?)
 }

@@ -7,6 +7,7 @@
 //! [`serve`] is the entry point: it takes a bound listener and a [`GrpcState`], and returns when the drain has
 //! finished.
 mod admin;
+mod call;
 mod call_tasks;
 mod cancellation;
 mod compression;

@@ -7,13 +7,14 @@ use std::{num::NonZeroU64, sync::Arc};
 use engine::Model;
 use http::HeaderMap;
 use inference::{
-    ByteBudget, ByteReservation, ClientId, DataType, Error, Name, Request, RequestInputs, Tensor, TensorData,
+    ByteBudget, ByteReservation, DataType, Error, Name, Request, RequestInputs, Tensor, TensorData,
     TensorMemory, check_length, id_prefix,
 };
 use shared_memory::ClientRegions;
 use trace::RequestTrace;
 
 use super::{
+    call::CallHead,
     contents::{self, ContentsRoom},
     decode::{self, Choice, InferInput, InferMessage, InferRequestedOutput, InvalidMessage, MAX_DIMS},
     encode::InferResponse,
@@ -23,7 +24,7 @@ use super::{
     status::Status,
 };
 use crate::{
-    access::{Access, Category, is_key_header},
+    access::{Category, is_key_header},
     cache_headers,
     decode_pool::Work,
     kserve::{
@@ -50,36 +51,16 @@ pub(crate) struct RequestContext {
     pub(crate) trace: Option<RequestTrace>,
 }
 
-/// How a message came.
-pub(crate) struct MessageOrigin<'h> {
-    /// The headers of its call.
-    pub(crate) headers: &'h HeaderMap,
-    /// Holds its bytes.
-    pub(crate) reservation: ByteReservation,
-    /// The client, if it came on a stream.
-    pub(crate) stream: Option<ClientId>,
-    /// When it came, if requests are traced.
-    pub(crate) times: Option<MessageTimes>,
-}
-
 /// Checks that the id and the names of a message are not too long, and that its sender may use the model that it asks for,
 /// which need not exist.
 ///
 /// # Errors
 /// A text is too long, or the API key does not permit it.
-pub(crate) fn check(
-    state: &GrpcState,
-    headers: &HeaderMap,
-    message: &InferMessage<'_>,
-) -> Result<(), Status> {
+pub(crate) fn check(call: &CallHead, message: &InferMessage<'_>) -> Result<(), Status> {
     check_length("the id of the request", &message.id, MAX_ID)?;
     check_length("the name of the model", &message.model_name, MAX_ID)?;
     check_length("the version of the model", &message.model_version, MAX_ID)?;
-    let keys = state.options.api_keys.as_ref();
-    if keys.is_none() {
-        return Ok(());
-    }
-    Ok(Access::of(keys, headers).check(Category::Inference, Some(&message.model_name))?)
+    Ok(call.access.check(Category::Inference, Some(&message.model_name))?)
 }
 
 /// Reserves the copies that the decoding of a message may make of its texts: those that lie in several frames are joined,
@@ -101,26 +82,27 @@ pub(crate) fn model(state: &GrpcState, message: &InferMessage<'_>) -> Result<Arc
     state.engine.model(&message.model_name, version)
 }
 
-/// Writes what the message asks for into `request`, which must be empty.
+/// Writes what the message of a call asks for into `request`, which must be empty. `reservation` has the bytes of the message;
+/// `times` says when it came, if requests are traced.
 ///
 /// # Errors
 /// The message contradicts itself, the schema or the model, exceeds a limit, or there is no room for its inputs.
 // The caller supplies the memory, because a request is moved as seldom as possible.
 pub(crate) fn decode(
     state: &GrpcState,
-    model: Arc<Model>,
-    message: InferMessage<'_>,
-    origin: MessageOrigin<'_>,
+    call: &CallHead,
+    (model, message): (Arc<Model>, InferMessage<'_>),
+    (mut reservation, times): (ByteReservation, Option<MessageTimes>),
     request: &mut Request,
 ) -> Result<RequestContext, InvalidMessage> {
-    let MessageOrigin { headers, mut reservation, stream, times } = origin;
+    let headers = &call.headers;
     let trace = times.and_then(|times| times.sample(&state.options.tracer, model.name(), headers));
     request.trace = trace.as_ref().map(RequestTrace::context);
     let id = Name::new(&message.id);
     request.id = id.clone();
     request.model_version = version::parse(&message.model_version)?;
-    if stream.is_some() {
-        request.client = stream;
+    if call.stream.is_some() {
+        request.client = call.stream;
         request.most_unread = state.options.most_unread_responses;
     }
     let empty_final = parameters::read(&message.parameters, request)?;

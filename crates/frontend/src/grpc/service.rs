@@ -1,12 +1,13 @@
 //! Finds the handler for a call from its headers, and runs it.
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
 use hyper::body::Incoming;
-use inference::Error;
+use inference::{ClientId, Error};
 
 use super::{
     admin::AdminCall,
+    call::CallHead,
     compression::{self, Compressor},
     framing::Messages,
     infer, metadata,
@@ -18,7 +19,7 @@ use super::{
     stream::StreamBody,
 };
 use crate::{
-    access::{Access, AccessLine, Category, KnownFacts, PeerAddress, RequestFacts},
+    access::{AccessLine, Category, KnownFacts, RequestFacts},
     error,
     port::ClientLimits,
 };
@@ -68,6 +69,7 @@ impl Target {
 pub(crate) async fn answer(
     state: Arc<GrpcState>,
     request: Request<Incoming>,
+    peer: Option<SocketAddr>,
 ) -> Result<Response<GrpcReply>, Infallible> {
     if request.method() != Method::POST {
         return Ok(reply::not_grpc(StatusCode::METHOD_NOT_ALLOWED));
@@ -75,33 +77,37 @@ pub(crate) async fn answer(
     if !metadata::is_grpc(request.headers()) {
         return Ok(reply::not_grpc(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
-    let path = request.uri().path();
+    let (Parts { uri, headers, .. }, body) = request.into_parts();
+    let target = Target::of(uri.path());
     // The requests of a stream have entries of their own.
-    let log = state.options.access_log.as_ref().filter(|_| Target::of(path) != Some(Target::StreamInfer));
-    let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
-    let line = AccessLine::begin(log, "grpc", peer, || call_name(path).to_owned());
-    let outcome = match (line, error::is_noted()) {
-        (None, false) => dispatch(&state, request).await,
+    let log = state.options.access_log.as_ref().filter(|_| target != Some(Target::StreamInfer));
+    let line = AccessLine::begin(log, "grpc", peer, || call_name(uri.path()).to_owned());
+    let call = CallHead::new(headers, state.options.api_keys.as_ref(), peer);
+    let outcome = if line.is_some() || error::is_noted() {
         // The future is boxed, so that calls that nobody notes have a smaller future.
-        (line, _) => Box::pin(noted(&state, request, line)).await,
+        Box::pin(answer_noted(&state, (target, uri), call, body, line)).await
+    } else {
+        drop(uri);
+        dispatch(&state, target, call, body).await
     };
     Ok(outcome.unwrap_or_else(|status| reply::failed(&status)))
 }
 
 /// Answers a call whose facts are for the log.
-async fn noted(
+async fn answer_noted(
     state: &Arc<GrpcState>,
-    mut request: Request<Incoming>,
+    (target, uri): (Option<Target>, Uri),
+    mut call: CallHead,
+    body: Incoming,
     mut line: Option<Box<AccessLine>>,
 ) -> Result<Response<GrpcReply>, Status> {
     let facts = line.as_ref().map(|line| line.facts().clone()).unwrap_or_default();
-    request.extensions_mut().insert(facts.clone());
-    let path = request.uri().path().to_owned();
-    let outcome = dispatch(state, request).await;
+    call.facts = Some(facts.clone());
+    let outcome = dispatch(state, target, call, body).await;
     let (code, bytes) = match &outcome {
         Ok(reply) => (Code::Ok, reply.body().len()),
         Err(status) => {
-            note(call_name(&path), status, &facts);
+            note(call_name(uri.path()), status, &facts);
             (status.code, 0)
         }
     };
@@ -127,61 +133,63 @@ fn note(call: &str, Status { code, message }: &Status, facts: &RequestFacts) {
     }
 }
 
-async fn dispatch(state: &Arc<GrpcState>, request: Request<Incoming>) -> Result<Response<GrpcReply>, Status> {
+async fn dispatch(
+    state: &Arc<GrpcState>,
+    target: Option<Target>,
+    mut call: CallHead,
+    body: Incoming,
+) -> Result<Response<GrpcReply>, Status> {
     // h2 accepts calls until the client has confirmed that it knows of the end of its connection.
     if state.drain.has_begun_since(LAST_CALLS) {
         return Err(Status::stopping());
     }
-    let Some(target) = Target::of(request.uri().path()) else {
+    let Some(target) = target else {
         return Err(Status::new(Code::Unimplemented, ""));
     };
-    check_restriction(state, target, request.headers())?;
-    let granted = metadata::timeout(request.headers())?;
+    check_restriction(state, target, &call)?;
+    let granted = metadata::timeout(&call.headers)?;
     if let Target::StreamInfer = target {
-        let (head, body) = request.into_parts();
-        let coding = compression::of_request(&head.headers)?;
+        let coding = compression::of_request(&call.headers)?;
         let open = state.reserve_call()?;
         let limits = (&state.options.limits, &state.drain);
         let messages = Messages::new(body, coding, limits, state.engine.inflight_bytes());
-        let compressor = Compressor::agreed(state.options.compression, &head.headers);
-        let peer = head.extensions.get::<PeerAddress>().map(|peer| peer.0);
-        let body = StreamBody::new(state.clone(), (head.headers, peer), messages, granted, open);
+        let compressor = Compressor::agreed(state.options.compression, &call.headers);
+        (call.facts, call.stream) = (None, Some(ClientId::unique()));
+        let body = StreamBody::new(state.clone(), call, messages, granted, open);
         return Ok(reply::stream(body, compressor.map(|compressor| compressor.coding)));
     }
     if let Target::Reflection(version) = target {
-        return reflect(state, version, request, granted);
+        return reflect(state, version, &call, body, granted);
     }
     match granted {
-        None => answer_once(state, target, request).await,
+        None => answer_once(state, target, call, body).await,
         // The future is boxed, so that calls without a deadline, which are the fast ones, have a smaller future.
         Some(granted) => {
-            let answer = Box::pin(answer_once(state, target, request));
+            let answer = Box::pin(answer_once(state, target, call, body));
             tokio::time::timeout(granted, answer).await.unwrap_or_else(|_| Err(Status::late()))
         }
     }
 }
 
-fn check_restriction(state: &GrpcState, target: Target, headers: &HeaderMap) -> Result<(), Status> {
+fn check_restriction(state: &GrpcState, target: Target, call: &CallHead) -> Result<(), Status> {
     let category = target.category();
-    let header = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
+    let header = |name: &str| call.headers.get(name).map(HeaderValue::as_bytes);
     state.options.restrictions.check(category, header).map_err(|denied| {
         let text = format!("This protocol is restricted, expecting header '{}'", denied.header);
         Status::new(Code::Unavailable, text)
     })?;
-    Ok(Access::of(state.options.api_keys.as_ref(), headers).check(category, None)?)
+    Ok(call.access.check(category, None)?)
 }
 
 async fn answer_once(
     state: &Arc<GrpcState>,
     target: Target,
-    request: Request<Incoming>,
+    call: CallHead,
+    body: Incoming,
 ) -> Result<Response<GrpcReply>, Status> {
     match target {
-        Target::Infer => {
-            let (head, body) = request.into_parts();
-            infer::answer(state, head, body).await
-        }
-        Target::Admin(call) => Box::pin(answer_admin(state, call, request)).await,
+        Target::Infer => infer::answer(state, call, body).await,
+        Target::Admin(admin) => Box::pin(answer_admin(state, admin, call, body)).await,
         Target::StreamInfer | Target::Reflection(_) => unreachable!("streams are answered by their body"),
     }
 }
@@ -191,14 +199,14 @@ async fn answer_once(
 fn reflect(
     state: &Arc<GrpcState>,
     version: ReflectionVersion,
-    request: Request<Incoming>,
+    call: &CallHead,
+    body: Incoming,
     granted: Option<Duration>,
 ) -> Result<Response<GrpcReply>, Status> {
     if !state.options.reflection {
         return Err(Status::new(Code::Unimplemented, ""));
     }
-    let (head, body) = request.into_parts();
-    let coding = compression::of_request(&head.headers)?;
+    let coding = compression::of_request(&call.headers)?;
     let open = state.reserve_call()?;
     let limits = limits_below(state, MAX_QUESTION);
     let questions = Messages::new(body, coding, (&limits, &state.drain), state.engine.inflight_bytes());
@@ -213,20 +221,19 @@ fn limits_below(state: &GrpcState, max_message: u64) -> ClientLimits {
 
 async fn answer_admin(
     state: &GrpcState,
-    call: AdminCall,
-    request: Request<Incoming>,
+    admin: AdminCall,
+    call: CallHead,
+    body: Incoming,
 ) -> Result<Response<GrpcReply>, Status> {
-    let (head, body) = request.into_parts();
-    let coding = compression::of_request(&head.headers)?;
-    let limits = limits_below(state, call.max_message());
+    let coding = compression::of_request(&call.headers)?;
+    let limits = limits_below(state, admin.max_message());
     let limits = (&limits, &state.drain);
     let mut message = Messages::new(body, coding, limits, state.engine.inflight_bytes()).only().await?;
-    if call == AdminCall::RepositoryModelLoad {
+    if admin == AdminCall::RepositoryModelLoad {
         // The files of the model are copied. Other messages are short.
         message.reservation.grow(message.len()).map_err(Error::from)?;
     }
-    let access = Access::of(state.options.api_keys.as_ref(), &head.headers);
-    call.check_model(&access, &message.frames).await?;
-    let answer = call.answer(state, &message.frames, &access).await?;
+    admin.check_model(&call.access, &message.frames).await?;
+    let answer = admin.answer(state, &message.frames, &call.access).await?;
     reply::message(answer, || state.engine.inflight_bytes().reservation(), None, None)
 }

@@ -17,7 +17,6 @@
 //! with running sequences also waits for their ends, until the server gives up waiting for sequences.
 use std::{
     collections::VecDeque,
-    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -27,10 +26,9 @@ use std::{
 use bytes::Buf;
 use engine::now;
 use futures_util::{StreamExt, stream::SelectAll};
-use http::HeaderMap;
 use http_body::Frame;
 use hyper::body::Incoming;
-use inference::{ByteReservation, ClientId, Error, Name, Request, Timestamp};
+use inference::{ByteReservation, Error, Name, Request, Timestamp};
 
 use super::{
     carried_sequences::CarriedSequences,
@@ -43,13 +41,14 @@ use crate::{
     counted_bytes::UNCOUNTED,
     decode_pool::Work,
     grpc::{
+        call::CallHead,
         cancellation::CallWatch,
         compression::{Compressing, Compressor},
         deadline::CallDeadline,
         decode::{self, InferMessage, InvalidMessage},
         framing::{MessageError, Messages, ReceivedMessage, RefusedMessage},
         pieces::Pieces,
-        request::{self, MessageOrigin, RequestContext},
+        request::{self, RequestContext},
         state::GrpcState,
         status::Status,
         wire::Malformed,
@@ -74,9 +73,7 @@ const SEQUENCE_TICK: Duration = Duration::from_millis(10);
 /// The body of the reply.
 pub(crate) struct StreamBody {
     state: Arc<GrpcState>,
-    /// The headers of the call. Its requests get the forwarded headers.
-    headers: HeaderMap,
-    peer: Option<SocketAddr>,
+    call: CallHead,
     messages: Messages<Incoming>,
     /// True while the client may send more requests.
     reading: bool,
@@ -89,8 +86,6 @@ pub(crate) struct StreamBody {
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// If one of them runs, the call waits for it when the server stops.
     sequences: CarriedSequences,
-    /// The server counts the requests of this call under this id, because one reader reads all their responses.
-    client: ClientId,
     /// True if the client wants the first error of a model as the status of the call.
     errors_end_call: bool,
     /// The requests whose responses are sent in order.
@@ -144,20 +139,19 @@ impl StreamBody {
     /// Answers the requests in `messages`.
     pub(crate) fn new(
         state: Arc<GrpcState>,
-        (headers, peer): (HeaderMap, Option<SocketAddr>),
+        call: CallHead,
         messages: Messages<Incoming>,
         granted: Option<Duration>,
         open: ByteReservation,
     ) -> Self {
-        let compressor = Compressor::agreed(state.options.compression, &headers);
-        let errors_end_call = headers.get("triton_grpc_error").is_some_and(|value| value == "true");
+        let compressor = Compressor::agreed(state.options.compression, &call.headers);
+        let errors_end_call = call.headers.get("triton_grpc_error").is_some_and(|value| value == "true");
         let drain = state.drain.clone();
         let waiting = state.options.tracer.is_on().then(now);
         let refusals = Refusals::within(state.engine.inflight_bytes());
         Self {
             state,
-            headers,
-            peer,
+            call,
             messages,
             reading: true,
             decoding: None,
@@ -165,7 +159,6 @@ impl StreamBody {
             deadline: CallDeadline::after(granted),
             stopping: Box::pin(async move { drain.begun().await }),
             sequences: CarriedSequences::default(),
-            client: ClientId::unique(),
             errors_end_call,
             ordered: VecDeque::new(),
             unordered: SelectAll::new(),
@@ -331,8 +324,7 @@ impl StreamBody {
             return;
         }
         let mut request = Request::default();
-        let origin = (&self.headers, self.client, times);
-        match decode_message(&self.state, origin, message, &mut request) {
+        match decode_message(&self.state, &self.call, message, times, &mut request) {
             Ok(accepted) => self.start(accepted, request),
             Err(Malformed) => self.failure = Some(Status::unparsable()),
         }
@@ -346,11 +338,11 @@ impl StreamBody {
     }
 
     fn decode_in_pool(&self, message: ReceivedMessage, times: Option<MessageTimes>) -> LongDecoding {
-        let (state, headers, client) = (self.state.clone(), self.headers.clone(), self.client);
+        let (state, call) = (self.state.clone(), self.call.clone());
         Work::pooled(move |_| {
             let mut request = Request::default();
             let accepted = match request::reserve_copies(&state, &message) {
-                Ok(_copies) => decode_message(&state, (&headers, client, times), message, &mut request)?,
+                Ok(_copies) => decode_message(&state, &call, message, times, &mut request)?,
                 Err(error) => AcceptedMessage {
                     id: decode::leading_id(&message.frames),
                     bytes: message.len(),
@@ -365,9 +357,10 @@ impl StreamBody {
     #[inline]
     fn start(&mut self, accepted: AcceptedMessage, request: Request) {
         let AcceptedMessage { id, decoupled, decoded, bytes } = accepted;
-        let mut line = AccessLine::begin(self.state.options.access_log.as_ref(), "grpc", self.peer, || {
-            "ModelStreamInfer".to_owned()
-        });
+        let mut line =
+            AccessLine::begin(self.state.options.access_log.as_ref(), "grpc", self.call.peer, || {
+                "ModelStreamInfer".to_owned()
+            });
         if let Some(line) = &mut line {
             line.set_request_bytes(bytes as u64);
             line.facts().set_request_id(&id);
@@ -489,15 +482,16 @@ impl StreamBody {
 #[inline]
 fn decode_message(
     state: &GrpcState,
-    (headers, client, times): (&HeaderMap, ClientId, Option<MessageTimes>),
+    call: &CallHead,
     received: ReceivedMessage,
+    times: Option<MessageTimes>,
     request: &mut Request,
 ) -> Result<AcceptedMessage, Malformed> {
     let bytes = if state.options.access_log.is_some() { received.len() } else { 0 };
     let ReceivedMessage { frames, reservation } = received;
     let message = InferMessage::decode(&frames)?;
     let id = lengths::short_id(&message.id);
-    if let Err(denied) = request::check(state, headers, &message) {
+    if let Err(denied) = request::check(call, &message) {
         let denied = Error::invalid(denied.message);
         return Ok(AcceptedMessage { id, bytes, decoupled: false, decoded: Err(denied) });
     }
@@ -512,8 +506,7 @@ fn decode_message(
     };
     let decoupled = model.config().decoupled;
     let sent_version = Name::new(&message.model_version);
-    let origin = MessageOrigin { headers, reservation, stream: Some(client), times };
-    let asked = match request::decode(state, model, message, origin, request) {
+    let asked = match request::decode(state, call, (model, message), (reservation, times), request) {
         Ok(asked) => Ok(asked),
         Err(InvalidMessage::Refused(error)) => Err(error),
         Err(InvalidMessage::Malformed) => return Err(Malformed),
