@@ -1,8 +1,8 @@
 //! The inference protocol over gRPC: `inference.GRPCInferenceService`, `grpc.health.v1.Health` and server reflection.
 //!
 //! hyper owns the connections. This module dispatches calls by path, and frames and encodes their messages. The two
-//! infer calls have their own codecs (`decode`, `encode`), which do not copy tensors. All other calls use the generated
-//! types.
+//! infer calls have their own codecs (`message::decode`, `message::encode`), which do not copy tensors. All other calls
+//! use the generated types.
 //!
 //! [`serve`] is the entry point: it takes a bound listener and a [`GrpcState`], and returns when the drain has
 //! finished.
@@ -12,12 +12,8 @@ mod call_tasks;
 mod cancellation;
 mod compression;
 mod connection;
-mod contents;
 mod deadline;
-mod decode;
-mod encode;
 mod frames;
-mod framing;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod infer;
@@ -26,7 +22,6 @@ mod logging;
 mod message;
 mod metadata;
 mod options;
-mod parameters;
 mod pieces;
 mod police;
 mod reflection;
@@ -41,7 +36,6 @@ mod stream;
 mod transport;
 mod unix_authority;
 mod windows;
-mod wire;
 
 pub use connection::serve;
 pub use keepalive::KeepaliveRules;

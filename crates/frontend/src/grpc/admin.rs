@@ -18,7 +18,7 @@ use proto::{
 
 use super::{
     logging,
-    message::{decode, encode},
+    message::generated::{decode, encode},
     shared_memory::RegionCall,
     state::GrpcState,
     status::Status,

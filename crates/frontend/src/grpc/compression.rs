@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName};
 use inference::Error;
 
 use super::{
-    message::PREFIX,
+    message::prefix::PREFIX,
     options::CompressionLevel,
     status::{Code, Status},
 };

@@ -12,11 +12,13 @@ use http_body_util::StreamBody;
 use inference::{ByteBudget, Request};
 
 use super::{
-    contents::{self, ContentsRoom},
-    decode::{self, InferMessage},
     frames::FrameReader,
-    framing::{MessageError, Messages},
-    parameters,
+    message::{
+        contents::{self, ContentsRoom},
+        decode::{self, InferMessage},
+        framing::{MessageError, Messages},
+        parameters,
+    },
     police::{FramePolice, PingRules},
     unix_authority::AuthorityRewriter,
 };

@@ -10,8 +10,10 @@ use super::{
     call::CallHead,
     cancellation::CallWatch,
     compression::{self, Compressor},
-    decode::{self, InferMessage},
-    framing::{Messages, ReceivedMessage},
+    message::{
+        decode::{self, InferMessage},
+        framing::{Messages, ReceivedMessage},
+    },
     reply::{self, GrpcReply},
     request::{self, RequestContext},
     state::GrpcState,

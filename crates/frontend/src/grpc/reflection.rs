@@ -15,8 +15,8 @@ use tonic_reflection::pb::{
 };
 
 use super::{
+    message::wire::{Malformed, WireReader, WireType},
     status::{Code, Status},
-    wire::{Malformed, WireReader, WireType},
 };
 
 /// A version of the service.

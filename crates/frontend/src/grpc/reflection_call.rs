@@ -13,8 +13,12 @@ use hyper::body::Incoming;
 use inference::ByteReservation;
 
 use super::{
-    deadline::CallDeadline, framing::Messages, message, pieces::Pieces, reflection::ReflectionVersion,
-    state::GrpcState, status::Status,
+    deadline::CallDeadline,
+    message::{framing::Messages, generated},
+    pieces::Pieces,
+    reflection::ReflectionVersion,
+    state::GrpcState,
+    status::Status,
 };
 use crate::chunks::Chunks;
 
@@ -79,9 +83,9 @@ impl ReflectionBody {
     /// The next answer, or the status that ends the call.
     fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<Chunks, Status>> {
         Poll::Ready(match self.questions.poll_next(context) {
-            Poll::Ready(Some(Ok(question))) => message::decode_here(&question.frames)
+            Poll::Ready(Some(Ok(question))) => generated::decode_here(&question.frames)
                 .and_then(|question| self.state.reflection.answer(self.version, question))
-                .and_then(|answer| message::encode(&answer)),
+                .and_then(|answer| generated::encode(&answer)),
             Poll::Ready(Some(Err(error))) => Err(error.into()),
             Poll::Ready(None) => Err(Status::ok()),
             Poll::Pending => {

@@ -15,11 +15,13 @@ use trace::RequestTrace;
 
 use super::{
     call::CallHead,
-    contents::{self, ContentsRoom},
-    decode::{self, Choice, InferInput, InferMessage, InferRequestedOutput, InvalidMessage, MAX_DIMS},
-    encode::InferResponse,
-    framing::ReceivedMessage,
-    parameters,
+    message::{
+        contents::{self, ContentsRoom},
+        decode::{self, Choice, InferInput, InferMessage, InferRequestedOutput, InvalidMessage, MAX_DIMS},
+        encode::InferResponse,
+        framing::ReceivedMessage,
+        parameters,
+    },
     state::GrpcState,
     status::Status,
 };

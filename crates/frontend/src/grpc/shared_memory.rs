@@ -15,7 +15,7 @@ use shared_memory::{
 };
 
 use super::{
-    message::{decode, encode},
+    message::generated::{decode, encode},
     status::Status,
 };
 use crate::chunks::Chunks;

@@ -6,7 +6,7 @@ use inference::{Error, ErrorCode};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 pub(crate) use tonic::Code;
 
-use super::decode::InvalidMessage;
+use super::message::decode::InvalidMessage;
 use crate::access::AccessDenied;
 
 /// The header or trailer with the code.

@@ -14,7 +14,7 @@ use crate::{
     chunks::Chunks,
     counted_bytes::room_of,
     grpc::{
-        message::MAX_MESSAGE,
+        message::prefix::MAX_MESSAGE,
         request::{FinishWork, RequestContext},
         status::Status,
     },

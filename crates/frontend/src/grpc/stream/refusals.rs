@@ -7,7 +7,7 @@ use inference::{ByteBudget, ByteReservation, Error};
 
 use crate::{
     chunks::Chunks,
-    grpc::{encode::InferResponse, message::MAX_MESSAGE},
+    grpc::message::{encode::InferResponse, prefix::MAX_MESSAGE},
 };
 
 /// At this many bytes of refusals that wait, the call reads no more requests.

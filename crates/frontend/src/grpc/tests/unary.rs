@@ -14,7 +14,7 @@ use crate::{
     access::{Category, Restrictions},
     decode_pool::BRIEF,
     forward::HeaderForward,
-    grpc::{CompressionLevel, decode::tests::decoded_here},
+    grpc::{CompressionLevel, message::decode::tests::decoded_here},
     port::ClientLimits,
 };
 

@@ -7,7 +7,7 @@ use bytes::{BufMut, BytesMut};
 use inference::{Error, Name, Parameter, Tensor};
 use smallvec::SmallVec;
 
-use super::message::{MAX_MESSAGE, PREFIX};
+use super::prefix::{MAX_MESSAGE, PREFIX};
 use crate::chunks::Chunks;
 
 /// Tensors of up to this many bytes are copied: a copy is cheaper than one more range to write.
@@ -29,7 +29,7 @@ impl InferResponse<'_> {
     /// Encodes the whole message of `ModelInfer`, prefix included.
     ///
     /// # Errors
-    /// A parameter the protocol cannot carry, or a message beyond [`MAX_MESSAGE`][super::message::MAX_MESSAGE].
+    /// A parameter the protocol cannot carry, or a message beyond [`MAX_MESSAGE`].
     pub(crate) fn unary(&self) -> Result<Chunks, Error> {
         let parameters = self.values()?;
         let lengths = self.lengths(&parameters);

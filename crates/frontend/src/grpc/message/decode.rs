@@ -333,4 +333,4 @@ fn normalise(parameters: &mut InferParameters<'_>) {
 
 #[cfg(test)]
 #[path = "decode_tests.rs"]
-pub(super) mod tests;
+pub(in crate::grpc) mod tests;

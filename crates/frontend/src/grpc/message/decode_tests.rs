@@ -12,7 +12,7 @@ use proto::{
 };
 
 use super::*;
-use crate::grpc::contents::{self, ContentsRoom};
+use crate::grpc::message::contents::{self, ContentsRoom};
 
 thread_local! {
     static DECODED: Cell<usize> = const { Cell::new(0) };

@@ -18,12 +18,12 @@ use smallvec::SmallVec;
 
 use super::{
     decode,
-    message::{MAX_MESSAGE, PREFIX},
-    status::{Code, Status},
+    prefix::{MAX_MESSAGE, PREFIX},
 };
 use crate::{
     compression::{Coding, InflateError},
     decode_pool::Work,
+    grpc::status::{Code, Status},
     port::{BodyProgress, ClientLimits, Drain, LateBody},
 };
 
