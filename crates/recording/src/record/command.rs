@@ -1,10 +1,4 @@
-//! `nereid record`: passes the calls of clients on to a server, and writes them to a file.
-
-mod hidden_tensors;
-mod observed_call;
-mod options;
-mod proxy;
-mod recorder;
+//! The command: it opens the ports and the file, and waits for the end.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -15,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::sync::{Semaphore, watch};
 
-pub use self::options::{RecordOptions, command_line};
-use self::proxy::{ProxyContext, ProxyPort};
-use self::recorder::Recorder;
+use super::options::{self, RecordOptions};
+use super::proxy::{ProxyContext, ProxyPort};
+use super::recorder::Recorder;
 use crate::event::CallProtocol;
 
 /// How often the command looks whether the recording is complete, to say so.

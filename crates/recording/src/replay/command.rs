@@ -1,12 +1,4 @@
-//! `nereid replay`: sends the calls of a recording again, and compares their answers.
-
-mod call_target;
-mod comparison;
-mod options;
-mod player;
-mod recorded_call;
-mod report;
-mod tensor_values;
+//! The command: it reads the recording, plays it and writes the report.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -14,12 +6,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 
-use self::call_target::CallKind;
-use self::options::ReplayOptions;
-pub(crate) use self::options::command_line;
-use self::player::CallPlayer;
-use self::recorded_call::{CallBody, RecordedCall};
-use self::report::ReplayReport;
+use super::call_target::CallKind;
+use super::options::{self, ReplayOptions};
+use super::player::CallPlayer;
+use super::recorded_call::{self, CallBody, RecordedCall};
+use super::report::ReplayReport;
 use crate::event::CallProtocol;
 
 /// See [`crate::replay`].
