@@ -1,6 +1,4 @@
-//! Opens the store of a URL: which server it is, how requests are signed, how often they are repeated.
-
-mod builders;
+//! A store that is open, and what it is opened with.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +6,7 @@ use std::time::Duration;
 use inference::Error;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 
+use super::builders;
 use crate::connector::StoreConnector;
 use crate::credentials::{self, AzureAuthentication, AzureCredential, Credential, StoreVariables};
 use crate::failure::Redaction;
