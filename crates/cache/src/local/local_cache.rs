@@ -1,7 +1,4 @@
-//! The cache in the memory of the process (`--cache-config=local,size=<bytes>`).
-//!
-//! An answer is stored in one piece of memory. An insertion copies it there, because its tensors may be parts of those of a
-//! whole batch. A hit shares that memory: nothing is copied before it is sent.
+//! The cache, and what all models share of it.
 use std::{
     collections::{BTreeMap, HashMap},
     future::ready,
@@ -21,12 +18,8 @@ use inference::{
 };
 use tokio::runtime::Handle;
 
-mod shard;
-mod space;
-
-use shard::bookkeeping;
-use space::Space;
-
+use super::shard::bookkeeping;
+use super::space::Space;
 use crate::use_counts::{UseCounts, append_gauge};
 
 /// The name on the command line.
@@ -39,7 +32,7 @@ const BRIEF_BYTES: usize = 64 << 10;
 /// The reference count of an entry's bytes, which a hit makes.
 const REFERENCE_COUNT_BYTES: usize = 24;
 
-/// See the module documentation. A clone is the same cache.
+/// See [`crate::local`]. A clone is the same cache.
 #[derive(Clone)]
 pub struct LocalResponseCache {
     memory: Arc<Memory>,

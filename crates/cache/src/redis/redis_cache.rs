@@ -1,11 +1,4 @@
-//! The cache in a Redis store (`--cache-config=redis,host=<host> --cache-config=redis,port=<port>`).
-//!
-//! Several servers can share the store, and their responses outlive them. A request waits for the store only for a
-//! limited time. While the store is away, look-ups miss at once and responses are not stored. These are no errors: the
-//! log and a metric tell that the store is away.
-//!
-//! `settings` and `tls` read the settings. `breaker` decides when the store is asked, and `store` asks it over each
-//! `connection`. `value` is the format of an entry.
+//! The cache: look-ups and insertions within their limits.
 use std::{
     collections::BTreeMap,
     future::ready,
@@ -25,23 +18,16 @@ use tokio::{
     task::JoinHandle,
 };
 
-mod breaker;
-mod checksum;
-mod connection;
-mod counts;
-mod runtime;
-mod settings;
-mod store;
-mod tls;
-mod value;
-
-use checksum::EntryChecksum;
-use connection::{OperationFailure, RedisConnector};
-use counts::{CacheOperation, OperationFailureReason};
-use runtime::CacheRuntime;
-use settings::RedisSettings;
-use store::RedisStore;
-use tls::RedisTls;
+use super::{
+    checksum::EntryChecksum,
+    connection::{OperationFailure, RedisConnector},
+    counts::{CacheOperation, OperationFailureReason},
+    runtime::CacheRuntime,
+    settings::RedisSettings,
+    store::RedisStore,
+    tls::RedisTls,
+    value,
+};
 
 /// The name on the command line.
 pub const NAME: &str = "redis";
@@ -66,7 +52,7 @@ impl OperationLimits {
     const DEFAULT: Self = Self { operations: 1024, insertion_bytes: 64 << 20 };
 }
 
-/// See the module documentation.
+/// See [`crate::redis`].
 pub struct RedisResponseCache {
     store: Arc<RedisStore>,
     operations: Arc<Semaphore>,
@@ -326,7 +312,5 @@ impl ResponseCache for RedisResponseCache {
     }
 }
 
-#[cfg(test)]
-mod fake_store;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,8 @@ use std::{
 use inference::{DataType, ErrorCode, Parameter, Response, Tensor};
 use testing::eventually;
 
-use super::{breaker::ConnectionFailure, fake_store::FakeStore, *};
+use super::*;
+use crate::redis::{breaker::ConnectionFailure, fake_store::FakeStore};
 
 /// The limits of operations and connections in milliseconds: longer than anything takes that works.
 const LONG_LIMIT: &str = "60000";

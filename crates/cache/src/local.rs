@@ -1,0 +1,9 @@
+//! The cache in the memory of the process (`--cache-config=local,size=<bytes>`).
+//!
+//! An answer is stored in one piece of memory. An insertion copies it there, because its tensors may be parts of those of a
+//! whole batch. A hit shares that memory: nothing is copied before it is sent.
+mod local_cache;
+mod shard;
+mod space;
+
+pub use local_cache::{CacheStatistics, LocalResponseCache, NAME};
