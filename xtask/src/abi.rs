@@ -9,4 +9,4 @@ mod header;
 mod signatures;
 mod table;
 
-pub(crate) use comparison::{broken, write_header};
+pub(crate) use comparison::{broken, type_names, write_header};

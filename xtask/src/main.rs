@@ -44,6 +44,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 use crate::arguments::Arguments;
+use crate::gates::Upkeep;
 use crate::process::descendants;
 use crate::steps::CheckStep;
 use crate::test::Selection;
@@ -88,8 +89,10 @@ cargo xtask fuzz [--target NAME] [--seconds N]
     takes more memory than its bound allows, or more work than in proportion to the input, is written to a file. Goes on
     from what earlier runs have found, below target/fuzz. --target takes only that one.
 
-cargo xtask gates
-    Only the rules of our own: which crate may use which, the shape of files, and the C interfaces.
+cargo xtask gates [--write]
+    Only the rules of our own: which crate may use which, the shape of files and types, the life of a request, the C
+    interfaces. --write first removes exceptions that nothing needs, lowers limits, and renews the table of the life of a
+    request.
 
 cargo xtask docs [--write]
     Makes a book of the pages in docs, in target/docs, and checks all links. --write renews the pages that the server
@@ -180,8 +183,9 @@ fn run() -> Result<bool> {
             deepcheck::run(only.as_deref())
         }
         "gates" => {
+            let upkeep = if arguments.flag("--write") { Upkeep::Write } else { Upkeep::Report };
             arguments.finish()?;
-            gates::run()
+            gates::run(upkeep)
         }
         "docs" => {
             let renew = arguments.flag("--write");

@@ -1,5 +1,6 @@
 //! Writes the header from the tables, and compares it and the exported functions with them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -35,6 +36,20 @@ pub(crate) fn broken(root: &Path) -> Result<Vec<String>> {
         broken.push(format!("{HEADER} is not what the tables and the sources say: cargo xtask header"));
     }
     Ok(broken)
+}
+
+/// The names of the types in the tables, without their prefixes: `Message` of `TRITONSERVER_Message`.
+///
+/// # Errors
+/// A table is wrong, or cannot be read.
+pub(crate) fn type_names(root: &Path) -> Result<BTreeSet<String>> {
+    let interfaces = read_tables(root)?;
+    let names = interfaces.iter().flat_map(|interface| {
+        let handles = interface.handles.iter().map(|handle| &handle.name);
+        let enums = interface.enums.iter().map(|listed| &listed.name);
+        handles.chain(enums).chain(interface.callbacks.iter().map(|callback| &callback.name))
+    });
+    Ok(names.filter_map(|name| Some(name.split_once('_')?.1.to_owned())).collect())
 }
 
 fn header_text(root: &Path) -> Result<String> {

@@ -3,17 +3,14 @@
 //! Who reads a file of a circle must read all of it. `circles.txt` lists the files that are in circles still: it may only
 //! become shorter.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use serde_json::Value;
 
+use super::exception_list::{ExceptionList, Upkeep};
 use super::source_graph::SourceGraph;
-
-/// The files that are in circles, one on each line, relative to the repository.
-const KNOWN: &str = include_str!("circles.txt");
 
 /// Folders of modules in Python that import each other by their names.
 const PYTHON: [&str; 7] = [
@@ -26,14 +23,13 @@ const PYTHON: [&str; 7] = [
     "tests/clients",
 ];
 
-/// Violations of the rule, one line for each file. `packages` are those of `cargo metadata`.
+/// Violations of the rule, one line for each file. `graphs` are those of all products.
 ///
 /// # Errors
-/// A source cannot be read.
-pub(crate) fn broken(root: &Path, packages: &[Value]) -> Result<Vec<String>> {
+/// A source or the list cannot be read, or the list not be written.
+pub(super) fn broken(root: &Path, graphs: &[SourceGraph], upkeep: Upkeep) -> Result<Vec<String>> {
     let mut circles = Vec::new();
-    for target in targets(packages) {
-        let graph = SourceGraph::of_target(&target)?;
+    for graph in graphs {
         let relative = |path: &Path| path.strip_prefix(root).unwrap_or(path).display().to_string();
         circles
             .extend(graph.circles().iter().map(|circle| circle.iter().map(|path| relative(path)).collect()));
@@ -41,34 +37,18 @@ pub(crate) fn broken(root: &Path, packages: &[Value]) -> Result<Vec<String>> {
     for folder in PYTHON {
         circles.extend(python_circles(root, folder)?);
     }
-    Ok(compare(&circles, KNOWN))
-}
-
-/// The root files of libraries and programs, without tests, benches and examples.
-fn targets(packages: &[Value]) -> Vec<PathBuf> {
-    let targets = packages.iter().flat_map(|package| package["targets"].as_array().into_iter().flatten());
-    let is_product = |target: &&Value| {
-        let kinds = target["kind"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        kinds.clone().count() > 0
-            && kinds.into_iter().all(|kind| !matches!(kind, "test" | "bench" | "example" | "custom-build"))
-    };
-    targets.filter(is_product).filter_map(|target| Some(target["src_path"].as_str()?.into())).collect()
+    compare(&circles, &ExceptionList::read(root, "circles.txt", upkeep)?)
 }
 
 /// What differs from the list.
-fn compare(circles: &[Vec<String>], known: &str) -> Vec<String> {
-    let known: BTreeSet<&str> = known.lines().filter(|line| !line.is_empty()).collect();
-    let mut found = BTreeSet::new();
-    let mut broken = Vec::new();
-    for circle in circles {
-        found.extend(circle.iter().map(String::as_str));
-        if let Some(new) = circle.iter().find(|file| !known.contains(file.as_str())) {
-            broken.push(format!("{new} is in a circle of files that use each other: {}", circle.join(", ")));
-        }
-    }
-    let ended = known.difference(&found);
-    broken.extend(ended.map(|file| format!("{file} is in no circle any more: remove it from circles.txt")));
-    broken
+fn compare(circles: &[Vec<String>], list: &ExceptionList) -> Result<Vec<String>> {
+    let new = circles.iter().filter_map(|circle| {
+        let file = circle.iter().find(|file| !list.has(file))?;
+        Some(format!("{file} is in a circle of files that use each other: {}", circle.join(", ")))
+    });
+    let mut broken: Vec<String> = new.collect();
+    broken.extend(list.unneeded(&circles.iter().flatten().map(String::as_str).collect())?);
+    Ok(broken)
 }
 
 /// The circles of the modules in a folder.
@@ -91,7 +71,7 @@ fn python_circles(root: &Path, folder: &str) -> Result<Vec<Vec<String>>> {
         let used = imported(text, &package).filter_map(|name| number.get(name).copied());
         used.filter(|used| names[*used] != own).collect()
     });
-    let graph = SourceGraph { files, arrows: arrows.collect() };
+    let graph = SourceGraph { files, arrows: arrows.collect(), ..SourceGraph::default() };
     let circles = graph.circles();
     Ok(circles.iter().map(|circle| circle.iter().map(|path| path.display().to_string()).collect()).collect())
 }
@@ -130,12 +110,13 @@ mod tests {
 
     #[test]
     fn a_new_circle_and_an_ended_one_are_named() {
-        assert!(compare(&[circle(&["a", "b"])], "a\nb\n").is_empty());
+        let list = ExceptionList::of("a\nb\n");
+        assert!(compare(&[circle(&["a", "b"])], &list).unwrap().is_empty());
         assert_eq!(
-            compare(&[circle(&["a", "b", "c"])], "a\nb\n"),
+            compare(&[circle(&["a", "b", "c"])], &list).unwrap(),
             ["c is in a circle of files that use each other: a, b, c"]
         );
-        assert_eq!(compare(&[], "a\n"), ["a is in no circle any more: remove it from circles.txt"]);
+        assert_eq!(compare(&[], &list).unwrap().len(), 2);
     }
 
     #[test]

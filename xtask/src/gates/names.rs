@@ -1,18 +1,17 @@
 //! Checks that each type name is defined once in the workspace. A name with two meanings needs an explanation at each
 //! use.
 //!
-//! The crates of the C interfaces keep the names of C. Test code may use any names.
+//! The crates of the C interfaces may use the names of C, as the tables of these interfaces have them. Test code may use
+//! any names. `double_names.txt` lists the other names that are defined more than once today.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::process;
+use super::exception_list::{ExceptionList, Upkeep};
 
-/// The crates whose types are named by C headers.
+/// The crates that may define what C headers name.
 const NAMED_BY_C: &[&str] = &["crates/c-api/", "crates/in-process/"];
 
 /// Folders of code that no other code uses, and the crate of test helpers.
@@ -20,29 +19,34 @@ const TEST_CODE: &[&str] = &["/tests/", "/benches/", "/examples/", "crates/testi
 
 const KINDS: &[&str] = &["struct", "enum", "union", "trait", "type"];
 
-/// Violations of the rule, one line for each name.
+/// Violations of the rule, one line for each name. `sources`: all files in Rust. `names_of_c`: the names in the tables
+/// of the C interfaces, without their prefixes.
 ///
 /// # Errors
-/// `root` is not a repository, or a file cannot be read.
-pub(crate) fn broken(root: &Path) -> Result<Vec<String>> {
-    let mut list = Command::new("git");
-    list.args(["ls-files", "--cached", "--others", "--exclude-standard", "*.rs"]).current_dir(root);
+/// The list cannot be read or written.
+pub(crate) fn broken(
+    root: &Path,
+    sources: &[(String, String)],
+    names_of_c: &BTreeSet<String>,
+    upkeep: Upkeep,
+) -> Result<Vec<String>> {
     let mut definitions = Definitions::default();
-    for path in process::output(&mut list)?.lines().filter(|path| is_looked_at(path)) {
-        // The file is listed, but deleted and not yet committed.
-        if root.join(path).is_file() {
-            let text = fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?;
-            definitions.add(path, &text);
-        }
+    for (path, text) in sources.iter().filter(|(path, _)| is_of_product(path)) {
+        definitions.add(path, text, names_of_c);
     }
-    Ok(definitions.broken())
+    ExceptionList::read(root, "double_names.txt", upkeep)?.compare(&definitions.several())
 }
 
-fn is_looked_at(path: &str) -> bool {
+/// The names of all types of the product.
+pub(super) fn of_types(sources: &[(String, String)]) -> BTreeSet<String> {
+    let sources = sources.iter().filter(|(path, _)| is_of_product(path));
+    sources.flat_map(|(_, text)| defined(text)).map(str::to_owned).collect()
+}
+
+/// Whether a file is code that others use, and no test.
+pub(super) fn is_of_product(path: &str) -> bool {
     let is_test_module = path.ends_with("/tests.rs") || path.ends_with("_tests.rs");
-    !is_test_module
-        && !NAMED_BY_C.iter().any(|folder| path.starts_with(folder))
-        && !TEST_CODE.iter().any(|folder| path.contains(folder))
+    !is_test_module && !TEST_CODE.iter().any(|folder| path.contains(folder))
 }
 
 /// The places where each type name is defined.
@@ -50,17 +54,20 @@ fn is_looked_at(path: &str) -> bool {
 struct Definitions(BTreeMap<String, Vec<String>>);
 
 impl Definitions {
-    fn add(&mut self, path: &str, text: &str) {
-        for name in defined(text) {
+    fn add(&mut self, path: &str, text: &str, names_of_c: &BTreeSet<String>) {
+        let may_use_c = NAMED_BY_C.iter().any(|folder| path.starts_with(folder));
+        for name in defined(text).filter(|name| !(may_use_c && names_of_c.contains(*name))) {
             self.0.entry(name.to_owned()).or_default().push(path.to_owned());
         }
     }
 
-    fn broken(&self) -> Vec<String> {
+    /// The names with several definitions, and a message for each.
+    fn several(&self) -> BTreeMap<String, String> {
         let several = self.0.iter().filter(|(_, paths)| paths.len() > 1);
         several
             .map(|(name, paths)| {
-                format!("{name}: a type name is defined once, not in {}", paths.join(" and in "))
+                let places = paths.join(" and in ");
+                (name.clone(), format!("{name}: a type name is defined once, not in {places}"))
             })
             .collect()
     }
@@ -88,9 +95,9 @@ mod tests {
     /// The messages of the gate for two files with one definition each.
     fn of_both(first: &str, second: &str) -> Vec<String> {
         let mut definitions = Definitions::default();
-        definitions.add("crates/a/src/lib.rs", first);
-        definitions.add("crates/b/src/lib.rs", second);
-        definitions.broken()
+        definitions.add("crates/a/src/lib.rs", first, &BTreeSet::new());
+        definitions.add("crates/b/src/lib.rs", second, &BTreeSet::new());
+        definitions.several().into_values().collect()
     }
 
     #[test]
@@ -121,15 +128,22 @@ mod tests {
     }
 
     #[test]
-    fn c_interfaces_and_test_code_are_left_out() {
-        assert!(is_looked_at("crates/engine/src/lib.rs") && is_looked_at("xtask/src/main.rs"));
-        for path in [
-            "crates/c-api/src/handle.rs",
-            "crates/x/tests/a.rs",
-            "crates/x/src/tests.rs",
-            "crates/testing/src/lib.rs",
-        ] {
-            assert!(!is_looked_at(path), "{path}");
+    fn test_code_is_left_out() {
+        for path in ["crates/engine/src/lib.rs", "crates/c-api/src/handle.rs", "xtask/src/main.rs"] {
+            assert!(is_of_product(path), "{path}");
         }
+        for path in ["crates/x/tests/a.rs", "crates/x/src/tests.rs", "crates/testing/src/lib.rs"] {
+            assert!(!is_of_product(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn only_names_of_c_may_be_repeated_by_its_crates() {
+        let names_of_c = ["Message".to_owned()].into();
+        let mut definitions = Definitions::default();
+        for path in ["crates/c-api/src/a.rs", "crates/x/src/a.rs"] {
+            definitions.add(path, "struct Message;\nstruct Buffer;", &names_of_c);
+        }
+        assert_eq!(definitions.several().into_keys().collect::<Vec<_>>(), ["Buffer"]);
     }
 }

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, UseTree};
 
@@ -21,6 +22,26 @@ pub(super) struct SourceGraph {
     pub(super) files: Vec<PathBuf>,
     /// For each file, those that it uses.
     pub(super) arrows: Vec<BTreeSet<usize>>,
+    /// For each file, the one that declares it. `None`: the root.
+    pub(super) parents: Vec<Option<usize>>,
+    /// For each file, whether it does more than declare modules and import.
+    pub(super) defines: Vec<bool>,
+}
+
+/// The graphs of all libraries and programs, without tests, benches and examples. `packages` are those of
+/// `cargo metadata`.
+///
+/// # Errors
+/// A file cannot be read, or is no Rust.
+pub(super) fn of_products(packages: &[Value]) -> Result<Vec<SourceGraph>> {
+    let targets = packages.iter().flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let is_product = |target: &&Value| {
+        let kinds = target["kind"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        kinds.clone().count() > 0
+            && kinds.into_iter().all(|kind| !matches!(kind, "test" | "bench" | "example" | "custom-build"))
+    };
+    let roots = targets.filter(is_product).filter_map(|target| target["src_path"].as_str());
+    roots.map(|root| SourceGraph::of_target(Path::new(root))).collect()
 }
 
 impl SourceGraph {
@@ -34,6 +55,11 @@ impl SourceGraph {
         modules.read_file(top, root.parent().unwrap_or(Path::new("")))?;
         modules.find_uses();
         Ok(modules.graph)
+    }
+
+    /// Whether a file is a part of the module of another one.
+    pub(super) fn is_below(&self, file: usize, top: usize) -> bool {
+        std::iter::successors(self.parents[file], |parent| self.parents[*parent]).any(|above| above == top)
     }
 
     /// The sets of files that use each other in circles, in the order of their names.
@@ -131,6 +157,8 @@ impl Modules {
     fn add(&mut self, file: PathBuf, parent: Option<usize>) -> usize {
         self.graph.files.push(file);
         self.graph.arrows.push(BTreeSet::new());
+        self.graph.parents.push(parent.map(|parent| self.all[parent].file));
+        self.graph.defines.push(false);
         self.add_within(self.graph.files.len() - 1, parent)
     }
 
@@ -165,7 +193,12 @@ impl Modules {
                     Some(name) => _ = self.all[module].imports.insert(name, path),
                     None => self.all[module].globs.push(path),
                 }),
-                item => self.all[module].items.extend(name_of(item)),
+                Item::ExternCrate(_) => {}
+                item => {
+                    let module = &mut self.all[module];
+                    module.items.extend(name_of(item));
+                    self.graph.defines[module.file] = true;
+                }
             }
         }
         Ok(())
@@ -361,7 +394,7 @@ fn attributes(item: &Item) -> &[Attribute] {
 }
 
 /// Whether an item is only there in tests, in a model checker or in fuzzers.
-fn is_for_tests(item: &Item) -> bool {
+pub(super) fn is_for_tests(item: &Item) -> bool {
     attributes(item).iter().any(|attribute| {
         let syn::Meta::List(list) = &attribute.meta else { return false };
         let text = list.tokens.to_string();
