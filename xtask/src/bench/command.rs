@@ -5,8 +5,8 @@ use anyhow::Result;
 use super::options::{BenchOptions, BenchPart, PARTS};
 use super::setup::BenchSetup;
 use super::{
-    adversary, cache, ensemble, load, micro, observe, promises, python_models, reload, shared_memory, tune,
-    worst_inputs,
+    adversary, cache, ensemble, instructions, load, micro, observe, promises, python_models, reload,
+    shared_memory, tune, worst_inputs,
 };
 
 /// Measures and prints. Returns true if every request of every row was answered.
@@ -37,6 +37,7 @@ fn run_part(part: BenchPart, options: &BenchOptions) -> Result<bool> {
         BenchPart::Python => python_models::run(&prepare()?),
         BenchPart::Tune => tune::run(&prepare()?),
         BenchPart::Promises => promises::run(options),
+        BenchPart::Instructions => instructions::run(options).map(|()| true),
         BenchPart::Micro => micro::run().map(|()| true),
     }
 }

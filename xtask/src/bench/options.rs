@@ -37,11 +37,12 @@ pub(super) enum BenchPart {
     Python,
     Tune,
     Promises,
+    Instructions,
     Micro,
 }
 
 /// All parts in the order in which they are measured, and their names for `--only`.
-pub(super) const PARTS: [(&str, BenchPart); 11] = [
+pub(super) const PARTS: [(&str, BenchPart); 12] = [
     ("load", BenchPart::Load),
     ("adversary", BenchPart::Adversary),
     ("reload", BenchPart::Reload),
@@ -52,6 +53,7 @@ pub(super) const PARTS: [(&str, BenchPart); 11] = [
     ("python", BenchPart::Python),
     ("tune", BenchPart::Tune),
     ("promises", BenchPart::Promises),
+    ("instructions", BenchPart::Instructions),
     ("micro", BenchPart::Micro),
 ];
 
@@ -110,6 +112,6 @@ mod tests {
         assert!(parse("").unwrap().only.is_none());
         let error = parse("--only bogus").err().unwrap().to_string();
         assert!(error.starts_with("--only is load, adversary, reload, "), "{error}");
-        assert!(error.ends_with(", tune, promises or micro, not 'bogus'"), "{error}");
+        assert!(error.ends_with(", promises, instructions or micro, not 'bogus'"), "{error}");
     }
 }
