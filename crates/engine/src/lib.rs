@@ -42,6 +42,7 @@ mod limits;
 mod memory_pressure;
 mod model;
 mod model_loader;
+mod model_state;
 mod network_threads;
 mod notified;
 mod observe;
@@ -52,6 +53,7 @@ mod readiness;
 mod regular_file;
 mod rejection;
 mod repository;
+mod snapshot;
 mod stopping;
 mod thread_group;
 
@@ -61,6 +63,7 @@ pub use host_policy::HostPolicy;
 pub use limits::{MemoryLimits, usable_memory};
 pub use model::Model;
 use model_loader::EngineModelLoader;
+pub use model_state::{IndexEntry, ModelState, NotReady};
 use observe::metrics::Exposition;
 pub use observe::{BatchStatistic, DurationStatistic, MetricsOptions, ModelStatistics, ResponseStatistic};
 pub use options::{
@@ -71,10 +74,7 @@ pub use processors::{ProcessorSet, usable as usable_processors};
 use readiness::ReadinessPolicy;
 pub use readiness::{Readiness, ReadinessRule};
 pub use repository::layout;
-pub use repository::{
-    IndexEntry, LoadParameters, ModelState, NoPrivateDirectories, NotReady, Polling,
-    remove_private_directories,
-};
+pub use repository::{LoadParameters, NoPrivateDirectories, Polling, remove_private_directories};
 use repository::{Loader, Repository, RepositoryOptions};
 pub use thread_group::ThreadGroup;
 

@@ -14,7 +14,7 @@ use scheduling::{
     Capacities, Claim, Claimant, Device, Grants, InstanceId, Need, RateLimiter, Resources, Shortage,
 };
 
-use crate::explain::ResourceSnapshot;
+use crate::snapshot::ResourceSnapshot;
 
 /// Claims resources for instances.
 pub(crate) trait GrantListener: Send + Sync {

@@ -7,9 +7,10 @@ use std::{
 use inference::{Error, Name, lock::Mutex};
 
 use crate::{
-    Engine, ModelState,
+    Engine,
     model::Model,
-    repository::{ModelTable, NotReady},
+    model_state::{ModelState, NotReady},
+    repository::ModelTable,
 };
 
 /// Which models must be ready so that the server is ready.

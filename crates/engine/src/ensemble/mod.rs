@@ -32,7 +32,7 @@ mod step;
 mod tensor;
 mod turns;
 
-use crate::{executor::CallerThread, explain::StepSnapshot};
+use crate::{executor::CallerThread, snapshot::StepSnapshot};
 use admission::Admission;
 pub(crate) use binding::{MemberBinding, Pins};
 use request::EnsembleRequest;

@@ -60,7 +60,7 @@ use instances::Instances;
 use resource_claims::ResourceClaims;
 use strategy::CustomBatchFilter;
 pub(crate) use update::PreparedUpdate;
-pub(crate) use view::{ExecutorView, InstanceView};
+pub(crate) use view::ExecutorView;
 use warmup::WarmUp;
 pub(crate) use warmup::{prepare_states, prepare_warmups};
 

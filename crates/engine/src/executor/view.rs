@@ -10,11 +10,11 @@ use scheduling::InstanceId;
 use super::{Executor, WaitingWork, driver::Driver};
 use crate::{
     clock::now,
-    explain::{
-        InstancesSnapshot, MEASURED_REQUESTS, MOST_BACKLOGGED, MOST_SLOTS, QueueSnapshot, SequencesSnapshot,
-        SlotSnapshot, executor_view, shown_id,
-    },
     limiter::Limiter,
+    snapshot::{
+        InstanceSnapshot, InstanceState, InstancesSnapshot, MEASURED_REQUESTS, MOST_BACKLOGGED,
+        MOST_INSTANCES, MOST_SLOTS, QueueSnapshot, SequencesSnapshot, SlotSnapshot, shown_id,
+    },
 };
 
 /// See the module documentation.
@@ -110,4 +110,25 @@ impl Driver {
             first_backlogged: first.map(|(id, requests)| (shown_id(id), requests)).collect(),
         }
     }
+}
+
+/// The instances, as the configuration and the driver describe them.
+fn executor_view(each: Vec<InstanceView>) -> InstancesSnapshot {
+    let busy = each.iter().filter(|instance| instance.runs).count();
+    let (count, left_out) = (each.len(), each.len().saturating_sub(MOST_INSTANCES));
+    let each = each.into_iter().take(MOST_INSTANCES).map(|instance| InstanceSnapshot {
+        number: instance.number,
+        kind: match instance.kind {
+            InstanceKind::Cpu => "CPU",
+            InstanceKind::Model => "MODEL",
+        },
+        state: match instance {
+            InstanceView { is_leaving: true, .. } => InstanceState::Leaving,
+            InstanceView { runs: true, .. } => InstanceState::Busy,
+            InstanceView { awaits_resources: true, .. } => InstanceState::AwaitsResources,
+            InstanceView { .. } => InstanceState::Idle,
+        },
+        name: instance.name,
+    });
+    InstancesSnapshot { count, busy, each: each.collect(), left_out }
 }

@@ -6,27 +6,19 @@ use std::time::Duration;
 
 use scheduling::BatchEnd;
 
-use super::{
-    InstanceState, ModelSnapshot, SchedulerKind, ServedSnapshot,
-    words::{counted, duration, percent, seconds, share},
+use super::words::{counted, duration, percent, seconds, share};
+use crate::{
+    ModelStatistics,
+    model_state::ModelState,
+    snapshot::{InstanceState, ModelSnapshot, SchedulerKind, ServedSnapshot},
 };
-use crate::{ModelState, ModelStatistics};
 
 mod failures;
+mod finding;
 
 use failures::{loses_processes, processes, requests};
-
-/// A fact about a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelFinding {
-    /// What it is about, in one word: `state`, `requests`, `batches`, `time`, `queue`, `instances`, `processes`,
-    /// `sequences`, `cache` or `steps`.
-    pub about: &'static str,
-    /// A sentence.
-    pub fact: String,
-    /// What the operator may change.
-    pub advice: Option<String>,
-}
+pub use finding::ModelFinding;
+use finding::finding;
 
 /// With fewer batches or requests than these, a share says little.
 const ENOUGH: u64 = 20;
@@ -43,10 +35,6 @@ pub fn findings(model: &ModelSnapshot) -> Vec<ModelFinding> {
     let rules = [time, batches, queue, instances, processes, sequences, cache, steps];
     findings.extend(rules.iter().filter_map(|rule| rule(served)));
     findings
-}
-
-fn finding(about: &'static str, fact: String, advice: Option<&str>) -> ModelFinding {
-    ModelFinding { about, fact, advice: advice.map(str::to_owned) }
 }
 
 fn state(model: &ModelSnapshot) -> ModelFinding {

@@ -1,7 +1,10 @@
 //! Which versions a snapshot describes if there are too many: those that are not ready, then the busiest.
 use std::{cmp::Reverse, time::Duration};
 
-use crate::{ModelState, model::Model, repository::IndexEntry};
+use crate::{
+    model::Model,
+    model_state::{IndexEntry, ModelState},
+};
 
 /// A version that has run a batch within this time is busy, also if nothing runs at this moment.
 const LATELY: Duration = Duration::from_secs(10);

@@ -1,21 +1,18 @@
 //! Takes the snapshot: reads each model, and holds no lock for longer than its numbers take to copy.
 use std::sync::Arc;
 
-use inference::{
-    Error, FailureReason,
-    config::{InstanceKind, Scheduling},
-};
+use inference::{Error, FailureReason, config::Scheduling};
 use scheduling::{BatchEnd, Strategy};
 
-use super::{
-    CacheSnapshot, EngineSnapshot, FailureCounts, InstanceSnapshot, InstanceState, InstancesSnapshot,
-    MOST_INSTANCES, MOST_MODELS, ModelSnapshot, SchedulerKind, SchedulerSnapshot, ServedSnapshot,
-    order::{ModelActivity, rank},
-};
+use super::order::{ModelActivity, rank};
 use crate::{
     Engine,
-    executor::{ExecutorView, InstanceView},
+    executor::ExecutorView,
     model::Model,
+    snapshot::{
+        CacheSnapshot, EngineSnapshot, FailureCounts, MOST_MODELS, ModelSnapshot, SchedulerKind,
+        SchedulerSnapshot, ServedSnapshot,
+    },
 };
 
 impl Engine {
@@ -140,25 +137,4 @@ fn scheduler(scheduling: &Scheduling) -> SchedulerSnapshot {
             }
         }
     }
-}
-
-/// The instances, as the configuration and the driver describe them.
-pub(crate) fn executor_view(each: Vec<InstanceView>) -> InstancesSnapshot {
-    let busy = each.iter().filter(|instance| instance.runs).count();
-    let (count, left_out) = (each.len(), each.len().saturating_sub(MOST_INSTANCES));
-    let each = each.into_iter().take(MOST_INSTANCES).map(|instance| InstanceSnapshot {
-        number: instance.number,
-        kind: match instance.kind {
-            InstanceKind::Cpu => "CPU",
-            InstanceKind::Model => "MODEL",
-        },
-        state: match instance {
-            InstanceView { is_leaving: true, .. } => InstanceState::Leaving,
-            InstanceView { runs: true, .. } => InstanceState::Busy,
-            InstanceView { awaits_resources: true, .. } => InstanceState::AwaitsResources,
-            InstanceView { .. } => InstanceState::Idle,
-        },
-        name: instance.name,
-    });
-    InstancesSnapshot { count, busy, each: each.collect(), left_out }
 }

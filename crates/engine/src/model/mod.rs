@@ -20,13 +20,13 @@ use crate::{
     clock::now,
     engine_threads::EngineThreads,
     executor::{CallerThread, Executor, ExecutorParts, ExecutorView, WaitingWork},
-    explain::StepSnapshot,
     fingerprint::Fingerprint,
     host_policy::Placed,
     in_flight::InFlight,
     limiter::Limiter,
     observe::{Latencies, MetricsOptions, ModelStatistics, Record},
     order::Orders,
+    snapshot::StepSnapshot,
 };
 
 mod cache;

@@ -10,7 +10,7 @@ use scheduling::Meta;
 use crate::{
     ensemble::Ensemble,
     executor::{CallerThread, Executor, ExecutorView, WaitingWork},
-    explain::QueueSnapshot,
+    snapshot::QueueSnapshot,
 };
 
 /// Does the work of a model version.

@@ -1,6 +1,6 @@
 //! The quantiles of a model's times, from its histograms.
 use super::{Record, latencies::HistogramReadings, sharded_histogram::HistogramReading};
-use crate::explain::{TimeQuantiles, TimesSnapshot};
+use crate::snapshot::{TimeQuantiles, TimesSnapshot};
 
 impl Record {
     /// How the times of successful requests are distributed. `None` without histograms or without requests.

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use inference::{Error, ModelLoader, Name, repository::RepositoryOpener};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::notified::notified_until;
+use crate::{model_state::IndexEntry, notified::notified_until};
 
 mod agent_thread;
 mod agents;
@@ -41,7 +41,6 @@ pub use polling::Polling;
 pub use private_directory::{NoPrivateDirectories, remove_private_directories};
 use repositories::Repositories;
 pub(crate) use table::ModelTable;
-pub use table::{IndexEntry, ModelState, NotReady};
 use task::RepositoryTask;
 
 /// How the repository task works, fixed at its start.

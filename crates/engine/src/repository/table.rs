@@ -7,59 +7,10 @@ use std::{
 use inference::{Error, Name};
 use lifecycle::{CopyId, IN_TWO_REPOSITORIES, Lifecycle, ModelKey, NoVersion, NoVersionCause, VersionStatus};
 
-use crate::model::Model;
-
-/// Whether a model version can be used (protocol extension "model repository").
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ModelState {
-    /// The version is being built.
-    Loading,
-    /// The version can be used.
-    Ready,
-    /// The version finishes its accepted requests.
-    Unloading,
-    /// The version cannot be used. The reason explains why.
-    Unavailable,
-}
-
-impl ModelState {
-    /// The state's name in the protocol.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Loading => "LOADING",
-            Self::Ready => "READY",
-            Self::Unloading => "UNLOADING",
-            Self::Unavailable => "UNAVAILABLE",
-        }
-    }
-}
-
-/// One line of the repository's index.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IndexEntry {
-    /// Model name.
-    pub name: Name,
-    /// The repository, if the server uses namespaces.
-    pub namespace: Option<Name>,
-    /// Version number; absent for a model without versions.
-    pub version: Option<i64>,
-    /// State; absent for a model that was never loaded.
-    pub state: Option<ModelState>,
-    /// Why the version is not ready; may be empty.
-    pub reason: String,
-}
-
-/// A model or a version that keeps the server from being ready.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NotReady {
-    /// Model name.
-    pub name: Name,
-    /// Version number; absent for a model without versions.
-    pub version: Option<i64>,
-    /// State; absent for a model that the server does not have. A version whose backend reports that it is not ready is
-    /// unavailable.
-    pub state: Option<ModelState>,
-}
+use crate::{
+    model::Model,
+    model_state::{IndexEntry, ModelState, NotReady},
+};
 
 impl IndexEntry {
     /// A model that was never loaded.

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::{
-    Command, Done, IndexEntry, LoadParameters, ModelTable, Repositories, RepositoryOptions,
+    Command, Done, LoadParameters, ModelTable, Repositories, RepositoryOptions,
     agent_thread::AgentThread,
     blocking::{self, ExistingModel, LoadPlace, LoadedCopy, RepositoryListing},
     closing_threads::ClosingThreads,
@@ -32,7 +32,7 @@ use super::{
     retire::Retirement,
     watch::FileWatcher,
 };
-use crate::{clock::now, model::Model};
+use crate::{clock::now, model::Model, model_state::IndexEntry};
 
 mod abandoned;
 mod actions;

@@ -1,6 +1,9 @@
 //! What is said about requests that have failed, and about processes that have ended.
-use super::{ModelFinding, SchedulerKind, ServedSnapshot, finding};
-use crate::explain::words::{counted, share};
+use super::finding::{ModelFinding, finding};
+use crate::{
+    explain::words::{counted, share},
+    snapshot::{SchedulerKind, ServedSnapshot},
+};
 
 /// How requests have ended.
 pub(super) fn requests(served: &ServedSnapshot) -> ModelFinding {

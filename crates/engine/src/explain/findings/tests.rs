@@ -6,7 +6,7 @@ use scheduling::BatchEnd;
 use super::*;
 use crate::{
     BatchStatistic, DurationStatistic, ModelStatistics,
-    explain::{
+    snapshot::{
         FailureCounts, InstanceSnapshot, InstancesSnapshot, QueueSnapshot, SchedulerSnapshot,
         SequencesSnapshot, SlotSnapshot, StepSnapshot,
     },

@@ -9,10 +9,13 @@ use lifecycle::ModelKey;
 use tokio::time::Instant;
 
 use super::{Event, RepositoryTask};
-use crate::repository::{
-    Done, IndexEntry, ModelTable,
-    blocking::{self, ExistingModel, ListingPurpose, RepositoryListing},
-    table,
+use crate::{
+    model_state::IndexEntry,
+    repository::{
+        Done, ModelTable,
+        blocking::{self, ExistingModel, ListingPurpose, RepositoryListing},
+        table,
+    },
 };
 
 impl RepositoryTask {
