@@ -4,7 +4,7 @@ use std::sync::Arc;
 use inference::ByteBudget;
 use tokio::sync::watch;
 
-use crate::MemoryFunctions;
+use crate::plugins::MemoryFunctions;
 
 /// The budget of the requests. A task tells the allocators when its pressure begins and ends. Must be called in a tokio
 /// runtime. The task ends with the budget.

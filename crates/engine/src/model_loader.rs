@@ -5,7 +5,10 @@ use bytes::Bytes;
 use inference::{Error, ModelChangeDone, ModelLoader};
 use tokio::runtime::Handle;
 
-use crate::{Engine, EngineInner, LoadParameters};
+use crate::{
+    engine::{Engine, EngineInner},
+    repository::LoadParameters,
+};
 
 /// Performs commands of backends as those of clients. Does not keep the engine alive.
 pub(crate) struct EngineModelLoader {

@@ -7,7 +7,7 @@ use std::{
 
 use inference::Error;
 
-use crate::{HostPolicy, MemoryLimits, MetricsOptions, Polling, ReadinessRule};
+use crate::{host_policy::HostPolicy, limits::MemoryLimits};
 
 /// The settings of an engine, fixed at its start.
 #[derive(Debug, Clone)]
@@ -55,6 +55,18 @@ pub struct EngineOptions {
     pub host_policies: BTreeMap<String, HostPolicy>,
     /// What the engine accepts and refuses when it loads models.
     pub load_policy: LoadPolicy,
+}
+
+/// Which models must be ready so that the server is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReadinessRule {
+    /// None (`--strict-readiness=false`).
+    NoModel,
+    /// All models that the server knows.
+    #[default]
+    AllModels,
+    /// The models that were asked for at the start, until a client unloads them (`--strict-readiness-scope=startup`).
+    StartupModels,
 }
 
 /// A control mode (`--model-control-mode`).
@@ -121,6 +133,16 @@ impl ModelControl {
     }
 }
 
+/// When the repositories are looked at for changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Polling {
+    /// The interval between two looks; zero means none after the start. Otherwise notifications of the file system cause
+    /// looks, too.
+    pub period: Duration,
+    /// How long a change must have been the same before it counts.
+    pub settle: Duration,
+}
+
 /// What the engine accepts and refuses when it loads models. The default is Triton's behaviour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LoadPolicy {
@@ -166,4 +188,54 @@ pub struct ServerMetadata {
     pub version: String,
     /// Names of the supported protocol extensions.
     pub extensions: Vec<String>,
+}
+
+/// Which families of metrics are shown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetricsOptions {
+    /// `counter_latencies`: the cumulative duration counters, including those of the cache.
+    pub counter_latencies: bool,
+    /// `summary_latencies`: quantiles of the durations of the last minute.
+    pub summary_latencies: bool,
+    /// `histogram_latencies`: the time to the first response.
+    pub histogram_latencies: bool,
+    /// `summary_quantiles`: the quantiles of summaries, from 0 to 1.
+    pub quantiles: Vec<f64>,
+    /// `model_histograms`: the distributions that only Nereid has.
+    pub model_histograms: bool,
+    /// `--allow-cpu-metrics`: processors and memory of the host.
+    pub host: bool,
+    /// `--metrics-interval-ms`: values of the host are measured again after half of this time, as in Triton.
+    pub interval: Duration,
+}
+
+/// The defaults of the command line.
+impl Default for MetricsOptions {
+    fn default() -> Self {
+        Self {
+            counter_latencies: true,
+            summary_latencies: false,
+            histogram_latencies: false,
+            quantiles: vec![0.5, 0.9, 0.95, 0.99, 0.999],
+            model_histograms: true,
+            host: true,
+            interval: Duration::from_secs(2),
+        }
+    }
+}
+
+impl MetricsOptions {
+    /// Nothing beyond what the statistics count.
+    pub fn none() -> Self {
+        Self { counter_latencies: false, model_histograms: false, host: false, ..Self::default() }
+    }
+
+    /// Reads a quantile of `summary_quantiles`: `0.99:0.001`, the quantile and the error that Triton may make. `None` if
+    /// one of them is not from 0 to 1. The error has no other effect: quantiles are within 0.4 % of their values.
+    pub fn quantile(text: &str) -> Option<f64> {
+        let (quantile, error) = text.split_once(':')?;
+        let read = |text: &str| text.trim().parse().ok().filter(|value| (0.0..=1.0).contains(value));
+        read(error)?;
+        read(quantile)
+    }
 }

@@ -7,23 +7,12 @@ use std::{
 use inference::{Error, Name, lock::Mutex};
 
 use crate::{
-    Engine,
+    engine::Engine,
     model::Model,
     model_state::{ModelState, NotReady},
+    options::ReadinessRule,
     repository::ModelTable,
 };
-
-/// Which models must be ready so that the server is ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ReadinessRule {
-    /// None (`--strict-readiness=false`).
-    NoModel,
-    /// All models that the server knows.
-    #[default]
-    AllModels,
-    /// The models that were asked for at the start, until a client unloads them (`--strict-readiness-scope=startup`).
-    StartupModels,
-}
 
 /// Whether the server is ready.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,7 +17,8 @@ use crate::{
     clock::now,
     ensemble::{Ensemble, MemberBinding, Pins},
     fingerprint::{self, Fingerprint},
-    observe::{Latencies, MetricsOptions, Record},
+    observe::{Latencies, Record},
+    options::MetricsOptions,
     order::Orders,
 };
 

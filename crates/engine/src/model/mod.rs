@@ -24,7 +24,8 @@ use crate::{
     host_policy::Placed,
     in_flight::InFlight,
     limiter::Limiter,
-    observe::{Latencies, MetricsOptions, ModelStatistics, Record},
+    observe::{Latencies, ModelStatistics, Record},
+    options::MetricsOptions,
     order::Orders,
     snapshot::StepSnapshot,
 };

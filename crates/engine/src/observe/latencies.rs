@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 use inference::{ReportedTimes, Timeline, Timestamp, config::ModelConfig, lock::Mutex};
 
 use super::{
-    MetricsOptions,
     sharded_histogram::{HistogramReading, ShardedHistogram},
     summary::{Summary, SummaryReading},
 };
+use crate::options::MetricsOptions;
 
 /// Triton's buckets of first responses, in milliseconds.
 const FIRST_RESPONSE_BOUNDS_MS: [f64; 4] = [100.0, 500.0, 2000.0, 5000.0];

@@ -3,7 +3,6 @@ mod host;
 mod labels;
 mod latencies;
 pub(crate) mod metrics;
-mod options;
 mod quantiles;
 mod record;
 mod responses;
@@ -12,7 +11,6 @@ mod summary;
 mod times;
 
 pub(crate) use latencies::Latencies;
-pub use options::MetricsOptions;
 pub use record::{BatchStatistic, DurationStatistic, ModelStatistics};
 pub(crate) use record::{Lookup, Record};
 pub use responses::ResponseStatistic;

@@ -26,15 +26,16 @@ use tokio::runtime::Handle;
 
 use super::{config_file::ConfigFileReader, files, strategy};
 use crate::{
-    BackendSetting, EngineOptions, HostPolicy, LoadPolicy, MemoryFunctions, MetricsOptions, Plugins,
-    RateLimitResource, ThreadGroup,
     clock::now,
     engine_threads::EngineThreads,
     fingerprint::{Files, Fingerprint},
-    host_policy::{Binding, Placed},
+    host_policy::{Binding, HostPolicy, Placed},
     limiter::Limiter,
     model::{EnsembleParts, Model, ModelCache, ModelCacheParts, ModelParts, UpdateParts, cache_for_model},
+    options::{BackendSetting, EngineOptions, LoadPolicy, MetricsOptions, RateLimitResource},
+    plugins::{MemoryFunctions, Plugins},
     processors,
+    thread_group::ThreadGroup,
 };
 
 mod plan;

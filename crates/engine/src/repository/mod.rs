@@ -37,7 +37,6 @@ mod watch;
 pub use given::LoadParameters;
 use inferer::TableInferer;
 pub(crate) use load::Loader;
-pub use polling::Polling;
 pub use private_directory::{NoPrivateDirectories, remove_private_directories};
 use repositories::Repositories;
 pub(crate) use table::ModelTable;

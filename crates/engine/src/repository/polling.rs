@@ -5,16 +5,7 @@ use inference::Error;
 use tokio::time::Instant;
 
 use super::Done;
-
-/// When the repositories are looked at for changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Polling {
-    /// The interval between two looks; zero means none after the start. Otherwise notifications of the file system cause
-    /// looks, too.
-    pub period: Duration,
-    /// How long a change must have been the same before it counts.
-    pub settle: Duration,
-}
+use crate::options::Polling;
 
 /// The shortest time between a look and one that a notification causes.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);

@@ -15,7 +15,7 @@ use std::{
 use tokio::sync::watch;
 
 use super::{closing_threads::ClosingThreads, freed_memory::ModelsChange};
-use crate::{MemoryFunctions, model::Model};
+use crate::{model::Model, plugins::MemoryFunctions};
 
 /// How long a copy waits for its backend, before the log says so.
 const TOLD_AFTER: Duration = Duration::from_secs(10);

@@ -5,10 +5,12 @@ use inference::{
 };
 
 use super::{Series, family};
-use crate::observe::{
-    MetricsOptions,
-    latencies::{HistogramReadings, SUMMARY_FAMILIES},
-    sharded_histogram::HistogramReading,
+use crate::{
+    observe::{
+        latencies::{HistogramReadings, SUMMARY_FAMILIES},
+        sharded_histogram::HistogramReading,
+    },
+    options::MetricsOptions,
 };
 
 /// Selects the histogram that a family shows.

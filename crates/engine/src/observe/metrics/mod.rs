@@ -12,11 +12,11 @@ use inference::{
 };
 
 use super::{
-    MetricsOptions, ModelStatistics,
+    ModelStatistics,
     host::Host,
     labels::{self, SeriesLabels},
 };
-use crate::{clock::now, model::Model};
+use crate::{clock::now, model::Model, options::MetricsOptions};
 
 mod distributions;
 

@@ -1,0 +1,306 @@
+//! The public interface of the runtime.
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use inference::{ByteBudget, Error, MAX_STORED_NAME, Name, check_length, metrics::MetricsForm};
+
+use crate::{
+    engine_threads::EngineThreads,
+    model::Model,
+    model_state::{IndexEntry, ModelState},
+    observe::{ModelStatistics, metrics::Exposition},
+    options::{ModelControl, ServerMetadata},
+    readiness::ReadinessPolicy,
+    repository::{LoadParameters, Repository},
+};
+
+/// A running inference server without its protocols. Clones refer to the same engine.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) shared: Arc<EngineInner>,
+}
+
+/// What the clones of an engine share.
+pub(crate) struct EngineInner {
+    pub(crate) server: ServerMetadata,
+    pub(crate) readiness: ReadinessPolicy,
+    pub(crate) repository: Repository,
+    pub(crate) exposition: Exposition,
+    pub(crate) inflight: Arc<ByteBudget>,
+    pub(crate) control: ModelControl,
+    pub(crate) threads: EngineThreads,
+    /// The repositories could not be read, so the engine has no models.
+    pub(crate) failed_to_start: AtomicBool,
+    /// A model of the start could not be loaded.
+    pub(crate) lacks_startup_models: AtomicBool,
+    /// The server is not ready, because it will stop soon.
+    pub(crate) stop_announced: AtomicBool,
+    pub(crate) exiting: AtomicBool,
+}
+
+impl Engine {
+    /// The budget for the bytes of requests. A protocol reserves the bytes that it receives there.
+    pub fn inflight_bytes(&self) -> &Arc<ByteBudget> {
+        &self.shared.inflight
+    }
+
+    /// A model version that is ready: the requested version, or the largest.
+    ///
+    /// # Errors
+    /// NOT_FOUND, or UNAVAILABLE for a version that exists but is not ready, or if the repositories cannot be read.
+    pub fn model(&self, name: &str, version: Option<i64>) -> Result<Arc<Model>, Error> {
+        if self.failed_to_start() {
+            return Err(Error::unavailable("Server not ready"));
+        }
+        self.shared.repository.table().model(name, version)
+    }
+
+    /// Whether the server is live: its repositories could be read.
+    ///
+    /// # Errors
+    /// UNAVAILABLE while the server is stopping.
+    pub fn live(&self) -> Result<bool, Error> {
+        self.not_exiting().map(|()| !self.failed_to_start())
+    }
+
+    pub(crate) fn failed_to_start(&self) -> bool {
+        self.shared.failed_to_start.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn not_exiting(&self) -> Result<(), Error> {
+        let exiting = self.shared.exiting.load(Ordering::Acquire);
+        if exiting { Err(Error::unavailable("Server exiting")) } else { Ok(()) }
+    }
+
+    /// Whether each directory of the repositories is a model with versions, all of them ready.
+    pub fn all_loaded(&self) -> bool {
+        !self.failed_to_start()
+            && !self.shared.lacks_startup_models.load(Ordering::Acquire)
+            && self.shared.repository.table().all_loaded()
+    }
+
+    /// Whether that version, or any version, is ready, also as its backend reports it. A thread that may block asks the
+    /// backend. An unknown model is not ready; it is not an error.
+    pub async fn model_ready(&self, name: &str, version: Option<i64>) -> bool {
+        match self.model(name, version) {
+            Ok(model) => model.ready().await,
+            Err(_) => false,
+        }
+    }
+
+    /// What the server reports about itself.
+    pub fn server(&self) -> &ServerMetadata {
+        &self.shared.server
+    }
+
+    /// The versions of a model that are ready, ascending.
+    pub fn ready_versions(&self, name: &str) -> Vec<i64> {
+        self.shared.repository.table().ready_versions(name)
+    }
+
+    /// All models and their states, by name and version. In control mode `explicit` also the models of the repositories
+    /// that were never loaded; threads that may block read the repositories.
+    pub async fn index(&self, ready_only: bool) -> Vec<IndexEntry> {
+        if matches!(self.shared.control, ModelControl::Explicit(_))
+            && let Ok(lines) = self.shared.repository.index(ready_only).await
+        {
+            return lines;
+        }
+        self.known_models(ready_only)
+    }
+
+    /// The models that were loaded, or that could not be loaded, and their states, by name and version.
+    pub fn known_models(&self, ready_only: bool) -> Vec<IndexEntry> {
+        self.shared.repository.table().index(ready_only)
+    }
+
+    /// Counters of the ready versions of one model, or of all models, by name and version.
+    ///
+    /// # Errors
+    /// INVALID_ARG for a model or version that is not ready.
+    pub fn statistics(
+        &self,
+        name: Option<&str>,
+        version: Option<i64>,
+    ) -> Result<Vec<ModelStatistics>, Error> {
+        let models = self.ready_models(name, version)?;
+        Ok(models.iter().map(|model| model.statistics()).collect())
+    }
+
+    /// Removes the answers of a version, or of all versions of a model, from the response cache. Returns how many there
+    /// were.
+    ///
+    /// # Errors
+    /// As [`statistics`](Self::statistics), and as [`Model::empty_cache`].
+    pub async fn empty_cache(&self, name: &str, version: Option<i64>) -> Result<u64, Error> {
+        let mut removed = 0;
+        for model in self.ready_models(Some(name), version)? {
+            removed += model.empty_cache().await?;
+        }
+        log::info!("removed {removed} answers of model '{name}' from the response cache");
+        Ok(removed)
+    }
+
+    /// The versions that are ready: of all models, or of the model with that name, or that one version.
+    fn ready_models(&self, name: Option<&str>, version: Option<i64>) -> Result<Vec<Arc<Model>>, Error> {
+        let mut models = self.shared.repository.table().ready();
+        if let Some(name) = name {
+            models.retain(|model| model.name() == name);
+            if models.is_empty() {
+                return Err(Error::invalid(format!("requested model '{name}' is not available")));
+            }
+            models.retain(|model| version.is_none_or(|version| model.version() == version));
+            if models.is_empty() {
+                return Err(Error::invalid(format!(
+                    "requested model version is not available for model '{name}'"
+                )));
+            }
+        }
+        Ok(models)
+    }
+
+    /// All metrics as text.
+    pub fn metrics(&self, form: MetricsForm) -> String {
+        let table = self.shared.repository.table();
+        self.shared.exposition.text(form, table.built().iter(), table.readable())
+    }
+
+    /// The value of a metric of a plug-in, by the name of its family and one of its labels.
+    pub fn plugin_metric(&self, family: &str, label: (&str, &str)) -> Option<f64> {
+        self.shared.exposition.plugin_metric(family, label)
+    }
+
+    /// Loads or reloads a model, with its files in a repository or with what the caller gives. Returns when it is ready
+    /// or has failed. If it has failed, the model serves what it served before.
+    ///
+    /// # Errors
+    /// Why the model cannot be loaded. UNAVAILABLE if the control mode is not `explicit`. UNSUPPORTED if `given` brings
+    /// something and the engine refuses that (`LoadPolicy::refuse_overrides`).
+    pub async fn load(&self, name: &str, given: LoadParameters) -> Result<(), Error> {
+        self.is_explicit()?;
+        check_name(name)?;
+        self.shared.repository.load(name, given).await
+    }
+
+    /// Unloads a model, whether it is loaded or not. Returns when it accepts no more requests; those that it has
+    /// accepted go on.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if the control mode is not `explicit`, or if the server is stopping.
+    pub async fn unload(&self, name: &str) -> Result<(), Error> {
+        self.is_explicit()?;
+        check_length("the name of the model", name, MAX_STORED_NAME)?;
+        self.shared.repository.unload(name, false).await?;
+        self.shared.readiness.unloaded(name);
+        Ok(())
+    }
+
+    /// As [`unload`](Self::unload), and unloads the members of an ensemble too, except for those that were loaded by their
+    /// own names or that other models need.
+    ///
+    /// # Errors
+    /// As [`unload`](Self::unload).
+    pub async fn unload_with_dependents(&self, name: &str) -> Result<(), Error> {
+        self.is_explicit()?;
+        check_length("the name of the model", name, MAX_STORED_NAME)?;
+        self.shared.repository.unload(name, true).await?;
+        self.shared.readiness.unloaded(name);
+        Ok(())
+    }
+
+    /// Returns when no version of a model serves or ends, and none is being loaded: after an [`unload`](Self::unload) it has
+    /// given back what it held.
+    pub async fn model_ended(&self, name: &str) {
+        let is_there = |entry: &IndexEntry| {
+            &*entry.name == name
+                && matches!(
+                    entry.state,
+                    Some(ModelState::Ready | ModelState::Loading | ModelState::Unloading)
+                )
+        };
+        self.shared.repository.until(|table| !table.index(false).iter().any(is_there)).await;
+    }
+
+    /// Adds a model repository. `names` has the names of models by the names of their directories.
+    ///
+    /// # Errors
+    /// UNSUPPORTED if the control mode is not `explicit`; ALREADY_EXISTS or INVALID_ARG for the path; the error of
+    /// an object store.
+    pub async fn register_repository(
+        &self,
+        path: PathBuf,
+        names: BTreeMap<String, Name>,
+    ) -> Result<(), Error> {
+        self.may_change_repositories("registration")?;
+        self.shared.repository.register(path, names).await
+    }
+
+    /// Removes a model repository. Its models stay loaded.
+    ///
+    /// # Errors
+    /// UNSUPPORTED if the control mode is not `explicit`; INVALID_ARG for a path that is not known.
+    pub async fn unregister_repository(&self, path: PathBuf) -> Result<(), Error> {
+        self.may_change_repositories("unregistration")?;
+        self.shared.repository.unregister(path).await
+    }
+
+    /// Looks for changes in the repositories now.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if the control mode is not `poll`.
+    pub async fn poll_repositories(&self) -> Result<(), Error> {
+        match self.shared.control {
+            ModelControl::Poll(_) => self.shared.repository.poll().await,
+            ModelControl::None | ModelControl::Explicit(_) => Err(Error::unavailable("polling is disabled")),
+        }
+    }
+
+    fn is_explicit(&self) -> Result<(), Error> {
+        match self.shared.control {
+            ModelControl::Explicit(_) => Ok(()),
+            ModelControl::None | ModelControl::Poll(_) => Err(not_explicit()),
+        }
+    }
+
+    fn may_change_repositories(&self, what: &str) -> Result<(), Error> {
+        self.is_explicit().map_err(|_| {
+            Error::unsupported(format!(
+                "repository {what} is not allowed if model control mode is not EXPLICIT"
+            ))
+        })
+    }
+
+    /// The number of accepted requests whose last response has not been sent.
+    pub fn in_flight(&self) -> usize {
+        self.shared.repository.table().in_flight()
+    }
+
+    /// The number of running sequences, which may still get requests.
+    pub fn live_sequences(&self) -> usize {
+        self.shared.repository.table().live_sequences()
+    }
+}
+
+fn not_explicit() -> Error {
+    Error::unavailable("explicit model load / unload is not allowed if polling is enabled")
+}
+
+/// Refuses names that are no directory of a repository.
+fn check_name(name: &str) -> Result<(), Error> {
+    if name.is_empty() {
+        return Err(Error::invalid("Model name cannot be empty. Please enter a valid name to deploy."));
+    }
+    check_length("the name of the model", name, MAX_STORED_NAME)?;
+    if matches!(name, "." | "..") || name.contains(['/', '\0']) {
+        return Err(Error::invalid(format!(
+            "invalid model name '{name}', model name must not contain path traversal characters"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! The plug-ins of an engine, as interfaces.
+use std::sync::Arc;
+
+use inference::{
+    MetricSource,
+    agent::AgentFinder,
+    backend::{Backend, BackendFinder},
+    batching::StrategyOpener,
+    cache::ResponseCache,
+    metrics::MetricsText,
+    repository::RepositoryOpener,
+};
+
+/// The plug-ins of an engine.
+#[derive(Clone, Default)]
+pub struct Plugins {
+    /// Built-in backends.
+    pub backends: Vec<Arc<dyn Backend>>,
+    /// Finds the other backends.
+    pub finder: Option<Arc<dyn BackendFinder>>,
+    /// Stores responses of the models that enable the response cache.
+    pub cache: Option<Arc<dyn ResponseCache>>,
+    /// Finds repository agents.
+    pub agents: Option<Arc<dyn AgentFinder>>,
+    /// Opens repositories in object stores. Without one, each repository is a directory.
+    pub repositories: Option<Arc<dyn RepositoryOpener>>,
+    /// Opens libraries of custom batching strategies.
+    pub strategies: Option<Arc<dyn StrategyOpener>>,
+    /// The metrics of plug-ins. The engine shows them after its own.
+    pub more_metrics: Option<Arc<dyn MetricSource>>,
+    /// How freed memory goes back to the system.
+    pub memory: Option<MemoryFunctions>,
+}
+
+impl Plugins {
+    /// The same plug-ins with a further source of metrics, if there is one.
+    #[must_use]
+    pub fn with_metrics(self, source: Option<Arc<dyn MetricSource>>) -> Self {
+        let more_metrics = match (self.more_metrics, source) {
+            (Some(first), Some(second)) => {
+                Some(Arc::new(MetricSourcePair { first, second }) as Arc<dyn MetricSource>)
+            }
+            (first, second) => first.or(second),
+        };
+        Self { more_metrics, ..self }
+    }
+}
+
+/// Two sources of metrics as one.
+struct MetricSourcePair {
+    first: Arc<dyn MetricSource>,
+    second: Arc<dyn MetricSource>,
+}
+
+impl MetricSource for MetricSourcePair {
+    fn append_to(&self, text: &mut MetricsText) {
+        self.first.append_to(text);
+        self.second.append_to(text);
+    }
+
+    fn value(&self, family: &str, label: (&str, &str)) -> Option<f64> {
+        self.first.value(family, label).or_else(|| self.second.value(family, label))
+    }
+}
+
+/// How the process returns freed memory to the system. This depends on its allocators.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryFunctions {
+    /// A time begins (`true`) or ends (`false`) in which freed memory goes back at once, because it is not needed again
+    /// soon or because others need it: a thread builds or ends a copy of a model, or requests hold much memory. Such times
+    /// overlap. Must not block.
+    pub return_at_once: fn(bool),
+    /// Returns all freed memory. A blocking thread calls it after copies have been built or have ended, at most once a
+    /// second.
+    pub return_freed: fn(),
+}
+
+impl From<Vec<Arc<dyn Backend>>> for Plugins {
+    fn from(backends: Vec<Arc<dyn Backend>>) -> Self {
+        Self { backends, ..Self::default() }
+    }
+}
