@@ -12,11 +12,12 @@ use inference::{ByteBudget, Error, MAX_STORED_NAME, Name, check_length, metrics:
 
 use crate::{
     engine_threads::EngineThreads,
+    exposition::Exposition,
     model::Model,
-    model_state::{IndexEntry, ModelState},
-    observe::{ModelStatistics, metrics::Exposition},
+    model_state::{IndexEntry, ModelState, NotReady},
+    observe::ModelStatistics,
     options::{ModelControl, ServerMetadata},
-    readiness::ReadinessPolicy,
+    readiness::{KnownReadiness, Readiness, ReadinessPolicy},
     repository::{LoadParameters, Repository},
 };
 
@@ -69,11 +70,63 @@ impl Engine {
         self.not_exiting().map(|()| !self.failed_to_start())
     }
 
-    pub(crate) fn failed_to_start(&self) -> bool {
+    /// Whether the server is ready for requests: the models that count are ready, also as their backends report it.
+    /// Threads that may block ask the backends.
+    ///
+    /// # Errors
+    /// UNAVAILABLE while the server is stopping.
+    pub async fn ready(&self) -> Result<bool, Error> {
+        Ok(self.readiness().await? == Readiness::Ready)
+    }
+
+    /// As [`Engine::ready`], and tells what is not ready.
+    ///
+    /// # Errors
+    /// As [`Engine::ready`].
+    pub async fn readiness(&self) -> Result<Readiness, Error> {
+        let models = match self.known_readiness()? {
+            KnownReadiness::Decided(readiness) => return Ok(readiness),
+            KnownReadiness::BackendsDecide(models) => models,
+        };
+        for model in models {
+            if !model.ready().await {
+                let (name, version) = (Name::new(model.name()), Some(model.version()));
+                let missing = NotReady { name, version, state: Some(ModelState::Unavailable) };
+                return Ok(Readiness::NotReady(vec![missing]));
+            }
+        }
+        Ok(Readiness::Ready)
+    }
+
+    /// As [`Engine::ready`], but asks on this thread. Blocks as long as a backend does.
+    ///
+    /// # Errors
+    /// As [`Engine::ready`].
+    pub fn ready_here(&self) -> Result<bool, Error> {
+        Ok(match self.known_readiness()? {
+            KnownReadiness::Decided(readiness) => readiness == Readiness::Ready,
+            KnownReadiness::BackendsDecide(models) => models.iter().all(|model| model.ready_here()),
+        })
+    }
+
+    /// What is known without asking backends.
+    fn known_readiness(&self) -> Result<KnownReadiness, Error> {
+        self.not_exiting()?;
+        if self.shared.stop_announced.load(Ordering::Acquire) {
+            return Ok(KnownReadiness::Decided(Readiness::StopAnnounced));
+        }
+        if self.failed_to_start() {
+            return Ok(KnownReadiness::Decided(Readiness::NotReady(Vec::new())));
+        }
+        let has_startup_names = self.shared.control.startup_names().is_some();
+        Ok(self.shared.readiness.known(&self.shared.repository.table(), has_startup_names))
+    }
+
+    fn failed_to_start(&self) -> bool {
         self.shared.failed_to_start.load(Ordering::Acquire)
     }
 
-    pub(crate) fn not_exiting(&self) -> Result<(), Error> {
+    fn not_exiting(&self) -> Result<(), Error> {
         let exiting = self.shared.exiting.load(Ordering::Acquire);
         if exiting { Err(Error::unavailable("Server exiting")) } else { Ok(()) }
     }

@@ -12,6 +12,7 @@ mod engine_threads;
 mod ensemble;
 mod executor;
 pub mod explain;
+mod exposition;
 mod fingerprint;
 mod host_policy;
 mod in_flight;

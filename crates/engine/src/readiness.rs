@@ -1,18 +1,9 @@
 //! When the server counts as ready for requests.
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
-use inference::{Error, Name, lock::Mutex};
+use inference::{Name, lock::Mutex};
 
-use crate::{
-    engine::Engine,
-    model::Model,
-    model_state::{ModelState, NotReady},
-    options::ReadinessRule,
-    repository::ModelTable,
-};
+use crate::{model::Model, model_state::NotReady, options::ReadinessRule, repository::ModelTable};
 
 /// Whether the server is ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +41,7 @@ impl ReadinessPolicy {
     }
 
     /// Whether a model of this name must be ready.
-    pub(crate) fn counts(&self, name: &str) -> bool {
+    fn counts(&self, name: &str) -> bool {
         match self.rule {
             ReadinessRule::NoModel => false,
             ReadinessRule::AllModels => true,
@@ -62,7 +53,7 @@ impl ReadinessPolicy {
 
     /// What is not ready, by name and version, as far as the table tells. `named` says that the options name the models
     /// of the start: then one that the server does not have is missing. Otherwise its directory has been deleted.
-    pub(crate) fn missing(&self, table: &ModelTable, named: bool) -> Vec<NotReady> {
+    fn missing(&self, table: &ModelTable, named: bool) -> Vec<NotReady> {
         let mut missing = table.not_ready();
         missing.retain(|missing| self.counts(&missing.name));
         if self.rule == ReadinessRule::StartupModels && named {
@@ -73,70 +64,21 @@ impl ReadinessPolicy {
         missing.sort();
         missing
     }
-}
 
-impl Engine {
-    /// Whether the server is ready for requests: the models that count are ready, also as their backends report it.
-    /// Threads that may block ask the backends.
-    ///
-    /// # Errors
-    /// UNAVAILABLE while the server is stopping.
-    pub async fn ready(&self) -> Result<bool, Error> {
-        Ok(self.readiness().await? == Readiness::Ready)
-    }
-
-    /// As [`Engine::ready`], and tells what is not ready.
-    ///
-    /// # Errors
-    /// As [`Engine::ready`].
-    pub async fn readiness(&self) -> Result<Readiness, Error> {
-        let models = match self.known_readiness()? {
-            KnownReadiness::Decided(readiness) => return Ok(readiness),
-            KnownReadiness::BackendsDecide(models) => models,
-        };
-        for model in models {
-            if !model.ready().await {
-                let (name, version) = (Name::new(model.name()), Some(model.version()));
-                let missing = NotReady { name, version, state: Some(ModelState::Unavailable) };
-                return Ok(Readiness::NotReady(vec![missing]));
-            }
-        }
-        Ok(Readiness::Ready)
-    }
-
-    /// As [`Engine::ready`], but asks on this thread. Blocks as long as a backend does.
-    ///
-    /// # Errors
-    /// As [`Engine::ready`].
-    pub fn ready_here(&self) -> Result<bool, Error> {
-        Ok(match self.known_readiness()? {
-            KnownReadiness::Decided(readiness) => readiness == Readiness::Ready,
-            KnownReadiness::BackendsDecide(models) => models.iter().all(|model| model.ready_here()),
-        })
-    }
-
-    /// What is known without asking backends.
-    fn known_readiness(&self) -> Result<KnownReadiness, Error> {
-        self.not_exiting()?;
-        if self.shared.stop_announced.load(Ordering::Acquire) {
-            return Ok(KnownReadiness::Decided(Readiness::StopAnnounced));
-        }
-        if self.failed_to_start() {
-            return Ok(KnownReadiness::Decided(Readiness::NotReady(Vec::new())));
-        }
-        let (table, readiness) = (self.shared.repository.table(), &self.shared.readiness);
-        let missing = readiness.missing(&table, self.shared.control.startup_names().is_some());
+    /// What is known without asking backends. `named`: the options name the models of the start.
+    pub(crate) fn known(&self, table: &ModelTable, named: bool) -> KnownReadiness {
+        let missing = self.missing(table, named);
         if !missing.is_empty() {
-            return Ok(KnownReadiness::Decided(Readiness::NotReady(missing)));
+            return KnownReadiness::Decided(Readiness::NotReady(missing));
         }
         let mut models = table.telling_readiness();
-        models.retain(|model| readiness.counts(model.name()));
-        Ok(KnownReadiness::BackendsDecide(models))
+        models.retain(|model| self.counts(model.name()));
+        KnownReadiness::BackendsDecide(models)
     }
 }
 
 /// What is known about the readiness of the server without asking backends.
-enum KnownReadiness {
+pub(crate) enum KnownReadiness {
     Decided(Readiness),
     /// The server is ready if these models are, as their backends report it.
     BackendsDecide(Vec<Arc<Model>>),

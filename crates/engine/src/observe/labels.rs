@@ -5,22 +5,19 @@ use inference::{
 };
 use scheduling::BatchEnd;
 
-use crate::model::Model;
-
 /// See the module documentation.
 pub(crate) struct SeriesLabels {
     /// `{model="m",version="1"}`, with the namespace and the tags.
-    pub(super) own: String,
+    pub(crate) own: String,
     /// The same with each reason of a failure.
-    pub(super) failures: [(FailureReason, String); 4],
+    pub(crate) failures: [(FailureReason, String); 4],
     /// The same with each reason why a batch ends.
-    pub(super) batch_ends: [(BatchEnd, String); BatchEnd::ALL.len()],
+    pub(crate) batch_ends: [(BatchEnd, String); BatchEnd::ALL.len()],
 }
 
 impl SeriesLabels {
-    /// The labels of a model.
-    pub(super) fn of(model: &Model) -> Self {
-        let labels = labels(model);
+    /// The texts for a model with these labels.
+    pub(crate) fn of(labels: &MetricLabels) -> Self {
         let with_reason = |reason: &str| {
             let mut labels = labels.clone();
             labels.insert("reason".to_owned(), reason.to_owned());
@@ -33,20 +30,9 @@ impl SeriesLabels {
             ("REJECTED", FailureReason::Rejected),
         ];
         Self {
-            own: label_text(&labels),
+            own: label_text(labels),
             failures: failures.map(|(reason, failure)| (failure, with_reason(reason))),
             batch_ends: BatchEnd::ALL.map(|end| (end, with_reason(end.as_str()))),
         }
     }
-}
-
-/// The labels that all series of a model have.
-pub(super) fn labels(model: &Model) -> MetricLabels {
-    let mut labels = MetricLabels::from([
-        ("model".to_owned(), model.name().to_string()),
-        ("version".to_owned(), model.version().to_string()),
-    ]);
-    labels.extend(model.namespace().map(|namespace| ("namespace".to_owned(), namespace.to_string())));
-    labels.extend(model.config().metric_tags.iter().map(|(key, value)| (format!("_{key}"), value.clone())));
-    labels
 }

@@ -47,10 +47,10 @@ struct PhaseSummaries {
 }
 
 /// What the histograms show.
-pub(super) struct HistogramReadings {
-    pub(super) request: HistogramReading,
-    pub(super) queue: HistogramReading,
-    pub(super) compute: HistogramReading,
+pub(crate) struct HistogramReadings {
+    pub(crate) request: HistogramReading,
+    pub(crate) queue: HistogramReading,
+    pub(crate) compute: HistogramReading,
 }
 
 impl Latencies {
@@ -171,12 +171,12 @@ impl Latencies {
         }
     }
 
-    pub(super) fn read_first_responses(&self) -> Option<HistogramReading> {
+    pub(crate) fn read_first_responses(&self) -> Option<HistogramReading> {
         self.first_response.as_ref().map(ShardedHistogram::read)
     }
 
     /// `None` if there are no histograms, or if they are empty.
-    pub(super) fn read_histograms(&self) -> Option<HistogramReadings> {
+    pub(crate) fn read_histograms(&self) -> Option<HistogramReadings> {
         let histograms = self.histograms.as_ref()?;
         let request = histograms.request.read();
         let (queue, compute) = (histograms.queue.read(), histograms.compute.read());
@@ -184,7 +184,7 @@ impl Latencies {
     }
 
     /// The summaries that the model has, by the name and the help of their families.
-    pub(super) fn read_summaries(&self, now: Timestamp) -> Vec<(&'static str, &'static str, SummaryReading)> {
+    pub(crate) fn read_summaries(&self, now: Timestamp) -> Vec<(&'static str, &'static str, SummaryReading)> {
         let Some(summaries) = &self.summaries else { return Vec::new() };
         let Summaries { options, request, phases, cache } = &**summaries;
         let read = |summary: &mut Summary| summary.read(now, &options.quantiles);
@@ -210,7 +210,7 @@ impl Latencies {
 }
 
 /// Names and texts of Triton, in the order of [`Latencies::read_summaries`].
-pub(super) const SUMMARY_FAMILIES: [(&str, &str); 7] = [
+pub(crate) const SUMMARY_FAMILIES: [(&str, &str); 7] = [
     (
         "nv_inference_request_summary_us",
         "Summary of inference request duration in microseconds (includes cached requests)",

@@ -166,12 +166,12 @@ impl Record {
     }
 
     /// How durations are distributed.
-    pub(super) fn latencies(&self) -> &Latencies {
+    pub(crate) fn latencies(&self) -> &Latencies {
         &self.latencies
     }
 
     /// The labels of the model's metrics. `make` makes them once.
-    pub(super) fn labels(&self, make: impl FnOnce() -> SeriesLabels) -> &SeriesLabels {
+    pub(crate) fn labels(&self, make: impl FnOnce() -> SeriesLabels) -> &SeriesLabels {
         self.labels.get_or_init(make)
     }
 

@@ -7,7 +7,7 @@ use std::{
 use inference::{Error, agent::AgentAction};
 use tokio::sync::oneshot;
 
-use super::{agents::Agents, load::KeptFiles};
+use super::{agents::Agents, plan::KeptFiles};
 use crate::ThreadGroup;
 
 /// Sends actions to the agents of one load. When this is dropped, the agents are dropped on their thread.

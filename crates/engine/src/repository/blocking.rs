@@ -15,10 +15,11 @@ use lifecycle::{FoundModel, ModelFiles, ModelKey, ModelListing, ModelPlace};
 use tokio::task::spawn_blocking;
 
 use super::{
-    LoadParameters,
     config_file::PlanError,
     freed_memory::ModelsChange,
-    load::{LoadBase, LoadPlan, LoadedModel, Loader, Planned},
+    given::LoadParameters,
+    load::{LoadedModel, Loader},
+    plan::{LoadBase, LoadPlan, Planned},
     remote::{self, LISTING_PATIENCE, PlanSource, RemoteModel, RemoteModels, RemoteSource, StoreWait},
     repositories::Repositories,
     scan::{self, FoundPlace},

@@ -24,7 +24,12 @@ use inference::{
 use scheduling::Capacity;
 use tokio::runtime::Handle;
 
-use super::{config_file::ConfigFileReader, files, strategy};
+use super::{
+    config_file::ConfigFileReader,
+    files,
+    plan::{LoadBase, LoadPlan},
+    strategy,
+};
 use crate::{
     clock::now,
     engine_threads::EngineThreads,
@@ -38,9 +43,7 @@ use crate::{
     thread_group::ThreadGroup,
 };
 
-mod plan;
-
-pub(super) use plan::{KeptFiles, LoadBase, LoadPlan, Planned};
+mod planning;
 
 /// Loads models, and holds what loading needs.
 pub(crate) struct Loader {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use inference::Error;
 use tokio::time::Instant;
 
-use super::Done;
+use super::command::Done;
 use crate::options::Polling;
 
 /// The shortest time between a look and one that a notification causes.

@@ -1,12 +1,16 @@
 //! The repository task: commands and results of slow work reach the lifecycle here. `actions` performs what it decides.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
 use arc_swap::ArcSwap;
-use inference::{Error, Name, repository::ModelCopy};
+use inference::{
+    Error, Name,
+    repository::{ModelCopy, RepositoryOpener},
+};
 use lifecycle::{
     CommandId, CopyId, FoundModel, Generation, Lifecycle, LifecycleAction, LifecycleCommand,
     LifecycleOptions, ModelFiles, ModelKey, ModelOrigin, VersionStatus,
@@ -19,20 +23,23 @@ use tokio::{
 };
 
 use super::{
-    Command, Done, LoadParameters, ModelTable, Repositories, RepositoryOptions,
     agent_thread::AgentThread,
     blocking::{self, ExistingModel, LoadPlace, LoadedCopy, RepositoryListing},
     closing_threads::ClosingThreads,
+    command::{Command, Done},
     config_file::PlanError,
     freed_memory::FreedMemory,
-    load::{KeptFiles, LoadBase, LoadPlan, LoadedModel, Loader, Planned},
+    given::LoadParameters,
+    load::{LoadedModel, Loader},
+    plan::{KeptFiles, LoadBase, LoadPlan, Planned},
     polling::PollingState,
     remote::{StoreWait, StoreWaitEnd},
-    repositories::RepositorySource,
+    repositories::{Repositories, RepositorySource},
     retire::Retirement,
+    table::ModelTable,
     watch::FileWatcher,
 };
-use crate::{clock::now, model::Model, model_state::IndexEntry};
+use crate::{clock::now, model::Model, model_state::IndexEntry, options::Polling};
 
 mod abandoned;
 mod actions;
@@ -41,6 +48,24 @@ mod looks;
 
 /// The longest pause before a model that has failed is tried again in control mode `poll`.
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
+
+/// How the repository task works, fixed at its start.
+pub(crate) struct RepositoryOptions {
+    /// Directories and URLs of the model repositories.
+    pub(crate) paths: Vec<PathBuf>,
+    /// Opens repositories in object stores.
+    pub(crate) opener: Option<Arc<dyn RepositoryOpener>>,
+    /// Models of different repositories may have the same name.
+    pub(crate) namespacing: bool,
+    /// How many models are read and loaded at the same time, at least 1.
+    pub(crate) load_threads: usize,
+    /// How long a copy that has been replaced waits for its sequences.
+    pub(crate) sequence_limit: Duration,
+    /// Load requests may bring a configuration and files.
+    pub(crate) takes_overrides: bool,
+    /// When the task looks for changes. `None`: never.
+    pub(crate) polling: Option<Polling>,
+}
 
 /// The task's own state.
 pub(super) struct RepositoryTask {

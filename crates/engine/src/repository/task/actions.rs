@@ -11,9 +11,9 @@ use super::{Event, Job, RepositoryTask, WaitingCaller};
 use crate::{
     model::Model,
     repository::{
-        ModelTable,
         blocking::{self, ListingPurpose, LoadPlace},
-        load::LoadBase,
+        plan::LoadBase,
+        table::ModelTable,
     },
 };
 

@@ -12,9 +12,9 @@ use super::{Event, RepositoryTask};
 use crate::{
     model_state::IndexEntry,
     repository::{
-        Done, ModelTable,
         blocking::{self, ExistingModel, ListingPurpose, RepositoryListing},
-        table,
+        command::Done,
+        table::{self, ModelTable},
     },
 };
 

@@ -1,6 +1,6 @@
-//! What will be loaded for a model: its configuration and its versions.
+//! How the loader makes a plan: it reads the configuration, notifies the agents, and chooses the versions.
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     ffi::OsStr,
     path::{Path, PathBuf},
     sync::Arc,
@@ -12,97 +12,21 @@ use inference::{
     config::{
         Declared, FileEntry, GivenConfig, ModelLayout, absent_versions, no_version_available, select_versions,
     },
-    repository::ModelCopy,
 };
-use lifecycle::{ConfigIdentity, ModelKey, NoVersionCause, PlannedModel};
-use proto::{model_config::SchedulingChoice, model_instance_group::Kind};
+use lifecycle::{ModelKey, NoVersionCause};
+use proto::model_instance_group::Kind;
 
 use super::{Loader, report};
-use crate::{
-    model::Model,
-    repository::{
-        agents::Agents,
-        config_file::PlanError,
-        given::{LoadParameters, write_files},
-        layout,
-        private_directory::PrivateDirectory,
-        remote::{PlanSource, RemoteModel},
-        scan,
-    },
+use crate::repository::{
+    agents::Agents,
+    config_file::PlanError,
+    given::{LoadParameters, write_files},
+    layout,
+    plan::{KeptFiles, LoadPlan, Planned},
+    private_directory::PrivateDirectory,
+    remote::{PlanSource, RemoteModel},
+    scan,
 };
-
-/// The plan of one model, and what must stay until the last copy of the load has ended.
-pub(in crate::repository) struct Planned {
-    pub(in crate::repository) plan: LoadPlan,
-    pub(in crate::repository) agents: Option<Agents>,
-    pub(in crate::repository) files: KeptFiles,
-}
-
-/// Files that stay until the last copy of a load has ended, and until its agents have ended.
-#[derive(Default)]
-pub(in crate::repository) struct KeptFiles {
-    /// What the load request has brought.
-    pub(in crate::repository) _given: Option<PrivateDirectory>,
-    /// What agents work on, if the model is in an object store.
-    pub(in crate::repository) _copy: Option<Arc<dyn ModelCopy>>,
-}
-
-/// What the loader will load for one model.
-pub(in crate::repository) struct LoadPlan {
-    pub(super) name: Name,
-    pub(super) namespace: Option<Name>,
-    pub(in crate::repository) source: PlanSource,
-    pub(super) declared: Declared,
-    versions: Vec<i64>,
-}
-
-/// A copy that serves, and the plan that it was built by. The files of its version are still the same.
-pub(in crate::repository) struct LoadBase {
-    pub(in crate::repository) model: Arc<Model>,
-    pub(in crate::repository) plan: Arc<LoadPlan>,
-    /// The files that the copy has of its own.
-    pub(in crate::repository) files: Option<Arc<dyn ModelCopy>>,
-}
-
-impl LoadPlan {
-    /// Whether a copy by this plan differs from the other copy in its instances only.
-    pub(in crate::repository) fn is_update_of(&self, base: &LoadBase) -> bool {
-        !self.is_ensemble() && base.model.is_sound() && self.differs_in_instances_only(&base.plan)
-    }
-
-    pub(super) fn is_ensemble(&self) -> bool {
-        matches!(self.declared.config.scheduling_choice, Some(SchedulingChoice::EnsembleScheduling(_)))
-    }
-
-    /// The names of the models that an ensemble uses.
-    fn members(&self) -> BTreeSet<Name> {
-        match &self.declared.config.scheduling_choice {
-            Some(SchedulingChoice::EnsembleScheduling(ensemble)) => {
-                ensemble.step.iter().map(|step| Name::new(&step.model_name)).collect()
-            }
-            Some(SchedulingChoice::DynamicBatching(_) | SchedulingChoice::SequenceBatching(_)) | None => {
-                BTreeSet::new()
-            }
-        }
-    }
-
-    fn differs_in_instances_only(&self, other: &Self) -> bool {
-        let rest = |plan: &Self| proto::ModelConfig {
-            instance_group: Vec::new(),
-            version_policy: None,
-            ..plan.declared.config.clone()
-        };
-        self.source.is_same_place(&other.source) && rest(self) == rest(other)
-    }
-
-    /// What the lifecycle must know of the plan.
-    pub(in crate::repository) fn shown(&self) -> PlannedModel {
-        // The selected versions show what the version policy means.
-        let config = proto::ModelConfig { version_policy: None, ..self.declared.config.clone() };
-        let config = ConfigIdentity { model: proto::json::to_json(&config).into_bytes() };
-        PlannedModel { versions: self.versions.clone(), config, members: self.members() }
-    }
-}
 
 impl Loader {
     /// Reads a model's configuration, notifies its agents, and chooses its versions. `directory` is the model's

@@ -4,12 +4,9 @@ use inference::{
     metrics::{MetricFamilyText, MetricKind, MetricsText},
 };
 
-use super::{Series, family};
+use super::series::{Series, family};
 use crate::{
-    observe::{
-        latencies::{HistogramReadings, SUMMARY_FAMILIES},
-        sharded_histogram::HistogramReading,
-    },
+    observe::{HistogramReading, HistogramReadings, SUMMARY_FAMILIES},
     options::MetricsOptions,
 };
 

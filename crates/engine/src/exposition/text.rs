@@ -6,19 +6,16 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use inference::{
     MetricSource, Name,
-    backend::MemoryUsage,
     cache::ResponseCache,
-    metrics::{MetricFamilyText, MetricKind, MetricLabels, MetricsForm, MetricsText, label_text},
+    metrics::{MetricKind, MetricLabels, MetricsForm, MetricsText, label_text},
 };
 
 use super::{
-    ModelStatistics,
+    distributions,
     host::Host,
-    labels::{self, SeriesLabels},
+    series::{Series, family},
 };
-use crate::{clock::now, model::Model, options::MetricsOptions};
-
-mod distributions;
+use crate::{clock::now, model::Model, observe::ModelStatistics, options::MetricsOptions};
 
 /// Writes the text on demand.
 pub(crate) struct Exposition {
@@ -26,15 +23,6 @@ pub(crate) struct Exposition {
     host: Option<Host>,
     more: Option<Arc<dyn MetricSource>>,
     cache: Option<Arc<dyn ResponseCache>>,
-}
-
-/// What one scrape reads from one model version.
-struct Series<'m> {
-    model: &'m Model,
-    labels: &'m SeriesLabels,
-    statistics: ModelStatistics,
-    /// The bytes in each memory, with their labels.
-    memory: Vec<(String, u64)>,
 }
 
 /// Selects the counter that a family shows.
@@ -99,33 +87,6 @@ impl Exposition {
             more.append_to(&mut text);
         }
         text.finish()
-    }
-}
-
-impl<'m> Series<'m> {
-    fn read(model: &'m Model) -> Self {
-        let record = model.record();
-        let memory = model.memory_usage().into_iter().map(|MemoryUsage { kind, id, byte_size }| {
-            let mut labels = labels::labels(model);
-            labels.insert("memory".to_owned(), kind.as_str().to_owned());
-            labels.insert("memory_id".to_owned(), id.to_string());
-            (label_text(&labels), byte_size)
-        });
-        Self {
-            model,
-            labels: record.labels(|| SeriesLabels::of(model)),
-            statistics: record.read(model.name(), model.version()),
-            memory: memory.collect(),
-        }
-    }
-
-    fn own(&self) -> &'m str {
-        &self.labels.own
-    }
-
-    /// Models that do not use the response cache have no series about it.
-    fn is_cached(&self) -> bool {
-        self.model.config().response_cache.is_some()
     }
 }
 
@@ -283,35 +244,5 @@ fn host_gauges(text: &mut MetricsText, host: &Host) {
     if let Some((total, used)) = memory {
         gauge("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", total as f64);
         gauge("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", used as f64);
-    }
-}
-
-/// Writes a family, unless it has no samples.
-fn family<'a>(
-    text: &mut MetricsText,
-    name: &str,
-    kind: MetricKind,
-    help: &str,
-    samples: impl Iterator<Item = (&'a str, f64)>,
-) {
-    let mut samples = samples.peekable();
-    if samples.peek().is_none() {
-        return;
-    }
-    let mut family = MetricFamilyText::begin(text, name, kind, help);
-    samples.for_each(|(labels, value)| family.sample(labels, value));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_family_without_samples_is_left_out() {
-        let mut text = MetricsText::default();
-        family(&mut text, "f", MetricKind::Gauge, "help", std::iter::empty());
-        let samples = [("", 0.5), ("{a=\"b\"}", 3.0)];
-        family(&mut text, "g", MetricKind::Gauge, "help", samples.into_iter());
-        assert_eq!(text.finish(), "# HELP g help\n# TYPE g gauge\ng 0.5\ng{a=\"b\"} 3\n");
     }
 }
