@@ -13,6 +13,7 @@ use inference::{ByteBudget, Error, MAX_STORED_NAME, Name, check_length, metrics:
 use crate::{
     engine_threads::EngineThreads,
     exposition::Exposition,
+    loaded_version::LoadedVersion,
     model::Model,
     model_state::{IndexEntry, ModelState, NotReady},
     observe::ModelStatistics,
@@ -56,6 +57,10 @@ impl Engine {
     /// # Errors
     /// NOT_FOUND, or UNAVAILABLE for a version that exists but is not ready, or if the repositories cannot be read.
     pub fn model(&self, name: &str, version: Option<i64>) -> Result<Arc<Model>, Error> {
+        self.loaded(name, version).map(|loaded| loaded.model().clone())
+    }
+
+    fn loaded(&self, name: &str, version: Option<i64>) -> Result<Arc<LoadedVersion>, Error> {
         if self.failed_to_start() {
             return Err(Error::unavailable("Server not ready"));
         }
@@ -88,8 +93,9 @@ impl Engine {
             KnownReadiness::Decided(readiness) => return Ok(readiness),
             KnownReadiness::BackendsDecide(models) => models,
         };
-        for model in models {
-            if !model.ready().await {
+        for loaded in models {
+            if !loaded.ready().await {
+                let model = loaded.model();
                 let (name, version) = (Name::new(model.name()), Some(model.version()));
                 let missing = NotReady { name, version, state: Some(ModelState::Unavailable) };
                 return Ok(Readiness::NotReady(vec![missing]));
@@ -105,7 +111,7 @@ impl Engine {
     pub fn ready_here(&self) -> Result<bool, Error> {
         Ok(match self.known_readiness()? {
             KnownReadiness::Decided(readiness) => readiness == Readiness::Ready,
-            KnownReadiness::BackendsDecide(models) => models.iter().all(|model| model.ready_here()),
+            KnownReadiness::BackendsDecide(models) => models.iter().all(|loaded| loaded.model().ready_here()),
         })
     }
 
@@ -141,8 +147,8 @@ impl Engine {
     /// Whether that version, or any version, is ready, also as its backend reports it. A thread that may block asks the
     /// backend. An unknown model is not ready; it is not an error.
     pub async fn model_ready(&self, name: &str, version: Option<i64>) -> bool {
-        match self.model(name, version) {
-            Ok(model) => model.ready().await,
+        match self.loaded(name, version) {
+            Ok(loaded) => loaded.ready().await,
             Err(_) => false,
         }
     }
@@ -183,7 +189,7 @@ impl Engine {
         version: Option<i64>,
     ) -> Result<Vec<ModelStatistics>, Error> {
         let models = self.ready_models(name, version)?;
-        Ok(models.iter().map(|model| model.statistics()).collect())
+        Ok(models.iter().map(|loaded| loaded.statistics()).collect())
     }
 
     /// Removes the answers of a version, or of all versions of a model, from the response cache. Returns how many there
@@ -193,22 +199,26 @@ impl Engine {
     /// As [`statistics`](Self::statistics), and as [`Model::empty_cache`].
     pub async fn empty_cache(&self, name: &str, version: Option<i64>) -> Result<u64, Error> {
         let mut removed = 0;
-        for model in self.ready_models(Some(name), version)? {
-            removed += model.empty_cache().await?;
+        for loaded in self.ready_models(Some(name), version)? {
+            removed += loaded.model().empty_cache().await?;
         }
         log::info!("removed {removed} answers of model '{name}' from the response cache");
         Ok(removed)
     }
 
     /// The versions that are ready: of all models, or of the model with that name, or that one version.
-    fn ready_models(&self, name: Option<&str>, version: Option<i64>) -> Result<Vec<Arc<Model>>, Error> {
+    fn ready_models(
+        &self,
+        name: Option<&str>,
+        version: Option<i64>,
+    ) -> Result<Vec<Arc<LoadedVersion>>, Error> {
         let mut models = self.shared.repository.table().ready();
         if let Some(name) = name {
-            models.retain(|model| model.name() == name);
+            models.retain(|loaded| loaded.model().name() == name);
             if models.is_empty() {
                 return Err(Error::invalid(format!("requested model '{name}' is not available")));
             }
-            models.retain(|model| version.is_none_or(|version| model.version() == version));
+            models.retain(|loaded| version.is_none_or(|version| loaded.model().version() == version));
             if models.is_empty() {
                 return Err(Error::invalid(format!(
                     "requested model version is not available for model '{name}'"

@@ -4,6 +4,7 @@
 //! [`inference::backend`].
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+mod account;
 mod check;
 mod clock;
 mod control_groups;
@@ -19,6 +20,7 @@ mod in_flight;
 mod instance_table;
 mod limiter;
 mod limits;
+mod loaded_version;
 mod memory_pressure;
 mod model;
 mod model_loader;
@@ -34,6 +36,7 @@ mod readiness;
 mod regular_file;
 mod rejection;
 mod repository;
+mod response_cache;
 mod snapshot;
 mod start_stop;
 mod thread_group;

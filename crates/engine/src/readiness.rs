@@ -3,7 +3,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use inference::{Name, lock::Mutex};
 
-use crate::{model::Model, model_state::NotReady, options::ReadinessRule, repository::ModelTable};
+use crate::{
+    loaded_version::LoadedVersion, model_state::NotReady, options::ReadinessRule, repository::ModelTable,
+};
 
 /// Whether the server is ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +74,7 @@ impl ReadinessPolicy {
             return KnownReadiness::Decided(Readiness::NotReady(missing));
         }
         let mut models = table.telling_readiness();
-        models.retain(|model| self.counts(model.name()));
+        models.retain(|loaded| self.counts(loaded.model().name()));
         KnownReadiness::BackendsDecide(models)
     }
 }
@@ -81,5 +83,5 @@ impl ReadinessPolicy {
 pub(crate) enum KnownReadiness {
     Decided(Readiness),
     /// The server is ready if these models are, as their backends report it.
-    BackendsDecide(Vec<Arc<Model>>),
+    BackendsDecide(Vec<Arc<LoadedVersion>>),
 }

@@ -17,9 +17,9 @@ use tokio::runtime::Handle;
 use crate::{
     engine::{Engine, EngineInner},
     engine_threads::EngineThreads,
-    memory_pressure,
     exposition::Exposition,
-    model::Model,
+    loaded_version::LoadedVersion,
+    memory_pressure,
     model_loader::EngineModelLoader,
     options::{EngineOptions, ModelControl, StartupModels},
     plugins::Plugins,
@@ -164,7 +164,8 @@ impl Engine {
         let models = self.shared.repository.table().built();
         let all_closed = async {
             // Requests of ensembles that were accepted still need the other models.
-            let (ensembles, others): (Vec<_>, Vec<_>) = models.iter().partition(|model| model.is_ensemble());
+            let (ensembles, others): (Vec<_>, Vec<_>) =
+                models.iter().partition(|model| model.model().is_ensemble());
             ensembles.iter().for_each(|ensemble| ensemble.drain());
             join_all(ensembles.iter().map(|ensemble| ensemble.last_request_ended())).await;
             others.iter().for_each(|model| model.drain());
@@ -183,7 +184,7 @@ impl Engine {
     }
 
     /// Returns when no request of these models is in flight; they drain. Logs once a second what is in flight.
-    async fn report_in_flight(&self, models: &[Arc<Model>], grace: Duration) {
+    async fn report_in_flight(&self, models: &[Arc<LoadedVersion>], grace: Duration) {
         if self.in_flight() > 0 {
             log::info!("Waiting for in-flight requests to complete.");
         }
@@ -193,8 +194,9 @@ impl Engine {
             let busy: Vec<_> = models.iter().filter(|model| model.in_flight() > 0).collect();
             let (seconds, versions) = (left.as_secs(), busy.len());
             log::info!("Timeout {seconds}: Found {versions} model versions that have in-flight inferences");
-            for model in busy {
-                let (name, version, count) = (model.name(), model.version(), model.in_flight());
+            for loaded in busy {
+                let (model, count) = (loaded.model(), loaded.in_flight());
+                let (name, version) = (model.name(), model.version());
                 log::info!("Model '{name}' (version {version}) has {count} in-flight inferences");
             }
             if tokio::time::timeout(SECOND, &mut all_ended).await.is_ok() {

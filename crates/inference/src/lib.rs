@@ -23,6 +23,7 @@ pub mod repository;
 mod request;
 mod response;
 mod response_channel;
+mod runner;
 pub mod sync;
 mod tensor;
 mod tensor_memory;
@@ -44,6 +45,7 @@ pub use response_channel::{
     BatchReporter, Canceller, ClientId, Flow, InFlightResponse, OrderPlace, Outcome, QueueNumber, Responder,
     ResponsePath, ResponseStream, UnreadBudget, response_channel,
 };
+pub use runner::{CallerThread, ModelRunner};
 pub use scheduling::{EntryId, SequenceId, SequenceStep, Timestamp};
 pub use tensor::{DataType, Shape, ShapeError, Tensor, bytes_elements, element_count};
 pub use tensor_memory::{

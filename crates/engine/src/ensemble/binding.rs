@@ -1,6 +1,7 @@
 //! The members of an ensemble, as they are at one moment.
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use inference::{
     Error, Name, OutputSelection, Shape,
     config::{EnsembleScheduling, FittedEnsemble, ModelConfig, OutputSpec, fit_members},
@@ -11,7 +12,14 @@ use smallvec::SmallVec;
 use crate::{in_flight::ModelPin, model::Model};
 
 /// Keeps members from ending.
-pub(crate) type Pins = SmallVec<[ModelPin; 8]>;
+pub(super) type Pins = SmallVec<[ModelPin; 8]>;
+
+/// A model that becomes a member of an ensemble.
+pub(crate) struct EnsembleMember {
+    pub(crate) model: Arc<Model>,
+    /// Its own members as they are now, if it is an ensemble.
+    pub(crate) nested: Option<Arc<ArcSwap<MemberBinding>>>,
+}
 
 /// The members of an ensemble and how its tensors connect them.
 pub(crate) struct MemberBinding {
@@ -20,12 +28,14 @@ pub(crate) struct MemberBinding {
     /// For each output of the ensemble.
     pub(super) outputs: Vec<OutputSpec>,
     /// Whether a step keeps the order of the requests of a sequence.
-    pub(crate) keeps_order: bool,
+    pub(super) keeps_order: bool,
 }
 
 /// A step of an ensemble, with its member.
 pub(super) struct BoundStep {
     pub(super) member: Arc<Model>,
+    /// The members of the member as they are now, if it is an ensemble.
+    nested: Option<Arc<ArcSwap<MemberBinding>>>,
     /// The version that the configuration asks for.
     pub(super) version: Option<i64>,
     pub(super) inputs: Vec<BoundInput>,
@@ -49,16 +59,17 @@ impl MemberBinding {
     ///
     /// # Errors
     /// INVALID_ARG if a member does not fit.
-    pub(crate) fn new(
+    pub(super) fn new(
         config: &ModelConfig,
         scheduling: &EnsembleScheduling,
-        members: Vec<Arc<Model>>,
+        members: Vec<EnsembleMember>,
     ) -> Result<(Self, FittedEnsemble), Error> {
-        let configs: Vec<_> = members.iter().map(|member| member.config()).collect();
+        let configs: Vec<_> = members.iter().map(|member| member.model.config()).collect();
         let fitted = fit_members(config, scheduling, &configs)?;
         let repeated = fitted.graph.repeated_steps();
         let steps =
             scheduling.steps.iter().zip(members).zip(repeated).map(|((step, member), is_repeated)| {
+                let EnsembleMember { model: member, nested } = member;
                 let inputs = step.inputs.iter().filter_map(|mapped| {
                     let spec = member.config().input(&mapped.name)?;
                     Some(BoundInput { name: spec.name.clone(), dims: spec.dims.clone() })
@@ -67,7 +78,7 @@ impl MemberBinding {
                 let is_all = outputs.len() == member.config().outputs.len();
                 let selection =
                     if is_all { OutputSelection::All } else { OutputSelection::Named(outputs.clone()) };
-                let keeps_order = member.keeps_order_of_sequences();
+                let keeps_order = member.config().has_sequences;
                 let inputs = inputs.collect();
                 BoundStep {
                     version: step.version,
@@ -77,6 +88,7 @@ impl MemberBinding {
                     keeps_order,
                     is_repeated,
                     member,
+                    nested,
                 }
             });
         let steps: Vec<_> = steps.collect();
@@ -87,14 +99,14 @@ impl MemberBinding {
     }
 
     /// The members, one for each step.
-    pub(crate) fn members(&self) -> impl Iterator<Item = &Model> {
+    pub(super) fn members(&self) -> impl Iterator<Item = &Model> {
         self.steps.iter().map(|step| &*step.member)
     }
 
     /// Whether these are the members.
-    pub(crate) fn is_to(&self, members: &[Arc<Model>]) -> bool {
+    pub(super) fn is_to(&self, members: &[EnsembleMember]) -> bool {
         self.steps.len() == members.len()
-            && self.steps.iter().zip(members).all(|(step, member)| Arc::ptr_eq(&step.member, member))
+            && self.steps.iter().zip(members).all(|(step, member)| Arc::ptr_eq(&step.member, &member.model))
     }
 
     /// Keeps all members, and the members of those, from ending.
@@ -107,13 +119,16 @@ impl MemberBinding {
         Ok(pins)
     }
 
-    pub(crate) fn pin_into(&self, pins: &mut Pins) -> Result<(), Error> {
+    fn pin_into(&self, pins: &mut Pins) -> Result<(), Error> {
         for (index, step) in self.steps.iter().enumerate() {
             // A member of several steps is pinned once.
             if self.steps[..index].iter().any(|earlier| Arc::ptr_eq(&earlier.member, &step.member)) {
                 continue;
             }
-            step.member.pin_into(pins)?;
+            pins.push(step.member.pin()?);
+            if let Some(nested) = &step.nested {
+                nested.load_full().pin_into(pins)?;
+            }
         }
         Ok(())
     }

@@ -17,9 +17,9 @@ use inference::{
 use scheduling::{EnsembleAction, EnsembleRun, StepRun};
 
 use super::{
-    Ensemble,
     admission::{Admitted, AwaitedAdmission},
     binding::{MemberBinding, Pins},
+    ensemble::Ensemble,
     permits::Permits,
     step::{StartedStep, StepEnd, StepEvent, StepStream, StepStreams, StepTimes},
     tensor::{StepOutputs, StepTensor},

@@ -12,6 +12,7 @@ use std::{
 };
 
 use inference::{
+    CallerThread,
     backend::Execution,
     lock::{Mutex, MutexGuard},
     panic_message,
@@ -19,7 +20,7 @@ use inference::{
 use scheduling::Meta;
 
 use super::{
-    CallerThread, Executor,
+    Executor,
     driver::{Driver, WaitingWork},
 };
 use crate::ThreadGroup;

@@ -12,15 +12,13 @@ use std::{
 };
 
 use inference::{
-    EntryId, Error, Request, Timestamp,
+    CallerThread, EntryId, Error, Timestamp,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, Scheduling},
     lock::{Condvar, LockRank, Mutex},
 };
-use scheduling::{
-    DynamicBatcher, Meta, Rejected, Rejection, Scheduler, SequenceBatcher, SequenceId, Unbatched,
-};
+use scheduling::{DynamicBatcher, Meta, Rejected, Scheduler, SequenceBatcher, SequenceId, Unbatched};
 use tokio::sync::Notify;
 
 use crate::{
@@ -45,6 +43,7 @@ mod instance_set;
 mod instances;
 mod resource_claims;
 mod run;
+mod runner;
 mod strategy;
 mod update;
 mod view;
@@ -102,15 +101,6 @@ pub(crate) struct ExecutorParts {
     pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
     pub(crate) threads: EngineThreads,
     pub(crate) limiter: Option<Arc<Limiter>>,
-}
-
-/// Whether the thread that brings a request may execute it, too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CallerThread {
-    /// It is the client's own, or one of the network.
-    MayExecute,
-    /// It has something else to do: it is the timer's, it is inside of a plug-in's call, or another client waits for it.
-    MustNotExecute,
 }
 
 /// What changes the instances of an executor.
@@ -234,11 +224,6 @@ impl Executor {
             self.run_here(here, at, lent);
         }
         Ok(())
-    }
-
-    /// The error of a request that comes after the executor has stopped to accept requests.
-    pub(crate) fn refusal(&self, request: &Request) -> Error {
-        self.rejection_errors.error(Rejection::Draining, request)
     }
 
     /// The client of a waiting request has cancelled it.

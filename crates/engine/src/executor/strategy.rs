@@ -69,8 +69,8 @@ mod tests {
     use scheduling::DynamicBatching;
 
     use super::*;
-    use crate::model::{
-        Model, ModelParts,
+    use crate::loaded_version::{
+        LoadedVersion, VersionParts,
         tests::{config, instance},
     };
 
@@ -110,15 +110,15 @@ mod tests {
         }
     }
 
-    fn start(scheduling: Scheduling, name: &str) -> (Result<Arc<Model>, Error>, Ends) {
+    fn start(scheduling: Scheduling, name: &str) -> (Result<Arc<LoadedVersion>, Error>, Ends) {
         let ends = Ends::default();
-        let parts = ModelParts::for_test(
+        let parts = VersionParts::for_test(
             config(scheduling),
             DropRecorder("model", ends.clone()),
             vec![instance(name)],
         );
         let strategy = DropRecorder("strategy", ends.clone());
-        let model = Model::start(ModelParts { strategy: Some(Box::new(strategy)), ..parts });
+        let model = LoadedVersion::start(VersionParts { strategy: Some(Box::new(strategy)), ..parts });
         (model, ends)
     }
 

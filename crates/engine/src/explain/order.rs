@@ -2,7 +2,7 @@
 use std::{cmp::Reverse, time::Duration};
 
 use crate::{
-    model::Model,
+    loaded_version::LoadedVersion,
     model_state::{IndexEntry, ModelState},
 };
 
@@ -19,9 +19,9 @@ pub(super) struct ModelActivity {
 }
 
 impl ModelActivity {
-    pub(super) fn of(model: &Model) -> Self {
-        let in_flight = model.in_flight();
-        let record = model.record();
+    pub(super) fn of(loaded: &LoadedVersion) -> Self {
+        let in_flight = loaded.in_flight();
+        let record = loaded.record();
         Self {
             is_busy: in_flight > 0 || record.has_executed_within(LATELY),
             requests: record.requests_ended() + in_flight as u64,

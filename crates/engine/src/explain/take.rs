@@ -1,6 +1,4 @@
 //! Takes the snapshot: reads each model, and holds no lock for longer than its numbers take to copy.
-use std::sync::Arc;
-
 use inference::{Error, FailureReason, config::Scheduling};
 use scheduling::{BatchEnd, Strategy};
 
@@ -8,7 +6,7 @@ use super::order::{ModelActivity, rank};
 use crate::{
     Engine,
     executor::ExecutorView,
-    model::Model,
+    loaded_version::LoadedVersion,
     snapshot::{
         CacheSnapshot, EngineSnapshot, FailureCounts, MOST_MODELS, ModelSnapshot, SchedulerKind,
         SchedulerSnapshot, ServedSnapshot,
@@ -40,12 +38,12 @@ impl Engine {
             )));
         }
         entries.sort_by_cached_key(|(entry, copy)| {
-            let activity = copy.as_ref().map(|copy| ModelActivity::of(&copy.model));
+            let activity = copy.as_ref().map(|copy| ModelActivity::of(&copy.loaded));
             rank(entry, activity.unwrap_or_default())
         });
         let models_left_out = entries.len().saturating_sub(MOST_MODELS);
         entries.truncate(MOST_MODELS);
-        let limiter = table.built().iter().find_map(|model| model.limiter());
+        let limiter = table.built().iter().find_map(|loaded| loaded.limiter());
         let (resources, waiting_claims) = limiter.map(|limiter| limiter.usage()).unwrap_or_default();
         let models = entries.into_iter().map(|(entry, copy)| ModelSnapshot {
             name: entry.name,
@@ -53,7 +51,7 @@ impl Engine {
             version: entry.version,
             state: entry.state,
             reason: entry.reason,
-            served: copy.map(|copy| Box::new(served(&copy.model, copy.generation))),
+            served: copy.map(|copy| Box::new(served(&copy.loaded, copy.generation))),
         });
         let cache = self.shared.exposition.cache();
         Ok(EngineSnapshot {
@@ -68,8 +66,9 @@ impl Engine {
     }
 }
 
-fn served(model: &Arc<Model>, generation: u64) -> ServedSnapshot {
-    let (config, record) = (model.config(), model.record());
+fn served(loaded: &LoadedVersion, generation: u64) -> ServedSnapshot {
+    let (model, record) = (loaded.model(), loaded.record());
+    let config = model.config();
     let failures = FailureCounts {
         rejected: record.failures(FailureReason::Rejected),
         cancelled: record.failures(FailureReason::Cancelled),
@@ -77,24 +76,24 @@ fn served(model: &Arc<Model>, generation: u64) -> ServedSnapshot {
         other: record.failures(FailureReason::Other),
     };
     let ends = BatchEnd::ALL.map(|end| (end, record.batches_ended(end)));
-    let ExecutorView { queue, instances, sequences } = model.look();
+    let ExecutorView { queue, instances, sequences } = loaded.look();
     ServedSnapshot {
         generation,
         load_duration: model.load_duration(),
         backend: config.backend.clone(),
         max_batch_size: config.max_batch_size.map(u32::from),
         scheduler: scheduler(&config.scheduling),
-        in_flight: model.in_flight(),
+        in_flight: loaded.in_flight(),
         queue,
         instances,
         sequences,
-        statistics: model.statistics(),
+        statistics: loaded.statistics(),
         failures,
         batch_ends: ends.into_iter().filter(|(_, count)| *count > 0).collect(),
         times: record.times(),
         uses_cache: model.uses_cache(),
-        process_restarts: model.process_restarts(),
-        steps: model.steps(),
+        process_restarts: loaded.process_restarts(),
+        steps: loaded.steps(),
     }
 }
 

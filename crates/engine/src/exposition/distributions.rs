@@ -19,7 +19,7 @@ const SIZE_BOUNDS: [u64; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 /// Why the batches of each model have ended. Models that have executed nothing have no series.
 pub(super) fn batch_counters(text: &mut MetricsText, series: &[Series<'_>]) {
     let samples = series.iter().filter(|one| one.statistics.execution_count > 0).flat_map(|one| {
-        let ended = |end| one.model.record().batches_ended(end) as f64;
+        let ended = |end| one.loaded.record().batches_ended(end) as f64;
         one.labels.batch_ends.iter().map(move |(end, labels)| (labels.as_str(), ended(*end)))
     });
     family(
@@ -36,7 +36,7 @@ pub(super) fn histograms(text: &mut MetricsText, series: &[Series<'_>], options:
     if options.histogram_latencies {
         let readings = series
             .iter()
-            .filter_map(|one| Some((one.own(), one.model.record().latencies().read_first_responses()?)));
+            .filter_map(|one| Some((one.own(), one.loaded.record().latencies().read_first_responses()?)));
         let readings: Vec<_> = readings.collect();
         of_durations(
             text,
@@ -51,7 +51,7 @@ pub(super) fn histograms(text: &mut MetricsText, series: &[Series<'_>], options:
     }
     let readings: Vec<_> = series
         .iter()
-        .filter_map(|one| Some((one.own(), one.model.record().latencies().read_histograms()?)))
+        .filter_map(|one| Some((one.own(), one.loaded.record().latencies().read_histograms()?)))
         .collect();
     let families: [(&str, &str, PickHistogram); 3] = [
         ("request", "Time from the arrival of a successful request to its last response", |all| &all.request),
@@ -120,7 +120,7 @@ fn batch_sizes(text: &mut MetricsText, series: &[Series<'_>]) {
 /// All summaries.
 pub(super) fn summaries(text: &mut MetricsText, series: &[Series<'_>], now: Timestamp) {
     let read: Vec<_> =
-        series.iter().map(|one| (one.own(), one.model.record().latencies().read_summaries(now))).collect();
+        series.iter().map(|one| (one.own(), one.loaded.record().latencies().read_summaries(now))).collect();
     for (name, help) in SUMMARY_FAMILIES {
         let of_family = read.iter().flat_map(|(labels, summaries)| {
             let summaries = summaries.iter().filter(move |(of, _, _)| *of == name);

@@ -5,13 +5,14 @@ use inference::{
 };
 
 use crate::{
+    loaded_version::LoadedVersion,
     model::Model,
     observe::{ModelStatistics, SeriesLabels},
 };
 
 /// What one scrape reads from one model version.
 pub(super) struct Series<'m> {
-    pub(super) model: &'m Model,
+    pub(super) loaded: &'m LoadedVersion,
     pub(super) labels: &'m SeriesLabels,
     pub(super) statistics: ModelStatistics,
     /// The bytes in each memory, with their labels.
@@ -19,16 +20,16 @@ pub(super) struct Series<'m> {
 }
 
 impl<'m> Series<'m> {
-    pub(super) fn read(model: &'m Model) -> Self {
-        let record = model.record();
-        let memory = model.memory_usage().into_iter().map(|MemoryUsage { kind, id, byte_size }| {
+    pub(super) fn read(loaded: &'m LoadedVersion) -> Self {
+        let (model, record) = (loaded.model(), loaded.record());
+        let memory = loaded.memory_usage().into_iter().map(|MemoryUsage { kind, id, byte_size }| {
             let mut labels = labels_of(model);
             labels.insert("memory".to_owned(), kind.as_str().to_owned());
             labels.insert("memory_id".to_owned(), id.to_string());
             (label_text(&labels), byte_size)
         });
         Self {
-            model,
+            loaded,
             labels: record.labels(|| SeriesLabels::of(&labels_of(model))),
             statistics: record.read(model.name(), model.version()),
             memory: memory.collect(),
@@ -41,7 +42,7 @@ impl<'m> Series<'m> {
 
     /// Models that do not use the response cache have no series about it.
     pub(super) fn is_cached(&self) -> bool {
-        self.model.config().response_cache.is_some()
+        self.loaded.model().config().response_cache.is_some()
     }
 }
 

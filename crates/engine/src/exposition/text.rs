@@ -15,7 +15,7 @@ use super::{
     host::Host,
     series::{Series, family},
 };
-use crate::{clock::now, model::Model, observe::ModelStatistics, options::MetricsOptions};
+use crate::{clock::now, loaded_version::LoadedVersion, observe::ModelStatistics, options::MetricsOptions};
 
 /// Writes the text on demand.
 pub(crate) struct Exposition {
@@ -59,10 +59,10 @@ impl Exposition {
     pub(crate) fn text<'a>(
         &self,
         form: MetricsForm,
-        models: impl Iterator<Item = &'a Arc<Model>>,
+        models: impl Iterator<Item = &'a Arc<LoadedVersion>>,
         repositories: &BTreeMap<Name, bool>,
     ) -> String {
-        let series: Vec<_> = models.map(|model| Series::read(model)).collect();
+        let series: Vec<_> = models.map(|loaded| Series::read(loaded)).collect();
         let mut text = MetricsText::new(form);
         request_counters(&mut text, &series);
         if self.options.counter_latencies {
@@ -91,7 +91,7 @@ impl Exposition {
 }
 
 fn model_gauges(text: &mut MetricsText, series: &[Series<'_>]) {
-    let waiting: Vec<_> = series.iter().map(|one| (one.own(), one.model.waiting_work())).collect();
+    let waiting: Vec<_> = series.iter().map(|one| (one.own(), one.loaded.waiting_work())).collect();
     family(
         text,
         "nv_inference_pending_request_count",
@@ -106,7 +106,7 @@ fn model_gauges(text: &mut MetricsText, series: &[Series<'_>]) {
         "nv_model_load_duration_secs",
         MetricKind::Gauge,
         "Model load time in seconds",
-        series.iter().map(|one| (one.own(), one.model.load_duration().as_secs_f64())),
+        series.iter().map(|one| (one.own(), one.loaded.model().load_duration().as_secs_f64())),
     );
     let memory = series.iter().flat_map(|one| &one.memory);
     family(
@@ -143,7 +143,7 @@ fn request_counters(text: &mut MetricsText, series: &[Series<'_>]) {
         count(|statistics| statistics.success.count),
     );
     let failures = series.iter().flat_map(|one| {
-        let failures = |reason| one.model.record().failures(reason) as f64;
+        let failures = |reason| one.loaded.record().failures(reason) as f64;
         one.labels.failures.iter().map(move |(reason, labels)| (labels.as_str(), failures(*reason)))
     });
     family(

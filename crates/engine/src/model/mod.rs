@@ -1,48 +1,30 @@
 //! A model version that clients can use: the public part, which does not depend on how the model is executed.
 //!
-//! The model validates a request, looks it up in the response cache if the model uses one, and passes it to the
-//! executor. The responses come back through [`Model`]'s [`ResponsePath`], the only place that counts, caches and
-//! orders them.
-use std::{path::PathBuf, sync::Arc, time::Duration};
+//! The model validates a request, looks it up in the response cache if the model uses one, and passes it to its runner.
+//! The responses come back through the [`RequestAccount`], the only place that counts and orders them.
+use std::{sync::Arc, time::Duration};
 
 use inference::{
-    ByteBudget, EntryId, Error, ExecutionTimes, Flow, InFlightResponse, Inferer, Name, ReportedTimes,
-    Request, ResponsePath, ResponseReport, ResponseStream, Timeline, Timestamp, UnreadBudget,
-    backend::{BackendModel, Execution, MemoryUsage},
-    batching::BatchingStrategy,
-    config::{ModelConfig, ResolvedConfig, Scheduling},
+    ByteBudget, CallerThread, Error, Flow, Inferer, Name, Request, ResponseStream, Timeline, UnreadBudget,
+    backend::Execution,
+    config::{ModelConfig, Scheduling},
     response_channel,
 };
-use scheduling::Meta;
+use scheduling::Rejection;
 
 use crate::{
-    check::{ReadableMemory, RequestValidator},
+    account::RequestAccount,
+    check::RequestValidator,
     clock::now,
-    engine_threads::EngineThreads,
-    executor::{CallerThread, Executor, ExecutorParts, ExecutorView, WaitingWork},
     fingerprint::Fingerprint,
-    host_policy::Placed,
-    in_flight::InFlight,
-    limiter::Limiter,
-    observe::{Latencies, ModelStatistics, Record},
-    options::MetricsOptions,
-    order::Orders,
-    snapshot::StepSnapshot,
+    in_flight::ModelPin,
+    rejection::RejectionErrors,
+    response_cache::{ModelCache, ValidRequest},
 };
 
-mod cache;
-mod ensemble;
-mod handover;
 mod replacement;
-mod work;
 
-pub(crate) use cache::{ModelCache, ModelCacheParts, cache_for_model};
-use ensemble::EnsembleOrigin;
-pub(crate) use ensemble::EnsembleParts;
-use handover::Handover;
-pub(crate) use handover::UpdateParts;
 use replacement::Replacement;
-use work::ModelWork;
 
 /// One served version of a model. A caller that holds it may use it, even if the repository has replaced it meanwhile.
 pub struct Model {
@@ -51,113 +33,82 @@ pub struct Model {
     config: Arc<ModelConfig>,
     shown: proto::ModelConfig,
     validator: Arc<RequestValidator>,
-    record: Arc<Record>,
-    in_flight: Arc<InFlight>,
-    orders: Arc<Orders>,
+    account: Arc<RequestAccount>,
     /// The server's response cache, if there is one and the model uses it.
     cached: Option<Arc<ModelCache>>,
     /// What distinguishes the answers of this version from those of others, if it was needed.
     fingerprint: Option<Fingerprint>,
     inflight: Arc<ByteBudget>,
     unread: Arc<UnreadBudget>,
-    work: ModelWork,
     load_duration: Duration,
     replacement: Replacement,
-    handover: Handover,
-    /// What new fronts of an ensemble are made of.
-    ensemble_origin: Option<Arc<EnsembleOrigin>>,
 }
 
-/// What a model version is built from.
+/// What a model is made of.
 pub(crate) struct ModelParts {
     /// The repository, if the server uses namespaces.
     pub(crate) namespace: Option<Name>,
     pub(crate) version: i64,
-    pub(crate) config: ResolvedConfig,
-    /// The model's directory.
-    pub(crate) directory: PathBuf,
-    pub(crate) backend: Box<dyn BackendModel>,
-    pub(crate) instances: Vec<Placed>,
-    /// The custom batching strategy of the model, if it has one. It decides which requests may share a batch.
-    pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
-    pub(crate) threads: EngineThreads,
-    /// The rate limiter, if the server has one.
-    pub(crate) limiter: Option<Arc<Limiter>>,
+    pub(crate) config: Arc<ModelConfig>,
+    /// The configuration that clients see.
+    pub(crate) shown: proto::ModelConfig,
+    pub(crate) validator: Arc<RequestValidator>,
+    pub(crate) account: Arc<RequestAccount>,
     pub(crate) cached: Option<Arc<ModelCache>>,
     pub(crate) fingerprint: Option<Fingerprint>,
     /// The budget for the inputs of requests.
     pub(crate) inflight: Arc<ByteBudget>,
     /// The budget for the responses that clients have not read.
     pub(crate) unread: Arc<UnreadBudget>,
-    /// When the load began.
-    pub(crate) since: Timestamp,
+    pub(crate) load_duration: Duration,
     /// Looks models up, for requests that come after the version has been replaced.
     pub(crate) inferer: Option<Arc<dyn Inferer>>,
-    /// What is counted of requests.
-    pub(crate) metrics: Arc<MetricsOptions>,
-}
-
-/// A request that has been validated, and what its response channel is made of.
-struct ValidRequest {
-    request: Request,
-    meta: Meta,
-    timeline: Timeline,
-    flow: Flow,
 }
 
 impl Model {
-    /// Builds all instances. The version can be used when this returns. Blocks.
-    ///
-    /// # Errors
-    /// The first error of an instance.
-    pub(crate) fn start(parts: ModelParts) -> Result<Arc<Self>, Error> {
-        let ModelParts { version, config, cached, inflight, unread, since, inferer, .. } = parts;
-        let ModelParts {
-            metrics, namespace, directory, backend, instances, strategy, threads, limiter, ..
-        } = parts;
-        let fingerprint = parts.fingerprint;
-        let ResolvedConfig { typed, shown, .. } = config;
-        let config = Arc::new(typed);
-        let active = instances.iter().filter(|placed| !placed.spec.passive).count();
-        let readable = ReadableMemory {
-            device: backend.reads_device_memory(),
-            foreign: backend.copies_foreign_memory(),
-        };
-        let validator = Arc::new(RequestValidator::new(&config, readable));
-        let record = Arc::new(Record::new(Latencies::new(&metrics, &config, since)));
-        let orders = Arc::new(Orders::of(&config.scheduling, active));
-        let executor = Executor::start(ExecutorParts {
-            version,
-            config: config.clone(),
-            validator: validator.clone(),
-            record: record.clone(),
-            orders: orders.clone(),
-            directory,
-            backend,
-            instances,
-            strategy,
-            threads,
-            limiter,
-        })?;
-        Ok(Arc::new(Self {
+    /// A model in front of a runner.
+    pub(crate) fn new(parts: ModelParts) -> Self {
+        let ModelParts { namespace, version, config, shown, validator, account, .. } = parts;
+        let ModelParts { cached, fingerprint, inflight, unread, load_duration, inferer, .. } = parts;
+        Self {
             namespace,
             version,
             config,
             shown,
             validator,
-            record,
-            in_flight: Arc::default(),
-            orders,
+            account,
             cached,
             fingerprint,
             inflight,
             unread,
-            work: ModelWork::Executor(executor),
-            load_duration: now() - since,
+            load_duration,
             replacement: Replacement::new(inferer),
-            handover: Handover::default(),
-            ensemble_origin: None,
-        }))
+        }
+    }
+
+    /// The same model with another configuration of its instances, in front of the same runner. Its requests are counted
+    /// together with those of this one, but are open by themselves.
+    pub(crate) fn with_config(
+        &self,
+        config: Arc<ModelConfig>,
+        shown: proto::ModelConfig,
+        cached: Option<Arc<ModelCache>>,
+        fingerprint: Option<Fingerprint>,
+    ) -> Self {
+        Self {
+            namespace: self.namespace.clone(),
+            version: self.version,
+            config,
+            shown,
+            validator: self.validator.clone(),
+            account: Arc::new(self.account.successor()),
+            cached,
+            fingerprint,
+            inflight: self.inflight.clone(),
+            unread: self.unread.clone(),
+            load_duration: self.load_duration,
+            replacement: Replacement::new(self.replacement.inferer.clone()),
+        }
     }
 
     /// The model's name.
@@ -202,19 +153,19 @@ impl Model {
         if let Some(previous) = self.previous_copy_for(&request) {
             return previous.infer(request);
         }
-        if !self.in_flight.enter() {
+        if !self.account.open().enter() {
             return self.infer_elsewhere(request);
         }
         // Looks after it has entered: a copy that has been replaced waits for those that have not seen it.
         let is_left = self.leaves_to_others(&request);
         let accepted = if is_left { self.infer_elsewhere(request) } else { self.accept_from_client(request) };
-        self.in_flight.leave();
+        self.account.open().leave();
         accepted
     }
 
     fn accept_from_client(self: &Arc<Self>, mut request: Request) -> Result<ResponseStream, Error> {
-        if self.is_ensemble() && self.in_flight.is_draining() {
-            return Err(self.work.refusal(&request));
+        if self.is_ensemble() && self.account.open().is_draining() {
+            return Err(self.refusal(&request));
         }
         if request.reservation.is_none() {
             request.reservation = Some(self.inflight.reserve(request.reserved_bytes())?);
@@ -256,16 +207,17 @@ impl Model {
         }
         let timeline = Timeline::new(arrived, meta.batch_size.max(1)).of_version(self.version);
         let timeline = timeline.traced(request.trace.clone());
-        let asks_cache = |_: &&Arc<ModelCache>| !self.in_flight.is_draining() && !request.has_device_memory();
+        let asks_cache =
+            |_: &&Arc<ModelCache>| !self.account.open().is_draining() && !request.has_device_memory();
         if let Some(cached) = self.cached.as_ref().filter(asks_cache) {
             // The answer is also for other requests.
             request.keep_outputs_on_host();
-            return cached.infer(self, ValidRequest { request, meta, timeline, flow });
+            return cached.infer(&self.account, ValidRequest { request, meta, timeline, flow });
         }
-        self.in_flight.begin();
-        let (responder, stream) = response_channel(timeline, self.clone(), flow);
+        self.account.open().begin();
+        let (responder, stream) = response_channel(timeline, self.account.clone(), flow);
         let execution = Box::new(Execution::new(request, responder));
-        self.work.enqueue(meta, execution, now(), CallerThread::MayExecute)?;
+        self.account.enqueue(meta, execution, now(), CallerThread::MayExecute)?;
         Ok(stream)
     }
 
@@ -275,23 +227,6 @@ impl Model {
         // A model that is not decoupled may run on the same thread that reads its responses.
         let most_unread = most_unread.filter(|_| self.config.decoupled);
         Flow { budget: unread.clone(), client: request.client, most_unread, reservation: None }
-    }
-
-    /// When a request that comes `at` this time has waited too long for its turn, if there is such a time.
-    fn queue_deadline(&self, meta: &Meta, request: &Request, at: Timestamp) -> Option<Timestamp> {
-        match &self.config.scheduling {
-            Scheduling::Dynamic(dynamic) => dynamic.rejection_time(at, meta),
-            Scheduling::Ensemble(_) => request.timeout.map(|timeout| at + timeout),
-            Scheduling::Unbatched | Scheduling::Sequence(_) => None,
-        }
-    }
-
-    /// The priority level in which a request waits. A lower one is more urgent.
-    fn queue_level(&self, meta: &Meta) -> u64 {
-        match &self.config.scheduling {
-            Scheduling::Dynamic(dynamic) => dynamic.level(meta.priority),
-            Scheduling::Unbatched | Scheduling::Sequence(_) | Scheduling::Ensemble(_) => 0,
-        }
     }
 
     /// Removes all answers of the model version from the response cache. Returns how many there were.
@@ -314,64 +249,37 @@ impl Model {
         self.validator.check(&self.config, &mut request).map(drop)
     }
 
+    /// The error of a request that comes after the server has begun to stop.
+    fn refusal(&self, request: &Request) -> Error {
+        let sequences = matches!(self.config.scheduling, Scheduling::Sequence(_));
+        let errors = RejectionErrors { model: self.config.name.clone(), sequences };
+        errors.error(Rejection::Draining, request)
+    }
+
     /// The reason why the version cannot be used any more, if there is one.
     pub(crate) fn fault(&self) -> Option<&Error> {
-        self.work.fault()
+        self.account.runner().fault()
     }
 
     /// Whether the model is an ensemble.
     pub(crate) fn is_ensemble(&self) -> bool {
-        self.work.ensemble().is_some()
+        matches!(self.config.scheduling, Scheduling::Ensemble(_))
     }
 
-    /// Whether requests of a sequence must come in their order: the model has sequences, or a member of it has.
-    pub(crate) fn keeps_order_of_sequences(&self) -> bool {
-        match self.work.ensemble() {
-            Some(ensemble) => ensemble.binding().keeps_order,
-            None => matches!(self.config.scheduling, Scheduling::Sequence(_)),
-        }
+    /// As [`Engine::model_ready`](crate::Engine::model_ready), but asks on this thread. Blocks as long as the backend
+    /// does.
+    pub fn ready_here(&self) -> bool {
+        self.account.runner().ready_here()
     }
 
-    /// Whether a new copy may use what the backend has opened for this one. May block.
-    pub(crate) fn is_sound(&self) -> bool {
-        self.fault().is_none() && !self.is_outdated()
+    /// The account of the model's requests.
+    pub(crate) fn account(&self) -> &Arc<RequestAccount> {
+        &self.account
     }
 
-    /// Whether the files of the backend have changed since it opened the model. May block.
-    pub(crate) fn is_outdated(&self) -> bool {
-        self.work.is_outdated()
-    }
-
-    pub(crate) fn record(&self) -> &Record {
-        &self.record
-    }
-
-    pub(crate) fn statistics(&self) -> ModelStatistics {
-        ModelStatistics {
-            responses: self.record.responses(),
-            memory_usage: self.memory_usage(),
-            ..self.record.read(self.name(), self.version)
-        }
-    }
-
-    /// The memory that the model uses, as far as its backend knows.
-    pub(crate) fn memory_usage(&self) -> Vec<MemoryUsage> {
-        self.work.memory_usage()
-    }
-
-    /// The work that waits for an instance.
-    pub(crate) fn waiting_work(&self) -> WaitingWork {
-        self.work.waiting_work()
-    }
-
-    /// What the model does now. An ensemble has no instances of its own.
-    pub(crate) fn look(&self) -> ExecutorView {
-        self.work.look()
-    }
-
-    /// The server's rate limiter, if it has one and the model knows it.
-    pub(crate) fn limiter(&self) -> Option<Arc<Limiter>> {
-        self.work.executor()?.limiter()
+    /// What distinguishes the answers of this version from those of others, if it was needed.
+    pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
+        self.fingerprint
     }
 
     /// Whether the model uses the response cache.
@@ -379,147 +287,18 @@ impl Model {
         self.cached.is_some()
     }
 
-    /// How often processes of the model were started again, if it runs in processes of its own.
-    pub(crate) fn process_restarts(&self) -> Option<u64> {
-        self.work.process_restarts()
-    }
-
-    /// The steps of an ensemble.
-    pub(crate) fn steps(&self) -> Vec<StepSnapshot> {
-        self.work.ensemble().map(|ensemble| ensemble.steps()).unwrap_or_default()
-    }
-
-    /// The number of accepted requests whose last response has not been sent.
-    pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight.count()
-    }
-
+    /// How long the load took.
     pub(crate) fn load_duration(&self) -> Duration {
         self.load_duration
     }
 
-    /// Whether the backend takes part in the decision that the version is ready.
-    pub(crate) fn reports_readiness(&self) -> bool {
-        self.work.reports_readiness()
-    }
-
-    /// Whether the instances can take requests, as the backend reports it. A thread that may block asks the backend.
-    /// Must be called in a tokio runtime.
-    pub(crate) async fn ready(&self) -> bool {
-        self.work.ready().await
-    }
-
-    /// As [`Engine::model_ready`](crate::Engine::model_ready), but asks on this thread. Blocks as long as the backend
-    /// does.
-    pub fn ready_here(&self) -> bool {
-        self.work.ready_here()
-    }
-
-    /// From now on, no request waits for others to share its batch. The model still accepts requests.
-    pub(crate) fn end_queue_delay(&self) {
-        self.work.end_queue_delay();
-    }
-
-    /// Accepts no new requests. Accepted requests continue.
-    pub(crate) fn drain(&self) {
-        self.refuse_late_requests();
-        self.in_flight.drain();
-        self.work.drain();
-    }
-
-    /// Returns when the model has drained and its last request has ended.
-    pub(crate) async fn last_request_ended(&self) {
-        self.in_flight.last_ended().await;
-    }
-
-    /// Accepts no more requests, and returns when the last request has ended, and those of the copies that had the executor
-    /// before. Then [`close`](Self::close) waits for the backend only.
-    pub(crate) async fn finish_requests(&self) {
-        self.accept_no_more();
-        self.in_flight.last_ended().await;
-        if self.owns_executor() {
-            self.earlier_requests_ended().await;
-        }
-    }
-
-    /// The server stops: the ends of instances wait no longer for what they were given.
-    pub(crate) fn abandon_releases(&self) {
-        self.work.executor().iter().for_each(|executor| executor.abandon_releases());
-    }
-
-    /// Returns when the backend has released all that it was given, after the last request has ended.
-    pub(crate) async fn released(&self) {
-        if self.owns_executor()
-            && let Some(executor) = self.work.executor()
-        {
-            executor.released().await;
-        }
-    }
-
-    fn accept_no_more(&self) {
-        self.in_flight.close();
-        if self.owns_executor() {
-            self.work.end_queue_delay();
-        }
-    }
-
-    /// Accepts no more requests, waits until the last request has ended, ends the instances on their threads, and then
-    /// drops the backend's model. Blocks.
-    pub(crate) fn close(&self) {
-        self.accept_no_more();
-        self.in_flight.wait_for_the_last();
-        if !self.owns_executor() {
-            return self.discard_update();
-        }
-        self.wait_for_earlier_requests();
-        self.work.close();
-    }
-}
-
-impl Model {
-    /// Counts a response, which need not be the last one.
-    fn tell_response(&self, response: &InFlightResponse) {
-        if response.result().is_some() && self.record.wants_first_responses() {
-            self.record.responded(response.timeline(), now());
-        }
-    }
-}
-
-/// Each response of each request passes this path once: the model counts it, puts it in order, and makes it visible.
-/// Responses of a model with a response cache pass `CachePath` first.
-impl ResponsePath for Model {
-    fn respond(&self, response: InFlightResponse) {
-        if let Some(Ok(answer)) = response.result() {
-            response.timeline().responded(answer);
-        }
-        self.tell_response(&response);
-        if let Some(outcome) = response.outcome() {
-            let at = now();
-            self.record.request_ended(response.timeline(), outcome, at);
-            response.timeline().ended(at);
-            // Counted before the last response is visible: a client that has the response finds no request in flight.
-            self.in_flight.end();
-        }
-        self.orders.release(response);
-    }
-
-    fn cancelled(&self, entry: Option<EntryId>) {
-        // If the request has no queue id yet, the executor checks for the cancellation when it assigns the id.
-        if let Some(entry) = entry {
-            self.work.cancel(entry);
-        }
-    }
-
-    fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
-        self.record.revise_request(timeline, counted, times);
-    }
-
-    fn batch_reported(&self, execution_times: &ExecutionTimes, counted: Timestamp, times: ReportedTimes) {
-        self.record.revise_batch(execution_times, counted, times);
-    }
-
-    fn response_reported(&self, index: u64, report: ResponseReport) {
-        self.record.response(index, report);
+    /// Keeps the model from ending.
+    ///
+    /// # Errors
+    /// NOT_FOUND if the model has been replaced or unloaded.
+    pub(crate) fn pin(&self) -> Result<ModelPin, Error> {
+        let gone = || Error::not_found(format!("Request for unknown model: '{}' is not found", self.name()));
+        self.account.open().pin().ok_or_else(gone)
     }
 }
 
@@ -531,10 +310,3 @@ impl std::fmt::Debug for Model {
             .finish_non_exhaustive()
     }
 }
-
-#[cfg(test)]
-mod cancellation_tests;
-#[cfg(test)]
-mod sequence_tests;
-#[cfg(test)]
-pub(crate) mod tests;

@@ -3,12 +3,9 @@
 //! A caller looks a copy up and then sends it a request. In between, the copy may have been replaced. The model is then
 //! looked up again. A request of a running sequence goes to the copy that has the sequence's state, as long as that
 //! copy waits for its sequences (M-W24).
-use std::{
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicBool, Ordering::SeqCst},
 };
 
 use arc_swap::ArcSwap;
@@ -19,7 +16,7 @@ use super::Model;
 /// The other copies of a model version that a copy knows.
 pub(super) struct Replacement {
     /// Looks models up.
-    inferer: Option<Arc<dyn Inferer>>,
+    pub(super) inferer: Option<Arc<dyn Inferer>>,
     /// The server stops: no other copy will take a late request.
     server_stops: AtomicBool,
     /// Copies that wait for their sequences. They end before the repository forgets them.
@@ -39,18 +36,6 @@ impl Replacement {
             is_replaced: AtomicBool::new(false),
             waits_for_sequences: AtomicBool::new(false),
         }
-    }
-}
-
-impl Replacement {
-    /// What looks models up.
-    pub(super) fn inferer(&self) -> Option<Arc<dyn Inferer>> {
-        self.inferer.clone()
-    }
-
-    /// Knows the copies from now on that the other one knows.
-    pub(super) fn follow_as(&self, other: &Self) {
-        self.previous.store(other.previous.load_full());
     }
 }
 
@@ -85,23 +70,19 @@ impl Model {
 
     /// Whether a sequence runs on this copy or on one that waits for its sequences.
     pub fn has_sequence(&self, id: &SequenceId) -> bool {
-        self.work.has_sequence(id) || self.waiting_copy(|copy| copy.work.has_sequence(id)).is_some()
+        self.account.runner().has_sequence(id)
+            || self.waiting_copy(|copy| copy.account.runner().has_sequence(id)).is_some()
     }
 
     /// The number of sequences of several requests that may still get requests.
     pub(crate) fn live_sequences(&self) -> usize {
-        if self.has_sequences_of_clients() { self.work.live_sequences() } else { 0 }
+        if self.has_sequences_of_clients() { self.account.runner().live_sequences() } else { 0 }
     }
 
     /// Whether this copy must get a request because of its sequence. A model that has sequences has the one that the request
     /// continues. An ensemble of such models has earlier requests of the sequence, which the request must not overtake.
     fn continues(&self, request: &Request) -> bool {
-        let sequence = &request.sequence;
-        let Some(id) = &sequence.id else { return false };
-        match self.work.ensemble() {
-            Some(ensemble) => ensemble.has_requests_of(id),
-            None => !sequence.start && self.work.has_sequence(id),
-        }
+        self.account.runner().continues(&request.sequence)
     }
 
     /// The model has been replaced or unloaded since the caller looked it up: it is looked up again.
@@ -111,12 +92,12 @@ impl Model {
             Some(inferer) if !replacement.server_stops.load(SeqCst) => {
                 inferer.infer(self.name(), request.model_version, request)
             }
-            Some(_) | None => Err(self.work.refusal(&request)),
+            Some(_) | None => Err(self.refusal(&request)),
         }
     }
 
     /// From now on, late requests are refused: the server stops.
-    pub(super) fn refuse_late_requests(&self) {
+    pub(crate) fn refuse_late_requests(&self) {
         self.replacement.server_stops.store(true, SeqCst);
     }
 
@@ -145,44 +126,22 @@ impl Model {
     }
 
     /// Whether clients send sequences of several requests to the model.
-    fn has_sequences_of_clients(&self) -> bool {
+    pub(crate) fn has_sequences_of_clients(&self) -> bool {
         matches!(&self.config.scheduling, Scheduling::Sequence(sequence) if !sequence.batching.iterative)
     }
 
     /// Whether the model is an ensemble that keeps the order of the requests of a sequence.
     fn is_ensemble_of_sequences(&self) -> bool {
-        self.is_ensemble() && self.keeps_order_of_sequences()
+        self.is_ensemble() && self.config.has_sequences
     }
 
-    /// Waits until the sequences of this copy have ended, until `limit` is over, or until the server stops. Then the copy
-    /// takes requests of sequences no more.
-    pub(crate) async fn wait_for_sequences(&self, limit: Duration, server_stops: impl Future<Output = ()>) {
-        if self.waits_for_sequences() {
-            tokio::select! {
-                () = self.last_sequence_ended() => {}
-                () = tokio::time::sleep(limit) => {}
-                () = server_stops => {}
-            }
-        }
+    /// From now on the copy takes requests of sequences no more.
+    pub(crate) fn end_wait_for_sequences(&self) {
         self.replacement.waits_for_sequences.store(false, SeqCst);
     }
 
-    /// Returns when this copy, which has been replaced, has no sequence and can get none.
-    async fn last_sequence_ended(&self) {
-        loop {
-            self.work.sequences_ended().await;
-            // A request that was accepted before may still begin a sequence.
-            self.in_flight.idle().await;
-            if self.work.live_sequences() == 0 {
-                return;
-            }
-        }
-    }
-
-    /// Returns when no sequence of clients runs on this copy.
-    pub(crate) async fn sequences_ended(&self) {
-        if self.has_sequences_of_clients() {
-            self.work.sequences_ended().await;
-        }
+    /// Knows the copies from now on that the other one knows.
+    pub(crate) fn follow_as(&self, other: &Self) {
+        self.replacement.previous.store(other.replacement.previous.load_full());
     }
 }

@@ -26,7 +26,7 @@ use super::{
     stamps,
     watch::FileWatcher,
 };
-use crate::model::Model;
+use crate::loaded_version::LoadedVersion;
 
 /// What the repositories have, and what is wrong with them.
 #[derive(Default)]
@@ -113,7 +113,7 @@ pub(super) async fn find(
     repositories: Repositories,
     loader: Arc<Loader>,
     name: Name,
-    serving: Vec<(ModelKey, Arc<Model>)>,
+    serving: Vec<(ModelKey, Arc<LoadedVersion>)>,
     wait: StoreWait,
 ) -> Result<Vec<(ModelKey, FoundModel)>, Error> {
     let asked = repositories.known.iter().filter_map(|(repository, known)| {
@@ -126,7 +126,7 @@ pub(super) async fn find(
         let find_one = |(key, places)| {
             let mut found = look_at(&loader, places);
             let copies = serving.iter().filter(|(of, copy)| *of == key && copy.is_outdated());
-            found.faulty.extend(copies.map(|(_, copy)| copy.version()));
+            found.faulty.extend(copies.map(|(_, copy)| copy.model().version()));
             (key, found)
         };
         Ok(scan::find(&repositories, remote, &name)?.into_iter().map(find_one).collect())

@@ -40,17 +40,17 @@ impl Inferer for TableInferer {
         mut request: Request,
     ) -> Result<ResponseStream, Error> {
         request.model_version = version;
-        let model = self.table()?.load().serving(model, version)?;
-        model.infer(request)
+        let loaded = self.table()?.load().serving(model, version)?;
+        loaded.model().infer(request)
     }
 
     fn is_decoupled(&self, model: &str, version: Option<i64>) -> Result<bool, Error> {
-        Ok(self.table()?.load().serving(model, version)?.config().decoupled)
+        Ok(self.table()?.load().serving(model, version)?.model().config().decoupled)
     }
 
     fn is_ready(&self, model: &str, version: Option<i64>) -> bool {
-        let model = self.table().and_then(|table| table.load().serving(model, version));
-        model.is_ok_and(|model| model.ready_here())
+        let loaded = self.table().and_then(|table| table.load().serving(model, version));
+        loaded.is_ok_and(|loaded| loaded.model().ready_here())
     }
 
     fn model_loader(&self) -> Option<Arc<dyn ModelLoader>> {

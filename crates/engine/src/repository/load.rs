@@ -33,13 +33,15 @@ use super::{
 use crate::{
     clock::now,
     engine_threads::EngineThreads,
+    ensemble::EnsembleParts,
     fingerprint::{Files, Fingerprint},
     host_policy::{Binding, HostPolicy, Placed},
     limiter::Limiter,
-    model::{EnsembleParts, Model, ModelCache, ModelCacheParts, ModelParts, UpdateParts, cache_for_model},
+    loaded_version::{LoadedVersion, UpdateParts, VersionParts},
     options::{BackendSetting, EngineOptions, LoadPolicy, MetricsOptions, RateLimitResource},
     plugins::{MemoryFunctions, Plugins},
     processors,
+    response_cache::{ModelCache, ModelCacheParts, cache_for_model},
     thread_group::ThreadGroup,
 };
 
@@ -72,7 +74,7 @@ pub(crate) struct Loader {
 /// What a load has built.
 pub(super) enum LoadedModel {
     /// A model that can serve.
-    Whole(Arc<Model>),
+    Whole(Arc<LoadedVersion>),
     /// An ensemble that is not bound to its members yet.
     Ensemble(Box<EnsembleParts>),
 }
@@ -82,7 +84,7 @@ enum BegunCopy<'a> {
     /// The backend has opened the version.
     Opened(Box<dyn BackendModel>),
     /// The copy differs from this one in its instances only.
-    Updates(&'a Arc<Model>),
+    Updates(&'a Arc<LoadedVersion>),
 }
 
 impl BegunCopy<'_> {
@@ -90,7 +92,7 @@ impl BegunCopy<'_> {
     fn completed(&self, plan: &LoadPlan, completion: Completion) -> Result<proto::ModelConfig, Error> {
         let opened = match self {
             Self::Opened(opened) => opened,
-            Self::Updates(base) => return Ok(base.shown().clone()),
+            Self::Updates(base) => return Ok(base.model().shown().clone()),
         };
         let mut completed = plan.declared.to_be_completed();
         if completion == Completion::Auto {
@@ -226,7 +228,7 @@ impl Loader {
         version: i64,
         directory: &Path,
         base: Option<&LoadBase>,
-    ) -> Result<Arc<Model>, Error> {
+    ) -> Result<Arc<LoadedVersion>, Error> {
         let since = now();
         let declared = &plan.declared.config;
         let mut source = self.source(plan, version, directory);
@@ -245,7 +247,7 @@ impl Loader {
             log::warn!("{}", useless.text);
         }
         let begun = match base {
-            Some(base) => BegunCopy::Updates(&base.model),
+            Some(base) => BegunCopy::Updates(&base.loaded),
             None => BegunCopy::Opened(backend.open(&source)?),
         };
         let completed = begun.completed(plan, self.configs.completion())?;
@@ -270,7 +272,7 @@ impl Loader {
         };
         opened.configured(&config.shown);
         let strategy = strategy::open(self.plugins.strategies.as_deref(), &*backend, &source, &config)?;
-        Model::start(ModelParts {
+        LoadedVersion::start(VersionParts {
             namespace: plan.namespace.clone(),
             version,
             config,
@@ -301,7 +303,7 @@ impl Loader {
         Ok(cached.map(|((cache, fingerprint), caching)| {
             ModelCache::new(ModelCacheParts {
                 cache,
-                model: &config.name,
+                config: Arc::new(config.clone()),
                 version,
                 fingerprint,
                 caching,

@@ -6,7 +6,7 @@ use lifecycle::{ConfigIdentity, PlannedModel};
 use proto::model_config::SchedulingChoice;
 
 use super::{agents::Agents, private_directory::PrivateDirectory, remote::PlanSource};
-use crate::model::Model;
+use crate::loaded_version::LoadedVersion;
 
 /// The plan of one model, and what must stay until the last copy of the load has ended.
 pub(super) struct Planned {
@@ -35,7 +35,7 @@ pub(super) struct LoadPlan {
 
 /// A copy that serves, and the plan that it was built by. The files of its version are still the same.
 pub(super) struct LoadBase {
-    pub(super) model: Arc<Model>,
+    pub(super) loaded: Arc<LoadedVersion>,
     pub(super) plan: Arc<LoadPlan>,
     /// The files that the copy has of its own.
     pub(super) files: Option<Arc<dyn ModelCopy>>,
@@ -44,7 +44,7 @@ pub(super) struct LoadBase {
 impl LoadPlan {
     /// Whether a copy by this plan differs from the other copy in its instances only.
     pub(super) fn is_update_of(&self, base: &LoadBase) -> bool {
-        !self.is_ensemble() && base.model.is_sound() && self.differs_in_instances_only(&base.plan)
+        !self.is_ensemble() && base.loaded.is_sound() && self.differs_in_instances_only(&base.plan)
     }
 
     pub(super) fn is_ensemble(&self) -> bool {

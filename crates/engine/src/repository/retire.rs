@@ -15,7 +15,7 @@ use std::{
 use tokio::sync::watch;
 
 use super::{closing_threads::ClosingThreads, freed_memory::ModelsChange};
-use crate::{model::Model, plugins::MemoryFunctions};
+use crate::{loaded_version::LoadedVersion, plugins::MemoryFunctions};
 
 /// How long a copy waits for its backend, before the log says so.
 const TOLD_AFTER: Duration = Duration::from_secs(10);
@@ -43,10 +43,11 @@ impl Retirement {
     /// Returns when the sequences of the copy have ended or the limit is over, the last accepted request has ended, the
     /// backend has released all that it was given, and the copy has given back what it held. If the server stops and the
     /// backend does not release, the instances end, and the rest stays.
-    pub(super) async fn end(mut self, copy: Arc<Model>) {
+    pub(super) async fn end(mut self, copy: Arc<LoadedVersion>) {
         copy.wait_for_sequences(self.sequence_limit, self.server_stops()).await;
         copy.finish_requests().await;
-        let (name, memory) = (format!("model '{}' version {}", copy.name(), copy.version()), self.memory);
+        let (name, memory) =
+            (format!("model '{}' version {}", copy.model().name(), copy.model().version()), self.memory);
         let limit = async {
             self.server_stops().await;
             tokio::time::sleep(RELEASE_LIMIT_AT_STOP).await;
@@ -87,7 +88,7 @@ impl Retirement {
 }
 
 /// Returns when the backend has released all that it was given.
-async fn released(name: &str, copy: &Model) {
+async fn released(name: &str, copy: &LoadedVersion) {
     let mut released = pin!(copy.released());
     if tokio::time::timeout(TOLD_AFTER, &mut released).await.is_err() {
         log::info!(
@@ -110,8 +111,8 @@ mod tests {
     use super::*;
     use crate::{
         ThreadGroup,
-        model::{
-            ModelParts,
+        loaded_version::{
+            VersionParts,
             tests::{GateAnswer, ask, config, echoed, gated},
         },
     };
@@ -146,8 +147,8 @@ mod tests {
         let retirement = retirement(is_stopping);
         let (release, released) = oneshot::channel();
         let backend = LateRelease(Mutex::new(Some(released)));
-        let parts = ModelParts::for_test(config(Scheduling::Unbatched), backend, vec![]);
-        let mut ending = tokio::spawn(retirement.clone().end(Model::start(parts).unwrap()));
+        let parts = VersionParts::for_test(config(Scheduling::Unbatched), backend, vec![]);
+        let mut ending = tokio::spawn(retirement.clone().end(LoadedVersion::start(parts).unwrap()));
         let (quiet, _begun) = gated(Scheduling::Unbatched, &["n_0"]);
         retirement.end(quiet).await;
         assert!(tokio::time::timeout(10 * TOLD_AFTER, &mut ending).await.is_err(), "it has ended too early");
@@ -161,8 +162,8 @@ mod tests {
         let retirement = retirement(is_stopping);
         let (_release, released) = oneshot::channel();
         let backend = LateRelease(Mutex::new(Some(released)));
-        let parts = ModelParts::for_test(config(Scheduling::Unbatched), backend, vec![]);
-        let mut ending = tokio::spawn(retirement.clone().end(Model::start(parts).unwrap()));
+        let parts = VersionParts::for_test(config(Scheduling::Unbatched), backend, vec![]);
+        let mut ending = tokio::spawn(retirement.clone().end(LoadedVersion::start(parts).unwrap()));
         assert!(tokio::time::timeout(10 * TOLD_AFTER, &mut ending).await.is_err(), "it has ended too early");
         assert!(!retirement.has_left_copies.load(SeqCst));
         stop.send(true).unwrap();

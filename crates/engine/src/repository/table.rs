@@ -8,7 +8,7 @@ use inference::{Error, Name};
 use lifecycle::{CopyId, IN_TWO_REPOSITORIES, Lifecycle, ModelKey, NoVersion, NoVersionCause, VersionStatus};
 
 use crate::{
-    model::Model,
+    loaded_version::LoadedVersion,
     model_state::{IndexEntry, ModelState, NotReady},
 };
 
@@ -32,14 +32,14 @@ pub(crate) struct ModelTable {
     /// The models of each name: one, or one for each namespace.
     models: HashMap<Name, Vec<Versions>>,
     /// Copies that finish their accepted requests.
-    retiring: Vec<Arc<Model>>,
+    retiring: Vec<Arc<LoadedVersion>>,
     /// Which repositories can be read, if they are polled.
     readable: Arc<BTreeMap<Name, bool>>,
 }
 
 /// A copy of a version, and the number of the load that it comes from.
 pub(crate) struct ServingCopy {
-    pub(crate) model: Arc<Model>,
+    pub(crate) loaded: Arc<LoadedVersion>,
     pub(crate) generation: u64,
 }
 
@@ -72,7 +72,7 @@ impl Versions {
     }
 
     /// One copy of each version that has been built and has not ended, usable or not, ascending.
-    fn built(&self) -> impl Iterator<Item = Arc<Model>> {
+    fn built(&self) -> impl Iterator<Item = Arc<LoadedVersion>> {
         self.versions.values().filter_map(VersionEntry::built).cloned()
     }
 
@@ -96,33 +96,33 @@ impl Versions {
 #[derive(Debug, Clone)]
 enum VersionEntry {
     Loading,
-    Ready(Arc<Model>),
-    Unloading(Arc<Model>),
+    Ready(Arc<LoadedVersion>),
+    Unloading(Arc<LoadedVersion>),
     Unavailable(String),
 }
 
 impl VersionEntry {
-    /// The model, if it is usable. A version whose backend has panicked is not ready any more, even before the
+    /// The version, if it is usable. A version whose backend has panicked is not ready any more, even before the
     /// repository task knows.
-    fn usable(&self) -> Option<&Arc<Model>> {
+    fn usable(&self) -> Option<&Arc<LoadedVersion>> {
         match self {
-            Self::Ready(model) if model.fault().is_none() => Some(model),
+            Self::Ready(loaded) if loaded.model().fault().is_none() => Some(loaded),
             Self::Ready(_) | Self::Loading | Self::Unloading(_) | Self::Unavailable(_) => None,
         }
     }
 
-    /// As [`usable`](Self::usable), or a model that still takes requests of the sequences that it has.
-    fn reachable(&self) -> Option<&Arc<Model>> {
+    /// As [`usable`](Self::usable), or a version that still takes requests of the sequences that it has.
+    fn reachable(&self) -> Option<&Arc<LoadedVersion>> {
         match self {
-            Self::Unloading(model) if model.waits_for_sequences() => Some(model),
+            Self::Unloading(loaded) if loaded.model().waits_for_sequences() => Some(loaded),
             other => other.usable(),
         }
     }
 
     /// The copy of the version, usable or not.
-    fn built(&self) -> Option<&Arc<Model>> {
+    fn built(&self) -> Option<&Arc<LoadedVersion>> {
         match self {
-            Self::Ready(model) | Self::Unloading(model) => Some(model),
+            Self::Ready(loaded) | Self::Unloading(loaded) => Some(loaded),
             Self::Loading | Self::Unavailable(_) => None,
         }
     }
@@ -135,7 +135,7 @@ impl VersionEntry {
     fn state(&self) -> (ModelState, String) {
         match self {
             Self::Loading => (ModelState::Loading, String::new()),
-            Self::Ready(model) => match model.fault() {
+            Self::Ready(loaded) => match loaded.model().fault() {
                 None => (ModelState::Ready, String::new()),
                 Some(fault) => (ModelState::Unavailable, fault.with_code()),
             },
@@ -149,7 +149,7 @@ impl ModelTable {
     /// The view of the policy's models. `copies` has every copy that has been built and has not ended.
     pub(super) fn of(
         lifecycle: &Lifecycle,
-        copies: &HashMap<CopyId, Arc<Model>>,
+        copies: &HashMap<CopyId, Arc<LoadedVersion>>,
         readable: Arc<BTreeMap<Name, bool>>,
     ) -> Self {
         let mut table = Self { readable, ..Self::default() };
@@ -202,12 +202,12 @@ impl ModelTable {
     ///
     /// # Errors
     /// NOT_FOUND, or UNAVAILABLE for a version that exists but is not ready.
-    pub(crate) fn model(&self, name: &str, version: Option<i64>) -> Result<Arc<Model>, Error> {
+    pub(crate) fn model(&self, name: &str, version: Option<i64>) -> Result<Arc<LoadedVersion>, Error> {
         self.find(name, version, VersionEntry::reachable)
     }
 
     /// As [`model`](Self::model), but a version that takes all requests.
-    pub(crate) fn serving(&self, name: &str, version: Option<i64>) -> Result<Arc<Model>, Error> {
+    pub(crate) fn serving(&self, name: &str, version: Option<i64>) -> Result<Arc<LoadedVersion>, Error> {
         self.find(name, version, VersionEntry::usable)
     }
 
@@ -215,8 +215,8 @@ impl ModelTable {
         &self,
         name: &str,
         version: Option<i64>,
-        fits: fn(&VersionEntry) -> Option<&Arc<Model>>,
-    ) -> Result<Arc<Model>, Error> {
+        fits: fn(&VersionEntry) -> Option<&Arc<LoadedVersion>>,
+    ) -> Result<Arc<LoadedVersion>, Error> {
         let unknown = |what: &str| Error::not_found(format!("Request for unknown model: '{name}' {what}"));
         let is_known = |model: &&Versions| match &model.problem {
             None => true,
@@ -282,44 +282,51 @@ impl ModelTable {
     }
 
     /// Versions that can be used and whose backends report readiness.
-    pub(crate) fn telling_readiness(&self) -> Vec<Arc<Model>> {
+    pub(crate) fn telling_readiness(&self) -> Vec<Arc<LoadedVersion>> {
         let versions = self.models.values().flatten().flat_map(|model| model.versions.values());
-        versions.filter_map(VersionEntry::usable).filter(|model| model.reports_readiness()).cloned().collect()
+        versions
+            .filter_map(VersionEntry::usable)
+            .filter(|loaded| loaded.reports_readiness())
+            .cloned()
+            .collect()
     }
 
     /// Versions that can be used, by name and number.
-    pub(crate) fn ready(&self) -> Vec<Arc<Model>> {
+    pub(crate) fn ready(&self) -> Vec<Arc<LoadedVersion>> {
         let versions = self.models.values().flatten().flat_map(|model| model.versions.values());
         Self::sorted(versions.filter_map(VersionEntry::usable).cloned().collect())
     }
 
     /// One copy of each version that has been built and has not ended, usable or not, by name and number.
-    pub(crate) fn built(&self) -> Vec<Arc<Model>> {
+    pub(crate) fn built(&self) -> Vec<Arc<LoadedVersion>> {
         Self::sorted(self.models.values().flatten().flat_map(Versions::built).collect())
     }
 
     /// The number of accepted requests of all copies whose last response has not been sent.
     pub(crate) fn in_flight(&self) -> usize {
-        self.accepting().map(|model| model.in_flight()).sum()
+        self.accepting().map(|loaded| loaded.in_flight()).sum()
     }
 
     /// The number of sequences of all copies that may still get requests.
     pub(crate) fn live_sequences(&self) -> usize {
-        self.accepting().map(|model| model.live_sequences()).sum()
+        self.accepting().map(|loaded| loaded.model().live_sequences()).sum()
     }
 
     /// The copies that may have requests: those that serve, and those that end.
-    pub(crate) fn accepting(&self) -> impl Iterator<Item = &Arc<Model>> {
+    pub(crate) fn accepting(&self) -> impl Iterator<Item = &Arc<LoadedVersion>> {
         let versions = self.models.values().flatten().flat_map(|model| model.versions.values());
         let ready = versions.filter_map(|version| match version {
-            VersionEntry::Ready(model) => Some(model),
+            VersionEntry::Ready(loaded) => Some(loaded),
             VersionEntry::Loading | VersionEntry::Unloading(_) | VersionEntry::Unavailable(_) => None,
         });
         ready.chain(&self.retiring)
     }
 
-    fn sorted(mut built: Vec<Arc<Model>>) -> Vec<Arc<Model>> {
-        built.sort_by(|one, other| (one.name(), one.version()).cmp(&(other.name(), other.version())));
+    fn sorted(mut built: Vec<Arc<LoadedVersion>>) -> Vec<Arc<LoadedVersion>> {
+        built.sort_by(|one, other| {
+            let (one, other) = (one.model(), other.model());
+            (one.name(), one.version()).cmp(&(other.name(), other.version()))
+        });
         built
     }
 
@@ -345,9 +352,10 @@ impl ModelTable {
             let models = self.models.get(&line.name).into_iter().flatten();
             let model = models.into_iter().find(|model| model.namespace == line.namespace);
             let copy = model.zip(line.version).and_then(|(model, number)| {
-                let copy = model.versions.get(&number)?.built().filter(|copy| copy.fault().is_none())?;
+                let copy =
+                    model.versions.get(&number)?.built().filter(|copy| copy.model().fault().is_none())?;
                 let generation = model.generations.get(&number).copied().unwrap_or_default();
-                Some(ServingCopy { model: copy.clone(), generation })
+                Some(ServingCopy { loaded: copy.clone(), generation })
             });
             (line, copy)
         });

@@ -39,7 +39,7 @@ use super::{
     table::ModelTable,
     watch::FileWatcher,
 };
-use crate::{clock::now, model::Model, model_state::IndexEntry, options::Polling};
+use crate::{clock::now, loaded_version::LoadedVersion, model_state::IndexEntry, options::Polling};
 
 mod abandoned;
 mod actions;
@@ -83,7 +83,7 @@ pub(super) struct RepositoryTask {
     running_jobs: usize,
     load_threads: usize,
     /// Copies that have been built and have not ended.
-    copies: HashMap<CopyId, Arc<Model>>,
+    copies: HashMap<CopyId, Arc<LoadedVersion>>,
     /// The files that copies have of their own.
     copied_files: HashMap<CopyId, Arc<dyn ModelCopy>>,
     /// What each load keeps until its last copy has ended.
@@ -429,11 +429,11 @@ impl RepositoryTask {
     /// # Errors
     /// The members of an ensemble do not fit.
     fn keep_copy(&mut self, id: CopyId, LoadedCopy { model, files }: LoadedCopy) -> Result<(), Error> {
-        let model = match model {
-            LoadedModel::Whole(model) => model,
+        let loaded = match model {
+            LoadedModel::Whole(loaded) => loaded,
             LoadedModel::Ensemble(parts) => self.make_ensemble(*parts)?,
         };
-        self.copies.insert(id, model);
+        self.copies.insert(id, loaded);
         self.copied_files.extend(files.map(|files| (id, files)));
         Ok(())
     }
@@ -458,7 +458,8 @@ impl RepositoryTask {
     fn mark_faulty(&self, key: &ModelKey, found: &mut FoundModel) {
         let model = self.lifecycle.models().find(|(known, _)| *known == key);
         let versions = model.into_iter().flat_map(|(_, model)| model.versions());
-        let is_faulty = |copy: &CopyId| self.copies.get(copy).is_some_and(|copy| copy.fault().is_some());
+        let is_faulty =
+            |copy: &CopyId| self.copies.get(copy).is_some_and(|copy| copy.model().fault().is_some());
         let faulty = versions
             .filter(|(_, status)| matches!(status, VersionStatus::Ready(copy) if is_faulty(copy)))
             .map(|(version, _)| version);

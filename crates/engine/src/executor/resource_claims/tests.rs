@@ -9,7 +9,7 @@ use inference::{
 use scheduling::Capacity;
 
 use super::*;
-use crate::model::{Model, ModelParts, tests};
+use crate::loaded_version::{LoadedVersion, VersionParts, tests};
 
 /// Reports the begin of each batch and waits until the test lets it continue.
 #[derive(Clone)]
@@ -38,13 +38,17 @@ fn limiter(capacities: &[(&str, u32)]) -> Arc<Limiter> {
     Arc::new(Limiter::new(capacities.iter().map(capacity).collect()))
 }
 
-fn start(limiter: &Arc<Limiter>, needs: &[(&str, bool, u32)], backend: Gated) -> Result<Arc<Model>, Error> {
+fn start(
+    limiter: &Arc<Limiter>,
+    needs: &[(&str, bool, u32)],
+    backend: Gated,
+) -> Result<Arc<LoadedVersion>, Error> {
     let mut config = tests::config(Scheduling::Unbatched);
     let need = |&(name, global, count): &(&str, bool, u32)| ResourceNeed { name: name.into(), global, count };
     config.instance_groups[0].rate_limiter =
         RateLimits { resources: needs.iter().map(need).collect(), priority: NonZeroU32::MIN };
-    let parts = ModelParts::for_test(config, backend, vec![tests::instance("m_0")]);
-    Model::start(ModelParts { limiter: Some(limiter.clone()), ..parts })
+    let parts = VersionParts::for_test(config, backend, vec![tests::instance("m_0")]);
+    LoadedVersion::start(VersionParts { limiter: Some(limiter.clone()), ..parts })
 }
 
 #[tokio::test]
@@ -53,7 +57,8 @@ async fn models_that_need_the_same_resource_take_turns() {
     let (sender, begun) = mpsc::channel();
     let models =
         ["a", "b"].map(|name| start(&limiter, &[("r", true, 1)], Gated(name, sender.clone())).unwrap());
-    let asked: Vec<_> = (0..20).map(|round| models[round % 2].infer(tests::request(1)).unwrap()).collect();
+    let asked: Vec<_> =
+        (0..20).map(|round| models[round % 2].model().infer(tests::request(1)).unwrap()).collect();
     let mut turns = Vec::new();
     for _ in 0..20 {
         let (who, leave) = begun.recv().unwrap();
@@ -75,7 +80,8 @@ async fn claims_that_fit_run_in_parallel_and_a_closed_model_frees_its_resources(
     let (sender, begun) = mpsc::channel();
     let small = start(&limiter, &[("r", true, 1)], Gated("small", sender.clone())).unwrap();
     let large = start(&limiter, &[("r", true, 2)], Gated("large", sender.clone())).unwrap();
-    let asked = [small.infer(tests::request(1)).unwrap(), large.infer(tests::request(1)).unwrap()];
+    let asked =
+        [small.model().infer(tests::request(1)).unwrap(), large.model().infer(tests::request(1)).unwrap()];
     let running = [begun.recv().unwrap(), begun.recv().unwrap()];
     running.iter().for_each(|(_, leave)| leave.send(()).unwrap());
     for stream in asked {
@@ -83,7 +89,7 @@ async fn claims_that_fit_run_in_parallel_and_a_closed_model_frees_its_resources(
     }
     large.close();
     let all = start(&limiter, &[("r", true, 3)], Gated("all", sender)).unwrap();
-    let asked = all.infer(tests::request(1)).unwrap();
+    let asked = all.model().infer(tests::request(1)).unwrap();
     begun.recv().unwrap().1.send(()).unwrap();
     asked.only().await.unwrap();
 }
@@ -92,7 +98,7 @@ async fn claims_that_fit_run_in_parallel_and_a_closed_model_frees_its_resources(
 fn an_instance_that_could_never_run_is_not_loaded() {
     let (sender, _begun) = mpsc::channel();
     let few = limiter(&[("resource1", 3)]);
-    let refused = |needs: &[_]| start(&few, needs, Gated("m", sender.clone())).unwrap_err().to_string();
+    let refused = |needs: &[_]| start(&few, needs, Gated("m", sender.clone())).err().unwrap().to_string();
     assert_eq!(
         refused(&[("resource1", true, 4)]),
         "Resource count for \"resource1\" is limited to 3 which will prevent scheduling of one or more model instances, the minimum required count is 4"

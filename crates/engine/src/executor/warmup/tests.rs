@@ -8,8 +8,8 @@ use inference::{
 };
 
 use super::*;
-use crate::model::{
-    ModelParts,
+use crate::loaded_version::{
+    VersionParts,
     tests::{config, instance},
 };
 
@@ -60,9 +60,9 @@ fn load(warmups: Vec<Warmup>, passive: bool) -> Result<Vec<Vec<Vec<Vec<u8>>>>, S
     let mut typed = config(Scheduling::Unbatched);
     typed.warmups = warmups;
     let instances = vec![InstanceSpec { passive, ..instance("m_0") }];
-    let parts = ModelParts::for_test(typed, ReportsInputs(sender), instances);
-    let parts = ModelParts { directory: directory.path().into(), ..parts };
-    let model = crate::model::Model::start(parts).map_err(|error| error.to_string())?;
+    let parts = VersionParts::for_test(typed, ReportsInputs(sender), instances);
+    let parts = VersionParts { directory: directory.path().into(), ..parts };
+    let model = crate::loaded_version::LoadedVersion::start(parts).map_err(|error| error.to_string())?;
     let before_ready: Vec<_> = seen.try_iter().collect();
     assert_eq!(model.statistics().execution_count, 0, "warm-up is no traffic");
     model.close();

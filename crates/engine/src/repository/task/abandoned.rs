@@ -25,10 +25,10 @@ impl RepositoryTask {
     /// Ends what an abandoned load has made after all. Returns any other event.
     pub(super) fn unless_abandoned(&mut self, event: Event) -> Option<Event> {
         match event {
-            Event::Loaded { result: Ok(LoadedCopy { model: LoadedModel::Whole(model), files }), .. }
+            Event::Loaded { result: Ok(LoadedCopy { model: LoadedModel::Whole(loaded), files }), .. }
                 if self.has_abandoned_loads =>
             {
-                let ended = self.retirement.clone().end(model);
+                let ended = self.retirement.clone().end(loaded);
                 self.endings.spawn(async move {
                     ended.await;
                     drop(files);

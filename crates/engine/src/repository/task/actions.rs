@@ -9,7 +9,7 @@ use lifecycle::{
 
 use super::{Event, Job, RepositoryTask, WaitingCaller};
 use crate::{
-    model::Model,
+    loaded_version::LoadedVersion,
     repository::{
         blocking::{self, ListingPurpose, LoadPlace},
         plan::LoadBase,
@@ -33,7 +33,7 @@ impl RepositoryTask {
                 self.readable.clone(),
             )));
             // After the table, where these copies find the ones to which they leave requests.
-            replaced.iter().for_each(|copy| copy.leave_new_sequences());
+            replaced.iter().for_each(|copy| copy.model().leave_new_sequences());
             self.table_changed.notify_waiters();
         }
         actions.into_iter().for_each(|action| self.perform_one(action));
@@ -43,7 +43,7 @@ impl RepositoryTask {
 
     /// Gives copies the executors that they take over, and tells them of those whose sequences they do not have, before
     /// requests can reach them. Returns the latter.
-    fn connect_copies(&self, actions: &[LifecycleAction]) -> Vec<Arc<Model>> {
+    fn connect_copies(&self, actions: &[LifecycleAction]) -> Vec<Arc<LoadedVersion>> {
         let mut replaced = Vec::new();
         for action in actions {
             let LifecycleAction::Retire { generation, versions, .. } = action else { continue };
@@ -64,7 +64,7 @@ impl RepositoryTask {
                 // The sequences of an executor that goes over to another copy stay where they are.
                 if !serving.iter().any(|new| new.take_over(old)) {
                     // Requests without a version may come to any of these.
-                    serving.iter().for_each(|new| new.follow(old));
+                    serving.iter().for_each(|new| new.model().follow(old.model()));
                     replaced.extend((!serving.is_empty()).then(|| old.clone()));
                 }
             }
@@ -93,9 +93,9 @@ impl RepositoryTask {
             }
             LifecycleAction::Load { copy, base, .. } => {
                 let base = base.and_then(|base| {
-                    let (model, files) =
+                    let (loaded, files) =
                         (self.copies.get(&base)?.clone(), self.copied_files.get(&base).cloned());
-                    Some(LoadBase { model, plan: self.loads.get(&base.generation)?.plan.clone(), files })
+                    Some(LoadBase { loaded, plan: self.loads.get(&base.generation)?.plan.clone(), files })
                 });
                 // A load has its plan since it was planned.
                 if let Some(load) = self.loads.get(&copy.generation) {
@@ -127,7 +127,7 @@ impl RepositoryTask {
     }
 
     /// The copies that serve under a name.
-    fn serving(&self, name: &Name) -> Vec<(ModelKey, Arc<Model>)> {
+    fn serving(&self, name: &Name) -> Vec<(ModelKey, Arc<LoadedVersion>)> {
         let models = self.lifecycle.models().filter(|(key, _)| key.name == *name);
         let copies = models.flat_map(|(key, model)| model.versions().map(move |(_, status)| (key, status)));
         let serving = copies.filter_map(|(key, status)| {

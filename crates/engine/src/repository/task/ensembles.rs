@@ -5,20 +5,17 @@ use inference::{Error, Name, config::EnsembleScheduling};
 use lifecycle::{CopyId, LifecycleAction, ManagedModel, ModelKey, VersionStatus};
 
 use super::RepositoryTask;
-use crate::{
-    clock::now,
-    model::{EnsembleParts, Model},
-};
+use crate::{clock::now, ensemble::EnsembleParts, loaded_version::LoadedVersion};
 
 impl RepositoryTask {
     /// Makes an ensemble that has been loaded, with its members as they serve now.
     ///
     /// # Errors
     /// INVALID_ARG if a member is missing or does not fit.
-    pub(super) fn make_ensemble(&self, parts: EnsembleParts) -> Result<Arc<Model>, Error> {
+    pub(super) fn make_ensemble(&self, parts: EnsembleParts) -> Result<Arc<LoadedVersion>, Error> {
         let name = &parts.config.typed.name;
         let members = self.members(name, parts.namespace.as_ref(), &parts.scheduling)?;
-        Model::of_ensemble(parts, members)
+        LoadedVersion::of_ensemble(parts, &members)
     }
 
     /// Binds all ensembles that serve to their members as they serve now. Ensembles whose members do not fit any more are
@@ -41,16 +38,17 @@ impl RepositoryTask {
         let mut has_changed = false;
         let serving: Vec<_> = self.lifecycle.models().flat_map(|(_, model)| ready(model)).collect();
         for copy in serving {
-            let Some(model) = self.copies.get(&copy) else { continue };
-            let Some(scheduling) = model.ensemble_scheduling() else { continue };
+            let Some(loaded) = self.copies.get(&copy) else { continue };
+            let Some(scheduling) = loaded.ensemble_scheduling() else { continue };
             if lost.iter().any(|(known, _)| *known == copy) {
                 continue;
             }
+            let model = loaded.model();
             let members = self.members(model.name(), model.namespace(), scheduling);
-            match members.and_then(|members| model.bound_to(members)) {
+            match members.and_then(|members| loaded.bound_to(&members)) {
                 Ok(None) => {}
-                Ok(Some(front)) => {
-                    self.copies.insert(copy, front);
+                Ok(Some(bound)) => {
+                    self.copies.insert(copy, bound);
                     has_changed = true;
                 }
                 Err(error) => lost.push((copy, error)),
@@ -68,7 +66,7 @@ impl RepositoryTask {
         ensemble: &Name,
         namespace: Option<&Name>,
         scheduling: &EnsembleScheduling,
-    ) -> Result<Vec<Arc<Model>>, Error> {
+    ) -> Result<Vec<Arc<LoadedVersion>>, Error> {
         let names = scheduling.members();
         let missing: Vec<_> = names
             .iter()

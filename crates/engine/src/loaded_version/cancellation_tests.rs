@@ -3,10 +3,9 @@
 use std::{num::NonZeroUsize, sync::mpsc, thread};
 
 use inference::{
-    ErrorCode, FailureReason, Response,
+    ErrorCode, FailureReason, Request, Response, ResponseStream,
     backend::{BackendInstance, Batch, Instance, InstanceSpec},
-    config::Scheduling,
-    lock::Mutex,
+    config::{ModelConfig, Scheduling},
 };
 use scheduling::{DirectStrategy, DynamicBatching, QueuePolicy, SequenceBatching, Strategy, TimeoutAction};
 
@@ -61,12 +60,12 @@ fn request() -> Request {
 }
 
 /// A thread that sends and cancels requests at random. Returns how many of its requests succeeded and how many failed.
-fn client(model: &Arc<Model>, seed: u64, is_sequence: bool) -> [u64; 2] {
+fn client(model: &Arc<LoadedVersion>, seed: u64, is_sequence: bool) -> [u64; 2] {
     let mut random = Random(seed);
     let mut streams = Vec::new();
     for number in 1..=1_000 {
         let sequence = step(seed * 1_000_000 + number, true, random.below(2) == 0);
-        let stream = if is_sequence { ask(model, 1, sequence) } else { model.infer(request()) };
+        let stream = if is_sequence { ask(model, 1, sequence) } else { model.model().infer(request()) };
         let stream = stream.expect("there is no limit");
         match random.below(4) {
             0 => stream.cancel(),
@@ -163,10 +162,10 @@ async fn cancelling_makes_room_in_a_full_queue_at_once() {
     let dynamic = DynamicBatching { default_queue_policy: policy, ..DynamicBatching::default() };
     let (go_on, held) = mpsc::channel();
     let model = start(config(Scheduling::Dynamic(dynamic)), Held(Arc::new(Mutex::new(held))), 1);
-    let running = model.infer(request()).unwrap();
+    let running = model.model().infer(request()).unwrap();
     for _ in 0..100 {
-        let waiting = [model.infer(request()).unwrap(), model.infer(request()).unwrap()];
-        assert!(model.infer(request()).is_err(), "the queue is full");
+        let waiting = [model.model().infer(request()).unwrap(), model.model().infer(request()).unwrap()];
+        assert!(model.model().infer(request()).is_err(), "the queue is full");
         waiting.iter().for_each(ResponseStream::cancel);
         assert_eq!(model.waiting_work().requests, 0);
         for stream in waiting {

@@ -5,10 +5,9 @@ use std::{
 };
 
 use inference::{
-    DataType, Response, ResponseItem, SequenceId, SequenceStep, Tensor,
+    DataType, Request, Response, ResponseItem, ResponseStream, SequenceId, SequenceStep, Tensor,
     backend::{BackendInstance, Batch, Instance, InstanceSpec},
-    config::{Control, ControlInput, FalseTrue, Scheduling, SequenceScheduling, StateSpec},
-    lock::Mutex,
+    config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, SequenceScheduling, StateSpec},
 };
 use scheduling::{OldestStrategy, SequenceBatching, Strategy};
 
@@ -109,12 +108,15 @@ pub(super) fn start(
     config: ModelConfig,
     backend: impl BackendModel + 'static,
     instances: usize,
-) -> Arc<Model> {
+) -> Arc<LoadedVersion> {
     let instances = (0..instances).map(|index| instance(&format!("m_{index}"))).collect();
-    Model::start(ModelParts::for_test(config, backend, instances)).unwrap()
+    LoadedVersion::start(VersionParts::for_test(config, backend, instances)).unwrap()
 }
 
-fn accumulator(batching: SequenceBatching, instances: usize) -> (Arc<Model>, mpsc::Receiver<Vec<Seen>>) {
+fn accumulator(
+    batching: SequenceBatching,
+    instances: usize,
+) -> (Arc<LoadedVersion>, mpsc::Receiver<Vec<Seen>>) {
     let (batches, seen) = mpsc::channel();
     (start(sequences(batching), Accumulator { batches }, instances), seen)
 }
@@ -136,9 +138,13 @@ pub(super) fn step(id: u64, start: bool, end: bool) -> SequenceStep {
     SequenceStep { id: NonZeroU64::new(id).map(SequenceId::Number), start, end }
 }
 
-pub(super) fn ask(model: &Arc<Model>, value: i32, sequence: SequenceStep) -> Result<ResponseStream, Error> {
+pub(super) fn ask(
+    model: &Arc<LoadedVersion>,
+    value: i32,
+    sequence: SequenceStep,
+) -> Result<ResponseStream, Error> {
     let inputs = inference::RequestInputs::Tensors(vec![tensor("IN", value)]);
-    model.infer(Request { inputs, sequence, ..Request::default() })
+    model.model().infer(Request { inputs, sequence, ..Request::default() })
 }
 
 async fn answer(stream: Result<ResponseStream, Error>) -> i32 {
@@ -217,6 +223,7 @@ async fn what_is_no_step_of_a_sequence_is_refused_in_tritons_words() {
         vec![0; 8],
     )]);
     let error = model
+        .model()
         .infer(Request { inputs: two, sequence: step(6, true, false), ..Request::default() })
         .unwrap_err();
     assert_eq!(
@@ -285,7 +292,9 @@ impl BackendInstance for Rememberer {
 }
 
 /// A model with one slot that remembers tensors, what lets it execute, and the states that are freed.
-fn rememberer(max_sequence_idle: Duration) -> (Arc<Model>, mpsc::SyncSender<()>, mpsc::Receiver<i32>) {
+fn rememberer(
+    max_sequence_idle: Duration,
+) -> (Arc<LoadedVersion>, mpsc::SyncSender<()>, mpsc::Receiver<i32>) {
     let ((freed, states), (step, steps)) = (mpsc::channel(), mpsc::sync_channel(0));
     let batching = SequenceBatching { max_batch_size: 1, max_sequence_idle, ..direct() };
     let model = start(sequences(batching), Rememberer { freed, steps: Arc::new(Mutex::new(steps)) }, 1);

@@ -6,35 +6,19 @@ use std::{
 };
 
 use inference::{
-    Error, Flow, Request, Timeline, Timestamp,
-    backend::Execution,
+    CallerThread, Error, Flow, Request, Timeline,
     cache::{CacheControl, CacheStatus, CachedAnswer},
 };
-use scheduling::Meta;
 
-use super::{
-    LONGEST_LOOK_UP,
-    flights::FlightRole,
-    freshness::{Freshness, freshness},
-    path::{CachePath, Decision},
-};
+use super::{AskingRequest, CachePath, Decision, LONGEST_LOOK_UP, ValidRequest};
 use crate::{
     clock::{now, unix_time},
-    executor::CallerThread,
-    model::ValidRequest,
     observe::Lookup,
+    response_cache::{
+        flights::FlightRole,
+        freshness::{Freshness, freshness},
+    },
 };
-
-/// A request of a model with a cache that has no answer yet.
-pub(super) struct AskingRequest {
-    pub(super) execution: Box<Execution>,
-    pub(super) meta: Meta,
-    /// When the request came.
-    pub(super) queued: Timestamp,
-    /// When the look-up began.
-    pub(super) began: Timestamp,
-    pub(super) path: Arc<CachePath>,
-}
 
 impl AskingRequest {
     /// # Errors
@@ -135,7 +119,7 @@ impl AskingRequest {
             Ok(None) => return Judged::Missing(CacheStatus::Miss),
             // As Triton: a failed look-up counts as a miss. A failed insertion is logged as an error.
             Err(error) => {
-                let (model, request_id) = (self.path.model.name(), &self.path.request.id);
+                let (model, request_id) = (&self.path.cache.config.name, &self.path.request.id);
                 let key = &self.path.key.1;
                 log::debug!(model:%, request_id:%; "failed to look up key [{key}] in response cache: {error}");
                 return Judged::Missing(CacheStatus::Miss);
@@ -211,13 +195,13 @@ impl AskingRequest {
         let has_asked = matches!(status, CacheStatus::Miss | CacheStatus::TooOld);
         let looked_up = has_asked.then(|| now() - began);
         path.decide(Decision::Execution { status, leads, looked_up });
-        path.model.work.enqueue(meta, execution, queued, thread)
+        path.account.enqueue(meta, execution, queued, thread)
     }
 
     /// Has the model compute a new answer for later requests, unless it does so already.
     fn refresh(&self) {
-        let CachePath { model, cache, key, .. } = &*self.path;
-        if model.in_flight.is_draining() || cache.with_flights(|flights| flights.has(key)) {
+        let CachePath { account, cache, key, .. } = &*self.path;
+        if account.open().is_draining() || cache.with_flights(|flights| flights.has(key)) {
             return;
         }
         let queued = now();
@@ -230,7 +214,7 @@ impl AskingRequest {
         };
         let timeline = Timeline::new(queued, self.execution.responder.timeline().rows);
         let valid = ValidRequest { request, meta: self.meta.clone(), timeline, flow: Flow::unlimited() };
-        let (asking, mut unread) = cache.ask(model, valid, key.clone(), queued);
+        let (asking, mut unread) = cache.ask(account, valid, key.clone(), queued);
         let turn = asking.path.request.turn;
         // If another request leads meanwhile, this one waits with the others, and nobody reads its answer.
         match cache.with_flights(|flights| flights.join(key, turn, asking, None)) {

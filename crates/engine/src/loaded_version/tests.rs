@@ -7,15 +7,17 @@ use std::{
 };
 
 use inference::{
-    ByteBudget, DataType, ErrorCode, FailureReason, RequestInputs, Response, ResponseItem, Tensor,
-    UnreadBudget,
-    backend::{BackendInstance, Batch, Device, Instance, InstanceSpec},
-    config::{InputSpec, InstanceGroup, InstanceKind, OutputSpec, RateLimits, Scheduling, VersionPolicy},
+    DataType, ErrorCode, FailureReason, Request, RequestInputs, Response, ResponseItem, ResponseStream,
+    Tensor,
+    backend::{BackendInstance, Batch, Device, Execution, Instance, InstanceSpec},
+    config::{
+        InputSpec, InstanceGroup, InstanceKind, ModelConfig, OutputSpec, RateLimits, Scheduling,
+        VersionPolicy,
+    },
 };
 use scheduling::{DynamicBatching, QueuePolicy, TimeoutAction};
 
 use super::*;
-use crate::engine_threads::EngineThreads;
 
 /// What an instance reports to the test when it begins a batch, and the permission that it then waits for.
 pub(crate) struct Begun {
@@ -137,7 +139,7 @@ pub(crate) fn instance(name: &str) -> InstanceSpec {
     InstanceSpec { name: name.into(), device: Device::Cpu, threads: NonZeroUsize::MIN, passive: false }
 }
 
-impl ModelParts {
+impl VersionParts {
     /// The parts of version 1 of a model that loads no files, without cache and limits.
     pub(crate) fn for_test(
         config: ModelConfig,
@@ -169,13 +171,16 @@ fn start(
     scheduling: Scheduling,
     backend: impl BackendModel + 'static,
     instances: &[&str],
-) -> Result<Arc<Model>, Error> {
+) -> Result<Arc<LoadedVersion>, Error> {
     let instances: Vec<_> = instances.iter().map(|name| instance(name)).collect();
-    Model::start(ModelParts::for_test(config(scheduling), backend, instances))
+    LoadedVersion::start(VersionParts::for_test(config(scheduling), backend, instances))
 }
 
 /// A model of thread-bound instances that report each batch.
-pub(crate) fn gated(scheduling: Scheduling, instances: &[&str]) -> (Arc<Model>, mpsc::Receiver<Begun>) {
+pub(crate) fn gated(
+    scheduling: Scheduling,
+    instances: &[&str],
+) -> (Arc<LoadedVersion>, mpsc::Receiver<Begun>) {
     let (begun, reports) = mpsc::channel();
     (start(scheduling, Gated { begun: Some(begun), movable: false }, instances).unwrap(), reports)
 }
@@ -185,8 +190,8 @@ pub(crate) fn request(value: u8) -> Request {
     Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() }
 }
 
-pub(crate) fn ask(model: &Arc<Model>, value: u8) -> ResponseStream {
-    model.infer(request(value)).unwrap()
+pub(crate) fn ask(model: &Arc<LoadedVersion>, value: u8) -> ResponseStream {
+    model.model().infer(request(value)).unwrap()
 }
 
 pub(crate) async fn echoed(stream: ResponseStream) -> u8 {
@@ -322,7 +327,7 @@ async fn a_full_queue_refuses_and_counts_the_refusal_as_a_metric() {
     let running = ask(&model, 1);
     let busy = begun.recv().unwrap();
     let waiting = ask(&model, 2);
-    let refused = model.infer(Request { id: "r7".into(), ..request(3) }).unwrap_err();
+    let refused = model.model().infer(Request { id: "r7".into(), ..request(3) }).unwrap_err();
     assert_eq!(refused.code, ErrorCode::Unavailable);
     assert_eq!(refused.message, "[request id: r7] Exceeds maximum queue size");
     assert_eq!(model.record().failures(FailureReason::Rejected), 1);
@@ -377,7 +382,7 @@ async fn a_panicking_backend_ends_the_model_and_fails_every_request() {
     assert_eq!(running.only().await.unwrap_err().code, ErrorCode::Internal);
     let error = waiting.only().await.unwrap_err();
     assert_eq!(error.message, "the backend of model 'm' version 1 panicked: as told");
-    assert_eq!(model.infer(request(3)).unwrap_err().code, ErrorCode::Unavailable);
+    assert_eq!(model.model().infer(request(3)).unwrap_err().code, ErrorCode::Unavailable);
     assert_eq!(model.in_flight(), 0);
     model.close();
 }
@@ -439,7 +444,7 @@ async fn closing_finishes_what_was_accepted_and_refuses_the_rest() {
         move || model.close()
     });
     let refused = loop {
-        match model.infer(request(3)) {
+        match model.model().infer(request(3)) {
             // The model did not drain yet: it accepted this request, and must finish it too.
             Ok(accepted) => drop(accepted),
             Err(error) => break error,

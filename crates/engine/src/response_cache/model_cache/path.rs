@@ -1,101 +1,25 @@
 //! The way of the responses of a model with a cache. It counts hits and misses, stores answers, and gives them to the
 //! requests that wait for them.
-use std::{
-    num::NonZeroUsize,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use inference::{
-    EntryId, Error, ExecutionTimes, FailureReason, InFlightResponse, Name, Outcome, ReportedTimes, Response,
-    ResponsePath, ResponseReport, Timeline, Timestamp,
+    EntryId, Error, ExecutionTimes, FailureReason, InFlightResponse, Outcome, ReportedTimes, ResponsePath,
+    ResponseReport, Timeline, Timestamp,
     cache::{CacheStatus, CachedAnswer},
     id_prefix,
-    lock::Mutex,
 };
-use smallvec::SmallVec;
 
-use super::{
-    Insertion, ModelCache,
-    asking::AskingRequest,
-    flights::{FlightKey, FlightTurn},
-};
+use super::{AskingRequest, CachePath, Collected, Decision, ModelCache, insertion::Insertion};
 use crate::{
     clock::{now, unix_time},
-    model::Model,
-    observe::Lookup,
     rejection::cancelled,
 };
-
-/// The response path of one request.
-pub(super) struct CachePath {
-    pub(super) model: Arc<Model>,
-    pub(super) cache: Arc<ModelCache>,
-    pub(super) key: FlightKey,
-    pub(super) request: PathRequest,
-    /// Not set while the request looks up or waits.
-    decision: OnceLock<Decision>,
-    collected: Mutex<Collected>,
-}
-
-/// What the path knows of its request.
-pub(super) struct PathRequest {
-    /// The id that the client has given.
-    pub(super) id: Name,
-    /// Which of equal requests leads.
-    pub(super) turn: FlightTurn,
-    /// When the request would have waited too long in the queue.
-    pub(super) deadline: Option<Timestamp>,
-}
-
-/// Where the answer comes from.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Decision {
-    /// From the cache, or from an equal request.
-    Hit(Lookup),
-    /// From the model.
-    Execution {
-        /// Why.
-        status: CacheStatus,
-        /// The answer is for all requests of the flight.
-        leads: bool,
-        /// How long the look-up took. `None`: the client did not want it.
-        looked_up: Option<Duration>,
-    },
-}
-
-/// The responses so far.
-#[derive(Debug)]
-enum Collected {
-    All {
-        responses: SmallVec<[Response; 1]>,
-        bytes: usize,
-    },
-    /// Errors, or more than a cache may store.
-    Unfit,
-}
 
 /// The most bytes of the responses of a decoupled model that are kept until the last one, if the configuration sets no
 /// limit.
 const MOST_COLLECTED: usize = 1 << 20;
 
 impl CachePath {
-    pub(super) fn new(
-        model: &Arc<Model>,
-        cache: &Arc<ModelCache>,
-        key: FlightKey,
-        request: PathRequest,
-    ) -> Self {
-        Self {
-            model: model.clone(),
-            cache: cache.clone(),
-            key,
-            request,
-            decision: OnceLock::new(),
-            collected: Mutex::new(Collected::All { responses: SmallVec::new(), bytes: 0 }),
-        }
-    }
-
     /// Called once, before the first response.
     pub(super) fn decide(&self, decision: Decision) {
         let _ = self.decision.set(decision);
@@ -105,7 +29,7 @@ impl CachePath {
     fn note(&self, response: &InFlightResponse) -> Option<Arc<CachedAnswer>> {
         let mut collected = self.collected.lock();
         if let (Collected::All { responses, bytes }, Some(result)) = (&mut *collected, response.result()) {
-            let config = self.model.config();
+            let config = &self.cache.config;
             let most_bytes = self.cache.caching.max_answer_bytes.map_or(MOST_COLLECTED, NonZeroUsize::get);
             match result {
                 // The clone shares the tensors.
@@ -142,15 +66,15 @@ impl CachePath {
         looked_up: Option<Duration>,
     ) {
         if status == CacheStatus::Bypassed {
-            return self.model.respond(response);
+            return self.account.respond(response);
         }
         let answer = self.note(&response);
-        let Some(outcome) = response.outcome() else { return self.model.respond(response) };
+        let Some(outcome) = response.outcome() else { return self.account.respond(response) };
         let failure = match outcome {
             Outcome::Success => None,
             Outcome::Failure(error) => Some(error.clone()),
         };
-        let record = &self.model.record;
+        let record = self.account.record();
         let missed = looked_up.filter(|_| failure.is_none());
         if let Some(looked_up) = missed {
             record.cache_miss(looked_up);
@@ -183,7 +107,7 @@ impl CachePath {
         if let Some(storing) = storing {
             self.cache.spawn_insertion(storing, leads.then(|| self.key.clone()));
         }
-        self.model.respond(response);
+        self.account.respond(response);
         followers.go_on(&self.request.id, &self.cache);
     }
 
@@ -260,21 +184,12 @@ impl Followers {
 impl ResponsePath for CachePath {
     fn respond(&self, response: InFlightResponse) {
         match self.decision.get() {
-            Some(Decision::Hit(times)) => {
-                self.model.tell_response(&response);
-                if response.outcome().is_some() {
-                    let at = now();
-                    self.model.record.cache_hit(response.timeline(), times, at);
-                    response.timeline().ended(at);
-                    self.model.in_flight.end();
-                }
-                self.model.orders.release(response);
-            }
+            Some(Decision::Hit(times)) => self.account.respond_from_cache(response, times),
             Some(&Decision::Execution { status, leads, looked_up }) => {
                 self.executed(response, (status, leads), looked_up);
             }
             // The request has waited for an equal one in vain.
-            None => self.model.respond(response),
+            None => self.account.respond(response),
         }
     }
 
@@ -282,19 +197,19 @@ impl ResponsePath for CachePath {
         let left = self.cache.with_flights(|flights| flights.leave(&self.key, self.request.turn));
         match left {
             Some(request) => request.execution.fail(cancelled()),
-            None => self.model.cancelled(entry),
+            None => self.account.cancelled(entry),
         }
     }
 
     fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
-        self.model.reported(timeline, counted, times);
+        self.account.reported(timeline, counted, times);
     }
 
     fn batch_reported(&self, execution_times: &ExecutionTimes, counted: Timestamp, times: ReportedTimes) {
-        self.model.batch_reported(execution_times, counted, times);
+        self.account.batch_reported(execution_times, counted, times);
     }
 
     fn response_reported(&self, index: u64, report: ResponseReport) {
-        self.model.response_reported(index, report);
+        self.account.response_reported(index, report);
     }
 }

@@ -1,52 +1,47 @@
-//! How a model version uses the server's response cache. It looks a request up before the request is queued. It stores
-//! the answer of a request that the cache did not have. Equal requests at the same time run once.
-//!
-//! Only a model whose configuration enables `response_cache`, on a server with a cache, uses the cache. The rules of
-//! configurations exclude sequence models. A cache that fails only costs time: the request continues as after a miss.
+//! The cache of a model version, and the two things that know it and each other: a request that asks it, and the path of
+//! the responses to that request. What they do is in the children.
 use std::{
     collections::VecDeque,
     num::NonZeroUsize,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{
             AtomicU64,
             Ordering::{Acquire, Relaxed, Release, SeqCst},
         },
     },
-    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use futures_util::future::BoxFuture;
 use inference::{
-    Error, ErrorCode, Name, ResponseStream, Timestamp,
+    Error, Flow, Name, Request, Response, ResponseStream, Timeline, Timestamp,
     backend::Execution,
-    cache::{CachedAnswer, ResponseCache, StorageTerms},
-    config::ResponseCaching,
+    cache::{CacheStatus, CachedAnswer, ResponseCache},
+    config::{ModelConfig, ResponseCaching, Scheduling},
     lock::Mutex,
     response_channel,
 };
+use scheduling::Meta;
+use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
-use super::{Model, ValidRequest};
+use super::{
+    flights::{FlightKey, FlightTurn, Flights},
+    key::Keys,
+};
 use crate::{
+    account::RequestAccount,
     clock::{TimerTarget, TimerThread, now},
     fingerprint::Fingerprint,
-    observe::Record,
+    observe::Lookup,
     rejection,
 };
 
 mod asking;
-mod flights;
-mod freshness;
-mod key;
+mod insertion;
 mod path;
-
-use asking::AskingRequest;
-use flights::{FlightKey, FlightTurn, Flights};
-use key::Keys;
-use path::{CachePath, PathRequest};
 
 /// How long a request waits for the cache at most.
 const LONGEST_LOOK_UP: Duration = Duration::from_secs(1);
@@ -55,6 +50,7 @@ const LONGEST_LOOK_UP: Duration = Duration::from_secs(1);
 pub(crate) struct ModelCache {
     cache: Arc<dyn ResponseCache>,
     keys: Keys,
+    config: Arc<ModelConfig>,
     caching: ResponseCaching,
     /// Runs the tasks that wait for a slow cache.
     runtime: Handle,
@@ -79,11 +75,78 @@ struct Successors {
 
 type ModelFlights = Flights<AskingRequest, Arc<CachedAnswer>>;
 
+/// A request that has been validated, and what its response channel is made of.
+pub(crate) struct ValidRequest {
+    pub(crate) request: Request,
+    pub(crate) meta: Meta,
+    pub(crate) timeline: Timeline,
+    pub(crate) flow: Flow,
+}
+
+/// A request of a model with a cache that has no answer yet.
+struct AskingRequest {
+    execution: Box<Execution>,
+    meta: Meta,
+    /// When the request came.
+    queued: Timestamp,
+    /// When the look-up began.
+    began: Timestamp,
+    path: Arc<CachePath>,
+}
+
+/// The response path of one request.
+struct CachePath {
+    account: Arc<RequestAccount>,
+    cache: Arc<ModelCache>,
+    key: FlightKey,
+    request: PathRequest,
+    /// Not set while the request looks up or waits.
+    decision: OnceLock<Decision>,
+    collected: Mutex<Collected>,
+}
+
+/// What the path knows of its request.
+struct PathRequest {
+    /// The id that the client has given.
+    id: Name,
+    /// Which of equal requests leads.
+    turn: FlightTurn,
+    /// When the request would have waited too long in the queue.
+    deadline: Option<Timestamp>,
+}
+
+/// Where the answer comes from.
+#[derive(Debug, Clone, Copy)]
+enum Decision {
+    /// From the cache, or from an equal request.
+    Hit(Lookup),
+    /// From the model.
+    Execution {
+        /// Why.
+        status: CacheStatus,
+        /// The answer is for all requests of the flight.
+        leads: bool,
+        /// How long the look-up took. `None`: the client did not want it.
+        looked_up: Option<Duration>,
+    },
+}
+
+/// The responses so far.
+#[derive(Debug)]
+enum Collected {
+    All {
+        responses: SmallVec<[Response; 1]>,
+        bytes: usize,
+    },
+    /// Errors, or more than a cache may store.
+    Unfit,
+}
+
 /// What a [`ModelCache`] is made of.
-pub(crate) struct ModelCacheParts<'a> {
+pub(crate) struct ModelCacheParts {
     /// The server's cache, or the model's part of it.
     pub(crate) cache: Arc<dyn ResponseCache>,
-    pub(crate) model: &'a Name,
+    pub(crate) config: Arc<ModelConfig>,
     pub(crate) version: i64,
     /// What distinguishes the answers of this version from those of others.
     pub(crate) fingerprint: Fingerprint,
@@ -114,11 +177,12 @@ pub(crate) fn cache_for_model(
 }
 
 impl ModelCache {
-    pub(crate) fn new(parts: ModelCacheParts<'_>) -> Arc<Self> {
-        let ModelCacheParts { cache, model, version, fingerprint, caching, runtime, clock } = parts;
+    pub(crate) fn new(parts: ModelCacheParts) -> Arc<Self> {
+        let ModelCacheParts { cache, config, version, fingerprint, caching, runtime, clock } = parts;
         Arc::new(Self {
-            keys: Keys::new(model, version, &fingerprint),
+            keys: Keys::new(&config.name, version, &fingerprint),
             cache,
+            config,
             caching,
             runtime,
             clock,
@@ -135,9 +199,9 @@ impl ModelCache {
     /// # Errors
     /// Why an input cannot be read, or why the executor refuses the request, if that is known before this function
     /// returns.
-    pub(super) fn infer(
+    pub(crate) fn infer(
         self: &Arc<Self>,
-        model: &Arc<Model>,
+        account: &Arc<RequestAccount>,
         request: ValidRequest,
     ) -> Result<ResponseStream, Error> {
         let queued = now();
@@ -145,7 +209,7 @@ impl ModelCache {
         // The model must see the bytes that the key describes.
         request.request.bring_to_host()?;
         let key = self.keys.of(&request.request, self.cache.secret())?;
-        let (asking, stream) = self.ask(model, request, (self.emptied.load(SeqCst), key), queued);
+        let (asking, stream) = self.ask(account, request, (self.emptied.load(SeqCst), key), queued);
         asking.begin()?;
         Ok(stream)
     }
@@ -153,31 +217,50 @@ impl ModelCache {
     /// A request that came at `queued` and asks for the answer with this key, and the stream of its responses.
     fn ask(
         self: &Arc<Self>,
-        model: &Arc<Model>,
+        account: &Arc<RequestAccount>,
         request: ValidRequest,
         key: FlightKey,
         queued: Timestamp,
     ) -> (AskingRequest, ResponseStream) {
         let ValidRequest { request, meta, timeline, flow } = request;
-        let path = Arc::new(CachePath::new(
-            model,
-            self,
+        let path = Arc::new(CachePath {
+            account: account.clone(),
+            cache: self.clone(),
             key,
-            PathRequest {
+            request: PathRequest {
                 id: request.id.clone(),
-                turn: FlightTurn { level: model.queue_level(&meta), number: self.next.fetch_add(1, Relaxed) },
-                deadline: model.queue_deadline(&meta, &request, queued),
+                turn: FlightTurn { level: self.queue_level(&meta), number: self.next.fetch_add(1, Relaxed) },
+                deadline: self.queue_deadline(&meta, &request, queued),
             },
-        ));
-        model.in_flight.begin();
+            decision: OnceLock::new(),
+            collected: Mutex::new(Collected::All { responses: SmallVec::new(), bytes: 0 }),
+        });
+        account.open().begin();
         let (responder, stream) = response_channel(timeline, path.clone(), flow);
         // The order counts from the arrival: the hit of a later request must not pass the answer of an earlier one.
-        if let Some(place) = model.orders.place_on_arrival() {
+        if let Some(place) = account.orders().place_on_arrival() {
             responder.set_place(place);
         }
         // A request moves several times until it has its answer, so that it does so in a box.
         let execution = Box::new(Execution::new(request, responder));
         (AskingRequest { execution, meta, queued, began: now(), path }, stream)
+    }
+
+    /// When a request that comes `at` this time has waited too long for its turn, if there is such a time.
+    fn queue_deadline(&self, meta: &Meta, request: &Request, at: Timestamp) -> Option<Timestamp> {
+        match &self.config.scheduling {
+            Scheduling::Dynamic(dynamic) => dynamic.rejection_time(at, meta),
+            Scheduling::Ensemble(_) => request.timeout.map(|timeout| at + timeout),
+            Scheduling::Unbatched | Scheduling::Sequence(_) => None,
+        }
+    }
+
+    /// The priority level in which a request waits. A lower one is more urgent.
+    fn queue_level(&self, meta: &Meta) -> u64 {
+        match &self.config.scheduling {
+            Scheduling::Dynamic(dynamic) => dynamic.level(meta.priority),
+            Scheduling::Unbatched | Scheduling::Sequence(_) | Scheduling::Ensemble(_) => 0,
+        }
     }
 
     /// Removes all answers of the model version, also those that are being computed. Returns how many there were.
@@ -226,7 +309,7 @@ impl ModelCache {
     }
 
     /// Continues an insertion in the background. After it, ends the flight of the answer, if it has one.
-    fn spawn_insertion(self: &Arc<Self>, rest: RestOfInsertion, flight: Option<FlightKey>) {
+    fn spawn_insertion(self: &Arc<Self>, rest: BoxFuture<'static, ()>, flight: Option<FlightKey>) {
         let cache = self.clone();
         self.runtime.spawn(async move {
             rest.await;
@@ -263,59 +346,5 @@ impl TimerTarget for ModelCache {
         self.expire();
         let next = self.with_flights(|flights| flights.next_expiry());
         self.schedule_expiry(next);
-    }
-}
-
-/// What remains of an insertion that the cache could not do at once.
-type RestOfInsertion = BoxFuture<'static, ()>;
-
-/// An answer that is being stored.
-struct Insertion {
-    cache: Arc<ModelCache>,
-    key: FlightKey,
-    record: Arc<Record>,
-    /// How long the look-up took, if there was one.
-    looked_up: Option<Duration>,
-    began: Timestamp,
-    /// The answer takes the place of another one.
-    replaces: bool,
-}
-
-impl Insertion {
-    /// Returns the rest of the insertion, if the cache cannot store the answer at once.
-    fn begin(self, answer: Arc<CachedAnswer>) -> Option<RestOfInsertion> {
-        let ModelCache { cache, caching, .. } = &*self.cache;
-        let lifetime = caching.time_to_live.map(|time_to_live| time_to_live + caching.stale_time);
-        let terms = StorageTerms { lifetime, replaces: self.replaces || lifetime.is_some() };
-        let mut storing = cache.insert(&self.key.1, answer, terms);
-        if let Poll::Ready(stored) = storing.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            self.end(stored);
-            return None;
-        }
-        Some(Box::pin(async move { self.end(storing.await) }))
-    }
-
-    /// The insertion has ended, with success or without.
-    fn end(self, stored: Result<(), Error>) {
-        match (stored, self.looked_up) {
-            // The answer of an equal request has been stored first. As Triton: neither hit nor miss.
-            (Err(error), looked_up) if error.code == ErrorCode::AlreadyExists => {
-                looked_up.into_iter().for_each(|looked_up| self.record.no_cache_miss(looked_up));
-            }
-            (stored, looked_up) => {
-                if let Err(error) = stored {
-                    log::error!("Failed to insert key [{}] into response cache: {error}", self.key.1);
-                }
-                if looked_up.is_some() {
-                    let at = now();
-                    self.record.cache_insertion(self.looked_up, at - self.began, at);
-                }
-            }
-        }
-        if self.key.0 != self.cache.emptied.load(SeqCst) {
-            // The cache has been emptied, perhaps before the answer was in it.
-            let removal = self.cache.cache.remove_all(&self.key.1);
-            self.cache.runtime.spawn(removal);
-        }
     }
 }

@@ -1,0 +1,158 @@
+//! A version of an ensemble. What clients see of an ensemble depends on its members, so each change of these makes a new
+//! model over the same ensemble.
+use std::{sync::Arc, time::Duration};
+
+use inference::{
+    ByteBudget, Error, Inferer, Name, Timestamp, UnreadBudget,
+    cache::ResponseCache,
+    config::{EnsembleScheduling, FittedEnsemble, ModelConfig, ResolvedConfig},
+};
+use proto::ModelTransactionPolicy;
+use tokio::runtime::Handle;
+
+use super::{
+    binding::{EnsembleMember, MemberBinding},
+    ensemble::Ensemble,
+};
+use crate::{
+    account::RequestAccount,
+    check::{ReadableMemory, RequestValidator},
+    clock::{TimerThread, now},
+    fingerprint::{self, Fingerprint},
+    model::{Model, ModelParts},
+    observe::{Latencies, Record},
+    options::MetricsOptions,
+    order::Orders,
+    response_cache::{ModelCache, ModelCacheParts},
+};
+
+/// What an ensemble is built from, besides its members.
+pub(crate) struct EnsembleParts {
+    /// The repository, if the server uses namespaces.
+    pub(crate) namespace: Option<Name>,
+    pub(crate) version: i64,
+    pub(crate) config: ResolvedConfig,
+    pub(crate) scheduling: Arc<EnsembleScheduling>,
+    /// The server's response cache, if the ensemble uses it.
+    pub(crate) cache: Option<Arc<dyn ResponseCache>>,
+    /// Of its own files and configuration, if it is needed.
+    pub(crate) fingerprint: Option<Fingerprint>,
+    pub(crate) clock: TimerThread,
+    /// Bytes that requests may hold between steps, if the configuration does not say.
+    pub(crate) intermediate_bytes: usize,
+    /// The budget for the inputs of requests.
+    pub(crate) inflight: Arc<ByteBudget>,
+    /// The budget for the responses that clients have not read.
+    pub(crate) unread: Arc<UnreadBudget>,
+    pub(crate) runtime: Handle,
+    /// When the load began.
+    pub(crate) since: Timestamp,
+    /// Looks models up, for requests that come after the version has been replaced.
+    pub(crate) inferer: Option<Arc<dyn Inferer>>,
+    /// What is counted of requests.
+    pub(crate) metrics: Arc<MetricsOptions>,
+}
+
+/// An ensemble, and what the models over it are made of.
+pub(crate) struct EnsembleVersion {
+    ensemble: Arc<Ensemble>,
+    parts: EnsembleParts,
+    /// The models share it: requests that a former one has accepted go on.
+    account: Arc<RequestAccount>,
+    load_duration: Duration,
+}
+
+impl EnsembleVersion {
+    /// An ensemble with its members, one for each step, and the first model over it.
+    ///
+    /// # Errors
+    /// INVALID_ARG if a member does not fit.
+    pub(crate) fn new(parts: EnsembleParts, members: Vec<EnsembleMember>) -> Result<(Self, Model), Error> {
+        let config = &parts.config.typed;
+        let (binding, fitted) = MemberBinding::new(config, &parts.scheduling, members)?;
+        let ensemble = Arc::new(Ensemble::new(
+            Arc::new(config.clone()),
+            parts.scheduling.clone(),
+            binding,
+            parts.intermediate_bytes,
+            parts.runtime.clone(),
+        ));
+        let load_duration = now() - parts.since;
+        let config = with_members(config, &fitted);
+        let record = Arc::new(Record::new(Latencies::new(&parts.metrics, &config, now())));
+        let orders = Arc::new(Orders::of(&config.scheduling, 0));
+        let account = Arc::new(RequestAccount::new(record, orders, ensemble.clone()));
+        let version = Self { ensemble, parts, account, load_duration };
+        let model = version.model(config, &fitted);
+        Ok((version, model))
+    }
+
+    /// Binds the ensemble to other members. The new model replaces the one before. `None` if nothing changes.
+    ///
+    /// # Errors
+    /// INVALID_ARG if a member does not fit. Then nothing changes.
+    pub(crate) fn bind(&self, members: Vec<EnsembleMember>) -> Result<Option<Model>, Error> {
+        if self.ensemble.binding().is_to(&members) {
+            return Ok(None);
+        }
+        let declared = &self.parts.config.typed;
+        let (binding, fitted) = MemberBinding::new(declared, &self.parts.scheduling, members)?;
+        self.ensemble.bind(binding);
+        Ok(Some(self.model(with_members(declared, &fitted), &fitted)))
+    }
+
+    pub(crate) fn ensemble(&self) -> &Arc<Ensemble> {
+        &self.ensemble
+    }
+
+    fn model(&self, config: ModelConfig, fitted: &FittedEnsemble) -> Model {
+        let EnsembleParts { namespace, version, cache, inflight, unread, inferer, .. } = &self.parts;
+        let mut shown = self.parts.config.shown.clone();
+        if fitted.decoupled {
+            shown.model_transaction_policy = Some(ModelTransactionPolicy { decoupled: true });
+        }
+        let config = Arc::new(config);
+        let binding = self.ensemble.binding();
+        let members = binding.members().map(|member| (member.version(), member.fingerprint()));
+        let fingerprint = fingerprint::of_ensemble(self.parts.fingerprint, members);
+        let cached = cache.as_ref().zip(config.response_cache).map(|(cache, caching)| {
+            ModelCache::new(ModelCacheParts {
+                cache: cache.clone(),
+                config: config.clone(),
+                version: *version,
+                // If the answers of a member cannot be told apart, those of earlier members are not found.
+                fingerprint: fingerprint.unwrap_or_else(fingerprint::unique_fingerprint),
+                caching,
+                runtime: self.parts.runtime.clone(),
+                clock: self.parts.clock.clone(),
+            })
+        });
+        // Members refuse memory of devices that they cannot read. All members get the same copy of foreign memory.
+        let readable = ReadableMemory { device: true, foreign: false };
+        Model::new(ModelParts {
+            namespace: namespace.clone(),
+            version: *version,
+            shown,
+            validator: Arc::new(RequestValidator::new(&config, readable)),
+            account: self.account.clone(),
+            cached,
+            fingerprint,
+            inflight: inflight.clone(),
+            unread: unread.clone(),
+            load_duration: self.load_duration,
+            inferer: inferer.clone(),
+            config,
+        })
+    }
+}
+
+/// The configuration of an ensemble together with what follows from its members.
+fn with_members(config: &ModelConfig, fitted: &FittedEnsemble) -> ModelConfig {
+    let mut config = config.clone();
+    config.decoupled = fitted.decoupled;
+    config.has_sequences = fitted.has_sequences;
+    for (output, labels) in config.outputs.iter_mut().zip(&fitted.labels) {
+        output.labels = labels.clone();
+    }
+    config
+}
