@@ -37,6 +37,7 @@ mod regular_file;
 mod rejection;
 mod repository;
 mod response_cache;
+mod server_parts;
 mod snapshot;
 mod start_stop;
 mod thread_group;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use inference::{
-    ByteBudget, Error, Inferer, ModelRunner, Name, Timestamp, UnreadBudget,
+    Error, ModelRunner, Name, Timestamp,
     backend::{BackendModel, MemoryUsage},
     batching::BatchingStrategy,
     config::{EnsembleScheduling, ResolvedConfig},
@@ -21,7 +21,6 @@ use crate::{
     account::RequestAccount,
     check::{ReadableMemory, RequestValidator},
     clock::now,
-    engine_threads::EngineThreads,
     ensemble::{EnsembleMember, EnsembleParts, EnsembleVersion},
     executor::{Executor, ExecutorParts, ExecutorUpdateParts, ExecutorView, PreparedUpdate, WaitingWork},
     fingerprint::Fingerprint,
@@ -30,9 +29,9 @@ use crate::{
     limiter::Limiter,
     model::{Model, ModelParts},
     observe::{Latencies, ModelStatistics, Record},
-    options::MetricsOptions,
     order::Orders,
     response_cache::ModelCache,
+    server_parts::ServerParts,
     snapshot::{QueueSnapshot, StepSnapshot},
 };
 
@@ -71,21 +70,13 @@ pub(crate) struct VersionParts {
     pub(crate) instances: Vec<Placed>,
     /// The custom batching strategy of the model, if it has one. It decides which requests may share a batch.
     pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
-    pub(crate) threads: EngineThreads,
     /// The rate limiter, if the server has one.
     pub(crate) limiter: Option<Arc<Limiter>>,
     pub(crate) cached: Option<Arc<ModelCache>>,
     pub(crate) fingerprint: Option<Fingerprint>,
-    /// The budget for the inputs of requests.
-    pub(crate) inflight: Arc<ByteBudget>,
-    /// The budget for the responses that clients have not read.
-    pub(crate) unread: Arc<UnreadBudget>,
     /// When the load began.
     pub(crate) since: Timestamp,
-    /// Looks models up, for requests that come after the version has been replaced.
-    pub(crate) inferer: Option<Arc<dyn Inferer>>,
-    /// What is counted of requests.
-    pub(crate) metrics: Arc<MetricsOptions>,
+    pub(crate) server: Arc<ServerParts>,
 }
 
 /// What differs between two versions that use the same executor.
@@ -104,8 +95,8 @@ impl LoadedVersion {
     /// # Errors
     /// The first error of an instance.
     pub(crate) fn start(parts: VersionParts) -> Result<Arc<Self>, Error> {
-        let VersionParts { namespace, version, config, cached, inflight, unread, since, inferer, .. } = parts;
-        let VersionParts { metrics, directory, backend, instances, strategy, threads, limiter, .. } = parts;
+        let VersionParts { namespace, version, config, cached, fingerprint, since, server, .. } = parts;
+        let VersionParts { directory, backend, instances, strategy, limiter, .. } = parts;
         let ResolvedConfig { typed, shown, .. } = config;
         let config = Arc::new(typed);
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
@@ -114,7 +105,7 @@ impl LoadedVersion {
             foreign: backend.copies_foreign_memory(),
         };
         let validator = Arc::new(RequestValidator::new(&config, readable));
-        let record = Arc::new(Record::new(Latencies::new(&metrics, &config, since)));
+        let record = Arc::new(Record::new(Latencies::new(&server.metrics, &config, since)));
         let orders = Arc::new(Orders::of(&config.scheduling, active));
         let executor = Executor::start(ExecutorParts {
             version,
@@ -126,7 +117,7 @@ impl LoadedVersion {
             backend,
             instances,
             strategy,
-            threads,
+            threads: server.threads.clone(),
             limiter,
         })?;
         let model = Model::new(ModelParts {
@@ -137,11 +128,9 @@ impl LoadedVersion {
             validator,
             account: Arc::new(RequestAccount::new(record, orders, executor.clone())),
             cached,
-            fingerprint: parts.fingerprint,
-            inflight,
-            unread,
+            fingerprint,
+            server,
             load_duration: now() - since,
-            inferer,
         });
         Ok(Arc::new(Self::new(model, LoadedWork::Executor(executor))))
     }

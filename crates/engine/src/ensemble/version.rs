@@ -3,12 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use inference::{
-    ByteBudget, Error, Inferer, Name, Timestamp, UnreadBudget,
+    Error, Name, Timestamp,
     cache::ResponseCache,
     config::{EnsembleScheduling, FittedEnsemble, ModelConfig, ResolvedConfig},
 };
 use proto::ModelTransactionPolicy;
-use tokio::runtime::Handle;
 
 use super::{
     binding::{EnsembleMember, MemberBinding},
@@ -17,13 +16,13 @@ use super::{
 use crate::{
     account::RequestAccount,
     check::{ReadableMemory, RequestValidator},
-    clock::{TimerThread, now},
+    clock::now,
     fingerprint::{self, Fingerprint},
     model::{Model, ModelParts},
     observe::{Latencies, Record},
-    options::MetricsOptions,
     order::Orders,
     response_cache::{ModelCache, ModelCacheParts},
+    server_parts::ServerParts,
 };
 
 /// What an ensemble is built from, besides its members.
@@ -37,20 +36,11 @@ pub(crate) struct EnsembleParts {
     pub(crate) cache: Option<Arc<dyn ResponseCache>>,
     /// Of its own files and configuration, if it is needed.
     pub(crate) fingerprint: Option<Fingerprint>,
-    pub(crate) clock: TimerThread,
     /// Bytes that requests may hold between steps, if the configuration does not say.
     pub(crate) intermediate_bytes: usize,
-    /// The budget for the inputs of requests.
-    pub(crate) inflight: Arc<ByteBudget>,
-    /// The budget for the responses that clients have not read.
-    pub(crate) unread: Arc<UnreadBudget>,
-    pub(crate) runtime: Handle,
     /// When the load began.
     pub(crate) since: Timestamp,
-    /// Looks models up, for requests that come after the version has been replaced.
-    pub(crate) inferer: Option<Arc<dyn Inferer>>,
-    /// What is counted of requests.
-    pub(crate) metrics: Arc<MetricsOptions>,
+    pub(crate) server: Arc<ServerParts>,
 }
 
 /// An ensemble, and what the models over it are made of.
@@ -75,11 +65,11 @@ impl EnsembleVersion {
             parts.scheduling.clone(),
             binding,
             parts.intermediate_bytes,
-            parts.runtime.clone(),
+            parts.server.runtime.clone(),
         ));
         let load_duration = now() - parts.since;
         let config = with_members(config, &fitted);
-        let record = Arc::new(Record::new(Latencies::new(&parts.metrics, &config, now())));
+        let record = Arc::new(Record::new(Latencies::new(&parts.server.metrics, &config, now())));
         let orders = Arc::new(Orders::of(&config.scheduling, 0));
         let account = Arc::new(RequestAccount::new(record, orders, ensemble.clone()));
         let version = Self { ensemble, parts, account, load_duration };
@@ -106,7 +96,7 @@ impl EnsembleVersion {
     }
 
     fn model(&self, config: ModelConfig, fitted: &FittedEnsemble) -> Model {
-        let EnsembleParts { namespace, version, cache, inflight, unread, inferer, .. } = &self.parts;
+        let EnsembleParts { namespace, version, cache, server, .. } = &self.parts;
         let mut shown = self.parts.config.shown.clone();
         if fitted.decoupled {
             shown.model_transaction_policy = Some(ModelTransactionPolicy { decoupled: true });
@@ -123,8 +113,7 @@ impl EnsembleVersion {
                 // If the answers of a member cannot be told apart, those of earlier members are not found.
                 fingerprint: fingerprint.unwrap_or_else(fingerprint::unique_fingerprint),
                 caching,
-                runtime: self.parts.runtime.clone(),
-                clock: self.parts.clock.clone(),
+                server: server.clone(),
             })
         });
         // Members refuse memory of devices that they cannot read. All members get the same copy of foreign memory.
@@ -137,10 +126,8 @@ impl EnsembleVersion {
             account: self.account.clone(),
             cached,
             fingerprint,
-            inflight: inflight.clone(),
-            unread: unread.clone(),
+            server: server.clone(),
             load_duration: self.load_duration,
-            inferer: inferer.clone(),
             config,
         })
     }

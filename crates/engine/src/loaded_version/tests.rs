@@ -2,13 +2,13 @@
 use std::{
     collections::BTreeMap,
     num::{NonZeroU32, NonZeroUsize},
-    sync::mpsc,
+    sync::{LazyLock, mpsc},
     thread::{self, ThreadId},
 };
 
 use inference::{
-    DataType, ErrorCode, FailureReason, Request, RequestInputs, Response, ResponseItem, ResponseStream,
-    Tensor,
+    ByteBudget, DataType, ErrorCode, FailureReason, Request, RequestInputs, Response, ResponseItem,
+    ResponseStream, Tensor, UnreadBudget,
     backend::{BackendInstance, Batch, Device, Execution, Instance, InstanceSpec},
     config::{
         InputSpec, InstanceGroup, InstanceKind, ModelConfig, OutputSpec, RateLimits, Scheduling,
@@ -16,8 +16,10 @@ use inference::{
     },
 };
 use scheduling::{DynamicBatching, QueuePolicy, TimeoutAction};
+use tokio::runtime::Runtime;
 
 use super::*;
+use crate::engine_threads::EngineThreads;
 
 /// What an instance reports to the test when it begins a batch, and the permission that it then waits for.
 pub(crate) struct Begun {
@@ -139,6 +141,9 @@ pub(crate) fn instance(name: &str) -> InstanceSpec {
     InstanceSpec { name: name.into(), device: Device::Cpu, threads: NonZeroUsize::MIN, passive: false }
 }
 
+/// Some tests have no runtime of their own.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+
 impl VersionParts {
     /// The parts of version 1 of a model that loads no files, without cache and limits.
     pub(crate) fn for_test(
@@ -154,15 +159,18 @@ impl VersionParts {
             backend: Box::new(backend),
             instances: instances.into_iter().map(Into::into).collect(),
             strategy: None,
-            threads: EngineThreads::start().unwrap(),
             limiter: None,
             cached: None,
             fingerprint: None,
-            inflight: ByteBudget::new(usize::MAX),
-            unread: UnreadBudget::unlimited(),
             since: now(),
-            inferer: None,
-            metrics: Arc::default(),
+            server: Arc::new(ServerParts {
+                threads: EngineThreads::start().unwrap(),
+                inflight: ByteBudget::new(usize::MAX),
+                unread: UnreadBudget::unlimited(),
+                inferer: None,
+                metrics: Arc::default(),
+                runtime: RUNTIME.handle().clone(),
+            }),
         }
     }
 }

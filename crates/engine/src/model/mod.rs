@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use inference::{
-    ByteBudget, CallerThread, Error, Flow, Inferer, Name, Request, ResponseStream, Timeline, UnreadBudget,
+    CallerThread, Error, Flow, Name, Request, ResponseStream, Timeline, UnreadBudget,
     backend::Execution,
     config::{ModelConfig, Scheduling},
     response_channel,
@@ -20,6 +20,7 @@ use crate::{
     in_flight::ModelPin,
     rejection::RejectionErrors,
     response_cache::{ModelCache, ValidRequest},
+    server_parts::ServerParts,
 };
 
 mod replacement;
@@ -38,8 +39,7 @@ pub struct Model {
     cached: Option<Arc<ModelCache>>,
     /// What distinguishes the answers of this version from those of others, if it was needed.
     fingerprint: Option<Fingerprint>,
-    inflight: Arc<ByteBudget>,
-    unread: Arc<UnreadBudget>,
+    server: Arc<ServerParts>,
     load_duration: Duration,
     replacement: Replacement,
 }
@@ -56,20 +56,15 @@ pub(crate) struct ModelParts {
     pub(crate) account: Arc<RequestAccount>,
     pub(crate) cached: Option<Arc<ModelCache>>,
     pub(crate) fingerprint: Option<Fingerprint>,
-    /// The budget for the inputs of requests.
-    pub(crate) inflight: Arc<ByteBudget>,
-    /// The budget for the responses that clients have not read.
-    pub(crate) unread: Arc<UnreadBudget>,
+    pub(crate) server: Arc<ServerParts>,
     pub(crate) load_duration: Duration,
-    /// Looks models up, for requests that come after the version has been replaced.
-    pub(crate) inferer: Option<Arc<dyn Inferer>>,
 }
 
 impl Model {
     /// A model in front of a runner.
     pub(crate) fn new(parts: ModelParts) -> Self {
         let ModelParts { namespace, version, config, shown, validator, account, .. } = parts;
-        let ModelParts { cached, fingerprint, inflight, unread, load_duration, inferer, .. } = parts;
+        let ModelParts { cached, fingerprint, server, load_duration, .. } = parts;
         Self {
             namespace,
             version,
@@ -79,10 +74,9 @@ impl Model {
             account,
             cached,
             fingerprint,
-            inflight,
-            unread,
+            server,
             load_duration,
-            replacement: Replacement::new(inferer),
+            replacement: Replacement::default(),
         }
     }
 
@@ -104,10 +98,9 @@ impl Model {
             account: Arc::new(self.account.successor()),
             cached,
             fingerprint,
-            inflight: self.inflight.clone(),
-            unread: self.unread.clone(),
+            server: self.server.clone(),
             load_duration: self.load_duration,
-            replacement: Replacement::new(self.replacement.inferer.clone()),
+            replacement: Replacement::default(),
         }
     }
 
@@ -168,10 +161,10 @@ impl Model {
             return Err(self.refusal(&request));
         }
         if request.reservation.is_none() {
-            request.reservation = Some(self.inflight.reserve(request.reserved_bytes())?);
+            request.reservation = Some(self.server.inflight.reserve(request.reserved_bytes())?);
         }
         let reservation = request.reservation.take();
-        let flow = Flow { reservation, ..self.flow(&request, &self.unread) };
+        let flow = Flow { reservation, ..self.flow(&request, &self.server.unread) };
         self.accept(request, flow)
     }
 

@@ -9,14 +9,13 @@ use std::sync::{
 };
 
 use arc_swap::ArcSwap;
-use inference::{Error, Inferer, Request, ResponseStream, SequenceId, config::Scheduling};
+use inference::{Error, Request, ResponseStream, SequenceId, config::Scheduling};
 
 use super::Model;
 
 /// The other copies of a model version that a copy knows.
+#[derive(Default)]
 pub(super) struct Replacement {
-    /// Looks models up.
-    pub(super) inferer: Option<Arc<dyn Inferer>>,
     /// The server stops: no other copy will take a late request.
     server_stops: AtomicBool,
     /// Copies that wait for their sequences. They end before the repository forgets them.
@@ -25,18 +24,6 @@ pub(super) struct Replacement {
     is_replaced: AtomicBool,
     /// Other copies leave requests of its sequences to this copy.
     waits_for_sequences: AtomicBool,
-}
-
-impl Replacement {
-    pub(super) fn new(inferer: Option<Arc<dyn Inferer>>) -> Self {
-        Self {
-            inferer,
-            server_stops: AtomicBool::new(false),
-            previous: ArcSwap::default(),
-            is_replaced: AtomicBool::new(false),
-            waits_for_sequences: AtomicBool::new(false),
-        }
-    }
 }
 
 impl Model {
@@ -87,9 +74,8 @@ impl Model {
 
     /// The model has been replaced or unloaded since the caller looked it up: it is looked up again.
     pub(super) fn infer_elsewhere(&self, request: Request) -> Result<ResponseStream, Error> {
-        let replacement = &self.replacement;
-        match &replacement.inferer {
-            Some(inferer) if !replacement.server_stops.load(SeqCst) => {
+        match &self.server.inferer {
+            Some(inferer) if !self.replacement.server_stops.load(SeqCst) => {
                 inferer.infer(self.name(), request.model_version, request)
             }
             Some(_) | None => Err(self.refusal(&request)),

@@ -38,10 +38,11 @@ use crate::{
     host_policy::{Binding, HostPolicy, Placed},
     limiter::Limiter,
     loaded_version::{LoadedVersion, UpdateParts, VersionParts},
-    options::{BackendSetting, EngineOptions, LoadPolicy, MetricsOptions, RateLimitResource},
+    options::{BackendSetting, EngineOptions, LoadPolicy, RateLimitResource},
     plugins::{MemoryFunctions, Plugins},
     processors,
     response_cache::{ModelCache, ModelCacheParts, cache_for_model},
+    server_parts::ServerParts,
     thread_group::ThreadGroup,
 };
 
@@ -56,19 +57,13 @@ pub(crate) struct Loader {
     retries: usize,
     hold_until_queued: usize,
     hold_until_backlogged: usize,
-    threads: EngineThreads,
     /// The rate limiter, if the operator has enabled it.
     limiter: Option<Arc<Limiter>>,
-    inflight: Arc<ByteBudget>,
-    unread: Arc<UnreadBudget>,
+    server: Arc<ServerParts>,
     /// Bytes that the requests of an ensemble may hold between its steps.
     intermediate_bytes: usize,
-    runtime: Handle,
-    /// Sends requests from models to other models.
-    inferer: Option<Arc<dyn Inferer>>,
     host_policies: BTreeMap<String, HostPolicy>,
     policy: LoadPolicy,
-    metrics: Arc<MetricsOptions>,
 }
 
 /// What a load has built.
@@ -132,26 +127,29 @@ impl Loader {
             retries: load_retries,
             hold_until_queued: options.hold_until_queued,
             hold_until_backlogged: options.hold_until_backlogged,
-            threads,
             limiter: rate_limit.map(limiter),
-            inflight,
-            unread: UnreadBudget::new(options.limits.unread_response_bytes),
+            server: Arc::new(ServerParts {
+                threads,
+                inflight,
+                unread: UnreadBudget::new(options.limits.unread_response_bytes),
+                inferer: None,
+                metrics: Arc::new(options.metrics),
+                runtime: Handle::current(),
+            }),
             intermediate_bytes: options.limits.intermediate_bytes,
-            runtime: Handle::current(),
-            inferer: None,
             host_policies: options.host_policies,
             policy: options.load_policy,
-            metrics: Arc::new(options.metrics),
         }
     }
 
     /// Lets models send requests to each other.
     pub(super) fn with_inferer(self, inferer: Arc<dyn Inferer>) -> Self {
-        Self { inferer: Some(inferer), ..self }
+        let server = ServerParts { inferer: Some(inferer), ..(*self.server).clone() };
+        Self { server: Arc::new(server), ..self }
     }
 
     pub(super) fn threads(&self) -> &ThreadGroup {
-        &self.threads.group
+        &self.server.threads.group
     }
 
     /// How freed memory goes back to the system, if the engine was told.
@@ -210,15 +208,10 @@ impl Loader {
             scheduling: scheduling.clone(),
             cache: self.cache_for(&config.typed)?,
             fingerprint: files.map(|files| files.with(&config.shown, &BTreeMap::new())),
-            clock: self.threads.clock.clone(),
             config,
             intermediate_bytes: self.intermediate_bytes,
-            inflight: self.inflight.clone(),
-            unread: self.unread.clone(),
-            runtime: self.runtime.clone(),
             since,
-            inferer: self.inferer.clone(),
-            metrics: self.metrics.clone(),
+            server: self.server.clone(),
         })))
     }
 
@@ -280,15 +273,11 @@ impl Loader {
             backend: opened,
             instances,
             strategy,
-            threads: self.threads.clone(),
             limiter: self.limiter.clone(),
             cached,
             fingerprint,
-            inflight: self.inflight.clone(),
-            unread: self.unread.clone(),
             since,
-            inferer: self.inferer.clone(),
-            metrics: self.metrics.clone(),
+            server: self.server.clone(),
         })
     }
 
@@ -307,8 +296,7 @@ impl Loader {
                 version,
                 fingerprint,
                 caching,
-                runtime: self.runtime.clone(),
-                clock: self.threads.clock.clone(),
+                server: self.server.clone(),
             })
         }))
     }
@@ -332,7 +320,7 @@ impl Loader {
             version_directory: directory.join(version.to_string()),
             declared: Arc::new(plan.declared.config.clone()),
             settings: BTreeMap::new(),
-            inferer: self.inferer.clone(),
+            inferer: self.server.inferer.clone(),
             host_policies: Arc::new(self.host_policies.iter().map(settings).collect()),
         }
     }

@@ -25,7 +25,6 @@ use inference::{
 };
 use scheduling::Meta;
 use smallvec::SmallVec;
-use tokio::runtime::Handle;
 
 use super::{
     flights::{FlightKey, FlightTurn, Flights},
@@ -33,10 +32,11 @@ use super::{
 };
 use crate::{
     account::RequestAccount,
-    clock::{TimerTarget, TimerThread, now},
+    clock::{TimerTarget, now},
     fingerprint::Fingerprint,
     observe::Lookup,
     rejection,
+    server_parts::ServerParts,
 };
 
 mod asking;
@@ -52,9 +52,7 @@ pub(crate) struct ModelCache {
     keys: Keys,
     config: Arc<ModelConfig>,
     caching: ResponseCaching,
-    /// Runs the tasks that wait for a slow cache.
-    runtime: Handle,
-    clock: TimerThread,
+    server: Arc<ServerParts>,
     flights: Mutex<ModelFlights>,
     /// Requests that lead after leaders that have gone.
     successors: Mutex<Successors>,
@@ -151,8 +149,7 @@ pub(crate) struct ModelCacheParts {
     /// What distinguishes the answers of this version from those of others.
     pub(crate) fingerprint: Fingerprint,
     pub(crate) caching: ResponseCaching,
-    pub(crate) runtime: Handle,
-    pub(crate) clock: TimerThread,
+    pub(crate) server: Arc<ServerParts>,
 }
 
 /// The server's cache as a model with this configuration uses it. May block.
@@ -178,14 +175,13 @@ pub(crate) fn cache_for_model(
 
 impl ModelCache {
     pub(crate) fn new(parts: ModelCacheParts) -> Arc<Self> {
-        let ModelCacheParts { cache, config, version, fingerprint, caching, runtime, clock } = parts;
+        let ModelCacheParts { cache, config, version, fingerprint, caching, server } = parts;
         Arc::new(Self {
             keys: Keys::new(&config.name, version, &fingerprint),
             cache,
             config,
             caching,
-            runtime,
-            clock,
+            server,
             flights: Mutex::default(),
             successors: Mutex::default(),
             ended_flights: AtomicU64::new(0),
@@ -311,7 +307,7 @@ impl ModelCache {
     /// Continues an insertion in the background. After it, ends the flight of the answer, if it has one.
     fn spawn_insertion(self: &Arc<Self>, rest: BoxFuture<'static, ()>, flight: Option<FlightKey>) {
         let cache = self.clone();
-        self.runtime.spawn(async move {
+        self.server.runtime.spawn(async move {
             rest.await;
             // All that waited have had the answer before it was stored.
             flight.into_iter().for_each(|key| drop(cache.with_flights(|flights| flights.end(&key))));
@@ -336,7 +332,7 @@ impl ModelCache {
     fn schedule_expiry(self: &Arc<Self>, at: Option<Timestamp>) {
         if let Some(at) = at {
             let target: Arc<dyn TimerTarget> = self.clone();
-            self.clock.wake_at(at, Arc::downgrade(&target));
+            self.server.threads.clock.wake_at(at, Arc::downgrade(&target));
         }
     }
 }

@@ -79,7 +79,7 @@ impl AskingRequest {
         match look_up.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(found) => self.looked_up(found),
             Poll::Pending => {
-                cache.runtime.spawn(async move {
+                cache.server.runtime.spawn(async move {
                     let found = tokio::time::timeout(LONGEST_LOOK_UP, look_up).await;
                     let found = found.unwrap_or_else(|_| Err(Error::unavailable("the cache takes too long")));
                     // The client has already received the error.
@@ -222,7 +222,7 @@ impl AskingRequest {
             FlightRole::Answered(request, answer) => request.collapse(answer),
             FlightRole::Waits => {}
         }
-        cache.runtime.spawn(async move { while unread.next().await.is_some() {} });
+        cache.server.runtime.spawn(async move { while unread.next().await.is_some() {} });
     }
 }
 

@@ -63,7 +63,7 @@ impl Insertion {
         if self.key.0 != self.cache.emptied.load(SeqCst) {
             // The cache has been emptied, perhaps before the answer was in it.
             let removal = self.cache.cache.remove_all(&self.key.1);
-            self.cache.runtime.spawn(removal);
+            self.cache.server.runtime.spawn(removal);
         }
     }
 }
