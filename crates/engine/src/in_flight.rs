@@ -52,22 +52,13 @@ impl InFlight {
         }
     }
 
-    /// Whether a request may come in. If it may, the caller calls [`leave`](Self::leave) after the model has accepted or
-    /// refused the request.
-    pub(crate) fn enter(&self) -> bool {
+    /// A request comes in, unless none may any more. The model accepts or refuses it before the result is dropped.
+    pub(crate) fn enter(&self) -> Option<Entering<'_>> {
         // Counted first: whoever closes the model waits for the count after it has closed.
         self.entering.fetch_add(1, SeqCst);
-        let is_open = !self.closed.load(SeqCst);
-        if !is_open {
-            self.leave();
-        }
-        is_open
-    }
-
-    /// The model has accepted or refused a request that has entered.
-    pub(crate) fn leave(&self) {
-        self.entering.fetch_sub(1, SeqCst);
-        self.notify();
+        let entering = Entering(self);
+        let is_closed = self.closed.load(SeqCst);
+        (!is_closed).then_some(entering)
     }
 
     /// From now on no request may enter.
@@ -82,12 +73,9 @@ impl InFlight {
 
     /// Keeps the model from ending, as a request in flight does. `None` if the model has been replaced or unloaded.
     pub(crate) fn pin(self: &Arc<Self>) -> Option<ModelPin> {
-        let is_open = self.enter();
-        is_open.then(|| {
-            self.begin();
-            self.leave();
-            ModelPin(self.clone())
-        })
+        let _entering = self.enter()?;
+        self.begin();
+        Some(ModelPin(self.clone()))
     }
 
     /// Whether the model accepts no new requests.
@@ -128,6 +116,16 @@ impl InFlight {
     fn is_empty(&self) -> bool {
         // In this order: who has entered counts in `entering` until `count` has the request.
         self.entering.load(SeqCst) == 0 && self.count() == 0
+    }
+}
+
+/// A request that the model is about to accept or to refuse.
+pub(crate) struct Entering<'a>(&'a InFlight);
+
+impl Drop for Entering<'_> {
+    fn drop(&mut self) {
+        self.0.entering.fetch_sub(1, SeqCst);
+        self.0.notify();
     }
 }
 
@@ -183,15 +181,15 @@ mod tests {
     #[test]
     fn the_wait_ends_when_nobody_may_enter_any_more() {
         let in_flight = Arc::new(InFlight::default());
-        assert!(in_flight.enter());
+        let entering = in_flight.enter().unwrap();
         in_flight.close();
-        assert!(!in_flight.enter() && !in_flight.have_ended());
+        assert!(in_flight.enter().is_none() && !in_flight.have_ended());
         let waiting = thread::spawn({
             let in_flight = in_flight.clone();
             move || in_flight.wait_for_the_last()
         });
         in_flight.begin();
-        in_flight.leave();
+        drop(entering);
         assert!(!waiting.is_finished());
         in_flight.end();
         waiting.join().unwrap();

@@ -13,7 +13,7 @@ use inference::{
     Error, ModelRunner, Name, Timestamp,
     backend::{BackendModel, MemoryUsage},
     batching::BatchingStrategy,
-    config::{EnsembleScheduling, ResolvedConfig},
+    config::{EnsembleScheduling, ResolvedConfig, Scheduling},
     lock::Mutex,
 };
 
@@ -35,6 +35,8 @@ use crate::{
     snapshot::{QueueSnapshot, StepSnapshot},
 };
 
+mod ending;
+
 /// See the module documentation.
 ///
 /// If only the instances of a version change, nothing else is built anew: queue, sequences, statistics and the instances
@@ -42,6 +44,7 @@ use crate::{
 pub(crate) struct LoadedVersion {
     model: Arc<Model>,
     work: LoadedWork,
+    load_duration: Duration,
     /// Another version closes the executor.
     is_foreign: AtomicBool,
     /// The instances of this version, before it comes into service.
@@ -130,9 +133,8 @@ impl LoadedVersion {
             cached,
             fingerprint,
             server,
-            load_duration: now() - since,
         });
-        Ok(Arc::new(Self::new(model, LoadedWork::Executor(executor))))
+        Ok(Arc::new(Self::new(model, LoadedWork::Executor(executor), now() - since)))
     }
 
     /// An ensemble with its members, one for each step.
@@ -140,14 +142,16 @@ impl LoadedVersion {
     /// # Errors
     /// INVALID_ARG if a member does not fit.
     pub(crate) fn of_ensemble(parts: EnsembleParts, members: &[Arc<Self>]) -> Result<Arc<Self>, Error> {
+        let since = parts.since;
         let (version, model) = EnsembleVersion::new(parts, Self::as_members(members))?;
-        Ok(Arc::new(Self::new(model, LoadedWork::Ensemble(Arc::new(version)))))
+        Ok(Arc::new(Self::new(model, LoadedWork::Ensemble(Arc::new(version)), now() - since)))
     }
 
-    fn new(model: Model, work: LoadedWork) -> Self {
+    fn new(model: Model, work: LoadedWork, load_duration: Duration) -> Self {
         Self {
             model: Arc::new(model),
             work,
+            load_duration,
             is_foreign: AtomicBool::new(false),
             update: Mutex::default(),
             earlier: Vec::new(),
@@ -169,8 +173,9 @@ impl LoadedVersion {
     pub(crate) fn bound_to(&self, members: &[Arc<Self>]) -> Result<Option<Arc<Self>>, Error> {
         let Some(version) = self.ensemble() else { return Ok(None) };
         let Some(model) = version.bind(Self::as_members(members))? else { return Ok(None) };
-        model.follow_as(&self.model);
-        Ok(Some(Arc::new(Self::new(model, LoadedWork::Ensemble(version.clone())))))
+        model.succession().adopt_predecessors(self.model.succession());
+        let work = LoadedWork::Ensemble(version.clone());
+        Ok(Some(Arc::new(Self::new(model, work, self.load_duration))))
     }
 
     /// A version with other instances. Builds those that are missing; this version goes on as it is. Blocks.
@@ -188,6 +193,7 @@ impl LoadedVersion {
         Ok(Arc::new(Self {
             model: Arc::new(model),
             work: LoadedWork::Executor(executor.clone()),
+            load_duration: self.load_duration,
             is_foreign: AtomicBool::new(true),
             update: Mutex::new(Some(update)),
             earlier: earlier.chain([self.open().clone()]).collect(),
@@ -204,12 +210,20 @@ impl LoadedVersion {
         // Not in the condition of the `if`, which would hold the lock to its end.
         let update = self.update.lock().take();
         if let Some(update) = update {
-            self.model.follow_as(&old.model);
+            self.model.succession().adopt_predecessors(old.model.succession());
             old.is_foreign.store(true, SeqCst);
             self.is_foreign.store(false, SeqCst);
             executor.update(update, self.model.shown());
         }
         true
+    }
+
+    /// Lets requests of the sequences that `old` has go there from now on. Called before this version serves.
+    pub(crate) fn follow(&self, old: &Self) {
+        let is_ensemble_of_sequences = old.is_ensemble() && old.model.config().has_sequences;
+        if old.has_sequences_of_clients() || is_ensemble_of_sequences {
+            self.model.succession().follow(&old.model, old.model.succession());
+        }
     }
 
     fn owns_executor(&self) -> bool {
@@ -243,6 +257,15 @@ impl LoadedVersion {
         self.model.account().open()
     }
 
+    pub(crate) fn is_ensemble(&self) -> bool {
+        self.ensemble().is_some()
+    }
+
+    /// Whether clients send sequences of several requests to the model.
+    fn has_sequences_of_clients(&self) -> bool {
+        matches!(&self.model.config().scheduling, Scheduling::Sequence(sequence) if !sequence.batching.iterative)
+    }
+
     /// The steps, if the model is an ensemble.
     pub(crate) fn ensemble_scheduling(&self) -> Option<&Arc<EnsembleScheduling>> {
         self.ensemble().map(|version| version.ensemble().scheduling())
@@ -254,6 +277,21 @@ impl LoadedVersion {
     /// The counters of the requests.
     pub(crate) fn record(&self) -> &Record {
         self.model.account().record()
+    }
+
+    /// The reason why the version cannot be used any more, if there is one.
+    pub(crate) fn fault(&self) -> Option<&Error> {
+        self.model.account().runner().fault()
+    }
+
+    /// How long the load took.
+    pub(crate) fn load_duration(&self) -> Duration {
+        self.load_duration
+    }
+
+    /// The number of sequences of several requests that may still get requests.
+    pub(crate) fn live_sequences(&self) -> usize {
+        if self.has_sequences_of_clients() { self.model.account().runner().live_sequences() } else { 0 }
     }
 
     /// The number of accepted requests whose last response has not been sent.
@@ -315,7 +353,7 @@ impl LoadedVersion {
 
     /// Whether a new version may use what the backend has opened for this one. May block.
     pub(crate) fn is_sound(&self) -> bool {
-        self.model.fault().is_none() && !self.is_outdated()
+        self.fault().is_none() && !self.is_outdated()
     }
 
     /// Whether the files of the backend have changed since it opened the model. May block.
@@ -335,116 +373,6 @@ impl LoadedVersion {
             LoadedWork::Executor(executor) => executor.ready().await,
             LoadedWork::Ensemble(_) => true,
         }
-    }
-}
-
-/// How the version ends.
-impl LoadedVersion {
-    /// From now on, no request waits for others to share its batch. The version still accepts requests.
-    pub(crate) fn end_queue_delay(&self) {
-        self.runner().end_queue_delay();
-    }
-
-    /// Accepts no new requests. Accepted requests continue.
-    pub(crate) fn drain(&self) {
-        self.model.refuse_late_requests();
-        self.open().drain();
-        self.runner().drain();
-    }
-
-    /// Returns when the version has drained and its last request has ended.
-    pub(crate) async fn last_request_ended(&self) {
-        self.open().last_ended().await;
-    }
-
-    /// Returns when no sequence of clients runs here.
-    pub(crate) async fn sequences_ended(&self) {
-        if self.model.has_sequences_of_clients() {
-            self.runner_without_sequences().await;
-        }
-    }
-
-    /// Waits until the sequences of this version have ended, until `limit` is over, or until the server stops. Then the
-    /// version takes requests of sequences no more.
-    pub(crate) async fn wait_for_sequences(&self, limit: Duration, server_stops: impl Future<Output = ()>) {
-        if self.model.waits_for_sequences() {
-            tokio::select! {
-                () = self.last_sequence_ended() => {}
-                () = tokio::time::sleep(limit) => {}
-                () = server_stops => {}
-            }
-        }
-        self.model.end_wait_for_sequences();
-    }
-
-    /// Returns when this version, which has been replaced, has no sequence and can get none.
-    async fn last_sequence_ended(&self) {
-        loop {
-            self.runner_without_sequences().await;
-            // A request that was accepted before may still begin a sequence.
-            self.open().idle().await;
-            if self.runner().live_sequences() == 0 {
-                return;
-            }
-        }
-    }
-
-    /// Returns when no sequence lives here. Those of an ensemble end with its members.
-    async fn runner_without_sequences(&self) {
-        if let Some(executor) = self.executor() {
-            executor.sequences_ended().await;
-        }
-    }
-
-    /// Accepts no more requests, and returns when the last request has ended, and those of the versions that had the
-    /// executor before. Then [`close`](Self::close) waits for the backend only.
-    pub(crate) async fn finish_requests(&self) {
-        self.accept_no_more();
-        self.open().last_ended().await;
-        if self.owns_executor() {
-            for open in &self.earlier {
-                open.close();
-                open.last_ended().await;
-            }
-        }
-    }
-
-    /// The server stops: the ends of instances wait no longer for what they were given.
-    pub(crate) fn abandon_releases(&self) {
-        self.executor().iter().for_each(|executor| executor.abandon_releases());
-    }
-
-    /// Returns when the backend has released all that it was given, after the last request has ended.
-    pub(crate) async fn released(&self) {
-        if self.owns_executor()
-            && let Some(executor) = self.executor()
-        {
-            executor.released().await;
-        }
-    }
-
-    fn accept_no_more(&self) {
-        self.open().close();
-        if self.owns_executor() {
-            self.end_queue_delay();
-        }
-    }
-
-    /// Accepts no more requests, waits until the last request has ended, ends the instances on their threads, and then
-    /// drops the backend's model. Blocks.
-    pub(crate) fn close(&self) {
-        self.accept_no_more();
-        self.open().wait_for_the_last();
-        if !self.owns_executor() {
-            // The version does not come into service, or another one has the executor: instances of its own end.
-            let update = self.update.lock().take();
-            return drop(update);
-        }
-        for open in &self.earlier {
-            open.close();
-            open.wait_for_the_last();
-        }
-        self.runner().close();
     }
 }
 

@@ -125,7 +125,11 @@ impl MemberBinding {
             if self.steps[..index].iter().any(|earlier| Arc::ptr_eq(&earlier.member, &step.member)) {
                 continue;
             }
-            pins.push(step.member.pin()?);
+            let pin = step.member.account().open().pin();
+            pins.push(pin.ok_or_else(|| {
+                let name = step.member.name();
+                Error::not_found(format!("Request for unknown model: '{name}' is not found"))
+            })?);
             if let Some(nested) = &step.nested {
                 nested.load_full().pin_into(pins)?;
             }

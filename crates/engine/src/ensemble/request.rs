@@ -27,6 +27,7 @@ use super::{
 };
 use crate::{
     clock::now,
+    model::RequestOrigin,
     rejection::{cancelled, timed_out},
 };
 
@@ -229,7 +230,7 @@ impl EnsembleRequest {
         // The member holds what it needs of them.
         drop(inputs);
         let permit = self.permits.used(run.step);
-        match member.infer_step(request, &self.ensemble.unread) {
+        match member.infer_from(RequestOrigin::Ensemble { unread: &self.ensemble.unread }, request) {
             Ok(responses) => {
                 // A step that may start again keeps its turn until the request ends.
                 let has_turn = step.keeps_order && !step.is_repeated;

@@ -1,6 +1,6 @@
 //! A version of an ensemble. What clients see of an ensemble depends on its members, so each change of these makes a new
 //! model over the same ensemble.
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use inference::{
     Error, Name, Timestamp,
@@ -49,7 +49,6 @@ pub(crate) struct EnsembleVersion {
     parts: EnsembleParts,
     /// The models share it: requests that a former one has accepted go on.
     account: Arc<RequestAccount>,
-    load_duration: Duration,
 }
 
 impl EnsembleVersion {
@@ -67,12 +66,11 @@ impl EnsembleVersion {
             parts.intermediate_bytes,
             parts.server.runtime.clone(),
         ));
-        let load_duration = now() - parts.since;
         let config = with_members(config, &fitted);
         let record = Arc::new(Record::new(Latencies::new(&parts.server.metrics, &config, now())));
         let orders = Arc::new(Orders::of(&config.scheduling, 0));
         let account = Arc::new(RequestAccount::new(record, orders, ensemble.clone()));
-        let version = Self { ensemble, parts, account, load_duration };
+        let version = Self { ensemble, parts, account };
         let model = version.model(config, &fitted);
         Ok((version, model))
     }
@@ -127,7 +125,6 @@ impl EnsembleVersion {
             cached,
             fingerprint,
             server: server.clone(),
-            load_duration: self.load_duration,
             config,
         })
     }

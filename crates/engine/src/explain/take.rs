@@ -79,7 +79,7 @@ fn served(loaded: &LoadedVersion, generation: u64) -> ServedSnapshot {
     let ExecutorView { queue, instances, sequences } = loaded.look();
     ServedSnapshot {
         generation,
-        load_duration: model.load_duration(),
+        load_duration: loaded.load_duration(),
         backend: config.backend.clone(),
         max_batch_size: config.max_batch_size.map(u32::from),
         scheduler: scheduler(&config.scheduling),

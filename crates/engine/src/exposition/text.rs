@@ -106,7 +106,7 @@ fn model_gauges(text: &mut MetricsText, series: &[Series<'_>]) {
         "nv_model_load_duration_secs",
         MetricKind::Gauge,
         "Model load time in seconds",
-        series.iter().map(|one| (one.own(), one.loaded.model().load_duration().as_secs_f64())),
+        series.iter().map(|one| (one.own(), one.loaded.load_duration().as_secs_f64())),
     );
     let memory = series.iter().flat_map(|one| &one.memory);
     family(

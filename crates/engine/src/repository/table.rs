@@ -106,7 +106,7 @@ impl VersionEntry {
     /// repository task knows.
     fn usable(&self) -> Option<&Arc<LoadedVersion>> {
         match self {
-            Self::Ready(loaded) if loaded.model().fault().is_none() => Some(loaded),
+            Self::Ready(loaded) if loaded.fault().is_none() => Some(loaded),
             Self::Ready(_) | Self::Loading | Self::Unloading(_) | Self::Unavailable(_) => None,
         }
     }
@@ -114,7 +114,7 @@ impl VersionEntry {
     /// As [`usable`](Self::usable), or a version that still takes requests of the sequences that it has.
     fn reachable(&self) -> Option<&Arc<LoadedVersion>> {
         match self {
-            Self::Unloading(loaded) if loaded.model().waits_for_sequences() => Some(loaded),
+            Self::Unloading(loaded) if loaded.model().succession().waits_for_sequences() => Some(loaded),
             other => other.usable(),
         }
     }
@@ -135,7 +135,7 @@ impl VersionEntry {
     fn state(&self) -> (ModelState, String) {
         match self {
             Self::Loading => (ModelState::Loading, String::new()),
-            Self::Ready(loaded) => match loaded.model().fault() {
+            Self::Ready(loaded) => match loaded.fault() {
                 None => (ModelState::Ready, String::new()),
                 Some(fault) => (ModelState::Unavailable, fault.with_code()),
             },
@@ -309,7 +309,7 @@ impl ModelTable {
 
     /// The number of sequences of all copies that may still get requests.
     pub(crate) fn live_sequences(&self) -> usize {
-        self.accepting().map(|loaded| loaded.model().live_sequences()).sum()
+        self.accepting().map(|loaded| loaded.live_sequences()).sum()
     }
 
     /// The copies that may have requests: those that serve, and those that end.
@@ -352,8 +352,7 @@ impl ModelTable {
             let models = self.models.get(&line.name).into_iter().flatten();
             let model = models.into_iter().find(|model| model.namespace == line.namespace);
             let copy = model.zip(line.version).and_then(|(model, number)| {
-                let copy =
-                    model.versions.get(&number)?.built().filter(|copy| copy.model().fault().is_none())?;
+                let copy = model.versions.get(&number)?.built().filter(|copy| copy.fault().is_none())?;
                 let generation = model.generations.get(&number).copied().unwrap_or_default();
                 Some(ServingCopy { loaded: copy.clone(), generation })
             });

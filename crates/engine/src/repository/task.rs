@@ -458,8 +458,7 @@ impl RepositoryTask {
     fn mark_faulty(&self, key: &ModelKey, found: &mut FoundModel) {
         let model = self.lifecycle.models().find(|(known, _)| *known == key);
         let versions = model.into_iter().flat_map(|(_, model)| model.versions());
-        let is_faulty =
-            |copy: &CopyId| self.copies.get(copy).is_some_and(|copy| copy.model().fault().is_some());
+        let is_faulty = |copy: &CopyId| self.copies.get(copy).is_some_and(|copy| copy.fault().is_some());
         let faulty = versions
             .filter(|(_, status)| matches!(status, VersionStatus::Ready(copy) if is_faulty(copy)))
             .map(|(version, _)| version);

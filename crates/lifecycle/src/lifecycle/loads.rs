@@ -12,7 +12,7 @@ use crate::{
     actions::{LifecycleAction, LogLevel},
     files::ModelFiles,
     keys::{CopyId, Generation, ModelKey, ModelPlace},
-    managed_model::{Building, LoadPhase, LoadedFrom, RunningLoad, UNLOADED},
+    managed_model::{Building, LoadPhase, LoadedFrom, ManagedModel, RunningLoad, UNLOADED, VersionStatus},
     operation::LoadPurpose,
     plan_result::PlannedModel,
 };
@@ -103,6 +103,19 @@ impl Lifecycle {
     pub fn files_of(&self, generation: Generation) -> Option<&Arc<ModelFiles>> {
         let key = &self.loads.get(&generation)?.key;
         self.models.get(key)?.load.as_ref()?.files.as_ref()
+    }
+
+    /// The copies that serve instead of one that ends: all of its model. None for a copy that has never served.
+    pub fn successors(&self, copy: CopyId) -> Vec<CopyId> {
+        let record = self.loads.get(&copy.generation);
+        let model = record.and_then(|record| self.models.get(&record.key));
+        let model = model.filter(|model| model.retiring().any(|retiring| retiring == copy));
+        let versions = model.into_iter().flat_map(ManagedModel::versions);
+        let serving = versions.filter_map(|(_, status)| match status {
+            VersionStatus::Ready(serving) => Some(serving),
+            VersionStatus::Loading | VersionStatus::Unloading(_) | VersionStatus::Unavailable(_) => None,
+        });
+        serving.collect()
     }
 
     /// The files of a model after its copies have been built, or its configuration was refused. `None` if they cannot be

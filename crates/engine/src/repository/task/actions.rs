@@ -33,7 +33,7 @@ impl RepositoryTask {
                 self.readable.clone(),
             )));
             // After the table, where these copies find the ones to which they leave requests.
-            replaced.iter().for_each(|copy| copy.model().leave_new_sequences());
+            replaced.iter().for_each(|copy| copy.model().succession().leave_new_sequences());
             self.table_changed.notify_waiters();
         }
         actions.into_iter().for_each(|action| self.perform_one(action));
@@ -50,21 +50,12 @@ impl RepositoryTask {
             for &version in versions {
                 let id = CopyId { generation: *generation, version };
                 let Some(old) = self.copies.get(&id) else { continue };
-                let model =
-                    self.lifecycle.models().find(|(_, model)| model.retiring().any(|copy| copy == id));
-                let versions = model.into_iter().flat_map(|(_, model)| model.versions());
-                let serving: Vec<_> = versions
-                    .filter_map(|(_, status)| match status {
-                        VersionStatus::Ready(new) => self.copies.get(&new),
-                        VersionStatus::Loading
-                        | VersionStatus::Unloading(_)
-                        | VersionStatus::Unavailable(_) => None,
-                    })
-                    .collect();
+                let successors = self.lifecycle.successors(id);
+                let serving: Vec<_> = successors.iter().filter_map(|new| self.copies.get(new)).collect();
                 // The sequences of an executor that goes over to another copy stay where they are.
                 if !serving.iter().any(|new| new.take_over(old)) {
                     // Requests without a version may come to any of these.
-                    serving.iter().for_each(|new| new.model().follow(old.model()));
+                    serving.iter().for_each(|new| new.follow(old));
                     replaced.extend((!serving.is_empty()).then(|| old.clone()));
                 }
             }
