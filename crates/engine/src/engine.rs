@@ -12,6 +12,7 @@ use inference::{ByteBudget, Error, MAX_STORED_NAME, Name, check_length, metrics:
 
 use crate::{
     engine_threads::EngineThreads,
+    explain,
     exposition::Exposition,
     loaded_version::LoadedVersion,
     model::Model,
@@ -20,30 +21,34 @@ use crate::{
     options::{ModelControl, ServerMetadata},
     readiness::{KnownReadiness, Readiness, ReadinessPolicy},
     repository::{LoadParameters, Repository},
+    snapshot::EngineSnapshot,
 };
+
+mod model_loader;
+mod start_stop;
 
 /// A running inference server without its protocols. Clones refer to the same engine.
 #[derive(Clone)]
 pub struct Engine {
-    pub(crate) shared: Arc<EngineInner>,
+    shared: Arc<EngineInner>,
 }
 
 /// What the clones of an engine share.
-pub(crate) struct EngineInner {
-    pub(crate) server: ServerMetadata,
-    pub(crate) readiness: ReadinessPolicy,
-    pub(crate) repository: Repository,
-    pub(crate) exposition: Exposition,
-    pub(crate) inflight: Arc<ByteBudget>,
-    pub(crate) control: ModelControl,
-    pub(crate) threads: EngineThreads,
+struct EngineInner {
+    server: ServerMetadata,
+    readiness: ReadinessPolicy,
+    repository: Repository,
+    exposition: Exposition,
+    inflight: Arc<ByteBudget>,
+    control: ModelControl,
+    threads: EngineThreads,
     /// The repositories could not be read, so the engine has no models.
-    pub(crate) failed_to_start: AtomicBool,
+    failed_to_start: AtomicBool,
     /// A model of the start could not be loaded.
-    pub(crate) lacks_startup_models: AtomicBool,
+    lacks_startup_models: AtomicBool,
     /// The server is not ready, because it will stop soon.
-    pub(crate) stop_announced: AtomicBool,
-    pub(crate) exiting: AtomicBool,
+    stop_announced: AtomicBool,
+    exiting: AtomicBool,
 }
 
 impl Engine {
@@ -232,6 +237,22 @@ impl Engine {
     pub fn metrics(&self, form: MetricsForm) -> String {
         let table = self.shared.repository.table();
         self.shared.exposition.text(form, table.built().iter(), table.readable())
+    }
+
+    /// What the server does now: all versions of models that `shows` permits, or those of one model, or one version. Takes
+    /// no more locks than a scrape of the metrics. Does not look into repositories. If there are more than
+    /// [`explain::MOST_MODELS`], the versions that are not ready and the busiest are described.
+    ///
+    /// # Errors
+    /// NOT_FOUND for a model or a version that the server does not know.
+    pub fn explain(
+        &self,
+        model: Option<(&str, Option<i64>)>,
+        shows: impl Fn(&str) -> bool,
+    ) -> Result<EngineSnapshot, Error> {
+        let EngineInner { repository, exposition, inflight, .. } = &*self.shared;
+        let table = repository.table().clone();
+        explain::take(&table, model, shows, exposition.cache(), inflight)
     }
 
     /// The value of a metric of a plug-in, by the name of its family and one of its labels.

@@ -23,7 +23,6 @@ mod limits;
 mod loaded_version;
 mod memory_pressure;
 mod model;
-mod model_loader;
 mod model_state;
 mod network_threads;
 mod notified;
@@ -39,7 +38,6 @@ mod repository;
 mod response_cache;
 mod server_parts;
 mod snapshot;
-mod start_stop;
 mod thread_group;
 
 pub use clock::now;

@@ -14,3 +14,4 @@ pub use crate::snapshot::{
     SequencesSnapshot, ServedSnapshot, SlotSnapshot, StepSnapshot, TimeQuantiles, TimesSnapshot,
 };
 pub use findings::{ModelFinding, findings};
+pub(crate) use take::take;

@@ -1,69 +1,65 @@
 //! Takes the snapshot: reads each model, and holds no lock for longer than its numbers take to copy.
-use inference::{Error, FailureReason, config::Scheduling};
+use std::sync::Arc;
+
+use inference::{ByteBudget, Error, FailureReason, cache::ResponseCache, config::Scheduling};
 use scheduling::{BatchEnd, Strategy};
 
 use super::order::{ModelActivity, rank};
 use crate::{
-    Engine,
     executor::ExecutorView,
     loaded_version::LoadedVersion,
+    repository::ModelTable,
     snapshot::{
         CacheSnapshot, EngineSnapshot, FailureCounts, MOST_MODELS, ModelSnapshot, SchedulerKind,
         SchedulerSnapshot, ServedSnapshot,
     },
 };
 
-impl Engine {
-    /// What the server does now: all versions of models that `shows` permits, or those of one model, or one version. Takes
-    /// no more locks than a scrape of the metrics. Does not look into repositories. If there are more than [`MOST_MODELS`],
-    /// the versions that are not ready and the busiest are described.
-    ///
-    /// # Errors
-    /// NOT_FOUND for a model or a version that the server does not know.
-    pub fn explain(
-        &self,
-        model: Option<(&str, Option<i64>)>,
-        shows: impl Fn(&str) -> bool,
-    ) -> Result<EngineSnapshot, Error> {
-        let table = self.shared.repository.table().clone();
-        let mut entries = table.explained();
-        entries.retain(|(entry, _)| match model {
-            Some((name, version)) => *entry.name == *name && (version.is_none() || entry.version == version),
-            None => shows(&entry.name),
-        });
-        if let (Some((name, version)), true) = (model, entries.is_empty()) {
-            let version = version.map_or_else(String::new, |version| format!(" version {version}"));
-            return Err(Error::not_found(format!(
-                "Request for unknown model: '{name}'{version} is not found"
-            )));
-        }
-        entries.sort_by_cached_key(|(entry, copy)| {
-            let activity = copy.as_ref().map(|copy| ModelActivity::of(&copy.loaded));
-            rank(entry, activity.unwrap_or_default())
-        });
-        let models_left_out = entries.len().saturating_sub(MOST_MODELS);
-        entries.truncate(MOST_MODELS);
-        let limiter = table.built().iter().find_map(|loaded| loaded.limiter());
-        let (resources, waiting_claims) = limiter.map(|limiter| limiter.usage()).unwrap_or_default();
-        let models = entries.into_iter().map(|(entry, copy)| ModelSnapshot {
-            name: entry.name,
-            namespace: entry.namespace,
-            version: entry.version,
-            state: entry.state,
-            reason: entry.reason,
-            served: copy.map(|copy| Box::new(served(&copy.loaded, copy.generation))),
-        });
-        let cache = self.shared.exposition.cache();
-        Ok(EngineSnapshot {
-            models: models.collect(),
-            models_left_out,
-            held_bytes: self.shared.inflight.used(),
-            held_bytes_limit: self.shared.inflight.limit(),
-            cache: cache.map(|cache| CacheSnapshot { name: cache.name().to_owned(), usage: cache.usage() }),
-            resources,
-            waiting_claims,
-        })
+/// What the server does now, of the models that `shows` permits, of one model, or of one version.
+///
+/// # Errors
+/// NOT_FOUND for a model or a version that the server does not know.
+pub(crate) fn take(
+    table: &ModelTable,
+    model: Option<(&str, Option<i64>)>,
+    shows: impl Fn(&str) -> bool,
+    cache: Option<&Arc<dyn ResponseCache>>,
+    held: &ByteBudget,
+) -> Result<EngineSnapshot, Error> {
+    let mut entries = table.explained();
+    entries.retain(|(entry, _)| match model {
+        Some((name, version)) => *entry.name == *name && (version.is_none() || entry.version == version),
+        None => shows(&entry.name),
+    });
+    if let (Some((name, version)), true) = (model, entries.is_empty()) {
+        let version = version.map_or_else(String::new, |version| format!(" version {version}"));
+        return Err(Error::not_found(format!("Request for unknown model: '{name}'{version} is not found")));
     }
+    entries.sort_by_cached_key(|(entry, copy)| {
+        let activity = copy.as_ref().map(|copy| ModelActivity::of(&copy.loaded));
+        rank(entry, activity.unwrap_or_default())
+    });
+    let models_left_out = entries.len().saturating_sub(MOST_MODELS);
+    entries.truncate(MOST_MODELS);
+    let limiter = table.built().iter().find_map(|loaded| loaded.limiter());
+    let (resources, waiting_claims) = limiter.map(|limiter| limiter.usage()).unwrap_or_default();
+    let models = entries.into_iter().map(|(entry, copy)| ModelSnapshot {
+        name: entry.name,
+        namespace: entry.namespace,
+        version: entry.version,
+        state: entry.state,
+        reason: entry.reason,
+        served: copy.map(|copy| Box::new(served(&copy.loaded, copy.generation))),
+    });
+    Ok(EngineSnapshot {
+        models: models.collect(),
+        models_left_out,
+        held_bytes: held.used(),
+        held_bytes_limit: held.limit(),
+        cache: cache.map(|cache| CacheSnapshot { name: cache.name().to_owned(), usage: cache.usage() }),
+        resources,
+        waiting_claims,
+    })
 }
 
 fn served(loaded: &LoadedVersion, generation: u64) -> ServedSnapshot {

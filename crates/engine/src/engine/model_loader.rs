@@ -5,15 +5,13 @@ use bytes::Bytes;
 use inference::{Error, ModelChangeDone, ModelLoader};
 use tokio::runtime::Handle;
 
-use crate::{
-    engine::{Engine, EngineInner},
-    repository::LoadParameters,
-};
+use super::{Engine, EngineInner};
+use crate::repository::LoadParameters;
 
 /// Performs commands of backends as those of clients. Does not keep the engine alive.
-pub(crate) struct EngineModelLoader {
-    pub(crate) engine: Weak<EngineInner>,
-    pub(crate) runtime: Handle,
+pub(super) struct EngineModelLoader {
+    pub(super) engine: Weak<EngineInner>,
+    pub(super) runtime: Handle,
 }
 
 impl EngineModelLoader {

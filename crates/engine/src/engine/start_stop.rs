@@ -14,13 +14,12 @@ use futures_util::future::join_all;
 use inference::Error;
 use tokio::runtime::Handle;
 
+use super::{Engine, EngineInner, model_loader::EngineModelLoader};
 use crate::{
-    engine::{Engine, EngineInner},
     engine_threads::EngineThreads,
     exposition::Exposition,
     loaded_version::LoadedVersion,
     memory_pressure,
-    model_loader::EngineModelLoader,
     options::{EngineOptions, ModelControl, StartupModels},
     plugins::Plugins,
     readiness::ReadinessPolicy,
