@@ -14,13 +14,14 @@ use crate::{
     engine_threads::EngineThreads,
     explain,
     exposition::Exposition,
-    loaded_version::LoadedVersion,
     model::Model,
     model_state::{IndexEntry, ModelState, NotReady},
+    models::Repository,
+    models::loaded_version::LoadedVersion,
     observe::ModelStatistics,
     options::{ModelControl, ServerMetadata},
     readiness::{KnownReadiness, Readiness, ReadinessPolicy},
-    repository::{LoadParameters, Repository},
+    repository::LoadParameters,
     snapshot::EngineSnapshot,
 };
 

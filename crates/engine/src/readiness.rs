@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use inference::{Name, lock::Mutex};
 
 use crate::{
-    loaded_version::LoadedVersion, model_state::NotReady, options::ReadinessRule, repository::ModelTable,
+    model_state::NotReady, models::ModelTable, models::loaded_version::LoadedVersion, options::ReadinessRule,
 };
 
 /// Whether the server is ready.

@@ -23,7 +23,7 @@ fn spec(name: &str, datatype: DataType, dims: &[i64]) -> InputSpec {
 }
 
 fn config(max_batch_size: u32, inputs: Vec<InputSpec>) -> ModelConfig {
-    let mut config = crate::loaded_version::tests::config(Scheduling::Unbatched);
+    let mut config = crate::models::loaded_version::tests::config(Scheduling::Unbatched);
     config.max_batch_size = NonZeroU32::new(max_batch_size);
     config.inputs = inputs;
     config

@@ -18,12 +18,13 @@ use super::{Engine, EngineInner, model_loader::EngineModelLoader};
 use crate::{
     engine_threads::EngineThreads,
     exposition::Exposition,
-    loaded_version::LoadedVersion,
     memory_pressure,
+    models::loaded_version::LoadedVersion,
+    models::{Loader, Repository, RepositoryOptions},
     options::{EngineOptions, ModelControl, StartupModels},
     plugins::Plugins,
     readiness::ReadinessPolicy,
-    repository::{LoadParameters, Loader, Repository, RepositoryOptions},
+    repository::LoadParameters,
 };
 
 /// How often a stopping server logs what it waits for.

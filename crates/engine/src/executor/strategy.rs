@@ -69,7 +69,7 @@ mod tests {
     use scheduling::DynamicBatching;
 
     use super::*;
-    use crate::loaded_version::{
+    use crate::models::loaded_version::{
         LoadedVersion, VersionParts,
         tests::{config, instance},
     };

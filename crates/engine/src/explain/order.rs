@@ -2,8 +2,8 @@
 use std::{cmp::Reverse, time::Duration};
 
 use crate::{
-    loaded_version::LoadedVersion,
     model_state::{IndexEntry, ModelState},
+    models::loaded_version::LoadedVersion,
 };
 
 /// A version that has run a batch within this time is busy, also if nothing runs at this moment.

@@ -7,8 +7,8 @@ use scheduling::{BatchEnd, Strategy};
 use super::order::{ModelActivity, rank};
 use crate::{
     executor::ExecutorView,
-    loaded_version::LoadedVersion,
-    repository::ModelTable,
+    models::ModelTable,
+    models::loaded_version::LoadedVersion,
     snapshot::{
         CacheSnapshot, EngineSnapshot, FailureCounts, MOST_MODELS, ModelSnapshot, SchedulerKind,
         SchedulerSnapshot, ServedSnapshot,

@@ -5,8 +5,8 @@ use inference::{
 };
 
 use crate::{
-    loaded_version::LoadedVersion,
     model::Model,
+    models::loaded_version::LoadedVersion,
     observe::{ModelStatistics, SeriesLabels},
 };
 

@@ -15,7 +15,9 @@ use super::{
     host::Host,
     series::{Series, family},
 };
-use crate::{clock::now, loaded_version::LoadedVersion, observe::ModelStatistics, options::MetricsOptions};
+use crate::{
+    clock::now, models::loaded_version::LoadedVersion, observe::ModelStatistics, options::MetricsOptions,
+};
 
 /// Writes the text on demand.
 pub(crate) struct Exposition {

@@ -15,9 +15,9 @@ use super::given::LoadParameters;
 use crate::regular_file;
 
 /// Why a model has no plan.
-pub(super) struct PlanError {
-    pub(super) cause: NoVersionCause,
-    pub(super) error: Error,
+pub(crate) struct PlanError {
+    pub(crate) cause: NoVersionCause,
+    pub(crate) error: Error,
 }
 
 impl From<Error> for PlanError {
@@ -33,25 +33,25 @@ impl From<PlanError> for PlanFailure {
 }
 
 /// Finds and reads the file with a model's configuration.
-pub(super) struct ConfigFileReader {
+pub(crate) struct ConfigFileReader {
     completion: Completion,
     /// `configs/<name>.pbtxt` takes precedence (`--model-config-name`).
     config_name: Option<String>,
 }
 
 impl ConfigFileReader {
-    pub(super) fn new(auto_complete: bool, config_name: Option<String>) -> Self {
+    pub(crate) fn new(auto_complete: bool, config_name: Option<String>) -> Self {
         let completion = if auto_complete { Completion::Auto } else { Completion::Strict };
         Self { completion, config_name }
     }
 
     /// Whether configurations may leave something open.
-    pub(super) fn completion(&self) -> Completion {
+    pub(crate) fn completion(&self) -> Completion {
         self.completion
     }
 
     /// The configuration of a request, or else of a directory, which errors show as `shown`.
-    pub(super) fn given(
+    pub(crate) fn given(
         &self,
         directory: &Path,
         shown: &Path,
@@ -72,20 +72,20 @@ impl ConfigFileReader {
     }
 
     /// The path of a model's configuration below the model's directory.
-    pub(super) fn config_name(&self, directory: &Path) -> String {
+    pub(crate) fn config_name(&self, directory: &Path) -> String {
         let path = self.config_path(directory);
         path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned()
     }
 
     /// The same for a model in an object store.
-    pub(super) fn config_name_of(&self, objects: &[StoredObject]) -> String {
+    pub(crate) fn config_name_of(&self, objects: &[StoredObject]) -> String {
         let custom = self.config_name.as_ref().map(|name| format!("configs/{name}.pbtxt"));
         let is_there = |name: &String| objects.iter().any(|object| object.path == *name);
         custom.filter(is_there).unwrap_or_else(|| "config.pbtxt".to_owned())
     }
 
     /// The configuration in a model's directory, which errors show as `shown`.
-    pub(super) fn read(&self, directory: &Path, shown: &Path) -> Result<GivenConfig, Error> {
+    pub(crate) fn read(&self, directory: &Path, shown: &Path) -> Result<GivenConfig, Error> {
         let path = self.config_path(directory);
         let content = match regular_file::read(&path) {
             Ok(content) => Some(content),
@@ -107,12 +107,12 @@ impl ConfigFileReader {
 }
 
 /// The file with a model's configuration. `configs/<config_name>.pbtxt` takes precedence, if it exists.
-pub(super) fn path_in(directory: &Path, config_name: Option<&str>) -> PathBuf {
+pub(crate) fn path_in(directory: &Path, config_name: Option<&str>) -> PathBuf {
     let custom = config_name.map(|name| directory.join("configs").join(format!("{name}.pbtxt")));
     custom.filter(|path| path.is_file()).unwrap_or_else(|| directory.join("config.pbtxt"))
 }
 
 /// The error about a file or a directory that cannot be read.
-pub(super) fn unreadable(path: &Path, error: &io::Error) -> Error {
+pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Error {
     Error::internal(format!("failed to open {}: {error}", path.display()))
 }

@@ -16,7 +16,7 @@ use crate::regular_file;
 ///
 /// # Errors
 /// INTERNAL for a file that cannot be read, INVALID_ARG for a file that is too short.
-pub(super) fn read(config: &mut ModelConfig, directory: &Path) -> Result<(), Error> {
+pub(crate) fn read(config: &mut ModelConfig, directory: &Path) -> Result<(), Error> {
     for output in &mut config.outputs {
         read_labels(output, directory)?;
     }

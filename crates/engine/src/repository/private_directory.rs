@@ -25,7 +25,7 @@ const ATTEMPTS: usize = 10;
 
 /// A temporary directory. It is removed when this value is dropped.
 #[derive(Debug)]
-pub(super) struct PrivateDirectory {
+pub(crate) struct PrivateDirectory {
     directory: TempDir,
     _all: Arc<PrivateDirectories>,
 }
@@ -42,7 +42,7 @@ static CURRENT: Mutex<Weak<PrivateDirectories>> = Mutex::new(Weak::new());
 impl PrivateDirectory {
     /// # Errors
     /// INTERNAL if the directory cannot be made.
-    pub(super) fn new() -> Result<Self, Error> {
+    pub(crate) fn new() -> Result<Self, Error> {
         let failed = |error| Error::internal(format!("failed to create a temporary directory: {error}"));
         let mut current = CURRENT.lock();
         let all = match current.upgrade() {
@@ -57,7 +57,7 @@ impl PrivateDirectory {
         Ok(Self { directory, _all: all })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 
@@ -65,7 +65,7 @@ impl PrivateDirectory {
     ///
     /// # Errors
     /// INTERNAL if something in it cannot be removed.
-    pub(super) fn remove(self) -> Result<(), Error> {
+    pub(crate) fn remove(self) -> Result<(), Error> {
         self.directory.close().map_err(|error| Error::internal(error.to_string()))
     }
 }
@@ -122,7 +122,7 @@ pub fn remove_private_directories() -> NoPrivateDirectories {
 }
 
 /// Removes what processes of this user have left that were killed. Blocks.
-pub(super) fn remove_left_behind() {
+pub(crate) fn remove_left_behind() {
     let own = rustix::process::geteuid().as_raw();
     let entries = fs::read_dir(env::temp_dir()).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {

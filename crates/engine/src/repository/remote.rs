@@ -23,13 +23,13 @@ use tokio::{
 };
 
 /// The objects of each model, by the model's directory.
-pub(super) type RemoteModels = BTreeMap<String, Vec<StoredObject>>;
+pub(crate) type RemoteModels = BTreeMap<String, Vec<StoredObject>>;
 
 /// How long a look at all repositories waits for the listing of one store.
-pub(super) const LISTING_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const LISTING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A repository in an object store. It is opened when it is needed first, again if that fails.
-pub(super) struct RemoteSource {
+pub(crate) struct RemoteSource {
     access: Arc<StoreAccess>,
     listing: Mutex<ListingState>,
 }
@@ -69,13 +69,13 @@ impl std::fmt::Debug for RemoteSource {
 
 impl RemoteSource {
     /// A repository that is not open yet. `name` is the name that the opener gives to it.
-    pub(super) fn new(name: Name, opener: Arc<dyn RepositoryOpener>) -> Self {
+    pub(crate) fn new(name: Name, opener: Arc<dyn RepositoryOpener>) -> Self {
         let access = StoreAccess { name, opener, opened: OnceCell::new() };
         Self { access: Arc::new(access), listing: Mutex::default() }
     }
 
     /// The URL.
-    pub(super) fn name(&self) -> &Name {
+    pub(crate) fn name(&self) -> &Name {
         &self.access.name
     }
 
@@ -83,7 +83,7 @@ impl RemoteSource {
     ///
     /// # Errors
     /// As [`ObjectRepository::check`].
-    pub(super) async fn check(&self) -> Result<(), Error> {
+    pub(crate) async fn check(&self) -> Result<(), Error> {
         self.access.open().await?.check().await
     }
 
@@ -91,7 +91,7 @@ impl RemoteSource {
     ///
     /// # Errors
     /// As [`ObjectRepository::objects`].
-    pub(super) async fn objects(&self, model: &str) -> Result<Vec<StoredObject>, Error> {
+    pub(crate) async fn objects(&self, model: &str) -> Result<Vec<StoredObject>, Error> {
         self.access.open().await?.objects(model).await
     }
 
@@ -99,7 +99,7 @@ impl RemoteSource {
     ///
     /// # Errors
     /// As [`ObjectRepository::fetch`].
-    pub(super) async fn fetch(
+    pub(crate) async fn fetch(
         &self,
         model: &str,
         objects: &[StoredObject],
@@ -112,7 +112,7 @@ impl RemoteSource {
     ///
     /// # Errors
     /// Why the repository cannot be listed; if the listing takes too long, why the last one has failed.
-    pub(super) async fn models(&self, patience: Option<Duration>) -> ListingResult {
+    pub(crate) async fn models(&self, patience: Option<Duration>) -> ListingResult {
         let mut result = {
             let mut listing = self.listing.lock();
             listing.running.get_or_insert_with(|| self.begin()).result.clone()
@@ -172,7 +172,7 @@ impl StoreAccess {
 }
 
 /// The models of several repositories, which are asked at the same time.
-pub(super) async fn models_of(
+pub(crate) async fn models_of(
     sources: Vec<Arc<RemoteSource>>,
     patience: Option<Duration>,
 ) -> BTreeMap<Name, ListingResult> {
@@ -183,11 +183,11 @@ pub(super) async fn models_of(
 
 /// A model in an object store, with the objects that its load uses.
 #[derive(Clone)]
-pub(super) struct RemoteModel {
-    pub(super) source: Arc<RemoteSource>,
+pub(crate) struct RemoteModel {
+    pub(crate) source: Arc<RemoteSource>,
     /// The model's directory in the repository.
-    pub(super) directory: String,
-    pub(super) objects: Arc<[StoredObject]>,
+    pub(crate) directory: String,
+    pub(crate) objects: Arc<[StoredObject]>,
 }
 
 impl RemoteModel {
@@ -195,7 +195,7 @@ impl RemoteModel {
     ///
     /// # Errors
     /// NOT_FOUND if there is no such directory. Otherwise as [`ObjectRepository::objects`].
-    pub(super) async fn find(source: Arc<RemoteSource>, directory: String) -> Result<Self, Error> {
+    pub(crate) async fn find(source: Arc<RemoteSource>, directory: String) -> Result<Self, Error> {
         let objects: Arc<[_]> = source.objects(&directory).await?.into();
         let model = Self { source, directory, objects };
         if model.objects.is_empty() {
@@ -206,7 +206,7 @@ impl RemoteModel {
     }
 
     /// The URL of the model's directory.
-    pub(super) fn url(&self) -> PathBuf {
+    pub(crate) fn url(&self) -> PathBuf {
         model_url(self.source.name(), &self.directory)
     }
 
@@ -221,7 +221,7 @@ impl RemoteModel {
     ///
     /// # Errors
     /// As [`ObjectRepository::fetch`].
-    pub(super) async fn fetch(&self, versions: &BTreeSet<i64>) -> Result<Arc<dyn ModelCopy>, Error> {
+    pub(crate) async fn fetch(&self, versions: &BTreeSet<i64>) -> Result<Arc<dyn ModelCopy>, Error> {
         self.source.fetch(&self.directory, &self.used_by(versions)).await
     }
 
@@ -229,12 +229,12 @@ impl RemoteModel {
     ///
     /// # Errors
     /// As [`ObjectRepository::fetch`].
-    pub(super) async fn fetch_all(&self) -> Result<Arc<dyn ModelCopy>, Error> {
+    pub(crate) async fn fetch_all(&self) -> Result<Arc<dyn ModelCopy>, Error> {
         self.source.fetch(&self.directory, &self.objects).await
     }
 
     /// The versions and what is in the directory of each. Logs names that are almost versions.
-    pub(super) fn versions(&self) -> BTreeMap<i64, Vec<FileEntry>> {
+    pub(crate) fn versions(&self) -> BTreeMap<i64, Vec<FileEntry>> {
         let mut versions: BTreeMap<i64, BTreeMap<&str, bool>> = BTreeMap::new();
         let mut ignored = BTreeSet::new();
         for object in &*self.objects {
@@ -267,12 +267,12 @@ impl RemoteModel {
 }
 
 /// The URL of a model's directory in a repository.
-pub(super) fn model_url(repository: &Name, directory: &str) -> PathBuf {
+pub(crate) fn model_url(repository: &Name, directory: &str) -> PathBuf {
     PathBuf::from(format!("{repository}/{directory}"))
 }
 
 /// Where the files of a load are.
-pub(super) enum PlanSource {
+pub(crate) enum PlanSource {
     /// In the repository, or where an agent has put them.
     Directory(PathBuf),
     /// In an object store. Each version is fetched when it is loaded.
@@ -280,7 +280,7 @@ pub(super) enum PlanSource {
 }
 
 impl PlanSource {
-    pub(super) fn is_same_place(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_place(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Directory(one), Self::Directory(other)) => one == other,
             (Self::Remote(one), Self::Remote(other)) => one.url() == other.url(),
@@ -290,7 +290,7 @@ impl PlanSource {
 }
 
 /// The version that an object belongs to; `None` for what all versions use.
-pub(super) fn version_of(object: &StoredObject) -> Option<i64> {
+pub(crate) fn version_of(object: &StoredObject) -> Option<i64> {
     let top = match object.path.split_once('/') {
         Some((top, _)) => top,
         None if object.kind == ObjectKind::Directory => &object.path,
@@ -304,31 +304,31 @@ pub(super) fn version_of(object: &StoredObject) -> Option<i64> {
 
 /// Ends work that waits for stores: for one model, or for all.
 #[derive(Clone)]
-pub(super) struct StoreWait(watch::Receiver<Option<Error>>);
+pub(crate) struct StoreWait(watch::Receiver<Option<Error>>);
 
 /// The other end of [`StoreWait`]. Dropping it ends nothing.
-pub(super) struct StoreWaitEnd(watch::Sender<Option<Error>>);
+pub(crate) struct StoreWaitEnd(watch::Sender<Option<Error>>);
 
 impl StoreWaitEnd {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(watch::channel(None).0)
     }
 
     /// What waits, and what waits later, fails with this error.
-    pub(super) fn end(&self, error: Error) {
+    pub(crate) fn end(&self, error: Error) {
         self.0.send_replace(Some(error));
     }
 
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.0.borrow().is_some()
     }
 
     /// Whether anything may wait.
-    pub(super) fn is_used(&self) -> bool {
+    pub(crate) fn is_used(&self) -> bool {
         self.0.receiver_count() > 0
     }
 
-    pub(super) fn wait(&self) -> StoreWait {
+    pub(crate) fn wait(&self) -> StoreWait {
         StoreWait(self.0.subscribe())
     }
 }
@@ -338,7 +338,7 @@ impl StoreWait {
     ///
     /// # Errors
     /// The error with which the wait was ended.
-    pub(super) async fn of<T>(mut self, work: impl Future<Output = T>) -> Result<T, Error> {
+    pub(crate) async fn of<T>(mut self, work: impl Future<Output = T>) -> Result<T, Error> {
         let ended = async move {
             match self.0.wait_for(Option::is_some).await.map(|error| error.clone()) {
                 Ok(Some(error)) => error,

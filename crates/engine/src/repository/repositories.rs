@@ -13,8 +13,8 @@ use super::remote::RemoteSource;
 
 /// The repositories, by their names.
 #[derive(Clone, Default)]
-pub(super) struct Repositories {
-    pub(super) known: BTreeMap<Name, KnownRepository>,
+pub(crate) struct Repositories {
+    pub(crate) known: BTreeMap<Name, KnownRepository>,
     /// Models of different repositories may have the same name (`--model-namespacing`).
     namespacing: bool,
     opener: Option<Arc<dyn RepositoryOpener>>,
@@ -22,15 +22,15 @@ pub(super) struct Repositories {
 
 /// A repository.
 #[derive(Debug, Clone)]
-pub(super) struct KnownRepository {
-    pub(super) source: RepositorySource,
+pub(crate) struct KnownRepository {
+    pub(crate) source: RepositorySource,
     /// The names of the models whose directories have other names, by the name of the directory.
-    pub(super) names: BTreeMap<String, Name>,
+    pub(crate) names: BTreeMap<String, Name>,
 }
 
 /// Where the models of a repository are.
 #[derive(Debug, Clone)]
-pub(super) enum RepositorySource {
+pub(crate) enum RepositorySource {
     Directory(PathBuf),
     Remote(Arc<RemoteSource>),
 }
@@ -38,7 +38,7 @@ pub(super) enum RepositorySource {
 impl Repositories {
     /// # Errors
     /// INVALID_ARG for a URL that breaks a rule.
-    pub(super) fn new(
+    pub(crate) fn new(
         paths: Vec<PathBuf>,
         namespacing: bool,
         opener: Option<Arc<dyn RepositoryOpener>>,
@@ -55,7 +55,7 @@ impl Repositories {
     ///
     /// # Errors
     /// INVALID_ARG for a URL that breaks a rule.
-    pub(super) fn source(&self, path: &Path) -> Result<(Name, RepositorySource), Error> {
+    pub(crate) fn source(&self, path: &Path) -> Result<(Name, RepositorySource), Error> {
         let directory = || (directory_name(path), RepositorySource::Directory(path.to_owned()));
         let (Some(opener), Some(text)) = (&self.opener, path.to_str()) else { return Ok(directory()) };
         match opener.name(text) {
@@ -69,7 +69,7 @@ impl Repositories {
     }
 
     /// The repositories in directories.
-    pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn directories(&self) -> impl Iterator<Item = &Path> {
         self.known.values().filter_map(|repository| match &repository.source {
             RepositorySource::Directory(path) => Some(path.as_path()),
             RepositorySource::Remote(_) => None,
@@ -77,7 +77,7 @@ impl Repositories {
     }
 
     /// The repositories in object stores.
-    pub(super) fn remote(&self) -> Vec<Arc<RemoteSource>> {
+    pub(crate) fn remote(&self) -> Vec<Arc<RemoteSource>> {
         let remote = self.known.values().filter_map(|repository| match &repository.source {
             RepositorySource::Directory(_) => None,
             RepositorySource::Remote(source) => Some(source.clone()),
@@ -86,7 +86,7 @@ impl Repositories {
     }
 
     /// The repository of that name, if it is in an object store.
-    pub(super) fn remote_of(&self, name: &Name) -> Option<&Arc<RemoteSource>> {
+    pub(crate) fn remote_of(&self, name: &Name) -> Option<&Arc<RemoteSource>> {
         match &self.known.get(name)?.source {
             RepositorySource::Directory(_) => None,
             RepositorySource::Remote(source) => Some(source),
@@ -94,13 +94,13 @@ impl Repositories {
     }
 
     /// The key of a model in a repository.
-    pub(super) fn key(&self, repository: &Name, name: &str) -> ModelKey {
+    pub(crate) fn key(&self, repository: &Name, name: &str) -> ModelKey {
         ModelKey { namespace: self.namespacing.then(|| repository.clone()), name: Name::new(name) }
     }
 
     /// # Errors
     /// ALREADY_EXISTS for a repository that is known.
-    pub(super) fn check_new(&self, name: &Name) -> Result<(), Error> {
+    pub(crate) fn check_new(&self, name: &Name) -> Result<(), Error> {
         if self.known.contains_key(name) {
             let text = format!("model repository '{name}' has already been registered");
             return Err(Error::new(ErrorCode::AlreadyExists, text));
@@ -112,7 +112,7 @@ impl Repositories {
     ///
     /// # Errors
     /// ALREADY_EXISTS for a repository that is known.
-    pub(super) fn register(
+    pub(crate) fn register(
         &mut self,
         name: Name,
         source: RepositorySource,
@@ -127,7 +127,7 @@ impl Repositories {
     ///
     /// # Errors
     /// INVALID_ARG for a repository that is not known, or for a URL that breaks a rule.
-    pub(super) fn unregister(&mut self, path: &Path) -> Result<(), Error> {
+    pub(crate) fn unregister(&mut self, path: &Path) -> Result<(), Error> {
         let (name, _) = self.source(path)?;
         match self.known.remove(&name) {
             Some(_) => Ok(()),
@@ -138,13 +138,13 @@ impl Repositories {
 
 impl KnownRepository {
     /// The name of the model in a directory.
-    pub(super) fn model_in<'a>(&'a self, directory: &'a str) -> &'a str {
+    pub(crate) fn model_in<'a>(&'a self, directory: &'a str) -> &'a str {
         self.names.get(directory).map_or(directory, Name::as_str)
     }
 
     /// The directory that may have the model of a name. A directory with another name for the model is not reachable by
     /// its own.
-    pub(super) fn directory_of<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+    pub(crate) fn directory_of<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         let mapped = self.names.iter().find(|(_, model)| ***model == *name);
         let mapped = mapped.map(|(directory, _)| directory.as_str());
         mapped.or((!self.names.contains_key(name)).then_some(name))
@@ -156,7 +156,7 @@ impl RepositorySource {
     ///
     /// # Errors
     /// INVALID_ARG for a path that is no directory; the error of the store.
-    pub(super) async fn check(&self) -> Result<(), Error> {
+    pub(crate) async fn check(&self) -> Result<(), Error> {
         let path = match self {
             Self::Remote(source) => return source.check().await,
             Self::Directory(path) => path.clone(),
@@ -169,7 +169,7 @@ impl RepositorySource {
 }
 
 /// The name of a repository in a directory: its path.
-pub(super) fn directory_name(repository: &Path) -> Name {
+pub(crate) fn directory_name(repository: &Path) -> Name {
     Name::new(&repository.to_string_lossy())
 }
 

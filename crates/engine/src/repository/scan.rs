@@ -21,23 +21,23 @@ use super::{
 
 /// The models of all repositories.
 #[derive(Debug, Default)]
-pub(super) struct FoundPlaces {
+pub(crate) struct FoundPlaces {
     /// The places of each model: one, or several if several repositories have a model of the name.
-    pub(super) models: BTreeMap<ModelKey, Vec<FoundPlace>>,
+    pub(crate) models: BTreeMap<ModelKey, Vec<FoundPlace>>,
     /// The directories of the repositories, as they were before they were listed.
-    pub(super) repositories: BTreeMap<Name, DirectoryStamp>,
+    pub(crate) repositories: BTreeMap<Name, DirectoryStamp>,
     /// Repositories that cannot be read, with their errors.
-    pub(super) unreadable: Vec<(Name, Error)>,
+    pub(crate) unreadable: Vec<(Name, Error)>,
     /// Warnings for the log: ignored directories, and directories that do not look like a repository.
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// A directory in a repository, or a model of an object store with its objects.
 #[derive(Debug)]
-pub(super) struct FoundPlace {
-    pub(super) place: Arc<ModelPlace>,
+pub(crate) struct FoundPlace {
+    pub(crate) place: Arc<ModelPlace>,
     /// `None` for a directory.
-    pub(super) objects: Option<Vec<StoredObject>>,
+    pub(crate) objects: Option<Vec<StoredObject>>,
 }
 
 impl FoundPlace {
@@ -52,7 +52,7 @@ const EXPECTED: &str = "a repository has a directory for each model, with a dire
 
 /// Lists the repositories. `remote` has the listings of the object stores. Hidden directories and `lost+found` are not
 /// models (M-W14).
-pub(super) fn list(
+pub(crate) fn list(
     repositories: &Repositories,
     mut remote: BTreeMap<Name, Result<Arc<RemoteModels>, Error>>,
 ) -> FoundPlaces {
@@ -88,7 +88,7 @@ pub(super) fn list(
 }
 
 /// Lists the models of a repository. Describes in `ignored` the directories that are no models because of their names.
-pub(super) fn list_directory(
+pub(crate) fn list_directory(
     name: &Name,
     path: &Path,
     warnings: &mut Vec<String>,
@@ -125,7 +125,7 @@ fn list_objects(url: &Name, models: Arc<RemoteModels>, warnings: &mut Vec<String
 ///
 /// # Errors
 /// A repository that cannot be read, if no other one has the model.
-pub(super) fn find(
+pub(crate) fn find(
     repositories: &Repositories,
     mut remote: BTreeMap<Name, Result<Vec<StoredObject>, Error>>,
     name: &str,
@@ -189,7 +189,7 @@ fn unlike_a_repository(repository: &Path, directories: &[String]) -> Option<Stri
 }
 
 /// The text about a model's directory without version directories. It is shown as `shown`.
-pub(super) fn without_versions(directory: &Path, shown: &Path) -> String {
+pub(crate) fn without_versions(directory: &Path, shown: &Path) -> String {
     let (place, seen) = (shown.display(), contents(directory));
     format!(
         "no version of a model is in '{place}' ({seen}): expected a directory named by a number, such as \
@@ -258,7 +258,7 @@ fn ignored_by_name(name: &str, shown: &str) -> Option<String> {
 }
 
 /// The versions in a model's directory. None if it cannot be read.
-pub(super) fn versions(directory: &Path) -> Vec<i64> {
+pub(crate) fn versions(directory: &Path) -> Vec<i64> {
     let entries = entries(directory).unwrap_or_default();
     let version = |entry: FileEntry| match version_directory(&entry.name) {
         VersionDirectory::Version(version) if entry.is_directory => Some(version),
@@ -271,7 +271,7 @@ pub(super) fn versions(directory: &Path) -> Vec<i64> {
 ///
 /// # Errors
 /// The directory cannot be read.
-pub(super) fn entries(directory: &Path) -> io::Result<Vec<FileEntry>> {
+pub(crate) fn entries(directory: &Path) -> io::Result<Vec<FileEntry>> {
     let mut found = fs::read_dir(directory)?
         .map(|entry| {
             let path = entry?.path();

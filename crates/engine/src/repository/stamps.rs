@@ -22,7 +22,7 @@ const INCOMPLETE: &str = ".triton_incomplete";
 ///
 /// # Errors
 /// The directory cannot be read, or it changes while it is read.
-pub(super) fn files(directory: &Path, config: &str) -> io::Result<ModelFiles> {
+pub(crate) fn files(directory: &Path, config: &str) -> io::Result<ModelFiles> {
     let mut stamps = Vec::new();
     let mut versions = Vec::new();
     let mut open = vec![(directory.to_path_buf(), String::new(), 0)];
@@ -60,7 +60,7 @@ pub(super) fn files(directory: &Path, config: &str) -> io::Result<ModelFiles> {
 }
 
 /// The same of a model in an object store, by its objects. `config` is the path of the configuration.
-pub(super) fn of_objects(objects: &[StoredObject], config: &str) -> ModelFiles {
+pub(crate) fn of_objects(objects: &[StoredObject], config: &str) -> ModelFiles {
     let is_change = |object: &&StoredObject| !object.path.split('/').any(is_by_product);
     let objects: Vec<_> = objects.iter().filter(is_change).collect();
     let versions = objects.iter().filter_map(|object| version_of(object));
@@ -78,17 +78,17 @@ pub(super) fn of_objects(objects: &[StoredObject], config: &str) -> ModelFiles {
 }
 
 /// Whether a marker says that the model is being written.
-pub(super) fn is_incomplete(directory: &Path) -> bool {
+pub(crate) fn is_incomplete(directory: &Path) -> bool {
     directory.join(INCOMPLETE).exists()
 }
 
 /// What tells whether entries of a directory have come or gone.
-pub(super) fn directory(metadata: &fs::Metadata) -> DirectoryStamp {
+pub(crate) fn directory(metadata: &fs::Metadata) -> DirectoryStamp {
     DirectoryStamp { changed_ns: changed_ns(metadata), inode: metadata.ino() }
 }
 
 /// Whether a marker among the objects says that the model is being written.
-pub(super) fn are_incomplete(objects: &[StoredObject]) -> bool {
+pub(crate) fn are_incomplete(objects: &[StoredObject]) -> bool {
     objects.iter().any(|object| object.path == INCOMPLETE)
 }
 

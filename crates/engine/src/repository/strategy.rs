@@ -22,7 +22,7 @@ const FILE: &str = "batchstrategy.so";
 /// # Errors
 /// INVALID_ARG for a library outside the model's directory, or for a model with sequences; NOT_FOUND if the file does
 /// not exist; UNSUPPORTED if the engine has no opener; and the errors of the opener.
-pub(super) fn open(
+pub(crate) fn open(
     opener: Option<&dyn StrategyOpener>,
     backend: &dyn Backend,
     source: &ModelSource,
@@ -40,7 +40,7 @@ pub(super) fn open(
 }
 
 // As Triton: backend_model.cc, TritonModel::Create; but in the directory that holds the model's files (S-W16).
-pub(super) fn library(
+pub(crate) fn library(
     backend: Option<&dyn Backend>,
     source: &ModelSource,
     config: &ModelConfig,

@@ -9,7 +9,7 @@ use inference::{
 use scheduling::Capacity;
 
 use super::*;
-use crate::loaded_version::{LoadedVersion, VersionParts, tests};
+use crate::models::loaded_version::{LoadedVersion, VersionParts, tests};
 
 /// Reports the begin of each batch and waits until the test lets it continue.
 #[derive(Clone)]

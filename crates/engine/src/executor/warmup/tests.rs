@@ -8,7 +8,7 @@ use inference::{
 };
 
 use super::*;
-use crate::loaded_version::{
+use crate::models::loaded_version::{
     VersionParts,
     tests::{config, instance},
 };
@@ -62,7 +62,8 @@ fn load(warmups: Vec<Warmup>, passive: bool) -> Result<Vec<Vec<Vec<Vec<u8>>>>, S
     let instances = vec![InstanceSpec { passive, ..instance("m_0") }];
     let parts = VersionParts::for_test(typed, ReportsInputs(sender), instances);
     let parts = VersionParts { directory: directory.path().into(), ..parts };
-    let model = crate::loaded_version::LoadedVersion::start(parts).map_err(|error| error.to_string())?;
+    let model =
+        crate::models::loaded_version::LoadedVersion::start(parts).map_err(|error| error.to_string())?;
     let before_ready: Vec<_> = seen.try_iter().collect();
     assert_eq!(model.statistics().execution_count, 0, "warm-up is no traffic");
     model.close();

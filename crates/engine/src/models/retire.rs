@@ -15,7 +15,7 @@ use std::{
 use tokio::sync::watch;
 
 use super::{closing_threads::ClosingThreads, freed_memory::ModelsChange};
-use crate::{loaded_version::LoadedVersion, plugins::MemoryFunctions};
+use crate::{models::loaded_version::LoadedVersion, plugins::MemoryFunctions};
 
 /// How long a copy waits for its backend, before the log says so.
 const TOLD_AFTER: Duration = Duration::from_secs(10);
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::{
         ThreadGroup,
-        loaded_version::{
+        models::loaded_version::{
             VersionParts,
             tests::{GateAnswer, ask, config, echoed, gated},
         },

@@ -17,15 +17,17 @@ use lifecycle::{ModelKey, NoVersionCause};
 use proto::model_instance_group::Kind;
 
 use super::{Loader, report};
-use crate::repository::{
-    agents::Agents,
-    config_file::PlanError,
-    given::{LoadParameters, write_files},
-    layout,
-    plan::{KeptFiles, LoadPlan, Planned},
-    private_directory::PrivateDirectory,
-    remote::{PlanSource, RemoteModel},
-    scan,
+use crate::{
+    models::plan::{KeptFiles, LoadPlan, Planned},
+    repository::{
+        agents::Agents,
+        config_file::PlanError,
+        given::{LoadParameters, write_files},
+        layout,
+        private_directory::PrivateDirectory,
+        remote::{PlanSource, RemoteModel},
+        scan,
+    },
 };
 
 impl Loader {
@@ -34,7 +36,7 @@ impl Loader {
     ///
     /// # Errors
     /// A configuration that breaks a rule, an agent that refuses, or no version to serve.
-    pub(in crate::repository) fn plan(
+    pub(in crate::models) fn plan(
         &self,
         ModelKey { name, namespace }: &ModelKey,
         directory: Option<&Path>,
@@ -63,7 +65,7 @@ impl Loader {
     ///
     /// # Errors
     /// As [`plan`](Self::plan).
-    pub(in crate::repository) fn plan_remote(
+    pub(in crate::models) fn plan_remote(
         &self,
         ModelKey { name, namespace }: &ModelKey,
         model: &RemoteModel,

@@ -15,18 +15,20 @@ use lifecycle::{FoundModel, ModelFiles, ModelKey, ModelListing, ModelPlace};
 use tokio::task::spawn_blocking;
 
 use super::{
-    config_file::PlanError,
     freed_memory::ModelsChange,
-    given::LoadParameters,
     load::{LoadedModel, Loader},
     plan::{LoadBase, LoadPlan, Planned},
+};
+use crate::models::loaded_version::LoadedVersion;
+use crate::repository::{
+    config_file::PlanError,
+    given::LoadParameters,
     remote::{self, LISTING_PATIENCE, PlanSource, RemoteModel, RemoteModels, RemoteSource, StoreWait},
     repositories::Repositories,
     scan::{self, FoundPlace},
     stamps,
     watch::FileWatcher,
 };
-use crate::loaded_version::LoadedVersion;
 
 /// What the repositories have, and what is wrong with them.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use inference::{Error, Name, config::EnsembleScheduling};
 use lifecycle::{CopyId, LifecycleAction, ManagedModel, ModelKey, VersionStatus};
 
 use super::RepositoryTask;
-use crate::{clock::now, ensemble::EnsembleParts, loaded_version::LoadedVersion};
+use crate::{clock::now, ensemble::EnsembleParts, models::loaded_version::LoadedVersion};
 
 impl RepositoryTask {
     /// Makes an ensemble that has been loaded, with its members as they serve now.

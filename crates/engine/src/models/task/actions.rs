@@ -8,13 +8,11 @@ use lifecycle::{
 };
 
 use super::{Event, Job, RepositoryTask, WaitingCaller};
-use crate::{
+use crate::models::{
+    blocking::{self, ListingPurpose, LoadPlace},
     loaded_version::LoadedVersion,
-    repository::{
-        blocking::{self, ListingPurpose, LoadPlace},
-        plan::LoadBase,
-        table::ModelTable,
-    },
+    plan::LoadBase,
+    table::ModelTable,
 };
 
 impl RepositoryTask {

@@ -8,8 +8,8 @@ use inference::{Error, Name};
 use lifecycle::{CopyId, IN_TWO_REPOSITORIES, Lifecycle, ModelKey, NoVersion, NoVersionCause, VersionStatus};
 
 use crate::{
-    loaded_version::LoadedVersion,
     model_state::{IndexEntry, ModelState, NotReady},
+    models::loaded_version::LoadedVersion,
 };
 
 impl IndexEntry {

@@ -7,8 +7,9 @@ use std::{
 use inference::{Error, agent::AgentAction};
 use tokio::sync::oneshot;
 
-use super::{agents::Agents, plan::KeptFiles};
+use super::plan::KeptFiles;
 use crate::ThreadGroup;
+use crate::repository::agents::Agents;
 
 /// Sends actions to the agents of one load. When this is dropped, the agents are dropped on their thread.
 pub(super) struct AgentThread {

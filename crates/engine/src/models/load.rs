@@ -24,12 +24,8 @@ use inference::{
 use scheduling::Capacity;
 use tokio::runtime::Handle;
 
-use super::{
-    config_file::ConfigFileReader,
-    files,
-    plan::{LoadBase, LoadPlan},
-    strategy,
-};
+use super::plan::{LoadBase, LoadPlan};
+use crate::repository::{config_file::ConfigFileReader, files, strategy};
 use crate::{
     clock::now,
     engine_threads::EngineThreads,
@@ -37,7 +33,7 @@ use crate::{
     fingerprint::{Files, Fingerprint},
     host_policy::{Binding, HostPolicy, Placed},
     limiter::Limiter,
-    loaded_version::{LoadedVersion, UpdateParts, VersionParts},
+    models::loaded_version::{LoadedVersion, UpdateParts, VersionParts},
     options::{BackendSetting, EngineOptions, LoadPolicy, RateLimitResource},
     plugins::{MemoryFunctions, Plugins},
     processors,

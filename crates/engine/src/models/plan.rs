@@ -5,8 +5,8 @@ use inference::{Name, config::Declared, repository::ModelCopy};
 use lifecycle::{ConfigIdentity, PlannedModel};
 use proto::model_config::SchedulingChoice;
 
-use super::{agents::Agents, private_directory::PrivateDirectory, remote::PlanSource};
-use crate::loaded_version::LoadedVersion;
+use crate::models::loaded_version::LoadedVersion;
+use crate::repository::{agents::Agents, private_directory::PrivateDirectory, remote::PlanSource};
 
 /// The plan of one model, and what must stay until the last copy of the load has ended.
 pub(super) struct Planned {

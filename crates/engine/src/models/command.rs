@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 use inference::{Error, Name};
 use tokio::sync::oneshot;
 
-use super::given::LoadParameters;
 use crate::model_state::IndexEntry;
+use crate::repository::given::LoadParameters;
 
 /// Where a command is answered.
 pub(super) type Done<T> = oneshot::Sender<T>;

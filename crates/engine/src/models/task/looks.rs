@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{Event, RepositoryTask};
 use crate::{
     model_state::IndexEntry,
-    repository::{
+    models::{
         blocking::{self, ExistingModel, ListingPurpose, RepositoryListing},
         command::Done,
         table::{self, ModelTable},

@@ -7,14 +7,12 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{
     command::{Command, Done},
-    given::LoadParameters,
     inferer::TableInferer,
     load::Loader,
-    private_directory,
-    repositories::Repositories,
     table::ModelTable,
     task::{RepositoryOptions, RepositoryTask},
 };
+use crate::repository::{given::LoadParameters, private_directory, repositories::Repositories};
 use crate::{model_state::IndexEntry, notified::notified_until};
 
 /// The handle of the repository task.

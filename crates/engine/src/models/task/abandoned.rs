@@ -6,7 +6,7 @@ use tokio::task::spawn_blocking;
 use super::{Event, RepositoryTask};
 use crate::{
     clock::now,
-    repository::{blocking::LoadedCopy, command::Done, load::LoadedModel},
+    models::{blocking::LoadedCopy, command::Done, load::LoadedModel},
 };
 
 impl RepositoryTask {

@@ -27,19 +27,21 @@ use super::{
     blocking::{self, ExistingModel, LoadPlace, LoadedCopy, RepositoryListing},
     closing_threads::ClosingThreads,
     command::{Command, Done},
-    config_file::PlanError,
     freed_memory::FreedMemory,
-    given::LoadParameters,
     load::{LoadedModel, Loader},
     plan::{KeptFiles, LoadBase, LoadPlan, Planned},
     polling::PollingState,
-    remote::{StoreWait, StoreWaitEnd},
-    repositories::{Repositories, RepositorySource},
     retire::Retirement,
     table::ModelTable,
+};
+use crate::repository::{
+    config_file::PlanError,
+    given::LoadParameters,
+    remote::{StoreWait, StoreWaitEnd},
+    repositories::{Repositories, RepositorySource},
     watch::FileWatcher,
 };
-use crate::{clock::now, loaded_version::LoadedVersion, model_state::IndexEntry, options::Polling};
+use crate::{clock::now, model_state::IndexEntry, models::loaded_version::LoadedVersion, options::Polling};
 
 mod abandoned;
 mod actions;
