@@ -10,8 +10,8 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    DataType, Error, ExecutionTimes, Flow, Request, RequestInputs, Response, ResponsePath, ResponseStream,
-    Shape, Tensor, Timeline, Timestamp,
+    DataType, Error, ExecutionTimes, Flow, Request, RequestInputs, Response, ResponseStream, Shape, Tensor,
+    Timeline, Timestamp, Unobserved,
     backend::{Backend, Batch, Device, Execution, Instance, InstanceSpec, ModelSource},
     config::{Completion, CompletionContext, ConfigSource, ModelLayout, declare, finish},
     response_channel,
@@ -25,9 +25,6 @@ mod graph;
 const ROUNDS: u32 = 20_000;
 const REPETITIONS: usize = 7;
 const CONFIG: &str = "backend: 'onnxruntime' max_batch_size: 1024";
-
-struct Unobserved;
-impl ResponsePath for Unobserved {}
 
 fn clock() -> Timestamp {
     static START: OnceLock<Instant> = OnceLock::new();

@@ -21,8 +21,8 @@ use std::{
 };
 
 use inference::{
-    DataType, ExecutionTimes, Flow, OutputSelection, Request, RequestInputs, ResponsePath, ResponseStream,
-    Tensor, TensorData, Timeline, Timestamp,
+    DataType, ExecutionTimes, Flow, OutputSelection, Request, RequestInputs, ResponseStream, Tensor,
+    TensorData, Timeline, Timestamp, Unobserved,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec,
         ModelSource, SequenceState, SlotGuard, SlotOwner, SlotRef,
@@ -165,9 +165,6 @@ impl Counted {
         format!("tokens_per_second={rate:.1} first_p50_us={p50} first_p99_us={p99} runs={runs} rows={rows}")
     }
 }
-
-struct Unobserved;
-impl ResponsePath for Unobserved {}
 
 /// Keeps rescheduled requests for the next run of the same batch.
 #[derive(Default)]

@@ -46,7 +46,7 @@ pub use host_policy::HostPolicy;
 pub use limits::{MemoryLimits, usable_memory};
 pub use model::Model;
 pub use model_state::{IndexEntry, ModelState, NotReady};
-pub use observe::{BatchStatistic, DurationStatistic, ModelStatistics, ResponseStatistic};
+pub use observe::{ModelStatistics, ResponseStatistic};
 pub use options::{
     BackendSetting, ControlMode, EngineOptions, LoadPolicy, MetricsOptions, ModelControl, Polling,
     RateLimitResource, ReadinessRule, ServerMetadata, StartupModels,

@@ -12,6 +12,7 @@ mod byte_budget;
 pub mod cache;
 pub mod config;
 mod error;
+mod execution_counters;
 mod inferer;
 pub mod lock;
 pub mod log_target;
@@ -32,6 +33,7 @@ mod trace;
 
 pub use byte_budget::{ByteBudget, ByteReservation, NoRoom, REQUEST_BYTES};
 pub use error::{Error, ErrorCode, FailureReason, panic_message};
+pub use execution_counters::{BatchStatistic, DurationStatistic, ExecutionCounters};
 pub use inferer::{Inferer, ModelChangeDone, ModelLoader};
 pub use metrics::MetricSource;
 pub use name::{MAX_STORED_NAME, Name, check_length};
@@ -43,7 +45,7 @@ pub use request::{
 pub use response::{Response, ResponseItem};
 pub use response_channel::{
     BatchReporter, Canceller, ClientId, Flow, InFlightResponse, OrderPlace, Outcome, QueueNumber, Responder,
-    ResponsePath, ResponseStream, UnreadBudget, response_channel,
+    ResponsePath, ResponseStream, Unobserved, UnreadBudget, response_channel,
 };
 pub use runner::{CallerThread, ModelRunner};
 pub use scheduling::{EntryId, SequenceId, SequenceStep, Timestamp};

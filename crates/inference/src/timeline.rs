@@ -314,12 +314,7 @@ impl Timeline {
     pub fn counted_times(&self) -> Option<ReportedTimes> {
         let end = self.end.counted_at()?;
         let execution = self.execution()?;
-        Some(self.end.reported.get().copied().unwrap_or_else(|| ReportedTimes {
-            exec_start: execution.exec_start,
-            compute_start: execution.compute_start(),
-            compute_end: execution.compute_end(end),
-            exec_end: end,
-        }))
+        Some(self.end.reported.get().copied().unwrap_or_else(|| execution.measured(end)))
     }
 
     /// Records the backend's times. Returns the time of the count, if the request has already been counted without
@@ -418,6 +413,12 @@ impl ExecutionTimes {
             0 => now,
             nanos => Timestamp::from_nanos(nanos),
         }
+    }
+
+    /// The times that the runtime has measured, of an execution that has ended at `now`.
+    pub fn measured(&self, now: Timestamp) -> ReportedTimes {
+        let (compute_start, compute_end) = (self.compute_start(), self.compute_end(now));
+        ReportedTimes { exec_start: self.exec_start, compute_start, compute_end, exec_end: now }
     }
 
     /// Returns true for the first caller only. The first request that finishes counts the execution.

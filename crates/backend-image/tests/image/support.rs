@@ -4,8 +4,8 @@ use std::{io::Cursor, num::NonZeroUsize, path::Path, sync::Arc};
 use bytes::Bytes;
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 use inference::{
-    DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponsePath,
-    ResponseStream, Tensor, Timeline, Timestamp,
+    DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponseStream, Tensor,
+    Timeline, Timestamp, Unobserved,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec, ModelSource,
     },
@@ -74,9 +74,6 @@ pub(crate) fn load_on(text: &str, device: Device) -> Result<Loaded, Error> {
 pub(crate) fn refusal(text: &str) -> String {
     load(text).map(|_| ()).unwrap_err().with_code()
 }
-
-struct Unobserved;
-impl ResponsePath for Unobserved {}
 
 impl Loaded {
     /// Runs the requests as one batch, after a change to their streams.

@@ -3,7 +3,7 @@
 use std::{mem::take, sync::Arc};
 
 use inference::{
-    DataType, Error, Request, Response, ResponseItem, ResponsePath, ResponseStream,
+    DataType, Error, Request, Response, ResponseItem, ResponseStream, Unobserved,
     backend::{Execution, SequenceState, SlotGuard, SlotOwner, SlotRef, not_iterative},
 };
 use parking_lot::Mutex;
@@ -46,9 +46,6 @@ fn config(more: &[&str]) -> String {
 fn load(more: &[&str]) -> Loaded {
     Model::new(countdown(), &config(more)).load(&backend()).unwrap()
 }
-
-struct Unobserved;
-impl ResponsePath for Unobserved {}
 
 /// Keeps rescheduled requests, or refuses all of them.
 #[derive(Default)]

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use inference::{
     DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponsePath,
-    ResponseStream, Tensor, TensorMemory, Timeline, Timestamp,
+    ResponseStream, Tensor, TensorMemory, Timeline, Timestamp, Unobserved,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec,
         ModelSource, SequenceState,
@@ -188,9 +188,6 @@ pub(crate) struct Loaded {
     instance: Box<dyn BackendInstance + Send>,
     pub(crate) opened: Opened,
 }
-
-struct Unobserved;
-impl ResponsePath for Unobserved {}
 
 impl Loaded {
     /// Runs the requests as one batch.

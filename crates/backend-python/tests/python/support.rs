@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use inference::{
     DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponseItem,
-    ResponsePath, ResponseStream, Tensor, Timeline, Timestamp,
+    ResponseStream, Tensor, Timeline, Timestamp, Unobserved,
     backend::{Backend, BackendModel, Batch, Device, Execution, Instance, InstanceSpec, ModelSource},
     config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish},
     response_channel,
@@ -160,9 +160,6 @@ pub(crate) struct Loaded {
     /// A worker that starts again reads the model's file again.
     _folder: Arc<tempfile::TempDir>,
 }
-
-struct Unobserved;
-impl ResponsePath for Unobserved {}
 
 /// Requests as one batch, and their responses, of which a client may leave so many unread.
 pub(crate) fn batch_of(

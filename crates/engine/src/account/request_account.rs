@@ -120,7 +120,7 @@ impl ResponsePath for RequestAccount {
     }
 
     fn batch_reported(&self, execution_times: &ExecutionTimes, counted: Timestamp, times: ReportedTimes) {
-        self.record.revise_batch(execution_times, counted, times);
+        self.record.executions().revise(execution_times, counted, times);
     }
 
     fn response_reported(&self, index: u64, report: ResponseReport) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use inference::{
     DataType, Error, ExecutionTimes, Flow, Name, OutputSelection, Request, RequestInputs, ResponseStream,
-    Shape, Tensor, TensorData, Timeline,
+    Shape, Tensor, TensorData, Timeline, Unobserved,
     backend::{Batch, Execution, SequenceState, SlotGuard, SlotOwner, SlotRef},
     config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, StateSpec},
     element_count,
@@ -14,7 +14,7 @@ use inference::{
 };
 use scheduling::{Entry, InstanceId, Row, SequenceId, SequenceStep, VacatedSlot};
 
-use crate::{clock::now, instance_table::InstanceTable, limits::require_memory, observe::Uncounted};
+use crate::{clock::now, instance_table::InstanceTable, limits::require_memory};
 
 /// What the executor adds to the requests of a sequence model.
 pub(super) struct Sequences {
@@ -167,7 +167,7 @@ impl Sequences {
         let mut request = Request { inputs, outputs: OutputSelection::Nothing, ..Request::default() };
         self.set_controls(&mut request, None, false);
         let (responder, stream) =
-            response_channel(Timeline::new(now(), 1), Arc::new(Uncounted), Flow::unlimited());
+            response_channel(Timeline::new(now(), 1), Arc::new(Unobserved), Flow::unlimited());
         let memory = self.states_by_slot.with(instance, |states| {
             let states = states.lock();
             states.get(slot as usize)?.as_ref().map(|stored| stored.state.clone())

@@ -386,14 +386,13 @@ impl Driver {
 mod tests {
     use std::{num::NonZeroU64, sync::Arc};
 
-    use inference::{Flow, Request, Timeline, response_channel};
+    use inference::{Flow, Request, Timeline, Unobserved, response_channel};
     use scheduling::{
         DynamicBatcher, DynamicBatching, Meta, Rejection, SequenceBatcher, SequenceBatching, SequenceId,
         SequenceStep,
     };
 
     use super::*;
-    use crate::observe::Uncounted;
 
     #[test]
     fn the_driver_reports_a_lost_instance_to_the_policy() {
@@ -464,7 +463,7 @@ mod tests {
 
     fn execution(at: Timestamp) -> Box<Execution> {
         let (responder, stream) =
-            response_channel(Timeline::new(at, 1), Arc::new(Uncounted), Flow::unlimited());
+            response_channel(Timeline::new(at, 1), Arc::new(Unobserved), Flow::unlimited());
         drop(stream);
         Box::new(Execution::new(Request::default(), responder))
     }

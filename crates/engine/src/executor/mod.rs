@@ -12,7 +12,7 @@ use std::{
 };
 
 use inference::{
-    CallerThread, EntryId, Error, Timestamp,
+    CallerThread, EntryId, Error, ExecutionCounters, Timestamp,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, Scheduling},
@@ -28,7 +28,6 @@ use crate::{
     host_policy::Placed,
     limiter::{GrantListener, Limiter},
     notified::notified_until,
-    observe::Record,
     order::Orders,
     rejection::RejectionErrors,
 };
@@ -67,7 +66,7 @@ pub(crate) use warmup::{prepare_states, prepare_warmups};
 pub(crate) struct Executor {
     version: i64,
     config: Arc<ModelConfig>,
-    record: Arc<Record>,
+    counters: Arc<ExecutionCounters>,
     orders: Arc<Orders>,
     driver: Mutex<Driver>,
     /// Signalled after the executor has begun to close, when an instance has become idle.
@@ -92,7 +91,8 @@ pub(crate) struct ExecutorParts {
     pub(crate) version: i64,
     pub(crate) config: Arc<ModelConfig>,
     pub(crate) validator: Arc<RequestValidator>,
-    pub(crate) record: Arc<Record>,
+    /// What the executor counts.
+    pub(crate) counters: Arc<ExecutionCounters>,
     pub(crate) orders: Arc<Orders>,
     /// The model's directory.
     pub(crate) directory: PathBuf,
@@ -119,7 +119,7 @@ impl Executor {
     /// # Errors
     /// The first error of an instance.
     pub(crate) fn start(parts: ExecutorParts) -> Result<Arc<Self>, Error> {
-        let ExecutorParts { version, config, validator, record, orders, directory, .. } = parts;
+        let ExecutorParts { version, config, validator, counters, orders, directory, .. } = parts;
         let ExecutorParts { backend, mut instances, strategy, threads, limiter, .. } = parts;
         let warm_up = Arc::new(WarmUp::prepare(&config, &validator, &directory)?);
         instances.sort_by_key(|placed| placed.spec.passive);
@@ -144,7 +144,7 @@ impl Executor {
         let passive = idle_instances.split_off(active);
         let executor = Arc::new(Self {
             version,
-            record,
+            counters,
             orders,
             driver: Mutex::ranked(LockRank::Driver, Driver::new(policy, idle_instances, resource_claims)),
             idle: Condvar::new(),

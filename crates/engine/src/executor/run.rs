@@ -21,7 +21,7 @@ use super::{
     instance::{Assignment, MovableInstance, WorkerMessage, discard},
 };
 use crate::{
-    clock::{TimerTarget, now},
+    clock::{TimerTarget, now, unix_time},
     limiter::{GrantListener, PendingGrants},
     network_threads::LentThread,
     rejection::cancelled,
@@ -87,7 +87,7 @@ impl Executor {
         rows.retain_mut(|row| !answer_if_cancelled(row));
         let requests = rows.iter().filter(|row| matches!(row, Row::Request { .. })).count();
         if requests > 0 {
-            self.record.batch_began(batch_end);
+            self.counters.batch_began(batch_end);
             let slot_owner = self.sequences.as_ref().map(|_| self.clone() as Arc<dyn SlotOwner>);
             let assembled = assemble(rows, instance, self.sequences.as_ref().zip(slot_owner.as_ref()));
             let execution_times = assembled.batch.execution_times.clone();
@@ -106,7 +106,7 @@ impl Executor {
                 }
                 return None;
             }
-            self.record.executed(&execution_times, now());
+            self.counters.executed(&execution_times, now(), unix_time);
         }
         let end = now();
         let nanos = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);

@@ -12,14 +12,14 @@ use std::{
 use bytes::Bytes;
 use inference::{
     DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, ResponseStream, Shape, Tensor,
-    TensorData, Timeline,
+    TensorData, Timeline, Unobserved,
     backend::{BackendInstance, Batch, Execution},
     config::{ModelConfig, Warmup, WarmupData, WarmupInput},
     element_count, id_prefix, response_channel,
 };
 
 use super::assemble::{Sequences, tensor_bytes, zeros};
-use crate::{check::RequestValidator, clock::now, limits::require_memory, observe::Uncounted, regular_file};
+use crate::{check::RequestValidator, clock::now, limits::require_memory, regular_file};
 
 /// The samples of a model. Any of its instances can run them.
 pub(super) struct WarmUp {
@@ -85,7 +85,7 @@ impl WarmUp {
         let (executions, streams): (Vec<_>, Vec<_>) = (0..sample.rows)
             .map(|_| {
                 let timeline = Timeline::new(now(), 1);
-                let (responder, stream) = response_channel(timeline, Arc::new(Uncounted), Flow::unlimited());
+                let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), Flow::unlimited());
                 let state = self.sequences.as_ref().and_then(Sequences::fresh);
                 (Execution::new(sample.request.share(), responder).with_state(state), stream)
             })

@@ -2,6 +2,7 @@
 use std::{cmp::Reverse, time::Duration};
 
 use crate::{
+    clock::unix_time,
     model_state::{IndexEntry, ModelState},
     models::loaded_version::LoadedVersion,
 };
@@ -23,7 +24,8 @@ impl ModelActivity {
         let in_flight = loaded.in_flight();
         let record = loaded.record();
         Self {
-            is_busy: in_flight > 0 || record.has_executed_within(LATELY),
+            is_busy: in_flight > 0
+                || record.executions().has_executed_since(unix_time().saturating_sub(LATELY)),
             requests: record.requests_ended() + in_flight as u64,
         }
     }

@@ -71,7 +71,7 @@ fn served(loaded: &LoadedVersion, generation: u64) -> ServedSnapshot {
         backend: record.failures(FailureReason::Backend),
         other: record.failures(FailureReason::Other),
     };
-    let ends = BatchEnd::ALL.map(|end| (end, record.batches_ended(end)));
+    let ends = BatchEnd::ALL.map(|end| (end, record.executions().batches_ended(end)));
     let ExecutorView { queue, instances, sequences } = loaded.look();
     ServedSnapshot {
         generation,

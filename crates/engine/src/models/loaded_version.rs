@@ -114,7 +114,7 @@ impl LoadedVersion {
             version,
             config: config.clone(),
             validator: validator.clone(),
-            record: record.clone(),
+            counters: record.executions().clone(),
             orders: orders.clone(),
             directory,
             backend,

@@ -1,45 +1,23 @@
 //! The counters of one model version. Written once when a request ends, read by statistics and metrics.
 use std::{
-    collections::BTreeMap,
     sync::{
-        OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use inference::{
-    ExecutionTimes, FailureReason, Name, Outcome, ReportedTimes, ResponseReport, Timeline, Timestamp,
-    backend::MemoryUsage, lock::Mutex,
+    BatchStatistic, DurationStatistic, ExecutionCounters, FailureReason, Name, Outcome, ReportedTimes,
+    ResponseReport, Timeline, Timestamp, backend::MemoryUsage,
 };
-use scheduling::BatchEnd;
 
 use super::{
     labels::SeriesLabels,
     latencies::Latencies,
     responses::{ResponseStatistic, Responses},
 };
-
-/// How often an event happened, and its total duration.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DurationStatistic {
-    /// Number of events.
-    pub count: u64,
-    /// Total nanoseconds.
-    pub ns: u64,
-}
-
-impl DurationStatistic {
-    pub(super) fn add(&mut self, duration: Duration) {
-        self.count += 1;
-        self.ns += nanos(duration);
-    }
-
-    /// Replaces a duration that was added by another one.
-    fn revise(&mut self, before: Duration, after: Duration) {
-        self.ns = self.ns.wrapping_add(nanos(after)).wrapping_sub(nanos(before));
-    }
-}
+use crate::clock::unix_time;
 
 /// Counters of one model version since its load (protocol extension "statistics").
 #[derive(Debug, Clone, Default)]
@@ -78,19 +56,6 @@ pub struct ModelStatistics {
     pub responses: Vec<ResponseStatistic>,
     /// The memory that the model uses now, as its backend reports it.
     pub memory_usage: Vec<MemoryUsage>,
-}
-
-/// Executions of one batch size. Counts batches, not requests.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct BatchStatistic {
-    /// Number of rows.
-    pub batch_size: u64,
-    /// From execution to compute.
-    pub compute_input: DurationStatistic,
-    /// Computing.
-    pub compute_infer: DurationStatistic,
-    /// From compute to the first end of a request of the batch.
-    pub compute_output: DurationStatistic,
 }
 
 #[derive(Default)]
@@ -148,13 +113,10 @@ pub(crate) struct Record {
     cache_hit: Counter,
     cache_miss: Counter,
     inferences: AtomicU64,
-    executions: AtomicU64,
-    last_inference_ms: AtomicU64,
     failures: [AtomicU64; 4],
-    batches: Mutex<BTreeMap<u32, BatchStatistic>>,
     responses: Responses,
-    /// The batches by the reason why they ended.
-    batch_ends: [AtomicU64; BatchEnd::ALL.len()],
+    /// The executor counts its executions in the same counters.
+    executions: Arc<ExecutionCounters>,
     latencies: Latencies,
     labels: OnceLock<SeriesLabels>,
 }
@@ -165,6 +127,11 @@ impl Record {
         Self { latencies, ..Self::default() }
     }
 
+    /// The counters of the executions, for the executor too.
+    pub(crate) fn executions(&self) -> &Arc<ExecutionCounters> {
+        &self.executions
+    }
+
     /// How durations are distributed.
     pub(crate) fn latencies(&self) -> &Latencies {
         &self.latencies
@@ -173,16 +140,6 @@ impl Record {
     /// The labels of the model's metrics. `make` makes them once.
     pub(crate) fn labels(&self, make: impl FnOnce() -> SeriesLabels) -> &SeriesLabels {
         self.labels.get_or_init(make)
-    }
-
-    /// Counts a batch that begins to run.
-    pub(crate) fn batch_began(&self, end: BatchEnd) {
-        self.batch_ends[end as usize].fetch_add(1, Relaxed);
-    }
-
-    /// The number of batches that ended for one reason.
-    pub(crate) fn batches_ended(&self, end: BatchEnd) -> u64 {
-        self.batch_ends[end as usize].load(Relaxed)
     }
 
     /// Whether [`responded`](Self::responded) must be called.
@@ -217,7 +174,7 @@ impl Record {
         }
         let Some(execution_times) = timeline.execution() else { return };
         if matches!(outcome, Outcome::Success) {
-            let seen = observed(execution_times, now);
+            let seen = execution_times.measured(now);
             let queued = seen.exec_start - timeline.queue_start();
             self.queue.add(queued);
             self.compute_input.add(seen.input());
@@ -230,54 +187,19 @@ impl Record {
                 self.revise_request(timeline, now, times);
             }
         }
-        self.executed(execution_times, now);
+        self.executions.executed(execution_times, now, unix_time);
     }
 
     /// Replaces the times that a request was counted with by the times that the backend reports.
     pub(crate) fn revise_request(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
         let Some(execution_times) = timeline.execution() else { return };
-        let (seen, queued) = (observed(execution_times, counted), timeline.queue_start());
+        let (seen, queued) = (execution_times.measured(counted), timeline.queue_start());
         let (before, after) = (seen.exec_start - queued, times.exec_start - queued);
         self.queue.revise(before, after);
         self.latencies.revise((before, seen), (after, times));
         self.compute_input.revise(seen.input(), times.input());
         self.compute_infer.revise(seen.infer(), times.infer());
         self.compute_output.revise(seen.output(), times.output());
-    }
-
-    /// Replaces the times that an execution was counted with by the times that the backend reports.
-    pub(crate) fn revise_batch(
-        &self,
-        execution_times: &ExecutionTimes,
-        counted: Timestamp,
-        times: ReportedTimes,
-    ) {
-        let seen = observed(execution_times, counted);
-        let mut batches = self.batches.lock();
-        let batch = batches.entry(execution_times.rows).or_default();
-        batch.compute_input.revise(seen.input(), times.input());
-        batch.compute_infer.revise(seen.infer(), times.infer());
-        batch.compute_output.revise(seen.output(), times.output());
-    }
-
-    /// Counts an execution once: at the end of its first request, or at its own end.
-    pub(crate) fn executed(&self, execution_times: &ExecutionTimes, now: Timestamp) {
-        if !execution_times.count_once() {
-            return;
-        }
-        self.executions.fetch_add(1, Relaxed);
-        self.last_inference_ms.fetch_max(wall_clock_ms(), Relaxed);
-        let seen = observed(execution_times, now);
-        {
-            let mut batches = self.batches.lock();
-            let batch = batches.entry(execution_times.rows).or_default();
-            batch.compute_input.add(seen.input());
-            batch.compute_infer.add(seen.infer());
-            batch.compute_output.add(seen.output());
-        }
-        if let Some(times) = execution_times.counted(now) {
-            self.revise_batch(execution_times, now, times);
-        }
     }
 
     /// Counts a response that a backend has reported.
@@ -334,12 +256,6 @@ impl Record {
         self.success.read().count + failures
     }
 
-    /// Whether an execution has ended within the last time.
-    pub(crate) fn has_executed_within(&self, time: Duration) -> bool {
-        let earliest = wall_clock_ms().saturating_sub(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        self.last_inference_ms.load(Relaxed) >= earliest
-    }
-
     /// The counters by position of the response.
     pub(crate) fn responses(&self) -> Vec<ResponseStatistic> {
         self.responses.read()
@@ -347,13 +263,12 @@ impl Record {
 
     /// All other counters, under the given name and version.
     pub(crate) fn read(&self, name: &Name, version: i64) -> ModelStatistics {
-        let batches = self.batches.lock();
         ModelStatistics {
             name: name.clone(),
             version,
-            last_inference_ms: self.last_inference_ms.load(Relaxed),
+            last_inference_ms: self.executions.last_inference_ms(),
             inference_count: self.inferences.load(Relaxed),
-            execution_count: self.executions.load(Relaxed),
+            execution_count: self.executions.count(),
             success: self.success.read(),
             fail: self.fail.read(),
             queue: self.queue.read(),
@@ -362,23 +277,10 @@ impl Record {
             compute_output: self.compute_output.read(),
             cache_hit: self.cache_hit.read(),
             cache_miss: self.cache_miss.read(),
-            batches: batches
-                .iter()
-                .map(|(&rows, batch)| BatchStatistic { batch_size: rows.into(), ..*batch })
-                .collect(),
+            batches: self.executions.batches(),
             responses: Vec::new(),
             memory_usage: Vec::new(),
         }
-    }
-}
-
-/// The times of an execution as the runtime has measured them, up to `now`.
-fn observed(execution_times: &ExecutionTimes, now: Timestamp) -> ReportedTimes {
-    ReportedTimes {
-        exec_start: execution_times.exec_start,
-        compute_start: execution_times.compute_start(),
-        compute_end: execution_times.compute_end(now),
-        exec_end: now,
     }
 }
 
@@ -386,16 +288,8 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn wall_clock_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use inference::{Error, ExecutionTimes, Flow, InFlightResponse, ResponsePath, response_channel};
 
     use super::*;
@@ -438,7 +332,7 @@ mod tests {
             self.0.revise_request(timeline, counted, times);
         }
         fn batch_reported(&self, execution_times: &ExecutionTimes, counted: Timestamp, times: ReportedTimes) {
-            self.0.revise_batch(execution_times, counted, times);
+            self.0.executions.revise(execution_times, counted, times);
         }
     }
 
@@ -494,8 +388,9 @@ mod tests {
             (0, 1, 1, 0)
         );
         assert_eq!((record.failures(FailureReason::Backend), record.requests_ended()), (1, 1));
-        assert!(record.has_executed_within(Duration::from_secs(600)));
-        assert!(!Record::default().has_executed_within(Duration::from_secs(600)));
+        let lately = unix_time() - Duration::from_secs(600);
+        assert!(record.executions().has_executed_since(lately));
+        assert!(!Record::default().executions().has_executed_since(lately));
     }
 
     #[test]

@@ -5,9 +5,7 @@
 //! responses, because the statistics have no position for them.
 use std::{collections::BTreeMap, time::Duration};
 
-use inference::{ResponseReport, lock::Mutex};
-
-use super::DurationStatistic;
+use inference::{DurationStatistic, ResponseReport, lock::Mutex};
 
 /// The number of counted positions. They take less than a quarter of a megabyte for each model, and as much again while
 /// they are shown.

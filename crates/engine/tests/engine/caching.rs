@@ -3,10 +3,11 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use inference::{
-    DataType, Error, ErrorCode, FailureReason, ForeignMemory, MemoryKind, Name, OutputPlacement, Parameter,
-    Request, RequestInputs, Response, ResponseStream, Tensor, backend::Execution, metrics::MetricsForm,
+    DataType, DurationStatistic, Error, ErrorCode, FailureReason, ForeignMemory, MemoryKind, Name,
+    OutputPlacement, Parameter, Request, RequestInputs, Response, ResponseStream, Tensor, backend::Execution,
+    metrics::MetricsForm,
 };
-use nereid_engine::{DurationStatistic, Engine, EngineOptions, MetricsOptions, ModelStatistics, Plugins};
+use nereid_engine::{Engine, EngineOptions, MetricsOptions, ModelStatistics, Plugins};
 use testing::{Gate, MemoryCache, TestRegion};
 
 use crate::ensembles::chain;

@@ -1,5 +1,6 @@
 //! The statistics of models in the form of the protocols.
-use engine::{DurationStatistic, ModelStatistics, ResponseStatistic};
+use engine::{ModelStatistics, ResponseStatistic};
+use inference::DurationStatistic;
 use proto::{
     InferBatchStatistics, InferResponseStatistics, InferStatistics, MemoryUsage, ModelStatisticsResponse,
     StatisticDuration,

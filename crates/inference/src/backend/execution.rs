@@ -153,10 +153,7 @@ mod tests {
     use scheduling::Timestamp;
 
     use super::*;
-    use crate::{DataType, Flow, RequestInputs, ResponsePath, Tensor, Timeline, response_channel};
-
-    struct Nobody;
-    impl ResponsePath for Nobody {}
+    use crate::{DataType, Flow, RequestInputs, Tensor, Timeline, Unobserved, response_channel};
 
     #[derive(Default)]
     struct Slots {
@@ -175,8 +172,11 @@ mod tests {
     }
 
     fn execution() -> Execution {
-        let (responder, stream) =
-            response_channel(Timeline::new(Timestamp::from_nanos(1), 1), Arc::new(Nobody), Flow::unlimited());
+        let (responder, stream) = response_channel(
+            Timeline::new(Timestamp::from_nanos(1), 1),
+            Arc::new(Unobserved),
+            Flow::unlimited(),
+        );
         std::mem::forget(stream);
         Execution::new(Request::default(), responder)
     }
@@ -230,7 +230,7 @@ mod tests {
             let request = Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() };
             let at = Timestamp::from_nanos(1);
             let (responder, mut stream) =
-                response_channel(Timeline::new(at, 1), Arc::new(Nobody), Flow::unlimited());
+                response_channel(Timeline::new(at, 1), Arc::new(Unobserved), Flow::unlimited());
             let waking = Arc::new(Waking { freed, seen: AtomicUsize::new(0) });
             let waker = Waker::from(waking.clone());
             assert!(stream.poll_item(&mut Context::from_waker(&waker)).is_pending());

@@ -30,7 +30,7 @@ mod unread;
 
 use channel::Channel;
 use path::Destination;
-pub use path::{BatchReporter, InFlightResponse, OrderPlace, Outcome, ResponsePath};
+pub use path::{BatchReporter, InFlightResponse, OrderPlace, Outcome, ResponsePath, Unobserved};
 pub use unread::{ClientId, UnreadBudget};
 
 /// How responses are treated that the client has not read yet.

@@ -39,6 +39,12 @@ pub trait ResponsePath: Send + Sync {
     }
 }
 
+/// The path of a request that nobody observes, such as a padding row or a warm-up sample.
+#[derive(Debug)]
+pub struct Unobserved;
+
+impl ResponsePath for Unobserved {}
+
 /// How a request has ended.
 #[derive(Debug, Clone, Copy)]
 pub enum Outcome<'a> {

@@ -1,11 +1,12 @@
 //! The rules by tables: numbers in, sentences out.
 use std::time::Duration;
 
+use inference::{BatchStatistic, DurationStatistic};
 use scheduling::BatchEnd;
 
 use super::*;
 use crate::{
-    BatchStatistic, DurationStatistic, ModelStatistics,
+    ModelStatistics,
     snapshot::{
         FailureCounts, InstanceSnapshot, InstancesSnapshot, QueueSnapshot, SchedulerSnapshot,
         SequencesSnapshot, SlotSnapshot, StepSnapshot,

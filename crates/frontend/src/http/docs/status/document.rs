@@ -2,13 +2,10 @@
 //!
 //! The numbers come from [`Engine::explain`](engine::Engine::explain), the sentences from [`engine::explain::findings`].
 //! Times are in seconds.
-use engine::{
-    DurationStatistic,
-    explain::{
-        EngineSnapshot, ModelFinding, ModelSnapshot, SequencesSnapshot, ServedSnapshot, TimeQuantiles,
-        findings,
-    },
+use engine::explain::{
+    EngineSnapshot, ModelFinding, ModelSnapshot, SequencesSnapshot, ServedSnapshot, TimeQuantiles, findings,
 };
+use inference::DurationStatistic;
 use serde_json::{Map, Value, json};
 
 use crate::log_control::LogLine;
