@@ -14,17 +14,15 @@ use inference::{
 };
 use tokio::sync::Semaphore;
 
-use super::Executor;
-
 /// See the module documentation.
 pub(super) struct BackendModelHandle {
     pending_calls: Mutex<PendingCalls>,
     /// Signalled when the last call has returned.
     answered: Condvar,
-    reports_readiness: bool,
+    pub(super) reports_readiness: bool,
     /// Only one thread at a time waits for a backend that answers readiness calls slowly: clients repeat health checks,
     /// even before the last one has been answered.
-    turn: Arc<Semaphore>,
+    pub(super) turn: Arc<Semaphore>,
 }
 
 struct PendingCalls {
@@ -64,12 +62,12 @@ impl BackendModelHandle {
     }
 
     /// How often processes of the model were started again, if its backend knows.
-    fn process_restarts(&self) -> Option<u64> {
+    pub(super) fn process_restarts(&self) -> Option<u64> {
         self.ask(|backend| backend.process_restarts()).unwrap_or_default()
     }
 
     /// Returns when the backend has released all that its instances were given.
-    async fn released(&self) {
+    pub(super) async fn released(&self) {
         // A backend that panics or has ended holds nothing.
         if let Ok(released) = self.ask(|backend| backend.released()) {
             released.await;
@@ -77,11 +75,11 @@ impl BackendModelHandle {
     }
 
     /// Asks the backend whether the model is ready. Blocks as long as the backend does.
-    fn ready(&self) -> Result<(), Error> {
+    pub(super) fn ready(&self) -> Result<(), Error> {
         if self.reports_readiness { self.ask(|backend| backend.ready())? } else { Ok(()) }
     }
 
-    fn ask<A>(&self, question: impl FnOnce(&dyn BackendModel) -> A) -> Result<A, Error> {
+    pub(super) fn ask<A>(&self, question: impl FnOnce(&dyn BackendModel) -> A) -> Result<A, Error> {
         let backend = {
             let mut pending_calls = self.pending_calls.lock();
             let backend = pending_calls.backend.clone().ok_or_else(|| Error::unavailable("it has ended"))?;
@@ -106,64 +104,6 @@ impl BackendModelHandle {
         self.answered.wait_while(&mut pending_calls, |pending_calls| pending_calls.unanswered > 0);
         drop(pending_calls);
         drop(backend);
-    }
-}
-
-impl Executor {
-    /// The server stops: the ends of instances wait no longer for what they were given.
-    pub(crate) fn abandon_releases(&self) {
-        // A backend that has ended waits for nothing.
-        let _ = self.backend_handle.ask(|backend| backend.abandon_releases());
-    }
-
-    /// Returns when the backend has released all that its instances were given.
-    pub(crate) async fn released(&self) {
-        self.backend_handle.released().await;
-    }
-
-    pub(crate) fn memory_usage(&self) -> Vec<MemoryUsage> {
-        self.backend_handle.memory_usage()
-    }
-
-    /// How often processes of the model were started again, if its backend knows.
-    pub(crate) fn process_restarts(&self) -> Option<u64> {
-        self.backend_handle.process_restarts()
-    }
-
-    /// Whether the files of the backend have changed since it opened the model. May block.
-    pub(crate) fn is_outdated(&self) -> bool {
-        self.backend_handle.ask(|backend| backend.is_outdated()).unwrap_or_default()
-    }
-
-    /// Whether the backend takes part in the decision that the version is ready.
-    pub(crate) fn reports_readiness(&self) -> bool {
-        self.backend_handle.reports_readiness
-    }
-
-    /// Whether the instances can take requests, as the backend reports it. A thread that may block asks the backend.
-    /// Must be called in a tokio runtime.
-    pub(crate) async fn ready(self: &Arc<Self>) -> bool {
-        if !self.reports_readiness() {
-            return true;
-        }
-        // The semaphore is never closed. The permit is released when the backend answers, even if the caller no longer
-        // waits.
-        let Ok(turn) = self.backend_handle.turn.clone().acquire_owned().await else { return false };
-        let me = self.clone();
-        let answer = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            me.ready_here()
-        });
-        answer.await.unwrap_or(false)
-    }
-
-    /// As [`ready`](Self::ready), but asks on this thread. Blocks as long as the backend does.
-    pub(crate) fn ready_here(&self) -> bool {
-        let answer = self.backend_handle.ready();
-        if let Err(Error { message, .. }) = &answer {
-            log::debug!("Model '{}' version {} is not ready: {message}", self.config.name, self.version);
-        }
-        answer.is_ok()
     }
 }
 

@@ -7,23 +7,14 @@
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, mpsc},
+    sync::mpsc,
     thread,
 };
 
-use inference::{
-    CallerThread,
-    backend::Execution,
-    lock::{Mutex, MutexGuard},
-    panic_message,
-};
-use scheduling::Meta;
+use inference::{lock::Mutex, panic_message};
 
-use super::{
-    Executor,
-    driver::{Driver, WaitingWork},
-};
-use crate::ThreadGroup;
+use super::driver::WaitingWork;
+use crate::thread_group::ThreadGroup;
 
 type DriverEvent = Box<dyn FnOnce() + Send>;
 
@@ -33,7 +24,7 @@ pub(super) struct BatchingThread {
     /// the executor is closed.
     events: Mutex<Option<mpsc::Sender<DriverEvent>>>,
     /// What waited for an instance when it was last looked at.
-    last_work: Mutex<WaitingWork>,
+    pub(super) last_work: Mutex<WaitingWork>,
 }
 
 impl BatchingThread {
@@ -54,7 +45,7 @@ impl BatchingThread {
     }
 
     /// Leaves an event. An event that comes after the end is dropped: it concerns no request.
-    fn put(&self, event: DriverEvent) {
+    pub(super) fn put(&self, event: DriverEvent) {
         let sender = self.events.lock().clone();
         // The thread takes events as long as there is a sender.
         let _ = sender.map(|sender| sender.send(event));
@@ -72,48 +63,5 @@ impl BatchingThread {
     pub(super) fn end(&self) {
         let sender = self.events.lock().take();
         drop(sender);
-    }
-}
-
-impl Executor {
-    /// Does what may step the driver: here, or on the batching thread if the model has one.
-    pub(super) fn in_step(self: &Arc<Self>, event: impl FnOnce(&Arc<Self>) + Send + 'static) {
-        match &self.batching {
-            None => event(self),
-            Some(batching) => {
-                let me = self.clone();
-                batching.put(Box::new(move || event(&me)));
-            }
-        }
-    }
-
-    /// Enqueues a request on the batching thread. If it is refused, its stream has the error.
-    pub(super) fn enqueue_later(self: &Arc<Self>, meta: Meta, execution: Box<Execution>) {
-        self.in_step(move |me| {
-            // The request has been answered with the error.
-            let _ = me.enqueue_here(meta, execution, CallerThread::MustNotExecute);
-        });
-    }
-
-    /// The driver, for a thread that looks at it and must not wait for a plug-in. `None` while a plug-in may be running.
-    pub(super) fn driver_at_rest(&self) -> Option<MutexGuard<'_, Driver>> {
-        match &self.batching {
-            None => Some(self.driver.lock()),
-            Some(_) => self.driver.try_lock(),
-        }
-    }
-
-    /// The work that waits for an instance. While a plug-in may be running, what waited before.
-    pub(crate) fn waiting_work(&self) -> WaitingWork {
-        let work = self.driver_at_rest().map(|driver| driver.waiting_work());
-        match (&self.batching, work) {
-            (None, Some(work)) => work,
-            (Some(batching), Some(work)) => {
-                *batching.last_work.lock() = work;
-                work
-            }
-            (Some(batching), None) => *batching.last_work.lock(),
-            (None, None) => unreachable!("a driver without a plug-in can be looked at"),
-        }
     }
 }

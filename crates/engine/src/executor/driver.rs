@@ -13,7 +13,7 @@ use scheduling::{
 };
 
 use super::{
-    cost::ExecutionCost,
+    execution_cost::ExecutionCost,
     instance::{Assignment, MovableInstance},
     instance_set::InstanceSet,
     resource_claims::ResourceClaims,

@@ -16,8 +16,11 @@ use inference::{
 use rustix::process::setpriority_process;
 use scheduling::ScheduledBatch;
 
-use super::{Executor, warmup::WarmUp};
-use crate::{ThreadGroup, host_policy::Placed, thread_group::GroupThread};
+use super::warmup::WarmUp;
+use crate::{
+    host_policy::Placed,
+    thread_group::{GroupThread, ThreadGroup},
+};
 
 /// An instance that any thread may run, one at a time.
 pub(super) type MovableInstance = Box<dyn BackendInstance + Send>;
@@ -80,14 +83,17 @@ pub(super) struct BuiltInstance {
     thread: GroupThread,
 }
 
-/// What the thread of an instance works for, and where its work comes from.
-type Employer = (Arc<Executor>, Arc<WorkSlot>);
+/// Runs a batch on the thread of an instance. The second argument is the instance, if only this thread may run it.
+pub(super) type RunWork = Arc<dyn Fn(Assignment, &mut Option<Box<dyn BackendInstance>>) + Send + Sync>;
+
+/// What runs the work of an instance, and where the work comes from.
+type Employer = (RunWork, Arc<WorkSlot>);
 
 impl BuiltInstance {
-    /// Lets the thread do the work of `work_slot` for `executor`. Returns the thread.
-    pub(super) fn employ(self, executor: &Arc<Executor>, work_slot: Arc<WorkSlot>) -> GroupThread {
+    /// Lets the thread run the work of `work_slot`. Returns the thread.
+    pub(super) fn employ(self, run: RunWork, work_slot: Arc<WorkSlot>) -> GroupThread {
         // Fails only if the thread has panicked. The join reports that.
-        let _ = self.employer_sender.send((executor.clone(), work_slot));
+        let _ = self.employer_sender.send((run, work_slot));
         self.thread
     }
 
@@ -232,8 +238,8 @@ fn start(builder: &InstanceBuilder, placed: &Placed) -> io::Result<Starting> {
             }
         };
         // Fails if another instance of the model could not be built. The instance then gets no executor.
-        if let Ok((executor, work_slot)) = employer.recv() {
-            work(&executor, &work_slot, thread_bound);
+        if let Ok((run, work_slot)) = employer.recv() {
+            work(&run, &work_slot, thread_bound);
         }
     })?;
     Ok(Starting { ready, employer_sender, thread })
@@ -249,12 +255,12 @@ pub(super) fn discard<I>(instance: I) {
 }
 
 /// What an instance thread does after it has built its instance.
-fn work(executor: &Arc<Executor>, work_slot: &WorkSlot, mut thread_bound: Option<Box<dyn BackendInstance>>) {
+fn work(run: &RunWork, work_slot: &WorkSlot, mut thread_bound: Option<Box<dyn BackendInstance>>) {
     loop {
         match work_slot.take() {
             WorkerMessage::Shutdown(movable) => return drop(movable),
             WorkerMessage::Discard(movable) => discard(movable),
-            WorkerMessage::Work(first) => executor.run_own(first, &mut thread_bound),
+            WorkerMessage::Work(first) => run(first, &mut thread_bound),
         }
     }
 }

@@ -18,7 +18,7 @@ use inference::{
     element_count, id_prefix, response_channel,
 };
 
-use super::assemble::{Sequences, tensor_bytes, zeros};
+use super::sequence_inputs::{Sequences, tensor_bytes, zeros};
 use crate::{check::RequestValidator, clock::now, limits::require_memory, regular_file};
 
 /// The samples of a model. Any of its instances can run them.

@@ -3,23 +3,40 @@
 //! An update has two steps. [`prepare`](Executor::prepare) builds and warms up the instances that are missing; nothing
 //! has changed until then. [`update`](Executor::update) lets them take requests, and removes those that are too many:
 //! each leaves when its batch has ended and its sequences have.
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
-use inference::{Error, Name, config::InstanceGroup};
+use inference::{
+    Error, Name,
+    config::{InstanceGroup, ModelConfig},
+};
 use scheduling::{Claimant, InstanceId};
 
 use super::{
-    BatchingThread, Executor, ExecutorUpdateParts,
-    driver::Driver,
-    instance::{BuiltInstance, InstanceBuilder, MovableInstance, build_all},
-    instances::{ActiveInstance, PassiveInstance},
-    warmup::WarmUp,
+    super::{
+        batching_thread::BatchingThread,
+        driver::Driver,
+        instance::{BuiltInstance, InstanceBuilder, MovableInstance, build_all},
+        instance_list::{ActiveInstance, PassiveInstance},
+        resource_claims::register_one,
+        warmup::WarmUp,
+    },
+    Executor,
 };
 use crate::{
     clock::now,
     host_policy::Placed,
     limiter::{GrantListener, Limiter},
 };
+
+/// What changes the instances of an executor.
+pub(crate) struct ExecutorUpdateParts {
+    /// The new configuration.
+    pub(crate) config: Arc<ModelConfig>,
+    /// The model's directory.
+    pub(crate) directory: PathBuf,
+    /// All instances that the executor is to have.
+    pub(crate) instances: Vec<Placed>,
+}
 
 /// An instance that is built, and what the configuration says of it.
 struct NewInstance {
@@ -70,7 +87,7 @@ impl Executor {
             update.limiter = driver.resource_claims().limiter().cloned();
         }
         for Placed { group, .. } in missing.iter().filter(|placed| !placed.group.passive) {
-            update.claimants.push(super::resource_claims::register_one(update.limiter.as_ref(), group)?);
+            update.claimants.push(register_one(update.limiter.as_ref(), group)?);
         }
         if !missing.is_empty() {
             let warm_up = Arc::new(WarmUp::prepare(&config, &self.validator, &directory)?);
@@ -124,12 +141,13 @@ impl Executor {
     /// Lets the threads of new instances begin. The driver does not know the instances yet.
     fn begin_new(self: &Arc<Self>, update: &mut PreparedUpdate) -> Vec<AddedInstance> {
         let owner = Arc::downgrade(&(self.clone() as Arc<dyn GrantListener>));
+        let runner = self.clone().runner();
         let mut claimants = std::mem::take(&mut update.claimants).into_iter();
         let mut added = Vec::new();
         for NewInstance { mut built, name, group } in update.new.drain(..) {
             let movable = built.movable.take();
             if group.passive {
-                let passive = PassiveInstance::begin(self, built, movable, group);
+                let passive = PassiveInstance::begin(runner.clone(), built, movable, group);
                 self.instances.records.lock().passive.push(passive);
                 continue;
             }
@@ -141,7 +159,7 @@ impl Executor {
             if let Some((limiter, claimant)) = update.limiter.as_ref().zip(claimant) {
                 limiter.belongs_to(claimant, owner.clone(), id);
             }
-            let thread = built.employ(self, self.instances.work_slots.get(id));
+            let thread = built.employ(runner.clone(), self.instances.work_slots.get(id));
             let active = ActiveInstance { id, name, group, is_leaving: false, thread };
             self.instances.records.lock().active.push(active);
             added.push(AddedInstance { id, movable, claimant });

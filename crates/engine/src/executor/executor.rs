@@ -1,8 +1,4 @@
-//! Executes a model version: its queue, its instances and their threads.
-//!
-//! The caller's thread enqueues a request and, if a batch is due, gives the batch to an instance. The same thread also
-//! runs short executions, if the instance may change threads: waking another thread and waiting for it costs tens of
-//! microseconds, which is longer than many models compute.
+//! The executor of a model version, and its life: start, requests, drain, close.
 use std::{
     path::PathBuf,
     sync::{
@@ -21,6 +17,17 @@ use inference::{
 use scheduling::{DynamicBatcher, Meta, Rejected, Scheduler, SequenceBatcher, SequenceId, Unbatched};
 use tokio::sync::Notify;
 
+use super::{
+    backend_handle::BackendModelHandle,
+    batching_thread::BatchingThread,
+    custom_batch_filter::CustomBatchFilter,
+    driver::{Driver, Policy},
+    instance::{Assignment, InstanceBuilder, build_all},
+    instance_list::Instances,
+    resource_claims::ResourceClaims,
+    sequence_inputs::Sequences,
+    warmup::WarmUp,
+};
 use crate::{
     check::RequestValidator,
     clock::now,
@@ -32,37 +39,14 @@ use crate::{
     rejection::RejectionErrors,
 };
 
-mod assemble;
-mod backend_handle;
-mod batching_thread;
-mod cost;
-mod driver;
-mod instance;
-mod instance_set;
-mod instances;
-mod resource_claims;
+mod backend_calls;
+pub(super) mod instance_update;
+mod perform;
 mod run;
 mod runner;
-mod strategy;
-mod update;
-mod view;
-mod warmup;
+pub(super) mod take_snapshot;
 
-use assemble::Sequences;
-use backend_handle::BackendModelHandle;
-use batching_thread::BatchingThread;
-pub(crate) use driver::WaitingWork;
-use driver::{Driver, Policy};
-use instance::{Assignment, InstanceBuilder, build_all};
-use instances::Instances;
-use resource_claims::ResourceClaims;
-use strategy::CustomBatchFilter;
-pub(crate) use update::PreparedUpdate;
-pub(crate) use view::ExecutorView;
-use warmup::WarmUp;
-pub(crate) use warmup::{prepare_states, prepare_warmups};
-
-/// See the module documentation.
+/// Executes the requests of one model version on its instances.
 pub(crate) struct Executor {
     version: i64,
     config: Arc<ModelConfig>,
@@ -101,16 +85,6 @@ pub(crate) struct ExecutorParts {
     pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
     pub(crate) threads: EngineThreads,
     pub(crate) limiter: Option<Arc<Limiter>>,
-}
-
-/// What changes the instances of an executor.
-pub(crate) struct ExecutorUpdateParts {
-    /// The new configuration.
-    pub(crate) config: Arc<ModelConfig>,
-    /// The model's directory.
-    pub(crate) directory: PathBuf,
-    /// All instances that the executor is to have.
-    pub(crate) instances: Vec<Placed>,
 }
 
 impl Executor {
@@ -162,7 +136,7 @@ impl Executor {
         });
         let claims: Weak<dyn GrantListener> = Arc::downgrade(&(executor.clone() as Arc<dyn GrantListener>));
         executor.driver.lock().set_owner(&claims);
-        executor.instances.begin(&executor, built, &instances, passive);
+        executor.instances.begin(&executor.clone().runner(), built, &instances, passive);
         Ok(executor)
     }
 
@@ -316,6 +290,3 @@ fn policy(config: &ModelConfig, instances: usize, mut strategy: Option<Box<dyn B
     };
     Policy { scheduler, unused_strategy: strategy }
 }
-
-#[cfg(all(test, feature = "loom"))]
-mod loom_tests;

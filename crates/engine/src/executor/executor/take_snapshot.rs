@@ -2,12 +2,18 @@
 use std::{sync::Arc, time::Duration};
 
 use inference::{
-    Name, Timestamp,
+    Timestamp,
     config::{InstanceKind, Scheduling},
+    lock::MutexGuard,
 };
-use scheduling::InstanceId;
 
-use super::{Executor, WaitingWork, driver::Driver};
+use super::{
+    super::{
+        driver::{Driver, WaitingWork},
+        instance_list::InstanceView,
+    },
+    Executor,
+};
 use crate::{
     clock::now,
     limiter::Limiter,
@@ -23,16 +29,6 @@ pub(crate) struct ExecutorView {
     pub(crate) queue: QueueSnapshot,
     pub(crate) instances: InstancesSnapshot,
     pub(crate) sequences: Option<SequencesSnapshot>,
-}
-
-/// An active instance.
-pub(crate) struct InstanceView {
-    pub(crate) number: InstanceId,
-    pub(crate) name: Name,
-    pub(crate) kind: InstanceKind,
-    pub(crate) is_leaving: bool,
-    pub(crate) runs: bool,
-    pub(crate) awaits_resources: bool,
 }
 
 impl Executor {
@@ -59,6 +55,28 @@ impl Executor {
             SequencesSnapshot { slots_per_instance, ..sequences }
         });
         ExecutorView { queue, instances: executor_view(instances), sequences }
+    }
+
+    /// The driver, for a thread that looks at it and must not wait for a plug-in. `None` while a plug-in may be running.
+    fn driver_at_rest(&self) -> Option<MutexGuard<'_, Driver>> {
+        match &self.batching {
+            None => Some(self.driver.lock()),
+            Some(_) => self.driver.try_lock(),
+        }
+    }
+
+    /// The work that waits for an instance. While a plug-in may be running, what waited before.
+    pub(crate) fn waiting_work(&self) -> WaitingWork {
+        let work = self.driver_at_rest().map(|driver| driver.waiting_work());
+        match (&self.batching, work) {
+            (None, Some(work)) => work,
+            (Some(batching), Some(work)) => {
+                *batching.last_work.lock() = work;
+                work
+            }
+            (Some(batching), None) => *batching.last_work.lock(),
+            (None, None) => unreachable!("a driver without a plug-in can be looked at"),
+        }
     }
 
     /// The server's rate limiter, if it has one and no plug-in may be forming a batch.

@@ -1,14 +1,14 @@
 //! The instances of an executor: their threads, and the messages to them.
 use std::sync::Arc;
 
-use inference::{Name, config::InstanceGroup, lock::Mutex};
+use inference::{
+    Name,
+    config::{InstanceGroup, InstanceKind},
+    lock::Mutex,
+};
 use scheduling::InstanceId;
 
-use super::{
-    Executor,
-    instance::{BuiltInstance, MovableInstance, WorkSlot, WorkerMessage},
-    view::InstanceView,
-};
+use super::instance::{BuiltInstance, MovableInstance, RunWork, WorkSlot, WorkerMessage};
 use crate::{host_policy::Placed, instance_table::InstanceTable, thread_group::GroupThread};
 
 /// The instances of an executor.
@@ -45,15 +45,25 @@ pub(super) struct PassiveInstance {
     thread: GroupThread,
 }
 
+/// An active instance.
+pub(crate) struct InstanceView {
+    pub(crate) number: InstanceId,
+    pub(crate) name: Name,
+    pub(crate) kind: InstanceKind,
+    pub(crate) is_leaving: bool,
+    pub(crate) runs: bool,
+    pub(crate) awaits_resources: bool,
+}
+
 impl PassiveInstance {
     pub(super) fn begin(
-        executor: &Arc<Executor>,
+        runner: RunWork,
         built: BuiltInstance,
         movable: Option<MovableInstance>,
         group: Arc<InstanceGroup>,
     ) -> Self {
         let work_slot = Arc::<WorkSlot>::default();
-        let thread = built.employ(executor, work_slot.clone());
+        let thread = built.employ(runner, work_slot.clone());
         Self { group, movable, work_slot, thread }
     }
 
@@ -95,7 +105,7 @@ impl Instances {
     /// Lets the first instances of an executor begin. The active ones come first.
     pub(super) fn begin(
         &self,
-        executor: &Arc<Executor>,
+        runner: &RunWork,
         built: Vec<BuiltInstance>,
         placed: &[Placed],
         passive: Vec<Option<MovableInstance>>,
@@ -106,11 +116,11 @@ impl Instances {
         for (id, (built, Placed { group, spec, .. })) in built.into_iter().zip(placed).enumerate() {
             let (group, name) = (group.clone(), spec.name.clone());
             if id < active {
-                let thread = built.employ(executor, self.work_slots.get(id));
+                let thread = built.employ(runner.clone(), self.work_slots.get(id));
                 records.active.push(ActiveInstance { id, name, group, is_leaving: false, thread });
             } else {
                 let movable = passive.next().flatten();
-                records.passive.push(PassiveInstance::begin(executor, built, movable, group));
+                records.passive.push(PassiveInstance::begin(runner.clone(), built, movable, group));
             }
         }
         *self.records.lock() = records;

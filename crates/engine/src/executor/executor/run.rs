@@ -1,28 +1,27 @@
 //! Runs batches: on which thread they run, what happens after a panic, and which thread asks the driver for more work.
-//!
-//! A thread with an event for the executor locks the driver, steps it, and performs the actions outside the lock.
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Weak},
+    sync::Arc,
     time::Duration,
 };
 
 use inference::{
     Error, FailureReason, Request, Tensor, Timestamp,
-    backend::{BackendInstance, Execution, SlotGuard, SlotOwner, SlotRef},
+    backend::{BackendInstance, Execution, SlotOwner},
     panic_message,
 };
-use scheduling::{Entry, InstanceId, Note, Rejected, Row, ScheduledBatch, VacatedSlot};
+use scheduling::{InstanceId, Row, ScheduledBatch};
 
 use super::{
+    super::{
+        assemble::assemble,
+        driver::Executed,
+        instance::{Assignment, MovableInstance, RunWork, WorkerMessage, discard},
+    },
     Executor,
-    assemble::assemble,
-    driver::{Actions, Driver, Executed},
-    instance::{Assignment, MovableInstance, WorkerMessage, discard},
 };
 use crate::{
-    clock::{TimerTarget, now, unix_time},
-    limiter::{GrantListener, PendingGrants},
+    clock::{now, unix_time},
     network_threads::LentThread,
     rejection::cancelled,
 };
@@ -61,12 +60,13 @@ impl Executor {
         }
     }
 
+    /// What the threads of the instances run.
+    pub(super) fn runner(self: Arc<Self>) -> RunWork {
+        Arc::new(move |first, thread_bound| self.run_own(first, thread_bound))
+    }
+
     /// Runs a batch that has waited for this thread, and then the batches that become due for the same instance.
-    pub(super) fn run_own(
-        self: &Arc<Self>,
-        mut first: Assignment,
-        thread_bound: &mut Option<Box<dyn BackendInstance>>,
-    ) {
+    fn run_own(self: &Arc<Self>, mut first: Assignment, thread_bound: &mut Option<Box<dyn BackendInstance>>) {
         let rejected = self.driver.lock().grow(now(), &mut first.batch, &self.orders);
         self.refuse(rejected);
         let mut next = Some(first);
@@ -76,7 +76,7 @@ impl Executor {
     }
 
     /// Runs a batch on this thread. Returns the next batch for the same instance, if one is due.
-    pub(super) fn run(
+    fn run(
         self: &Arc<Self>,
         assignment: Assignment,
         thread_bound: &mut Option<Box<dyn BackendInstance>>,
@@ -134,90 +134,6 @@ impl Executor {
         self.perform(actions, |assignment, _| keep(assignment))
     }
 
-    /// Performs the actions of the driver, but returns the first batch that `keep` accepts.
-    pub(super) fn perform(
-        self: &Arc<Self>,
-        mut actions: Actions,
-        keep: impl FnMut(&Assignment, bool) -> bool,
-    ) -> Option<Assignment> {
-        let pending_grants = std::mem::take(&mut actions.pending_grants);
-        let kept = self.perform_here(actions, keep);
-        pending_grants.notify();
-        kept
-    }
-
-    /// Performs the actions except for the grants to instances, which may belong to other models.
-    fn perform_here(
-        self: &Arc<Self>,
-        actions: Actions,
-        mut keep: impl FnMut(&Assignment, bool) -> bool,
-    ) -> Option<Assignment> {
-        self.free_states(&actions.vacated);
-        self.refuse(actions.rejected);
-        for Note::Restarted(id) in actions.notes {
-            log::warn!(
-                "sequence {id} for model '{}' has a conflict. The previous sequence did not end before this sequence start. \
-                 Previous sequence will be terminated early.",
-                self.config.name
-            );
-        }
-        if actions.sequences_have_ended {
-            self.without_sequences.notify_waiters();
-        }
-        if let Some(at) = actions.scheduled_wakeup {
-            self.threads.clock.wake_at(at, Arc::downgrade(self) as Weak<dyn TimerTarget>);
-        }
-        for (instance, movable) in actions.departed {
-            self.instances.put(instance, WorkerMessage::Shutdown(movable));
-        }
-        let mut kept = None;
-        for assignment in actions.assignments {
-            if kept.is_none() && keep(&assignment, actions.brief) {
-                kept = Some(assignment);
-            } else {
-                self.instances.put(assignment.batch.instance, WorkerMessage::Work(assignment));
-            }
-        }
-        kept
-    }
-
-    /// Frees the implicit states of sequences that are over.
-    fn free_states(&self, vacated: &[VacatedSlot]) {
-        self.sequences.iter().for_each(|sequences| sequences.free_states(vacated));
-    }
-
-    fn refuse(&self, rejected: Vec<Rejected<Box<Execution>>>) {
-        for Rejected { payload, reason } in rejected {
-            let error = self
-                .fault()
-                .cloned()
-                .unwrap_or_else(|| self.rejection_errors.error(reason, &payload.request));
-            payload.fail(error);
-        }
-    }
-
-    /// Locks the driver, applies a change, steps the driver, and performs the actions. Work may be found for any
-    /// instance. Happens later on the batching thread if the model has one.
-    pub(super) fn with_driver(
-        self: &Arc<Self>,
-        change: impl FnOnce(&mut Driver) -> Vec<Rejected<Box<Execution>>> + Send + 'static,
-    ) {
-        self.in_step(|me| me.with_driver_here(change));
-    }
-
-    /// As [`with_driver`](Self::with_driver), but on this thread.
-    pub(super) fn with_driver_here(
-        self: &Arc<Self>,
-        change: impl FnOnce(&mut Driver) -> Vec<Rejected<Box<Execution>>>,
-    ) {
-        let mut driver = self.driver.lock();
-        let rejected = change(&mut driver);
-        let actions = driver.step(now(), &self.orders);
-        drop(driver);
-        self.refuse(rejected);
-        self.perform(actions, |_, _| false);
-    }
-
     /// The backend has panicked: the version stops running, and the executor answers the waiting requests.
     fn fail_version(&self, instance: InstanceId, panic: &(dyn std::any::Any + Send)) {
         let message = format!(
@@ -265,79 +181,4 @@ fn answer_if_cancelled(row: &mut Row<Box<Execution>>) -> bool {
         entry.payload.responder.clone().fail(cancelled());
     }
     cancelled_by_client
-}
-
-impl SlotOwner for Executor {
-    fn returned(self: Arc<Self>, instance: InstanceId, slot: u32) {
-        let at = now();
-        let mut driver = self.driver.lock();
-        // A busy instance asks the driver for more work when it has finished.
-        if driver.returned(at, instance, slot) {
-            let actions = driver.step(at, &self.orders);
-            drop(driver);
-            self.perform(actions, |_, _| false);
-        }
-    }
-
-    fn reschedule(
-        self: Arc<Self>,
-        mut slot_ref: SlotRef,
-        execution: Execution,
-    ) -> Result<(), (Error, Execution)> {
-        let at = now();
-        let (instance, slot) = (slot_ref.instance, slot_ref.slot);
-        slot_ref.meta.sequence.start = false;
-        let id = execution.responder.entry().expect("a request in a slot has waited for it");
-        let mut driver = self.driver.lock();
-        // Checked under the lock, so that a later cancellation finds the entry.
-        if execution.responder.is_cancelled() {
-            drop(driver);
-            return Err((cancelled(), execution.with_slot_guard(SlotGuard::new(slot_ref))));
-        }
-        let entry = Entry { id, meta: slot_ref.meta.clone(), arrived: at, payload: Box::new(execution) };
-        match driver.reschedule(instance, slot, entry) {
-            Ok(()) => {
-                let actions = driver.step(at, &self.orders);
-                drop(driver);
-                self.perform(actions, |_, _| false);
-                Ok(())
-            }
-            Err(Rejected { payload, reason }) => {
-                drop(driver);
-                let error = self.rejection_errors.error(reason, &payload.request);
-                Err((error, payload.with_slot_guard(SlotGuard::new(slot_ref))))
-            }
-        }
-    }
-}
-
-impl GrantListener for Executor {
-    fn granted(self: Arc<Self>, instance: InstanceId) -> PendingGrants {
-        if self.batching.is_some() {
-            self.in_step(move |me| me.granted_here(instance).notify());
-            return PendingGrants::default();
-        }
-        self.granted_here(instance)
-    }
-}
-
-impl Executor {
-    fn granted_here(self: &Arc<Self>, instance: InstanceId) -> PendingGrants {
-        let mut driver = self.driver.lock();
-        driver.granted(instance);
-        let mut actions = driver.step(now(), &self.orders);
-        drop(driver);
-        let pending_grants = std::mem::take(&mut actions.pending_grants);
-        self.perform_here(actions, |_, _| false);
-        pending_grants
-    }
-}
-
-impl TimerTarget for Executor {
-    fn wake(self: Arc<Self>) {
-        self.with_driver(|driver| {
-            driver.woken();
-            Vec::new()
-        });
-    }
 }
