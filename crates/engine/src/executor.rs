@@ -8,6 +8,7 @@ mod backend_handle;
 mod batching_thread;
 mod custom_batch_filter;
 mod driver;
+mod driver_event;
 mod execution_cost;
 #[expect(clippy::module_inception, reason = "the room has the name of its type")]
 mod executor;

@@ -16,13 +16,14 @@ use inference::{lock::Mutex, panic_message};
 use super::driver::WaitingWork;
 use crate::thread_group::ThreadGroup;
 
-type DriverEvent = Box<dyn FnOnce() + Send>;
+/// Steps the driver, among other things.
+type DeferredStep = Box<dyn FnOnce() + Send>;
 
 /// See the module documentation. An event is sent after all that the same thread has sent before.
 pub(super) struct BatchingThread {
     /// It needs no bound: an event belongs to an accepted request, whose bytes are counted, or to an instance. `None` when
     /// the executor is closed.
-    events: Mutex<Option<mpsc::Sender<DriverEvent>>>,
+    events: Mutex<Option<mpsc::Sender<DeferredStep>>>,
     /// What waited for an instance when it was last looked at.
     pub(super) last_work: Mutex<WaitingWork>,
 }
@@ -31,7 +32,7 @@ impl BatchingThread {
     /// # Errors
     /// The system refuses to start a thread.
     pub(super) fn start(threads: &ThreadGroup, model: &str) -> io::Result<Self> {
-        let (sender, events) = mpsc::channel::<DriverEvent>();
+        let (sender, events) = mpsc::channel::<DeferredStep>();
         let name = model.to_owned();
         threads.spawn(thread::Builder::new().name("batching".to_owned()), move || {
             for event in events {
@@ -45,7 +46,7 @@ impl BatchingThread {
     }
 
     /// Leaves an event. An event that comes after the end is dropped: it concerns no request.
-    pub(super) fn put(&self, event: DriverEvent) {
+    pub(super) fn put(&self, event: DeferredStep) {
         let sender = self.events.lock().clone();
         // The thread takes events as long as there is a sender.
         let _ = sender.map(|sender| sender.send(event));

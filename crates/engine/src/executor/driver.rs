@@ -4,24 +4,21 @@
 //! thread of a caller that brings a request, the thread that has finished a batch, or the timer thread. The call
 //! changes the policy's state and returns the actions. The thread performs them outside the lock: rejecting, running
 //! and waking.
-use std::{collections::BTreeMap, sync::Weak, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use inference::{EntryId, Timestamp, backend::Execution, batching::BatchingStrategy};
+use inference::{Timestamp, backend::Execution, batching::BatchingStrategy, config::InstanceGroup};
 use scheduling::{
-    Claimant, DueBatch, Entry, InstanceId, Note, Rejected, ScheduledBatch, Scheduler, SequenceId, Unbatched,
-    VacatedSlot,
+    DueBatch, InstanceId, Note, Rejected, Rejection, ScheduledBatch, Scheduler, Unbatched, VacatedSlot,
 };
 
 use super::{
+    driver_event::{AddedInstance, DriverEvent, Executed, FinishedBatch, InstanceChange},
     execution_cost::ExecutionCost,
     instance::{Assignment, MovableInstance},
     instance_set::InstanceSet,
     resource_claims::ResourceClaims,
 };
-use crate::{
-    limiter::{GrantListener, PendingGrants},
-    order::Orders,
-};
+use crate::{limiter::PendingGrants, order::Orders};
 
 /// The state of one model version's scheduling.
 pub(super) struct Driver {
@@ -64,15 +61,6 @@ impl Policy {
     }
 }
 
-/// What an instance has done.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Executed {
-    /// How long the execution has taken.
-    pub(super) nanos: u64,
-    /// The number of its requests.
-    pub(super) requests: usize,
-}
-
 /// The work that waits for an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WaitingWork {
@@ -82,9 +70,13 @@ pub(crate) struct WaitingWork {
     pub(crate) time: Option<Duration>,
 }
 
-/// The actions that a call of the driver asks its caller to perform.
+/// The actions that an event asks its thread to perform.
 #[derive(Default)]
 pub(super) struct Actions {
+    /// When the event was handled.
+    pub(super) at: Timestamp,
+    /// The request of the event, if the driver does not take it. There is then nothing else to do.
+    pub(super) refused: Option<Rejected<Box<Execution>>>,
     pub(super) rejected: Vec<Rejected<Box<Execution>>>,
     pub(super) assignments: Vec<Assignment>,
     /// The time of a wake-up call to schedule.
@@ -95,12 +87,22 @@ pub(super) struct Actions {
     pub(super) vacated: Vec<VacatedSlot>,
     /// Instances, also of other models, whose claims on shared resources were granted.
     pub(super) pending_grants: PendingGrants,
+    /// Instances that begin to leave.
+    pub(super) leaving: Vec<InstanceId>,
     /// Instances that have been removed. Their own threads must drop them.
     pub(super) departed: Vec<(InstanceId, Option<MovableInstance>)>,
     /// The first assignment may run on the thread that brought its request.
     pub(super) brief: bool,
     /// The last sequence has ended, and a task waits for that.
     pub(super) sequences_have_ended: bool,
+}
+
+impl Actions {
+    /// Takes the batch of that instance out, if there is one.
+    pub(super) fn take_batch_of(&mut self, instance: InstanceId) -> Option<Assignment> {
+        let position = self.assignments.iter().position(|next| next.batch.instance == instance)?;
+        Some(self.assignments.remove(position))
+    }
 }
 
 impl Driver {
@@ -121,237 +123,111 @@ impl Driver {
         }
     }
 
-    /// Adds an idle instance under a number that no instance has.
-    pub(super) fn add_instance(
-        &mut self,
-        at: Timestamp,
-        instance: InstanceId,
-        movable: Option<MovableInstance>,
-        claimant: Option<Claimant>,
-    ) {
-        self.instances.add(instance, movable);
-        self.resource_claims.add(instance, claimant);
-        self.policy.scheduler.add_instance(at, instance);
+    /// Applies an event at that time, and steps the policy unless the event changes nothing. A closed driver takes no
+    /// step.
+    pub(super) fn handle(&mut self, at: Timestamp, event: DriverEvent, orders: &Orders) -> Actions {
+        let mut actions = Actions { at, ..Actions::default() };
+        if self.apply(at, event, &mut actions) && !self.is_closed {
+            self.step(at, orders, &mut actions);
+        }
+        actions
     }
 
-    /// Begins to remove an instance. It gets only the requests of the sequences that it has.
-    pub(super) fn remove_instance(&mut self, at: Timestamp, instance: InstanceId) {
-        self.policy.scheduler.remove_instance(at, instance);
-        self.instances.remove(instance);
+    /// Returns true if a step must follow.
+    fn apply(&mut self, at: Timestamp, event: DriverEvent, actions: &mut Actions) -> bool {
+        let scheduler = &mut self.policy.scheduler;
+        match event {
+            DriverEvent::Enqueue { meta, execution } => {
+                let number = execution.responder.queue_number();
+                match scheduler.enqueue(at, meta, execution) {
+                    Ok(entry) => {
+                        // Done under the lock, so that a later cancellation finds the entry.
+                        if number.queued_as(entry) {
+                            actions.rejected = scheduler.cancel(entry);
+                        }
+                    }
+                    Err(rejected) => actions.refused = Some(rejected),
+                }
+            }
+            DriverEvent::Cancelled(entry) => actions.rejected = scheduler.cancel(entry),
+            DriverEvent::Reschedule { instance, slot, entry } => {
+                // Checked under the lock, so that a later cancellation finds the entry.
+                actions.refused = if entry.payload.responder.is_cancelled() {
+                    Some(Rejected { payload: entry.payload, reason: Rejection::Cancelled })
+                } else {
+                    scheduler.reschedule(at, instance, slot, entry).err()
+                };
+            }
+            DriverEvent::Released { instance, slot } => {
+                scheduler.released(at, instance, slot);
+                // A busy instance asks for more work when it has finished.
+                return self.instances.is_idle(instance);
+            }
+            DriverEvent::Finished(FinishedBatch { instance, movable, executed, .. }) => {
+                self.instances.end(instance, movable);
+                self.resource_claims.has_run(instance);
+                if let Some(Executed { nanos, requests }) = executed {
+                    self.cost.note(nanos, requests);
+                }
+            }
+            DriverEvent::Lost(instance) => {
+                self.instances.lose(instance);
+                actions.rejected = scheduler.lose_instance(at, instance);
+                actions.pending_grants = self.resource_claims.forfeit(instance);
+                scheduler.drain();
+                actions.rejected.append(&mut scheduler.reject_all());
+            }
+            DriverEvent::Granted(instance) => self.resource_claims.granted(instance),
+            DriverEvent::Woken => self.scheduled_wakeup = None,
+            DriverEvent::InstancesChanged(change) => actions.leaving = self.change_instances(at, change),
+            DriverEvent::EndQueueDelay => scheduler.end_queue_delay(),
+            DriverEvent::Drain => scheduler.drain(),
+        }
+        actions.refused.is_none()
     }
 
-    /// Instances in the order in which they can leave soonest.
-    pub(super) fn by_cost_of_removal(&self, instances: Vec<InstanceId>) -> Vec<InstanceId> {
+    /// Adds idle instances, and begins to remove others, which get only the requests of the sequences that they have.
+    /// Returns those that leave.
+    fn change_instances(&mut self, at: Timestamp, change: InstanceChange) -> Vec<InstanceId> {
+        let InstanceChange { added, staying, surplus } = change;
+        for AddedInstance { id, movable, claimant } in added {
+            self.instances.add(id, movable);
+            self.resource_claims.add(id, claimant);
+            self.policy.scheduler.add_instance(at, id);
+        }
+        let leaving = self.choose_leaving(&staying, surplus);
+        for &id in &leaving {
+            self.policy.scheduler.remove_instance(at, id);
+            self.instances.remove(id);
+        }
+        leaving
+    }
+
+    /// Which instances leave, if there are too many of these groups: those that can leave soonest.
+    fn choose_leaving(
+        &self,
+        staying: &[(InstanceId, Arc<InstanceGroup>)],
+        mut surplus: Vec<Arc<InstanceGroup>>,
+    ) -> Vec<InstanceId> {
         let mut sequences: BTreeMap<InstanceId, usize> = BTreeMap::new();
         for slot in self.policy.scheduler.slots() {
             *sequences.entry(slot.instance).or_default() += 1;
         }
-        self.instances.by_cost_of_removal(instances, |instance| sequences.get(&instance).copied())
+        let numbers = staying.iter().map(|(id, _)| *id).collect();
+        let mut leaving = self.instances.by_cost_of_removal(numbers, |id| sequences.get(&id).copied());
+        leaving.retain(|id| {
+            let group = staying.iter().find(|(known, _)| known == id).map(|(_, group)| group);
+            let place = group.and_then(|group| surplus.iter().position(|surplus| surplus == group));
+            place.map(|place| surplus.swap_remove(place)).is_some()
+        });
+        leaving
     }
 
-    /// Whether the instance with this number has left.
-    pub(super) fn has_left(&self, instance: InstanceId) -> bool {
-        self.instances.has_left(instance)
-    }
-
-    /// The claims of the instances on shared resources.
-    pub(super) fn resource_claims(&self) -> &ResourceClaims {
-        &self.resource_claims
-    }
-
-    /// Lets those instances go that are being removed and have nothing to do any more.
-    fn let_go(&mut self, actions: &mut Actions) {
-        let gone = self.instances.let_go(|instance| self.policy.scheduler.may_leave(instance));
-        for (instance, movable) in gone {
-            self.resource_claims.remove(instance, &mut actions.pending_grants);
-            actions.departed.push((instance, movable));
-        }
-    }
-
-    /// Enqueues a request. Returns its id in the queue.
-    pub(super) fn enqueue(
-        &mut self,
-        at: Timestamp,
-        meta: scheduling::Meta,
-        execution: Box<Execution>,
-    ) -> Result<EntryId, Rejected<Box<Execution>>> {
-        self.policy.scheduler.enqueue(at, meta, execution)
-    }
-
-    /// An instance has finished a batch. `executed` is `None` if all its requests were cancelled.
-    pub(super) fn finished(
-        &mut self,
-        instance: InstanceId,
-        movable: Option<MovableInstance>,
-        executed: Option<Executed>,
-    ) {
-        self.instances.end(instance, movable);
-        self.resource_claims.has_run(instance);
-        if let Some(Executed { nanos, requests }) = executed {
-            self.cost.note(nanos, requests);
-        }
-    }
-
-    /// The client has cancelled that request.
-    pub(super) fn cancel(&mut self, entry: EntryId) -> Vec<Rejected<Box<Execution>>> {
-        self.policy.scheduler.cancel(entry)
-    }
-
-    /// The slots that sequences have left since the last step.
-    pub(super) fn vacated(&mut self) -> Vec<VacatedSlot> {
-        self.policy.scheduler.vacated()
-    }
-
-    /// An instance has panicked during a batch. Returns the requests that could run only on that instance, and the
-    /// grants to other instances.
-    pub(super) fn lost(
-        &mut self,
-        at: Timestamp,
-        instance: InstanceId,
-    ) -> (Vec<Rejected<Box<Execution>>>, PendingGrants) {
-        self.instances.lose(instance);
-        let rejected = self.policy.scheduler.lose_instance(at, instance);
-        (rejected, self.resource_claims.forfeit(instance))
-    }
-
-    /// A backend has released the request of a slot. Returns true if the slot's instance is idle.
-    pub(super) fn returned(&mut self, at: Timestamp, instance: InstanceId, slot: u32) -> bool {
-        self.policy.scheduler.released(at, instance, slot);
-        self.instances.is_idle(instance)
-    }
-
-    /// A backend reschedules the request of a slot.
-    pub(super) fn reschedule(
-        &mut self,
-        instance: InstanceId,
-        slot: u32,
-        entry: Entry<Box<Execution>>,
-    ) -> Result<(), Rejected<Box<Execution>>> {
-        self.policy.scheduler.reschedule(entry.arrived, instance, slot, entry)
-    }
-
-    /// Rejects all waiting requests, because no instance will run any more.
-    pub(super) fn give_up(&mut self) -> Vec<Rejected<Box<Execution>>> {
-        self.policy.scheduler.drain();
-        self.policy.scheduler.reject_all()
-    }
-
-    /// The scheduled wake-up call has come.
-    pub(super) fn woken(&mut self) {
-        self.scheduled_wakeup = None;
-    }
-
-    /// Accepts no new requests from now on.
-    pub(super) fn drain(&mut self) {
-        self.policy.scheduler.drain();
-    }
-
-    /// From now on, no request waits for others to share its batch.
-    pub(super) fn end_queue_delay(&mut self) {
-        self.policy.scheduler.end_queue_delay();
-    }
-
-    /// The number of requests that wait.
-    pub(super) fn pending(&self) -> usize {
-        self.policy.scheduler.in_flight()
-    }
-
-    /// The requests that wait, and how long all instances together need for them.
-    pub(super) fn waiting_work(&self) -> WaitingWork {
-        let requests = self.pending();
-        let instances = u32::try_from(self.instances.working().max(1)).unwrap_or(u32::MAX);
-        let time = if requests == 0 { Some(Duration::ZERO) } else { self.cost.time_of(requests) };
-        WaitingWork { requests, time: time.map(|time| time / instances) }
-    }
-
-    /// The policy, for those who look at it.
-    pub(super) fn scheduler(&self) -> &Scheduler<Box<Execution>> {
-        &self.policy.scheduler
-    }
-
-    /// Whether an instance has nothing to run.
-    pub(super) fn is_idle_instance(&self, instance: InstanceId) -> bool {
-        self.instances.is_idle(instance)
-    }
-
-    /// Whether a sequence may still get requests.
-    pub(super) fn has_sequence(&self, id: &SequenceId) -> bool {
-        self.policy.scheduler.has_sequence(id)
-    }
-
-    /// The number of sequences that may still get requests.
-    pub(super) fn live_sequences(&self) -> usize {
-        self.policy.scheduler.live_sequences()
-    }
-
-    /// Whether no sequence may get requests any more. If one may, a later step tells when the last one has ended.
-    pub(super) fn has_no_sequence(&mut self) -> bool {
-        self.is_end_of_sequences_awaited = self.live_sequences() > 0;
-        !self.is_end_of_sequences_awaited
-    }
-
-    /// Whether all instances are idle.
-    pub(super) fn is_idle(&self) -> bool {
-        self.instances.are_all_idle()
-    }
-
-    /// Ends all scheduling: gives back everything, accepts no request, and takes no step any more.
-    pub(super) fn close(&mut self) -> ReleasedDriver {
-        self.is_closed = true;
-        ReleasedDriver {
-            instances: self.instances.release(),
-            _policy: std::mem::replace(&mut self.policy, Policy::retired()),
-            _resource_claims: std::mem::take(&mut self.resource_claims),
-        }
-    }
-
-    /// Sets the listener for grants to the instances.
-    pub(super) fn set_owner(&self, owner: &Weak<dyn GrantListener>) {
-        self.resource_claims.belongs_to(owner);
-    }
-
-    /// The limiter has granted the claim of an instance on shared resources.
-    pub(super) fn granted(&mut self, instance: InstanceId) {
-        self.resource_claims.granted(instance);
-    }
-
-    /// The batch that is due now, for an instance that does not wait for a grant.
-    fn due(&mut self, at: Timestamp) -> Option<DueBatch> {
-        let idle = self.instances.idle();
-        if idle.iter().all(|&instance| self.resource_claims.may_be_offered(instance)) {
-            return self.policy.scheduler.due(at, idle);
-        }
-        let offered = idle.iter().copied().filter(|&instance| self.resource_claims.may_be_offered(instance));
-        let offered: Vec<_> = offered.collect();
-        self.policy.scheduler.due(at, &offered)
-    }
-
-    /// The thread of an instance takes up a batch. Requests that came while the batch waited for the thread join it.
-    /// Returns those that have waited too long.
-    pub(super) fn grow(
-        &mut self,
-        at: Timestamp,
-        batch: &mut ScheduledBatch<Box<Execution>>,
-        orders: &Orders,
-    ) -> Vec<Rejected<Box<Execution>>> {
-        if self.policy.scheduler.in_flight() == 0 {
-            return Vec::new();
-        }
-        let rejected = self.policy.scheduler.expire(at);
-        if self.policy.scheduler.grow(at, batch) {
-            orders.line_up(batch);
-        }
-        rejected
-    }
-
-    /// Steps the policy after each event: finds the requests that timed out, the batches that are due, and the time of
-    /// the next wake-up call. A closed driver takes no step.
-    pub(super) fn step(&mut self, at: Timestamp, orders: &Orders) -> Actions {
-        if self.is_closed {
-            return Actions::default();
-        }
-        let mut actions = Actions { rejected: self.policy.scheduler.expire(at), ..Actions::default() };
-        self.let_go(&mut actions);
+    /// Steps the policy: finds the requests that timed out, the batches that are due, and the time of the next wake-up
+    /// call.
+    fn step(&mut self, at: Timestamp, orders: &Orders, actions: &mut Actions) {
+        actions.rejected.append(&mut self.policy.scheduler.expire(at));
+        self.let_go(actions);
         while let Some(due) = self.due(at) {
             if !self.resource_claims.may_run(due.instance(), &mut actions.pending_grants) {
                 continue;
@@ -378,18 +254,93 @@ impl Driver {
             self.scheduled_wakeup = wakeup;
             actions.scheduled_wakeup = wakeup;
         }
-        actions
+    }
+
+    /// The batch that is due now, for an instance that does not wait for a grant.
+    fn due(&mut self, at: Timestamp) -> Option<DueBatch> {
+        let idle = self.instances.idle();
+        if idle.iter().all(|&instance| self.resource_claims.may_be_offered(instance)) {
+            return self.policy.scheduler.due(at, idle);
+        }
+        let offered = idle.iter().copied().filter(|&instance| self.resource_claims.may_be_offered(instance));
+        let offered: Vec<_> = offered.collect();
+        self.policy.scheduler.due(at, &offered)
+    }
+
+    /// Lets those instances go that are being removed and have nothing to do any more.
+    fn let_go(&mut self, actions: &mut Actions) {
+        let gone = self.instances.let_go(|instance| self.policy.scheduler.may_leave(instance));
+        for (instance, movable) in gone {
+            self.resource_claims.remove(instance, &mut actions.pending_grants);
+            actions.departed.push((instance, movable));
+        }
+    }
+
+    /// The thread of an instance takes up a batch. Requests that came while the batch waited for the thread join it.
+    /// Returns those that have waited too long.
+    pub(super) fn grow(
+        &mut self,
+        at: Timestamp,
+        batch: &mut ScheduledBatch<Box<Execution>>,
+        orders: &Orders,
+    ) -> Vec<Rejected<Box<Execution>>> {
+        if self.policy.scheduler.in_flight() == 0 {
+            return Vec::new();
+        }
+        let rejected = self.policy.scheduler.expire(at);
+        if self.policy.scheduler.grow(at, batch) {
+            orders.line_up(batch);
+        }
+        rejected
+    }
+
+    /// Whether no sequence may get requests any more. If one may, a later step tells when the last one has ended.
+    pub(super) fn has_no_sequence(&mut self) -> bool {
+        self.is_end_of_sequences_awaited = self.policy.scheduler.live_sequences() > 0;
+        !self.is_end_of_sequences_awaited
+    }
+
+    /// The requests that wait, and how long all instances together need for them.
+    pub(super) fn waiting_work(&self) -> WaitingWork {
+        let requests = self.policy.scheduler.in_flight();
+        let instances = u32::try_from(self.instances.working().max(1)).unwrap_or(u32::MAX);
+        let time = if requests == 0 { Some(Duration::ZERO) } else { self.cost.time_of(requests) };
+        WaitingWork { requests, time: time.map(|time| time / instances) }
+    }
+
+    /// The instances, and what they do.
+    pub(super) fn instances(&self) -> &InstanceSet {
+        &self.instances
+    }
+
+    /// The queue, the batches and the sequences.
+    pub(super) fn scheduler(&self) -> &Scheduler<Box<Execution>> {
+        &self.policy.scheduler
+    }
+
+    /// The claims of the instances on shared resources.
+    pub(super) fn resource_claims(&self) -> &ResourceClaims {
+        &self.resource_claims
+    }
+
+    /// Ends all scheduling: gives back everything, accepts no request, and takes no step any more.
+    pub(super) fn close(&mut self) -> ReleasedDriver {
+        self.is_closed = true;
+        ReleasedDriver {
+            instances: self.instances.release(),
+            _policy: std::mem::replace(&mut self.policy, Policy::retired()),
+            _resource_claims: std::mem::take(&mut self.resource_claims),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{num::NonZeroU64, sync::Arc};
+    use std::num::NonZeroU64;
 
     use inference::{Flow, Request, Timeline, Unobserved, response_channel};
     use scheduling::{
-        DynamicBatcher, DynamicBatching, Meta, Rejection, SequenceBatcher, SequenceBatching, SequenceId,
-        SequenceStep,
+        DynamicBatcher, DynamicBatching, Meta, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep,
     };
 
     use super::*;
@@ -400,18 +351,18 @@ mod tests {
         let policy = Policy { scheduler: Scheduler::Sequence(batcher), unused_strategy: None };
         let mut driver = Driver::new(policy, vec![None, None], ResourceClaims::default());
         let at = Timestamp::from_nanos(1);
+        let mut running = 0;
         // Each instance has one occupied slot, and each slot gets another request.
-        for id in [1, 2, 1, 2] {
+        for (id, start) in [(1, true), (2, true), (1, false), (2, false)] {
             let id = NonZeroU64::new(id).map(SequenceId::Number);
-            let sequence = SequenceStep { id, start: driver.pending() < 2, end: false };
-            driver.enqueue(at, Meta { sequence, ..Meta::default() }, execution(at)).unwrap();
+            running += enqueue(&mut driver, at, SequenceStep { id, start, end: false }).assignments.len();
         }
-        let running = driver.step(at, &Orders::None).assignments;
-        assert_eq!((running.len(), driver.pending()), (2, 2));
-        let (rejected, _) = driver.lost(at, 0);
+        assert_eq!((running, driver.scheduler().in_flight()), (2, 2));
+        let rejected = driver.handle(at, DriverEvent::Lost(0), &Orders::None).rejected;
         let reasons: Vec<_> = rejected.iter().map(|rejected| rejected.reason).collect();
-        assert_eq!((reasons, driver.pending()), (vec![Rejection::InstanceLost], 1));
-        assert!(driver.policy.scheduler.slots().all(|slot| slot.instance == 1));
+        assert_eq!(reasons, [Rejection::InstanceLost, Rejection::Cancelled], "no instance runs any more");
+        assert_eq!(driver.scheduler().in_flight(), 0);
+        assert!(driver.scheduler().slots().all(|slot| slot.instance == 1));
     }
 
     #[test]
@@ -422,20 +373,23 @@ mod tests {
         let at = Timestamp::from_nanos(1);
         for id in [1, 2] {
             let id = NonZeroU64::new(id).map(SequenceId::Number);
-            let sequence = SequenceStep { id, start: true, end: false };
-            driver.enqueue(at, Meta { sequence, ..Meta::default() }, execution(at)).unwrap();
-        }
-        for assignment in driver.step(at, &Orders::None).assignments {
-            driver.finished(assignment.batch.instance, None, None);
-            driver.returned(at, assignment.batch.instance, 0);
+            for assignment in
+                enqueue(&mut driver, at, SequenceStep { id, start: true, end: false }).assignments
+            {
+                let instance = assignment.batch.instance;
+                let finished = FinishedBatch { end: at, instance, movable: None, executed: None };
+                driver.handle(at, DriverEvent::Finished(finished), &Orders::None);
+                driver.handle(at, DriverEvent::Released { instance, slot: 0 }, &Orders::None);
+            }
         }
         // Its sequence keeps it.
-        driver.remove_instance(at, 1);
-        assert!(driver.step(at, &Orders::None).departed.is_empty());
+        driver.policy.scheduler.remove_instance(at, 1);
+        driver.instances.remove(1);
+        assert!(driver.handle(at, DriverEvent::Woken, &Orders::None).departed.is_empty());
         assert_eq!(driver.close().instances.len(), 2);
-        let actions = driver.step(at, &Orders::None);
+        let actions = driver.handle(at, DriverEvent::Woken, &Orders::None);
         assert!(actions.departed.is_empty() && actions.assignments.is_empty());
-        let refused = driver.enqueue(at, Meta::default(), execution(at)).unwrap_err();
+        let refused = enqueue(&mut driver, at, SequenceStep::default()).refused.unwrap();
         assert_eq!(refused.reason, Rejection::Draining);
     }
 
@@ -452,19 +406,21 @@ mod tests {
         let at = Timestamp::from_nanos(1);
         let mut assignments = Vec::new();
         for _ in 0..3 {
-            driver.enqueue(at, Meta::default(), execution(at)).unwrap();
-            assignments.extend(driver.step(at, &Orders::None).assignments);
+            assignments.extend(enqueue(&mut driver, at, SequenceStep::default()).assignments);
         }
         let [Assignment { batch, .. }] = &mut assignments[..] else { panic!("there is one instance") };
-        assert_eq!((batch.rows.len(), driver.pending()), (1, 2));
+        assert_eq!((batch.rows.len(), driver.scheduler().in_flight()), (1, 2));
         assert!(driver.grow(at, batch, &Orders::None).is_empty());
-        assert_eq!((batch.rows.len(), driver.pending()), (3, 0));
+        assert_eq!((batch.rows.len(), driver.scheduler().in_flight()), (3, 0));
     }
 
-    fn execution(at: Timestamp) -> Box<Execution> {
+    fn enqueue(driver: &mut Driver, at: Timestamp, sequence: SequenceStep) -> Actions {
         let (responder, stream) =
             response_channel(Timeline::new(at, 1), Arc::new(Unobserved), Flow::unlimited());
-        drop(stream);
-        Box::new(Execution::new(Request::default(), responder))
+        // A request whose stream is dropped is cancelled.
+        std::mem::forget(stream);
+        let execution = Box::new(Execution::new(Request::default(), responder));
+        let meta = Meta { sequence, ..Meta::default() };
+        driver.handle(at, DriverEvent::Enqueue { meta, execution }, &Orders::None)
     }
 }

@@ -22,7 +22,8 @@ use super::{
     batching_thread::BatchingThread,
     custom_batch_filter::CustomBatchFilter,
     driver::{Driver, Policy},
-    instance::{Assignment, InstanceBuilder, build_all},
+    driver_event::DriverEvent,
+    instance::{InstanceBuilder, build_all},
     instance_list::Instances,
     resource_claims::ResourceClaims,
     sequence_inputs::Sequences,
@@ -30,7 +31,6 @@ use super::{
 };
 use crate::{
     check::RequestValidator,
-    clock::now,
     engine_threads::EngineThreads,
     host_policy::Placed,
     limiter::{GrantListener, Limiter},
@@ -40,6 +40,7 @@ use crate::{
 };
 
 mod backend_calls;
+mod events;
 pub(super) mod instance_update;
 mod perform;
 mod run;
@@ -135,7 +136,7 @@ impl Executor {
             config,
         });
         let claims: Weak<dyn GrantListener> = Arc::downgrade(&(executor.clone() as Arc<dyn GrantListener>));
-        executor.driver.lock().set_owner(&claims);
+        executor.driver.lock().resource_claims().belongs_to(&claims);
         executor.instances.begin(&executor.clone().runner(), built, &instances, passive);
         Ok(executor)
     }
@@ -156,7 +157,8 @@ impl Executor {
         // Set before another thread may execute the request.
         execution.responder.timeline().queued(queued, execution.request.tensors());
         if self.batching.is_some() {
-            self.enqueue_later(meta, execution);
+            // The request has been answered with the error.
+            self.in_step(|me| _ = me.enqueue_here(meta, execution, CallerThread::MustNotExecute));
             return Ok(());
         }
         self.enqueue_here(meta, execution, thread)
@@ -168,41 +170,28 @@ impl Executor {
         execution: Box<Execution>,
         thread: CallerThread,
     ) -> Result<(), Error> {
-        let number = execution.responder.queue_number();
-        let mut driver = self.driver.lock();
-        let at = now();
-        let entry = match driver.enqueue(at, meta, execution) {
-            Ok(entry) => entry,
-            Err(Rejected { payload, reason }) => {
-                drop(driver);
-                payload.responder.timeline().not_queued();
-                let error = self.rejection_errors.error(reason, &payload.request);
-                payload.fail(error.clone());
-                return Err(error);
-            }
+        let mut actions = self.step(DriverEvent::Enqueue { meta, execution });
+        if let Some(Rejected { payload, reason }) = actions.refused.take() {
+            payload.responder.timeline().not_queued();
+            let error = self.rejection_errors.error(reason, &payload.request);
+            payload.fail(error.clone());
+            return Err(error);
+        }
+        let at = actions.at;
+        let here = match thread {
+            CallerThread::MayExecute => self.take_brief(&mut actions),
+            CallerThread::MustNotExecute => None,
         };
-        // Done under the lock, so that a later cancellation finds the entry.
-        let cancelled = if number.queued_as(entry) { driver.cancel(entry) } else { Vec::new() };
-        let mut actions = driver.step(at, &self.orders);
-        drop(driver);
-        actions.rejected.extend(cancelled);
-        let mut lent = None;
-        let runs_here = |assignment: &Assignment, brief: bool| {
-            if thread == CallerThread::MayExecute && self.may_run_here(assignment, brief) {
-                lent = self.threads.network.lend(at);
-            }
-            lent.is_some()
-        };
-        let here = self.perform(actions, runs_here);
-        if let (Some(here), Some(lent)) = (here, &lent) {
-            self.run_here(here, at, lent);
+        self.perform(actions).notify();
+        if let Some((first, lent)) = here {
+            self.run_here(first, at, &lent);
         }
         Ok(())
     }
 
     /// The client of a waiting request has cancelled it.
     pub(crate) fn cancel(self: &Arc<Self>, entry: EntryId) {
-        self.with_driver(move |driver| driver.cancel(entry));
+        self.dispatch(DriverEvent::Cancelled(entry));
     }
 
     /// The reason why the version cannot execute any more, if there is one.
@@ -212,12 +201,12 @@ impl Executor {
 
     /// Whether a sequence may still get requests.
     pub(crate) fn has_sequence(&self, id: &SequenceId) -> bool {
-        self.sequences.is_some() && self.driver.lock().has_sequence(id)
+        self.sequences.is_some() && self.driver.lock().scheduler().has_sequence(id)
     }
 
     /// The number of sequences that may still get requests.
     pub(crate) fn live_sequences(&self) -> usize {
-        if self.sequences.is_some() { self.driver.lock().live_sequences() } else { 0 }
+        if self.sequences.is_some() { self.driver.lock().scheduler().live_sequences() } else { 0 }
     }
 
     /// Returns when no sequence may still get requests.
@@ -227,18 +216,12 @@ impl Executor {
 
     /// Accepts no new requests. Accepted requests continue.
     pub(crate) fn drain(self: &Arc<Self>) {
-        self.with_driver(|driver| {
-            driver.drain();
-            Vec::new()
-        });
+        self.dispatch(DriverEvent::Drain);
     }
 
     /// From now on, no request waits for others to share its batch. The executor still accepts requests.
     pub(crate) fn end_queue_delay(self: &Arc<Self>) {
-        self.with_driver(|driver| {
-            driver.end_queue_delay();
-            Vec::new()
-        });
+        self.dispatch(DriverEvent::EndQueueDelay);
     }
 
     /// Waits until no instance runs, ends the instances on their threads, and then drops the backend's model. Blocks.
@@ -246,7 +229,7 @@ impl Executor {
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
         let mut driver = self.driver.lock();
-        self.idle.wait_while(&mut driver, |driver| !driver.is_idle());
+        self.idle.wait_while(&mut driver, |driver| !driver.instances().are_all_idle());
         let mut released = driver.close();
         drop(driver);
         self.batching.iter().for_each(BatchingThread::end);

@@ -9,13 +9,13 @@ use inference::{
     Error, Name,
     config::{InstanceGroup, ModelConfig},
 };
-use scheduling::{Claimant, InstanceId};
+use scheduling::Claimant;
 
 use super::{
     super::{
         batching_thread::BatchingThread,
-        driver::Driver,
-        instance::{BuiltInstance, InstanceBuilder, MovableInstance, build_all},
+        driver_event::{AddedInstance, DriverEvent, InstanceChange},
+        instance::{BuiltInstance, InstanceBuilder, build_all},
         instance_list::{ActiveInstance, PassiveInstance},
         resource_claims::register_one,
         warmup::WarmUp,
@@ -23,7 +23,6 @@ use super::{
     Executor,
 };
 use crate::{
-    clock::now,
     host_policy::Placed,
     limiter::{GrantListener, Limiter},
 };
@@ -125,17 +124,10 @@ impl Executor {
         let ended = self.instances.records.lock().take_passive(&passive);
         ended.into_iter().for_each(|passive| self.threads.group.adopt(passive.end()));
         let staying = self.instances.records.lock().staying();
-        let mut leaving = Vec::new();
-        self.with_driver_here(|driver| {
-            let at = now();
-            for AddedInstance { id, movable, claimant } in added {
-                driver.add_instance(at, id, movable, claimant);
-            }
-            leaving = choose_leaving(driver, &staying, surplus);
-            leaving.iter().for_each(|&id| driver.remove_instance(at, id));
-            Vec::new()
-        });
-        self.instances.records.lock().mark_leaving(&leaving);
+        let change = InstanceChange { added, staying, surplus };
+        let actions = self.step(DriverEvent::InstancesChanged(change));
+        self.instances.records.lock().mark_leaving(&actions.leaving);
+        self.perform(actions).notify();
     }
 
     /// Lets the threads of new instances begin. The driver does not know the instances yet.
@@ -172,35 +164,13 @@ impl Executor {
         let mut departed = self.instances.records.lock().ended();
         {
             let driver = self.driver.lock();
-            departed.retain(|&id| driver.has_left(id));
+            departed.retain(|&id| driver.instances().has_left(id));
         }
         let departed = self.instances.records.lock().take_active(&departed);
         for ActiveInstance { thread, .. } in departed {
             thread.join();
         }
     }
-}
-
-/// A new instance that the driver does not know yet.
-struct AddedInstance {
-    id: InstanceId,
-    movable: Option<MovableInstance>,
-    claimant: Option<Claimant>,
-}
-
-/// Which instances leave, if there are too many of these groups: those that can leave soonest.
-fn choose_leaving(
-    driver: &Driver,
-    staying: &[(InstanceId, Arc<InstanceGroup>)],
-    mut surplus: Vec<Arc<InstanceGroup>>,
-) -> Vec<InstanceId> {
-    let mut leaving = driver.by_cost_of_removal(staying.iter().map(|(id, _)| *id).collect());
-    leaving.retain(|id| {
-        let group = staying.iter().find(|(known, _)| known == id).map(|(_, group)| group);
-        let place = group.and_then(|group| surplus.iter().position(|surplus| surplus == group));
-        place.map(|place| surplus.swap_remove(place)).is_some()
-    });
-    leaving
 }
 
 /// The wanted instances that are missing, and the groups of those that are too many.

@@ -15,8 +15,9 @@ use scheduling::{InstanceId, Row, ScheduledBatch};
 use super::{
     super::{
         assemble::assemble,
-        driver::Executed,
-        instance::{Assignment, MovableInstance, RunWork, WorkerMessage, discard},
+        driver::Actions,
+        driver_event::{DriverEvent, Executed, FinishedBatch},
+        instance::{Assignment, RunWork, WorkerMessage, discard},
     },
     Executor,
 };
@@ -26,22 +27,26 @@ use crate::{
     rejection::cancelled,
 };
 
-/// An instance has finished a batch.
-struct FinishedBatch {
-    end: Timestamp,
-    instance: InstanceId,
-    movable: Option<MovableInstance>,
-    executed: Option<Executed>,
-}
-
 impl Executor {
     /// Whether a batch may run on the thread of the caller whose request completed it. `measured`: the last executions of
     /// the model were brief.
-    pub(super) fn may_run_here(&self, assignment: &Assignment, measured: bool) -> bool {
+    fn may_run_here(&self, assignment: &Assignment, measured: bool) -> bool {
         // A decoupled model may block on a slow client. Large tensors take long, whatever the last executions took.
         assignment.movable.as_ref().is_some_and(|movable| movable.is_brief().unwrap_or(measured))
             && !self.config.decoupled
             && input_bytes(&assignment.batch.rows) <= BRIEF_BYTES
+    }
+
+    /// Takes the batch that this thread may run out of the actions, and lends the thread for it.
+    pub(super) fn take_brief(&self, actions: &mut Actions) -> Option<(Assignment, LentThread<'_>)> {
+        for (position, assignment) in actions.assignments.iter().enumerate() {
+            if self.may_run_here(assignment, actions.brief)
+                && let Some(lent) = self.threads.network.lend(actions.at)
+            {
+                return Some((actions.assignments.remove(position), lent));
+            }
+        }
+        None
     }
 
     /// Runs a batch, and then the batches that become due for the same instance, for a short time.
@@ -113,29 +118,28 @@ impl Executor {
         let executed = (requests > 0).then_some(Executed { nanos, requests });
         let finished = FinishedBatch { end, instance, movable, executed };
         if self.batching.is_some() {
-            self.in_step(|me| _ = me.finished(finished, |_| false));
+            self.in_step(move |me| {
+                if let Some(next) = me.finished(finished) {
+                    me.instances.put(instance, WorkerMessage::Work(next));
+                }
+            });
             return None;
         }
-        self.finished(finished, |next| next.batch.instance == instance)
+        self.finished(finished)
     }
 
-    /// Returns the first of the next batches that `keep` accepts.
-    fn finished(
-        self: &Arc<Self>,
-        finished: FinishedBatch,
-        keep: impl Fn(&Assignment) -> bool,
-    ) -> Option<Assignment> {
-        let FinishedBatch { end, instance, movable, executed } = finished;
-        let mut driver = self.driver.lock();
-        driver.finished(instance, movable, executed);
-        let actions = driver.step(end, &self.orders);
-        drop(driver);
+    /// Returns the next batch for the same instance.
+    fn finished(self: &Arc<Self>, finished: FinishedBatch) -> Option<Assignment> {
+        let instance = finished.instance;
+        let mut actions = self.step(DriverEvent::Finished(finished));
         self.notify_if_closing();
-        self.perform(actions, |assignment, _| keep(assignment))
+        let next = actions.take_batch_of(instance);
+        self.perform(actions).notify();
+        next
     }
 
     /// The backend has panicked: the version stops running, and the executor answers the waiting requests.
-    fn fail_version(&self, instance: InstanceId, panic: &(dyn std::any::Any + Send)) {
+    fn fail_version(self: &Arc<Self>, instance: InstanceId, panic: &(dyn std::any::Any + Send)) {
         let message = format!(
             "the backend of model '{}' version {} panicked: {}",
             self.config.name,
@@ -145,15 +149,7 @@ impl Executor {
         log::error!("{message}");
         let fault = Error::internal(message).because(FailureReason::Backend);
         let _ = self.fault.set(fault);
-        let (waiting, vacated, pending_grants) = {
-            let mut driver = self.driver.lock();
-            let (mut waiting, pending_grants) = driver.lost(now(), instance);
-            waiting.extend(driver.give_up());
-            (waiting, driver.vacated(), pending_grants)
-        };
-        self.free_states(&vacated);
-        self.refuse(waiting);
-        pending_grants.notify();
+        self.handle(DriverEvent::Lost(instance));
         self.without_sequences.notify_waiters();
         self.notify_if_closing();
     }

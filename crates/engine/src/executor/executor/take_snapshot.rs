@@ -43,7 +43,7 @@ impl Executor {
         let queue = driver.queue(now());
         let sequences = matches!(self.config.scheduling, Scheduling::Sequence(_)).then(|| driver.slots());
         for instance in &mut instances {
-            instance.runs = !driver.is_idle_instance(instance.number);
+            instance.runs = !driver.instances().is_idle(instance.number);
             instance.awaits_resources = !driver.resource_claims().may_be_offered(instance.number);
         }
         drop(driver);
