@@ -8,13 +8,13 @@ use std::{
 };
 
 use inference::{
-    CallerThread, EntryId, Error, ExecutionCounters, Timestamp,
+    CallerThread, EntryId, Error, ExecutionCounters, ModelRunner, SequenceId, SequenceStep, Timestamp,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, Scheduling},
     lock::{Condvar, LockRank, Mutex},
 };
-use scheduling::{DynamicBatcher, Meta, Rejected, Scheduler, SequenceBatcher, SequenceId, Unbatched};
+use scheduling::{DynamicBatcher, Meta, Rejected, Scheduler, SequenceBatcher, Unbatched};
 use tokio::sync::Notify;
 
 use super::{
@@ -44,7 +44,6 @@ mod events;
 pub(super) mod instance_update;
 mod perform;
 mod run;
-mod runner;
 pub(super) mod take_snapshot;
 
 /// Executes the requests of one model version on its instances.
@@ -141,29 +140,7 @@ impl Executor {
         Ok(executor)
     }
 
-    /// Enqueues a validated request that came to the scheduler at `queued`, and runs it on this thread if it is brief and
-    /// the thread may. Does not block.
-    ///
-    /// # Errors
-    /// Why the request is not queued. The request has been answered with the same error. If a plug-in forms the batches, only
-    /// the answer has it.
-    pub(crate) fn enqueue(
-        self: &Arc<Self>,
-        meta: Meta,
-        execution: Box<Execution>,
-        queued: Timestamp,
-        thread: CallerThread,
-    ) -> Result<(), Error> {
-        // Set before another thread may execute the request.
-        execution.responder.timeline().queued(queued, execution.request.tensors());
-        if self.batching.is_some() {
-            // The request has been answered with the error.
-            self.in_step(|me| _ = me.enqueue_here(meta, execution, CallerThread::MustNotExecute));
-            return Ok(());
-        }
-        self.enqueue_here(meta, execution, thread)
-    }
-
+    /// Enqueues a request, and runs it on this thread if it is brief and the thread may.
     fn enqueue_here(
         self: &Arc<Self>,
         meta: Meta,
@@ -189,44 +166,14 @@ impl Executor {
         Ok(())
     }
 
-    /// The client of a waiting request has cancelled it.
-    pub(crate) fn cancel(self: &Arc<Self>, entry: EntryId) {
-        self.dispatch(DriverEvent::Cancelled(entry));
-    }
-
-    /// The reason why the version cannot execute any more, if there is one.
-    pub(crate) fn fault(&self) -> Option<&Error> {
-        self.fault.get()
-    }
-
-    /// Whether a sequence may still get requests.
-    pub(crate) fn has_sequence(&self, id: &SequenceId) -> bool {
-        self.sequences.is_some() && self.driver.lock().scheduler().has_sequence(id)
-    }
-
-    /// The number of sequences that may still get requests.
-    pub(crate) fn live_sequences(&self) -> usize {
-        if self.sequences.is_some() { self.driver.lock().scheduler().live_sequences() } else { 0 }
-    }
-
     /// Returns when no sequence may still get requests.
     pub(crate) async fn sequences_ended(&self) {
         notified_until(&self.without_sequences, || self.driver.lock().has_no_sequence()).await;
     }
 
-    /// Accepts no new requests. Accepted requests continue.
-    pub(crate) fn drain(self: &Arc<Self>) {
-        self.dispatch(DriverEvent::Drain);
-    }
-
-    /// From now on, no request waits for others to share its batch. The executor still accepts requests.
-    pub(crate) fn end_queue_delay(self: &Arc<Self>) {
-        self.dispatch(DriverEvent::EndQueueDelay);
-    }
-
     /// Waits until no instance runs, ends the instances on their threads, and then drops the backend's model. Blocks.
     /// All requests have ended before.
-    pub(crate) fn close(&self) {
+    fn end(&self) {
         self.closing.store(true, Ordering::SeqCst);
         let mut driver = self.driver.lock();
         self.idle.wait_while(&mut driver, |driver| !driver.instances().are_all_idle());
@@ -250,6 +197,67 @@ impl Executor {
             drop(self.driver.lock());
             self.idle.notify_all();
         }
+    }
+}
+
+impl ModelRunner for Executor {
+    // If a plug-in forms the batches, only the answer has the error.
+    fn enqueue(
+        self: Arc<Self>,
+        meta: Meta,
+        execution: Box<Execution>,
+        queued: Timestamp,
+        thread: CallerThread,
+    ) -> Result<(), Error> {
+        // Set before another thread may execute the request.
+        execution.responder.timeline().queued(queued, execution.request.tensors());
+        if self.batching.is_some() {
+            // The request has been answered with the error.
+            self.in_step(|me| _ = me.enqueue_here(meta, execution, CallerThread::MustNotExecute));
+            return Ok(());
+        }
+        self.enqueue_here(meta, execution, thread)
+    }
+
+    fn cancel(self: Arc<Self>, entry: EntryId) {
+        self.dispatch(DriverEvent::Cancelled(entry));
+    }
+
+    fn fault(&self) -> Option<&Error> {
+        self.fault.get()
+    }
+
+    fn ready_here(&self) -> bool {
+        let answer = self.backend_handle.ready();
+        if let Err(Error { message, .. }) = &answer {
+            log::debug!("Model '{}' version {} is not ready: {message}", self.config.name, self.version);
+        }
+        answer.is_ok()
+    }
+
+    fn has_sequence(&self, id: &SequenceId) -> bool {
+        self.sequences.is_some() && self.driver.lock().scheduler().has_sequence(id)
+    }
+
+    fn continues(&self, step: &SequenceStep) -> bool {
+        !step.start && step.id.as_ref().is_some_and(|id| self.has_sequence(id))
+    }
+
+    fn live_sequences(&self) -> usize {
+        if self.sequences.is_some() { self.driver.lock().scheduler().live_sequences() } else { 0 }
+    }
+
+    fn end_queue_delay(self: Arc<Self>) {
+        self.dispatch(DriverEvent::EndQueueDelay);
+    }
+
+    fn drain(self: Arc<Self>) {
+        self.dispatch(DriverEvent::Drain);
+    }
+
+    fn close(self: Arc<Self>) {
+        self.dispatch(DriverEvent::Drain);
+        self.end();
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the executor asks its backend besides running requests.
 use std::sync::Arc;
 
-use inference::{Error, backend::MemoryUsage};
+use inference::{ModelRunner, backend::MemoryUsage};
 
 use super::Executor;
 
@@ -51,14 +51,5 @@ impl Executor {
             me.ready_here()
         });
         answer.await.unwrap_or(false)
-    }
-
-    /// As [`ready`](Self::ready), but asks on this thread. Blocks as long as the backend does.
-    pub(crate) fn ready_here(&self) -> bool {
-        let answer = self.backend_handle.ready();
-        if let Err(Error { message, .. }) = &answer {
-            log::debug!("Model '{}' version {} is not ready: {message}", self.config.name, self.version);
-        }
-        answer.is_ok()
     }
 }

@@ -42,7 +42,8 @@ impl Executor {
     pub(super) fn refuse(&self, rejected: Vec<Rejected<Box<Execution>>>) {
         for Rejected { payload, reason } in rejected {
             let error = self
-                .fault()
+                .fault
+                .get()
                 .cloned()
                 .unwrap_or_else(|| self.rejection_errors.error(reason, &payload.request));
             payload.fail(error);

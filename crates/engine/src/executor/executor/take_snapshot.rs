@@ -32,7 +32,8 @@ pub(crate) struct ExecutorView {
 }
 
 impl Executor {
-    /// What the executor does now; of the queue only its length while a plug-in may be forming a batch. Holds the lock of the driver while numbers and slots are copied.
+    /// What the executor does now; of the queue only its length while a plug-in may be forming a batch. Holds the lock of
+    /// the driver while numbers and slots are copied.
     pub(crate) fn look(&self) -> ExecutorView {
         let mut instances = self.instances.list();
         let Some(driver) = self.driver_at_rest() else {
