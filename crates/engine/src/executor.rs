@@ -17,13 +17,13 @@ mod instance_list;
 mod instance_set;
 mod resource_claims;
 mod sequence_inputs;
+pub(crate) mod snapshot;
 mod warmup;
 
 pub(crate) use driver::WaitingWork;
 pub(crate) use executor::{
     Executor, ExecutorParts,
     instance_update::{ExecutorUpdateParts, PreparedUpdate},
-    take_snapshot::ExecutorView,
 };
 pub(crate) use warmup::{prepare_states, prepare_warmups};
 

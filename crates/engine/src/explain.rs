@@ -8,10 +8,13 @@ mod order;
 mod take;
 mod words;
 
+pub use crate::executor::snapshot::{
+    InstanceSnapshot, InstanceState, InstancesSnapshot, QueueSnapshot, ResourceSnapshot, SequencesSnapshot,
+    SlotSnapshot,
+};
 pub use crate::snapshot::{
-    CacheSnapshot, EngineSnapshot, FailureCounts, InstanceSnapshot, InstanceState, InstancesSnapshot,
-    MOST_MODELS, ModelSnapshot, QueueSnapshot, ResourceSnapshot, SchedulerKind, SchedulerSnapshot,
-    SequencesSnapshot, ServedSnapshot, SlotSnapshot, StepSnapshot, TimeQuantiles, TimesSnapshot,
+    CacheSnapshot, EngineSnapshot, FailureCounts, MOST_MODELS, ModelSnapshot, SchedulerKind,
+    SchedulerSnapshot, ServedSnapshot, StepSnapshot, TimeQuantiles, TimesSnapshot,
 };
 pub use findings::{ModelFinding, findings};
 pub(crate) use take::take;

@@ -14,7 +14,7 @@ use scheduling::{
     Capacities, Claim, Claimant, Device, Grants, InstanceId, Need, RateLimiter, Resources, Shortage,
 };
 
-use crate::snapshot::ResourceSnapshot;
+use crate::executor::snapshot::ResourceSnapshot;
 
 /// Claims resources for instances.
 pub(crate) trait GrantListener: Send + Sync {

@@ -44,7 +44,7 @@ mod events;
 pub(super) mod instance_update;
 mod perform;
 mod run;
-pub(super) mod take_snapshot;
+mod take_snapshot;
 
 /// Executes the requests of one model version on its instances.
 pub(crate) struct Executor {

@@ -9,8 +9,9 @@ use scheduling::BatchEnd;
 use super::words::{counted, duration, percent, seconds, share};
 use crate::{
     ModelStatistics,
+    executor::snapshot::InstanceState,
     model_state::ModelState,
-    snapshot::{InstanceState, ModelSnapshot, SchedulerKind, ServedSnapshot},
+    snapshot::{ModelSnapshot, SchedulerKind, ServedSnapshot},
 };
 
 mod failures;

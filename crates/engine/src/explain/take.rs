@@ -6,7 +6,7 @@ use scheduling::{BatchEnd, Strategy};
 
 use super::order::{ModelActivity, rank};
 use crate::{
-    executor::ExecutorView,
+    executor::snapshot::ExecutorSnapshot,
     models::ModelTable,
     models::loaded_version::LoadedVersion,
     snapshot::{
@@ -72,7 +72,7 @@ fn served(loaded: &LoadedVersion, generation: u64) -> ServedSnapshot {
         other: record.failures(FailureReason::Other),
     };
     let ends = BatchEnd::ALL.map(|end| (end, record.executions().batches_ended(end)));
-    let ExecutorView { queue, instances, sequences } = loaded.look();
+    let ExecutorSnapshot { queue, instances, sequences } = loaded.look();
     ServedSnapshot {
         generation,
         load_duration: loaded.load_duration(),

@@ -22,7 +22,10 @@ use crate::{
     check::{ReadableMemory, RequestValidator},
     clock::now,
     ensemble::{EnsembleMember, EnsembleParts, EnsembleVersion},
-    executor::{Executor, ExecutorParts, ExecutorUpdateParts, ExecutorView, PreparedUpdate, WaitingWork},
+    executor::{
+        Executor, ExecutorParts, ExecutorUpdateParts, PreparedUpdate, WaitingWork,
+        snapshot::{ExecutorSnapshot, QueueSnapshot},
+    },
     fingerprint::Fingerprint,
     host_policy::Placed,
     in_flight::InFlight,
@@ -32,7 +35,7 @@ use crate::{
     order::Orders,
     response_cache::ModelCache,
     server_parts::ServerParts,
-    snapshot::{QueueSnapshot, StepSnapshot},
+    snapshot::StepSnapshot,
 };
 
 mod ending;
@@ -328,14 +331,14 @@ impl LoadedVersion {
     }
 
     /// What waits and runs here. An ensemble has no instances of its own.
-    pub(crate) fn look(&self) -> ExecutorView {
+    pub(crate) fn look(&self) -> ExecutorSnapshot {
         match &self.work {
             LoadedWork::Executor(executor) => executor.look(),
             LoadedWork::Ensemble(version) => {
                 let requests = version.ensemble().pending();
-                ExecutorView {
+                ExecutorSnapshot {
                     queue: QueueSnapshot { requests, ..QueueSnapshot::default() },
-                    ..ExecutorView::default()
+                    ..ExecutorSnapshot::default()
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What somebody who asks sees of an executor: its queue, its instances and its slots.
+//! Takes the snapshot of an executor: its queue, its instances and its slots.
 use std::{sync::Arc, time::Duration};
 
 use inference::{
@@ -11,35 +11,25 @@ use super::{
     super::{
         driver::{Driver, WaitingWork},
         instance_list::InstanceView,
+        snapshot::{
+            ExecutorSnapshot, InstanceSnapshot, InstanceState, InstancesSnapshot, MEASURED_REQUESTS,
+            MOST_BACKLOGGED, MOST_INSTANCES, MOST_SLOTS, QueueSnapshot, SequencesSnapshot, SlotSnapshot,
+            shown_id,
+        },
     },
     Executor,
 };
-use crate::{
-    clock::now,
-    limiter::Limiter,
-    snapshot::{
-        InstanceSnapshot, InstanceState, InstancesSnapshot, MEASURED_REQUESTS, MOST_BACKLOGGED,
-        MOST_INSTANCES, MOST_SLOTS, QueueSnapshot, SequencesSnapshot, SlotSnapshot, shown_id,
-    },
-};
-
-/// See the module documentation.
-#[derive(Default)]
-pub(crate) struct ExecutorView {
-    pub(crate) queue: QueueSnapshot,
-    pub(crate) instances: InstancesSnapshot,
-    pub(crate) sequences: Option<SequencesSnapshot>,
-}
+use crate::{clock::now, limiter::Limiter};
 
 impl Executor {
     /// What the executor does now; of the queue only its length while a plug-in may be forming a batch. Holds the lock of
     /// the driver while numbers and slots are copied.
-    pub(crate) fn look(&self) -> ExecutorView {
+    pub(crate) fn look(&self) -> ExecutorSnapshot {
         let mut instances = self.instances.list();
         let Some(driver) = self.driver_at_rest() else {
             let WaitingWork { requests, time } = self.waiting_work();
             let queue = QueueSnapshot { requests, work: time, ..QueueSnapshot::default() };
-            return ExecutorView { queue, instances: executor_view(instances), sequences: None };
+            return ExecutorSnapshot { queue, instances: executor_view(instances), sequences: None };
         };
         let queue = driver.queue(now());
         let sequences = matches!(self.config.scheduling, Scheduling::Sequence(_)).then(|| driver.slots());
@@ -55,7 +45,7 @@ impl Executor {
             };
             SequencesSnapshot { slots_per_instance, ..sequences }
         });
-        ExecutorView { queue, instances: executor_view(instances), sequences }
+        ExecutorSnapshot { queue, instances: executor_view(instances), sequences }
     }
 
     /// The driver, for a thread that looks at it and must not wait for a plug-in. `None` while a plug-in may be running.

@@ -7,10 +7,10 @@ use scheduling::BatchEnd;
 use super::*;
 use crate::{
     ModelStatistics,
-    snapshot::{
-        FailureCounts, InstanceSnapshot, InstancesSnapshot, QueueSnapshot, SchedulerSnapshot,
-        SequencesSnapshot, SlotSnapshot, StepSnapshot,
+    executor::snapshot::{
+        InstanceSnapshot, InstancesSnapshot, QueueSnapshot, SequencesSnapshot, SlotSnapshot,
     },
+    snapshot::{FailureCounts, SchedulerSnapshot, StepSnapshot},
 };
 
 /// A model with a dynamic batcher that has done nothing.
