@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 mod account;
-mod check;
 mod clock;
 mod control_groups;
 mod engine;
@@ -33,7 +32,6 @@ mod plugins;
 mod processors;
 mod readiness;
 mod regular_file;
-mod rejection;
 mod repository;
 mod response_cache;
 mod server_parts;

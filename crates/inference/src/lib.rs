@@ -19,9 +19,11 @@ pub mod log_target;
 pub mod metric_registry;
 pub mod metrics;
 mod name;
+pub mod rejection;
 mod report;
 pub mod repository;
 mod request;
+mod request_validator;
 mod response;
 mod response_channel;
 mod runner;
@@ -42,6 +44,7 @@ pub use report::ResponseReport;
 pub use request::{
     OutputPlacement, OutputSelection, Parameter, Parameters, Request, RequestInputs, id_prefix,
 };
+pub use request_validator::{ReadableMemory, RequestValidator};
 pub use response::{Response, ResponseItem};
 pub use response_channel::{
     BatchReporter, Canceller, ClientId, Flow, InFlightResponse, OrderPlace, Outcome, QueueNumber, Responder,

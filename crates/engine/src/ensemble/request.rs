@@ -13,6 +13,7 @@ use futures_util::task::AtomicWaker;
 use inference::{
     EntryId, Error, ExecutionTimes, FailureReason, Name, Parameter, ReportedTimes, Request, RequestInputs,
     Responder, Response, ResponseItem, SequenceId, SequenceStep, Timestamp, TraceContext, id_prefix,
+    rejection::{cancelled, timed_out},
 };
 use scheduling::{EnsembleAction, EnsembleRun, StepRun};
 
@@ -25,11 +26,7 @@ use super::{
     tensor::{StepOutputs, StepTensor},
     turns::RequestTurns,
 };
-use crate::{
-    clock::now,
-    model::RequestOrigin,
-    rejection::{cancelled, timed_out},
-};
+use crate::{clock::now, model::RequestOrigin};
 
 /// A decoupled member waits while the ensemble has not read so many of its responses.
 const MOST_UNREAD: NonZeroUsize = NonZeroUsize::new(16).unwrap();

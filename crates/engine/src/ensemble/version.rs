@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use inference::{
-    Error, Name, Timestamp,
+    Error, Name, ReadableMemory, RequestValidator, Timestamp,
     cache::ResponseCache,
     config::{EnsembleScheduling, FittedEnsemble, ModelConfig, ResolvedConfig},
 };
@@ -15,7 +15,6 @@ use super::{
 };
 use crate::{
     account::RequestAccount,
-    check::{ReadableMemory, RequestValidator},
     clock::now,
     fingerprint::{self, Fingerprint},
     model::{Model, ModelParts},

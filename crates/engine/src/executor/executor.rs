@@ -8,11 +8,13 @@ use std::{
 };
 
 use inference::{
-    CallerThread, EntryId, Error, ExecutionCounters, ModelRunner, SequenceId, SequenceStep, Timestamp,
+    CallerThread, EntryId, Error, ExecutionCounters, ModelRunner, RequestValidator, SequenceId, SequenceStep,
+    Timestamp,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, Scheduling},
     lock::{Condvar, LockRank, Mutex},
+    rejection::RejectionErrors,
 };
 use scheduling::{DynamicBatcher, Meta, Rejected, Scheduler, SequenceBatcher, Unbatched};
 use tokio::sync::Notify;
@@ -30,13 +32,11 @@ use super::{
     warmup::WarmUp,
 };
 use crate::{
-    check::RequestValidator,
     engine_threads::EngineThreads,
     host_policy::Placed,
     limiter::{GrantListener, Limiter},
     notified::notified_until,
     order::Orders,
-    rejection::RejectionErrors,
 };
 
 mod backend_calls;

@@ -11,15 +11,15 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, ResponseStream, Shape, Tensor,
-    TensorData, Timeline, Unobserved,
+    DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, RequestValidator, ResponseStream,
+    Shape, Tensor, TensorData, Timeline, Unobserved,
     backend::{BackendInstance, Batch, Execution},
     config::{ModelConfig, Warmup, WarmupData, WarmupInput},
     element_count, id_prefix, response_channel,
 };
 
 use super::sequence_inputs::{Sequences, tensor_bytes, zeros};
-use crate::{check::RequestValidator, clock::now, limits::require_memory, regular_file};
+use crate::{clock::now, limits::require_memory, regular_file};
 
 /// The samples of a model. Any of its instances can run them.
 pub(super) struct WarmUp {

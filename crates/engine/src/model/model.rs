@@ -5,9 +5,11 @@
 use std::sync::Arc;
 
 use inference::{
-    CallerThread, Error, Flow, Name, Request, ResponseStream, SequenceId, Timeline, UnreadBudget,
+    CallerThread, Error, Flow, Name, Request, RequestValidator, ResponseStream, SequenceId, Timeline,
+    UnreadBudget,
     backend::Execution,
     config::{ModelConfig, Scheduling},
+    rejection::RejectionErrors,
     response_channel,
 };
 use scheduling::Rejection;
@@ -15,10 +17,8 @@ use scheduling::Rejection;
 use super::succession::Succession;
 use crate::{
     account::RequestAccount,
-    check::RequestValidator,
     clock::now,
     fingerprint::Fingerprint,
-    rejection::RejectionErrors,
     response_cache::{ModelCache, ValidRequest},
     server_parts::ServerParts,
 };

@@ -10,7 +10,7 @@ use std::{
 };
 
 use inference::{
-    Error, ModelRunner, Name, Timestamp,
+    Error, ModelRunner, Name, ReadableMemory, RequestValidator, Timestamp,
     backend::{BackendModel, MemoryUsage},
     batching::BatchingStrategy,
     config::{EnsembleScheduling, ResolvedConfig, Scheduling},
@@ -19,7 +19,6 @@ use inference::{
 
 use crate::{
     account::RequestAccount,
-    check::{ReadableMemory, RequestValidator},
     clock::now,
     ensemble::{EnsembleMember, EnsembleParts, EnsembleVersion},
     executor::{

@@ -10,7 +10,7 @@ use std::{
 };
 
 use inference::{
-    Error, Name,
+    Error, Name, ReadableMemory, RequestValidator,
     backend::{Backend, ModelSource},
     config::{ConfigErrors, FileEntry, ModelConfig, VersionDirectory, rule, version_directory},
 };
@@ -20,7 +20,6 @@ use super::{
     files, repositories, scan, strategy,
 };
 use crate::{
-    check::{ReadableMemory, RequestValidator},
     executor::{prepare_states, prepare_warmups},
     regular_file,
 };

@@ -21,7 +21,7 @@ use inference::{
     cache::{CacheStatus, CachedAnswer, ResponseCache},
     config::{ModelConfig, ResponseCaching, Scheduling},
     lock::Mutex,
-    response_channel,
+    rejection, response_channel,
 };
 use scheduling::Meta;
 use smallvec::SmallVec;
@@ -35,7 +35,6 @@ use crate::{
     clock::{TimerTarget, now},
     fingerprint::Fingerprint,
     observe::Lookup,
-    rejection,
     server_parts::ServerParts,
 };
 

@@ -9,6 +9,7 @@ use inference::{
     Error, FailureReason, Request, Tensor, Timestamp,
     backend::{BackendInstance, Execution, SlotOwner},
     panic_message,
+    rejection::cancelled,
 };
 use scheduling::{InstanceId, Row, ScheduledBatch};
 
@@ -24,7 +25,6 @@ use super::{
 use crate::{
     clock::{now, unix_time},
     network_threads::LentThread,
-    rejection::cancelled,
 };
 
 impl Executor {

@@ -7,13 +7,11 @@ use inference::{
     ResponseReport, Timeline, Timestamp,
     cache::{CacheStatus, CachedAnswer},
     id_prefix,
+    rejection::cancelled,
 };
 
 use super::{AskingRequest, CachePath, Collected, Decision, ModelCache, insertion::Insertion};
-use crate::{
-    clock::{now, unix_time},
-    rejection::cancelled,
-};
+use crate::clock::{now, unix_time};
 
 /// The most bytes of the responses of a decoupled model that are kept until the last one, if the configuration sets no
 /// limit.

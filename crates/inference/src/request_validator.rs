@@ -1,26 +1,28 @@
 //! Checks a request against the configuration of its model. Triton calls this normalisation.
 //!
 //! The order of the rules and their texts follow Triton: infer_request.cc, Normalize. A backend may rely on exactly
-//! what this check guarantees, see [`inference::backend::Execution`].
+//! what this check guarantees, see [`Execution`](crate::backend::Execution).
 use std::{
     collections::HashSet,
     hash::{BuildHasher, Hash, Hasher, RandomState},
     sync::LazyLock,
 };
 
-use inference::{
+use scheduling::{Meta, SequenceStep};
+
+use crate::{
     DataType, Error, MAX_STORED_NAME, Name, Request, RequestInputs, SequenceId, Shape, ShapeError, Tensor,
     TensorData, TensorMemory, bytes_elements, check_length,
     config::{Control, InputSpec, ModelConfig, Scheduling},
     element_count, id_prefix,
 };
-use scheduling::{Meta, SequenceStep};
 
 /// The most dimensions of a shape that a text shows. A client may send far more.
 const SHOWN_DIMS: usize = 32;
 
-/// The parts of a configuration that the rules need, computed once.
-pub(crate) struct RequestValidator {
+/// Checks the requests of one model. Contains the parts of the configuration that the rules need, computed once.
+#[derive(Debug)]
+pub struct RequestValidator {
     required: usize,
     has_optional: bool,
     /// At least one input must have the same shape, or the same contents, in all requests of a batch.
@@ -34,15 +36,17 @@ pub(crate) struct RequestValidator {
 
 /// The memory that a backend can read besides memory of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct ReadableMemory {
+pub struct ReadableMemory {
     /// Memory of devices.
-    pub(crate) device: bool,
+    pub device: bool,
     /// Memory that others may write at any time.
-    pub(crate) foreign: bool,
+    pub foreign: bool,
 }
 
 impl RequestValidator {
-    pub(crate) fn new(config: &ModelConfig, readable: ReadableMemory) -> Self {
+    /// A validator for a model with this configuration, whose backend can read this memory.
+    #[must_use]
+    pub fn new(config: &ModelConfig, readable: ReadableMemory) -> Self {
         let required = config.inputs.iter().filter(|input| !input.optional).count();
         Self {
             required,
@@ -54,12 +58,12 @@ impl RequestValidator {
         }
     }
 
-    /// Checks `request`, gives raw bytes their shape, applies configured reshapes, and returns what the scheduler
+    /// Checks `request` against `config`, the configuration of [`new`](Self::new), gives raw bytes their shape, applies configured reshapes, and returns what the scheduler
     /// needs.
     ///
     /// # Errors
     /// INVALID_ARG for the first rule that the request breaks.
-    pub(crate) fn check(&self, config: &ModelConfig, request: &mut Request) -> Result<Meta, Error> {
+    pub fn check(&self, config: &ModelConfig, request: &mut Request) -> Result<Meta, Error> {
         let id = request.id.clone();
         let at = ErrorContext { model: &config.name, id: &id };
         if let RequestInputs::Raw(data) = &request.inputs {

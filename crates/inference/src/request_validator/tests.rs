@@ -1,11 +1,54 @@
 //! Tests of each rule of the check, with its error text.
-use std::num::NonZeroU32;
+use std::{
+    num::NonZeroU32,
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use bytes::Bytes;
-use inference::{DataType, DeviceMemory, DevicePiece, config::Scheduling};
-use testing::TestRegion;
 
 use super::*;
+use crate::{
+    DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion,
+    config::{Completion, CompletionContext, ConfigSource, FileEntry, ModelLayout, declare, finish},
+};
+
+/// A region that its owner, the test, writes. It has no address.
+#[derive(Debug)]
+struct ChangingRegion(Mutex<Vec<u8>>);
+
+impl ChangingRegion {
+    fn new(bytes: &[u8]) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(bytes.to_vec())))
+    }
+
+    fn memory(self: &Arc<Self>) -> ForeignMemory {
+        ForeignMemory::range(self.clone(), 0, self.byte_size()).unwrap()
+    }
+
+    fn change(&self, bytes: &[u8]) {
+        self.0.lock().unwrap().copy_from_slice(bytes);
+    }
+}
+
+impl ForeignRegion for ChangingRegion {
+    fn byte_size(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    fn address(&self) -> *mut u8 {
+        std::ptr::null_mut()
+    }
+
+    fn read(&self, offset: usize, target: &mut [u8]) -> Result<(), Error> {
+        target.copy_from_slice(&self.0.lock().unwrap()[offset..][..target.len()]);
+        Ok(())
+    }
+
+    fn write(&self, _: usize, _: &[u8]) -> Result<(), Error> {
+        unreachable!("requests only read their inputs")
+    }
+}
 
 /// A backend that copies foreign memory itself.
 const FOREIGN: ReadableMemory = ReadableMemory { device: false, foreign: true };
@@ -23,7 +66,14 @@ fn spec(name: &str, datatype: DataType, dims: &[i64]) -> InputSpec {
 }
 
 fn config(max_batch_size: u32, inputs: Vec<InputSpec>) -> ModelConfig {
-    let mut config = crate::models::loaded_version::tests::config(Scheduling::Unbatched);
+    let text = "backend: 'b' input { name: 'IN' data_type: TYPE_UINT8 dims: -1 }
+        output { name: 'OUT' data_type: TYPE_UINT8 dims: -1 }";
+    let entry = FileEntry { name: "model".to_owned(), is_directory: false };
+    let layout = ModelLayout { name: "m".to_owned(), versions: [(1, vec![entry])].into() };
+    let source = ConfigSource::Text { path: Path::new("config.pbtxt"), content: text.as_bytes() };
+    let declared = declare(source, &layout, Completion::Auto).unwrap();
+    let completed = finish(&declared, declared.config.clone(), &CompletionContext::default()).unwrap();
+    let mut config = ModelConfig::clone(&completed.typed);
     config.max_batch_size = NonZeroU32::new(max_batch_size);
     config.inputs = inputs;
     config
@@ -242,10 +292,10 @@ fn byte_strings_are_counted_to_the_last_byte() {
 
 #[test]
 fn strings_in_foreign_memory_are_copied_before_they_are_checked() {
-    let region = TestRegion::new(b"\x01\0\0\0a");
+    let region = ChangingRegion::new(b"\x01\0\0\0a");
     let texts = config(0, vec![spec("S", DataType::Bytes, &[1])]);
     let (_, request) = check(&texts, vec![tensor("S", DataType::Bytes, &[1], region.memory())]).unwrap();
-    region.write(b"\xff\0\0\0a");
+    region.change(b"\xff\0\0\0a");
     assert_eq!(request.tensors()[0].host().unwrap().contiguous(), &b"\x01\0\0\0a"[..]);
     assert!(check(&texts, vec![tensor("S", DataType::Bytes, &[1], region.memory())]).is_err());
     // The server does not read numbers before they are executed.
@@ -253,7 +303,7 @@ fn strings_in_foreign_memory_are_copied_before_they_are_checked() {
     let (_, request) = check(&numbers, vec![tensor("N", DataType::Uint8, &[5], region.memory())]).unwrap();
     assert!(matches!(request.tensors()[0].memory(), TensorMemory::Foreign(_)));
     assert_eq!(
-        check(&numbers, vec![tensor("N", DataType::Uint8, &[5], TestRegion::new(b"1234").memory())])
+        check(&numbers, vec![tensor("N", DataType::Uint8, &[5], ChangingRegion::new(b"1234").memory())])
             .unwrap_err(),
         format!("{P}input byte size mismatch for input 'N' for model 'm'. Expected 5, got 4")
     );
@@ -261,15 +311,15 @@ fn strings_in_foreign_memory_are_copied_before_they_are_checked() {
 
 #[test]
 fn foreign_memory_is_copied_for_backends_that_do_not_do_it_themselves() {
-    let region = TestRegion::new(b"12345");
+    let region = ChangingRegion::new(b"12345");
     let config = config(0, vec![spec("N", DataType::Uint8, &[5])]);
     let bytes_after_change = |foreign| {
-        region.write(b"12345");
+        region.change(b"12345");
         let tensor = tensor("N", DataType::Uint8, &[5], region.memory());
         let mut request = Request { inputs: RequestInputs::Tensors(vec![tensor]), ..Request::default() };
         let validator = RequestValidator::new(&config, ReadableMemory { device: false, foreign });
         validator.check(&config, &mut request).unwrap();
-        region.write(b"abcde");
+        region.change(b"abcde");
         request.tensors()[0].host().unwrap().contiguous()
     };
     assert_eq!(bytes_after_change(false), "12345");
@@ -278,7 +328,7 @@ fn foreign_memory_is_copied_for_backends_that_do_not_do_it_themselves() {
 
 #[test]
 fn foreign_memory_that_may_be_used_in_place_stays_where_it_is() {
-    let memory = inference::ForeignMemory::copied_from(&vec![1, 2].into());
+    let memory = ForeignMemory::copied_from(&vec![1, 2].into());
     let config = config(0, vec![spec("N", DataType::Uint8, &[2])]);
     let tensor = tensor("N", DataType::Uint8, &[2], memory);
     let mut request = Request { inputs: RequestInputs::Tensors(vec![tensor]), ..Request::default() };
@@ -289,7 +339,7 @@ fn foreign_memory_that_may_be_used_in_place_stays_where_it_is() {
 #[test]
 fn memory_of_a_device_needs_a_backend_that_reads_it() {
     let on_device = |name: &str, datatype, byte_size: usize| {
-        let memory = DeviceMemory::new(0, [DevicePiece { address: 64, byte_size }], std::sync::Arc::new(()));
+        let memory = DeviceMemory::new(0, [DevicePiece { address: 64, byte_size }], Arc::new(()));
         tensor(name, datatype, &[1], memory)
     };
     let check = |spec: InputSpec, tensor, reads_device_memory| {

@@ -1,17 +1,21 @@
 //! The errors for rejections, with one text for each reason.
-use inference::{Error, ErrorCode, FailureReason, Request, backend::not_iterative, id_prefix};
 use scheduling::Rejection;
 
+use crate::{Error, ErrorCode, FailureReason, Name, Request, backend::not_iterative, id_prefix};
+
 /// Makes the errors for the rejections of one model.
-pub(crate) struct RejectionErrors {
-    pub(crate) model: inference::Name,
+#[derive(Debug)]
+pub struct RejectionErrors {
+    /// The name of the model.
+    pub model: Name,
     /// Whether the model is a sequence model. The texts of sequence models leave the request's id out.
-    pub(crate) sequences: bool,
+    pub sequences: bool,
 }
 
 impl RejectionErrors {
     /// The error for a rejected request.
-    pub(crate) fn error(&self, reason: Rejection, request: &Request) -> Error {
+    #[must_use]
+    pub fn error(&self, reason: Rejection, request: &Request) -> Error {
         let rejected = |message: String| Error::unavailable(message).because(FailureReason::Rejected);
         let prefix = || if self.sequences { String::new() } else { id_prefix(&request.id) };
         let model = &self.model;
@@ -49,11 +53,13 @@ impl RejectionErrors {
 }
 
 /// The error for a request that has waited too long.
-pub(crate) fn timed_out() -> Error {
+#[must_use]
+pub fn timed_out() -> Error {
     Error::unavailable("Request timeout expired").because(FailureReason::Rejected)
 }
 
 /// The error for a cancelled request.
-pub(crate) fn cancelled() -> Error {
+#[must_use]
+pub fn cancelled() -> Error {
     Error::new(ErrorCode::Cancelled, "Request cancelled").because(FailureReason::Cancelled)
 }
