@@ -4,12 +4,12 @@
 //! declaration, including defaults. The reader accepts the usual JSON mapping of protocol buffers.
 
 mod document;
+mod error;
 mod keys;
 mod read;
 mod write;
 
-use std::fmt;
-
+pub use error::JsonError;
 pub use write::to_json;
 
 use crate::Parsed;
@@ -24,24 +24,3 @@ use crate::Parsed;
 pub fn parse(source: &str) -> Result<Parsed, JsonError> {
     read::parse(source)
 }
-
-/// A mistake in a JSON source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JsonError {
-    /// The field, such as `input[0].dims`; empty for a mistake that concerns the whole document.
-    pub path: String,
-    /// Describes the mistake in one line.
-    pub message: String,
-}
-
-impl fmt::Display for JsonError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.path.is_empty() {
-            f.write_str(&self.message)
-        } else {
-            write!(f, "{}: {}", self.path, self.message)
-        }
-    }
-}
-
-impl std::error::Error for JsonError {}

@@ -5,7 +5,8 @@ use prost_reflect::{
 };
 
 use super::document::Json;
-use super::{JsonError, keys};
+use super::error::JsonError;
+use super::keys;
 use crate::descriptors::{model_config, rival};
 use crate::suggest::{unknown_field, unknown_value};
 use crate::{Fields, Parsed};

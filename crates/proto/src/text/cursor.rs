@@ -1,5 +1,6 @@
 //! The tokens of a source one after the other, with their places.
-use super::lexer::{Fault, Lexer, Token};
+use super::fault::Fault;
+use super::lexer::{Lexer, Token};
 
 /// Stands at a token of a source.
 pub(super) struct TokenCursor<'a> {

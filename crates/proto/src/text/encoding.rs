@@ -4,7 +4,7 @@
 //! configuration go to clients in JSON and in messages of gRPC, which must be UTF-8, so they are refused.
 use std::borrow::Cow;
 
-use super::Fault;
+use super::fault::Fault;
 
 /// Where the scanner is.
 #[derive(Clone, Copy, PartialEq, Eq)]

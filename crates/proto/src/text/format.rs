@@ -1,9 +1,6 @@
 //! Formats the text form of a configuration. Comments, order and blank lines stay; indents, separators and quotation
 //! marks become uniform.
-use super::{
-    cursor::TokenCursor,
-    lexer::{Fault, Token},
-};
+use super::{cursor::TokenCursor, fault::Fault, lexer::Token};
 
 /// The longest line that a list or a message may have which stands on one line.
 const WIDTH: usize = 80;

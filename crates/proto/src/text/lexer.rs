@@ -2,28 +2,7 @@
 //!
 //! As Triton: the tokenizer of protobuf's TextFormat, with C-like numbers and escapes.
 
-use super::MistakeKind;
-
-/// A position in the source with a mistake, and the reason.
-#[derive(Debug)]
-pub(super) struct Fault {
-    /// Byte offset.
-    pub(super) at: usize,
-    pub(super) kind: MistakeKind,
-    pub(super) why: String,
-    /// The word that was probably meant.
-    pub(super) suggestion: Option<String>,
-}
-
-impl Fault {
-    pub(super) fn new(at: usize, why: impl Into<String>) -> Self {
-        Self { at, kind: MistakeKind::Syntax, why: why.into(), suggestion: None }
-    }
-
-    pub(super) fn of_kind(self, kind: MistakeKind) -> Self {
-        Self { kind, ..self }
-    }
-}
+use super::fault::Fault;
 
 /// One token of the source.
 #[derive(Clone, Copy, Debug, PartialEq)]

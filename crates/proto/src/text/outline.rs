@@ -1,10 +1,7 @@
 //! Tells where each field of a source is.
 use std::ops::Range;
 
-use super::{
-    cursor::TokenCursor,
-    lexer::{Fault, Token},
-};
+use super::{cursor::TokenCursor, fault::Fault, lexer::Token};
 
 /// A field of a source, or an element of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]

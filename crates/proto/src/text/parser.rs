@@ -4,8 +4,9 @@ use prost_reflect::{
     DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value,
 };
 
-use super::lexer::{Fault, Lexer, Token};
-use super::{MistakeKind, scalar};
+use super::fault::{Fault, MistakeKind};
+use super::lexer::{Lexer, Token};
+use super::scalar;
 use crate::descriptors::{key_text, model_config, rival};
 use crate::suggest::{unknown_field, unknown_value, wrapped_value};
 use crate::{Fields, Parsed, TextPosition};
