@@ -3,10 +3,8 @@ use std::sync::Arc;
 
 use inference::{
     Error,
-    backend::{
-        Backend, BackendModel, Device, Instance, InstanceSpec, KnownNames, ModelInspection, ModelSource,
-    },
-    config::{ConfigErrors, ModelConfig, rule},
+    backend::{Backend, BackendModel, Device, Instance, InstanceSpec, ModelInspection, ModelSource},
+    config::{ConfigErrors, KnownNames, ModelConfig, rule},
 };
 
 use crate::{

@@ -8,10 +8,9 @@ use std::{
 use inference::{
     Error, FailureReason, MemoryKind, Name,
     backend::{
-        Backend, BackendModel, Device, Instance, InstanceSpec, KnownNames, MemoryUsage, ModelInspection,
-        ModelSource,
+        Backend, BackendModel, Device, Instance, InstanceSpec, MemoryUsage, ModelInspection, ModelSource,
     },
-    config::ModelConfig,
+    config::{KnownNames, ModelConfig},
     lock::{LockRank, Mutex},
 };
 

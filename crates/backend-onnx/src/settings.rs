@@ -9,8 +9,7 @@ use std::{
 
 use inference::{
     Error,
-    backend::KnownNames,
-    config::{ConfigErrors, ModelConfig, rule},
+    config::{ConfigErrors, KnownNames, ModelConfig, rule},
 };
 
 use crate::ort::{GlobalThreads, GraphLevel, SessionOptions};

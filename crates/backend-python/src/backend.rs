@@ -7,7 +7,8 @@ use std::{
 
 use inference::{
     Error,
-    backend::{Backend, BackendModel, KnownNames, ModelInspection, ModelSource},
+    backend::{Backend, BackendModel, ModelInspection, ModelSource},
+    config::KnownNames,
     lock::Mutex,
     metric_registry::MetricRegistry,
 };

@@ -1,7 +1,7 @@
 //! The settings of `--backend-config=python,...` and the parameters of a model.
 use std::{collections::BTreeMap, time::Duration};
 
-use inference::{Error, ErrorCode, backend::KnownNames};
+use inference::{Error, ErrorCode, config::KnownNames};
 
 use crate::{
     environment_settings::EnvironmentSettings,

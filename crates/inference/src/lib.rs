@@ -10,6 +10,7 @@ pub mod backend;
 pub mod batching;
 mod byte_budget;
 pub mod cache;
+mod client_id;
 pub mod config;
 mod error;
 mod execution_counters;
@@ -19,6 +20,7 @@ pub mod log_target;
 pub mod metric_registry;
 pub mod metrics;
 mod name;
+mod parameter;
 pub mod rejection;
 mod report;
 pub mod repository;
@@ -34,20 +36,20 @@ mod timeline;
 mod trace;
 
 pub use byte_budget::{ByteBudget, ByteReservation, NoRoom, REQUEST_BYTES};
+pub use client_id::ClientId;
 pub use error::{Error, ErrorCode, FailureReason, panic_message};
 pub use execution_counters::{BatchStatistic, DurationStatistic, ExecutionCounters};
 pub use inferer::{Inferer, ModelChangeDone, ModelLoader};
 pub use metrics::MetricSource;
 pub use name::{MAX_STORED_NAME, Name, check_length};
+pub use parameter::{Parameter, Parameters};
 pub use proto::nearest;
 pub use report::ResponseReport;
-pub use request::{
-    OutputPlacement, OutputSelection, Parameter, Parameters, Request, RequestInputs, id_prefix,
-};
+pub use request::{OutputPlacement, OutputSelection, Request, RequestInputs, id_prefix};
 pub use request_validator::{ReadableMemory, RequestValidator};
 pub use response::{Response, ResponseItem};
 pub use response_channel::{
-    BatchReporter, Canceller, ClientId, Flow, InFlightResponse, OrderPlace, Outcome, QueueNumber, Responder,
+    BatchReporter, Canceller, Flow, InFlightResponse, OrderPlace, Outcome, QueueNumber, Responder,
     ResponsePath, ResponseStream, Unobserved, UnreadBudget, response_channel,
 };
 pub use runner::{CallerThread, ModelRunner};

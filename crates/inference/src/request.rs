@@ -1,12 +1,11 @@
 //! An inference request.
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use scheduling::SequenceStep;
 
 use crate::{
-    ByteReservation, ClientId, Error, ForeignMemory, MemoryKind, Name, NoRoom, REQUEST_BYTES, Tensor,
-    TensorData, TensorMemory, TraceContext, cache::CacheControl,
+    ByteReservation, ClientId, Error, ForeignMemory, MemoryKind, Name, NoRoom, Parameters, REQUEST_BYTES,
+    Tensor, TensorData, TensorMemory, TraceContext, cache::CacheControl,
 };
 
 /// A decoded inference request. It does not depend on the protocol of the client.
@@ -232,24 +231,6 @@ fn host_bytes(tensor: &Tensor) -> usize {
         TensorMemory::Host(_) | TensorMemory::Foreign(_) => tensor.byte_size(),
         TensorMemory::Device(_) => 0,
     }
-}
-
-/// Named values of a request or a response, in the given order.
-pub type Parameters = Vec<(Name, Parameter)>;
-
-/// One value of [`Parameters`].
-#[derive(Debug, Clone, PartialEq)]
-pub enum Parameter {
-    /// Text.
-    String(Name),
-    /// Signed integer.
-    Int(i64),
-    /// Truth value.
-    Bool(bool),
-    /// Floating point.
-    Double(f64),
-    /// Opaque bytes. No protocol supports them in responses.
-    Bytes(Bytes),
 }
 
 /// The beginning of many messages about a request, in Triton's words: the request's id.

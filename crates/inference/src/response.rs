@@ -1,5 +1,5 @@
 //! The responses of a model: output tensors and parameters.
-use crate::{Error, Parameter, Parameters, Tensor};
+use crate::{Error, Parameters, Tensor};
 
 /// One response to a request. A decoupled model may send none or many.
 #[derive(Debug, Clone, Default)]
@@ -34,18 +34,6 @@ impl Response {
 const RESPONSE_BYTES: usize = 128;
 /// The approximate size of a tensor without its data.
 const TENSOR_BYTES: usize = 128;
-
-impl Parameter {
-    /// Bytes of memory that the value uses.
-    fn byte_size(&self) -> usize {
-        size_of::<Self>()
-            + match self {
-                Self::String(text) => text.len(),
-                Self::Bytes(bytes) => bytes.len(),
-                Self::Int(_) | Self::Bool(_) | Self::Double(_) => 0,
-            }
-    }
-}
 
 /// One item of a [`ResponseStream`](crate::ResponseStream).
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::{
     sync::Arc,
 };
 
-use super::AgentAction;
+use super::action::AgentAction;
 use crate::{Error, Name};
 
 /// Creates and removes the directories that agents request.

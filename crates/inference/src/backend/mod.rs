@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, path::PathBuf, pin::Pin, sync::Arc};
 
 use crate::{
     Error, ExecutionTimes, Inferer, MemoryKind, Name,
-    config::{ConfigErrors, ModelConfig},
+    config::{ConfigErrors, KnownNames, ModelConfig},
 };
 
 mod execution;
@@ -121,15 +121,6 @@ pub struct PythonSource {
     pub own_interpreter: Option<String>,
     /// Whether the server may run it in an environment that it makes. Then the packages of `interpreter` do not matter.
     pub server_makes_environment: bool,
-}
-
-/// The names that a backend understands. A name that ends in an asterisk matches every name with that prefix.
-#[derive(Debug, Clone, Copy)]
-pub struct KnownNames {
-    /// Settings of `--backend-config`.
-    pub settings: &'static [&'static str],
-    /// Parameters of a model's configuration, including those of the server itself.
-    pub parameters: &'static [&'static str],
 }
 
 /// Finds backends that are not built into the server.

@@ -3,7 +3,7 @@
 //! A configuration may contain parameters for other readers. So this module warns about a name that the backend does
 //! not know only if the name is close to one that the backend knows.
 use super::typed::{MOST_UNREAD_RESPONSES, caching};
-use crate::{backend::KnownNames, nearest};
+use crate::nearest;
 
 /// The parameters that the server reads itself, for models of every backend.
 const OF_THE_SERVER: [&str; 7] = [
@@ -19,6 +19,15 @@ const OF_THE_SERVER: [&str; 7] = [
 /// The names of the parameters that the server reads itself, for models of every backend.
 pub const fn server_parameters() -> [&'static str; 7] {
     OF_THE_SERVER
+}
+
+/// The names that a backend understands. A name that ends in an asterisk matches every name with that prefix.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownNames {
+    /// Settings of `--backend-config`.
+    pub settings: &'static [&'static str],
+    /// Parameters of a model's configuration, including those of the server itself.
+    pub parameters: &'static [&'static str],
 }
 
 /// Accelerators of Triton's backends for instances on GPUs.

@@ -10,6 +10,7 @@ mod errors;
 mod instances;
 mod members;
 mod misspelt;
+mod model_config;
 mod resolve;
 pub mod rule;
 mod sequence;
@@ -24,265 +25,21 @@ pub use ensemble::{EnsembleScheduling, EnsembleStep, MappedTensor};
 pub use errors::{ConfigErrors, Problem};
 pub use instances::{InstanceGroup, InstanceKind, RateLimits, ResourceNeed, SecondaryDevice};
 pub use members::{FittedEnsemble, check_members, fit_members};
-pub use misspelt::{UselessName, misspelt_names, server_parameters, unknown_setting, unused_cache};
+pub use misspelt::{
+    KnownNames, UselessName, misspelt_names, server_parameters, unknown_setting, unused_cache,
+};
+pub use model_config::{
+    Accelerator, BatchInput, BatchInputKind, BatchOutput, InputSpec, ModelConfig, OutputSpec,
+    ResponseCaching, Scheduling,
+};
 pub use resolve::{
-    Completion, ConfigSource, Declared, ExaminedText, GivenConfig, KEEP_BATCH_PARAMETER, complete, declare,
-    examine, finish, finish_all, read,
+    Completion, ConfigSource, Declared, ExaminedText, GivenConfig, KEEP_BATCH_PARAMETER, ResolvedConfig,
+    complete, declare, examine, finish, finish_all, read,
 };
 pub use rule::Rule;
 pub use sequence::{Control, ControlInput, FalseTrue, InitialState, SequenceScheduling, StateSpec};
 pub use versions::{
-    VersionDirectory, absent_versions, no_version_available, select_versions, version_directory,
+    VersionDirectory, VersionPolicy, absent_versions, no_version_available, select_versions,
+    version_directory,
 };
 pub use warmup::{Warmup, WarmupData, WarmupInput};
-
-use std::{
-    collections::BTreeMap,
-    num::{NonZeroU32, NonZeroUsize},
-    sync::Arc,
-    time::Duration,
-};
-
-use scheduling::DynamicBatching;
-
-use crate::{DataType, Name, Shape};
-
-/// A validated configuration with all defaults filled in.
-#[derive(Debug, Clone)]
-pub struct ModelConfig {
-    /// Equal to the name of the model's directory.
-    pub name: Name,
-    /// Legacy framework id; may be empty.
-    pub platform: String,
-    /// Name of the backend.
-    pub backend: String,
-    /// `None`: tensors have no batch dimension (`max_batch_size: 0`).
-    pub max_batch_size: Option<NonZeroU32>,
-    /// In the order of the configuration; names are unique.
-    pub inputs: Vec<InputSpec>,
-    /// In the order of the configuration; names are unique.
-    pub outputs: Vec<OutputSpec>,
-    /// Inputs that the backend computes from the composition of a batch.
-    pub batch_inputs: Vec<BatchInput>,
-    /// Outputs that the backend splits among the requests by the shape of an input.
-    pub batch_outputs: Vec<BatchOutput>,
-    /// The scheduling choice.
-    pub scheduling: Scheduling,
-    /// At least one group with at least one instance. An ensemble has none.
-    pub instance_groups: Vec<InstanceGroup>,
-    /// Which version directories are served.
-    pub version_policy: VersionPolicy,
-    /// File or directory of the model inside the version directory.
-    pub default_model_filename: String,
-    /// Free settings for the backend.
-    pub parameters: BTreeMap<String, String>,
-    /// Further labels of the model's metrics.
-    pub metric_tags: BTreeMap<String, String>,
-    /// The bounds of histograms that the model chooses (`model_metrics`), by the name of the family. Later entries of a
-    /// family replace earlier ones.
-    pub histogram_buckets: BTreeMap<String, Vec<f64>>,
-    /// Graph optimisation level, as the backend understands it.
-    pub graph_level: Option<i32>,
-    /// `PRIORITY_MIN`: the model yields to other models when processors are scarce.
-    pub low_priority: bool,
-    /// Requested accelerators for the CPU, with their parameters.
-    pub cpu_accelerators: Vec<Accelerator>,
-    /// Libraries of custom operations.
-    pub op_library_filenames: Vec<String>,
-    /// A request may have any number of responses. For an ensemble this follows from its members.
-    pub decoupled: bool,
-    /// Responses may depend on earlier requests of a sequence. For an ensemble this follows from its members.
-    pub has_sequences: bool,
-    /// The backend waits while a client has not read this many responses of a request (parameter
-    /// `MAX_UNREAD_RESPONSES`). `None`: the backend never waits for a client.
-    pub most_unread_responses: Option<NonZeroUsize>,
-    /// How the server may cache responses, if it has a cache. `None`: it may not.
-    pub response_cache: Option<ResponseCaching>,
-    /// The batches that each instance runs before it may serve requests, in this order.
-    pub warmups: Vec<Warmup>,
-}
-
-/// The use of the response cache (`response_cache` with `enable: true`, and parameters that begin with `CACHE_`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ResponseCaching {
-    /// An older answer is too old (`CACHE_TTL_SECONDS`). `None`: answers do not age.
-    pub time_to_live: Option<Duration>,
-    /// After that time, an answer is still given for so long, while one request computes a new one
-    /// (`CACHE_STALE_SECONDS`).
-    pub stale_time: Duration,
-    /// A larger answer is not stored (`CACHE_MAX_ANSWER_BYTES`), in bytes of memory as a response counts them.
-    pub max_answer_bytes: Option<NonZeroUsize>,
-    /// The model has a part of the cache of so many bytes for itself (`CACHE_QUOTA_BYTES`).
-    pub quota_bytes: Option<NonZeroUsize>,
-    /// All responses of a decoupled model are one answer (`CACHE_DECOUPLED`).
-    pub decoupled: bool,
-}
-
-/// How requests form batches (`scheduling_choice`).
-#[derive(Debug, Clone)]
-pub enum Scheduling {
-    /// Each request runs alone.
-    Unbatched,
-    /// `dynamic_batching`.
-    Dynamic(DynamicBatching),
-    /// `sequence_batching`.
-    Sequence(SequenceScheduling),
-    /// `ensemble_scheduling`: the model passes each request through other models.
-    Ensemble(Arc<EnsembleScheduling>),
-}
-
-/// One entry of `input`.
-#[derive(Debug, Clone)]
-pub struct InputSpec {
-    /// Not empty.
-    pub name: Name,
-    /// Element type.
-    pub datatype: DataType,
-    /// Without the batch dimension; -1 is any size.
-    pub dims: Shape,
-    /// The shape that the backend sees instead of `dims`, without the batch dimension.
-    pub reshape: Option<Shape>,
-    /// A request may omit it.
-    pub optional: bool,
-    /// Requests with different shapes may share a batch.
-    pub allow_ragged_batch: bool,
-    /// Its values are a shape, equal for all requests of a batch. It has no batch dimension.
-    pub is_shape_tensor: bool,
-}
-
-/// One entry of `output`.
-#[derive(Debug, Clone)]
-pub struct OutputSpec {
-    /// Not empty.
-    pub name: Name,
-    /// Element type.
-    pub datatype: DataType,
-    /// Without the batch dimension; -1 is any size.
-    pub dims: Shape,
-    /// The shape that the backend returns instead of `dims`, without the batch dimension.
-    pub reshape: Option<Shape>,
-    /// Label file, relative to the model's directory.
-    pub label_filename: Option<String>,
-    /// Labels by class index, after the label file was read; empty without a label file.
-    pub labels: Arc<[String]>,
-    /// Its values are a shape. It has no batch dimension.
-    pub is_shape_tensor: bool,
-}
-
-/// One entry of `batch_input`.
-#[derive(Debug, Clone)]
-pub struct BatchInput {
-    /// The kind of value.
-    pub kind: BatchInputKind,
-    /// Model inputs that receive it.
-    pub target_names: Vec<Name>,
-    /// INT32 or FP32.
-    pub datatype: DataType,
-    /// The input from which the backend computes it.
-    pub source_input: Name,
-}
-
-/// The content of a batch input (`BatchInput.Kind`). Element counts are those of the source input, for each request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BatchInputKind {
-    /// `[requests]`: element count of each request.
-    ElementCount,
-    /// `[requests]`: running sum of element counts.
-    AccumulatedElementCount,
-    /// `[requests + 1]`: running sum that starts with 0.
-    AccumulatedElementCountWithZero,
-    /// Only the shape matters: `[largest element count]`.
-    MaxElementCountAsShape,
-    /// `[rows, rank - 1]`: the dims of each row without the batch dimension.
-    ItemShape,
-    /// `[rows * (rank - 1)]`: as [`ItemShape`](Self::ItemShape), flattened.
-    ItemShapeFlatten,
-}
-
-/// One entry of `batch_output`. Its only kind splits by the shape of an input.
-#[derive(Debug, Clone)]
-pub struct BatchOutput {
-    /// Model outputs that the backend splits.
-    pub target_names: Vec<Name>,
-    /// The input whose shape gives the size of each request's part.
-    pub source_input: Name,
-}
-
-/// Which version directories are served (`version_policy`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum VersionPolicy {
-    /// This many of the largest version numbers.
-    Latest(u32),
-    /// All versions.
-    All,
-    /// The versions with these numbers, as far as they exist.
-    Specific(Vec<i64>),
-}
-
-/// One entry of `execution_accelerators`.
-#[derive(Debug, Clone)]
-pub struct Accelerator {
-    /// The name that the backend knows.
-    pub name: String,
-    /// Its settings.
-    pub parameters: BTreeMap<String, String>,
-}
-
-/// A configuration in the form that the server uses and in the form that clients see.
-#[derive(Debug, Clone)]
-pub struct ResolvedConfig {
-    /// Validated and typed.
-    pub typed: ModelConfig,
-    /// The completed protobuf form.
-    pub shown: proto::ModelConfig,
-    /// Warnings for the log: settings that are valid but probably not intended. Each names the model.
-    pub warnings: Vec<String>,
-}
-
-impl ModelConfig {
-    /// The configuration of an input.
-    pub fn input(&self, name: &str) -> Option<&InputSpec> {
-        self.inputs.iter().find(|input| input.name == name)
-    }
-
-    /// The configuration of an output.
-    pub fn output(&self, name: &str) -> Option<&OutputSpec> {
-        self.outputs.iter().find(|output| output.name == name)
-    }
-
-    /// The largest number of rows of a batch; 1 for models without a batch dimension.
-    pub fn max_rows(&self) -> u32 {
-        self.max_batch_size.map_or(1, NonZeroU32::get)
-    }
-
-    /// `platform`, or `backend` if that is empty: the platform in the model metadata.
-    pub fn shown_platform(&self) -> &str {
-        if self.platform.is_empty() { &self.backend } else { &self.platform }
-    }
-
-    /// Dimensions in the clients' form: a leading -1 stands for the batch.
-    pub fn client_dims(&self, dims: &[i64]) -> Shape {
-        self.max_batch_size.map(|_| -1).into_iter().chain(dims.iter().copied()).collect()
-    }
-}
-
-impl InputSpec {
-    /// The backend's shape for a client's shape (both without batch dimension). The values at the -1 positions of
-    /// `dims` move, in order, to the -1 positions of `reshape`.
-    pub fn inward(&self, shape: &[i64]) -> Shape {
-        self.reshape.as_ref().map_or_else(|| shape.into(), |reshape| substitute(&self.dims, shape, reshape))
-    }
-}
-
-impl OutputSpec {
-    /// The client's shape for a backend's shape (both without batch dimension). It reverses the reshape.
-    pub fn outward(&self, shape: &[i64]) -> Shape {
-        self.reshape.as_ref().map_or_else(|| shape.into(), |reshape| substitute(reshape, shape, &self.dims))
-    }
-}
-
-/// `to`, with its -1 values replaced, in order, by the values that `shape` has where `from` has -1.
-fn substitute(from: &[i64], shape: &[i64], to: &[i64]) -> Shape {
-    let mut values = from.iter().zip(shape).filter(|(pattern, _)| **pattern == -1).map(|(_, value)| *value);
-    to.iter().map(|&dim| if dim == -1 { values.next().unwrap_or(-1) } else { dim }).collect()
-}

@@ -12,7 +12,7 @@ use proto::{
 };
 
 use super::{
-    CompletionContext, ConfigErrors, ModelLayout, ResolvedConfig, VersionPolicy,
+    CompletionContext, ConfigErrors, ModelConfig, ModelLayout, VersionPolicy,
     backend_fields::complete_backend_fields,
     complete::{complete_instance_groups, normalise},
     typed::typed,
@@ -113,6 +113,17 @@ pub struct GivenConfig {
     fields: Fields,
     file: Option<PathBuf>,
     is_given: bool,
+}
+
+/// A configuration in the form that the server uses and in the form that clients see.
+#[derive(Debug, Clone)]
+pub struct ResolvedConfig {
+    /// Validated and typed.
+    pub typed: ModelConfig,
+    /// The completed protobuf form.
+    pub shown: proto::ModelConfig,
+    /// Warnings for the log: settings that are valid but probably not intended. Each names the model.
+    pub warnings: Vec<String>,
 }
 
 /// Reads a configuration.

@@ -1,7 +1,16 @@
 //! Decides which directories are versions, and which versions the server serves.
 use proto::model_version_policy::PolicyChoice;
 
-use super::VersionPolicy;
+/// Which version directories are served (`version_policy`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VersionPolicy {
+    /// This many of the largest version numbers.
+    Latest(u32),
+    /// All versions.
+    All,
+    /// The versions with these numbers, as far as they exist.
+    Specific(Vec<i64>),
+}
 
 /// The kind of a directory inside a model's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]

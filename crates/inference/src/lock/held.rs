@@ -1,7 +1,7 @@
 //! The locks that each thread holds, for the check of their order.
 use std::{any::type_name, cell::RefCell, fmt, panic::Location, thread};
 
-use super::LockRank;
+use super::rank::LockRank;
 
 /// What a lock is, in the order of locks and in messages.
 #[derive(Debug, Clone, Copy)]

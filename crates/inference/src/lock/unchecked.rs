@@ -1,5 +1,5 @@
 //! What a lock knows of its order without debug assertions: nothing. The types have no size, and their functions no code.
-use super::LockRank;
+use super::rank::LockRank;
 
 #[derive(Debug)]
 pub(super) struct UncheckedLockId;

@@ -9,7 +9,7 @@ use std::{
 use scheduling::EntryId;
 
 use super::{
-    Flow,
+    flow::Flow,
     path::{Destination, InFlightResponse, OrderPlace, Overflow, ResponsePath},
     unread::{Account, UnreadBudget},
 };

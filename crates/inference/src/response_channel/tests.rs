@@ -1,13 +1,14 @@
 //! Tests of the response channel, from the responder and from the stream.
 use std::{
+    num::NonZeroUsize,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
-    task::{Wake, Waker},
+    task::{Context, Poll, Wake, Waker},
 };
 
-use scheduling::Timestamp;
+use scheduling::{EntryId, Timestamp};
 
 use super::*;
-use crate::{Tensor, lock::Mutex};
+use crate::{ClientId, Error, ErrorCode, Response, ResponseItem, Tensor, lock::Mutex};
 
 #[derive(Default)]
 struct Counter {

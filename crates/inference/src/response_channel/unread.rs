@@ -9,27 +9,15 @@ use std::{
     sync::{
         Arc, Weak,
         atomic::{
-            AtomicBool, AtomicU64, AtomicUsize,
+            AtomicBool, AtomicUsize,
             Ordering::{AcqRel, Relaxed, SeqCst},
         },
     },
 };
 
-use crate::lock::Mutex;
+use crate::{ClientId, lock::Mutex};
 
 use super::path::Destination;
-
-/// One client for this count: a connection, or one stream of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ClientId(u64);
-
-impl ClientId {
-    /// An id that is unique in the process.
-    pub fn unique() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NEXT.fetch_add(1, Relaxed))
-    }
-}
 
 /// The limit on bytes of responses that wait for their clients, in the whole process.
 pub struct UnreadBudget {

@@ -13,6 +13,11 @@ pub(in crate::config) const DECOUPLED: &str = "CACHE_DECOUPLED";
 /// A longer time is a mistake: 100 years.
 const LONGEST_SECONDS: f64 = 100.0 * 366.0 * 24.0 * 3600.0;
 
+/// Whether the configuration enables the response cache.
+pub(in crate::config) fn is_cached(config: &proto::ModelConfig) -> bool {
+    config.response_cache.as_ref().is_some_and(|cache| cache.enable)
+}
+
 /// Whether the configuration allows to cache the responses of a decoupled model.
 pub(in crate::config) fn caches_decoupled(config: &proto::ModelConfig) -> bool {
     config.parameters.get(DECOUPLED).is_some_and(|value| value.string_value == "true")
@@ -33,7 +38,7 @@ impl ConfigConversion<'_> {
                 &format!("has no effect without '{TIME_TO_LIVE}'"),
             );
         }
-        config.response_cache.as_ref().is_some_and(|cache| cache.enable).then_some(caching)
+        is_cached(config).then_some(caching)
     }
 
     /// The value of a parameter that must be a positive number of seconds.

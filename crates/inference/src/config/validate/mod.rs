@@ -11,8 +11,6 @@ mod states;
 mod tensors;
 mod warmup;
 
-use std::collections::HashSet;
-
 use proto::{ModelConfig, model_config::SchedulingChoice, model_metrics::metric_control::MetricOptions};
 
 pub(super) use instance_groups::check_instance_groups;
@@ -21,7 +19,12 @@ pub(super) use states::check_states;
 pub(super) use tensors::check_tensors;
 pub(super) use warmup::check_warmups;
 
-use super::{ConfigErrors, complete::is_ensemble, rule, typed::caching::caches_decoupled};
+use super::{
+    ConfigErrors,
+    complete::is_ensemble,
+    rule,
+    typed::caching::{caches_decoupled, is_cached},
+};
 use crate::{ErrorCode, nearest};
 
 /// The platforms of Triton's backends.
@@ -169,21 +172,6 @@ fn metrics_are_complete(config: &ModelConfig, errors: &mut ConfigErrors) {
             Some(MetricOptions::HistogramOptions(_)) => {}
         }
     }
-}
-
-fn is_cached(config: &ModelConfig) -> bool {
-    config.response_cache.as_ref().is_some_and(|cache| cache.enable)
-}
-
-/// The names that appeared earlier in the list, each once.
-fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let (mut seen, mut twice) = (HashSet::new(), Vec::new());
-    for name in names {
-        if !seen.insert(name) && !twice.contains(&name) {
-            twice.push(name);
-        }
-    }
-    twice
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use proto::{
     model_sequence_batching::{Control, StrategyChoice, StrategyDirect, StrategyOldest, control::Kind},
 };
 
-use super::{ConfigErrors, is_cached, rule};
+use super::{ConfigErrors, rule};
+use crate::config::typed::caching::is_cached;
 
 const FIELD: &str = "sequence_batching";
 const PAIRS: &str = "'int32_false_true', 'fp32_false_true' and 'bool_false_true'";

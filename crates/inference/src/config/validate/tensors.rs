@@ -1,10 +1,12 @@
 //! The rules of `input`, `output`, `batch_input` and `batch_output`.
+use std::collections::HashSet;
+
 use proto::{
     DataType, ModelConfig, ModelTensorReshape, batch_input::Kind as InputKind,
     batch_output::Kind as OutputKind, model_input::Format,
 };
 
-use super::{ConfigErrors, repeated, rule};
+use super::{ConfigErrors, rule};
 use crate::{ErrorCode, ShapeError, element_count, nearest};
 
 /// The fields that inputs and outputs share.
@@ -216,4 +218,15 @@ fn names_are_unique(config: &ModelConfig, errors: &mut ConfigErrors) {
     for name in repeated(outputs) {
         errors.invalid("output", format!("model output '{name}' is specified more than once for {model}"));
     }
+}
+
+/// The names that appeared earlier in the list, each once.
+fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let (mut seen, mut twice) = (HashSet::new(), Vec::new());
+    for name in names {
+        if !seen.insert(name) && !twice.contains(&name) {
+            twice.push(name);
+        }
+    }
+    twice
 }

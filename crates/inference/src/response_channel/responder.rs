@@ -1,0 +1,160 @@
+//! The backend's end of a response channel.
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll},
+};
+
+use scheduling::EntryId;
+
+use super::{
+    channel::Channel,
+    path::{BatchReporter, Destination, OrderPlace},
+};
+use crate::{Error, FailureReason, ReportedTimes, Response, ResponseReport, Timeline};
+
+/// The only way to respond to a request. All clones respond to the same request. A backend may keep a clone after it
+/// has released the request.
+pub struct Responder {
+    pub(super) channel: Arc<Channel>,
+}
+
+impl Responder {
+    /// The first responder of the channel.
+    pub(super) fn new(channel: Arc<Channel>) -> Self {
+        Self { channel }
+    }
+
+    /// Sends one of several responses of a decoupled model. Ignored after the request has ended. Does not block,
+    /// unless the request limits its unread responses ([`Flow::most_unread`](super::Flow::most_unread)).
+    pub fn send(&self, response: Response) {
+        self.channel.send(Ok(response));
+    }
+
+    /// Whether [`send`](Self::send) would not wait now.
+    pub fn has_capacity(&self) -> bool {
+        self.channel.has_capacity()
+    }
+
+    /// Ready when [`send`](Self::send) would not wait, for a sender that must not block. Wakes one task.
+    pub fn poll_capacity(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.channel.poll_capacity(context)
+    }
+
+    /// Sends an error that does not end the request.
+    pub fn send_error(&self, error: Error) {
+        self.channel.send(Err(error));
+    }
+
+    /// Ends the request with its last response. Most requests have only this one.
+    pub fn complete(self, response: Response) {
+        self.channel.end(Some(Ok(response)));
+    }
+
+    /// Ends the request without another response.
+    pub fn finish(self) {
+        self.channel.end(None);
+    }
+
+    /// Ends the request with an error.
+    pub fn fail(self, error: Error) {
+        self.channel.end(Some(Err(error)));
+    }
+
+    /// Whether the client does not wait any more. A long execution may check this and stop early.
+    pub fn is_cancelled(&self) -> bool {
+        self.channel.is_cancelled()
+    }
+
+    /// The times of the request.
+    pub fn timeline(&self) -> &Timeline {
+        self.channel.timeline()
+    }
+
+    /// Reports the backend's own times of this request. Only the first report counts.
+    pub fn report(&self, times: ReportedTimes) {
+        if let Some(counted) = self.timeline().report(times) {
+            self.channel.path().reported(self.timeline(), counted, times);
+        }
+    }
+
+    /// Reports how the backend made the response with that index.
+    pub fn report_response(&self, index: u64, report: ResponseReport) {
+        self.channel.path().response_reported(index, report);
+    }
+
+    /// The reporter for the times of the execution that contains this request, if an execution contains it.
+    pub fn batch_reporter(&self) -> Option<BatchReporter> {
+        let execution_times = self.timeline().execution()?.clone();
+        Some(BatchReporter::new(execution_times, self.channel.path().clone()))
+    }
+
+    /// The entry id of the request in its queue, if it has ever waited in one.
+    pub fn entry(&self) -> Option<EntryId> {
+        self.channel.entry()
+    }
+
+    /// The position of the request in an order of responses, if it has one.
+    pub fn place(&self) -> Option<OrderPlace> {
+        self.channel.place()
+    }
+
+    /// The handle through which the queue sets the entry id of the request.
+    pub fn queue_number(&self) -> QueueNumber {
+        QueueNumber { channel: self.channel.clone() }
+    }
+
+    /// Gives the request a position in an order of responses. The caller calls this at most once, before the first
+    /// response.
+    pub fn set_place(&self, place: OrderPlace) {
+        self.channel.set_place(place);
+    }
+}
+
+impl Clone for Responder {
+    fn clone(&self) -> Self {
+        self.channel.responders.fetch_add(1, Ordering::Relaxed);
+        Self { channel: self.channel.clone() }
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        if self.channel.responders.fetch_sub(1, Ordering::AcqRel) > 1 || self.channel.has_ended() {
+            return;
+        }
+        let forgotten = Error::internal("the backend dropped the request without an answer");
+        self.channel.end(Some(Err(forgotten.because(FailureReason::Backend))));
+    }
+}
+
+impl fmt::Debug for Responder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Responder").field("timeline", self.timeline()).finish_non_exhaustive()
+    }
+}
+
+/// Sets the entry id of a request in its queue.
+///
+/// A queue sets the id after it has accepted the request. The queue then owns the request and its [`Responder`], so
+/// the driver uses this handle instead.
+#[derive(Clone)]
+pub struct QueueNumber {
+    channel: Arc<Channel>,
+}
+
+impl QueueNumber {
+    /// Sets the entry id. The driver calls this once, when the request first waits; a rescheduled request keeps its
+    /// id. Returns true if the request was cancelled before. Then [`ResponsePath::cancelled`](super::ResponsePath::cancelled) may not have known the
+    /// id, and the caller must remove the request from its queue.
+    #[must_use = "a request that was cancelled before must be taken out"]
+    pub fn queued_as(self, entry: EntryId) -> bool {
+        self.channel.queued_as(entry)
+    }
+}
+
+impl fmt::Debug for QueueNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueNumber").finish_non_exhaustive()
+    }
+}
