@@ -50,7 +50,7 @@ pub use request_validator::{ReadableMemory, RequestValidator};
 pub use response::{Response, ResponseItem};
 pub use response_channel::{
     BatchReporter, Canceller, Flow, InFlightResponse, OrderPlace, Outcome, QueueNumber, Responder,
-    ResponsePath, ResponseStream, Unobserved, UnreadBudget, response_channel,
+    ResponseOrder, ResponsePath, ResponseStream, Unobserved, UnreadBudget, response_channel,
 };
 pub use runner::{CallerThread, ModelRunner};
 pub use scheduling::{EntryId, SequenceId, SequenceStep, Timestamp};

@@ -13,8 +13,8 @@ use std::{
 
 use loom::{future::block_on, model::Builder, thread};
 use nereid_inference::{
-    EntryId, Error, Flow, InFlightResponse, Responder, Response, ResponsePath, ResponseStream, Timeline,
-    response_channel,
+    EntryId, Error, Flow, InFlightResponse, Responder, Response, ResponseOrder, ResponsePath, ResponseStream,
+    Timeline, response_channel,
 };
 use scheduling::Timestamp;
 
@@ -136,5 +136,68 @@ fn a_waiting_sender_continues_when_another_thread_ends_the_request() {
         sender.join().unwrap();
         drop(stream);
         assert_eq!((counter.ended.load(Relaxed), counter.cancelled.load(Relaxed)), (1, 0));
+    });
+}
+
+/// A request whose responses keep an order, and the counter of its ends.
+fn in_order(order: &Arc<ResponseOrder>, capacity: usize) -> (Responder, ResponseStream) {
+    let (responder, stream, _) = open(capacity);
+    responder.line_up(order);
+    (responder, stream)
+}
+
+#[test]
+fn no_response_is_out_of_order_or_left_behind() {
+    check(|| {
+        let order = Arc::default();
+        let (first, mut first_answer) = in_order(&order, 1);
+        let (second, mut second_answer) = in_order(&order, 1);
+        let one = thread::spawn(move || first.complete(Response::default()));
+        let two = thread::spawn(move || second.complete(Response::default()));
+        assert!(block_on(second_answer.next()).is_some());
+        // The first response must be ready without any other event.
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(first_answer.poll_item(&mut context).is_ready(), "the second answer has overtaken the first");
+        one.join().unwrap();
+        two.join().unwrap();
+    });
+}
+
+#[test]
+fn a_request_that_comes_while_gates_open_does_not_pass_those_before_it() {
+    check(|| {
+        let order = Arc::default();
+        let (first, _first_answer) = in_order(&order, 1);
+        let (second, mut second_answer) = in_order(&order, 1);
+        let one = thread::spawn(move || first.complete(Response::default()));
+        let two = thread::spawn(move || second.complete(Response::default()));
+        let (third, mut third_answer) = in_order(&order, 1);
+        third.complete(Response::default());
+        assert!(block_on(third_answer.next()).is_some());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(
+            second_answer.poll_item(&mut context).is_ready(),
+            "the third answer has overtaken the second"
+        );
+        one.join().unwrap();
+        two.join().unwrap();
+    });
+}
+
+#[test]
+fn a_sender_behind_a_closed_gate_does_not_wait_for_its_client() {
+    check(|| {
+        let order = Arc::default();
+        let (first, _first_answer) = in_order(&order, 1);
+        let (second, mut second_answer) = in_order(&order, 1);
+        let one = thread::spawn(move || {
+            // Nobody reads before the thread has ended: it would wait for ever.
+            second.send(Response::default());
+            second.send(Response::default());
+            first.finish();
+            second.finish();
+        });
+        one.join().unwrap();
+        assert!(block_on(second_answer.next()).is_some());
     });
 }

@@ -11,6 +11,7 @@ use scheduling::EntryId;
 use super::{
     flow::Flow,
     path::{Destination, InFlightResponse, OrderPlace, Overflow, ResponsePath},
+    response_order::{ResponseOrder, ResponseTurn},
     unread::{Account, UnreadBudget},
 };
 use crate::{
@@ -34,6 +35,8 @@ pub(super) struct Channel {
     timeline: Timeline,
     path: Arc<dyn ResponsePath>,
     place: OnceLock<OrderPlace>,
+    /// The position in an order of responses, if the request keeps one.
+    turn: OnceLock<ResponseTurn>,
     /// The entry id of the request in its queue.
     entry: OnceLock<EntryId>,
     budget: Arc<UnreadBudget>,
@@ -76,6 +79,7 @@ impl Channel {
             timeline,
             path,
             place: OnceLock::new(),
+            turn: OnceLock::new(),
             entry: OnceLock::new(),
             budget,
             account: Account::new(client),
@@ -93,6 +97,11 @@ impl Channel {
     pub(super) fn set_place(&self, place: OrderPlace) {
         let set = self.place.set(place);
         debug_assert!(set.is_ok(), "a request has one place in an order");
+    }
+
+    /// Gives the request the next turn in an order, unless it has one.
+    pub(super) fn line_up(&self, order: &Arc<ResponseOrder>) {
+        self.turn.get_or_init(|| order.next_turn());
     }
 
     pub(super) fn entry(&self) -> Option<EntryId> {
@@ -141,13 +150,24 @@ impl Channel {
         let response = InFlightResponse::new(self.clone(), item, Overflow::No);
         let handle = || Arc::downgrade(self) as Weak<dyn Destination>;
         let furthest_behind = self.budget.charge(&self.account, response.byte_size(), handle);
-        self.path.respond(response);
+        self.pass(response);
         if let Some(behind) = furthest_behind {
             behind.overflow();
         }
     }
 
+    /// Shows a response to the path. The one with which the request ends also ends its turn in the order of responses.
+    fn pass(&self, response: InFlightResponse) {
+        match self.turn.get().filter(|_| response.outcome().is_some()) {
+            Some(turn) => turn.end_after(|| self.path.respond(response)),
+            None => self.path.respond(response),
+        }
+    }
+
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<Option<ResponseItem>> {
+        if self.turn.get().is_some_and(|turn| turn.poll_come(context).is_pending()) {
+            return Poll::Pending;
+        }
         let mut queue = self.queue.lock();
         if let Some(UnreadResponse { item, bytes }) = queue.pop() {
             if queue.senders_waiting > 0 {
@@ -169,12 +189,18 @@ impl Channel {
         Poll::Pending
     }
 
+    /// Whether a sender may have to wait for the client. While the turn of the request has not come, the client cannot read:
+    /// a sender that waited for it would hold up the requests whose turns come before.
+    fn is_limited(&self) -> bool {
+        self.most_unread != usize::MAX && self.turn.get().is_none_or(ResponseTurn::has_come)
+    }
+
     pub(super) fn has_capacity(&self) -> bool {
-        self.most_unread == usize::MAX || self.may_send(&self.queue.lock())
+        !self.is_limited() || self.may_send(&self.queue.lock())
     }
 
     pub(super) fn poll_capacity(&self, context: &mut Context<'_>) -> Poll<()> {
-        if self.most_unread == usize::MAX {
+        if !self.is_limited() {
             return Poll::Ready(());
         }
         let mut queue = self.queue.lock();
@@ -190,7 +216,7 @@ impl Channel {
     }
 
     fn wait_for_capacity(&self) {
-        if self.most_unread == usize::MAX {
+        if !self.is_limited() {
             return;
         }
         let mut queue = self.queue.lock();
@@ -292,9 +318,8 @@ impl Destination for Channel {
             }
         };
         self.forget(void);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        let waits_for_turn = self.turn.get().and_then(ResponseTurn::responded);
+        waker.into_iter().chain(waits_for_turn).for_each(Waker::wake);
     }
 
     fn refund(&self, bytes: usize) {
@@ -313,7 +338,7 @@ impl Destination for Channel {
         let overflow = if had_ended { Overflow::Replaces } else { Overflow::Ends };
         let response = InFlightResponse::new(self.clone(), Some(item), overflow);
         self.budget.charge_error(&self.account, response.byte_size());
-        self.path.respond(response);
+        self.pass(response);
         self.stop(had_ended);
     }
 }

@@ -16,6 +16,7 @@ mod channel;
 mod flow;
 mod path;
 mod responder;
+mod response_order;
 mod stream;
 mod unread;
 
@@ -23,6 +24,7 @@ use channel::Channel;
 pub use flow::Flow;
 pub use path::{BatchReporter, InFlightResponse, OrderPlace, Outcome, ResponsePath, Unobserved};
 pub use responder::{QueueNumber, Responder};
+pub use response_order::ResponseOrder;
 pub use stream::{Canceller, ResponseStream};
 pub use unread::UnreadBudget;
 

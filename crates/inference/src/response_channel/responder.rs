@@ -10,6 +10,7 @@ use scheduling::EntryId;
 use super::{
     channel::Channel,
     path::{BatchReporter, Destination, OrderPlace},
+    response_order::ResponseOrder,
 };
 use crate::{Error, FailureReason, ReportedTimes, Response, ResponseReport, Timeline};
 
@@ -102,6 +103,12 @@ impl Responder {
     /// The handle through which the queue sets the entry id of the request.
     pub fn queue_number(&self) -> QueueNumber {
         QueueNumber { channel: self.channel.clone() }
+    }
+
+    /// Gives the request the next turn in an order of responses, unless it has one. The caller calls this before the first
+    /// response. From then on, the requests behind it wait until this one has ended.
+    pub fn line_up(&self, order: &Arc<ResponseOrder>) {
+        self.channel.line_up(order);
     }
 
     /// Gives the request a position in an order of responses. The caller calls this at most once, before the first
