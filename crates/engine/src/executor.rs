@@ -16,6 +16,7 @@ mod instance;
 mod instance_list;
 mod instance_set;
 mod resource_claims;
+mod response_orders;
 mod sequence_inputs;
 pub(crate) mod snapshot;
 mod warmup;

@@ -27,7 +27,6 @@ mod network_threads;
 mod notified;
 mod observe;
 mod options;
-mod order;
 mod plugins;
 mod processors;
 mod readiness;

@@ -49,8 +49,8 @@ pub use request::{OutputPlacement, OutputSelection, Request, RequestInputs, id_p
 pub use request_validator::{ReadableMemory, RequestValidator};
 pub use response::{Response, ResponseItem};
 pub use response_channel::{
-    BatchReporter, Canceller, Flow, InFlightResponse, OrderPlace, Outcome, QueueNumber, Responder,
-    ResponseOrder, ResponsePath, ResponseStream, Unobserved, UnreadBudget, response_channel,
+    BackendReport, BatchReporter, Canceller, EntryIdSetter, Flow, Outcome, PassingResponse, Responder,
+    ResponseObserver, ResponseOrder, ResponseStream, Unobserved, UnreadBudget, response_channel,
 };
 pub use runner::{CallerThread, ModelRunner};
 pub use scheduling::{EntryId, SequenceId, SequenceStep, Timestamp};

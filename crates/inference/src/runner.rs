@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use scheduling::{EntryId, Meta, SequenceId, SequenceStep, Timestamp};
 
-use crate::{Error, backend::Execution};
+use crate::{Error, ResponseOrder, backend::Execution};
 
 /// Does the work of a model version: instances of a backend, the members of an ensemble, or something else.
 ///
@@ -24,6 +24,12 @@ pub trait ModelRunner: Send + Sync {
 
     /// The client of a request has cancelled it.
     fn cancel(self: Arc<Self>, entry: EntryId);
+
+    /// The order in which requests are answered, if it is that of their arrival. The caller lines a request up that it
+    /// may answer before the request is queued.
+    fn response_order(&self) -> Option<&Arc<ResponseOrder>> {
+        None
+    }
 
     /// The reason why the version cannot be used any more, if there is one.
     fn fault(&self) -> Option<&Error>;
@@ -55,6 +61,7 @@ pub trait ModelRunner: Send + Sync {
 pub enum CallerThread {
     /// It is the client's own, or one of the network.
     MayExecute,
-    /// It has something else to do: it is the timer's, it is inside of a plug-in's call, or another client waits for it.
+    /// It has something else to do: it is the timer's, it is inside of a plug-in's call, or another client waits for
+    /// it.
     MustNotExecute,
 }

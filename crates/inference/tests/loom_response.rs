@@ -13,8 +13,8 @@ use std::{
 
 use loom::{future::block_on, model::Builder, thread};
 use nereid_inference::{
-    EntryId, Error, Flow, InFlightResponse, Responder, Response, ResponseOrder, ResponsePath, ResponseStream,
-    Timeline, response_channel,
+    EntryId, Error, Flow, PassingResponse, Responder, Response, ResponseObserver, ResponseOrder,
+    ResponseStream, Timeline, response_channel,
 };
 use scheduling::Timestamp;
 
@@ -25,12 +25,11 @@ struct Counter {
     cancelled: AtomicUsize,
 }
 
-impl ResponsePath for Counter {
-    fn respond(&self, response: InFlightResponse) {
+impl ResponseObserver for Counter {
+    fn responding(&self, response: &PassingResponse<'_>) {
         if response.outcome().is_some() {
             self.ended.fetch_add(1, Relaxed);
         }
-        response.release();
     }
 
     fn cancelled(&self, _: Option<EntryId>) {

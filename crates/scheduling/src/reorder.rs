@@ -56,12 +56,6 @@ impl<I> ReorderBuffer<I> {
         }
     }
 
-    /// Removes and returns the items of a ticket that have not left, because the caller replaces them. Items that
-    /// have left are not affected.
-    pub fn discard(&mut self, ticket: Ticket) -> Vec<I> {
-        self.place(ticket).map(|(_, place)| std::mem::take(&mut place.held)).unwrap_or_default()
-    }
-
     /// Ends a ticket, and passes every item that may leave now to `release`, in order. Does nothing if the ticket is
     /// already over.
     pub fn close(&mut self, ticket: Ticket, mut release: impl FnMut(I)) {
@@ -168,16 +162,5 @@ mod tests {
         assert_eq!(push(&mut buffer, first, 'a', true), "ab");
         assert_eq!(push(&mut buffer, second, 'c', true), "c");
         assert_eq!(buffer.open(), 0);
-    }
-
-    #[test]
-    fn what_a_ticket_holds_can_be_taken_back_and_its_place_stays() {
-        let mut buffer = ReorderBuffer::new();
-        let [first, second] = [(); 2].map(|()| buffer.ticket());
-        assert_eq!(push(&mut buffer, second, 'b', false), "");
-        assert_eq!(push(&mut buffer, second, 'c', true), "");
-        assert_eq!(buffer.discard(second), ['b', 'c']);
-        assert_eq!(push(&mut buffer, second, 'x', true), "");
-        assert_eq!(push(&mut buffer, first, 'a', true), "ax");
     }
 }

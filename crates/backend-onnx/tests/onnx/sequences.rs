@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use inference::{
-    DataType, InFlightResponse, OutputSelection, Request, RequestInputs, ResponsePath,
+    DataType, OutputSelection, PassingResponse, Request, RequestInputs, ResponseObserver,
     backend::{Execution, SequenceState, SlotGuard, SlotOwner, SlotRef},
 };
 use parking_lot::Mutex;
@@ -219,12 +219,11 @@ struct EventRecorder {
     events: Mutex<Vec<String>>,
 }
 
-impl ResponsePath for EventRecorder {
-    fn respond(&self, response: InFlightResponse) {
+impl ResponseObserver for EventRecorder {
+    fn responding(&self, response: &PassingResponse<'_>) {
         if response.outcome().is_some() {
             self.events.lock().push(format!("answered when the sum was {}", sum(&self.state)[0]));
         }
-        response.release();
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponsePath,
+    DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponseObserver,
     ResponseStream, Tensor, TensorMemory, Timeline, Timestamp, Unobserved,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec,
@@ -244,8 +244,11 @@ impl Loaded {
     }
 }
 
-/// A request with `observer` as its response path, and the stream of its responses.
-pub(crate) fn execution(request: Request, observer: Arc<dyn ResponsePath>) -> (Execution, ResponseStream) {
+/// A request with `observer` as its response observer, and the stream of its responses.
+pub(crate) fn execution(
+    request: Request,
+    observer: Arc<dyn ResponseObserver>,
+) -> (Execution, ResponseStream) {
     let rows = request.tensors().first().map_or(1, |tensor| tensor.shape()[0] as u32);
     let timeline = Timeline::new(Timestamp::from_nanos(1), rows);
     let (responder, stream) = response_channel(timeline, observer, Flow::unlimited());

@@ -1,9 +1,9 @@
-//! The account of a model version's requests: each of their responses passes here once.
+//! The account of a model version's requests: it sees each of their responses once.
 use std::sync::Arc;
 
 use inference::{
-    CallerThread, EntryId, Error, ExecutionTimes, InFlightResponse, ModelRunner, ReportedTimes, ResponsePath,
-    ResponseReport, Timeline, Timestamp, backend::Execution,
+    BackendReport, CallerThread, EntryId, Error, ModelRunner, PassingResponse, ResponseObserver, Timeline,
+    Timestamp, backend::Execution,
 };
 use scheduling::Meta;
 
@@ -11,27 +11,25 @@ use crate::{
     clock::now,
     in_flight::InFlight,
     observe::{Lookup, Record},
-    order::Orders,
 };
 
-/// Counts the requests of a model version from their acceptance to their last response, and puts the responses in order.
-/// The models of one ensemble share an account.
+/// Counts the requests of a model version from their acceptance to their last response. The models of one ensemble
+/// share an account.
 pub(crate) struct RequestAccount {
     record: Arc<Record>,
     open: Arc<InFlight>,
-    orders: Arc<Orders>,
     runner: Arc<dyn ModelRunner>,
 }
 
 impl RequestAccount {
     /// An account without open requests.
-    pub(crate) fn new(record: Arc<Record>, orders: Arc<Orders>, runner: Arc<dyn ModelRunner>) -> Self {
-        Self { record, open: Arc::default(), orders, runner }
+    pub(crate) fn new(record: Arc<Record>, runner: Arc<dyn ModelRunner>) -> Self {
+        Self { record, open: Arc::default(), runner }
     }
 
-    /// An account of another model over the same runner, with the same counters and orders.
+    /// An account of another model over the same runner, with the same counters.
     pub(crate) fn successor(&self) -> Self {
-        Self::new(self.record.clone(), self.orders.clone(), self.runner.clone())
+        Self::new(self.record.clone(), self.runner.clone())
     }
 
     /// The counters.
@@ -42,10 +40,6 @@ impl RequestAccount {
     /// The accepted requests whose last response has not been sent.
     pub(crate) fn open(&self) -> &Arc<InFlight> {
         &self.open
-    }
-
-    pub(crate) fn orders(&self) -> &Arc<Orders> {
-        &self.orders
     }
 
     /// What does the work of the requests.
@@ -67,45 +61,44 @@ impl RequestAccount {
         self.runner.clone().enqueue(meta, execution, queued, thread)
     }
 
-    /// A response comes from the cache, or from an equal request. Otherwise as [`respond`](ResponsePath::respond).
-    pub(crate) fn respond_from_cache(&self, response: InFlightResponse, lookup: &Lookup) {
-        self.count_response(&response);
+    /// A response comes from the cache, or from an equal request. Otherwise as
+    /// [`responding`](ResponseObserver::responding).
+    pub(crate) fn responding_from_cache(&self, response: &PassingResponse<'_>, lookup: &Lookup) {
+        self.count_response(response);
         if response.outcome().is_some() {
             let at = now();
             self.record.cache_hit(response.timeline(), lookup, at);
             self.end(response.timeline(), at);
         }
-        self.orders.release(response);
     }
 
     /// Counts a response, which need not be the last one.
-    fn count_response(&self, response: &InFlightResponse) {
+    fn count_response(&self, response: &PassingResponse<'_>) {
         if response.result().is_some() && self.record.wants_first_responses() {
             self.record.responded(response.timeline(), now());
         }
     }
 
-    /// A request ends. Done before its last response is visible: a client that has the response finds no request in flight.
+    /// A request ends. Done before its last response is visible: a client that has the response finds no request in
+    /// flight.
     fn end(&self, timeline: &Timeline, at: Timestamp) {
         timeline.ended(at);
         self.open.end();
     }
 }
 
-/// Each response of each request passes this path once: the account counts it, puts it in order, and makes it visible.
-/// Responses of a model with a response cache pass `CachePath` first.
-impl ResponsePath for RequestAccount {
-    fn respond(&self, response: InFlightResponse) {
+/// The one place where responses are counted. The observers of models with a response cache pass them on to it.
+impl ResponseObserver for RequestAccount {
+    fn responding(&self, response: &PassingResponse<'_>) {
         if let Some(Ok(answer)) = response.result() {
             response.timeline().responded(answer);
         }
-        self.count_response(&response);
+        self.count_response(response);
         if let Some(outcome) = response.outcome() {
             let at = now();
             self.record.request_ended(response.timeline(), outcome, at);
             self.end(response.timeline(), at);
         }
-        self.orders.release(response);
     }
 
     fn cancelled(&self, entry: Option<EntryId>) {
@@ -115,15 +108,15 @@ impl ResponsePath for RequestAccount {
         }
     }
 
-    fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
-        self.record.revise_request(timeline, counted, times);
-    }
-
-    fn batch_reported(&self, execution_times: &ExecutionTimes, counted: Timestamp, times: ReportedTimes) {
-        self.record.executions().revise(execution_times, counted, times);
-    }
-
-    fn response_reported(&self, index: u64, report: ResponseReport) {
-        self.record.response(index, report);
+    fn reported(&self, report: BackendReport<'_>) {
+        match report {
+            BackendReport::Request { timeline, counted, times } => {
+                self.record.revise_request(timeline, counted, times);
+            }
+            BackendReport::Batch { execution_times, counted, times } => {
+                self.record.executions().revise(execution_times, counted, times);
+            }
+            BackendReport::Response { index, report } => self.record.response(index, report),
+        }
     }
 }

@@ -38,7 +38,7 @@ impl ModelRunner for Ensemble {
         let entry = EntryId::of_serial(self.next_entry.fetch_add(1, Relaxed));
         let cancelled = Arc::new(AtomicWaker::new());
         self.open.lock().insert(entry, cancelled.clone());
-        if responder.queue_number().queued_as(entry) {
+        if responder.entry_setter().set(entry) {
             // The request looks for a cancellation before it waits.
             cancelled.wake();
         }

@@ -19,7 +19,6 @@ use crate::{
     fingerprint::{self, Fingerprint},
     model::{Model, ModelParts},
     observe::{Latencies, Record},
-    order::Orders,
     response_cache::{ModelCache, ModelCacheParts},
     server_parts::ServerParts,
 };
@@ -67,8 +66,7 @@ impl EnsembleVersion {
         ));
         let config = with_members(config, &fitted);
         let record = Arc::new(Record::new(Latencies::new(&parts.server.metrics, &config, now())));
-        let orders = Arc::new(Orders::of(&config.scheduling, 0));
-        let account = Arc::new(RequestAccount::new(record, orders, ensemble.clone()));
+        let account = Arc::new(RequestAccount::new(record, ensemble.clone()));
         let version = Self { ensemble, parts, account };
         let model = version.model(config, &fitted);
         Ok((version, model))

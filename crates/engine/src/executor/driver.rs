@@ -17,8 +17,9 @@ use super::{
     instance::{Assignment, MovableInstance},
     instance_set::InstanceSet,
     resource_claims::ResourceClaims,
+    response_orders::ResponseOrders,
 };
-use crate::{limiter::PendingGrants, order::Orders};
+use crate::limiter::PendingGrants;
 
 /// The state of one model version's scheduling.
 pub(super) struct Driver {
@@ -125,7 +126,7 @@ impl Driver {
 
     /// Applies an event at that time, and steps the policy unless the event changes nothing. A closed driver takes no
     /// step.
-    pub(super) fn handle(&mut self, at: Timestamp, event: DriverEvent, orders: &Orders) -> Actions {
+    pub(super) fn handle(&mut self, at: Timestamp, event: DriverEvent, orders: &ResponseOrders) -> Actions {
         let mut actions = Actions { at, ..Actions::default() };
         if self.apply(at, event, &mut actions) && !self.is_closed {
             self.step(at, orders, &mut actions);
@@ -138,11 +139,11 @@ impl Driver {
         let scheduler = &mut self.policy.scheduler;
         match event {
             DriverEvent::Enqueue { meta, execution } => {
-                let number = execution.responder.queue_number();
+                let entry_setter = execution.responder.entry_setter();
                 match scheduler.enqueue(at, meta, execution) {
                     Ok(entry) => {
                         // Done under the lock, so that a later cancellation finds the entry.
-                        if number.queued_as(entry) {
+                        if entry_setter.set(entry) {
                             actions.rejected = scheduler.cancel(entry);
                         }
                     }
@@ -225,7 +226,7 @@ impl Driver {
 
     /// Steps the policy: finds the requests that timed out, the batches that are due, and the time of the next wake-up
     /// call.
-    fn step(&mut self, at: Timestamp, orders: &Orders, actions: &mut Actions) {
+    fn step(&mut self, at: Timestamp, orders: &ResponseOrders, actions: &mut Actions) {
         actions.rejected.append(&mut self.policy.scheduler.expire(at));
         self.let_go(actions);
         while let Some(due) = self.due(at) {
@@ -282,7 +283,7 @@ impl Driver {
         &mut self,
         at: Timestamp,
         batch: &mut ScheduledBatch<Box<Execution>>,
-        orders: &Orders,
+        orders: &ResponseOrders,
     ) -> Vec<Rejected<Box<Execution>>> {
         if self.policy.scheduler.in_flight() == 0 {
             return Vec::new();
@@ -358,7 +359,7 @@ mod tests {
             running += enqueue(&mut driver, at, SequenceStep { id, start, end: false }).assignments.len();
         }
         assert_eq!((running, driver.scheduler().in_flight()), (2, 2));
-        let rejected = driver.handle(at, DriverEvent::Lost(0), &Orders::None).rejected;
+        let rejected = driver.handle(at, DriverEvent::Lost(0), &ResponseOrders::None).rejected;
         let reasons: Vec<_> = rejected.iter().map(|rejected| rejected.reason).collect();
         assert_eq!(reasons, [Rejection::InstanceLost, Rejection::Cancelled], "no instance runs any more");
         assert_eq!(driver.scheduler().in_flight(), 0);
@@ -378,16 +379,16 @@ mod tests {
             {
                 let instance = assignment.batch.instance;
                 let finished = FinishedBatch { end: at, instance, movable: None, executed: None };
-                driver.handle(at, DriverEvent::Finished(finished), &Orders::None);
-                driver.handle(at, DriverEvent::Released { instance, slot: 0 }, &Orders::None);
+                driver.handle(at, DriverEvent::Finished(finished), &ResponseOrders::None);
+                driver.handle(at, DriverEvent::Released { instance, slot: 0 }, &ResponseOrders::None);
             }
         }
         // Its sequence keeps it.
         driver.policy.scheduler.remove_instance(at, 1);
         driver.instances.remove(1);
-        assert!(driver.handle(at, DriverEvent::Woken, &Orders::None).departed.is_empty());
+        assert!(driver.handle(at, DriverEvent::Woken, &ResponseOrders::None).departed.is_empty());
         assert_eq!(driver.close().instances.len(), 2);
-        let actions = driver.handle(at, DriverEvent::Woken, &Orders::None);
+        let actions = driver.handle(at, DriverEvent::Woken, &ResponseOrders::None);
         assert!(actions.departed.is_empty() && actions.assignments.is_empty());
         let refused = enqueue(&mut driver, at, SequenceStep::default()).refused.unwrap();
         assert_eq!(refused.reason, Rejection::Draining);
@@ -410,7 +411,7 @@ mod tests {
         }
         let [Assignment { batch, .. }] = &mut assignments[..] else { panic!("there is one instance") };
         assert_eq!((batch.rows.len(), driver.scheduler().in_flight()), (1, 2));
-        assert!(driver.grow(at, batch, &Orders::None).is_empty());
+        assert!(driver.grow(at, batch, &ResponseOrders::None).is_empty());
         assert_eq!((batch.rows.len(), driver.scheduler().in_flight()), (3, 0));
     }
 
@@ -421,6 +422,6 @@ mod tests {
         std::mem::forget(stream);
         let execution = Box::new(Execution::new(Request::default(), responder));
         let meta = Meta { sequence, ..Meta::default() };
-        driver.handle(at, DriverEvent::Enqueue { meta, execution }, &Orders::None)
+        driver.handle(at, DriverEvent::Enqueue { meta, execution }, &ResponseOrders::None)
     }
 }

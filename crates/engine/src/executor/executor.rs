@@ -8,8 +8,8 @@ use std::{
 };
 
 use inference::{
-    CallerThread, EntryId, Error, ExecutionCounters, ModelRunner, RequestValidator, SequenceId, SequenceStep,
-    Timestamp,
+    CallerThread, EntryId, Error, ExecutionCounters, ModelRunner, RequestValidator, ResponseOrder,
+    SequenceId, SequenceStep, Timestamp,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, Scheduling},
@@ -28,6 +28,7 @@ use super::{
     instance::{InstanceBuilder, build_all},
     instance_list::Instances,
     resource_claims::ResourceClaims,
+    response_orders::ResponseOrders,
     sequence_inputs::Sequences,
     warmup::WarmUp,
 };
@@ -36,7 +37,6 @@ use crate::{
     host_policy::Placed,
     limiter::{GrantListener, Limiter},
     notified::notified_until,
-    order::Orders,
 };
 
 mod backend_calls;
@@ -51,7 +51,7 @@ pub(crate) struct Executor {
     version: i64,
     config: Arc<ModelConfig>,
     counters: Arc<ExecutionCounters>,
-    orders: Arc<Orders>,
+    orders: ResponseOrders,
     driver: Mutex<Driver>,
     /// Signalled after the executor has begun to close, when an instance has become idle.
     idle: Condvar,
@@ -77,7 +77,6 @@ pub(crate) struct ExecutorParts {
     pub(crate) validator: Arc<RequestValidator>,
     /// What the executor counts.
     pub(crate) counters: Arc<ExecutionCounters>,
-    pub(crate) orders: Arc<Orders>,
     /// The model's directory.
     pub(crate) directory: PathBuf,
     pub(crate) backend: Box<dyn BackendModel>,
@@ -93,7 +92,7 @@ impl Executor {
     /// # Errors
     /// The first error of an instance.
     pub(crate) fn start(parts: ExecutorParts) -> Result<Arc<Self>, Error> {
-        let ExecutorParts { version, config, validator, counters, orders, directory, .. } = parts;
+        let ExecutorParts { version, config, validator, counters, directory, .. } = parts;
         let ExecutorParts { backend, mut instances, strategy, threads, limiter, .. } = parts;
         let warm_up = Arc::new(WarmUp::prepare(&config, &validator, &directory)?);
         instances.sort_by_key(|placed| placed.spec.passive);
@@ -119,7 +118,7 @@ impl Executor {
         let executor = Arc::new(Self {
             version,
             counters,
-            orders,
+            orders: ResponseOrders::of(&config.scheduling, active),
             driver: Mutex::ranked(LockRank::Driver, Driver::new(policy, idle_instances, resource_claims)),
             idle: Condvar::new(),
             closing: AtomicBool::new(false),
@@ -221,6 +220,10 @@ impl ModelRunner for Executor {
 
     fn cancel(self: Arc<Self>, entry: EntryId) {
         self.dispatch(DriverEvent::Cancelled(entry));
+    }
+
+    fn response_order(&self) -> Option<&Arc<ResponseOrder>> {
+        self.orders.on_arrival()
     }
 
     fn fault(&self) -> Option<&Error> {

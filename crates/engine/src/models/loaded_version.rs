@@ -31,7 +31,6 @@ use crate::{
     limiter::Limiter,
     model::{Model, ModelParts},
     observe::{Latencies, ModelStatistics, Record},
-    order::Orders,
     response_cache::ModelCache,
     server_parts::ServerParts,
     snapshot::StepSnapshot,
@@ -104,20 +103,17 @@ impl LoadedVersion {
         let VersionParts { directory, backend, instances, strategy, limiter, .. } = parts;
         let ResolvedConfig { typed, shown, .. } = config;
         let config = Arc::new(typed);
-        let active = instances.iter().filter(|placed| !placed.spec.passive).count();
         let readable = ReadableMemory {
             device: backend.reads_device_memory(),
             foreign: backend.copies_foreign_memory(),
         };
         let validator = Arc::new(RequestValidator::new(&config, readable));
         let record = Arc::new(Record::new(Latencies::new(&server.metrics, &config, since)));
-        let orders = Arc::new(Orders::of(&config.scheduling, active));
         let executor = Executor::start(ExecutorParts {
             version,
             config: config.clone(),
             validator: validator.clone(),
             counters: record.executions().clone(),
-            orders: orders.clone(),
             directory,
             backend,
             instances,
@@ -131,7 +127,7 @@ impl LoadedVersion {
             config,
             shown,
             validator,
-            account: Arc::new(RequestAccount::new(record, orders, executor.clone())),
+            account: Arc::new(RequestAccount::new(record, executor.clone())),
             cached,
             fingerprint,
             server,

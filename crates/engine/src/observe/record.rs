@@ -290,7 +290,9 @@ fn nanos(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use inference::{Error, ExecutionTimes, Flow, InFlightResponse, ResponsePath, response_channel};
+    use inference::{
+        BackendReport, Error, ExecutionTimes, Flow, PassingResponse, ResponseObserver, response_channel,
+    };
 
     use super::*;
 
@@ -322,17 +324,22 @@ mod tests {
 
     struct Counting(Record);
 
-    impl ResponsePath for Counting {
-        fn respond(&self, response: InFlightResponse) {
+    impl ResponseObserver for Counting {
+        fn responding(&self, response: &PassingResponse<'_>) {
             if let Some(outcome) = response.outcome() {
                 self.0.request_ended(response.timeline(), outcome, at(50));
             }
         }
-        fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
-            self.0.revise_request(timeline, counted, times);
-        }
-        fn batch_reported(&self, execution_times: &ExecutionTimes, counted: Timestamp, times: ReportedTimes) {
-            self.0.executions.revise(execution_times, counted, times);
+        fn reported(&self, report: BackendReport<'_>) {
+            match report {
+                BackendReport::Request { timeline, counted, times } => {
+                    self.0.revise_request(timeline, counted, times);
+                }
+                BackendReport::Batch { execution_times, counted, times } => {
+                    self.0.executions.revise(execution_times, counted, times);
+                }
+                BackendReport::Response { .. } => {}
+            }
         }
     }
 

@@ -1,5 +1,5 @@
-//! The cache of a model version, and the two things that know it and each other: a request that asks it, and the path of
-//! the responses to that request. What they do is in the children.
+//! The cache of a model version, and the two things that know it and each other: a request that asks it, and the
+//! observer of the responses to that request. What they do is in the children.
 use std::{
     collections::VecDeque,
     num::NonZeroUsize,
@@ -40,7 +40,7 @@ use crate::{
 
 mod asking;
 mod insertion;
-mod path;
+mod observer;
 
 /// How long a request waits for the cache at most.
 const LONGEST_LOOK_UP: Duration = Duration::from_secs(1);
@@ -88,22 +88,22 @@ struct AskingRequest {
     queued: Timestamp,
     /// When the look-up began.
     began: Timestamp,
-    path: Arc<CachePath>,
+    observer: Arc<CacheObserver>,
 }
 
-/// The response path of one request.
-struct CachePath {
+/// Sees the responses to one request.
+struct CacheObserver {
     account: Arc<RequestAccount>,
     cache: Arc<ModelCache>,
     key: FlightKey,
-    request: PathRequest,
+    request: ObservedRequest,
     /// Not set while the request looks up or waits.
     decision: OnceLock<Decision>,
     collected: Mutex<Collected>,
 }
 
-/// What the path knows of its request.
-struct PathRequest {
+/// What the observer knows of its request.
+struct ObservedRequest {
     /// The id that the client has given.
     id: Name,
     /// Which of equal requests leads.
@@ -129,14 +129,29 @@ enum Decision {
 }
 
 /// The responses so far.
-#[derive(Debug)]
+#[derive(Default)]
 enum Collected {
     All {
         responses: SmallVec<[Response; 1]>,
         bytes: usize,
     },
     /// Errors, or more than a cache may store.
+    #[default]
     Unfit,
+    /// The last response of a leader is on its way. These go on after it.
+    Ended(Followers),
+}
+
+/// The requests that have waited for a leader, and what becomes of them.
+enum Followers {
+    /// They get its answer.
+    Share(Vec<AskingRequest>, Arc<CachedAnswer>),
+    /// Its answer cannot be shared: each executes for itself.
+    Execute(Vec<AskingRequest>),
+    /// They fail as it did.
+    Fail(Vec<AskingRequest>, Error),
+    /// One of them leads the others.
+    LeadOn(Option<AskingRequest>),
 }
 
 /// What a [`ModelCache`] is made of.
@@ -218,11 +233,11 @@ impl ModelCache {
         queued: Timestamp,
     ) -> (AskingRequest, ResponseStream) {
         let ValidRequest { request, meta, timeline, flow } = request;
-        let path = Arc::new(CachePath {
+        let observer = Arc::new(CacheObserver {
             account: account.clone(),
             cache: self.clone(),
             key,
-            request: PathRequest {
+            request: ObservedRequest {
                 id: request.id.clone(),
                 turn: FlightTurn { level: self.queue_level(&meta), number: self.next.fetch_add(1, Relaxed) },
                 deadline: self.queue_deadline(&meta, &request, queued),
@@ -231,14 +246,14 @@ impl ModelCache {
             collected: Mutex::new(Collected::All { responses: SmallVec::new(), bytes: 0 }),
         });
         account.open().begin();
-        let (responder, stream) = response_channel(timeline, path.clone(), flow);
+        let (responder, stream) = response_channel(timeline, observer.clone(), flow);
         // The order counts from the arrival: the hit of a later request must not pass the answer of an earlier one.
-        if let Some(place) = account.orders().place_on_arrival() {
-            responder.set_place(place);
+        if let Some(order) = account.runner().response_order() {
+            responder.line_up(order);
         }
         // A request moves several times until it has its answer, so that it does so in a box.
         let execution = Box::new(Execution::new(request, responder));
-        (AskingRequest { execution, meta, queued, began: now(), path }, stream)
+        (AskingRequest { execution, meta, queued, began: now(), observer }, stream)
     }
 
     /// When a request that comes `at` this time has waited too long for its turn, if there is such a time.
@@ -267,8 +282,8 @@ impl ModelCache {
         self.cache.remove_all(self.keys.prefix()).await
     }
 
-    /// Lets a request lead after a leader that has gone. If it is refused at once, the next one leads, in a loop: a chain
-    /// of refusals needs no stack.
+    /// Lets a request lead after a leader that has gone. If it is refused at once, the next one leads, in a loop: a
+    /// chain of refusals needs no stack.
     fn lead_on(&self, next: AskingRequest) {
         let mut successors = self.successors.lock();
         successors.waiting.push_back(next);

@@ -1,7 +1,8 @@
 //! The state that the [`Responder`](super::Responder) and the [`ResponseStream`](super::ResponseStream) of one request
-//! share.
+//! share, and the budget of what the clients of all requests have not read.
 use std::{
-    collections::VecDeque,
+    num::NonZeroUsize,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{Arc, OnceLock, Weak},
     task::{Context, Poll, Waker},
 };
@@ -9,18 +10,66 @@ use std::{
 use scheduling::EntryId;
 
 use super::{
-    flow::Flow,
-    path::{Destination, InFlightResponse, OrderPlace, Overflow, ResponsePath},
+    observer::{PassingResponse, ResponseObserver},
+    queue::{Queue, UnreadResponse},
     response_order::{ResponseOrder, ResponseTurn},
-    unread::{Account, UnreadBudget},
+    unread::{Account, UnreadBytes},
 };
 use crate::{
-    ByteReservation, Error, FailureReason, Response, ResponseItem, Timeline,
+    ByteReservation, ClientId, Error, FailureReason, Response, ResponseItem, Timeline,
     sync::{
         Condvar, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering, fence},
     },
 };
+
+/// The limit on bytes of responses that wait for their clients, in the whole process.
+///
+/// Models do not wait for clients: an unread response waits in memory. When a response exceeds the budget, one request
+/// ends with RESOURCE_EXHAUSTED: the largest request of the client with the most unread bytes.
+#[derive(Debug)]
+pub struct UnreadBudget(UnreadBytes<Weak<Channel>>);
+
+impl UnreadBudget {
+    /// A budget of `limit` bytes.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self(UnreadBytes::new(limit)))
+    }
+
+    /// A budget without a limit, for tests and tools.
+    pub fn unlimited() -> Arc<Self> {
+        Self::new(usize::MAX)
+    }
+
+    /// Bytes of unread responses now.
+    pub fn used(&self) -> usize {
+        self.0.used()
+    }
+}
+
+/// How responses are treated that the client has not read yet.
+#[derive(Debug)]
+pub struct Flow {
+    /// The budget that counts them.
+    pub budget: Arc<UnreadBudget>,
+    /// The client that reads them. Requests of one client are counted together. Without an id the request is a client
+    /// of its own.
+    pub client: Option<ClientId>,
+    /// The backend waits in [`Responder::send`](super::Responder::send) while this many responses are unread. All other
+    /// requests of its instance then wait too. `None`: the backend never waits.
+    pub most_unread: Option<NonZeroUsize>,
+    /// The bytes of the request in the budget of requests. They are released when all responders and the stream are
+    /// gone, unless the reader of the responses takes them:
+    /// [`ResponseStream::take_reservation`](super::ResponseStream::take_reservation).
+    pub reservation: Option<ByteReservation>,
+}
+
+impl Flow {
+    /// Unread responses have no limit. For tests and tools.
+    pub fn unlimited() -> Self {
+        Self { budget: UnreadBudget::unlimited(), client: None, most_unread: None, reservation: None }
+    }
+}
 
 /// See the module documentation.
 pub(super) struct Channel {
@@ -33,8 +82,7 @@ pub(super) struct Channel {
     ended: AtomicBool,
     pub(super) responders: AtomicUsize,
     timeline: Timeline,
-    path: Arc<dyn ResponsePath>,
-    place: OnceLock<OrderPlace>,
+    observer: Arc<dyn ResponseObserver>,
     /// The position in an order of responses, if the request keeps one.
     turn: OnceLock<ResponseTurn>,
     /// The entry id of the request in its queue.
@@ -43,42 +91,18 @@ pub(super) struct Channel {
     account: Account,
 }
 
-#[derive(Default)]
-struct Queue {
-    /// The first unread response. Most requests have one response and need no deque.
-    front: Option<UnreadResponse>,
-    behind: VecDeque<UnreadResponse>,
-    closed: bool,
-    /// The client takes no more responses.
-    abandoned: bool,
-    waker: Option<Waker>,
-    /// Threads in [`Channel::wait_for_capacity`].
-    senders_waiting: usize,
-    /// A task that waits for the same.
-    sender: Option<Waker>,
-    /// The bytes of the request in the budget of requests.
-    reservation: Option<ByteReservation>,
-}
-
-/// A response that waits for the client, and the bytes that the budget counts for it.
-struct UnreadResponse {
-    item: ResponseItem,
-    bytes: usize,
-}
-
 impl Channel {
-    pub(super) fn new(timeline: Timeline, path: Arc<dyn ResponsePath>, flow: Flow) -> Arc<Self> {
+    pub(super) fn new(timeline: Timeline, observer: Arc<dyn ResponseObserver>, flow: Flow) -> Arc<Self> {
         let Flow { budget, client, most_unread, reservation } = flow;
         Arc::new(Self {
-            queue: Mutex::new(Queue { reservation, ..Queue::default() }),
+            queue: Mutex::new(Queue::new(reservation)),
             capacity_freed: Condvar::new(),
             most_unread: most_unread.map_or(usize::MAX, usize::from),
             cancelled: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             responders: AtomicUsize::new(1),
             timeline,
-            path,
-            place: OnceLock::new(),
+            observer,
             turn: OnceLock::new(),
             entry: OnceLock::new(),
             budget,
@@ -90,13 +114,12 @@ impl Channel {
         self.queue.lock().reservation.take()
     }
 
-    pub(super) fn path(&self) -> &Arc<dyn ResponsePath> {
-        &self.path
+    pub(super) fn observer(&self) -> &Arc<dyn ResponseObserver> {
+        &self.observer
     }
 
-    pub(super) fn set_place(&self, place: OrderPlace) {
-        let set = self.place.set(place);
-        debug_assert!(set.is_ok(), "a request has one place in an order");
+    pub(super) fn timeline(&self) -> &Timeline {
+        &self.timeline
     }
 
     /// Gives the request the next turn in an order, unless it has one.
@@ -109,7 +132,7 @@ impl Channel {
     }
 
     /// Sets the entry id of the request in its queue. Returns true if the request was cancelled before.
-    pub(super) fn queued_as(&self, entry: EntryId) -> bool {
+    pub(super) fn set_entry(&self, entry: EntryId) -> bool {
         let set = self.entry.set(entry);
         debug_assert!(set.is_ok(), "a request keeps its number");
         // Pairs with the fence in `tell_cancelled`: either that function sees the entry id, or this one sees the
@@ -120,7 +143,7 @@ impl Channel {
 
     fn tell_cancelled(&self) {
         fence(Ordering::SeqCst);
-        self.path.cancelled(self.entry());
+        self.observer.cancelled(self.entry());
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
@@ -147,21 +170,77 @@ impl Channel {
     }
 
     fn deliver(self: &Arc<Self>, item: Option<ResponseItem>) {
-        let response = InFlightResponse::new(self.clone(), item, Overflow::No);
-        let handle = || Arc::downgrade(self) as Weak<dyn Destination>;
-        let furthest_behind = self.budget.charge(&self.account, response.byte_size(), handle);
-        self.pass(response);
-        if let Some(behind) = furthest_behind {
+        let ends = item.as_ref().is_none_or(|item| item.last);
+        self.observer.responding(&PassingResponse::new(item.as_ref(), ends, &self.timeline));
+        let bytes = item.as_ref().map_or(0, ResponseItem::byte_size);
+        let furthest_behind = self.budget.0.charge(&self.account, bytes, || Arc::downgrade(self));
+        self.add(item.map(|item| UnreadResponse { item, bytes }), ends, false);
+        // If that request has been dropped meanwhile, it has returned its bytes.
+        if let Some(behind) = furthest_behind.and_then(|behind| behind.upgrade()) {
             behind.overflow();
         }
     }
 
-    /// Shows a response to the path. The one with which the request ends also ends its turn in the order of responses.
-    fn pass(&self, response: InFlightResponse) {
-        match self.turn.get().filter(|_| response.outcome().is_some()) {
-            Some(turn) => turn.end_after(|| self.path.respond(response)),
-            None => self.path.respond(response),
+    /// Ends the request because its client has too many unread bytes. A request that has ended before only loses the
+    /// responses that the client has not read.
+    fn overflow(&self) {
+        let ends = !self.ended.swap(true, Ordering::AcqRel);
+        let error = Error::exhausted(
+            "the client reads its responses too slowly: the server keeps no more unread responses \
+             (--max-unread-response-bytes)",
+        );
+        let item = ResponseItem { result: Err(error.because(FailureReason::Rejected)), last: true };
+        self.observer.responding(&PassingResponse::new(Some(&item), ends, &self.timeline));
+        let bytes = item.byte_size();
+        self.budget.0.charge_error(&self.account, bytes);
+        self.add(Some(UnreadResponse { item, bytes }), ends, true);
+        self.stop(!ends);
+    }
+
+    /// Adds a response to the queue. With the response that ends the request its turn in the order of responses ends,
+    /// too, even if the waker of the client panics.
+    fn add(&self, unread: Option<UnreadResponse>, ends: bool, replaces: bool) {
+        if !ends {
+            return self.push(unread, replaces);
         }
+        let pushed = catch_unwind(AssertUnwindSafe(|| self.push(unread, replaces)));
+        self.turn.get().into_iter().for_each(ResponseTurn::end);
+        self.observer.ended();
+        if let Err(panic) = pushed {
+            resume_unwind(panic);
+        }
+    }
+
+    /// Makes a response visible as soon as the turn of the request comes. `None` closes the queue without another
+    /// response. A response that `replaces` the unread responses does so even after the last one.
+    fn push(&self, unread: Option<UnreadResponse>, replaces: bool) {
+        let mut void = Vec::new();
+        let waker = {
+            let mut queue = self.queue.lock();
+            if replaces && !queue.is_empty() {
+                void.extend(std::iter::from_fn(|| queue.pop()));
+                queue.closed = false;
+            }
+            // Another thread has already ended the request.
+            if queue.closed {
+                void.extend(unread);
+                None
+            } else {
+                queue.closed = unread.as_ref().is_none_or(|unread| unread.item.last);
+                if queue.closed && queue.senders_waiting > 0 {
+                    self.capacity_freed.notify_all();
+                }
+                match unread {
+                    Some(unread) if queue.abandoned => void.push(unread),
+                    Some(unread) => queue.push(unread),
+                    None => {}
+                }
+                queue.waker.take()
+            }
+        };
+        self.forget(void);
+        let waits_for_turn = self.turn.get().and_then(ResponseTurn::responded);
+        waker.into_iter().chain(waits_for_turn).for_each(Waker::wake);
     }
 
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<Option<ResponseItem>> {
@@ -189,8 +268,8 @@ impl Channel {
         Poll::Pending
     }
 
-    /// Whether a sender may have to wait for the client. While the turn of the request has not come, the client cannot read:
-    /// a sender that waited for it would hold up the requests whose turns come before.
+    /// Whether a sender may have to wait for the client. While the turn of the request has not come, the client cannot
+    /// read: a sender that waited for it would hold up the requests whose turns come before.
     fn is_limited(&self) -> bool {
         self.most_unread != usize::MAX && self.turn.get().is_none_or(ResponseTurn::has_come)
     }
@@ -280,89 +359,10 @@ impl Channel {
         drop(responses);
         self.refund(bytes);
     }
-}
-
-impl Destination for Channel {
-    fn timeline(&self) -> &Timeline {
-        &self.timeline
-    }
-
-    fn place(&self) -> Option<OrderPlace> {
-        self.place.get().copied()
-    }
-
-    fn push(&self, item: Option<ResponseItem>, bytes: usize, replaces: bool) {
-        let mut void = Vec::new();
-        let waker = {
-            let mut queue = self.queue.lock();
-            if replaces && !queue.is_empty() {
-                void.extend(std::iter::from_fn(|| queue.pop()));
-                queue.closed = false;
-            }
-            let unread = item.map(|item| UnreadResponse { item, bytes });
-            // Another thread has already ended the request.
-            if queue.closed {
-                void.extend(unread);
-                None
-            } else {
-                queue.closed = unread.as_ref().is_none_or(|unread| unread.item.last);
-                if queue.closed && queue.senders_waiting > 0 {
-                    self.capacity_freed.notify_all();
-                }
-                match unread {
-                    Some(unread) if queue.abandoned => void.push(unread),
-                    Some(unread) => queue.push(unread),
-                    None => {}
-                }
-                queue.waker.take()
-            }
-        };
-        self.forget(void);
-        let waits_for_turn = self.turn.get().and_then(ResponseTurn::responded);
-        waker.into_iter().chain(waits_for_turn).for_each(Waker::wake);
-    }
 
     fn refund(&self, bytes: usize) {
         if bytes > 0 {
-            self.budget.refund(&self.account, bytes);
+            self.budget.0.refund(&self.account, bytes);
         }
-    }
-
-    fn overflow(self: Arc<Self>) {
-        let had_ended = self.ended.swap(true, Ordering::AcqRel);
-        let error = Error::exhausted(
-            "the client reads its responses too slowly: the server keeps no more unread responses \
-             (--max-unread-response-bytes)",
-        );
-        let item = ResponseItem { result: Err(error.because(FailureReason::Rejected)), last: true };
-        let overflow = if had_ended { Overflow::Replaces } else { Overflow::Ends };
-        let response = InFlightResponse::new(self.clone(), Some(item), overflow);
-        self.budget.charge_error(&self.account, response.byte_size());
-        self.pass(response);
-        self.stop(had_ended);
-    }
-}
-
-impl Queue {
-    fn is_empty(&self) -> bool {
-        self.front.is_none()
-    }
-
-    fn len(&self) -> usize {
-        usize::from(self.front.is_some()) + self.behind.len()
-    }
-
-    fn push(&mut self, unread: UnreadResponse) {
-        if self.front.is_none() {
-            self.front = Some(unread);
-        } else {
-            self.behind.push_back(unread);
-        }
-    }
-
-    fn pop(&mut self) -> Option<UnreadResponse> {
-        let next = self.front.take()?;
-        self.front = self.behind.pop_front();
-        Some(next)
     }
 }

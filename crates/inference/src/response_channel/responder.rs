@@ -9,7 +9,7 @@ use scheduling::EntryId;
 
 use super::{
     channel::Channel,
-    path::{BatchReporter, Destination, OrderPlace},
+    observer::{BackendReport, BatchReporter},
     response_order::ResponseOrder,
 };
 use crate::{Error, FailureReason, ReportedTimes, Response, ResponseReport, Timeline};
@@ -74,20 +74,21 @@ impl Responder {
 
     /// Reports the backend's own times of this request. Only the first report counts.
     pub fn report(&self, times: ReportedTimes) {
-        if let Some(counted) = self.timeline().report(times) {
-            self.channel.path().reported(self.timeline(), counted, times);
+        let timeline = self.timeline();
+        if let Some(counted) = timeline.report(times) {
+            self.channel.observer().reported(BackendReport::Request { timeline, counted, times });
         }
     }
 
     /// Reports how the backend made the response with that index.
     pub fn report_response(&self, index: u64, report: ResponseReport) {
-        self.channel.path().response_reported(index, report);
+        self.channel.observer().reported(BackendReport::Response { index, report });
     }
 
     /// The reporter for the times of the execution that contains this request, if an execution contains it.
     pub fn batch_reporter(&self) -> Option<BatchReporter> {
         let execution_times = self.timeline().execution()?.clone();
-        Some(BatchReporter::new(execution_times, self.channel.path().clone()))
+        Some(BatchReporter::new(execution_times, self.channel.observer().clone()))
     }
 
     /// The entry id of the request in its queue, if it has ever waited in one.
@@ -95,26 +96,15 @@ impl Responder {
         self.channel.entry()
     }
 
-    /// The position of the request in an order of responses, if it has one.
-    pub fn place(&self) -> Option<OrderPlace> {
-        self.channel.place()
-    }
-
     /// The handle through which the queue sets the entry id of the request.
-    pub fn queue_number(&self) -> QueueNumber {
-        QueueNumber { channel: self.channel.clone() }
+    pub fn entry_setter(&self) -> EntryIdSetter {
+        EntryIdSetter { channel: self.channel.clone() }
     }
 
-    /// Gives the request the next turn in an order of responses, unless it has one. The caller calls this before the first
-    /// response. From then on, the requests behind it wait until this one has ended.
+    /// Gives the request the next turn in an order of responses, unless it has one. The caller calls this before the
+    /// first response. From then on, the requests behind it wait until this one has ended.
     pub fn line_up(&self, order: &Arc<ResponseOrder>) {
         self.channel.line_up(order);
-    }
-
-    /// Gives the request a position in an order of responses. The caller calls this at most once, before the first
-    /// response.
-    pub fn set_place(&self, place: OrderPlace) {
-        self.channel.set_place(place);
     }
 }
 
@@ -146,22 +136,23 @@ impl fmt::Debug for Responder {
 /// A queue sets the id after it has accepted the request. The queue then owns the request and its [`Responder`], so
 /// the driver uses this handle instead.
 #[derive(Clone)]
-pub struct QueueNumber {
+pub struct EntryIdSetter {
     channel: Arc<Channel>,
 }
 
-impl QueueNumber {
-    /// Sets the entry id. The driver calls this once, when the request first waits; a rescheduled request keeps its
-    /// id. Returns true if the request was cancelled before. Then [`ResponsePath::cancelled`](super::ResponsePath::cancelled) may not have known the
-    /// id, and the caller must remove the request from its queue.
+impl EntryIdSetter {
+    /// Sets the entry id. The driver calls this once, when the request first waits; a rescheduled request keeps its id.
+    /// Returns true if the request was cancelled before. Then
+    /// [`ResponseObserver::cancelled`](super::ResponseObserver::cancelled) may not have known the id, and the caller
+    /// must remove the request from its queue.
     #[must_use = "a request that was cancelled before must be taken out"]
-    pub fn queued_as(self, entry: EntryId) -> bool {
-        self.channel.queued_as(entry)
+    pub fn set(self, entry: EntryId) -> bool {
+        self.channel.set_entry(entry)
     }
 }
 
-impl fmt::Debug for QueueNumber {
+impl fmt::Debug for EntryIdSetter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueueNumber").finish_non_exhaustive()
+        f.debug_struct("EntryIdSetter").finish_non_exhaustive()
     }
 }

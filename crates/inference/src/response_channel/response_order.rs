@@ -1,7 +1,7 @@
 //! Makes responses visible in the order in which requests left their queue, for models with `preserve_ordering`.
 //!
-//! Responses stay in the channels of their requests. An order has only gates: a client sees no response while the gate of
-//! its request is closed, and the gate opens when all earlier requests of the order have ended.
+//! Responses stay in the channels of their requests. An order has only gates: a client sees no response while the gate
+//! of its request is closed, and the gate opens when all earlier requests of the order have ended.
 use std::{
     any::Any,
     collections::VecDeque,
@@ -32,7 +32,7 @@ struct OrderedGates {
 }
 
 impl ResponseOrder {
-    /// The next turn. Its owner must [end](ResponseTurn::end_after) it: the turns behind it wait.
+    /// The next turn. Its owner must [end](ResponseTurn::end) it: the turns behind it wait.
     pub(super) fn next_turn(self: &Arc<Self>) -> ResponseTurn {
         let mut state = self.state.lock();
         let OrderedGates { gates, ready, is_opening } = &mut *state;
@@ -53,8 +53,8 @@ impl ResponseOrder {
         let mut state = self.state.lock();
         let OrderedGates { gates, ready, is_opening } = &mut *state;
         gates.close(ticket, |gate| ready.push_back(gate));
-        // One thread at a time opens gates, without the lock. So responses become visible in order, and no lock is taken
-        // under another.
+        // One thread at a time opens gates, without the lock. So responses become visible in order, and no lock is
+        // taken under another.
         if std::mem::replace(is_opening, true) {
             return;
         }
@@ -107,13 +107,9 @@ impl ResponseTurn {
         self.gate.as_ref()?.responded()
     }
 
-    /// Ends the turn after the last response has been added to the channel, even if its client's waker panics.
-    pub(super) fn end_after(&self, add_last: impl FnOnce()) {
-        let added = catch_unwind(AssertUnwindSafe(add_last));
+    /// Ends the turn. The last response is in the channel. Does nothing the second time.
+    pub(super) fn end(&self) {
         self.order.end(self.ticket);
-        if let Err(panic) = added {
-            resume_unwind(panic);
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::{channel::Channel, path::Destination};
+use super::channel::Channel;
 use crate::{ByteReservation, Error, ErrorCode, Response, ResponseItem, Timeline};
 
 /// Cancels a request. The holder need not own the stream of the responses.
@@ -92,8 +92,8 @@ impl ResponseStream {
         self.channel.timeline()
     }
 
-    /// The bytes of the request in the budget of requests, for who has taken the last response and keeps its bytes. `None`
-    /// if they were taken before, or if the request has none.
+    /// The bytes of the request in the budget of requests, for who has taken the last response and keeps its bytes.
+    /// `None` if they were taken before, or if the request has none.
     pub fn take_reservation(&self) -> Option<ByteReservation> {
         self.channel.take_reservation()
     }

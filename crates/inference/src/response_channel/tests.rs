@@ -1,14 +1,17 @@
 //! Tests of the response channel, from the responder and from the stream.
 use std::{
     num::NonZeroUsize,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     task::{Context, Poll, Wake, Waker},
 };
 
 use scheduling::{EntryId, Timestamp};
 
 use super::*;
-use crate::{ClientId, Error, ErrorCode, Response, ResponseItem, Tensor, lock::Mutex};
+use crate::{ClientId, Error, ErrorCode, Response, ResponseItem, Tensor};
 
 #[derive(Default)]
 struct Counter {
@@ -17,14 +20,13 @@ struct Counter {
     cancels: AtomicUsize,
 }
 
-impl ResponsePath for Counter {
-    fn respond(&self, response: InFlightResponse) {
+impl ResponseObserver for Counter {
+    fn responding(&self, response: &PassingResponse<'_>) {
         match response.outcome() {
             Some(Outcome::Success) => self.successes.fetch_add(1, Relaxed),
             Some(Outcome::Failure(_)) => self.failures.fetch_add(1, Relaxed),
             None => 0,
         };
-        response.release();
     }
     fn cancelled(&self, _: Option<EntryId>) {
         self.cancels.fetch_add(1, Relaxed);
@@ -64,36 +66,82 @@ fn a_single_response_is_counted_before_it_is_seen() {
     assert!(matches!(poll(&mut stream), Poll::Ready(None)));
 }
 
-/// Records the responses that pass.
+/// Reads as the client would at each event. Records how many responses the client has read, and whether it has read the
+/// end.
 #[derive(Default)]
-struct Held(Mutex<Vec<InFlightResponse>>);
+struct ReadingObserver {
+    stream: Mutex<Option<ResponseStream>>,
+    read: AtomicUsize,
+    events: Mutex<Vec<(usize, bool, String)>>,
+}
 
-impl ResponsePath for Held {
-    fn respond(&self, response: InFlightResponse) {
-        self.0.lock().push(response);
+impl ReadingObserver {
+    fn record(&self, event: String) {
+        let mut stream = self.stream.lock().unwrap();
+        let mut found = poll(stream.as_mut().unwrap());
+        while let Poll::Ready(Some(_)) = found {
+            self.read.fetch_add(1, Relaxed);
+            found = poll(stream.as_mut().unwrap());
+        }
+        self.events.lock().unwrap().push((self.read.load(Relaxed), found.is_ready(), event));
+    }
+}
+
+impl ResponseObserver for ReadingObserver {
+    fn responding(&self, response: &PassingResponse<'_>) {
+        let result = response.result().map(Result::is_ok);
+        self.record(format!("{result:?}, ends: {}", response.outcome().is_some()));
+    }
+    fn ended(&self) {
+        self.record("ended".to_owned());
     }
 }
 
 #[test]
-fn the_path_sees_every_response_before_the_client_does() {
-    let path = Arc::new(Held::default());
-    let (responder, mut stream) = response_channel(timeline(), path.clone(), Flow::unlimited());
+fn the_observer_sees_every_response_before_the_client_does() {
+    let observer = Arc::new(ReadingObserver::default());
+    let (responder, stream) = response_channel(timeline(), observer.clone(), Flow::unlimited());
+    *observer.stream.lock().unwrap() = Some(stream);
     responder.send(Response::default());
     responder.send_error(Error::internal("not the last"));
     responder.finish();
-    assert!(poll(&mut stream).is_pending());
-    let held = std::mem::take(&mut *path.0.lock());
-    let seen: Vec<_> = held
-        .iter()
-        .map(|response| {
-            (response.result().map(Result::is_ok), response.is_last(), response.outcome().is_some())
-        })
-        .collect();
-    assert_eq!(seen, [(Some(true), false, false), (Some(false), false, false), (None, true, true)]);
-    held.into_iter().for_each(InFlightResponse::release);
-    assert!(matches!(poll(&mut stream), Poll::Ready(Some(ResponseItem { result: Ok(_), last: false }))));
-    assert!(matches!(poll(&mut stream), Poll::Ready(Some(ResponseItem { result: Err(_), last: false }))));
-    assert!(matches!(poll(&mut stream), Poll::Ready(None)));
+    let events = std::mem::take(&mut *observer.events.lock().unwrap());
+    let events: Vec<_> =
+        events.iter().map(|(read, is_over, event)| (*read, *is_over, event.as_str())).collect();
+    assert_eq!(
+        events,
+        [
+            (0, false, "Some(true), ends: false"),
+            (1, false, "Some(false), ends: false"),
+            (2, false, "None, ends: true"),
+            (2, true, "ended")
+        ]
+    );
+    drop(observer.stream.lock().unwrap().take());
+}
+
+#[test]
+fn the_observer_sees_the_end_even_if_the_waker_of_the_client_panics() {
+    struct Faulty;
+    impl Wake for Faulty {
+        fn wake(self: Arc<Self>) {
+            panic!("a faulty waker");
+        }
+    }
+    #[derive(Default)]
+    struct Ended(AtomicUsize);
+    impl ResponseObserver for Ended {
+        fn ended(&self) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+    let observer = Arc::new(Ended::default());
+    let (responder, mut stream) = response_channel(timeline(), observer.clone(), Flow::unlimited());
+    let faulty = Waker::from(Arc::new(Faulty));
+    assert!(stream.poll_item(&mut Context::from_waker(&faulty)).is_pending());
+    let end = std::panic::AssertUnwindSafe(|| responder.finish());
+    assert!(std::panic::catch_unwind(end).is_err());
+    assert_eq!(observer.0.load(Relaxed), 1);
 }
 
 #[test]
@@ -303,13 +351,18 @@ fn responses_without_a_receiver_are_not_counted() {
     drop(stream);
     responder.send(sized(10));
     assert_eq!(budget.used(), 0);
-    let path = Arc::new(Held::default());
-    let flow = Flow { budget: budget.clone(), ..Flow::unlimited() };
-    let (responder, stream) = response_channel(timeline(), path.clone(), flow);
-    responder.send(sized(10));
-    assert!(budget.used() > 0, "a response that is held back counts");
-    path.0.lock().clear();
-    drop((responder, stream));
-    path.0.lock().clear();
+    let order = Arc::default();
+    let (first, _first_stream) = open_in(&order, &budget);
+    let (second, second_stream) = open_in(&order, &budget);
+    second.send(sized(10));
+    assert!(budget.used() > 0, "a response that waits for its turn counts");
+    drop((second, second_stream));
     assert_eq!(budget.used(), 0);
+    drop(first);
+}
+
+fn open_in(order: &Arc<ResponseOrder>, budget: &Arc<UnreadBudget>) -> (Responder, ResponseStream) {
+    let (responder, stream, _) = budgeted(budget, None);
+    responder.line_up(order);
+    (responder, stream)
 }

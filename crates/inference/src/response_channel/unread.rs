@@ -1,61 +1,42 @@
-//! Counts the bytes of responses that clients have not read yet, for the whole process.
-//!
-//! Models do not wait for clients: an unread response waits in memory. All unread responses share one
-//! [`UnreadBudget`]. When a response exceeds the budget, one request ends with RESOURCE_EXHAUSTED: the largest
-//! request of the client with the most unread bytes.
+//! Counts the bytes of responses that clients have not read yet, and says whose request must end when they are too
+//! many: the largest request of the client with the most unread bytes.
 use std::{
     collections::{BTreeSet, HashMap},
     fmt,
-    sync::{
-        Arc, Weak,
-        atomic::{
-            AtomicBool, AtomicUsize,
-            Ordering::{AcqRel, Relaxed, SeqCst},
-        },
+    sync::atomic::{
+        AtomicBool, AtomicUsize,
+        Ordering::{AcqRel, Relaxed, SeqCst},
     },
 };
 
 use crate::{ClientId, lock::Mutex};
 
-use super::path::Destination;
-
-/// The limit on bytes of responses that wait for their clients, in the whole process.
-pub struct UnreadBudget {
+/// Unread bytes of requests, up to a limit. Each request has a handle by which it can be ended.
+pub(super) struct UnreadBytes<T> {
     limit: usize,
     used: AtomicUsize,
-    ledger: Mutex<Ledger<Weak<dyn Destination>>>,
+    ledger: Mutex<Ledger<T>>,
 }
 
-impl UnreadBudget {
-    /// A budget of `limit` bytes.
-    pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, used: AtomicUsize::new(0), ledger: Mutex::default() })
-    }
-
-    /// A budget without a limit, for tests and tools.
-    pub fn unlimited() -> Arc<Self> {
-        Self::new(usize::MAX)
+impl<T> UnreadBytes<T> {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, used: AtomicUsize::new(0), ledger: Mutex::default() }
     }
 
     /// Bytes of unread responses now.
-    pub fn used(&self) -> usize {
+    pub(super) fn used(&self) -> usize {
         self.used.load(Relaxed)
     }
 
-    /// Counts `bytes` of a response. If the budget is exceeded, returns the request that must end.
-    pub(super) fn charge(
-        &self,
-        account: &Account,
-        bytes: usize,
-        handle: impl FnOnce() -> Weak<dyn Destination>,
-    ) -> Option<Arc<dyn Destination>> {
+    /// Counts `bytes` of a response. If the limit is exceeded, returns the handle of the request that must end.
+    pub(super) fn charge(&self, account: &Account, bytes: usize, handle: impl FnOnce() -> T) -> Option<T> {
         if bytes == 0 {
             // The end of a stream without a response takes no memory: no other request ends for it.
             return None;
         }
         let before = self.used.fetch_add(bytes, AcqRel);
         let unread = account.add(bytes);
-        // One response alone may exceed the budget.
+        // One response alone may exceed the limit.
         let exceeded = before > 0 && before.saturating_add(bytes) > self.limit;
         let worth_listing = unread > bytes
             || bytes >= self.limit / LARGE_FRACTION
@@ -65,11 +46,7 @@ impl UnreadBudget {
         }
         let mut ledger = self.ledger.lock();
         account.list(&mut ledger, handle);
-        if !exceeded {
-            return None;
-        }
-        // If the request has been dropped meanwhile, it has returned its bytes.
-        ledger.take_furthest_behind()?.upgrade()
+        if exceeded { ledger.take_furthest_behind() } else { None }
     }
 
     /// Counts the error that replaces the unread responses of a request. The replacement frees more bytes than the
@@ -89,9 +66,9 @@ impl UnreadBudget {
     }
 }
 
-impl fmt::Debug for UnreadBudget {
+impl<T> fmt::Debug for UnreadBytes<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnreadBudget")
+        f.debug_struct("UnreadBytes")
             .field("limit", &self.limit)
             .field("used", &self.used())
             .finish_non_exhaustive()

@@ -10,7 +10,7 @@ use inference::{
     cache::{CacheControl, CacheStatus, CachedAnswer},
 };
 
-use super::{AskingRequest, CachePath, Decision, LONGEST_LOOK_UP, ValidRequest};
+use super::{AskingRequest, CacheObserver, Decision, LONGEST_LOOK_UP, ValidRequest};
 use crate::{
     clock::{now, unix_time},
     observe::Lookup,
@@ -31,9 +31,9 @@ impl AskingRequest {
         if control.refreshes {
             return self.execute(CacheStatus::Refreshed, CallerThread::MayExecute);
         }
-        let cache = self.path.cache.clone();
+        let cache = self.observer.cache.clone();
         let ended = cache.ended_flights();
-        match cache.cache.look_up_at_once(&self.path.key.1) {
+        match cache.cache.look_up_at_once(&self.observer.key.1) {
             None => self.join(None),
             Some(found) => match self.judged(found) {
                 Judged::Good(answer, status) => self.hit(answer, status),
@@ -44,17 +44,17 @@ impl AskingRequest {
 
     /// Waits for an equal request, or leads. `missed` is the result of a look-up, and how many flights had ended before.
     fn join(self, missed: Option<(CacheStatus, u64)>) -> Result<(), Error> {
-        let path = self.path.clone();
-        let cache = path.cache.clone();
+        let observer = self.observer.clone();
+        let cache = observer.cache.clone();
         // Another thread may answer the request as soon as it waits.
         self.execution.responder.timeline().queued(self.queued, self.execution.request.tensors());
         let (role, ended, expiry) = cache.with_flights(|flights| {
-            let role = flights.join(&path.key, path.request.turn, self, path.request.deadline);
+            let role = flights.join(&observer.key, observer.request.turn, self, observer.request.deadline);
             (role, flights.ended(), flights.next_expiry())
         });
         match role {
             FlightRole::Waits => {
-                cache.schedule_expiry(path.request.deadline.and(expiry));
+                cache.schedule_expiry(observer.request.deadline.and(expiry));
                 Ok(())
             }
             FlightRole::Answered(request, answer) => {
@@ -71,11 +71,11 @@ impl AskingRequest {
 
     /// The leader looks the answer up.
     fn look_up(self) -> Result<(), Error> {
-        let cache = self.path.cache.clone();
-        if let Some(found) = cache.cache.look_up_at_once(&self.path.key.1) {
+        let cache = self.observer.cache.clone();
+        if let Some(found) = cache.cache.look_up_at_once(&self.observer.key.1) {
             return self.looked_up(found);
         }
-        let mut look_up = cache.cache.look_up(&self.path.key.1);
+        let mut look_up = cache.cache.look_up(&self.observer.key.1);
         match look_up.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(found) => self.looked_up(found),
             Poll::Pending => {
@@ -95,7 +95,7 @@ impl AskingRequest {
         match self.judged(found) {
             Judged::Missing(status) => self.lead(status, CallerThread::MayExecute),
             Judged::Good(answer, status) => {
-                let waiting = self.path.cache.with_flights(|flights| flights.end(&self.path.key));
+                let waiting = self.observer.cache.with_flights(|flights| flights.end(&self.observer.key));
                 for request in waiting {
                     // The client has already received the error.
                     let _ = request.found(answer.clone());
@@ -119,13 +119,13 @@ impl AskingRequest {
             Ok(None) => return Judged::Missing(CacheStatus::Miss),
             // As Triton: a failed look-up counts as a miss. A failed insertion is logged as an error.
             Err(error) => {
-                let (model, request_id) = (&self.path.cache.config.name, &self.path.request.id);
-                let key = &self.path.key.1;
+                let (model, request_id) = (&self.observer.cache.config.name, &self.observer.request.id);
+                let key = &self.observer.key.1;
                 log::debug!(model:%, request_id:%; "failed to look up key [{key}] in response cache: {error}");
                 return Judged::Missing(CacheStatus::Miss);
             }
         };
-        let (caching, control) = (&self.path.cache.caching, self.execution.request.cache_control);
+        let (caching, control) = (&self.observer.cache.caching, self.execution.request.cache_control);
         // Answers that do not age need no clock.
         let ages = caching.time_to_live.is_some() || control.max_age.is_some();
         let age = if ages { answer.age(unix_time()) } else { Duration::ZERO };
@@ -152,7 +152,7 @@ impl AskingRequest {
 
     fn answer(self, answer: CachedAnswer, status: CacheStatus) {
         let times = Lookup { queued: self.queued, began: self.began, ended: now() };
-        self.path.decide(Decision::Hit(times));
+        self.observer.decide(Decision::Hit(times));
         let execution = self.execution;
         execution.responder.timeline().set_cache_status(status);
         let mut responses = answer.responses.into_iter().peekable();
@@ -188,19 +188,19 @@ impl AskingRequest {
     }
 
     fn execute_as(self, status: CacheStatus, leads: bool, thread: CallerThread) -> Result<(), Error> {
-        let Self { execution, mut meta, queued, began, path } = self;
+        let Self { execution, mut meta, queued, began, observer } = self;
         // A request that has waited for an equal one does not wait its time again.
         meta.waits_since = Some(queued);
         execution.responder.timeline().set_cache_status(status);
         let has_asked = matches!(status, CacheStatus::Miss | CacheStatus::TooOld);
         let looked_up = has_asked.then(|| now() - began);
-        path.decide(Decision::Execution { status, leads, looked_up });
-        path.account.enqueue(meta, execution, queued, thread)
+        observer.decide(Decision::Execution { status, leads, looked_up });
+        observer.account.enqueue(meta, execution, queued, thread)
     }
 
     /// Has the model compute a new answer for later requests, unless it does so already.
     fn refresh(&self) {
-        let CachePath { account, cache, key, .. } = &*self.path;
+        let CacheObserver { account, cache, key, .. } = &*self.observer;
         if account.open().is_draining() || cache.with_flights(|flights| flights.has(key)) {
             return;
         }
@@ -215,7 +215,7 @@ impl AskingRequest {
         let timeline = Timeline::new(queued, self.execution.responder.timeline().rows);
         let valid = ValidRequest { request, meta: self.meta.clone(), timeline, flow: Flow::unlimited() };
         let (asking, mut unread) = cache.ask(account, valid, key.clone(), queued);
-        let turn = asking.path.request.turn;
+        let turn = asking.observer.request.turn;
         // If another request leads meanwhile, this one waits with the others, and nobody reads its answer.
         match cache.with_flights(|flights| flights.join(key, turn, asking, None)) {
             FlightRole::Leads(request) => _ = request.lead(CacheStatus::TooOld, CallerThread::MustNotExecute),

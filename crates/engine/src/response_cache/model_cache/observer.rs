@@ -1,30 +1,29 @@
-//! The way of the responses of a model with a cache. It counts hits and misses, stores answers, and gives them to the
-//! requests that wait for them.
+//! The observer of the requests of a model with a cache. It stores answers, and gives them to the requests that wait
+//! for them.
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use inference::{
-    EntryId, Error, ExecutionTimes, FailureReason, InFlightResponse, Outcome, ReportedTimes, ResponsePath,
-    ResponseReport, Timeline, Timestamp,
+    BackendReport, EntryId, Error, FailureReason, Outcome, PassingResponse, ResponseObserver,
     cache::{CacheStatus, CachedAnswer},
     id_prefix,
     rejection::cancelled,
 };
 
-use super::{AskingRequest, CachePath, Collected, Decision, ModelCache, insertion::Insertion};
+use super::{AskingRequest, CacheObserver, Collected, Decision, Followers, ModelCache, insertion::Insertion};
 use crate::clock::{now, unix_time};
 
 /// The most bytes of the responses of a decoupled model that are kept until the last one, if the configuration sets no
 /// limit.
 const MOST_COLLECTED: usize = 1 << 20;
 
-impl CachePath {
+impl CacheObserver {
     /// Called once, before the first response.
     pub(super) fn decide(&self, decision: Decision) {
         let _ = self.decision.set(decision);
     }
 
     /// Collects a response. After the last one, returns the answer if it is worth storing.
-    fn note(&self, response: &InFlightResponse) -> Option<Arc<CachedAnswer>> {
+    fn note(&self, response: &PassingResponse<'_>) -> Option<Arc<CachedAnswer>> {
         let mut collected = self.collected.lock();
         if let (Collected::All { responses, bytes }, Some(result)) = (&mut *collected, response.result()) {
             let config = &self.cache.config;
@@ -45,29 +44,29 @@ impl CachePath {
         if !matches!(response.outcome(), Some(Outcome::Success)) {
             return None;
         }
-        match std::mem::replace(&mut *collected, Collected::Unfit) {
+        match std::mem::take(&mut *collected) {
             // An answer without outputs is not worth storing (S-W33).
             Collected::All { responses, .. }
                 if responses.iter().any(|response| !response.outputs.is_empty()) =>
             {
                 Some(Arc::new(CachedAnswer { responses, computed: unix_time() }))
             }
-            Collected::All { .. } | Collected::Unfit => None,
+            Collected::All { .. } | Collected::Unfit | Collected::Ended(_) => None,
         }
     }
 
     /// A response of the model has come.
     fn executed(
         &self,
-        response: InFlightResponse,
+        response: &PassingResponse<'_>,
         (status, leads): (CacheStatus, bool),
         looked_up: Option<Duration>,
     ) {
         if status == CacheStatus::Bypassed {
-            return self.account.respond(response);
+            return self.account.responding(response);
         }
-        let answer = self.note(&response);
-        let Some(outcome) = response.outcome() else { return self.account.respond(response) };
+        let answer = self.note(response);
+        let Some(outcome) = response.outcome() else { return self.account.responding(response) };
         let failure = match outcome {
             Outcome::Success => None,
             Outcome::Failure(error) => Some(error.clone()),
@@ -97,16 +96,14 @@ impl CachePath {
             }
         };
         // The flight ends before the client has its answer, too: what it asks for next is a new question.
-        let followers = if leads {
-            self.take_followers(answer, failure, storing.is_some())
-        } else {
-            Followers::default()
-        };
+        if leads {
+            let followers = self.take_followers(answer, failure, storing.is_some());
+            *self.collected.lock() = Collected::Ended(followers);
+        }
         if let Some(storing) = storing {
             self.cache.spawn_insertion(storing, leads.then(|| self.key.clone()));
         }
-        self.account.respond(response);
-        followers.go_on(&self.request.id, &self.cache);
+        self.account.responding(response);
     }
 
     /// Ends the flight of a leader, or keeps it while its answer is being stored.
@@ -132,28 +129,10 @@ impl CachePath {
     }
 }
 
-/// Whether an error concerns only the request that has it: its client has gone or reads too slowly, its time is over, or its
-/// queue has no room. Equal requests may do better.
+/// Whether an error concerns only the request that has it: its client has gone or reads too slowly, its time is over,
+/// or its queue has no room. Equal requests may do better.
 fn concerns_its_client(error: &Error) -> bool {
     matches!(error.reason, FailureReason::Cancelled | FailureReason::Rejected)
-}
-
-/// The requests that have waited for a leader, and what becomes of them.
-enum Followers {
-    /// They get its answer.
-    Share(Vec<AskingRequest>, Arc<CachedAnswer>),
-    /// Its answer cannot be shared: each executes for itself.
-    Execute(Vec<AskingRequest>),
-    /// They fail as it did.
-    Fail(Vec<AskingRequest>, Error),
-    /// One of them leads the others.
-    LeadOn(Option<AskingRequest>),
-}
-
-impl Default for Followers {
-    fn default() -> Self {
-        Self::LeadOn(None)
-    }
 }
 
 impl Followers {
@@ -169,7 +148,7 @@ impl Followers {
                     let mut error = error.clone();
                     // Nobody learns the id of another client's request.
                     if let Some(rest) = error.message.strip_prefix(&id_prefix(leader)) {
-                        error.message = format!("{}{rest}", id_prefix(&request.path.request.id)).into();
+                        error.message = format!("{}{rest}", id_prefix(&request.observer.request.id)).into();
                     }
                     request.execution.fail(error);
                 }
@@ -179,15 +158,22 @@ impl Followers {
     }
 }
 
-impl ResponsePath for CachePath {
-    fn respond(&self, response: InFlightResponse) {
+impl ResponseObserver for CacheObserver {
+    fn responding(&self, response: &PassingResponse<'_>) {
         match self.decision.get() {
-            Some(Decision::Hit(times)) => self.account.respond_from_cache(response, times),
+            Some(Decision::Hit(times)) => self.account.responding_from_cache(response, times),
             Some(&Decision::Execution { status, leads, looked_up }) => {
                 self.executed(response, (status, leads), looked_up);
             }
             // The request has waited for an equal one in vain.
-            None => self.account.respond(response),
+            None => self.account.responding(response),
+        }
+    }
+
+    fn ended(&self) {
+        let collected = std::mem::take(&mut *self.collected.lock());
+        if let Collected::Ended(followers) = collected {
+            followers.go_on(&self.request.id, &self.cache);
         }
     }
 
@@ -199,15 +185,7 @@ impl ResponsePath for CachePath {
         }
     }
 
-    fn reported(&self, timeline: &Timeline, counted: Timestamp, times: ReportedTimes) {
-        self.account.reported(timeline, counted, times);
-    }
-
-    fn batch_reported(&self, execution_times: &ExecutionTimes, counted: Timestamp, times: ReportedTimes) {
-        self.account.batch_reported(execution_times, counted, times);
-    }
-
-    fn response_reported(&self, index: u64, report: ResponseReport) {
-        self.account.response_reported(index, report);
+    fn reported(&self, report: BackendReport<'_>) {
+        self.account.reported(report);
     }
 }
