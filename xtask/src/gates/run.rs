@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use super::exception_list::Upkeep;
 use super::{
-    circles, dependencies, layers, layout, life_of_a_request, names, page_paths, repository_files,
-    source_graph, sources, timing, timing_exceptions, type_shape,
+    circles, dependencies, layers, layout, life_of_a_request, names, page_paths, python_graph,
+    repository_files, source_graph, sources, timing, timing_exceptions, type_shape,
 };
 use crate::{abi, workspace};
 
@@ -19,12 +19,13 @@ pub(crate) fn run(upkeep: Upkeep) -> Result<bool> {
     let graphs = source_graph::of_products(&packages)?;
     let rust = repository_files::texts(&root, &["*.rs"])?;
     let files = repository_files::paths(&root, &[])?;
+    let python = python_graph::of_modules(&repository_files::texts(&root, &["*.py"])?);
     let pages = repository_files::texts(&root, &["*.md"])?;
     let sources = sources::check(&root)?;
     let life = life_of_a_request::broken(&root, &rust, &names::of_types(&rust), upkeep)?;
     let verdicts = [
         ("layers", layers::broken(&packages)),
-        ("circles of files", circles::broken(&root, &graphs, upkeep)?),
+        ("circles of files", circles::broken(&root, graphs.iter().chain([&python]), upkeep)?),
         ("layout of modules", layout::broken(&root, &graphs, upkeep)?),
         ("shape of types", type_shape::broken(&root, &rust, upkeep)?),
         ("life of a request", life),
