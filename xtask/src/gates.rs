@@ -10,7 +10,6 @@ mod life_of_a_request;
 mod names;
 mod page_paths;
 mod python_graph;
-mod repository_files;
 mod run;
 mod source_graph;
 mod sources;

@@ -32,6 +32,7 @@ mod loopback;
 mod memcheck;
 mod process;
 mod python;
+mod repository_files;
 mod setup;
 mod steps;
 mod test;

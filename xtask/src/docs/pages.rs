@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::process;
+use crate::repository_files;
 
 /// The table of contents, which is no page.
 pub(super) const TABLE_OF_CONTENTS: &str = "docs/SUMMARY.md";
@@ -29,16 +28,14 @@ impl PageSet {
     /// # Errors
     /// `root` is not a repository, or a page cannot be read.
     pub(super) fn read(root: &Path) -> Result<PageSet> {
-        let mut list = Command::new("git");
-        list.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(root);
         let mut set = PageSet { pages: BTreeMap::new(), files: BTreeSet::new() };
-        for path in process::output(&mut list)?.lines().filter(|path| root.join(path).is_file()) {
-            set.files.insert(path.to_owned());
+        for path in repository_files::paths(root, &[])? {
             if path.ends_with(".md") && path != TABLE_OF_CONTENTS {
                 let text =
-                    fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?;
-                set.pages.insert(path.to_owned(), SourcePage { path: path.to_owned(), text });
+                    fs::read_to_string(root.join(&path)).with_context(|| format!("cannot read {path}"))?;
+                set.pages.insert(path.clone(), SourcePage { path: path.clone(), text });
             }
+            set.files.insert(path);
         }
         Ok(set)
     }

@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::process;
+use crate::repository_files;
 
 /// Dependencies that no source of their package names, each with its reason.
 const UNNAMED: &[(&str, &str, &str)] = &[
@@ -69,14 +68,7 @@ fn of_workspace(manifest: &str) -> impl Iterator<Item = &str> {
 
 /// All sources of a package, one after the other.
 fn sources_in(folder: &Path) -> Result<String> {
-    let mut list = Command::new("git");
-    list.args(["ls-files", "--cached", "--others", "--exclude-standard", "*.rs"]).current_dir(folder);
-    let mut all = String::new();
-    for path in process::output(&mut list)?.lines() {
-        // The file is listed, but deleted and not yet committed.
-        all.push_str(&fs::read_to_string(folder.join(path)).unwrap_or_default());
-    }
-    Ok(all)
+    Ok(repository_files::texts(folder, &["*.rs"])?.into_iter().map(|(_, text)| text).collect())
 }
 
 /// Whether a source has this word.

@@ -4,10 +4,10 @@ use anyhow::Result;
 
 use super::exception_list::Upkeep;
 use super::{
-    circles, dependencies, layers, layout, life_of_a_request, names, page_paths, python_graph,
-    repository_files, source_graph, sources, timing, timing_exceptions, type_shape,
+    circles, dependencies, layers, layout, life_of_a_request, names, page_paths, python_graph, source_graph,
+    sources, timing, timing_exceptions, type_shape,
 };
-use crate::{abi, workspace};
+use crate::{abi, repository_files, workspace};
 
 /// Checks all rules and prints violations. Returns whether there are none.
 ///

@@ -2,11 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::process;
+use crate::repository_files;
 
 /// A longer file must be split. Tests and generated code may be longer.
 const MAX_LINES: usize = 600;
@@ -39,14 +38,8 @@ pub(crate) struct Report {
 /// # Errors
 /// `root` is not a repository, or a file cannot be read.
 pub(crate) fn check(root: &Path) -> Result<Report> {
-    let mut list = Command::new("git");
-    list.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(root);
     let mut report = Report { files: 0, broken: Vec::new(), long_but_excepted: Vec::new() };
-    for path in process::output(&mut list)?.lines() {
-        // The file is listed, but deleted and not yet committed.
-        if !root.join(path).is_file() || path == "Cargo.lock" {
-            continue;
-        }
+    for path in repository_files::paths(root, &[])?.iter().filter(|path| *path != "Cargo.lock") {
         let bytes = fs::read(root.join(path)).with_context(|| format!("cannot read {path}"))?;
         let Ok(text) = String::from_utf8(bytes) else { continue };
         report.files += 1;

@@ -4,14 +4,12 @@
 //! shrink: an exception that nothing needs any more is an error, too.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::timing_exceptions::{EXCEPTIONS, TimingException};
-use crate::process;
+use crate::repository_files;
 
 /// What sleeps or reads a clock in Rust.
 const IN_RUST: &[&str] = &["sleep(", "sleep_until(", ".elapsed()", "duration_since(", "SystemTime::now("];
@@ -24,16 +22,8 @@ const IN_PYTHON: &[&str] =
 /// # Errors
 /// `root` is not a repository, or a file cannot be read.
 pub(super) fn broken(root: &Path) -> Result<Vec<String>> {
-    let mut list = Command::new("git");
-    list.args(["ls-files", "--cached", "--others", "--exclude-standard", "*.rs", "*.py"]).current_dir(root);
-    let mut uses = Vec::new();
-    for path in process::output(&mut list)?.lines() {
-        // A file may be listed, but deleted and not yet committed.
-        if root.join(path).is_file() {
-            let text = fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?;
-            uses.extend(uses_of_time(path, &text));
-        }
-    }
+    let texts = repository_files::texts(root, &["*.rs", "*.py"])?;
+    let uses: Vec<_> = texts.iter().flat_map(|(path, text)| uses_of_time(path, text)).collect();
     Ok(judge(&uses, EXCEPTIONS))
 }
 

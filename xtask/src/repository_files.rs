@@ -12,7 +12,7 @@ use crate::process;
 ///
 /// # Errors
 /// `root` is not a repository.
-pub(super) fn paths(root: &Path, patterns: &[&str]) -> Result<Vec<String>> {
+pub(crate) fn paths(root: &Path, patterns: &[&str]) -> Result<Vec<String>> {
     let mut list = Command::new("git");
     list.args(["ls-files", "--cached", "--others", "--exclude-standard"]).args(patterns).current_dir(root);
     let paths = process::output(&mut list)?;
@@ -24,7 +24,7 @@ pub(super) fn paths(root: &Path, patterns: &[&str]) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// `root` is not a repository, or a file cannot be read.
-pub(super) fn texts(root: &Path, patterns: &[&str]) -> Result<Vec<(String, String)>> {
+pub(crate) fn texts(root: &Path, patterns: &[&str]) -> Result<Vec<(String, String)>> {
     let read = |path: String| {
         let text = fs::read_to_string(root.join(&path)).with_context(|| format!("cannot read {path}"))?;
         Ok((path, text))
