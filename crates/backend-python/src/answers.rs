@@ -1,48 +1,38 @@
 //! From the items of a worker to the answers of its requests.
-use std::sync::Arc;
-
-use inference::{Error, FailureReason, OutputSelection};
+use inference::{Error, FailureReason, OutputSelection, Response};
 
 use crate::{
-    area::SharedArea,
     calls::OpenRequest,
-    channel::WorkerChannel,
-    link::InstanceLink,
+    instance_queue::InstanceQueue,
     messages::{WireResponse, WorkerAnswer},
-    model_context::ModelContext,
     outputs::{TensorReader, response},
+    session::WorkerSession,
 };
 
 /// Answers the requests that a worker has.
+#[derive(Clone, Copy)]
 pub(crate) struct RequestAnswerer<'a> {
-    pub(crate) channel: &'a WorkerChannel,
-    /// The area of the worker.
-    pub(crate) outputs: &'a SharedArea,
-    pub(crate) link: &'a InstanceLink,
-    pub(crate) model: &'a Arc<ModelContext>,
+    pub(crate) session: &'a WorkerSession,
+    pub(crate) queue: &'a InstanceQueue,
 }
 
 impl RequestAnswerer<'_> {
-    fn response(
-        &self,
-        wire: &WireResponse<'_>,
-        wanted: &OutputSelection,
-    ) -> Result<inference::Response, Error> {
-        let reader = TensorReader { channel: self.channel, outputs: self.outputs };
-        response(wire, &reader, wanted, (&self.link.config, &self.model.output_rules))
+    fn response(&self, wire: &WireResponse<'_>, wanted: &OutputSelection) -> Result<Response, Error> {
+        let reader = TensorReader { session: self.session };
+        response(wire, &reader, wanted, (&self.queue.config, &self.session.model.output_rules))
     }
 
     /// An execution has ended.
     pub(crate) fn done(&self, call: u64, error: Option<&str>, answers: &[WorkerAnswer<'_>]) {
-        let Some(call) = self.channel.calls.lock().end_call(call) else { return };
+        let Some(call) = self.session.outbox().calls.end_call(call) else { return };
         call.times.compute_ended();
         if let Some(error) = error {
-            self.link.log_failure(error);
+            self.queue.log_failure(error);
             let error = Error::internal(error.to_owned()).because(FailureReason::Backend);
             for handle in call.handles {
-                let request = self.channel.calls.lock().end_request(handle);
+                let request = self.session.outbox().calls.end_request(handle);
                 if let Some(request) = request {
-                    end(request, Err(error.clone()));
+                    request.end(Err(error.clone()));
                 }
             }
             return;
@@ -58,24 +48,24 @@ impl RequestAnswerer<'_> {
     }
 
     fn complete(&self, handle: u64, wire: &WireResponse<'_>) {
-        let request = self.channel.calls.lock().end_request(handle);
+        let request = self.session.outbox().calls.end_request(handle);
         let Some(request) = request else { return };
         let response = self.response(wire, &request.outputs);
-        end(request, response);
+        request.end(response);
     }
 
     /// Releases a request that only senders answer from now on.
     fn execution_ended(&self, handle: u64) {
         let execution = {
-            let mut calls = self.channel.calls.lock();
-            calls.request(handle).and_then(|request| request.execution.take())
+            let mut outbox = self.session.outbox();
+            outbox.calls.request(handle).and_then(|request| request.execution.take())
         };
         // Dropped without the lock: the next request of a sequence may run.
         drop(execution);
     }
 
     fn reschedule(&self, handle: u64) {
-        let request = self.channel.calls.lock().end_request(handle);
+        let request = self.session.outbox().calls.end_request(handle);
         let Some(OpenRequest { execution: Some(execution), .. }) = request else { return };
         if let Err((error, execution)) = execution.reschedule() {
             execution.fail(error);
@@ -84,10 +74,10 @@ impl RequestAnswerer<'_> {
 
     /// A sender has sent a response, or the end.
     pub(crate) fn sent(&self, handle: u64, wire: Option<&WireResponse<'_>>, is_last: bool) {
-        let is_last = is_last || !self.link.config.decoupled;
+        let is_last = is_last || !self.queue.config.decoupled;
         let (responder, wanted) = {
-            let mut calls = self.channel.calls.lock();
-            let Some(request) = calls.request(handle) else { return };
+            let mut outbox = self.session.outbox();
+            let Some(request) = outbox.calls.request(handle) else { return };
             (request.responder.clone(), request.outputs.clone())
         };
         let response = wire.map(|wire| self.response(wire, &wanted));
@@ -100,9 +90,9 @@ impl RequestAnswerer<'_> {
             }
             return;
         }
-        let request = self.channel.calls.lock().end_request(handle);
+        let request = self.session.outbox().calls.end_request(handle);
         match (response, request) {
-            (Some(response), Some(request)) => end(request, response),
+            (Some(response), Some(request)) => request.end(response),
             (None, Some(OpenRequest { execution: Some(execution), .. })) => execution.finish(),
             (None, Some(OpenRequest { execution: None, responder, .. })) => responder.finish(),
             // Another thread of the model has ended the request.
@@ -112,27 +102,17 @@ impl RequestAnswerer<'_> {
 
     /// The model has dropped a request that has no end.
     pub(crate) fn abandoned(&self, handle: u64) {
-        let request = self.channel.calls.lock().end_request(handle);
+        let request = self.session.outbox().calls.end_request(handle);
         if let Some(request) = request {
-            let text = format!("model '{}' dropped the request without a final response", self.model.name);
-            end(request, Err(Error::internal(text).because(FailureReason::Backend)));
+            let model = &self.session.model.name;
+            let text = format!("model '{model}' dropped the request without a final response");
+            request.end(Err(Error::internal(text).because(FailureReason::Backend)));
         }
     }
 }
 
-/// Ends a request, and then releases it.
-fn end(request: OpenRequest, response: Result<inference::Response, Error>) {
-    let OpenRequest { execution, responder, .. } = request;
-    match (execution, response) {
-        (Some(execution), Ok(response)) => execution.complete(response),
-        (Some(execution), Err(error)) => execution.fail(error),
-        (None, Ok(response)) => responder.complete(response),
-        (None, Err(error)) => responder.fail(error),
-    }
-}
-
 /// Ends all requests of a worker that has ended.
-pub(crate) fn fail_all(channel: &WorkerChannel, error: &Error) {
-    let requests = channel.calls.lock().close();
-    requests.into_iter().for_each(|request| end(request, Err(error.clone())));
+pub(crate) fn fail_all(session: &WorkerSession, error: &Error) {
+    let requests = session.outbox().calls.close();
+    requests.into_iter().for_each(|request| request.end(Err(error.clone())));
 }

@@ -6,9 +6,12 @@
 //!
 //! A seal keeps the file from becoming smaller. A worker can make it larger, which costs nothing: the server reads no byte
 //! beyond the limit of the area.
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
 
-use inference::{Error, Tensor, TensorData, TensorMemory};
+use inference::{Error, Tensor, TensorData};
 use rustix::{
     buffer::spare_capacity,
     fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create},
@@ -24,8 +27,6 @@ const RETURNED_BYTES: usize = 32 << 20;
 #[derive(Debug)]
 pub(crate) struct SharedArea {
     file: OwnedFd,
-    /// The size that the server has given to the file.
-    byte_size: usize,
     /// The most bytes of the area, whatever the size of the file is.
     limit: usize,
 }
@@ -39,7 +40,7 @@ impl SharedArea {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         // No more seals: one against growth or writing would stop the other side.
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::SEAL)?;
-        Ok(Self { file, byte_size: 0, limit })
+        Ok(Self { file, limit })
     }
 
     /// The most bytes of the area.
@@ -52,11 +53,21 @@ impl SharedArea {
         self.file.as_fd()
     }
 
-    /// Makes the file at least so large.
-    fn reach(&mut self, byte_size: usize) -> Result<(), Errno> {
-        if byte_size > self.byte_size {
-            ftruncate(&self.file, byte_size as u64)?;
-            self.byte_size = byte_size;
+    /// Makes the file larger, up to that size.
+    fn grow(&self, byte_size: usize) -> Result<(), Errno> {
+        ftruncate(&self.file, byte_size as u64)
+    }
+
+    /// Writes the bytes of a tensor from `offset` on.
+    ///
+    /// # Errors
+    /// That of the tensor's memory, or of the system.
+    pub(crate) fn write_tensor(&self, offset: usize, tensor: &Tensor) -> Result<(), Error> {
+        let data = tensor.memory().host(tensor.name())?;
+        let mut at = offset;
+        for piece in TensorData::pieces(&data) {
+            self.write(at, piece).map_err(failed)?;
+            at += piece.len();
         }
         Ok(())
     }
@@ -114,44 +125,39 @@ impl SharedArea {
     }
 }
 
-/// The area for what the server gives to a worker. The server decides what lies where.
+/// Which ranges of the area for what the server gives to a worker are in use. The server decides what lies where.
 #[derive(Debug)]
 pub(crate) struct InputArea {
-    area: SharedArea,
+    area: Arc<SharedArea>,
     ranges: RangeTable,
+    /// The size that the server has given to the file.
+    byte_size: usize,
 }
 
 impl InputArea {
     /// An empty area.
-    pub(crate) fn new(area: SharedArea) -> Self {
+    pub(crate) fn new(area: Arc<SharedArea>) -> Self {
         let ranges = RangeTable::new(area.limit());
-        Self { area, ranges }
+        Self { area, ranges, byte_size: 0 }
     }
 
-    /// The most bytes of the area.
-    pub(crate) fn limit(&self) -> usize {
-        self.area.limit()
-    }
-
-    /// Copies a tensor into the area, and returns where it lies.
+    /// Finds room for a tensor, and returns where it is.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED if the area has no room; the error of the tensor's memory.
-    pub(crate) fn put(&mut self, tensor: &Tensor) -> Result<usize, Error> {
+    /// RESOURCE_EXHAUSTED if the area has no room; that of the system.
+    pub(crate) fn reserve(&mut self, tensor: &Tensor) -> Result<usize, Error> {
         let byte_size = tensor.byte_size();
         let offset = self.ranges.take(byte_size).map_err(|AreaFull| full(tensor, byte_size))?;
-        let written = self.fill(offset, tensor.memory(), tensor.name());
-        written.inspect_err(|_| self.give_back(offset))?;
+        let grown = self.reach(self.ranges.byte_size());
+        grown.inspect_err(|_| self.give_back(offset)).map_err(failed)?;
         Ok(offset)
     }
 
-    fn fill(&mut self, offset: usize, memory: &TensorMemory, name: &str) -> Result<(), Error> {
-        self.area.reach(self.ranges.byte_size()).map_err(failed)?;
-        let data = memory.host(name)?;
-        let mut at = offset;
-        for piece in TensorData::pieces(&data) {
-            self.area.write(at, piece).map_err(failed)?;
-            at += piece.len();
+    /// Makes the file at least so large.
+    fn reach(&mut self, byte_size: usize) -> Result<(), Errno> {
+        if byte_size > self.byte_size {
+            self.area.grow(byte_size)?;
+            self.byte_size = byte_size;
         }
         Ok(())
     }
@@ -165,9 +171,9 @@ impl InputArea {
         }
     }
 
-    /// The bytes of a range that lies within a range in use, as the worker has left them.
-    pub(crate) fn read(&self, offset: usize, byte_size: usize) -> Option<Result<Vec<u8>, Errno>> {
-        self.ranges.is_used(offset, byte_size).then(|| self.area.read(offset, byte_size))
+    /// Whether a range lies within a range in use.
+    pub(crate) fn is_used(&self, offset: usize, byte_size: usize) -> bool {
+        self.ranges.is_used(offset, byte_size)
     }
 
     /// The bytes that the worker has not given back.
@@ -203,26 +209,41 @@ mod tests {
         Tensor::new("X".into(), DataType::Uint8, shape, data)
     }
 
+    fn input_area(limit: usize) -> InputArea {
+        InputArea::new(Arc::new(SharedArea::new("test", limit).unwrap()))
+    }
+
+    /// Copies a tensor into an area.
+    fn put(inputs: &mut InputArea, tensor: &Tensor) -> Result<usize, Error> {
+        let offset = inputs.reserve(tensor)?;
+        inputs.area.write_tensor(offset, tensor)?;
+        Ok(offset)
+    }
+
+    fn read(inputs: &InputArea, offset: usize, byte_size: usize) -> Option<Result<Vec<u8>, Errno>> {
+        inputs.is_used(offset, byte_size).then(|| inputs.area.read(offset, byte_size))
+    }
+
     #[test]
     fn what_is_put_in_can_be_read_at_its_place() {
-        let mut area = InputArea::new(SharedArea::new("test", 1 << 20).unwrap());
-        let one = area.put(&tensor(&[&[1; 100], &[2; 50]])).unwrap();
-        let two = area.put(&tensor(&[b"abc"])).unwrap();
-        assert_eq!(area.read(two, 3).unwrap(), Ok(b"abc".to_vec()));
-        assert_eq!(area.read(one + 99, 2).unwrap(), Ok(vec![1, 2]));
-        assert!(area.read(one, 4096).is_none());
+        let mut area = input_area(1 << 20);
+        let one = put(&mut area, &tensor(&[&[1; 100], &[2; 50]])).unwrap();
+        let two = put(&mut area, &tensor(&[b"abc"])).unwrap();
+        assert_eq!(read(&area, two, 3).unwrap(), Ok(b"abc".to_vec()));
+        assert_eq!(read(&area, one + 99, 2).unwrap(), Ok(vec![1, 2]));
+        assert!(read(&area, one, 4096).is_none());
         area.give_back(one);
-        assert!(area.read(one, 1).is_none());
+        assert!(read(&area, one, 1).is_none());
         assert_eq!(area.used_bytes(), 64);
     }
 
     #[test]
     fn a_tensor_beyond_the_limit_is_refused_by_name() {
-        let mut area = InputArea::new(SharedArea::new("test", 128).unwrap());
-        let error = area.put(&tensor(&[&[0; 129]])).unwrap_err();
+        let mut area = input_area(128);
+        let error = put(&mut area, &tensor(&[&[0; 129]])).unwrap_err();
         assert_eq!(error.code, ErrorCode::ResourceExhausted);
         assert!(error.message.starts_with("tensor 'X' of 129 bytes does not fit"), "{error}");
-        assert!(area.put(&tensor(&[&[0; 128]])).is_ok());
+        assert!(put(&mut area, &tensor(&[&[0; 128]])).is_ok());
     }
 
     #[test]
@@ -253,9 +274,9 @@ mod tests {
 
     #[test]
     fn a_large_range_gives_its_memory_back() {
-        let mut area = InputArea::new(SharedArea::new("test", 128 << 20).unwrap());
+        let mut area = input_area(128 << 20);
         let data = vec![7; RETURNED_BYTES];
-        let offset = area.put(&tensor(&[&data])).unwrap();
+        let offset = put(&mut area, &tensor(&[&data])).unwrap();
         area.give_back(offset);
         assert_eq!(area.area.read(offset, 2), Ok(vec![0, 0]));
     }

@@ -49,6 +49,28 @@ impl FrameWriter {
     }
 }
 
+/// The kinds of frames to a worker; `python/nereid_worker.py` has the same numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum WorkerFrameKind {
+    /// What the worker is, and the model that it is for.
+    Start = 1,
+    /// A configuration to complete.
+    Complete = 2,
+    /// The model must initialize itself.
+    Initialize = 3,
+    /// Executions.
+    Execute = 4,
+    /// The answer to a question.
+    Reply = 5,
+    /// A response to a request of the model.
+    Inferred = 6,
+    /// Outputs that the server has read.
+    Returned = 7,
+    /// The model must finalize itself, and the worker ends.
+    Finalize = 8,
+}
+
 /// Frames that wait until the socket takes them.
 #[derive(Debug, Default)]
 pub(crate) struct OutgoingFrames {

@@ -11,10 +11,12 @@ use inference::{
 };
 
 use crate::{
-    channel::{Alarm, WorkerFrameKind},
-    link::{InstanceLink, unhealthy},
+    alarm::Alarm,
+    frames::WorkerFrameKind,
+    instance_queue::{AddedBatch, InstanceQueue, unhealthy},
     model_context::ModelContext,
     pace::ExecutionPace,
+    reading::SessionReader,
     restart::RestartPolicy,
     supervisor::Supervisor,
     worker::{CommandFailure, Worker, command_frame},
@@ -23,7 +25,7 @@ use crate::{
 /// An instance and the thread that serves its worker. Dropping it waits until all that it was given has ended, and
 /// finalizes the model.
 pub(crate) struct PythonInstance {
-    link: Arc<InstanceLink>,
+    queue: Arc<InstanceQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -57,13 +59,13 @@ impl PythonInstance {
             | CommandFailure::Stopped => unhealthy(&instance),
         })?;
         let pace = pace(model, config, &execution_kind);
-        let alarm = worker.channel.alarm().clone();
-        let link = InstanceLink::new(&instance, config.clone(), worker.channel.clone(), alarm, pace);
-        let link = Arc::new(link);
+        let alarm = worker.session.alarm().clone();
+        let queue = InstanceQueue::new(&instance, config.clone(), worker.session.clone(), alarm, pace);
+        let queue = Arc::new(queue);
         let supervisor = Supervisor {
             instance: instance.clone(),
             model: model.clone(),
-            link: link.clone(),
+            queue: queue.clone(),
             arguments,
             restarts: RestartPolicy::default(),
         };
@@ -71,12 +73,12 @@ impl PythonInstance {
         let thread = thread.map_err(|error| {
             Error::internal(format!("failed to start the thread of instance '{instance}': {error}"))
         })?;
-        Ok(Self { link, thread: Some(thread) })
+        Ok(Self { queue, thread: Some(thread) })
     }
 
     /// What tells whether the instance has a worker.
-    pub(crate) fn link(&self) -> &Arc<InstanceLink> {
-        &self.link
+    pub(crate) fn queue(&self) -> &Arc<InstanceQueue> {
+        &self.queue
     }
 }
 
@@ -119,19 +121,33 @@ fn pace(model: &ModelContext, config: &ModelConfig, execution_kind: &str) -> Exe
 }
 
 impl BackendInstance for PythonInstance {
+    /// Gives a batch to the worker, or lets it wait. Blocks until the instance may take another one, unless `is_brief` was
+    /// true: then this takes a fraction of a millisecond at most.
     fn execute(&mut self, batch: Batch) {
-        self.link.submit(batch);
+        let queue = &*self.queue;
+        let AddedBatch { due, reads, waits } = queue.add(batch);
+        match due {
+            Some((session, calls)) if reads => {
+                SessionReader { session: &session, queue }.send_and_read(calls);
+            }
+            Some((session, calls)) => queue.send(&session, calls),
+            None => {}
+        }
+        // A worker that ends meanwhile concerns the next batch: this thread may be one of the network.
+        if waits {
+            queue.wait_for_room();
+        }
     }
 
     fn is_brief(&self) -> Option<bool> {
         // Whoever waits for the worker must not be a network thread.
-        Some(!self.link.would_wait())
+        Some(!self.queue.would_wait())
     }
 }
 
 impl Drop for PythonInstance {
     fn drop(&mut self) {
-        self.link.leave();
+        self.queue.leave();
         if let Some(thread) = self.thread.take() {
             // A thread that has panicked has already logged the panic.
             let _ = thread.join();

@@ -281,6 +281,21 @@ pub(crate) fn parameters_of_json(text: &str) -> Result<Parameters, DamagedMessag
         .ok_or(DamagedMessage("a parameter has an unknown type"))
 }
 
+/// The object in JSON that a model gets, in the client's order. Bytes have no form in JSON, and are left out.
+pub(crate) fn parameters_json(parameters: &Parameters) -> String {
+    let value = |parameter: &Parameter| match parameter {
+        Parameter::String(text) => Some(serde_json::Value::from(text.as_str())),
+        Parameter::Int(number) => Some((*number).into()),
+        Parameter::Bool(truth) => Some((*truth).into()),
+        Parameter::Double(number) => Some((*number).into()),
+        Parameter::Bytes(_) => None,
+    };
+    let pairs = parameters.iter().filter_map(|(name, parameter)| {
+        Some(format!("{}:{}", serde_json::Value::from(name.as_str()), value(parameter)?))
+    });
+    format!("{{{}}}", pairs.collect::<Vec<_>>().join(","))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,9 +9,10 @@ use inference::{
 };
 
 use crate::{
-    channel::{Alarm, WorkerFrameKind},
+    alarm::Alarm,
+    frames::WorkerFrameKind,
     instance::PythonInstance,
-    link::{InstanceLink, unhealthy},
+    instance_queue::{InstanceQueue, unhealthy},
     model_context::ModelContext,
     worker::{CommandFailure, Worker, command_frame},
 };
@@ -23,12 +24,12 @@ pub(crate) struct PythonModel {
     spare: Mutex<Option<Worker>>,
     /// The configuration that instances get, as JSON.
     config_json: Mutex<String>,
-    links: Mutex<Vec<Weak<InstanceLink>>>,
+    queues: Mutex<Vec<Weak<InstanceQueue>>>,
 }
 
 impl PythonModel {
     pub(crate) fn new(context: Arc<ModelContext>) -> Self {
-        Self { context, spare: Mutex::default(), config_json: Mutex::default(), links: Mutex::default() }
+        Self { context, spare: Mutex::default(), config_json: Mutex::default(), queues: Mutex::default() }
     }
 
     /// Triton's name for the worker that completes a configuration.
@@ -83,9 +84,9 @@ impl BackendModel for PythonModel {
     }
 
     fn ready(&self) -> Result<(), Error> {
-        let links: Vec<_> = self.links.lock().iter().filter_map(Weak::upgrade).collect();
-        for link in links {
-            link.ready()?;
+        let queues: Vec<_> = self.queues.lock().iter().filter_map(Weak::upgrade).collect();
+        for queue in queues {
+            queue.ready()?;
         }
         Ok(())
     }
@@ -94,9 +95,9 @@ impl BackendModel for PythonModel {
         let spare = self.spare.lock().take();
         let json = self.config_json.lock().clone();
         let instance = PythonInstance::start(&self.context, spare, (config, &json), spec)?;
-        let mut links = self.links.lock();
-        links.retain(|link| link.strong_count() > 0);
-        links.push(Arc::downgrade(instance.link()));
+        let mut queues = self.queues.lock();
+        queues.retain(|queue| queue.strong_count() > 0);
+        queues.push(Arc::downgrade(instance.queue()));
         Ok(Instance::Movable(Box::new(instance)))
     }
 }

@@ -10,7 +10,7 @@ use inference::{Error, Inferer, Name, backend::ModelSource, metric_registry::Met
 use crate::{
     archives::UnpackedArchives,
     environment::Environment,
-    outputs::OutputRules,
+    output_rules::OutputRules,
     restart_counter::RestartCounter,
     sandbox::{Sandbox, ToldProtections},
     settings::{PythonParameters, PythonSettings},

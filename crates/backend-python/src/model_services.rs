@@ -5,12 +5,12 @@ use bytes::Bytes;
 use inference::{Error, ModelChangeDone, ModelLoader, lock::Mutex};
 
 use crate::{
-    channel::{Alarm, WorkerChannel},
+    alarm::Alarm,
     marshal::{DamagedMessage, MarshalValue},
     model_context::ModelContext,
     model_metrics::ModelMetrics,
     question_threads::QuestionThreads,
-    services::{ServiceAnswer, ServiceValue, about_request, reply},
+    services::{ServiceAnswer, ServiceValue},
 };
 
 /// See the module documentation. Dropped with the worker.
@@ -22,58 +22,52 @@ pub(crate) struct ModelServices {
 }
 
 /// Answers that came after their questions, by the numbers of the questions.
-#[derive(Default)]
-struct FinishedAnswers(Mutex<Vec<(u64, ServiceAnswer)>>);
+struct FinishedAnswers {
+    answers: Mutex<Vec<(u64, ServiceAnswer)>>,
+    alarm: Arc<Alarm>,
+}
 
 impl FinishedAnswers {
-    fn push(&self, alarm: &Alarm, number: u64, answer: ServiceAnswer) {
-        self.0.lock().push((number, answer));
-        alarm.ring();
+    fn push(&self, number: u64, answer: ServiceAnswer) {
+        self.answers.lock().push((number, answer));
+        self.alarm.ring();
     }
 }
 
 impl ModelServices {
-    pub(crate) fn new(model: Arc<ModelContext>) -> Self {
+    /// `alarm` rings when an answer comes after its question.
+    pub(crate) fn new(model: Arc<ModelContext>, alarm: Arc<Alarm>) -> Self {
         let metrics = ModelMetrics::new(model.parts.metrics.clone());
-        Self { model, metrics, finished: Arc::default(), threads: QuestionThreads::default() }
+        let finished = Arc::new(FinishedAnswers { answers: Mutex::default(), alarm });
+        Self { model, metrics, finished, threads: QuestionThreads::default() }
     }
 
-    /// Answers a question, now or when the answer is there.
+    /// The answer to a question. `None` if it comes later.
     ///
     /// # Errors
     /// The question is damaged.
     pub(crate) fn ask(
         &mut self,
-        channel: &WorkerChannel,
         number: u64,
         name: &str,
         arguments: &[MarshalValue<'_>],
-    ) -> Result<(), DamagedMessage> {
-        if let Some(answer) = about_request(channel, name, arguments)? {
-            reply(channel, number, &answer);
-            return Ok(());
-        }
+    ) -> Result<Option<ServiceAnswer>, DamagedMessage> {
         if let Some(answer) = self.metrics.ask(name, arguments)? {
-            reply(channel, number, &answer);
-            return Ok(());
+            return Ok(Some(answer));
         }
-        if let Err(error) = self.change_models(channel, number, name, arguments)? {
-            reply(channel, number, &Err(error));
-        }
-        Ok(())
+        Ok(self.change_models(number, name, arguments)?.err().map(Err))
     }
 
     /// Begins a change of models, or a question about one. The answer comes later, unless this fails.
     fn change_models(
         &self,
-        channel: &WorkerChannel,
         number: u64,
         name: &str,
         arguments: &[MarshalValue<'_>],
     ) -> Result<Result<(), Error>, DamagedMessage> {
-        let (finished, alarm) = (self.finished.clone(), channel.alarm().clone());
+        let finished = self.finished.clone();
         let done: ModelChangeDone = Box::new(move |result| {
-            finished.push(&alarm, number, result.map(|()| ServiceValue::Nothing));
+            finished.push(number, result.map(|()| ServiceValue::Nothing));
         });
         Ok(match (name, arguments) {
             ("load_model", [model, config, files]) => {
@@ -97,7 +91,7 @@ impl ModelServices {
             }
             ("is_model_ready", [model, version]) => {
                 let (model, version) = (model.as_str()?, version.as_str()?);
-                self.is_ready(channel, number, model.to_owned(), version)
+                self.is_ready(number, model.to_owned(), version)
             }
             _ => Err(Error::unsupported(format!("there is no question '{name}'"))),
         })
@@ -115,13 +109,7 @@ impl ModelServices {
     }
 
     /// Another backend may answer, so this asks on another thread.
-    fn is_ready(
-        &self,
-        channel: &WorkerChannel,
-        number: u64,
-        model: String,
-        version: &str,
-    ) -> Result<(), Error> {
+    fn is_ready(&self, number: u64, model: String, version: &str) -> Result<(), Error> {
         let version = match version {
             "" => None,
             text => Some(text.parse::<i64>().map_err(|_| {
@@ -133,10 +121,10 @@ impl ModelServices {
         };
         let inferer =
             self.model.inferer.clone().ok_or_else(|| Error::unavailable("the model has no server"))?;
-        let (finished, alarm) = (self.finished.clone(), channel.alarm().clone());
+        let finished = self.finished.clone();
         self.threads.ask(move || {
             let is_ready = inferer.is_ready(&model, version);
-            finished.push(&alarm, number, Ok(ServiceValue::Bool(is_ready)));
+            finished.push(number, Ok(ServiceValue::Bool(is_ready)));
         })
     }
 
@@ -148,9 +136,8 @@ impl ModelServices {
         self.metrics.tell(name, arguments)
     }
 
-    /// Sends the answers that have come since their questions.
-    pub(crate) fn answer_finished(&mut self, channel: &WorkerChannel) {
-        let finished = std::mem::take(&mut *self.finished.0.lock());
-        finished.iter().for_each(|(number, answer)| reply(channel, *number, answer));
+    /// Takes the answers that have come since their questions, with the numbers of the questions.
+    pub(crate) fn take_finished(&self) -> Vec<(u64, ServiceAnswer)> {
+        std::mem::take(&mut *self.finished.answers.lock())
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! What a worker says of its tensors is compared with the configuration, with itself, and with the memory that the worker
 //! can have, before a byte is read.
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
 use bytes::Bytes;
 use inference::{
     Error, FailureReason, OutputSelection, Response, Tensor, TensorData, config::ModelConfig, element_count,
@@ -12,79 +10,15 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 
 use crate::{
-    area::{SharedArea, failed},
-    channel::WorkerChannel,
+    area::failed,
     messages::{WireData, WireResponse, WireTensor, parameters_of_json},
+    output_rules::OutputRules,
+    session::WorkerSession,
 };
-
-/// How the outputs of a model are compared with its configuration.
-#[derive(Debug, Default)]
-pub(crate) struct OutputRules {
-    /// An output that contradicts the configuration is an error. Otherwise the log has one warning.
-    pub(crate) are_strict: bool,
-    has_warned: AtomicBool,
-}
-
-impl OutputRules {
-    pub(crate) fn new(are_strict: bool) -> Self {
-        Self { are_strict, has_warned: AtomicBool::new(false) }
-    }
-
-    /// Compares an output with the configuration.
-    ///
-    /// # Errors
-    /// The output contradicts the configuration, and the rules are strict.
-    fn check(&self, tensor: &WireTensor<'_>, config: &ModelConfig) -> Result<(), Error> {
-        let Some(contradiction) = contradiction(tensor, config) else { return Ok(()) };
-        if self.are_strict {
-            return Err(Error::internal(contradiction).because(FailureReason::Backend));
-        }
-        if !self.has_warned.swap(true, Relaxed) {
-            log::warn!(
-                "{contradiction}; the response has the output as it is (parameter STRICT_OUTPUTS makes it an error)"
-            );
-        }
-        Ok(())
-    }
-}
-
-fn contradiction(tensor: &WireTensor<'_>, config: &ModelConfig) -> Option<String> {
-    let output = config.outputs.iter().find(|output| *output.name == *tensor.name)?;
-    let what = || format!("output '{}' of model '{}'", output.name, config.name);
-    if output.datatype != tensor.datatype {
-        return Some(format!(
-            "{} has datatype {}, but the configuration has {}",
-            what(),
-            tensor.datatype.protocol_name(),
-            output.datatype.protocol_name()
-        ));
-    }
-    let dims = output.reshape.as_ref().unwrap_or(&output.dims);
-    let has_batch_dimension = config.max_batch_size.is_some() && !output.is_shape_tensor;
-    let shape = match (&tensor.shape[..], has_batch_dimension) {
-        (shape, false) => Some(shape),
-        ([_, shape @ ..], true) => Some(shape),
-        ([], true) => None,
-    };
-    let fits = shape.is_some_and(|shape| {
-        shape.len() == dims.len() && shape.iter().zip(dims).all(|(is, dim)| *dim == -1 || is == dim)
-    });
-    (!fits).then(|| {
-        let batch = if has_batch_dimension { "a batch of " } else { "" };
-        format!(
-            "{} has shape {:?}, but the configuration has {batch}{:?}",
-            what(),
-            &tensor.shape[..],
-            &dims[..]
-        )
-    })
-}
 
 /// Reads the bytes of a worker's tensors.
 pub(crate) struct TensorReader<'a> {
-    pub(crate) channel: &'a WorkerChannel,
-    /// The area of the worker.
-    pub(crate) outputs: &'a SharedArea,
+    pub(crate) session: &'a WorkerSession,
 }
 
 impl TensorReader<'_> {
@@ -107,7 +41,7 @@ impl TensorReader<'_> {
     /// Compares the sizes that the worker tells with the shapes, and all of them with the limits of the areas. Tensors of
     /// the worker's area do not overlap, so together they are no larger than the area.
     fn check_sizes<'a>(&self, tensors: impl Iterator<Item = &'a WireTensor<'a>>) -> Result<(), Error> {
-        let limit = self.outputs.limit();
+        let limit = self.session.outputs.limit();
         let mut of_worker = 0_usize;
         for tensor in tensors {
             let byte_size = tensor.data.byte_size();
@@ -149,7 +83,7 @@ impl TensorReader<'_> {
             }
         }
         if !numbers.is_empty() {
-            self.channel.give_back(&numbers, bytes >= LARGE_BYTES);
+            self.session.give_back(&numbers, bytes >= LARGE_BYTES);
         }
     }
 
@@ -157,7 +91,7 @@ impl TensorReader<'_> {
         let bytes = match tensor.data {
             WireData::Inline(bytes) => Ok(bytes.to_vec().into()),
             WireData::Area { is_of_worker: true, offset, byte_size, .. } => {
-                self.outputs.read(offset, byte_size).map(Bytes::from)
+                self.session.outputs.read(offset, byte_size).map(Bytes::from)
             }
             WireData::Area { is_of_worker: false, offset, byte_size, .. } => {
                 self.input(offset, byte_size, inputs)
@@ -173,12 +107,16 @@ impl TensorReader<'_> {
         if let Some((_, bytes)) = known {
             return Ok(bytes.clone());
         }
-        let area = self.channel.input.lock();
+        let area = &self.session.inputs;
         let read = inputs.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
         if read.saturating_add(byte_size) > area.limit() {
             return Err(Errno::OVERFLOW);
         }
-        let bytes = Bytes::from(area.read(offset, byte_size).unwrap_or(Err(Errno::FAULT))?);
+        // Only the thread that reads what the worker sends frees ranges that the worker has, and this is that thread.
+        if !self.session.outbox().inputs.is_used(offset, byte_size) {
+            return Err(Errno::FAULT);
+        }
+        let bytes = Bytes::from(area.read(offset, byte_size)?);
         inputs.push((offset, bytes.clone()));
         Ok(bytes)
     }

@@ -7,12 +7,12 @@ use std::{
 
 use crate::{
     answers::fail_all,
-    channel::WorkerFrameKind,
-    dialog::DialogState,
+    frames::WorkerFrameKind,
     health::WorkerHealth,
-    link::InstanceLink,
+    instance_queue::InstanceQueue,
     model_context::ModelContext,
     process::exit_text,
+    reading::{ReadState, SessionReader},
     restart::RestartPolicy,
     watch::Wakeup,
     worker::{CommandFailure, Worker, command_frame},
@@ -22,7 +22,7 @@ use crate::{
 pub(crate) struct Supervisor {
     pub(crate) instance: String,
     pub(crate) model: Arc<ModelContext>,
-    pub(crate) link: Arc<InstanceLink>,
+    pub(crate) queue: Arc<InstanceQueue>,
     /// The arguments of `initialize`, as JSON.
     pub(crate) arguments: String,
     pub(crate) restarts: RestartPolicy,
@@ -51,10 +51,10 @@ impl Supervisor {
             match self.start_again() {
                 Some(started) => {
                     self.model.restart_counter.count();
-                    self.link.worker_started(started.channel.clone());
+                    self.queue.worker_started(started.session.clone());
                     worker = Some(started);
                 }
-                None if self.link.has_left() => return,
+                None if self.queue.has_left() => return,
                 None => {}
             }
         }
@@ -76,13 +76,13 @@ impl Supervisor {
         }
         let lifetime = worker.started.elapsed();
         let pause = self.restarts.ended_after(lifetime);
-        self.link.worker_ended(Instant::now() + pause);
-        worker.channel.close();
-        worker.channel.dialog.lock().end();
-        fail_all(&worker.channel, &self.link.unhealthy());
+        self.queue.worker_ended(Instant::now() + pause);
+        worker.session.close();
+        worker.session.inbox.lock().open.inferences.end_all();
+        fail_all(&worker.session, &self.queue.unhealthy());
         let Worker { process, .. } = worker;
         let how = exit_text(process.end());
-        if self.link.has_left() {
+        if self.queue.has_left() {
             log::error!("the process {id} of instance '{}', which leaves, has ended ({how})", self.instance);
             return std::ops::ControlFlow::Break(());
         }
@@ -99,27 +99,27 @@ impl Supervisor {
     fn wait_for(&self, pause: Duration) {
         let deadline = Instant::now() + pause;
         loop {
-            let late = self.link.refuse_late();
+            let late = self.queue.refuse_late();
             let now = Instant::now();
-            if now >= deadline || self.link.has_left() {
+            if now >= deadline || self.queue.has_left() {
                 return;
             }
             let until = late.map_or(deadline, |late| late.min(deadline));
-            self.link.alarm.wait(until.saturating_duration_since(now));
+            self.queue.alarm.wait(until.saturating_duration_since(now));
         }
     }
 
     /// Starts a worker. `None` if it cannot be started; then the pause before the next start is over.
     fn start_again(&mut self) -> Option<Worker> {
-        if self.link.has_left() {
+        if self.queue.has_left() {
             return None;
         }
-        let launched = Worker::launch(&self.model, &self.instance, &self.link.alarm);
+        let launched = Worker::launch(&self.model, &self.instance, &self.queue.alarm);
         let failure = match launched {
             Ok(mut worker) => {
                 let frame = command_frame(WorkerFrameKind::Initialize, &[&self.arguments]);
-                let link = self.link.clone();
-                match worker.command(frame, None, || link.has_left()) {
+                let queue = self.queue.clone();
+                match worker.command(frame, None, || queue.has_left()) {
                     Ok(_) => {
                         worker.started = Instant::now();
                         return Some(worker);
@@ -130,11 +130,11 @@ impl Supervisor {
             }
             Err(error) => error.message.into_owned(),
         };
-        if self.link.has_left() {
+        if self.queue.has_left() {
             return None;
         }
         let pause = self.restarts.ended_after(Duration::ZERO);
-        self.link.worker_ended(Instant::now() + pause);
+        self.queue.worker_ended(Instant::now() + pause);
         log::error!(
             "the process of instance '{}' could not be started again, the next start is in {} s: {failure}",
             self.instance,
@@ -147,12 +147,13 @@ impl Supervisor {
     /// Serves a worker until it ends or must end.
     fn serve(&self, worker: &Worker) -> WorkerEnd {
         let mut health = WorkerHealth::default();
-        let channel = &worker.channel;
+        let session = &*worker.session;
+        let reader = SessionReader { session, queue: &self.queue };
         // The result of the last command may have come together with something else.
         let mut wakeup = Wakeup { socket: true, ..Wakeup::default() };
         let mut waits_for_client = false;
         loop {
-            if self.link.has_left() && channel.calls.lock().is_empty() {
+            if self.queue.has_left() && session.outbox().calls.is_empty() {
                 return WorkerEnd::Unwanted;
             }
             if waits_for_client && wakeup.socket {
@@ -160,26 +161,26 @@ impl Supervisor {
                 return WorkerEnd::Ended;
             }
             if wakeup.alarm {
-                channel.dialog.lock().proceed(channel);
+                reader.proceed(&mut session.inbox.lock());
             }
             if wakeup.socket || (waits_for_client && wakeup.alarm) {
-                match channel.dialog.lock().read_all(channel, &self.link) {
-                    Ok(DialogState::Open) => waits_for_client = false,
-                    Ok(DialogState::WaitsForClient) => waits_for_client = true,
-                    Ok(DialogState::Closed) => return WorkerEnd::Ended,
+                match reader.read_all(&mut session.inbox.lock()) {
+                    Ok(ReadState::Open) => waits_for_client = false,
+                    Ok(ReadState::WaitsForClient) => waits_for_client = true,
+                    Ok(ReadState::Closed) => return WorkerEnd::Ended,
                     Err(damage) => return WorkerEnd::Unhealthy(damage.to_string()),
                 }
-                channel.watch.watch_reads(channel.socket(), !waits_for_client);
+                session.watch.watch_reads(session.socket(), !waits_for_client);
             }
             if wakeup.process && !wakeup.socket {
                 return WorkerEnd::Ended;
             }
             // The time of a client is no time of the execution.
-            let busy = if waits_for_client { None } else { self.link.busy_time() };
+            let busy = if waits_for_client { None } else { self.queue.busy_time() };
             if let Err(reason) = health.look(&worker.process, &self.model.parameters, busy) {
                 return WorkerEnd::Unhealthy(reason);
             }
-            wakeup = channel.wait(Some(health.next_look(busy)));
+            wakeup = session.wait(Some(health.next_look(busy)));
         }
     }
 }

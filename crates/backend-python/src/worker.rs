@@ -21,23 +21,28 @@ use rustix::{
 };
 
 use crate::{
-    area::{InputArea, SharedArea},
-    channel::{Alarm, ChannelParts, WorkerChannel, WorkerFrameKind},
-    dialog::Dialog,
-    frames::{FrameWriter, ReadOutcome},
+    alarm::Alarm,
+    area::SharedArea,
+    frames::{FrameWriter, ReadOutcome, WorkerFrameKind},
     health::StopWatch,
+    inbox::Inbox,
+    instance_queue::unhealthy,
+    marshal::{DamagedMessage, MarshalValue},
+    messages::WorkerItem,
     model_context::ModelContext,
     process::{WorkerProcess, exit_text},
     python_modules::{BOOTSTRAP, MODULES},
+    questions,
     readiness::ReadinessSocket,
     sandbox::{OPEN_GATE, gate_failure},
+    session::{SessionParts, WorkerSession},
     watch::WorkerWatch,
 };
 
 /// See the module documentation.
 pub(crate) struct Worker {
     pub(crate) process: WorkerProcess,
-    pub(crate) channel: Arc<WorkerChannel>,
+    pub(crate) session: Arc<WorkerSession>,
     pub(crate) started: Instant,
 }
 
@@ -76,7 +81,7 @@ impl Worker {
             ReadinessSocket::pair().map_err(|errno| failed("make a socket", &errno))?;
         let limit = model.settings.area_limit;
         let area = |name| SharedArea::new(name, limit).map_err(|errno| failed("make shared memory", &errno));
-        let (input, outputs) = (area("nereid-inputs")?, area("nereid-outputs")?);
+        let (inputs, outputs) = (area("nereid-inputs")?, area("nereid-outputs")?);
         let command = model.command(instance, BOOTSTRAP);
         let program = program_of(&command);
         let process = match &model.sandbox {
@@ -89,19 +94,20 @@ impl Worker {
             unless_ended(send(&ours, OPEN_GATE, SendFlags::NOSIGNAL).map(drop))
                 .map_err(|errno| failed("reach the process", &errno))?;
         }
-        let descriptors = [input.file(), outputs.file(), theirs_for_readiness.as_fd()];
+        let descriptors = [inputs.file(), outputs.file(), theirs_for_readiness.as_fd()];
         unless_ended(send_descriptors(&ours, &descriptors))
             .map_err(|errno| failed("reach the process", &errno))?;
         let watch = WorkerWatch::new(ours.as_fd(), process.descriptor(), alarm.descriptor());
-        let channel = WorkerChannel::new(ChannelParts {
+        let session = WorkerSession::new(SessionParts {
+            model: model.clone(),
             socket: ours,
-            readiness,
-            input: InputArea::new(input),
+            inputs,
+            outputs,
             alarm: alarm.clone(),
+            readiness,
             watch: watch.map_err(|errno| failed("watch the process", &errno))?,
-            dialog: Dialog::new(model, outputs, alarm.clone()),
         });
-        let mut worker = Self { process, channel: Arc::new(channel), started: Instant::now() };
+        let mut worker = Self { process, session: Arc::new(session), started: Instant::now() };
         let greeting =
             worker.command(start_frame(model, instance), Some(model.settings.process_timeout), || false);
         match greeting {
@@ -115,7 +121,7 @@ impl Worker {
                 }
                 let how = status.map_or_else(|| format!("{failure:?}"), |status| exit_text(Some(status)));
                 log::error!("the Python interpreter '{program}' of '{instance}' did not start: {how}");
-                Err(crate::link::unhealthy(instance))
+                Err(unhealthy(instance))
             }
         }
     }
@@ -129,11 +135,11 @@ impl Worker {
         is_unwanted: impl Fn() -> bool,
     ) -> Result<String, CommandFailure> {
         let deadline = limit.map(|limit| Instant::now() + limit);
-        self.channel.send(frame);
+        self.session.send(frame);
         let mut has_ended = false;
         let mut stop_watch = StopWatch::default();
         loop {
-            if let Some(result) = self.channel.dialog.lock().result(&self.channel)? {
+            if let Some(result) = self.result(&mut self.session.inbox.lock())? {
                 return result.map_err(CommandFailure::Refused);
             }
             if has_ended {
@@ -151,15 +157,40 @@ impl Worker {
                 return Err(CommandFailure::Stopped);
             }
             let wakeup =
-                self.channel.wait(Some(left.unwrap_or(StopWatch::INTERVAL).min(StopWatch::INTERVAL)));
-            let mut dialog = self.channel.dialog.lock();
-            dialog.services.answer_finished(&self.channel);
+                self.session.wait(Some(left.unwrap_or(StopWatch::INTERVAL).min(StopWatch::INTERVAL)));
+            let mut inbox = self.session.inbox.lock();
+            questions::answer_finished(&self.session, &inbox.open.services);
             has_ended = if wakeup.socket {
-                dialog.reader.read(self.channel.socket()) == ReadOutcome::Closed
+                inbox.read(self.session.socket()) == ReadOutcome::Closed
             } else {
                 wakeup.process
             };
         }
+    }
+
+    /// Answers the worker's questions up to the result of a command, if it has come.
+    ///
+    /// # Errors
+    /// A message is damaged.
+    fn result(&self, inbox: &mut Inbox) -> Result<Option<Result<String, String>>, CommandFailure> {
+        let session = &*self.session;
+        let damaged = |damage: DamagedMessage| {
+            let name = &session.model.name;
+            log::error!("a worker of model '{name}' has sent a message that cannot be read: {damage}");
+            CommandFailure::Ended
+        };
+        while let Some((frame, open)) = inbox.next_frame().map_err(|_| CommandFailure::Ended)? {
+            let value = MarshalValue::read(frame).map_err(damaged)?;
+            for item in value.as_list().map_err(damaged)? {
+                match WorkerItem::of(item).map_err(damaged)? {
+                    WorkerItem::Result(result) => {
+                        return Ok(Some(result.map(str::to_owned).map_err(str::to_owned)));
+                    }
+                    item => questions::serve(session, &mut open.services, item).map_err(damaged)?,
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Lets the model finalize itself, and waits for the end of the process. A process that does not end in time is
@@ -182,7 +213,7 @@ impl Worker {
                 );
             }
         }
-        self.channel.close();
+        self.session.close();
         self.process.has_ended_within(deadline.saturating_duration_since(Instant::now()).min(LAST_MOMENT));
         self.process.end();
     }

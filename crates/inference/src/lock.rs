@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn locks_are_taken_in_the_order_of_the_table() {
         let (dialog, driver) =
-            (Mutex::ranked(LockRank::WorkerDialog, 1_u8), Mutex::ranked(LockRank::Driver, 2_u16));
+            (Mutex::ranked(LockRank::WorkerInbox, 1_u8), Mutex::ranked(LockRank::Driver, 2_u16));
         let leaf = Mutex::new(3_u32);
         let _dialog = dialog.lock();
         let first = driver.lock();
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_lock_that_is_only_tried_has_no_order_but_those_after_it_have_one() {
         let (one, other) =
-            (Mutex::ranked(LockRank::WorkerDialog, 1_u8), Mutex::ranked(LockRank::WorkerDialog, 2_u8));
+            (Mutex::ranked(LockRank::WorkerInbox, 1_u8), Mutex::ranked(LockRank::WorkerInbox, 2_u8));
         let leaf = Mutex::new(3_u32);
         let _one = one.lock();
         let tried = other.try_lock().expect("it is free");

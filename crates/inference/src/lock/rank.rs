@@ -7,7 +7,7 @@ pub enum LockRank {
     /// What a worker of a model in Python sends. The thread that reads it holds the lock while it acts on it, so that two
     /// threads cannot change the order. It answers requests meanwhile, and an answer may take any lock of the engine. A
     /// thread that may hold such a lock already only tries to take another one.
-    WorkerDialog,
+    WorkerInbox,
     /// The directories that are watched. The lock is held while the system changes its watches, so that two changes cannot
     /// mix. The thread of the notifications reads the table of the directories meanwhile, which is a leaf.
     FileWatches,

@@ -1,7 +1,7 @@
-//! Where the thread of an instance and the thread that serves its worker meet.
+//! The batches of an instance: those that wait for its worker, and how many the worker has.
 //!
-//! The first one submits batches, and waits while the worker has as many as it may. The second one reports what has
-//! ended, takes what waits, and tells when the worker has ended and when it is there again.
+//! The thread of the instance adds batches, and waits while the worker has as many as it may. The thread that serves the
+//! worker reports what has ended, takes what waits, and tells when the worker has ended and when it is there again.
 use std::{
     collections::VecDeque,
     sync::Arc,
@@ -16,28 +16,24 @@ use inference::{
 };
 
 use crate::{
-    calls::{WaitingCall, send_calls},
-    channel::{Alarm, WorkerChannel},
-    dialog::DialogState,
-    failure_log::FailureLog,
-    pace::ExecutionPace,
-    readiness::ANSWER_LIMIT,
+    alarm::Alarm, batches::send_batches, failure_log::FailureLog, pace::ExecutionPace,
+    readiness::ANSWER_LIMIT, session::WorkerSession,
 };
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(crate) struct InstanceLink {
+pub(crate) struct InstanceQueue {
     /// The name of the instance, for errors.
     instance: String,
     pub(crate) config: Arc<ModelConfig>,
-    state: Mutex<LinkState>,
+    state: Mutex<QueueState>,
     changed: Condvar,
     pub(crate) alarm: Arc<Alarm>,
     failures: Mutex<FailureLog>,
 }
 
 #[derive(Debug)]
-struct LinkState {
+struct QueueState {
     phase: WorkerPhase,
     /// The instance gets no more batches. It ends when all that it was given has ended.
     is_leaving: bool,
@@ -54,29 +50,60 @@ struct LinkState {
 /// What has become of the worker.
 #[derive(Debug, Clone)]
 enum WorkerPhase {
-    Running(Arc<WorkerChannel>),
+    Running(Arc<WorkerSession>),
     /// It has ended, or starts again. It is not expected before this time.
     Down {
         until: Instant,
     },
 }
 
+/// A batch that waits for a worker.
+#[derive(Debug)]
+pub(crate) struct WaitingCall {
+    pub(crate) batch: Batch,
+    pub(crate) since: Instant,
+}
+
+impl WaitingCall {
+    pub(crate) fn fail(self, error: &Error) {
+        for execution in self.batch.executions {
+            execution.fail(error.clone());
+        }
+    }
+
+    /// The longest time that a request of the batch may wait for a worker that is started again.
+    pub(crate) fn patience(&self, at_most: Duration) -> Duration {
+        let timeouts = self.batch.executions.iter().filter_map(|execution| execution.request.timeout);
+        timeouts.filter(|timeout| !timeout.is_zero()).chain([at_most]).min().unwrap_or(at_most)
+    }
+}
+
+/// What becomes of a batch that was added.
+pub(crate) struct AddedBatch {
+    /// The batches that the worker gets now. [`InstanceQueue::send`] sends them.
+    pub(crate) due: Option<DueBatches>,
+    /// The thread that sends them should read the answer, which comes at once.
+    pub(crate) reads: bool,
+    /// The instance accepts no further batch now.
+    pub(crate) waits: bool,
+}
+
+/// Batches for a worker, which counts them already.
+pub(crate) type DueBatches = (Arc<WorkerSession>, Vec<WaitingCall>);
+
 /// A request waits so long for a worker that starts again, unless its own timeout is shorter.
 const MOST_PATIENCE: Duration = Duration::from_secs(10);
 
-/// So long a thread that has sent an execution waits for the answer, before it leaves the answer to the supervisor.
-const MOST_READING: Duration = Duration::from_micros(500);
-
-impl InstanceLink {
+impl InstanceQueue {
     pub(crate) fn new(
         instance: &str,
         config: Arc<ModelConfig>,
-        channel: Arc<WorkerChannel>,
+        session: Arc<WorkerSession>,
         alarm: Arc<Alarm>,
         pace: ExecutionPace,
     ) -> Self {
-        let state = LinkState {
-            phase: WorkerPhase::Running(channel),
+        let state = QueueState {
+            phase: WorkerPhase::Running(session),
             is_leaving: false,
             waiting: VecDeque::new(),
             in_flight: 0,
@@ -107,28 +134,18 @@ impl InstanceLink {
         unhealthy(&self.instance)
     }
 
-    /// Gives a batch to the worker, or lets it wait. Blocks until the instance may take another one, unless
-    /// [`InstanceLink::would_wait`] was false: then this takes a fraction of a millisecond at most.
-    pub(crate) fn submit(&self, batch: Batch) {
+    /// Adds a batch.
+    pub(crate) fn add(&self, batch: Batch) -> AddedBatch {
         let mut state = self.state.lock();
         let (waits, now) = (state.would_wait(), Instant::now());
         let idle = now.saturating_duration_since(state.free_since);
         let reads = state.pace.answers_soon(idle) && !self.config.decoupled;
         state.waiting.push_back(WaitingCall { batch, since: now });
-        let due = state.take_due();
-        drop(state);
-        match due {
-            Some((channel, calls)) if reads => self.send_and_read(&channel, calls),
-            Some((channel, calls)) => self.send(&channel, calls),
-            None => {}
-        }
-        // A worker that ends meanwhile concerns the next batch: this thread may be one of the network.
-        if waits {
-            self.wait_for_room();
-        }
+        AddedBatch { due: state.take_due(), reads, waits }
     }
 
-    fn wait_for_room(&self) {
+    /// Blocks until the instance may take another batch.
+    pub(crate) fn wait_for_room(&self) {
         let mut state = self.state.lock();
         loop {
             match &state.phase {
@@ -152,29 +169,23 @@ impl InstanceLink {
         }
     }
 
-    /// Sends batches to the worker, and reads their answers on this thread if they come at once.
-    fn send_and_read(&self, channel: &WorkerChannel, calls: Vec<WaitingCall>) {
-        let Some(mut dialog) = channel.dialog.try_lock() else { return self.send(channel, calls) };
-        channel.watch.watch_reads(channel.socket(), false);
-        self.send(channel, calls);
-        let deadline = Instant::now() + MOST_READING;
-        while self.state.lock().in_flight > 0
-            && channel.wait_readable(deadline)
-            // The supervisor finds what is wrong.
-            && matches!(dialog.read_all(channel, self), Ok(DialogState::Open))
-        {}
-        drop(dialog);
-        channel.watch.watch_reads(channel.socket(), true);
+    /// Whether the worker has a batch.
+    pub(crate) fn has_in_flight(&self) -> bool {
+        self.state.lock().in_flight > 0
+    }
+
+    /// A thread that has read an answer itself is ready for the next execution.
+    pub(crate) fn reading_ended(&self) {
         self.state.lock().free_since = Instant::now();
     }
 
-    /// Whether [`InstanceLink::submit`] would wait now.
+    /// Whether the instance would accept no further batch after the next one.
     pub(crate) fn would_wait(&self) -> bool {
         self.state.lock().would_wait()
     }
 
-    /// Batches of the worker have ended. Returns what the worker can have next; [`InstanceLink::send`] sends it.
-    pub(crate) fn ended(&self, count: usize) -> Option<(Arc<WorkerChannel>, Vec<WaitingCall>)> {
+    /// Batches of the worker have ended. Returns what the worker can have next; [`InstanceQueue::send`] sends it.
+    pub(crate) fn ended(&self, count: usize) -> Option<DueBatches> {
         let mut state = self.state.lock();
         state.in_flight = state.in_flight.saturating_sub(count);
         let now = Instant::now();
@@ -191,14 +202,15 @@ impl InstanceLink {
     }
 
     /// Sends batches to the worker.
-    pub(crate) fn send(&self, channel: &WorkerChannel, calls: Vec<WaitingCall>) {
+    pub(crate) fn send(&self, session: &WorkerSession, calls: Vec<WaitingCall>) {
         let count = calls.len();
-        let _ends_worker = EndedByPanic(channel);
-        let sent = send_calls(channel, &self.config, calls, &self.unhealthy());
+        let _ends_worker = EndedByPanic(session);
+        let batches = calls.into_iter().map(|call| call.batch);
+        let sent = send_batches(session, &self.config, batches, &self.unhealthy());
         if sent < count {
             // The requests of a batch have all ended. Its place is free.
-            if let Some((channel, calls)) = self.ended(count - sent) {
-                self.send(&channel, calls);
+            if let Some((session, calls)) = self.ended(count - sent) {
+                self.send(&session, calls);
             }
             self.notify();
         }
@@ -241,13 +253,13 @@ impl InstanceLink {
     }
 
     /// The worker is there again.
-    pub(crate) fn worker_started(&self, channel: Arc<WorkerChannel>) {
+    pub(crate) fn worker_started(&self, session: Arc<WorkerSession>) {
         let mut state = self.state.lock();
-        state.phase = WorkerPhase::Running(channel);
+        state.phase = WorkerPhase::Running(session);
         let due = state.take_due();
         drop(state);
-        if let Some((channel, calls)) = due {
-            self.send(&channel, calls);
+        if let Some((session, calls)) = due {
+            self.send(&session, calls);
         }
         self.changed.notify_all();
     }
@@ -272,17 +284,17 @@ impl InstanceLink {
     /// The reason why they cannot.
     pub(crate) fn ready(&self) -> Result<(), Error> {
         let running = match &self.state.lock().phase {
-            WorkerPhase::Running(channel) => Some(channel.clone()),
+            WorkerPhase::Running(session) => Some(session.clone()),
             WorkerPhase::Down { .. } => None,
         };
-        let channel = running.ok_or_else(|| self.unhealthy())?;
-        channel.readiness.ask(ANSWER_LIMIT).map_err(Error::unavailable)
+        let session = running.ok_or_else(|| self.unhealthy())?;
+        session.readiness.ask(ANSWER_LIMIT).map_err(Error::unavailable)
     }
 }
 
 /// Ends a worker if a panic interrupts its sender. Nobody knows then which batches the worker has got, and the instance
 /// would wait for all of them. The supervisor fails the requests of a worker that has ended.
-struct EndedByPanic<'a>(&'a WorkerChannel);
+struct EndedByPanic<'a>(&'a WorkerSession);
 
 impl Drop for EndedByPanic<'_> {
     fn drop(&mut self) {
@@ -297,15 +309,15 @@ pub(crate) fn unhealthy(instance: &str) -> Error {
     Error::internal(format!("Stub process '{instance}' is not healthy.")).because(FailureReason::Backend)
 }
 
-impl LinkState {
+impl QueueState {
     fn would_wait(&self) -> bool {
         let is_running = matches!(self.phase, WorkerPhase::Running(_));
         !is_running || self.in_flight + self.waiting.len() + 1 >= self.pace.capacity()
     }
 
     /// The batches that the worker may have now.
-    fn take_due(&mut self) -> Option<(Arc<WorkerChannel>, Vec<WaitingCall>)> {
-        let WorkerPhase::Running(channel) = &self.phase else { return None };
+    fn take_due(&mut self) -> Option<DueBatches> {
+        let WorkerPhase::Running(session) = &self.phase else { return None };
         let concurrent = self.pace.concurrent();
         let count = match concurrent {
             // All that wait go in one message, when the last one has ended.
@@ -320,7 +332,7 @@ impl LinkState {
             self.sent = Instant::now();
         }
         self.in_flight += count;
-        Some((channel.clone(), self.waiting.drain(..count).collect()))
+        Some((session.clone(), self.waiting.drain(..count).collect()))
     }
 
     /// Takes the batches out that cannot wait any longer for a worker that is expected at `until`. Returns them, and when the
