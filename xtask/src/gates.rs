@@ -11,6 +11,7 @@ mod names;
 mod page_paths;
 mod python_graph;
 mod run;
+mod rust_graph;
 mod source_graph;
 mod sources;
 mod timing;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use syn::visit::{self, Visit};
 use syn::{ImplItem, Item, TraitItem, Type};
 
-use super::source_graph::is_for_tests;
+use super::rust_graph::is_for_tests;
 
 /// A function, as the gates see it.
 #[derive(Debug, Default)]

@@ -63,6 +63,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::gates::rust_graph;
 
     /// The entries for a target with these files.
     fn entries(files: &[(&str, &str)]) -> Vec<String> {
@@ -72,7 +73,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let graph = SourceGraph::of_target(&folder.path().join("src").join(files[0].0)).unwrap();
+        let graph = rust_graph::of_target(&folder.path().join("src").join(files[0].0)).unwrap();
         of_target(folder.path(), &graph).into_keys().collect()
     }
 

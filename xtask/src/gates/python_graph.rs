@@ -1,6 +1,6 @@
 //! Which module in Python uses which.
 //!
-//! Files are nodes. An `import`, wherever it stands in a file, is an arrow to the file of the module that it names: beside
+//! An `import`, wherever it stands in a file, is an arrow to the file of the module that it names: beside
 //! that file, or in a folder where a program of this repository lets Python look.
 
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::exception_list::Upkeep;
 use super::{
-    circles, dependencies, layers, layout, life_of_a_request, names, page_paths, python_graph, source_graph,
+    circles, dependencies, layers, layout, life_of_a_request, names, page_paths, python_graph, rust_graph,
     sources, timing, timing_exceptions, type_shape,
 };
 use crate::{abi, repository_files, workspace};
@@ -16,7 +16,7 @@ use crate::{abi, repository_files, workspace};
 pub(crate) fn run(upkeep: Upkeep) -> Result<bool> {
     let root = workspace::root();
     let packages = workspace::packages()?;
-    let graphs = source_graph::of_products(&packages)?;
+    let graphs = rust_graph::of_products(&packages)?;
     let rust = repository_files::texts(&root, &["*.rs"])?;
     let files = repository_files::paths(&root, &[])?;
     let python = python_graph::of_modules(&repository_files::texts(&root, &["*.py"])?);

@@ -11,7 +11,7 @@ use syn::{Fields, ImplItem, Item, Type, Visibility};
 
 use super::exception_list::{ExceptionList, Upkeep};
 use super::names;
-use super::source_graph::is_for_tests;
+use super::rust_graph::is_for_tests;
 
 /// A type with more methods is several things.
 const MOST_METHODS: usize = 40;
