@@ -187,6 +187,22 @@ fn a_reload_switches_when_its_copies_are_ready_and_then_retires_the_old_ones() {
 }
 
 #[test]
+fn a_copy_that_ends_is_succeeded_by_all_that_serve_then() {
+    let mut script = serving(OPTIONS);
+    let copy = |generation, version| CopyId { generation: Generation(generation), version };
+    assert!(script.lifecycle.successors(copy(0, 1)).is_empty(), "it serves");
+    script.load(1, "m");
+    script.found("m", Some(model(&[(1, 2), (2, 1)])));
+    script.planned(1, &[1, 2]);
+    script.loaded(1, 2, Ok(()));
+    assert!(script.lifecycle.successors(copy(1, 2)).is_empty(), "it has never served");
+    script.loaded(1, 1, Ok(()));
+    assert_eq!(script.lifecycle.successors(copy(0, 1)), [copy(1, 1), copy(1, 2)]);
+    script.unload(2, "m");
+    assert!(script.lifecycle.successors(copy(0, 1)).is_empty(), "nothing serves any more");
+}
+
+#[test]
 fn a_version_that_is_not_selected_any_more_counts_as_unloaded_when_its_copy_has_ended() {
     let mut script = serving(OPTIONS);
     script.load(1, "m");
