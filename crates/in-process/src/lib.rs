@@ -33,10 +33,3 @@ pub use c_api::types::metrics::source as custom_metrics;
 pub use caches::Caches;
 pub use plugins::plugins;
 pub use server::{EXTENSIONS, Server, TRITON_VERSION};
-
-use inference::Error;
-
-/// The error for a feature that this server does not have.
-fn not_offered(what: &str) -> Error {
-    Error::unsupported(format!("{what} is not supported by this version of nereid"))
-}

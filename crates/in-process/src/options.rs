@@ -193,6 +193,11 @@ unsafe fn set(
     guard(|| unsafe { borrow(options) }.and_then(|options| change(&mut options.settings())))
 }
 
+/// The error for a feature that this server does not have.
+fn not_offered(what: &str) -> Error {
+    Error::unsupported(format!("{what} is not supported by this version of nereid"))
+}
+
 /// Makes options with the default values. The caller owns them. The first call in the process installs the log.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsNew(options: *mut *mut ServerOptions) -> *mut CError {

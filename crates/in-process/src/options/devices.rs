@@ -11,8 +11,7 @@ use c_api::{
 use engine::{BackendSetting, ProcessorSet};
 use inference::Error;
 
-use super::{ServerOptions, set};
-use crate::not_offered;
+use super::{ServerOptions, not_offered, set};
 
 /// Sets how much page-locked memory to reserve; without effect.
 #[unsafe(no_mangle)]

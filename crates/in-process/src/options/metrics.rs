@@ -5,8 +5,7 @@ use c_api::{handle::text, types::error::CError};
 use engine::MetricsOptions;
 use inference::Error;
 
-use super::{ServerOptions, Settings, set};
-use crate::not_offered;
+use super::{ServerOptions, Settings, not_offered, set};
 
 /// Sets whether the server shows its own metrics.
 #[unsafe(no_mangle)]
