@@ -3,10 +3,12 @@
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 
 use crate::{
-    frames::{FrameBuffer, ReadOutcome},
-    marshal::MarshalValue,
-    messages::{WorkerAnswer, WorkerItem, parameters_of_json},
     requirements,
+    wire::{
+        frames::{FrameBuffer, ReadOutcome},
+        marshal::MarshalValue,
+        messages::{WorkerAnswer, WorkerItem, parameters_of_json},
+    },
 };
 
 /// Reads the message of a worker, and each of its items up to the first that is damaged.

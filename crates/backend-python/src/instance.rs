@@ -12,13 +12,13 @@ use inference::{
 
 use crate::{
     alarm::Alarm,
-    frames::WorkerFrameKind,
+    answering::reading::SessionReader,
     instance_queue::{AddedBatch, InstanceQueue, unhealthy},
     model_context::ModelContext,
     pace::ExecutionPace,
-    reading::SessionReader,
     restart::RestartPolicy,
     supervisor::Supervisor,
+    wire::frames::WorkerFrameKind,
     worker::{CommandFailure, Worker, command_frame},
 };
 

@@ -16,8 +16,10 @@ use inference::{
 };
 
 use crate::{
-    alarm::Alarm, batches::send_batches, failure_log::FailureLog, pace::ExecutionPace,
-    readiness::ANSWER_LIMIT, session::WorkerSession,
+    alarm::Alarm,
+    failure_log::FailureLog,
+    pace::ExecutionPace,
+    session::{batches::send_batches, readiness::ANSWER_LIMIT, worker_session::WorkerSession},
 };
 
 /// See the module documentation.

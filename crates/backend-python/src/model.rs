@@ -10,10 +10,10 @@ use inference::{
 
 use crate::{
     alarm::Alarm,
-    frames::WorkerFrameKind,
     instance::PythonInstance,
     instance_queue::{InstanceQueue, unhealthy},
     model_context::ModelContext,
+    wire::frames::WorkerFrameKind,
     worker::{CommandFailure, Worker, command_frame},
 };
 

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use inference::{Error, FailureReason, config::ModelConfig};
 
-use crate::messages::WireTensor;
+use crate::wire::messages::WireTensor;
 
 /// See the module documentation.
 #[derive(Debug, Default)]

@@ -1,28 +1,7 @@
-//! The answers that a model gets to its questions.
-use inference::Error;
-
-use crate::marshal::MarshalWriter;
-
-/// The answer to a question.
-pub(crate) type ServiceAnswer = Result<ServiceValue, Error>;
-
-/// A value that a worker gets.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum ServiceValue {
-    Nothing,
-    Bool(bool),
-    Number(u64),
-    Float(f64),
-}
-
-impl ServiceValue {
-    /// Writes the value into a message.
-    pub(crate) fn write(&self, writer: &mut MarshalWriter) {
-        match *self {
-            Self::Nothing => writer.none(),
-            Self::Bool(value) => writer.bool(value),
-            Self::Number(value) => writer.int(value),
-            Self::Float(value) => writer.float(value),
-        }
-    }
-}
+//! What the model of a worker uses of the server: metrics, other models, and requests to them. Nothing here knows the worker:
+//! answers are returned, or wait until they are taken.
+pub(crate) mod inferences;
+pub(crate) mod model_metrics;
+pub(crate) mod model_services;
+pub(crate) mod question_threads;
+pub(crate) mod service_answer;

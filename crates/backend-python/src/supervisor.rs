@@ -6,15 +6,17 @@ use std::{
 };
 
 use crate::{
-    answers::fail_all,
-    frames::WorkerFrameKind,
+    answering::{
+        answers::fail_all,
+        reading::{ReadState, SessionReader},
+    },
     health::WorkerHealth,
     instance_queue::InstanceQueue,
     model_context::ModelContext,
     process::exit_text,
-    reading::{ReadState, SessionReader},
     restart::RestartPolicy,
-    watch::Wakeup,
+    session::watch::Wakeup,
+    wire::frames::WorkerFrameKind,
     worker::{CommandFailure, Worker, command_frame},
 };
 

@@ -22,21 +22,25 @@ use rustix::{
 
 use crate::{
     alarm::Alarm,
-    area::SharedArea,
-    frames::{FrameWriter, ReadOutcome, WorkerFrameKind},
+    answering::questions,
     health::StopWatch,
-    inbox::Inbox,
     instance_queue::unhealthy,
-    marshal::{DamagedMessage, MarshalValue},
-    messages::WorkerItem,
     model_context::ModelContext,
     process::{WorkerProcess, exit_text},
     python_modules::{BOOTSTRAP, MODULES},
-    questions,
-    readiness::ReadinessSocket,
     sandbox::{OPEN_GATE, gate_failure},
-    session::{SessionParts, WorkerSession},
-    watch::WorkerWatch,
+    session::{
+        area::SharedArea,
+        inbox::Inbox,
+        readiness::ReadinessSocket,
+        watch::WorkerWatch,
+        worker_session::{SessionParts, WorkerSession},
+    },
+    wire::{
+        frames::{FrameWriter, ReadOutcome, WorkerFrameKind},
+        marshal::{DamagedMessage, MarshalValue},
+        messages::WorkerItem,
+    },
 };
 
 /// See the module documentation.

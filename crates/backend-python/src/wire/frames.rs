@@ -9,7 +9,7 @@ use rustix::{
     net::{RecvFlags, SendFlags, recv, send},
 };
 
-use crate::marshal::MarshalWriter;
+use crate::wire::marshal::MarshalWriter;
 
 /// Tensors in a frame begin at multiples of this number of bytes.
 const TAIL_ALIGNMENT: usize = 16;

@@ -6,11 +6,13 @@ use inference::{Error, ModelChangeDone, ModelLoader, lock::Mutex};
 
 use crate::{
     alarm::Alarm,
-    marshal::{DamagedMessage, MarshalValue},
     model_context::ModelContext,
-    model_metrics::ModelMetrics,
-    question_threads::QuestionThreads,
-    services::{ServiceAnswer, ServiceValue},
+    services::{
+        model_metrics::ModelMetrics,
+        question_threads::QuestionThreads,
+        service_answer::{ServiceAnswer, ServiceValue},
+    },
+    wire::marshal::{DamagedMessage, MarshalValue},
 };
 
 /// See the module documentation. Dropped with the worker.

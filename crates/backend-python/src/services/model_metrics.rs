@@ -8,8 +8,8 @@ use inference::{
 };
 
 use crate::{
-    marshal::{DamagedMessage, MarshalValue},
-    services::{ServiceAnswer, ServiceValue},
+    services::service_answer::{ServiceAnswer, ServiceValue},
+    wire::marshal::{DamagedMessage, MarshalValue},
 };
 
 /// The most families, and the most metrics, that a worker holds.

@@ -10,10 +10,9 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 
 use crate::{
-    area::failed,
-    messages::{WireData, WireResponse, WireTensor, parameters_of_json},
     output_rules::OutputRules,
-    session::WorkerSession,
+    session::{area::failed, worker_session::WorkerSession},
+    wire::messages::{WireData, WireResponse, WireTensor, parameters_of_json},
 };
 
 /// Reads the bytes of a worker's tensors.

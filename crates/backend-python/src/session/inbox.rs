@@ -6,11 +6,12 @@ use rustix::fd::AsFd;
 
 use crate::{
     alarm::Alarm,
-    frames::{FrameBuffer, ReadOutcome},
-    inferences::Inferences,
-    marshal::DamagedMessage,
     model_context::ModelContext,
-    model_services::ModelServices,
+    services::{inferences::Inferences, model_services::ModelServices},
+    wire::{
+        frames::{FrameBuffer, ReadOutcome},
+        marshal::DamagedMessage,
+    },
 };
 
 /// See the module documentation. It reads, and decides nothing: who holds it answers.

@@ -2,7 +2,7 @@
 use inference::{Error, Tensor};
 use smallvec::SmallVec;
 
-use crate::{frames::FrameWriter, session::WorkerSession};
+use crate::{session::worker_session::WorkerSession, wire::frames::FrameWriter};
 
 /// Larger tensors are in the area that server and worker share. Smaller ones are in the message.
 const INLINE_BYTES: usize = 16 << 10;

@@ -1,11 +1,15 @@
 //! What a worker asks and tells besides the answers to requests: lines for the log, and questions of its model.
 use crate::{
-    frames::{FrameWriter, WorkerFrameKind},
-    marshal::{DamagedMessage, MarshalValue},
-    messages::WorkerItem,
-    model_services::ModelServices,
-    services::{ServiceAnswer, ServiceValue},
-    session::WorkerSession,
+    services::{
+        model_services::ModelServices,
+        service_answer::{ServiceAnswer, ServiceValue},
+    },
+    session::worker_session::WorkerSession,
+    wire::{
+        frames::{FrameWriter, WorkerFrameKind},
+        marshal::{DamagedMessage, MarshalValue},
+        messages::WorkerItem,
+    },
 };
 
 /// Serves an item that concerns no request.

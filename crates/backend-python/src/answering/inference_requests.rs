@@ -6,12 +6,13 @@ use inference::{
 };
 
 use crate::{
-    frames::{FrameWriter, WorkerFrameKind},
-    inferences::{InferenceReply, Inferences},
-    messages::{WireRequest, error_number, parameters_json, parameters_of_json},
-    outputs::TensorReader,
-    placed_tensors::PlacedTensors,
-    session::WorkerSession,
+    answering::outputs::TensorReader,
+    services::inferences::{InferenceReply, Inferences},
+    session::{placed_tensors::PlacedTensors, worker_session::WorkerSession},
+    wire::{
+        frames::{FrameWriter, WorkerFrameKind},
+        messages::{WireRequest, error_number, parameters_json, parameters_of_json},
+    },
 };
 
 /// Sends a request of the model, and gives the worker what is there at once.

@@ -2,9 +2,11 @@
 use std::sync::Arc;
 
 use crate::{
-    area::{InputArea, SharedArea},
-    calls::CallTable,
-    frames::{FrameWriter, OutgoingFrames, WorkerFrameKind},
+    session::{
+        area::{InputArea, SharedArea},
+        calls::CallTable,
+    },
+    wire::frames::{FrameWriter, OutgoingFrames, WorkerFrameKind},
 };
 
 /// See the module documentation.

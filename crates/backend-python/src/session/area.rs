@@ -18,7 +18,7 @@ use rustix::{
     io::{Errno, pread, pwrite},
 };
 
-use crate::ranges::{AreaFull, RangeTable};
+use crate::session::ranges::{AreaFull, RangeTable};
 
 /// A free range of this size gives its memory back to the system.
 const RETURNED_BYTES: usize = 32 << 20;

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 
 use inference::{DataType, Error, ErrorCode, FailureReason, Parameter, Parameters, Shape};
 
-use crate::marshal::{DamagedMessage, MarshalValue};
+use crate::wire::marshal::{DamagedMessage, MarshalValue};
 
 /// One thing that a worker tells or asks.
 #[derive(Debug, PartialEq)]
@@ -299,7 +299,7 @@ pub(crate) fn parameters_json(parameters: &Parameters) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::marshal::MarshalWriter;
+    use crate::wire::marshal::MarshalWriter;
 
     #[test]
     fn an_execution_has_an_answer_for_each_request() {

@@ -2,11 +2,10 @@
 use inference::{Error, FailureReason, OutputSelection, Response};
 
 use crate::{
-    calls::OpenRequest,
+    answering::outputs::{TensorReader, response},
     instance_queue::InstanceQueue,
-    messages::{WireResponse, WorkerAnswer},
-    outputs::{TensorReader, response},
-    session::WorkerSession,
+    session::{calls::OpenRequest, worker_session::WorkerSession},
+    wire::messages::{WireResponse, WorkerAnswer},
 };
 
 /// Answers the requests that a worker has.

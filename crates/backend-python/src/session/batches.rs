@@ -6,11 +6,15 @@ use inference::{
 };
 
 use crate::{
-    calls::{OpenCall, OpenRequest},
-    frames::{FrameWriter, WorkerFrameKind},
-    messages::parameters_json,
-    placed_tensors::PlacedTensors,
-    session::WorkerSession,
+    session::{
+        calls::{OpenCall, OpenRequest},
+        placed_tensors::PlacedTensors,
+        worker_session::WorkerSession,
+    },
+    wire::{
+        frames::{FrameWriter, WorkerFrameKind},
+        messages::parameters_json,
+    },
 };
 
 struct PreparedRequest {

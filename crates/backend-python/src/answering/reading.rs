@@ -10,15 +10,17 @@ use std::{
 use inference::Responder;
 
 use crate::{
-    answers::RequestAnswerer,
-    frames::ReadOutcome,
-    inbox::{HeldFrame, Inbox, OpenQuestions},
-    inference_requests,
+    answering::{answers::RequestAnswerer, inference_requests, questions},
     instance_queue::{InstanceQueue, WaitingCall},
-    marshal::{DamagedMessage, MarshalValue},
-    messages::WorkerItem,
-    questions,
-    session::WorkerSession,
+    session::{
+        inbox::{HeldFrame, Inbox, OpenQuestions},
+        worker_session::WorkerSession,
+    },
+    wire::{
+        frames::ReadOutcome,
+        marshal::{DamagedMessage, MarshalValue},
+        messages::WorkerItem,
+    },
 };
 
 /// So long a thread that has sent an execution waits for the answer, before it leaves the answer to the supervisor.
