@@ -1,16 +1,16 @@
 //! Instructions and calls of the allocator for each request, as callgrind counts them.
 //!
-//! Counts do not depend on how busy the machine is, so they show a change of a thousandth. A count is the difference
-//! between two runs of a server with unequal numbers of requests, divided by the difference of these numbers: what the
-//! start, the warm-up and the stop cost is in both. Under callgrind no execution is brief, so that each batch runs on
-//! the thread of its instance.
+//! Counts depend little on how busy the machine is. A count is the difference between two runs of a server with unequal
+//! numbers of requests, divided by the difference of these numbers: what the start, the warm-up and the stop cost is in
+//! both. Under callgrind no execution is brief, so that each batch runs on the thread of its instance. How often threads
+//! find each other asleep differs between runs; hence the medians of several rounds.
 
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::callgrind::{CountedServer, ServerCounts};
 use super::options::BenchOptions;
@@ -73,10 +73,16 @@ pub(super) fn run(options: &BenchOptions) -> Result<()> {
     let mut rows = Vec::new();
     for load in LOADS.iter().filter(|load| options.wants(load.name)) {
         heading(load.name);
-        let count = |binary: &Path| setup.of_request(binary, load);
-        let ours = count(&server)?;
+        let (mut ours, mut earlier) = (Vec::new(), Vec::new());
+        for _ in 0..options.rounds {
+            ours.push(setup.of_request(&server, load)?);
+            if let Some(binary) = &options.before {
+                earlier.push(setup.of_request(binary, load)?);
+            }
+        }
+        let ours = RequestCounts::median(&ours).context("there are rounds")?;
+        let earlier = RequestCounts::median(&earlier);
         println!("{:<12} {}", "ours", ours.line());
-        let earlier = options.before.as_deref().map(count).transpose()?;
         earlier.iter().for_each(|earlier| println!("{:<12} {}", "before", earlier.line()));
         rows.push((load.name, ours, earlier));
     }
@@ -98,6 +104,19 @@ impl RequestCounts {
             instructions: each(short.instructions, long.instructions),
             allocations: each(short.allocations, long.allocations),
         }
+    }
+
+    /// The median of each count; `None` if there are no rounds.
+    fn median(rounds: &[Self]) -> Option<Self> {
+        let of = |count: fn(&Self) -> f64| {
+            let mut counts: Vec<f64> = rounds.iter().map(count).collect();
+            counts.sort_by(f64::total_cmp);
+            counts.get(counts.len() / 2).copied()
+        };
+        Some(Self {
+            instructions: of(|round| round.instructions)?,
+            allocations: of(|round| round.allocations)?,
+        })
     }
 
     fn line(&self) -> String {
@@ -200,6 +219,10 @@ mod tests {
         let server = |instructions, allocations| ServerCounts { instructions, allocations };
         let ours = RequestCounts::between([server(1_000_000, 5_000), server(81_000_000, 17_000)]);
         assert_eq!(ours.line(), "40000 instructions, 6.00 allocations");
+        let other = |instructions, allocations| RequestCounts { instructions, allocations };
+        let median = RequestCounts::median(&[other(3.0, 1.0), other(1.0, 3.0), other(2.0, 2.0)]).unwrap();
+        assert_eq!((median.instructions, median.allocations), (2.0, 2.0));
+        assert!(RequestCounts::median(&[]).is_none());
         let earlier = RequestCounts { instructions: 50_000.0, allocations: 7.0 };
         assert!(table(&[("HTTP", ours, None)]).ends_with("\n| HTTP | 40000 | 6.00 |\n"));
         let both = table(&[("HTTP", ours, Some(earlier))]);
