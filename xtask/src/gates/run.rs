@@ -20,9 +20,10 @@ pub(crate) fn run(upkeep: Upkeep) -> Result<bool> {
     let rust = repository_files::texts(&root, &["*.rs"])?;
     let files = repository_files::paths(&root, &[])?;
     let python = python_graph::of_modules(&repository_files::texts(&root, &["*.py"])?);
-    let pages = repository_files::texts(&root, &["*.md"])?;
     let sources = sources::check(&root)?;
     let life = life_of_a_request::broken(&root, &rust, &names::of_types(&rust), upkeep)?;
+    // After the life of a request, which may renew the table in a page.
+    let pages = repository_files::texts(&root, &["*.md"])?;
     let verdicts = [
         ("layers", layers::broken(&packages)),
         ("circles of files", circles::broken(&root, graphs.iter().chain([&python]), upkeep)?),
