@@ -28,14 +28,14 @@ pub(crate) struct InstanceQueue {
     /// The name of the instance, for errors.
     instance: String,
     pub(crate) config: Arc<ModelConfig>,
-    state: Mutex<QueueState>,
+    state: Mutex<InstanceQueueState>,
     changed: Condvar,
     pub(crate) alarm: Arc<Alarm>,
     failures: Mutex<FailureLog>,
 }
 
 #[derive(Debug)]
-struct QueueState {
+struct InstanceQueueState {
     phase: WorkerPhase,
     /// The instance gets no more batches. It ends when all that it was given has ended.
     is_leaving: bool,
@@ -104,7 +104,7 @@ impl InstanceQueue {
         alarm: Arc<Alarm>,
         pace: ExecutionPace,
     ) -> Self {
-        let state = QueueState {
+        let state = InstanceQueueState {
             phase: WorkerPhase::Running(session),
             is_leaving: false,
             waiting: VecDeque::new(),
@@ -311,7 +311,7 @@ pub(crate) fn unhealthy(instance: &str) -> Error {
     Error::internal(format!("Stub process '{instance}' is not healthy.")).because(FailureReason::Backend)
 }
 
-impl QueueState {
+impl InstanceQueueState {
     fn would_wait(&self) -> bool {
         let is_running = matches!(self.phase, WorkerPhase::Running(_));
         !is_running || self.in_flight + self.waiting.len() + 1 >= self.pace.capacity()
