@@ -100,7 +100,7 @@ impl Engine {
             KnownReadiness::BackendsDecide(models) => models,
         };
         for loaded in models {
-            if !loaded.ready().await {
+            if !loaded.work().ready().await {
                 let model = loaded.model();
                 let (name, version) = (Name::new(model.name()), Some(model.version()));
                 let missing = NotReady { name, version, state: Some(ModelState::Unavailable) };
@@ -154,7 +154,7 @@ impl Engine {
     /// backend. An unknown model is not ready; it is not an error.
     pub async fn model_ready(&self, name: &str, version: Option<i64>) -> bool {
         match self.loaded(name, version) {
-            Ok(loaded) => loaded.ready().await,
+            Ok(loaded) => loaded.work().ready().await,
             Err(_) => false,
         }
     }

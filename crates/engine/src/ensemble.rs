@@ -8,8 +8,6 @@ mod binding;
 #[expect(clippy::module_inception, reason = "the room has the name of what is in it")]
 mod ensemble;
 mod permits;
-mod request;
-mod runner;
 mod step;
 mod tensor;
 mod turns;

@@ -12,6 +12,7 @@ mod handle;
 mod inferer;
 mod load;
 pub(crate) mod loaded_version;
+mod loaded_work;
 mod plan;
 mod polling;
 mod retire;

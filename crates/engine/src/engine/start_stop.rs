@@ -164,7 +164,8 @@ impl Engine {
         let models = self.shared.repository.table().built();
         let all_closed = async {
             // Requests of ensembles that were accepted still need the other models.
-            let (ensembles, others): (Vec<_>, Vec<_>) = models.iter().partition(|model| model.is_ensemble());
+            let (ensembles, others): (Vec<_>, Vec<_>) =
+                models.iter().partition(|model| model.work().ensemble().is_some());
             ensembles.iter().for_each(|ensemble| ensemble.drain());
             join_all(ensembles.iter().map(|ensemble| ensemble.last_request_ended())).await;
             others.iter().for_each(|model| model.drain());

@@ -21,26 +21,29 @@ use tokio::{runtime::Handle, sync::Semaphore};
 use super::{admission::Admission, binding::MemberBinding, turns::TurnLines};
 use crate::snapshot::StepSnapshot;
 
+mod request;
+mod runner;
+
 /// An ensemble. The models of one ensemble, which follow its members, share it.
 pub(crate) struct Ensemble {
     /// The configuration, without what follows from the members.
-    pub(super) config: Arc<ModelConfig>,
-    pub(super) scheduling: Arc<EnsembleScheduling>,
+    config: Arc<ModelConfig>,
+    scheduling: Arc<EnsembleScheduling>,
     /// The members as they are now. Requests that have begun keep theirs.
-    pub(super) binding: Arc<ArcSwap<MemberBinding>>,
+    binding: Arc<ArcSwap<MemberBinding>>,
     /// For each step, permits for requests that may run at a time; empty without a limit.
-    pub(super) permits: Vec<Arc<Semaphore>>,
-    pub(super) admission: Arc<Admission>,
+    permits: Vec<Arc<Semaphore>>,
+    admission: Arc<Admission>,
     /// In which order the requests of a sequence start the steps that keep order.
-    pub(super) turns: Arc<TurnLines>,
+    turns: Arc<TurnLines>,
     /// Wakes requests that have not ended when they are cancelled.
-    pub(super) open: Mutex<HashMap<EntryId, Arc<AtomicWaker>>>,
-    pub(super) next_entry: AtomicU64,
+    open: Mutex<HashMap<EntryId, Arc<AtomicWaker>>>,
+    next_entry: AtomicU64,
     /// What the runs of each step took.
     step_counts: Vec<StepCount>,
     /// Responses of members are read at once, so that no budget has to count them.
-    pub(super) unread: Arc<UnreadBudget>,
-    pub(super) runtime: Handle,
+    unread: Arc<UnreadBudget>,
+    runtime: Handle,
 }
 
 /// How often a step has ended, and the nanoseconds of all its runs together.
@@ -104,7 +107,7 @@ impl Ensemble {
     }
 
     /// Counts a run of a step that has ended.
-    pub(super) fn step_ended(&self, step: usize, took: Duration) {
+    fn step_ended(&self, step: usize, took: Duration) {
         let Some(count) = self.step_counts.get(step) else { return };
         count.runs.fetch_add(1, Relaxed);
         count.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
@@ -128,7 +131,7 @@ impl Ensemble {
     }
 
     /// An error of a member, as the clients of the ensemble see it.
-    pub(super) fn told(&self, error: &Error) -> Error {
+    fn told(&self, error: &Error) -> Error {
         let message = format!("in ensemble '{}', {}", self.config.name, error.message);
         Error { message: message.into(), ..error.clone() }
     }

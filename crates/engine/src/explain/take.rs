@@ -41,7 +41,7 @@ pub(crate) fn take(
     });
     let models_left_out = entries.len().saturating_sub(MOST_MODELS);
     entries.truncate(MOST_MODELS);
-    let limiter = table.built().iter().find_map(|loaded| loaded.limiter());
+    let limiter = table.built().iter().find_map(|loaded| loaded.work().limiter());
     let (resources, waiting_claims) = limiter.map(|limiter| limiter.usage()).unwrap_or_default();
     let models = entries.into_iter().map(|(entry, copy)| ModelSnapshot {
         name: entry.name,
@@ -72,7 +72,7 @@ fn served(loaded: &LoadedVersion, generation: u64) -> ServedSnapshot {
         other: record.failures(FailureReason::Other),
     };
     let ends = BatchEnd::ALL.map(|end| (end, record.executions().batches_ended(end)));
-    let ExecutorSnapshot { queue, instances, sequences } = loaded.look();
+    let ExecutorSnapshot { queue, instances, sequences } = loaded.work().look();
     ServedSnapshot {
         generation,
         load_duration: loaded.load_duration(),
@@ -88,8 +88,8 @@ fn served(loaded: &LoadedVersion, generation: u64) -> ServedSnapshot {
         batch_ends: ends.into_iter().filter(|(_, count)| *count > 0).collect(),
         times: record.times(),
         uses_cache: model.uses_cache(),
-        process_restarts: loaded.process_restarts(),
-        steps: loaded.steps(),
+        process_restarts: loaded.work().process_restarts(),
+        steps: loaded.work().steps(),
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Series<'m> {
 impl<'m> Series<'m> {
     pub(super) fn read(loaded: &'m LoadedVersion) -> Self {
         let (model, record) = (loaded.model(), loaded.record());
-        let memory = loaded.memory_usage().into_iter().map(|MemoryUsage { kind, id, byte_size }| {
+        let memory = loaded.work().memory_usage().into_iter().map(|MemoryUsage { kind, id, byte_size }| {
             let mut labels = labels_of(model);
             labels.insert("memory".to_owned(), kind.as_str().to_owned());
             labels.insert("memory_id".to_owned(), id.to_string());

@@ -93,7 +93,7 @@ impl Exposition {
 }
 
 fn model_gauges(text: &mut MetricsText, series: &[Series<'_>]) {
-    let waiting: Vec<_> = series.iter().map(|one| (one.own(), one.loaded.waiting_work())).collect();
+    let waiting: Vec<_> = series.iter().map(|one| (one.own(), one.loaded.work().waiting_work())).collect();
     family(
         text,
         "nv_inference_pending_request_count",

@@ -127,7 +127,7 @@ pub(super) async fn find(
     let find = move || {
         let find_one = |(key, places)| {
             let mut found = look_at(&loader, places);
-            let copies = serving.iter().filter(|(of, copy)| *of == key && copy.is_outdated());
+            let copies = serving.iter().filter(|(of, copy)| *of == key && copy.work().is_outdated());
             found.faulty.extend(copies.map(|(_, copy)| copy.model().version()));
             (key, found)
         };

@@ -96,7 +96,7 @@ impl BegunCopy<'_> {
     fn is_outdated(&self) -> bool {
         match self {
             Self::Opened(opened) => opened.is_outdated(),
-            Self::Updates(base) => base.is_outdated(),
+            Self::Updates(base) => base.work().is_outdated(),
         }
     }
 }

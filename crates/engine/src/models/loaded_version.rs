@@ -11,20 +11,18 @@ use std::{
 
 use inference::{
     Error, ModelRunner, Name, ReadableMemory, RequestValidator, Timestamp,
-    backend::{BackendModel, MemoryUsage},
+    backend::BackendModel,
     batching::BatchingStrategy,
-    config::{EnsembleScheduling, ResolvedConfig, Scheduling},
+    config::{ResolvedConfig, Scheduling},
     lock::Mutex,
 };
 
+use super::loaded_work::LoadedWork;
 use crate::{
     account::RequestAccount,
     clock::now,
     ensemble::{EnsembleMember, EnsembleParts, EnsembleVersion},
-    executor::{
-        Executor, ExecutorParts, ExecutorUpdateParts, PreparedUpdate, WaitingWork,
-        snapshot::{ExecutorSnapshot, QueueSnapshot},
-    },
+    executor::{Executor, ExecutorParts, ExecutorUpdateParts, PreparedUpdate},
     fingerprint::Fingerprint,
     host_policy::Placed,
     in_flight::InFlight,
@@ -33,7 +31,6 @@ use crate::{
     observe::{Latencies, ModelStatistics, Record},
     response_cache::ModelCache,
     server_parts::ServerParts,
-    snapshot::StepSnapshot,
 };
 
 mod ending;
@@ -52,14 +49,6 @@ pub(crate) struct LoadedVersion {
     update: Mutex<Option<PreparedUpdate>>,
     /// The requests of the versions that had the executor before and may not have ended.
     earlier: Vec<Arc<InFlight>>,
-}
-
-/// What does the work of a version. More is known of it than a model asks of its runner.
-enum LoadedWork {
-    /// A backend with instances.
-    Executor(Arc<Executor>),
-    /// Other models.
-    Ensemble(Arc<EnsembleVersion>),
 }
 
 /// What a version with a backend is built from.
@@ -159,7 +148,7 @@ impl LoadedVersion {
     fn as_members(members: &[Arc<Self>]) -> Vec<EnsembleMember> {
         let member = |loaded: &Arc<Self>| EnsembleMember {
             model: loaded.model.clone(),
-            nested: loaded.ensemble().map(|version| version.ensemble().members().clone()),
+            nested: loaded.work.ensemble().map(|version| version.ensemble().members().clone()),
         };
         members.iter().map(member).collect()
     }
@@ -169,7 +158,7 @@ impl LoadedVersion {
     /// # Errors
     /// INVALID_ARG if a member does not fit. Then nothing changes.
     pub(crate) fn bound_to(&self, members: &[Arc<Self>]) -> Result<Option<Arc<Self>>, Error> {
-        let Some(version) = self.ensemble() else { return Ok(None) };
+        let Some(version) = self.work.ensemble() else { return Ok(None) };
         let Some(model) = version.bind(Self::as_members(members))? else { return Ok(None) };
         model.succession().adopt_predecessors(self.model.succession());
         let work = LoadedWork::Ensemble(version.clone());
@@ -183,7 +172,7 @@ impl LoadedVersion {
     pub(crate) fn with_instances(&self, parts: UpdateParts) -> Result<Arc<Self>, Error> {
         let UpdateParts { config: ResolvedConfig { typed, shown, .. }, directory, instances, .. } = parts;
         let config = Arc::new(typed);
-        let executor = self.executor().ok_or_else(|| Error::internal("an ensemble has no instances"))?;
+        let executor = self.work.executor().ok_or_else(|| Error::internal("an ensemble has no instances"))?;
         let update =
             executor.prepare(ExecutorUpdateParts { config: config.clone(), directory, instances })?;
         let earlier = self.earlier.iter().filter(|open| !open.have_ended()).cloned();
@@ -201,7 +190,9 @@ impl LoadedVersion {
     /// If this version was made from `old`, which it replaces now, it takes the executor over, and the instances change.
     /// Returns whether it was.
     pub(crate) fn take_over(&self, old: &Self) -> bool {
-        let (Some(executor), Some(earlier)) = (self.executor(), old.executor()) else { return false };
+        let (Some(executor), Some(earlier)) = (self.work.executor(), old.work.executor()) else {
+            return false;
+        };
         if !Arc::ptr_eq(executor, earlier) {
             return false;
         }
@@ -218,7 +209,7 @@ impl LoadedVersion {
 
     /// Lets requests of the sequences that `old` has go there from now on. Called before this version serves.
     pub(crate) fn follow(&self, old: &Self) {
-        let is_ensemble_of_sequences = old.is_ensemble() && old.model.config().has_sequences;
+        let is_ensemble_of_sequences = old.work.ensemble().is_some() && old.model.config().has_sequences;
         if old.has_sequences_of_clients() || is_ensemble_of_sequences {
             self.model.succession().follow(&old.model, old.model.succession());
         }
@@ -233,18 +224,9 @@ impl LoadedVersion {
         &self.model
     }
 
-    fn executor(&self) -> Option<&Arc<Executor>> {
-        match &self.work {
-            LoadedWork::Executor(executor) => Some(executor),
-            LoadedWork::Ensemble(_) => None,
-        }
-    }
-
-    fn ensemble(&self) -> Option<&Arc<EnsembleVersion>> {
-        match &self.work {
-            LoadedWork::Executor(_) => None,
-            LoadedWork::Ensemble(ensemble) => Some(ensemble),
-        }
+    /// What does its work.
+    pub(crate) fn work(&self) -> &LoadedWork {
+        &self.work
     }
 
     fn runner(&self) -> Arc<dyn ModelRunner> {
@@ -255,18 +237,9 @@ impl LoadedVersion {
         self.model.account().open()
     }
 
-    pub(crate) fn is_ensemble(&self) -> bool {
-        self.ensemble().is_some()
-    }
-
     /// Whether clients send sequences of several requests to the model.
     fn has_sequences_of_clients(&self) -> bool {
         matches!(&self.model.config().scheduling, Scheduling::Sequence(sequence) if !sequence.batching.iterative)
-    }
-
-    /// The steps, if the model is an ensemble.
-    pub(crate) fn ensemble_scheduling(&self) -> Option<&Arc<EnsembleScheduling>> {
-        self.ensemble().map(|version| version.ensemble().scheduling())
     }
 }
 
@@ -300,77 +273,14 @@ impl LoadedVersion {
     pub(crate) fn statistics(&self) -> ModelStatistics {
         ModelStatistics {
             responses: self.record().responses(),
-            memory_usage: self.memory_usage(),
+            memory_usage: self.work.memory_usage(),
             ..self.record().read(self.model.name(), self.model.version())
         }
     }
 
-    /// The memory that the model uses, as far as its backend knows.
-    pub(crate) fn memory_usage(&self) -> Vec<MemoryUsage> {
-        self.executor().map(|executor| executor.memory_usage()).unwrap_or_default()
-    }
-
-    /// How often processes of the model were started again, if its backend knows.
-    pub(crate) fn process_restarts(&self) -> Option<u64> {
-        self.executor()?.process_restarts()
-    }
-
-    /// The work that waits. The members of an ensemble have the time.
-    pub(crate) fn waiting_work(&self) -> WaitingWork {
-        match &self.work {
-            LoadedWork::Executor(executor) => executor.waiting_work(),
-            LoadedWork::Ensemble(version) => {
-                WaitingWork { requests: version.ensemble().pending(), time: None }
-            }
-        }
-    }
-
-    /// What waits and runs here. An ensemble has no instances of its own.
-    pub(crate) fn look(&self) -> ExecutorSnapshot {
-        match &self.work {
-            LoadedWork::Executor(executor) => executor.look(),
-            LoadedWork::Ensemble(version) => {
-                let requests = version.ensemble().pending();
-                ExecutorSnapshot {
-                    queue: QueueSnapshot { requests, ..QueueSnapshot::default() },
-                    ..ExecutorSnapshot::default()
-                }
-            }
-        }
-    }
-
-    /// The steps of an ensemble.
-    pub(crate) fn steps(&self) -> Vec<StepSnapshot> {
-        self.ensemble().map(|version| version.ensemble().steps()).unwrap_or_default()
-    }
-
-    /// The server's rate limiter, if it has one and the model knows it.
-    pub(crate) fn limiter(&self) -> Option<Arc<Limiter>> {
-        self.executor()?.limiter()
-    }
-
     /// Whether a new version may use what the backend has opened for this one. May block.
     pub(crate) fn is_sound(&self) -> bool {
-        self.fault().is_none() && !self.is_outdated()
-    }
-
-    /// Whether the files of the backend have changed since it opened the model. May block.
-    pub(crate) fn is_outdated(&self) -> bool {
-        self.executor().is_some_and(|executor| executor.is_outdated())
-    }
-
-    /// Whether the backend takes part in the decision that the version is ready.
-    pub(crate) fn reports_readiness(&self) -> bool {
-        self.executor().is_some_and(|executor| executor.reports_readiness())
-    }
-
-    /// Whether requests can be taken, as the backend reports it. A thread that may block asks the backend. Must be called in
-    /// a tokio runtime.
-    pub(crate) async fn ready(&self) -> bool {
-        match &self.work {
-            LoadedWork::Executor(executor) => executor.ready().await,
-            LoadedWork::Ensemble(_) => true,
-        }
+        self.fault().is_none() && !self.work.is_outdated()
     }
 }
 

@@ -62,7 +62,7 @@ impl Retirement {
                 "{name} ends now, although its backend has not released its requests, responses or response factories"
             );
             self.has_left_copies.store(true, SeqCst);
-            copy.abandon_releases();
+            copy.work().abandon_releases();
             // The backend may still execute its own code, so its library and the model stay.
             mem::forget(copy.clone());
         }

@@ -286,7 +286,7 @@ impl ModelTable {
         let versions = self.models.values().flatten().flat_map(|model| model.versions.values());
         versions
             .filter_map(VersionEntry::usable)
-            .filter(|loaded| loaded.reports_readiness())
+            .filter(|loaded| loaded.work().reports_readiness())
             .cloned()
             .collect()
     }

@@ -24,7 +24,7 @@ impl LoadedVersion {
     /// Returns when no sequence of clients runs here.
     pub(crate) async fn sequences_ended(&self) {
         if self.has_sequences_of_clients() {
-            self.runner_without_sequences().await;
+            self.work.sequences_ended().await;
         }
     }
 
@@ -44,19 +44,12 @@ impl LoadedVersion {
     /// Returns when this version, which has been replaced, has no sequence and can get none.
     async fn last_sequence_ended(&self) {
         loop {
-            self.runner_without_sequences().await;
+            self.work.sequences_ended().await;
             // A request that was accepted before may still begin a sequence.
             self.open().idle().await;
             if self.runner().live_sequences() == 0 {
                 return;
             }
-        }
-    }
-
-    /// Returns when no sequence lives here. Those of an ensemble end with its members.
-    async fn runner_without_sequences(&self) {
-        if let Some(executor) = self.executor() {
-            executor.sequences_ended().await;
         }
     }
 
@@ -73,17 +66,10 @@ impl LoadedVersion {
         }
     }
 
-    /// The server stops: the ends of instances wait no longer for what they were given.
-    pub(crate) fn abandon_releases(&self) {
-        self.executor().iter().for_each(|executor| executor.abandon_releases());
-    }
-
     /// Returns when the backend has released all that it was given, after the last request has ended.
     pub(crate) async fn released(&self) {
-        if self.owns_executor()
-            && let Some(executor) = self.executor()
-        {
-            executor.released().await;
+        if self.owns_executor() {
+            self.work.released().await;
         }
     }
 

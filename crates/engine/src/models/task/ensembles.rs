@@ -39,7 +39,8 @@ impl RepositoryTask {
         let serving: Vec<_> = self.lifecycle.models().flat_map(|(_, model)| ready(model)).collect();
         for copy in serving {
             let Some(loaded) = self.copies.get(&copy) else { continue };
-            let Some(scheduling) = loaded.ensemble_scheduling() else { continue };
+            let Some(version) = loaded.work().ensemble() else { continue };
+            let scheduling = version.ensemble().scheduling();
             if lost.iter().any(|(known, _)| *known == copy) {
                 continue;
             }

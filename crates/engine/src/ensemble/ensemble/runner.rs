@@ -10,11 +10,8 @@ use inference::{
 };
 use scheduling::Meta;
 
-use super::{
-    binding::{MemberBinding, Pins},
-    ensemble::Ensemble,
-    request::EnsembleRequest,
-};
+use super::{Ensemble, request::EnsembleRequest};
+use crate::ensemble::binding::{MemberBinding, Pins};
 
 impl ModelRunner for Ensemble {
     fn enqueue(

@@ -17,16 +17,19 @@ use inference::{
 };
 use scheduling::{EnsembleAction, EnsembleRun, StepRun};
 
-use super::{
-    admission::{Admitted, AwaitedAdmission},
-    binding::{MemberBinding, Pins},
-    ensemble::Ensemble,
-    permits::Permits,
-    step::{StartedStep, StepEnd, StepEvent, StepStream, StepStreams, StepTimes},
-    tensor::{StepOutputs, StepTensor},
-    turns::RequestTurns,
+use super::Ensemble;
+use crate::{
+    clock::now,
+    ensemble::{
+        admission::{Admitted, AwaitedAdmission},
+        binding::{MemberBinding, Pins},
+        permits::Permits,
+        step::{StartedStep, StepEnd, StepEvent, StepStream, StepStreams, StepTimes},
+        tensor::{StepOutputs, StepTensor},
+        turns::RequestTurns,
+    },
+    model::RequestOrigin,
 };
-use crate::{clock::now, model::RequestOrigin};
 
 /// A decoupled member waits while the ensemble has not read so many of its responses.
 const MOST_UNREAD: NonZeroUsize = NonZeroUsize::new(16).unwrap();
