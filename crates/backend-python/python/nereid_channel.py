@@ -1,7 +1,7 @@
 """The conversation of a worker with the server: frames over a socket.
 
 There is no thread that reads. Whoever waits for something reads, one thread at a time, and hands over what is for others:
-a request then costs no change of threads. `crates/backend-python/src/frames.rs` and `messages.rs` are the other side.
+a request then costs no change of threads. `crates/backend-python/src/wire/frames.rs` and `messages.rs` are the other side.
 """
 
 import _socket

@@ -8,6 +8,7 @@ mod failures;
 mod leaving;
 mod lies;
 mod loading;
+mod nested;
 mod requests;
 mod sandbox;
 mod slow_clients;

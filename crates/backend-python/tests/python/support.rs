@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponseItem,
+    DataType, Error, ExecutionTimes, Flow, Inferer, Name, Request, RequestInputs, Response, ResponseItem,
     ResponseStream, Tensor, Timeline, Timestamp, Unobserved,
     backend::{Backend, BackendModel, Batch, Device, Execution, Instance, InstanceSpec, ModelSource},
     config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish},
@@ -28,6 +28,7 @@ pub(crate) struct TestModel {
     pub(crate) settings: Vec<(String, String)>,
     config: String,
     backend: PythonBackend,
+    inferer: Option<Arc<dyn Inferer>>,
 }
 
 /// The interpreter with NumPy that the tests of the workspace have.
@@ -81,6 +82,7 @@ impl TestModel {
             settings: vec![("python-executable".to_owned(), interpreter)],
             config: format!("backend: 'python'\n{config}"),
             backend: PythonBackend::new(Arc::default()),
+            inferer: None,
         }
     }
 
@@ -91,6 +93,12 @@ impl TestModel {
 
     pub(crate) fn with_setting(mut self, name: &str, value: &str) -> Self {
         self.settings.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Lets the model ask other models.
+    pub(crate) fn with_inferer(mut self, inferer: Arc<dyn Inferer>) -> Self {
+        self.inferer = Some(inferer);
         self
     }
 
@@ -108,7 +116,7 @@ impl TestModel {
             model_directory,
             declared: Arc::new(declared.config.clone()),
             settings: self.settings.iter().cloned().collect(),
-            inferer: None,
+            inferer: self.inferer.clone(),
             host_policies: Default::default(),
         })?;
         let mut completed = declared.config.clone();
@@ -257,12 +265,25 @@ pub(crate) fn only(mut stream: ResponseStream) -> Result<Response, Error> {
     item.result
 }
 
+/// A tensor of numbers.
+pub(crate) fn tensor(name: &str, values: &[f32]) -> Tensor {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let shape = [i64::try_from(values.len()).unwrap()][..].into();
+    Tensor::new(Name::new(name), DataType::Fp32, shape, bytes)
+}
+
 /// A request with values of `X`.
 pub(crate) fn request(x: &[f32]) -> Request {
-    let bytes: Vec<u8> = x.iter().flat_map(|value| value.to_le_bytes()).collect();
-    let shape = [i64::try_from(x.len()).unwrap()][..].into();
-    let tensor = Tensor::new(Name::new("X"), DataType::Fp32, shape, bytes);
-    Request { inputs: RequestInputs::Tensors(vec![tensor]), ..Request::default() }
+    Request { inputs: RequestInputs::Tensors(vec![tensor("X", x)]), ..Request::default() }
+}
+
+/// The values of an input.
+pub(crate) fn floats_of_input(request: &Request, name: &str) -> Vec<f32> {
+    numbers(&request.input(name).expect("the request has the input").host().unwrap().contiguous())
+}
+
+fn numbers(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|value| f32::from_le_bytes(value.try_into().unwrap())).collect()
 }
 
 pub(crate) fn bytes_of(response: &Response, name: &str) -> Bytes {
@@ -271,10 +292,7 @@ pub(crate) fn bytes_of(response: &Response, name: &str) -> Bytes {
 
 /// The values of `Y`.
 pub(crate) fn floats(response: &Response) -> Vec<f32> {
-    bytes_of(response, "Y")
-        .chunks_exact(4)
-        .map(|value| f32::from_le_bytes(value.try_into().unwrap()))
-        .collect()
+    numbers(&bytes_of(response, "Y"))
 }
 
 /// Asks until something is so, each time that somebody unparks the thread, and each millisecond. The time limit only
