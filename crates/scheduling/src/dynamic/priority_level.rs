@@ -13,8 +13,8 @@ pub(super) struct PriorityLevel<T> {
     /// Maps the serial number of each late request to its number in `delayed`.
     delayed_numbers: HashMap<u64, u64>,
     next_delayed: u64,
-    /// Deadlines and serial numbers of `waiting`, if requests may shorten their timeouts. Otherwise `None`: all
-    /// requests have the same timeout, and the oldest request is the first that becomes late.
+    /// Deadlines and serial numbers of `waiting`. `None` as long as no request has had an earlier deadline than the one
+    /// before it: then the oldest request is the first that becomes late.
     by_deadline: Option<BTreeSet<(Timestamp, u64)>>,
 }
 
@@ -34,13 +34,13 @@ pub(super) enum LevelTurn {
 }
 
 impl<T> PriorityLevel<T> {
-    pub(super) fn new(timeouts_differ: bool) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             waiting: SerialQueue::new(),
             delayed: SerialQueue::new(),
             delayed_numbers: HashMap::new(),
             next_delayed: 0,
-            by_deadline: timeouts_differ.then(BTreeSet::new),
+            by_deadline: None,
         }
     }
 
@@ -48,9 +48,18 @@ impl<T> PriorityLevel<T> {
         self.waiting.len() + self.delayed.len()
     }
 
-    /// Adds a request that is on time. If all timeouts are equal, deadlines must not decrease.
+    /// Adds a request that is on time. Either all requests of a level have a deadline, or none has.
     pub(super) fn push(&mut self, entry: Entry<T>, deadline: Option<Timestamp>) {
         let serial = entry.id.serial;
+        match self.waiting.back() {
+            None => self.by_deadline = None,
+            Some(last) if self.by_deadline.is_none() && deadline < last.deadline => {
+                let waiting = self.waiting.numbered();
+                let by_deadline = waiting.filter_map(|(serial, waiting)| Some((waiting.deadline?, serial)));
+                self.by_deadline = Some(by_deadline.collect());
+            }
+            Some(_) => {}
+        }
         if let (Some(by_deadline), Some(deadline)) = (&mut self.by_deadline, deadline) {
             by_deadline.insert((deadline, serial));
         }

@@ -57,8 +57,7 @@ impl<T> RequestQueue<T> {
     ) -> Result<(EntryId, Position), Rejected<T>> {
         let number = self.rules.level(meta.priority);
         let policy = self.rules.policy(number);
-        let level =
-            self.levels.entry(number).or_insert_with(|| PriorityLevel::new(policy.allow_timeout_override));
+        let level = self.levels.entry(number).or_insert_with(PriorityLevel::new);
         if policy.max_queue_size.is_some_and(|max| level.len() >= max.get()) {
             return Err(Rejected { payload, reason: Rejection::QueueFull });
         }
@@ -229,6 +228,21 @@ mod tests {
         assert_eq!(late(&mut queue, ms(14)), "a");
         // Nobody begins to wait later than now.
         assert_eq!(late(&mut queue, ms(16)), "bc");
+    }
+
+    #[test]
+    fn a_request_that_began_to_wait_earlier_is_late_before_those_that_it_waits_behind() {
+        let mut queue = RequestQueue::new(&DynamicBatching {
+            default_queue_policy: policy(10, TimeoutAction::Reject),
+            ..Default::default()
+        });
+        push(&mut queue, ms(5), 0, 'a');
+        let meta = Meta { waits_since: Some(ms(3)), ..Meta::default() };
+        queue.push(ms(6), meta, 'b').expect("the queue has room");
+        assert_eq!(queue.next_deadline(), Some(ms(13)));
+        let late = queue.expire(ms(14));
+        assert_eq!(late, [Rejected { payload: 'b', reason: Rejection::TimedOut }]);
+        assert_eq!(queue.next_deadline(), Some(ms(15)));
     }
 
     #[test]
