@@ -26,7 +26,6 @@ pub(crate) use executor::{
     Executor, ExecutorParts,
     instance_update::{ExecutorUpdateParts, PreparedUpdate},
 };
-pub(crate) use warmup::{prepare_states, prepare_warmups};
 
 #[cfg(all(test, feature = "loom"))]
 mod loom_tests;

@@ -1,7 +1,5 @@
 //! How much memory the server may hold for clients, and the defaults.
-use std::{fs, hint::black_box};
-
-use inference::Error;
+use std::fs;
 
 use crate::control_groups::ControlGroupLimits;
 
@@ -27,26 +25,10 @@ impl Default for MemoryLimits {
 /// The assumed memory in bytes, where the system does not report it.
 const FALLBACK: usize = 4 << 30;
 
-/// Requires that the server can make `bytes` bytes which a configuration asks for: samples for warm-up, or states.
-///
-/// They may be half of the memory that the process may use. An allocation beyond a limit of the process, such as
-/// `ulimit -v`, would end the server. So this function tries to allocate them.
-///
-/// # Errors
-/// INVALID_ARG beyond the bound; INTERNAL if the process does not get the memory. `what` is the subject.
-pub(crate) fn require_memory(what: &str, bytes: u128) -> Result<(), Error> {
-    let bound = usable_memory().unwrap_or(FALLBACK) / 2;
-    let Some(bytes) = usize::try_from(bytes).ok().filter(|bytes| *bytes <= bound) else {
-        let text =
-            format!("{what} takes {bytes} bytes, more than half of the memory of the server ({bound} bytes)");
-        return Err(Error::invalid(text));
-    };
-    let mut memory = Vec::<u8>::new();
-    let reserved = memory.try_reserve_exact(bytes);
-    // Otherwise the compiler may leave out an allocation that nothing uses.
-    black_box(&mut memory);
-    reserved
-        .map_err(|_| Error::internal(format!("{what} takes {bytes} bytes, which the server cannot allocate")))
+/// Bytes that a configuration may ask for at once, such as a sample for warm-up or a state: half of the memory that the
+/// process may use.
+pub(crate) fn configurable_bytes() -> usize {
+    usable_memory().unwrap_or(FALLBACK) / 2
 }
 
 /// Bytes of memory that the process may use: those of the machine, or the limit of its control groups if that is less.
@@ -69,20 +51,6 @@ mod tests {
     fn the_memory_of_a_machine_is_read_in_kib() {
         assert_eq!(total_of("MemTotal:       24689764 kB\nMemFree: 1 kB\n"), Some(24_689_764 * 1024));
         assert_eq!(total_of("MemFree: 1 kB\n"), None);
-    }
-
-    #[test]
-    fn what_is_larger_than_half_of_the_memory_is_refused() {
-        let bound = usable_memory().unwrap_or(FALLBACK) / 2;
-        assert_eq!(require_memory("a state", 1 << 20), Ok(()));
-        for bytes in [bound as u128 + 1, u128::MAX] {
-            assert_eq!(
-                require_memory("a state", bytes).unwrap_err().message,
-                format!(
-                    "a state takes {bytes} bytes, more than half of the memory of the server ({bound} bytes)"
-                )
-            );
-        }
     }
 
     #[test]

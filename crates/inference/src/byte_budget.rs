@@ -2,6 +2,7 @@
 //! process.
 use std::{
     fmt,
+    hint::black_box,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -193,6 +194,27 @@ impl Drop for ByteReservation {
     }
 }
 
+/// Requires that the server can make `bytes` bytes which a configuration asks for: samples for warm-up, or states.
+///
+/// They may be `bound` bytes, half of the memory that the process may use. An allocation beyond a limit of the process,
+/// such as `ulimit -v`, would end the server. So this function tries to allocate them.
+///
+/// # Errors
+/// INVALID_ARG beyond the bound; INTERNAL if the process does not get the memory. `what` is the subject.
+pub(crate) fn require_memory(what: &str, bytes: u128, bound: usize) -> Result<(), Error> {
+    let Some(bytes) = usize::try_from(bytes).ok().filter(|bytes| *bytes <= bound) else {
+        let text =
+            format!("{what} takes {bytes} bytes, more than half of the memory of the server ({bound} bytes)");
+        return Err(Error::invalid(text));
+    };
+    let mut memory = Vec::<u8>::new();
+    let reserved = memory.try_reserve_exact(bytes);
+    // Otherwise the compiler may leave out an allocation that nothing uses.
+    black_box(&mut memory);
+    reserved
+        .map_err(|_| Error::internal(format!("{what} takes {bytes} bytes, which the server cannot allocate")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,5 +279,19 @@ mod tests {
         assert_eq!(held.split_off(9).bytes(), 4);
         drop(held);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn what_is_larger_than_half_of_the_memory_is_refused() {
+        let bound = 1 << 20;
+        assert_eq!(require_memory("a state", 1 << 20, bound), Ok(()));
+        for bytes in [(1 << 20) + 1, u128::MAX] {
+            assert_eq!(
+                require_memory("a state", bytes, bound).unwrap_err().message,
+                format!(
+                    "a state takes {bytes} bytes, more than half of the memory of the server ({bound} bytes)"
+                )
+            );
+        }
     }
 }

@@ -34,6 +34,7 @@ mod tensor;
 mod tensor_memory;
 mod timeline;
 mod trace;
+mod warmup;
 
 pub use byte_budget::{ByteBudget, ByteReservation, NoRoom, REQUEST_BYTES};
 pub use client_id::ClientId;
@@ -60,3 +61,4 @@ pub use tensor_memory::{
 };
 pub use timeline::{ExecutionTimes, ReportedTimes, Timeline};
 pub use trace::{TensorActivity, TraceActivity, TraceContext, TraceId, TraceIdentity, TraceSink};
+pub use warmup::{WarmupFiles, WarmupSample};

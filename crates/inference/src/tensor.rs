@@ -158,6 +158,18 @@ pub struct Tensor {
 }
 
 impl Tensor {
+    /// As many zeros as the shape has elements. An empty string is four zero bytes.
+    pub fn zeros(name: Name, datatype: DataType, shape: Shape) -> Self {
+        let bytes = usize::try_from(Self::zeros_size(datatype, &shape)).unwrap_or(0);
+        Self::new(name, datatype, shape, vec![0; bytes])
+    }
+
+    /// The bytes of a tensor of zeros.
+    pub fn zeros_size(datatype: DataType, shape: &[i64]) -> u128 {
+        let count = element_count(shape).ok().and_then(|count| u128::try_from(count).ok()).unwrap_or(0);
+        count * datatype.byte_size().unwrap_or(4) as u128
+    }
+
     /// Makes a tensor from bytes and their description.
     pub fn new(name: Name, datatype: DataType, shape: Shape, memory: impl Into<TensorMemory>) -> Self {
         Self { name, datatype, shape, memory: memory.into() }

@@ -7,7 +7,7 @@ use inference::{
 };
 use scheduling::{InstanceId, Row};
 
-use super::sequence_inputs::{Sequences, SlotAssignment, zeros};
+use super::sequence_inputs::{Sequences, SlotAssignment};
 use crate::clock::now;
 
 /// A batch for a backend, and the values that must outlive it.
@@ -61,9 +61,7 @@ fn padding_inputs(rows: &[Row<Box<Execution>>]) -> Vec<Tensor> {
     let first =
         rows.iter().find_map(|row| if let Row::Request { entry, .. } = row { Some(entry) } else { None });
     let inputs = first.filter(|_| has_padding).map_or(&[][..], |entry| entry.payload.request.tensors());
-    let blank = |tensor: &Tensor| {
-        let (name, datatype, shape) = (tensor.name().clone(), tensor.datatype(), tensor.shape());
-        Tensor::new(name, datatype, shape.into(), zeros(datatype, shape))
-    };
+    let blank =
+        |tensor: &Tensor| Tensor::zeros(tensor.name().clone(), tensor.datatype(), tensor.shape().into());
     inputs.iter().map(blank).collect()
 }

@@ -1,15 +1,12 @@
 //! The executor of a model version, and its life: start, requests, drain, close.
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc, OnceLock, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc, OnceLock, Weak,
+    atomic::{AtomicBool, Ordering},
 };
 
 use inference::{
     CallerThread, EntryId, Error, ExecutionCounters, ModelRunner, RequestValidator, ResponseOrder,
-    SequenceId, SequenceStep, Timestamp,
+    SequenceId, SequenceStep, Timestamp, WarmupFiles,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, Scheduling},
@@ -77,8 +74,8 @@ pub(crate) struct ExecutorParts {
     pub(crate) validator: Arc<RequestValidator>,
     /// What the executor counts.
     pub(crate) counters: Arc<ExecutionCounters>,
-    /// The model's directory.
-    pub(crate) directory: PathBuf,
+    /// The files of the samples for warm-up.
+    pub(crate) warmup_files: WarmupFiles,
     pub(crate) backend: Box<dyn BackendModel>,
     pub(crate) instances: Vec<Placed>,
     pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
@@ -92,9 +89,9 @@ impl Executor {
     /// # Errors
     /// The first error of an instance.
     pub(crate) fn start(parts: ExecutorParts) -> Result<Arc<Self>, Error> {
-        let ExecutorParts { version, config, validator, counters, directory, .. } = parts;
+        let ExecutorParts { version, config, validator, counters, warmup_files, .. } = parts;
         let ExecutorParts { backend, mut instances, strategy, threads, limiter, .. } = parts;
-        let warm_up = Arc::new(WarmUp::prepare(&config, &validator, &directory)?);
+        let warm_up = Arc::new(WarmUp::prepare(&config, &validator, &warmup_files)?);
         instances.sort_by_key(|placed| placed.spec.passive);
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
         let sequences = Sequences::new(&config, active)?;

@@ -1,20 +1,19 @@
-//! What the executor adds to the requests of sequence models: control inputs, and the implicit state of each slot, which is
-//! freed when its sequence is over.
+//! What the executor adds to the requests of sequence models: control inputs, and the implicit state of each slot, which
+//! is freed when its sequence is over.
 use std::sync::Arc;
 
 use bytes::Bytes;
 use inference::{
     DataType, Error, Flow, Name, OutputSelection, Request, RequestInputs, ResponseStream, Shape, Tensor,
-    TensorData, Timeline, Unobserved,
+    Timeline, Unobserved,
     backend::{Execution, SequenceState, SlotGuard, SlotOwner, SlotRef},
     config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, StateSpec},
-    element_count,
     lock::Mutex,
     response_channel,
 };
 use scheduling::{Entry, InstanceId, SequenceId, SequenceStep, VacatedSlot};
 
-use crate::{clock::now, instance_table::InstanceTable, limits::require_memory};
+use crate::{clock::now, instance_table::InstanceTable, limits::configurable_bytes};
 
 /// What the executor adds to the requests of a sequence model.
 pub(super) struct Sequences {
@@ -57,19 +56,17 @@ impl Sequences {
     /// The first values of the states take more memory than there is.
     pub(super) fn new(config: &ModelConfig, instances: usize) -> Result<Option<Self>, Error> {
         let Scheduling::Sequence(sequence) = &config.scheduling else { return Ok(None) };
-        let batch: Shape = config.max_batch_size.map(|_| 1).into_iter().collect();
-        let initial = |state: &StateSpec| (state.output_name.clone(), first_input(state, &batch));
-        let can_be: Vec<_> = sequence.states.iter().filter(|state| state.problem().is_none()).collect();
-        let bytes = can_be.iter().map(|state| tensor_bytes(state.datatype, &first_dims(state))).sum();
-        require_memory(&format!("the implicit state of a sequence of model '{}'", config.name), bytes)?;
-        let in_place = can_be.iter().filter(|state| state.uses_same_buffer);
+        let states = SequenceState::first_values(config, sequence, configurable_bytes())?;
+        let batch = config.max_batch_size.map(|_| 1);
+        let is_possible = |state: &&StateSpec| state.problem().is_none();
+        let in_place = sequence.states.iter().filter(is_possible).filter(|state| state.uses_same_buffer);
         Ok(Some(Self {
             controls: sequence.controls.clone(),
-            states: can_be.iter().map(|state| initial(state)).collect(),
+            states,
             in_place: in_place.map(|state| state.output_name.clone()).collect(),
             problems: sequence.states.iter().filter_map(StateSpec::problem).collect(),
             is_iterative: sequence.batching.iterative,
-            control_shape: batch.iter().copied().chain([1]).collect(),
+            control_shape: batch.into_iter().chain([1]).collect(),
             states_by_slot: InstanceTable::new(instances),
         }))
     }
@@ -202,34 +199,6 @@ impl Sequences {
             }
         }
     }
-}
-
-/// The value of a state that the first request of a sequence receives.
-fn first_input(state: &StateSpec, batch: &[i64]) -> Tensor {
-    let shape: Shape = batch.iter().copied().chain(first_dims(state)).collect();
-    let given = state.initial.as_ref().map(|initial| &initial.data).filter(|data| !data.is_empty());
-    let data = given.map_or_else(|| zeros(state.datatype, &shape), |data| data.clone().into());
-    Tensor::new(state.input_name.clone(), state.datatype, shape, data)
-}
-
-/// The dims of that value, without the batch dimension.
-fn first_dims(state: &StateSpec) -> Shape {
-    match &state.initial {
-        Some(initial) => initial.dims.clone(),
-        None => state.dims.iter().map(|&dim| dim.max(1)).collect(),
-    }
-}
-
-/// The bytes of a tensor of zeros.
-pub(super) fn tensor_bytes(datatype: DataType, shape: &[i64]) -> u128 {
-    let count = element_count(shape).ok().and_then(|count| u128::try_from(count).ok()).unwrap_or(0);
-    count * datatype.byte_size().unwrap_or(4) as u128
-}
-
-/// As many zeros as the shape has elements. An empty string is four zero bytes.
-pub(super) fn zeros(datatype: DataType, shape: &[i64]) -> TensorData {
-    let count = element_count(shape).ok().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-    vec![0; count * datatype.byte_size().unwrap_or(4)].into()
 }
 
 fn flag(values: &FalseTrue, is_true: bool) -> (DataType, Bytes) {

@@ -245,14 +245,15 @@ impl Loader {
         let files = files.map(|files| files.with_library_of(&*backend, is_outdated));
         let fingerprint = files.map(|files| files.with(&config.shown, &source.settings));
         let cached = self.cached(&config.typed, version, fingerprint)?;
-        let (instances, directory) = (self.instances(&config.typed), directory.to_path_buf());
+        let warmup_files = files::read_warmups(&config.typed.warmups, directory);
+        let instances = self.instances(&config.typed);
         let opened = match begun {
             BegunCopy::Opened(opened) => opened,
             BegunCopy::Updates(base) => {
                 log::info!("updating the instances of '{}' version {version}", plan.name);
                 return base.with_instances(UpdateParts {
                     config,
-                    directory,
+                    warmup_files,
                     instances,
                     cached,
                     fingerprint,
@@ -265,7 +266,7 @@ impl Loader {
             namespace: plan.namespace.clone(),
             version,
             config,
-            directory,
+            warmup_files,
             backend: opened,
             instances,
             strategy,

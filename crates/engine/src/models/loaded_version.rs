@@ -1,7 +1,6 @@
 //! A model version that has been built and has not ended: the model that clients see, and what does its work.
 use std::{
     fmt,
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -10,7 +9,7 @@ use std::{
 };
 
 use inference::{
-    Error, ModelRunner, Name, ReadableMemory, RequestValidator, Timestamp,
+    Error, ModelRunner, Name, ReadableMemory, RequestValidator, Timestamp, WarmupFiles,
     backend::BackendModel,
     batching::BatchingStrategy,
     config::{ResolvedConfig, Scheduling},
@@ -57,8 +56,8 @@ pub(crate) struct VersionParts {
     pub(crate) namespace: Option<Name>,
     pub(crate) version: i64,
     pub(crate) config: ResolvedConfig,
-    /// The model's directory.
-    pub(crate) directory: PathBuf,
+    /// The files of the samples for warm-up.
+    pub(crate) warmup_files: WarmupFiles,
     pub(crate) backend: Box<dyn BackendModel>,
     pub(crate) instances: Vec<Placed>,
     /// The custom batching strategy of the model, if it has one. It decides which requests may share a batch.
@@ -75,8 +74,8 @@ pub(crate) struct VersionParts {
 /// What differs between two versions that use the same executor.
 pub(crate) struct UpdateParts {
     pub(crate) config: ResolvedConfig,
-    /// The model's directory.
-    pub(crate) directory: PathBuf,
+    /// The files of the samples for warm-up.
+    pub(crate) warmup_files: WarmupFiles,
     pub(crate) instances: Vec<Placed>,
     pub(crate) cached: Option<Arc<ModelCache>>,
     pub(crate) fingerprint: Option<Fingerprint>,
@@ -89,7 +88,7 @@ impl LoadedVersion {
     /// The first error of an instance.
     pub(crate) fn start(parts: VersionParts) -> Result<Arc<Self>, Error> {
         let VersionParts { namespace, version, config, cached, fingerprint, since, server, .. } = parts;
-        let VersionParts { directory, backend, instances, strategy, limiter, .. } = parts;
+        let VersionParts { warmup_files, backend, instances, strategy, limiter, .. } = parts;
         let ResolvedConfig { typed, shown, .. } = config;
         let config = Arc::new(typed);
         let readable = ReadableMemory {
@@ -103,7 +102,7 @@ impl LoadedVersion {
             config: config.clone(),
             validator: validator.clone(),
             counters: record.executions().clone(),
-            directory,
+            warmup_files,
             backend,
             instances,
             strategy,
@@ -170,11 +169,11 @@ impl LoadedVersion {
     /// # Errors
     /// The first error of an instance.
     pub(crate) fn with_instances(&self, parts: UpdateParts) -> Result<Arc<Self>, Error> {
-        let UpdateParts { config: ResolvedConfig { typed, shown, .. }, directory, instances, .. } = parts;
+        let UpdateParts { config: ResolvedConfig { typed, shown, .. }, warmup_files, instances, .. } = parts;
         let config = Arc::new(typed);
         let executor = self.work.executor().ok_or_else(|| Error::internal("an ensemble has no instances"))?;
         let update =
-            executor.prepare(ExecutorUpdateParts { config: config.clone(), directory, instances })?;
+            executor.prepare(ExecutorUpdateParts { config: config.clone(), warmup_files, instances })?;
         let earlier = self.earlier.iter().filter(|open| !open.have_ended()).cloned();
         let model = self.model.with_config(config, shown, parts.cached, parts.fingerprint);
         Ok(Arc::new(Self {

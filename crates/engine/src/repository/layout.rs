@@ -10,19 +10,16 @@ use std::{
 };
 
 use inference::{
-    Error, Name, ReadableMemory, RequestValidator,
-    backend::{Backend, ModelSource},
-    config::{ConfigErrors, FileEntry, ModelConfig, VersionDirectory, rule, version_directory},
+    Error, Name, ReadableMemory, RequestValidator, WarmupSample,
+    backend::{Backend, ModelSource, SequenceState},
+    config::{ConfigErrors, FileEntry, ModelConfig, Scheduling, VersionDirectory, rule, version_directory},
 };
 
 use super::{
     config_file::{self, unreadable},
     files, repositories, scan, strategy,
 };
-use crate::{
-    executor::{prepare_states, prepare_warmups},
-    regular_file,
-};
+use crate::{limits::configurable_bytes, regular_file};
 
 /// The first bytes of a shared library.
 const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
@@ -112,7 +109,9 @@ pub fn check_files(config: &mut ModelConfig, directory: &Path, errors: &mut Conf
         return;
     }
     errors.begin(rule::STATE);
-    if let Err(error) = prepare_states(config) {
+    if let Scheduling::Sequence(sequence) = &config.scheduling
+        && let Err(error) = SequenceState::first_values(config, sequence, configurable_bytes())
+    {
         errors.push_error("sequence_batching", &error);
         return;
     }
@@ -121,7 +120,8 @@ pub fn check_files(config: &mut ModelConfig, directory: &Path, errors: &mut Conf
         return;
     }
     let validator = RequestValidator::new(config, ReadableMemory::default());
-    if let Err(error) = prepare_warmups(config, &validator, directory) {
+    let files = files::read_warmups(&config.warmups, directory);
+    if let Err(error) = WarmupSample::build_all(config, &validator, &files, configurable_bytes()) {
         errors.push_error("model_warmup", &error);
     }
 }

@@ -1,7 +1,12 @@
 //! The tensors that the server keeps for one sequence between its requests (implicit state).
 use std::sync::Arc;
 
-use crate::{Error, ForeignMemory, Name, Tensor, TensorMemory, lock::Mutex};
+use crate::{
+    Error, ForeignMemory, Name, Shape, Tensor, TensorMemory,
+    byte_budget::require_memory,
+    config::{ModelConfig, SequenceScheduling, StateSpec},
+    lock::Mutex,
+};
 
 /// The implicit state of one sequence (`state` of a configuration). Clones share the memory.
 ///
@@ -32,6 +37,24 @@ impl StateTensor {
 }
 
 impl SequenceState {
+    /// The values of the states that the first request of a sequence receives, by the names of the outputs. Leaves those
+    /// states out that have a [problem](StateSpec::problem). All together may take `bound` bytes.
+    ///
+    /// # Errors
+    /// INVALID_ARG beyond the bound; INTERNAL if the process does not get the memory.
+    pub fn first_values(
+        config: &ModelConfig,
+        sequence: &SequenceScheduling,
+        bound: usize,
+    ) -> Result<Vec<(Name, Tensor)>, Error> {
+        let batch: Shape = config.max_batch_size.map(|_| 1).into_iter().collect();
+        let states = sequence.states.iter().filter(|state| state.problem().is_none());
+        let bytes = states.clone().map(|state| Tensor::zeros_size(state.datatype, &first_dims(state))).sum();
+        let what = format!("the implicit state of a sequence of model '{}'", config.name);
+        require_memory(&what, bytes, bound)?;
+        Ok(states.map(|state| (state.output_name.clone(), first_input(state, &batch))).collect())
+    }
+
     /// The state of a sequence that begins: for each state its output name and its first input.
     pub fn new(states: impl IntoIterator<Item = (Name, Tensor)>) -> Self {
         let tensor = |(output, input)| StateTensor { output, input, in_place: false };
@@ -110,6 +133,25 @@ impl SequenceState {
             state.in_place = false;
         }
         Ok(Self { tensors: Arc::new(Mutex::new(tensors)) })
+    }
+}
+
+/// The value of a state that the first request of a sequence receives.
+fn first_input(state: &StateSpec, batch: &[i64]) -> Tensor {
+    let shape: Shape = batch.iter().copied().chain(first_dims(state)).collect();
+    let given = state.initial.as_ref().map(|initial| &initial.data).filter(|data| !data.is_empty());
+    let (name, datatype) = (state.input_name.clone(), state.datatype);
+    match given {
+        Some(data) => Tensor::new(name, datatype, shape, data.clone()),
+        None => Tensor::zeros(name, datatype, shape),
+    }
+}
+
+/// The dims of that value, without the batch dimension.
+fn first_dims(state: &StateSpec) -> Shape {
+    match &state.initial {
+        Some(initial) => initial.dims.clone(),
+        None => state.dims.iter().map(|&dim| dim.max(1)).collect(),
     }
 }
 

@@ -3,10 +3,10 @@
 //! An update has two steps. [`prepare`](Executor::prepare) builds and warms up the instances that are missing; nothing
 //! has changed until then. [`update`](Executor::update) lets them take requests, and removes those that are too many:
 //! each leaves when its batch has ended and its sequences have.
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use inference::{
-    Error, Name,
+    Error, Name, WarmupFiles,
     config::{InstanceGroup, ModelConfig},
 };
 use scheduling::Claimant;
@@ -31,8 +31,8 @@ use crate::{
 pub(crate) struct ExecutorUpdateParts {
     /// The new configuration.
     pub(crate) config: Arc<ModelConfig>,
-    /// The model's directory.
-    pub(crate) directory: PathBuf,
+    /// The files of the samples for warm-up.
+    pub(crate) warmup_files: WarmupFiles,
     /// All instances that the executor is to have.
     pub(crate) instances: Vec<Placed>,
 }
@@ -70,7 +70,7 @@ impl Executor {
     /// The first error of an instance, or INVALID_ARG for one whose claim on shared resources could never be granted.
     /// The executor stays as it is.
     pub(crate) fn prepare(&self, parts: ExecutorUpdateParts) -> Result<PreparedUpdate, Error> {
-        let ExecutorUpdateParts { config, directory, instances } = parts;
+        let ExecutorUpdateParts { config, warmup_files, instances } = parts;
         // An earlier update may still wait for the batching thread.
         self.batching.iter().for_each(BatchingThread::flush);
         let (missing, surplus) = {
@@ -89,7 +89,7 @@ impl Executor {
             update.claimants.push(register_one(update.limiter.as_ref(), group)?);
         }
         if !missing.is_empty() {
-            let warm_up = Arc::new(WarmUp::prepare(&config, &self.validator, &directory)?);
+            let warm_up = Arc::new(WarmUp::prepare(&config, &self.validator, &warmup_files)?);
             let builder = InstanceBuilder {
                 backend: self.backend_handle.backend()?,
                 config,

@@ -1,10 +1,11 @@
 //! Tests of warm-up samples, from the configuration to the execution.
-use std::{fs, num::NonZeroU32, sync::mpsc};
+use std::{num::NonZeroU32, sync::mpsc};
 
+use bytes::Bytes;
 use inference::{
-    Response,
+    DataType, Response,
     backend::{BackendModel, Instance, InstanceSpec},
-    config::Scheduling,
+    config::{Scheduling, Warmup, WarmupData, WarmupInput},
 };
 
 use super::*;
@@ -53,15 +54,16 @@ fn input(name: &str, dims: &[i64], data: WarmupData) -> WarmupInput {
 
 /// Loads a model with those samples. Returns what the model received before it was ready, or why the load failed.
 fn load(warmups: Vec<Warmup>, passive: bool) -> Result<Vec<Vec<Vec<Vec<u8>>>>, String> {
-    let directory = tempfile::tempdir().unwrap();
-    fs::create_dir(directory.path().join("warmup")).unwrap();
-    fs::write(directory.path().join("warmup/raw"), b"\x09\x08\x07").unwrap();
+    let warmup_files = WarmupFiles::from([
+        ("raw".to_owned(), Ok(Bytes::from_static(b"\x09\x08\x07"))),
+        ("none".to_owned(), Err(Error::internal("failed to open text file"))),
+    ]);
     let (sender, seen) = mpsc::channel();
     let mut typed = config(Scheduling::Unbatched);
     typed.warmups = warmups;
     let instances = vec![InstanceSpec { passive, ..instance("m_0") }];
     let parts = VersionParts::for_test(typed, ReportsInputs(sender), instances);
-    let parts = VersionParts { directory: directory.path().into(), ..parts };
+    let parts = VersionParts { warmup_files, ..parts };
     let model =
         crate::models::loaded_version::LoadedVersion::start(parts).map_err(|error| error.to_string())?;
     let before_ready: Vec<_> = seen.try_iter().collect();

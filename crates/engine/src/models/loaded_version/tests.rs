@@ -155,7 +155,7 @@ impl VersionParts {
             namespace: None,
             version: 1,
             config: ResolvedConfig { typed: config, shown: proto::ModelConfig::default(), warnings: vec![] },
-            directory: PathBuf::new(),
+            warmup_files: WarmupFiles::new(),
             backend: Box::new(backend),
             instances: instances.into_iter().map(Into::into).collect(),
             strategy: None,
