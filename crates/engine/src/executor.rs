@@ -29,3 +29,5 @@ pub(crate) use executor::{
 
 #[cfg(all(test, feature = "loom"))]
 mod loom_tests;
+#[cfg(test)]
+pub(crate) mod test_parts;

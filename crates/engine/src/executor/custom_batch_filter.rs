@@ -61,7 +61,7 @@ mod tests {
     use std::sync::Arc;
 
     use inference::{
-        Error, Request,
+        Error, ModelRunner, Request,
         backend::{BackendInstance, BackendModel, Batch, Instance, InstanceSpec},
         config::{ModelConfig, Scheduling},
         lock::Mutex,
@@ -69,9 +69,9 @@ mod tests {
     use scheduling::DynamicBatching;
 
     use super::*;
-    use crate::models::loaded_version::{
-        LoadedVersion, VersionParts,
-        tests::{config, instance},
+    use crate::executor::{
+        Executor, ExecutorParts,
+        test_parts::{config, instance},
     };
 
     type Ends = Arc<Mutex<Vec<&'static str>>>;
@@ -110,15 +110,15 @@ mod tests {
         }
     }
 
-    fn start(scheduling: Scheduling, name: &str) -> (Result<Arc<LoadedVersion>, Error>, Ends) {
+    fn start(scheduling: Scheduling, name: &str) -> (Result<Arc<Executor>, Error>, Ends) {
         let ends = Ends::default();
-        let parts = VersionParts::for_test(
+        let parts = ExecutorParts::for_test(
             config(scheduling),
             DropRecorder("model", ends.clone()),
             vec![instance(name)],
         );
         let strategy = DropRecorder("strategy", ends.clone());
-        let model = LoadedVersion::start(VersionParts { strategy: Some(Box::new(strategy)), ..parts });
+        let model = Executor::start(ExecutorParts { strategy: Some(Box::new(strategy)), ..parts });
         (model, ends)
     }
 
@@ -127,9 +127,9 @@ mod tests {
         for scheduling in [Scheduling::Unbatched, Scheduling::Dynamic(DynamicBatching::default())] {
             let (model, ends) = start(scheduling, "i");
             let model = model.unwrap();
-            model.close();
+            model.clone().close();
             assert_eq!(*ends.lock(), ["strategy", "instance", "model"]);
-            model.close();
+            model.clone().close();
         }
     }
 

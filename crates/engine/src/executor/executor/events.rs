@@ -1,7 +1,7 @@
 //! Who brings events to the driver, and on which thread they are handled.
 //!
-//! A thread with an event locks the driver, which applies the event and steps. Then the thread performs the actions outside
-//! of the lock.
+//! A thread with an event locks the driver, which applies the event and steps. Then the thread performs the actions
+//! outside of the lock.
 use std::sync::Arc;
 
 use inference::{

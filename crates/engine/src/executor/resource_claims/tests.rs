@@ -2,14 +2,17 @@
 use std::{num::NonZeroU32, sync::mpsc};
 
 use inference::{
-    Response,
+    ModelRunner, Response,
     backend::{BackendInstance, BackendModel, Batch, Instance, InstanceSpec},
     config::{RateLimits, ResourceNeed, Scheduling},
 };
 use scheduling::Capacity;
 
 use super::*;
-use crate::models::loaded_version::{LoadedVersion, VersionParts, tests};
+use crate::executor::{
+    Executor, ExecutorParts,
+    test_parts::{self, ask},
+};
 
 /// Reports the begin of each batch and waits until the test lets it continue.
 #[derive(Clone)]
@@ -42,13 +45,13 @@ fn start(
     limiter: &Arc<Limiter>,
     needs: &[(&str, bool, u32)],
     backend: Gated,
-) -> Result<Arc<LoadedVersion>, Error> {
-    let mut config = tests::config(Scheduling::Unbatched);
+) -> Result<Arc<Executor>, Error> {
+    let mut config = test_parts::config(Scheduling::Unbatched);
     let need = |&(name, global, count): &(&str, bool, u32)| ResourceNeed { name: name.into(), global, count };
     config.instance_groups[0].rate_limiter =
         RateLimits { resources: needs.iter().map(need).collect(), priority: NonZeroU32::MIN };
-    let parts = VersionParts::for_test(config, backend, vec![tests::instance("m_0")]);
-    LoadedVersion::start(VersionParts { limiter: Some(limiter.clone()), ..parts })
+    let parts = ExecutorParts::for_test(config, backend, vec![test_parts::instance("m_0")]);
+    Executor::start(ExecutorParts { limiter: Some(limiter.clone()), ..parts })
 }
 
 #[tokio::test]
@@ -57,8 +60,7 @@ async fn models_that_need_the_same_resource_take_turns() {
     let (sender, begun) = mpsc::channel();
     let models =
         ["a", "b"].map(|name| start(&limiter, &[("r", true, 1)], Gated(name, sender.clone())).unwrap());
-    let asked: Vec<_> =
-        (0..20).map(|round| models[round % 2].model().infer(tests::request(1)).unwrap()).collect();
+    let asked: Vec<_> = (0..20).map(|round| ask(&models[round % 2])).collect();
     let mut turns = Vec::new();
     for _ in 0..20 {
         let (who, leave) = begun.recv().unwrap();
@@ -71,7 +73,7 @@ async fn models_that_need_the_same_resource_take_turns() {
         stream.only().await.unwrap();
     }
     assert_eq!(turns.iter().filter(|&&who| who == "a").count(), 10);
-    models.iter().for_each(|model| model.close());
+    models.into_iter().for_each(Executor::close);
 }
 
 #[tokio::test]
@@ -80,8 +82,7 @@ async fn claims_that_fit_run_in_parallel_and_a_closed_model_frees_its_resources(
     let (sender, begun) = mpsc::channel();
     let small = start(&limiter, &[("r", true, 1)], Gated("small", sender.clone())).unwrap();
     let large = start(&limiter, &[("r", true, 2)], Gated("large", sender.clone())).unwrap();
-    let asked =
-        [small.model().infer(tests::request(1)).unwrap(), large.model().infer(tests::request(1)).unwrap()];
+    let asked = [ask(&small), ask(&large)];
     let running = [begun.recv().unwrap(), begun.recv().unwrap()];
     running.iter().for_each(|(_, leave)| leave.send(()).unwrap());
     for stream in asked {
@@ -89,7 +90,7 @@ async fn claims_that_fit_run_in_parallel_and_a_closed_model_frees_its_resources(
     }
     large.close();
     let all = start(&limiter, &[("r", true, 3)], Gated("all", sender)).unwrap();
-    let asked = all.model().infer(tests::request(1)).unwrap();
+    let asked = ask(&all);
     begun.recv().unwrap().1.send(()).unwrap();
     asked.only().await.unwrap();
 }

@@ -3,15 +3,15 @@ use std::{num::NonZeroU32, sync::mpsc};
 
 use bytes::Bytes;
 use inference::{
-    DataType, Response,
+    DataType, ModelRunner, Response,
     backend::{BackendModel, Instance, InstanceSpec},
     config::{Scheduling, Warmup, WarmupData, WarmupInput},
 };
 
 use super::*;
-use crate::models::loaded_version::{
-    VersionParts,
-    tests::{config, instance},
+use crate::executor::{
+    Executor, ExecutorParts,
+    test_parts::{config, instance},
 };
 
 /// Reports the inputs of each request of each execution. Fails requests whose first byte is 9.
@@ -62,13 +62,13 @@ fn load(warmups: Vec<Warmup>, passive: bool) -> Result<Vec<Vec<Vec<Vec<u8>>>>, S
     let mut typed = config(Scheduling::Unbatched);
     typed.warmups = warmups;
     let instances = vec![InstanceSpec { passive, ..instance("m_0") }];
-    let parts = VersionParts::for_test(typed, ReportsInputs(sender), instances);
-    let parts = VersionParts { warmup_files, ..parts };
-    let model =
-        crate::models::loaded_version::LoadedVersion::start(parts).map_err(|error| error.to_string())?;
+    let parts = ExecutorParts::for_test(typed, ReportsInputs(sender), instances);
+    let parts = ExecutorParts { warmup_files, ..parts };
+    let counters = parts.counters.clone();
+    let executor = Executor::start(parts).map_err(|error| error.to_string())?;
     let before_ready: Vec<_> = seen.try_iter().collect();
-    assert_eq!(model.statistics().execution_count, 0, "warm-up is no traffic");
-    model.close();
+    assert_eq!(counters.count(), 0, "warm-up is no traffic");
+    executor.close();
     Ok(before_ready)
 }
 

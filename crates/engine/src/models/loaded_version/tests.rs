@@ -1,7 +1,6 @@
 //! Tests of a model from start to close, with a backend whose executions end when the test allows it.
 use std::{
-    collections::BTreeMap,
-    num::{NonZeroU32, NonZeroUsize},
+    num::NonZeroUsize,
     sync::{LazyLock, mpsc},
     thread::{self, ThreadId},
 };
@@ -9,17 +8,15 @@ use std::{
 use inference::{
     ByteBudget, DataType, ErrorCode, FailureReason, Request, RequestInputs, Response, ResponseItem,
     ResponseStream, Tensor, UnreadBudget,
-    backend::{BackendInstance, Batch, Device, Execution, Instance, InstanceSpec},
-    config::{
-        InputSpec, InstanceGroup, InstanceKind, ModelConfig, OutputSpec, RateLimits, Scheduling,
-        VersionPolicy,
-    },
+    backend::{BackendInstance, Batch, Execution, Instance, InstanceSpec},
+    config::{ModelConfig, Scheduling},
 };
 use scheduling::{DynamicBatching, QueuePolicy, TimeoutAction};
 use tokio::runtime::Runtime;
 
 use super::*;
 use crate::engine_threads::EngineThreads;
+pub(crate) use crate::executor::test_parts::{config, instance};
 
 /// What an instance reports to the test when it begins a batch, and the permission that it then waits for.
 pub(crate) struct Begun {
@@ -77,68 +74,8 @@ impl BackendInstance for GatedInstance {
     }
 }
 
-pub(crate) fn config(scheduling: Scheduling) -> ModelConfig {
-    let dims = [-1_i64];
-    ModelConfig {
-        name: "m".into(),
-        platform: String::new(),
-        backend: "gated".into(),
-        max_batch_size: NonZeroU32::new(8),
-        inputs: vec![InputSpec {
-            name: "IN".into(),
-            datatype: DataType::Uint8,
-            dims: dims[..].into(),
-            reshape: None,
-            optional: false,
-            allow_ragged_batch: false,
-            is_shape_tensor: false,
-        }],
-        outputs: vec![OutputSpec {
-            name: "OUT".into(),
-            datatype: DataType::Uint8,
-            dims: dims[..].into(),
-            reshape: None,
-            label_filename: None,
-            labels: Arc::default(),
-            is_shape_tensor: false,
-        }],
-        batch_inputs: vec![],
-        batch_outputs: vec![],
-        scheduling,
-        instance_groups: vec![InstanceGroup {
-            name: "m".into(),
-            kind: InstanceKind::Cpu,
-            count: NonZeroUsize::MIN,
-            passive: false,
-            host_policy: "cpu".into(),
-            profiles: vec![],
-            secondary_devices: vec![],
-            rate_limiter: RateLimits::default(),
-        }],
-        version_policy: VersionPolicy::Latest(1),
-        default_model_filename: String::new(),
-        parameters: BTreeMap::new(),
-        metric_tags: BTreeMap::new(),
-        histogram_buckets: BTreeMap::new(),
-        graph_level: None,
-        low_priority: false,
-        cpu_accelerators: vec![],
-        op_library_filenames: vec![],
-        decoupled: false,
-        has_sequences: false,
-        most_unread_responses: None,
-        response_cache: None,
-        warmups: vec![],
-    }
-}
-
 fn dynamic() -> DynamicBatching {
     DynamicBatching { max_batch_size: 8, preferred_batch_sizes: [8].into(), ..DynamicBatching::default() }
-}
-
-/// An instance on the CPU.
-pub(crate) fn instance(name: &str) -> InstanceSpec {
-    InstanceSpec { name: name.into(), device: Device::Cpu, threads: NonZeroUsize::MIN, passive: false }
 }
 
 /// Some tests have no runtime of their own.
