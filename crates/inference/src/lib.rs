@@ -53,7 +53,7 @@ pub use response_channel::{
     BackendReport, BatchReporter, Canceller, EntryIdSetter, Flow, Outcome, PassingResponse, Responder,
     ResponseObserver, ResponseOrder, ResponseStream, Unobserved, UnreadBudget, response_channel,
 };
-pub use runner::{CallerThread, ModelRunner};
+pub use runner::{ModelRunner, RunThread};
 pub use scheduling::{EntryId, SequenceId, SequenceStep, Timestamp};
 pub use tensor::{DataType, Shape, ShapeError, Tensor, bytes_elements, element_count};
 pub use tensor_memory::{

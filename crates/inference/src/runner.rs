@@ -19,7 +19,7 @@ pub trait ModelRunner: Send + Sync {
         meta: Meta,
         execution: Box<Execution>,
         queued: Timestamp,
-        thread: CallerThread,
+        thread: RunThread,
     ) -> Result<(), Error>;
 
     /// The client of a request has cancelled it.
@@ -56,12 +56,12 @@ pub trait ModelRunner: Send + Sync {
     fn close(self: Arc<Self>);
 }
 
-/// Whether the thread that brings a request may execute it, too.
+/// On which thread a request may be executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallerThread {
-    /// It is the client's own, or one of the network.
-    MayExecute,
-    /// It has something else to do: it is the timer's, it is inside of a plug-in's call, or another client waits for
-    /// it.
-    MustNotExecute,
+pub enum RunThread {
+    /// The thread that brings the request may execute it, too: it is the client's own, or one of the network.
+    CallersMay,
+    /// Only the runner's own threads execute it. The thread that brings the request has something else to do: it is the
+    /// timer's, it is inside of a plug-in's call, or another client waits for it.
+    OnlyOwn,
 }

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use inference::{
-    BackendReport, CallerThread, EntryId, Error, ModelRunner, PassingResponse, ResponseObserver, Timeline,
+    BackendReport, EntryId, Error, ModelRunner, PassingResponse, ResponseObserver, RunThread, Timeline,
     Timestamp, backend::Execution,
 };
 use scheduling::Meta;
@@ -56,7 +56,7 @@ impl RequestAccount {
         meta: Meta,
         execution: Box<Execution>,
         queued: Timestamp,
-        thread: CallerThread,
+        thread: RunThread,
     ) -> Result<(), Error> {
         self.runner.clone().enqueue(meta, execution, queued, thread)
     }

@@ -5,8 +5,8 @@ use std::sync::{
 };
 
 use inference::{
-    CallerThread, EntryId, Error, ExecutionCounters, ModelRunner, RequestValidator, ResponseOrder,
-    SequenceId, SequenceStep, Timestamp, WarmupFiles,
+    EntryId, Error, ExecutionCounters, ModelRunner, RequestValidator, ResponseOrder, RunThread, SequenceId,
+    SequenceStep, Timestamp, WarmupFiles,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, Scheduling},
@@ -141,7 +141,7 @@ impl Executor {
         self: &Arc<Self>,
         meta: Meta,
         execution: Box<Execution>,
-        thread: CallerThread,
+        thread: RunThread,
     ) -> Result<(), Error> {
         let mut actions = self.step(DriverEvent::Enqueue { meta, execution });
         if let Some(Rejected { payload, reason }) = actions.refused.take() {
@@ -152,8 +152,8 @@ impl Executor {
         }
         let at = actions.at;
         let here = match thread {
-            CallerThread::MayExecute => self.take_brief(&mut actions),
-            CallerThread::MustNotExecute => None,
+            RunThread::CallersMay => self.take_brief(&mut actions),
+            RunThread::OnlyOwn => None,
         };
         self.perform(actions).notify();
         if let Some((first, lent)) = here {
@@ -203,13 +203,13 @@ impl ModelRunner for Executor {
         meta: Meta,
         execution: Box<Execution>,
         queued: Timestamp,
-        thread: CallerThread,
+        thread: RunThread,
     ) -> Result<(), Error> {
         // Set before another thread may execute the request.
         execution.responder.timeline().queued(queued, execution.request.tensors());
         if self.batching.is_some() {
             // The request has been answered with the error.
-            self.in_step(|me| _ = me.enqueue_here(meta, execution, CallerThread::MustNotExecute));
+            self.in_step(|me| _ = me.enqueue_here(meta, execution, RunThread::OnlyOwn));
             return Ok(());
         }
         self.enqueue_here(meta, execution, thread)

@@ -6,8 +6,8 @@ use std::{
 };
 
 use inference::{
-    CallerThread, DataType, Flow, ModelRunner, ReadableMemory, Request, RequestInputs, RequestValidator,
-    ResponseStream, Tensor, Timeline, Unobserved, WarmupFiles,
+    DataType, Flow, ModelRunner, ReadableMemory, Request, RequestInputs, RequestValidator, ResponseStream,
+    RunThread, Tensor, Timeline, Unobserved, WarmupFiles,
     backend::{BackendModel, Device, Execution, InstanceSpec},
     config::{
         InputSpec, InstanceGroup, InstanceKind, ModelConfig, OutputSpec, RateLimits, Scheduling,
@@ -110,6 +110,6 @@ pub(super) fn ask(executor: &Arc<Executor>) -> ResponseStream {
     let (responder, stream) =
         response_channel(Timeline::new(now(), 1), Arc::new(Unobserved), Flow::unlimited());
     let execution = Box::new(Execution::new(request, responder));
-    executor.clone().enqueue(Meta::default(), execution, now(), CallerThread::MayExecute).unwrap();
+    executor.clone().enqueue(Meta::default(), execution, now(), RunThread::CallersMay).unwrap();
     stream
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use inference::{
-    CallerThread, Error, Flow, Name, Request, RequestValidator, ResponseStream, SequenceId, Timeline,
+    Error, Flow, Name, Request, RequestValidator, ResponseStream, RunThread, SequenceId, Timeline,
     UnreadBudget,
     backend::Execution,
     config::{ModelConfig, Scheduling},
@@ -222,7 +222,7 @@ impl Model {
         self.account.open().begin();
         let (responder, stream) = response_channel(timeline, self.account.clone(), flow);
         let execution = Box::new(Execution::new(request, responder));
-        self.account.enqueue(meta, execution, now(), CallerThread::MayExecute)?;
+        self.account.enqueue(meta, execution, now(), RunThread::CallersMay)?;
         Ok(stream)
     }
 

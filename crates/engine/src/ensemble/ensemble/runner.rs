@@ -6,7 +6,7 @@ use std::{
 
 use futures_util::task::AtomicWaker;
 use inference::{
-    CallerThread, EntryId, Error, ModelRunner, SequenceId, SequenceStep, Timestamp, backend::Execution,
+    EntryId, Error, ModelRunner, RunThread, SequenceId, SequenceStep, Timestamp, backend::Execution,
 };
 use scheduling::Meta;
 
@@ -19,7 +19,7 @@ impl ModelRunner for Ensemble {
         meta: Meta,
         execution: Box<Execution>,
         queued: Timestamp,
-        thread: CallerThread,
+        thread: RunThread,
     ) -> Result<(), Error> {
         let Execution { request, responder, .. } = *execution;
         responder.timeline().queued(queued, request.tensors());
@@ -51,7 +51,7 @@ impl ModelRunner for Ensemble {
             Ok(admitted) => {
                 let mut running = Box::pin(begun.run(admitted));
                 // A thread that must not execute leaves the request to the runtime.
-                if thread == CallerThread::MustNotExecute
+                if thread == RunThread::OnlyOwn
                     || running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
                 {
                     self.runtime.spawn(running);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use inference::{
-    CallerThread, Error, Flow, Request, Timeline,
+    Error, Flow, Request, RunThread, Timeline,
     cache::{CacheControl, CacheStatus, CachedAnswer},
 };
 
@@ -26,10 +26,10 @@ impl AskingRequest {
     pub(super) fn begin(self) -> Result<(), Error> {
         let control = self.execution.request.cache_control;
         if control.bypasses {
-            return self.execute(CacheStatus::Bypassed, CallerThread::MayExecute);
+            return self.execute(CacheStatus::Bypassed, RunThread::CallersMay);
         }
         if control.refreshes {
-            return self.execute(CacheStatus::Refreshed, CallerThread::MayExecute);
+            return self.execute(CacheStatus::Refreshed, RunThread::CallersMay);
         }
         let cache = self.observer.cache.clone();
         let ended = cache.ended_flights();
@@ -62,7 +62,7 @@ impl AskingRequest {
                 Ok(())
             }
             FlightRole::Leads(request) => match missed {
-                Some((status, before)) if before == ended => request.lead(status, CallerThread::MayExecute),
+                Some((status, before)) if before == ended => request.lead(status, RunThread::CallersMay),
                 // An answer may have been stored since the look-up.
                 _ => request.look_up(),
             },
@@ -93,7 +93,7 @@ impl AskingRequest {
     /// The look-up of the leader has ended.
     fn looked_up(self, found: Result<Option<CachedAnswer>, Error>) -> Result<(), Error> {
         match self.judged(found) {
-            Judged::Missing(status) => self.lead(status, CallerThread::MayExecute),
+            Judged::Missing(status) => self.lead(status, RunThread::CallersMay),
             Judged::Good(answer, status) => {
                 let waiting = self.observer.cache.with_flights(|flights| flights.end(&self.observer.key));
                 for request in waiting {
@@ -109,7 +109,7 @@ impl AskingRequest {
     fn found(self, answer: CachedAnswer) -> Result<(), Error> {
         match self.judged(Ok(Some(answer))) {
             Judged::Good(answer, status) => self.hit(answer, status),
-            Judged::Missing(status) => self.execute(status, CallerThread::MustNotExecute),
+            Judged::Missing(status) => self.execute(status, RunThread::OnlyOwn),
         }
     }
 
@@ -166,28 +166,28 @@ impl AskingRequest {
     }
 
     /// Executes the request, whose answer is for all that wait for it.
-    fn lead(self, status: CacheStatus, thread: CallerThread) -> Result<(), Error> {
+    fn lead(self, status: CacheStatus, thread: RunThread) -> Result<(), Error> {
         self.execute_as(status, true, thread)
     }
 
     /// Leads after a leader that has gone. The thread is that leader's, a plug-in's or the timer's.
     pub(super) fn lead_on(self) {
         // The client has already received the error.
-        let _ = self.lead(CacheStatus::Miss, CallerThread::MustNotExecute);
+        let _ = self.lead(CacheStatus::Miss, RunThread::OnlyOwn);
     }
 
     /// Executes the request for itself alone, because the answer of the leader cannot be shared.
     pub(super) fn execute_alone(self) {
         // The client has already received the error.
-        let _ = self.execute(CacheStatus::Miss, CallerThread::MustNotExecute);
+        let _ = self.execute(CacheStatus::Miss, RunThread::OnlyOwn);
     }
 
     /// Executes the request, for itself alone.
-    fn execute(self, status: CacheStatus, thread: CallerThread) -> Result<(), Error> {
+    fn execute(self, status: CacheStatus, thread: RunThread) -> Result<(), Error> {
         self.execute_as(status, false, thread)
     }
 
-    fn execute_as(self, status: CacheStatus, leads: bool, thread: CallerThread) -> Result<(), Error> {
+    fn execute_as(self, status: CacheStatus, leads: bool, thread: RunThread) -> Result<(), Error> {
         let Self { execution, mut meta, queued, began, observer } = self;
         // A request that has waited for an equal one does not wait its time again.
         meta.waits_since = Some(queued);
@@ -218,7 +218,7 @@ impl AskingRequest {
         let turn = asking.observer.request.turn;
         // If another request leads meanwhile, this one waits with the others, and nobody reads its answer.
         match cache.with_flights(|flights| flights.join(key, turn, asking, None)) {
-            FlightRole::Leads(request) => _ = request.lead(CacheStatus::TooOld, CallerThread::MustNotExecute),
+            FlightRole::Leads(request) => _ = request.lead(CacheStatus::TooOld, RunThread::OnlyOwn),
             FlightRole::Answered(request, answer) => request.collapse(answer),
             FlightRole::Waits => {}
         }
