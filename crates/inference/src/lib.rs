@@ -1,7 +1,8 @@
 //! The shared types: tensors, requests, responses, errors, model configurations and backends.
 //!
-//! Every other crate uses these types. This crate contains no I/O, no threads, no clock and no protocol. Callers pass
-//! every `Timestamp`. Backends read one clock, that of [`ExecutionTimes`]; the runtime supplies it as a function.
+//! Every other crate uses these types. This crate contains no I/O, no clock and no protocol, and starts no threads. It
+//! makes threads wait that ask for it: by its locks, and where a model waits for a client ([`Flow`]). Callers pass every
+//! `Timestamp`. Backends read one clock, that of [`ExecutionTimes`]; the runtime supplies it as a function.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -7,6 +7,9 @@ use std::sync::LazyLock;
 
 use prost_reflect::{DescriptorPool, FieldDescriptor, MapKey, MessageDescriptor, OneofDescriptor};
 
+/// Encoded `google.protobuf.FileDescriptorSet` with all files of the protocol, for server reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/all.descriptors"));
+
 static MODEL_CONFIG: LazyLock<MessageDescriptor> = LazyLock::new(|| {
     let encoded = include_bytes!(concat!(env!("OUT_DIR"), "/model_config.descriptors"));
     let pool = DescriptorPool::decode(encoded.as_slice()).expect("the build wrote these descriptors");

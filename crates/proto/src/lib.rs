@@ -10,41 +10,19 @@
 
 mod descriptors;
 mod fields;
+mod generated;
 pub mod json;
+mod parsed;
 mod reference;
 mod schema;
 mod suggest;
 pub mod text;
 
-mod generated {
-    #![expect(
-        missing_docs,
-        reason = "fields whose name says everything have no description in the .proto files"
-    )]
-
-    pub(crate) mod inference {
-        include!(concat!(env!("OUT_DIR"), "/inference.rs"));
-    }
-    pub mod health {
-        include!(concat!(env!("OUT_DIR"), "/grpc.health.v1.rs"));
-    }
-}
-
+pub use descriptors::FILE_DESCRIPTOR_SET;
 pub use fields::{Fields, TextPosition};
 pub use generated::health;
 pub use generated::inference::*;
+pub use parsed::Parsed;
 pub use reference::{DocumentedField, DocumentedMessage, documented_messages};
 pub use schema::json_schema;
 pub use suggest::nearest;
-
-/// Encoded `google.protobuf.FileDescriptorSet` with all files of the protocol, for server reflection.
-pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/all.descriptors"));
-
-/// A configuration that was read from its text or JSON form.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Parsed {
-    /// The values. A field that the source omits has its default.
-    pub config: ModelConfig,
-    /// The fields that the source sets. `config` cannot distinguish them from defaults.
-    pub fields: Fields,
-}

@@ -13,10 +13,7 @@ use std::{
 use scheduling::Timestamp;
 
 use super::*;
-use crate::{Error, Response, ResponseItem};
-
-struct Unobserved;
-impl ResponseObserver for Unobserved {}
+use crate::{Error, Response, ResponseItem, Timeline};
 
 fn send(order: &Arc<ResponseOrder>, flow: Flow) -> (Responder, ResponseStream) {
     let timeline = Timeline::new(Timestamp::from_nanos(1), 1);

@@ -2,7 +2,7 @@
 use std::{
     num::NonZeroUsize,
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, Wake, Waker},
@@ -11,7 +11,7 @@ use std::{
 use scheduling::{EntryId, Timestamp};
 
 use super::*;
-use crate::{ClientId, Error, ErrorCode, Response, ResponseItem, Tensor};
+use crate::{ClientId, Error, ErrorCode, Response, ResponseItem, Tensor, Timeline};
 
 #[derive(Default)]
 struct Counter {

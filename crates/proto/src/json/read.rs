@@ -11,8 +11,14 @@ use crate::descriptors::{model_config, rival};
 use crate::suggest::{unknown_field, unknown_value};
 use crate::{Fields, Parsed};
 
-/// Reads a whole configuration.
-pub(super) fn parse(source: &str) -> Result<Parsed, JsonError> {
+/// Reads a configuration from its JSON form; `{}` is an empty configuration.
+///
+/// Field names may be snake_case or camelCase. Integers may be numbers or strings. Enumerations may be numbers, or
+/// names in any case. `null` means that the field is absent.
+///
+/// # Errors
+/// The first mistake in the source.
+pub fn parse(source: &str) -> Result<Parsed, JsonError> {
     let document: Json = serde_json::from_str(&keys::quoted(source))
         .map_err(|error| JsonError { path: String::new(), message: format!("invalid JSON: {error}") })?;
     let mut reader = ConfigReader { path: String::new(), fields: Fields::default() };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proto::{ModelConfig, ModelEnsembling, model_config::SchedulingChoice};
 
-use super::{ConfigErrors, is_ensemble, rule};
+use super::super::{ConfigErrors, complete::is_ensemble, rule};
 use crate::{ErrorCode, nearest};
 
 const FIELD: &str = "ensemble_scheduling";

@@ -1,7 +1,7 @@
 //! The rules of `instance_group`, after every group has its defaults.
 use proto::{ModelConfig, ModelInstanceGroup, model_instance_group::Kind};
 
-use super::{ConfigErrors, rule};
+use super::super::{ConfigErrors, rule};
 use crate::{
     ErrorCode,
     config::complete::{CompletionContext, is_ensemble, is_gpu},

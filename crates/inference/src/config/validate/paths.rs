@@ -6,7 +6,7 @@ use proto::{
     model_warmup::input::InputDataType,
 };
 
-use super::{ConfigErrors, rule};
+use super::super::{ConfigErrors, rule};
 use crate::ErrorCode;
 
 /// Checks label files as Triton does. The same rule applies to the model file and the files of warmup and initial

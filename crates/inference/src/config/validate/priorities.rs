@@ -1,7 +1,7 @@
 //! The rules of `dynamic_batching`.
 use proto::{ModelConfig, ModelDynamicBatching, model_queue_policy::TimeoutAction};
 
-use super::{ConfigErrors, rule};
+use super::super::{ConfigErrors, rule};
 
 const FIELD: &str = "dynamic_batching";
 

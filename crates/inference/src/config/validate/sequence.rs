@@ -6,7 +6,7 @@ use proto::{
     model_sequence_batching::{Control, StrategyChoice, StrategyDirect, StrategyOldest, control::Kind},
 };
 
-use super::{ConfigErrors, rule};
+use super::super::{ConfigErrors, rule};
 use crate::config::typed::caching::is_cached;
 
 const FIELD: &str = "sequence_batching";

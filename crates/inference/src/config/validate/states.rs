@@ -7,7 +7,7 @@ use proto::{
     model_sequence_batching::{InitialState, State},
 };
 
-use super::{ConfigErrors, rule};
+use super::super::{ConfigErrors, rule};
 
 /// As Triton: sequence_batch_scheduler.cc, GenerateInitialStateData.
 pub(in super::super) fn check_states(config: &ModelConfig, errors: &mut ConfigErrors) {

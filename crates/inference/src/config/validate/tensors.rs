@@ -6,7 +6,7 @@ use proto::{
     batch_output::Kind as OutputKind, model_input::Format,
 };
 
-use super::{ConfigErrors, rule};
+use super::super::{ConfigErrors, rule};
 use crate::{ErrorCode, ShapeError, element_count, nearest};
 
 /// The fields that inputs and outputs share.

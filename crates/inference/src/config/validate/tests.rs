@@ -1,6 +1,11 @@
 //! One row for each rule: a configuration that breaks the rule, and the error text that clients of Triton know.
+use proto::ModelConfig;
+
 use super::*;
-use crate::config::complete::{CompletionContext, complete_instance_groups, normalise};
+use crate::config::{
+    ConfigErrors,
+    complete::{CompletionContext, complete_instance_groups, normalise},
+};
 
 fn parsed(text: &str) -> ModelConfig {
     proto::text::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}\n{error}")).config

@@ -1,7 +1,7 @@
 //! The rules of `model_warmup` that do not depend on files.
 use proto::ModelConfig;
 
-use super::{ConfigErrors, rule};
+use super::super::{ConfigErrors, rule};
 
 /// As Triton: backend_model_instance.cc, GenerateWarmupData. A sample of batch size 0 is skipped, and its rules do
 /// not apply.

@@ -1,29 +1,11 @@
-//! The text format of `config.pbtxt`.
-//!
-//! Accepts what protobuf's TextFormat accepts for this schema: `#` comments, braces or angle brackets, lists for
-//! repeated fields, `,` and `;` after a field, adjacent strings, C escapes and C numbers. It refuses everything else.
-//! It reports all misspelt names, wrong values and repeated fields at once, up to the first place where it cannot tell
-//! how the source goes on. A report contains the position, the reason and, for a misspelt name, the name that was
-//! probably meant.
-
-mod cursor;
-mod encoding;
-mod error;
-mod fault;
-mod format;
-mod lexer;
-mod outline;
-mod parser;
-mod printable;
-mod scalar;
-mod write;
-
-pub use error::{TextError, marked_line};
-pub use fault::MistakeKind;
-pub use outline::SourceField;
-pub use printable::printable;
-pub use write::{ConfigLeaf, leaves, write};
-
+//! What can be done with the text form of a configuration.
+use super::{
+    encoding,
+    error::TextError,
+    format::format as format_text,
+    outline::{SourceField, outline as read_outline},
+    parser,
+};
 use crate::Parsed;
 
 /// Reads a configuration from its text form; an empty source is an empty configuration.
@@ -61,7 +43,7 @@ pub fn format(source: &[u8]) -> Result<String, TextError> {
     let source = str::from_utf8(source).map_err(|error| {
         TextError::new(&String::from_utf8_lossy(source), encoding::fault(error.valid_up_to()))
     })?;
-    format::format(source).map_err(|fault| TextError::new(source, fault))
+    format_text(source).map_err(|fault| TextError::new(source, fault))
 }
 
 /// The fields of a configuration with their places in its source, so that a program can change some of them.
@@ -70,5 +52,5 @@ pub fn format(source: &[u8]) -> Result<String, TextError> {
 /// The mistakes of a source that is not a configuration.
 pub fn outline(source: &str) -> Result<Vec<SourceField<'_>>, TextError> {
     parse(source.as_bytes())?;
-    outline::outline(source).map_err(|fault| TextError::new(source, fault))
+    read_outline(source).map_err(|fault| TextError::new(source, fault))
 }

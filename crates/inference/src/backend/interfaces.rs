@@ -1,22 +1,13 @@
-//! The extension point for backends. It has three nested lifetimes: backend > model > instance.
-//!
-//! A backend is a framework (ONNX Runtime, Python, a shared library). A model is one version of one model that the
-//! backend has opened. An instance is one executable copy of the model. Native backends and backends behind the C
-//! interface use the same traits, which follow `tritonbackend.h`.
+//! What the server asks of backends, their models and the instances of those.
 use std::{collections::BTreeMap, path::PathBuf, pin::Pin, sync::Arc};
 
+use scheduling::Device;
+
+use super::execution::Execution;
 use crate::{
     Error, ExecutionTimes, Inferer, MemoryKind, Name,
     config::{ConfigErrors, KnownNames, ModelConfig},
 };
-
-mod execution;
-mod sequence_state;
-
-pub use scheduling::Device;
-
-pub use execution::{Execution, SlotGuard, SlotOwner, SlotRef, not_iterative};
-pub use sequence_state::SequenceState;
 
 /// A framework that can open models.
 pub trait Backend: Send + Sync {

@@ -9,34 +9,21 @@
 //!
 //! A sender does not wait for a client unless the request demands it ([`Flow`]). Unread responses wait in memory, and
 //! the [`UnreadBudget`] of the process counts them.
-use std::sync::Arc;
-
-use crate::Timeline;
-
 mod channel;
 mod observer;
+mod open;
 mod queue;
 mod responder;
 mod response_order;
 mod stream;
 mod unread;
 
-use channel::Channel;
 pub use channel::{Flow, UnreadBudget};
 pub use observer::{BackendReport, BatchReporter, Outcome, PassingResponse, ResponseObserver, Unobserved};
+pub use open::response_channel;
 pub use responder::{EntryIdSetter, Responder};
 pub use response_order::ResponseOrder;
 pub use stream::{Canceller, ResponseStream};
-
-/// Creates the responder and the stream of one request.
-pub fn response_channel(
-    timeline: Timeline,
-    observer: Arc<dyn ResponseObserver>,
-    flow: Flow,
-) -> (Responder, ResponseStream) {
-    let channel = Channel::new(timeline, observer, flow);
-    (Responder::new(channel.clone()), ResponseStream::new(channel))
-}
 
 #[cfg(test)]
 mod order_tests;

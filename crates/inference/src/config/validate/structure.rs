@@ -1,29 +1,14 @@
-//! The rules for configurations, one function each, with the order and texts of Triton.
-//!
-//! Each function only adds its problems to the errors. One attempt to load a model therefore reports all problems of
-//! its configuration.
-mod ensemble;
-mod instance_groups;
-mod paths;
-mod priorities;
-mod sequence;
-mod states;
-mod tensors;
-mod warmup;
-
+//! The rules that depend neither on the backend nor on the machine.
 use proto::{ModelConfig, model_config::SchedulingChoice, model_metrics::metric_control::MetricOptions};
 
-pub(super) use instance_groups::check_instance_groups;
-pub(super) use paths::check_paths;
-pub(super) use states::check_states;
-pub(super) use tensors::check_tensors;
-pub(super) use warmup::check_warmups;
-
 use super::{
-    ConfigErrors,
-    complete::is_ensemble,
-    rule,
-    typed::caching::{caches_decoupled, is_cached},
+    super::{
+        ConfigErrors,
+        complete::is_ensemble,
+        rule,
+        typed::caching::{caches_decoupled, is_cached},
+    },
+    ensemble, priorities, sequence,
 };
 use crate::{ErrorCode, nearest};
 
@@ -39,7 +24,7 @@ const PLATFORMS: [&str; 7] = [
 ];
 
 /// The rules that depend neither on the backend nor on the machine (model_config_utils.cc, ValidateModelConfig).
-pub(super) fn check_structure(config: &ModelConfig, errors: &mut ConfigErrors) {
+pub(in super::super) fn check_structure(config: &ModelConfig, errors: &mut ConfigErrors) {
     name_is_given(config, errors);
     backend_fits_platform(config, errors);
     max_batch_size_is_not_negative(config, errors);
@@ -56,7 +41,11 @@ pub(super) fn check_structure(config: &ModelConfig, errors: &mut ConfigErrors) {
 }
 
 /// The name of the model must equal the name of its directory.
-pub(super) fn directory_has_the_name(config: &ModelConfig, directory: &str, errors: &mut ConfigErrors) {
+pub(in super::super) fn directory_has_the_name(
+    config: &ModelConfig,
+    directory: &str,
+    errors: &mut ConfigErrors,
+) {
     errors.begin(rule::MODEL_NAME);
     if config.name != directory {
         let model = &config.name;
@@ -173,6 +162,3 @@ fn metrics_are_complete(config: &ModelConfig, errors: &mut ConfigErrors) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,17 +1,9 @@
-//! The extension point for response caches. A cache stores responses under keys, for later equal requests.
-//!
-//! A cache knows no models. The engine defines the keys. A cache may therefore outlive the server and serve several
-//! servers.
+//! What the server asks of response caches, and what they hold.
 use std::{collections::BTreeMap, path::Path, pin::Pin, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
 use crate::{Error, ErrorCode, MetricSource, Name, Response};
-
-mod control;
-pub mod packed;
-
-pub use control::{CacheControl, CacheStatus};
 
 /// The pending result of a cache operation. Dropping it stops waiting; the cache may still complete the operation.
 pub type CacheFuture<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;

@@ -1,0 +1,17 @@
+//! The extension point for backends. It has three nested lifetimes: backend > model > instance.
+//!
+//! A backend is a framework (ONNX Runtime, Python, a shared library). A model is one version of one model that the
+//! backend has opened. An instance is one executable copy of the model. Native backends and backends behind the C
+//! interface use the same traits, which follow `tritonbackend.h`.
+mod execution;
+mod interfaces;
+mod sequence_state;
+
+pub use scheduling::Device;
+
+pub use execution::{Execution, SlotGuard, SlotOwner, SlotRef, not_iterative};
+pub use interfaces::{
+    Backend, BackendFinder, BackendInstance, BackendModel, BackendSettings, Batch, Instance, InstanceSpec,
+    MemoryUsage, ModelInspection, ModelSource, PythonSource, ReleaseFuture,
+};
+pub use sequence_state::SequenceState;
