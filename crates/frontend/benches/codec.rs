@@ -6,8 +6,8 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use inference::{DataType, Name, Response, Tensor, TensorData};
 use nereid_frontend::{
     http::{
-        request::{Limits, decode},
-        response::{Origin, encode},
+        request::{DecodeContext, decode},
+        response::{ResponseIdentity, encode},
     },
     kserve::output::{Placement, RequestedOutputs},
 };
@@ -15,7 +15,8 @@ use shared_memory::ClientRegions;
 
 static NO_REGIONS: ClientRegions = ClientRegions::forbidden();
 
-const LIMITS: Limits<'_> = Limits { model: "m", max_input_size: 1 << 26, regions: &NO_REGIONS };
+const CONTEXT: DecodeContext<'_> =
+    DecodeContext { model: "m", max_input_size: 1 << 26, regions: &NO_REGIONS };
 
 /// A request of numbers. `write` writes each number from its index.
 fn json_numbers(datatype: &str, count: u32, write: impl Fn(u32) -> String) -> Vec<u8> {
@@ -54,7 +55,7 @@ fn numbers(criterion: &mut Criterion) {
     for (name, text) in &texts {
         group.throughput(Throughput::Bytes(text.len() as u64));
         group.bench_function(*name, |bencher| {
-            bencher.iter(|| decode(black_box(text), &TensorData::default(), LIMITS));
+            bencher.iter(|| decode(black_box(text), &TensorData::default(), CONTEXT));
         });
     }
     group.finish();
@@ -76,23 +77,23 @@ fn response(count: u32) -> Response {
 
 fn codec(criterion: &mut Criterion) {
     let (id, model) = (Name::default(), Name::new("m"));
-    let origin = Origin { id: &id, model: &model, version: 1 };
+    let identity = ResponseIdentity { id: &id, model: &model, version: 1 };
     for count in [16, 100_000] {
         let text = json_request(count);
         let mut group = criterion.benchmark_group(format!("{count} FP32"));
         group.throughput(Throughput::Bytes(text.len() as u64));
         group.bench_function("decode JSON", |bencher| {
-            bencher.iter(|| decode(black_box(&text), &TensorData::default(), LIMITS));
+            bencher.iter(|| decode(black_box(&text), &TensorData::default(), CONTEXT));
         });
         let (header, tensor) = binary_request(count);
         group.bench_function("decode binary", |bencher| {
-            bencher.iter(|| decode(black_box(&header), &tensor, LIMITS));
+            bencher.iter(|| decode(black_box(&header), &tensor, CONTEXT));
         });
         let response = response(count);
         for (name, placement) in [("encode JSON", Placement::Json), ("encode binary", Placement::Binary)] {
             let requested_outputs = RequestedOutputs::all(placement);
             group.bench_function(name, |bencher| {
-                bencher.iter(|| encode(origin, black_box(&response), &requested_outputs));
+                bencher.iter(|| encode(identity, black_box(&response), &requested_outputs));
             });
         }
         group.finish();

@@ -15,7 +15,7 @@ use inference::{ByteReservation, NoRoom};
 
 use crate::{
     chunks::Chunks,
-    decode_pool::{BRIEF, Work},
+    decode_pool::{BRIEF, PooledResult},
 };
 
 /// The most bytes that one step in the pool writes. Between two steps the work checks whether its future still exists.
@@ -71,17 +71,17 @@ impl Coding {
         source: Chunks,
         limit: usize,
         reservation: ByteReservation,
-    ) -> Work<Result<(Bytes, ByteReservation), InflateError>> {
+    ) -> PooledResult<Result<(Bytes, ByteReservation), InflateError>> {
         let brief = source.remaining() <= BRIEF;
         let mut inflater = Inflater::of_reader(self, source.reader(), limit, reservation);
         if brief {
             match inflater.step(BRIEF) {
                 Ok(false) => {}
-                Ok(true) => return Work::done(Ok(inflater.finish())),
-                Err(error) => return Work::done(Err(error)),
+                Ok(true) => return PooledResult::done(Ok(inflater.finish())),
+                Err(error) => return PooledResult::done(Err(error)),
             }
         }
-        Work::pooled(move |turn| {
+        PooledResult::pooled(move |turn| {
             while !inflater.step(STEP)? {
                 if !turn.goes_on() {
                     return Err(InflateError::Abandoned);
@@ -92,14 +92,14 @@ impl Coding {
     }
 
     /// Deflates `source`, and puts `head` zero bytes in front for a prefix. `None` if the result would not be shorter.
-    pub(crate) fn deflate(self, source: Chunks, level: u32, head: usize) -> Work<Option<Vec<u8>>> {
+    pub(crate) fn deflate(self, source: Chunks, level: u32, head: usize) -> PooledResult<Option<Vec<u8>>> {
         let len = source.remaining();
         let work =
             move || self.deflated(&source, level, head).ok().filter(|deflated| deflated.len() - head < len);
         if level > 1 && len > BRIEF_AT_HIGH_LEVELS {
-            return Work::pooled(move |_| work());
+            return PooledResult::pooled(move |_| work());
         }
-        Work::on_bytes(len, work)
+        PooledResult::on_bytes(len, work)
     }
 
     fn deflated(self, source: &Chunks, level: u32, head: usize) -> io::Result<Vec<u8>> {

@@ -105,9 +105,15 @@ async fn inflation_of_a_compression_bomb_ends_at_the_limit() {
 async fn a_short_body_that_inflates_to_many_bytes_leaves_the_network_thread() {
     for coding in Coding::ALL {
         let deflated = deflate(coding, &vec![7; BRIEF + 1], 9).await;
-        assert!(matches!(coding.inflate(chunks(&deflated, 1000), BRIEF + 1, unlimited()), Work::Pooled(_)));
+        assert!(matches!(
+            coding.inflate(chunks(&deflated, 1000), BRIEF + 1, unlimited()),
+            PooledResult::Pooled(_)
+        ));
         let deflated = deflate(coding, &vec![7; BRIEF - 1], 9).await;
-        assert!(matches!(coding.inflate(chunks(&deflated, 1000), BRIEF + 1, unlimited()), Work::Done(_)));
+        assert!(matches!(
+            coding.inflate(chunks(&deflated, 1000), BRIEF + 1, unlimited()),
+            PooledResult::Done(_)
+        ));
     }
 }
 

@@ -53,7 +53,7 @@ fn connection() -> ConnectionTask {
 }
 
 /// A result that is ready at once, or that comes from the pool.
-pub(crate) enum Work<T> {
+pub(crate) enum PooledResult<T> {
     /// The result. `None` after it was taken.
     Done(Option<T>),
     /// The work waits for a permit, or runs.
@@ -99,7 +99,7 @@ impl WorkTurn<'_> {
     }
 }
 
-impl<T: Send + 'static> Work<T> {
+impl<T: Send + 'static> PooledResult<T> {
     /// A result that is ready.
     pub(crate) const fn done(result: T) -> Self {
         Self::Done(Some(result))
@@ -131,7 +131,7 @@ impl<T: Send + 'static> Work<T> {
     }
 }
 
-impl<T: Unpin> Future for Work<T> {
+impl<T: Unpin> Future for PooledResult<T> {
     type Output = Result<T, Error>;
 
     /// # Panics
@@ -160,7 +160,7 @@ mod tests {
     #[tokio::test]
     async fn only_long_work_changes_its_thread() {
         let thread_of =
-            async |count| Work::<ThreadId>::on_bytes(count, || thread::current().id()).await.unwrap();
+            async |count| PooledResult::<ThreadId>::on_bytes(count, || thread::current().id()).await.unwrap();
         assert_eq!(thread_of(BRIEF).await, thread::current().id());
         assert_ne!(thread_of(BRIEF + 1).await, thread::current().id());
     }
@@ -184,7 +184,7 @@ mod tests {
         let (started, has_started) = mpsc::channel();
         let (ended, has_ended) = mpsc::channel();
         let (go_on, may_go_on) = mpsc::channel::<()>();
-        let work = Work::pooled(move |turn| {
+        let work = PooledResult::pooled(move |turn| {
             started.send(turn.goes_on()).unwrap();
             may_go_on.recv().unwrap();
             ended.send(turn.goes_on()).unwrap();
@@ -199,7 +199,7 @@ mod tests {
 
         let witness = Arc::new(());
         let kept = witness.clone();
-        drop(Work::pooled(move |_| drop(kept)));
+        drop(PooledResult::pooled(move |_| drop(kept)));
         assert_eq!(Arc::strong_count(&witness), 1);
     }
 
@@ -236,9 +236,9 @@ mod tests {
     #[tokio::test]
     async fn work_that_panics_gives_an_error_and_releases_its_permit() {
         for _ in 0..100 {
-            let error = Work::<()>::pooled(|_| panic!("on purpose")).await.unwrap_err();
+            let error = PooledResult::<()>::pooled(|_| panic!("on purpose")).await.unwrap_err();
             assert_eq!(error.message, "the decoding of a request ended unexpectedly");
         }
-        assert_eq!(Work::pooled(|_| 5).await, Ok(5));
+        assert_eq!(PooledResult::pooled(|_| 5).await, Ok(5));
     }
 }

@@ -4,7 +4,7 @@
 //! infer calls have their own codecs (`message::decode`, `message::encode`), which do not copy tensors. All other calls
 //! use the generated types.
 //!
-//! [`serve`] is the entry point: it takes a bound listener and a [`GrpcState`], and returns when the drain has
+//! [`serve`] is the entry point: it takes a bound listener and a [`GrpcContext`], and returns when the drain has
 //! finished.
 mod admin;
 mod call;
@@ -13,9 +13,11 @@ mod cancellation;
 mod compression;
 mod connection;
 mod deadline;
+mod frame_limits;
 mod frames;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod grpc_context;
 mod infer;
 mod keepalive;
 mod logging;
@@ -23,14 +25,12 @@ mod message;
 mod metadata;
 mod options;
 mod pieces;
-mod police;
 mod reflection;
 mod reflection_call;
 mod reply;
 mod request;
 mod service;
 mod shared_memory;
-mod state;
 mod status;
 mod stream;
 mod transport;
@@ -38,10 +38,10 @@ mod unix_authority;
 mod windows;
 
 pub use connection::serve;
+pub use frame_limits::PingRules;
+pub use grpc_context::GrpcContext;
 pub use keepalive::KeepaliveRules;
 pub use options::{CompressionLevel, GrpcOptions};
-pub use police::PingRules;
-pub use state::GrpcState;
 
 #[cfg(test)]
 mod tests;

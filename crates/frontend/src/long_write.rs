@@ -4,7 +4,7 @@ use std::fmt;
 
 use inference::{ByteReservation, Error, ErrorCode};
 
-use crate::decode_pool::Work;
+use crate::decode_pool::PooledResult;
 
 /// The most bytes that work reads or writes before it lets others work.
 pub(crate) const PIECE: usize = 64 << 10;
@@ -33,8 +33,8 @@ pub(crate) type Written<T> = (T, Option<ByteReservation>);
 pub(crate) fn in_pool<T: Send + 'static>(
     reservation: ByteReservation,
     write: impl FnOnce(&mut LongWrite<'_>) -> Result<T, Error> + Send + 'static,
-) -> Work<Result<Written<T>, Error>> {
-    Work::pooled(move |turn| {
+) -> PooledResult<Result<Written<T>, Error>> {
+    PooledResult::pooled(move |turn| {
         let goes_on = || turn.goes_on();
         let mut long = LongWrite::new(reservation, &goes_on);
         let written = write(&mut long)?;

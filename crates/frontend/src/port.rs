@@ -1,7 +1,7 @@
 //! What all ports share: sockets, TLS, how connections are accepted and counted, what a client must keep to, and the stop.
 //!
 //! A client that is slow or idle, or that sends too much, may use up only its own connection. [`ClientLimits`] limits
-//! how long a client may take, and `ClientTimeout` how long when the server stops. [`ConnectionSlots`] limits the number
+//! how long a client may take, and `ClientTimeout` how long when the server stops. [`ConnectionPermits`] limits the number
 //! of connections, also those from one address.
 mod accept;
 mod client_limits;
@@ -11,8 +11,8 @@ mod handshake;
 mod inline_wake;
 mod listen;
 mod pace;
+mod permits;
 mod reload;
-mod slots;
 mod stream;
 pub mod tls;
 mod unix_socket;
@@ -26,10 +26,10 @@ pub(crate) use handshake::{encrypted, handshake_in_time};
 pub use listen::{BoundSocket, EndpointAddress, Listener, unix_path};
 pub use pace::BodyPace;
 pub(crate) use pace::{BodyProgress, LateBody};
+pub(crate) use permits::NoPermit;
+pub use permits::{ConnectionCounter, ConnectionPermits};
 pub(crate) use reload::FileBacked;
 pub use reload::{Reload, ReloadThread};
-pub(crate) use slots::NoSlot;
-pub use slots::{ConnectionSlots, SlotCounter};
 pub(crate) use stream::ClientStream;
 pub use unix_socket::SocketFile;
-pub(crate) use write_timeout::{StreamProgress, Timed, WriteTimeout};
+pub(crate) use write_timeout::{StreamProgress, TimedStream, WriteTimeout};

@@ -24,7 +24,7 @@ use nereid_frontend::{
     access::{Category, Restrictions},
     http::{self, HttpService, PortOptions},
     metrics::MetricsService,
-    port::{BodyPace, BoundSocket, ClientLimits, ConnectionSlots, Drain},
+    port::{BodyPace, BoundSocket, ClientLimits, ConnectionPermits, Drain},
 };
 use testing::{
     Gate, Identity, Repository, eventually,
@@ -92,12 +92,12 @@ impl Server {
         let limits = options.limits;
         let options = http::HttpOptions { drain: drain.clone(), ..options };
         let service = Arc::new(HttpService::new(engine.clone(), options));
-        let slots = ConnectionSlots::unlimited();
+        let permits = ConnectionPermits::unlimited();
         let serving = runtime.spawn(http::serve(
             listener,
             service.clone(),
             drain.clone(),
-            PortOptions::plain(limits, slots),
+            PortOptions::plain(limits, permits),
         ));
         Self { runtime, engine, service, address, drain, serving, _repository: repository }
     }
@@ -607,12 +607,12 @@ fn the_metrics_port_knows_one_path() {
     let listener = BoundSocket::bind("127.0.0.1", 0, false).unwrap().listen().unwrap();
     let address = listener.address().unwrap().port().unwrap();
     let service = Arc::new(MetricsService::new(server.engine.clone()));
-    let slots = ConnectionSlots::unlimited();
+    let permits = ConnectionPermits::unlimited();
     server.runtime.spawn(http::serve(
         listener,
         service,
         Drain::new(),
-        PortOptions::plain(ClientLimits::default(), slots),
+        PortOptions::plain(ClientLimits::default(), permits),
     ));
     let mut connection = Connection::open(address).unwrap();
     for path in ["/metrics", "/metrics/"] {

@@ -17,10 +17,10 @@ use proto::{
 };
 
 use super::{
+    grpc_context::GrpcContext,
     logging,
     message::generated::{decode, encode},
     shared_memory::RegionCall,
-    state::GrpcState,
     status::Status,
 };
 use crate::{
@@ -141,11 +141,11 @@ impl AdminCall {
     /// The status that ends the call.
     pub(crate) async fn answer(
         self,
-        state: &GrpcState,
+        endpoint: &GrpcContext,
         frames: &[Bytes],
         access: &Access,
     ) -> Result<Chunks, Status> {
-        let engine = &state.engine;
+        let engine = &endpoint.engine;
         match self {
             Self::ServerLive => {
                 let ServerLiveRequest {} = decode(frames).await?;
@@ -201,10 +201,10 @@ impl AdminCall {
                 unload(engine, &decode(frames).await?).await?;
                 encode(&RepositoryModelUnloadResponse {})
             }
-            Self::Regions(call) => call.answer(&state.options.regions, frames).await,
-            Self::TraceSetting => encode(&trace_setting(state, decode(frames).await?)?),
+            Self::Regions(call) => call.answer(&endpoint.options.regions, frames).await,
+            Self::TraceSetting => encode(&trace_setting(endpoint, decode(frames).await?)?),
             Self::LogSettings => {
-                encode(&logging::answer(state.options.log.as_deref(), &decode(frames).await?)?)
+                encode(&logging::answer(endpoint.options.log.as_deref(), &decode(frames).await?)?)
             }
         }
     }
@@ -231,14 +231,17 @@ struct ModelSecond {
     name: String,
 }
 
-fn trace_setting(state: &GrpcState, request: TraceSettingRequest) -> Result<TraceSettingResponse, Error> {
+fn trace_setting(
+    endpoint: &GrpcContext,
+    request: TraceSettingRequest,
+) -> Result<TraceSettingResponse, Error> {
     let TraceSettingRequest { mut settings, model_name } = request;
     let model = (!model_name.is_empty()).then_some(&*model_name);
-    trace_settings::check_model(&state.engine, model)?;
+    trace_settings::check_model(&endpoint.engine, model)?;
     if settings.contains_key(trace_settings::FILE) {
         return Err(trace_settings::file_is_fixed());
     }
-    let tracer = &state.options.tracer;
+    let tracer = &endpoint.options.tracer;
     trace_settings::change(tracer, model, CountErrorForm::Grpc, |name| {
         Ok(settings.remove(name).map(|setting| match setting.value {
             values if values.is_empty() => GivenSetting::Clear,
@@ -252,21 +255,21 @@ fn trace_setting(state: &GrpcState, request: TraceSettingRequest) -> Result<Trac
 
 async fn load(engine: &Engine, request: RepositoryModelLoadRequest) -> Result<(), Error> {
     only_one_repository(&request.repository_name)?;
-    let given = load_parameters(request.parameters)?;
-    engine.load(&request.model_name, given).await
+    let overrides = load_parameters(request.parameters)?;
+    engine.load(&request.model_name, overrides).await
 }
 
 /// What a load request brings.
 fn load_parameters(parameters: BTreeMap<String, ModelRepositoryParameter>) -> Result<LoadParameters, Error> {
-    let mut given = LoadParameters::default();
+    let mut overrides = LoadParameters::default();
     for (key, parameter) in parameters {
         let expected = match (&*key, key.strip_prefix("file:"), parameter.parameter_choice) {
             ("config", _, Some(ParameterChoice::StringParam(config))) => {
-                given.config = Some(config);
+                overrides.config = Some(config);
                 continue;
             }
             (_, Some(path), Some(ParameterChoice::BytesParam(content))) => {
-                given.files.push((path.to_owned(), content));
+                overrides.files.push((path.to_owned(), content));
                 continue;
             }
             ("config", ..) => "string_param",
@@ -277,7 +280,7 @@ fn load_parameters(parameters: BTreeMap<String, ModelRepositoryParameter>) -> Re
             "invalid value type for load parameter '{key}', expected {expected}."
         )));
     }
-    Ok(given)
+    Ok(overrides)
 }
 
 async fn unload(engine: &Engine, request: &RepositoryModelUnloadRequest) -> Result<(), Error> {

@@ -102,12 +102,15 @@ struct SentFrames {
     /// The body gave out a frame, and hyper asked for no other frame.
     is_frame_waiting: bool,
     /// The number of frames that hyper asked for. The count wraps around.
-    asked: u32,
+    requested: u32,
 }
 
 /// hyper asks the body of a reply for its next frame: the previous frame has been sent.
-pub(super) fn frame_asked() {
-    change_frames(|frames| SentFrames { is_frame_waiting: false, asked: frames.asked.wrapping_add(1) });
+pub(super) fn frame_requested() {
+    change_frames(|frames| SentFrames {
+        is_frame_waiting: false,
+        requested: frames.requested.wrapping_add(1),
+    });
 }
 
 /// The body of a reply gives out a frame. The frame needs space in the client's window.
@@ -138,7 +141,7 @@ async fn unless_stalled<F: Future>(
             wait = None;
             return Poll::Pending;
         }
-        if frames.asked != before.asked {
+        if frames.requested != before.requested {
             wait = None;
         }
         let wait = wait.get_or_insert_with(|| ClientTimeout::new(limit, drain));
@@ -161,7 +164,7 @@ mod tests {
     async fn a_frame_that_waits_too_long_ends_its_call() {
         let stalled = poll_fn(|_| {
             if FRAMES.with(Cell::get) == SentFrames::default() {
-                frame_asked();
+                frame_requested();
                 frame_given();
             }
             Poll::<()>::Pending
@@ -175,7 +178,7 @@ mod tests {
     async fn a_call_goes_on_while_its_frames_leave() {
         let slow = async {
             for _ in 0..10 {
-                frame_asked();
+                frame_requested();
                 frame_given();
                 sleep(LIMIT * 9 / 10).await;
             }
@@ -187,9 +190,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_may_wait_for_its_model_as_long_as_it_wants() {
         let waiting = async {
-            frame_asked();
+            frame_requested();
             frame_given();
-            frame_asked();
+            frame_requested();
             sleep(LIMIT * 100).await;
         };
         assert_eq!(unless_stalled(Box::pin(waiting), Some(LIMIT), &Drain::new()).await, Some(()));

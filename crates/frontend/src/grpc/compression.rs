@@ -15,7 +15,7 @@ use super::{
     options::CompressionLevel,
     status::{Code, Status},
 };
-use crate::{chunks::Chunks, compression::Coding, decode_pool::Work};
+use crate::{chunks::Chunks, compression::Coding, decode_pool::PooledResult};
 
 /// The header that names the coding of the messages of a call.
 pub(crate) const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
@@ -77,7 +77,7 @@ impl Compressor {
 
 /// A message that is being compressed.
 pub(crate) struct Compressing {
-    work: Work<Option<Vec<u8>>>,
+    work: PooledResult<Option<Vec<u8>>>,
     /// The uncompressed message. It is sent if compression does not make it shorter.
     message: Chunks,
 }

@@ -13,13 +13,13 @@ use tokio::{
 
 use super::{
     call_tasks::{CallCounter, CallExecutor},
+    grpc_context::GrpcContext,
     service,
-    state::GrpcState,
     transport::{PREFACE, Transport, go_away},
     windows::ConnectionWindows,
 };
 use crate::port::{
-    ClientStream, Drain, Listener, NoSlot, Port, accept, answer_and_close, encrypted, handshake_in_time,
+    ClientStream, Drain, Listener, NoPermit, Port, accept, answer_and_close, encrypted, handshake_in_time,
     idle_while_draining,
 };
 
@@ -37,59 +37,59 @@ const IDLE_GRACE: Duration = Duration::from_secs(60);
 /// server connects again and again; it must not need a connection for each call.
 const LATE_CONNECTION_AGE: Duration = Duration::from_secs(1);
 
-/// Serves the port until the drain of `state` has begun and every connection has ended. If all slots of the port are
+/// Serves the port until the drain of `endpoint` has begun and every connection has ended. If all permits of the port are
 /// taken, the server refuses a new connection: its calls end with UNAVAILABLE. Dropping the future ends all connections
 /// at once.
 ///
 /// # Errors
 /// INTERNAL if the listener cannot be used.
-pub async fn serve(listener: Listener, state: Arc<GrpcState>) -> Result<(), Error> {
+pub async fn serve(listener: Listener, endpoint: Arc<GrpcContext>) -> Result<(), Error> {
     let port = Port {
         name: "gRPC",
-        drain: state.drain.clone(),
-        slots: state.options.slots.clone(),
+        drain: endpoint.drain.clone(),
+        permits: endpoint.options.permits.clone(),
         // A client that expects TLS could not read the answer.
-        refusal: if state.options.tls.is_some() { |_| Vec::new() } else { refusal },
+        refusal: if endpoint.options.tls.is_some() { |_| Vec::new() } else { refusal },
     };
     let count = std::cell::Cell::new(0);
     accept(listener, port, move |stream| {
         count.set(count.get() + 1);
-        connection(stream, state.clone(), count.get())
+        connection(stream, endpoint.clone(), count.get())
     })
     .await
 }
 
 /// The answer to a connection that exceeds the limit: the settings that begin each connection, and the reason why the
 /// connection ends.
-fn refusal(no_slot: NoSlot) -> Vec<u8> {
+fn refusal(no_permit: NoPermit) -> Vec<u8> {
     const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
-    [&SETTINGS[..], &go_away(0, &no_slot.to_string())].concat()
+    [&SETTINGS[..], &go_away(0, &no_permit.to_string())].concat()
 }
 
 /// Serves the `count`-th connection from its first byte to its last.
-async fn connection(stream: ClientStream, state: Arc<GrpcState>, count: u64) {
+async fn connection(stream: ClientStream, endpoint: Arc<GrpcContext>, count: u64) {
     if let Err(error) = stream.set_nodelay() {
         log::debug!("failed to prepare a gRPC connection: {error}");
         return;
     }
-    let limit = state.options.limits.header_timeout;
+    let limit = endpoint.options.limits.header_timeout;
     let accepted = AcceptedConnection {
         count,
         is_unix: matches!(stream, ClientStream::Unix(_)),
-        peer: state.options.access_log.as_ref().and_then(|_| stream.peer()),
+        peer: endpoint.options.access_log.as_ref().and_then(|_| stream.peer()),
     };
-    if let Some(tls) = &state.options.tls {
+    if let Some(tls) = &endpoint.options.tls {
         // Boxed, so that connections without TLS have a smaller future.
         let serving = Box::pin(async {
-            if let Some(stream) = encrypted(stream, tls, limit, &state.drain).await {
-                serve_calls(stream, Bytes::new(), accepted, &state).await;
+            if let Some(stream) = encrypted(stream, tls, limit, &endpoint.drain).await {
+                serve_calls(stream, Bytes::new(), accepted, &endpoint).await;
             }
         });
         return serving.await;
     }
-    match handshake_in_time(limit, &state.drain, speaks_http2(stream)).await {
+    match handshake_in_time(limit, &endpoint.drain, speaks_http2(stream)).await {
         Some(Ok((stream, true))) => {
-            serve_calls(stream, Bytes::from_static(PREFACE), accepted, &state).await;
+            serve_calls(stream, Bytes::from_static(PREFACE), accepted, &endpoint).await;
         }
         Some(Ok((stream, false))) => answer_and_close(stream, NOT_HTTP2, NOT_HTTP2_TIMEOUT).await,
         Some(Err(_)) | None => {}
@@ -125,27 +125,27 @@ struct AcceptedConnection {
 /// Serves the calls of a connection. `ahead` contains its first bytes, which were read already. When the connection is
 /// too old or idle, or the stop of the server is announced, the connection accepts no more calls and finishes the calls in
 /// flight.
-async fn serve_calls<S>(stream: S, ahead: Bytes, accepted: AcceptedConnection, state: &Arc<GrpcState>)
+async fn serve_calls<S>(stream: S, ahead: Bytes, accepted: AcceptedConnection, endpoint: &Arc<GrpcContext>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let AcceptedConnection { count, is_unix, peer } = accepted;
-    let options = &state.options;
+    let options = &endpoint.options;
     let calls = Arc::<CallCounter>::default();
-    let transport = Transport::new(stream, ahead, state, calls.clone());
+    let transport = Transport::new(stream, ahead, endpoint, calls.clone());
     let io = TokioIo::new(if is_unix { transport.mending_authority() } else { transport });
     let executor = CallExecutor {
         calls: calls.clone(),
         write_timeout: options.limits.write_timeout,
-        drain: state.drain.clone(),
+        drain: endpoint.drain.clone(),
     };
     let age = options.max_connection_age.map(|age| age.mul_f64(jitter(count)));
-    let service = service_fn(|request: Request<Incoming>| service::answer(state.clone(), request, peer));
-    let windows = state.windows.open();
-    let mut connection = pin!(builder(state, executor, &windows).serve_connection(io, service));
+    let service = service_fn(|request: Request<Incoming>| service::answer(endpoint.clone(), request, peer));
+    let windows = endpoint.windows.open();
+    let mut connection = pin!(builder(endpoint, executor, &windows).serve_connection(io, service));
     let grace = tokio::select! {
         ended = connection.as_mut() => return note(ended),
-        () = told_to_go(&state.drain) => None,
+        () = told_to_go(&endpoint.drain) => None,
         () = after(age) => options.max_connection_age_grace,
         () = idle(&calls, options.limits.idle_timeout) => Some(IDLE_GRACE),
     };
@@ -154,7 +154,7 @@ where
         ended = connection => note(ended),
         // hyper closes the connection when the client has answered a ping. A client that has gone never does. Calls
         // whose requests do not come end by themselves.
-        () = idle_while_draining(&state.drain, || calls.open() > 0, || calls.sent()) => {
+        () = idle_while_draining(&endpoint.drain, || calls.open() > 0, || calls.sent()) => {
             log::debug!("a gRPC connection was closed: the server stops, and the client has no call");
         }
         () = after(grace) => log::debug!("a gRPC connection was closed: its grace is over"),
@@ -208,7 +208,7 @@ fn jitter(count: u64) -> f64 {
 /// Configures large frames and windows, so that a tensor is sent in few pieces. The windows also bound the bytes that a
 /// client can make the server hold for the connection without a reservation.
 fn builder(
-    state: &GrpcState,
+    endpoint: &GrpcContext,
     executor: CallExecutor,
     windows: &ConnectionWindows,
 ) -> http2::Builder<CallExecutor> {
@@ -219,7 +219,7 @@ fn builder(
         .initial_stream_window_size(windows.stream())
         .initial_connection_window_size(windows.connection())
         .max_send_buf_size(4 << 20)
-        .max_concurrent_streams(state.options.max_concurrent_streams)
+        .max_concurrent_streams(endpoint.options.max_concurrent_streams)
         // A client may cancel many calls at once, for example when a shared deadline passes.
         .max_pending_accept_reset_streams(1024)
         .auto_date_header(false);

@@ -163,11 +163,11 @@ mod tests {
             let mut reader = FrameReader::after(7);
             let mut seen = Vec::new();
             for piece in bytes.chunks(step) {
-                let told = reader.advance(piece, |head| {
+                let advanced = reader.advance(piece, |head| {
                     seen.push((head.kind, head.len));
                     Ok::<_, Infallible>(())
                 });
-                told.unwrap();
+                advanced.unwrap();
             }
             use FrameKind::{Data, Headers, Other, Ping, Settings};
             assert_eq!(seen, [(Settings, 0), (Headers, 7), (Data, 300), (Ping, 8), (Other, 1)], "{step}");

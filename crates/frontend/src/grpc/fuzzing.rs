@@ -12,6 +12,7 @@ use http_body_util::StreamBody;
 use inference::{ByteBudget, Request};
 
 use super::{
+    frame_limits::{FrameRateLimits, PingRules},
     frames::FrameReader,
     message::{
         contents::{self, ContentsRoom},
@@ -19,7 +20,6 @@ use super::{
         framing::{MessageError, Messages},
         parameters,
     },
-    police::{FramePolice, PingRules},
     unix_authority::AuthorityRewriter,
 };
 use crate::{
@@ -93,11 +93,11 @@ pub fn frames(bytes: &[u8], size: usize) -> (Vec<u8>, Vec<(u32, u32)>) {
     let mut rewriter = AuthorityRewriter::after(0);
     let (mut reader, mut heads) = (FrameReader::default(), Vec::new());
     let now = Instant::now();
-    let mut police = FramePolice::new(PingRules::default(), 100, now);
+    let mut frame_limits = FrameRateLimits::new(PingRules::default(), 100, now);
     for piece in bytes.chunks_mut(size.max(1)) {
         rewriter.rewrite(piece);
         let _ = reader.advance(piece, |head| {
-            let _ = police.received(head, 0, || now);
+            let _ = frame_limits.received(head, 0, || now);
             heads.push((head.len, head.stream));
             Ok::<_, Infallible>(())
         });

@@ -10,20 +10,20 @@ use super::{
     call::CallHead,
     cancellation::CallWatch,
     compression::{self, Compressor},
+    grpc_context::GrpcContext,
     message::{
         decode::{self, InferMessage},
         framing::{Messages, ReceivedMessage},
     },
     reply::{self, GrpcReply},
     request::{self, RequestContext},
-    state::GrpcState,
     status::Status,
 };
 use crate::{
     access::request_facts,
     cache_headers,
     counted_bytes::room_of,
-    decode_pool::Work,
+    decode_pool::PooledResult,
     tracing::{MessageTimes, TracedSend, response_complete},
 };
 
@@ -34,56 +34,57 @@ use crate::{
 /// # Errors
 /// The status that ends the call.
 pub(crate) async fn answer(
-    state: &Arc<GrpcState>,
+    endpoint: &Arc<GrpcContext>,
     mut call: CallHead,
     body: Incoming,
 ) -> Result<Response<GrpcReply>, Status> {
     let coding = compression::of_request(&call.headers)?;
-    let limits = &state.options.limits;
+    let limits = &endpoint.options.limits;
     // From its message on, the call is counted as a request.
-    let open = state.reserve_call()?;
-    let waiting = state.options.tracer.is_on().then(now);
-    let message =
-        Messages::new(body, coding, (limits, &state.drain), state.engine.inflight_bytes()).only().await?;
+    let open = endpoint.reserve_call()?;
+    let waiting = endpoint.options.tracer.is_on().then(now);
+    let message = Messages::new(body, coding, (limits, &endpoint.drain), endpoint.engine.inflight_bytes())
+        .only()
+        .await?;
     drop(open);
     let times = waiting.map(|waiting| MessageTimes { waiting, arrived: now() });
     if let Some(facts) = &call.facts {
         facts.set_request_bytes(message.len());
     }
     let wants_timing = request_facts::wants_timing(&call.headers);
-    let compressor = Compressor::agreed(state.options.compression, &call.headers);
-    let (asked, mut responses) = match brief(message) {
-        Ok(message) => start(state, &call, message, times)?,
+    let compressor = Compressor::agreed(endpoint.options.compression, &call.headers);
+    let (context, mut responses) = match brief(message) {
+        Ok(message) => start(endpoint, &call, message, times)?,
         // The future is boxed, so that calls with brief messages have a smaller future.
-        Err(LongMessage(message)) => Box::pin(start_long(state, call.clone(), message, times)).await?,
+        Err(LongMessage(message)) => Box::pin(start_long(endpoint, call.clone(), message, times)).await?,
     };
     let mut watch = CallWatch::begin("ModelInferHandler", call.facts.take());
     drop(call);
     let response = responses.take_only().await;
     watch.end(&responses);
-    response_complete(asked.trace.as_ref());
+    response_complete(context.trace.as_ref());
     let mut response = match response {
         Ok(response) => response,
         Err(error) => {
             // The status is sent with the headers.
-            drop(asked.trace.map(TracedSend::grpc));
+            drop(context.trace.map(TracedSend::grpc));
             return Err(error.into());
         }
     };
-    if asked.takes_long(&response) {
-        (response, _) = asked.finish_in_pool(response, state.engine.inflight_bytes()).await??;
+    if context.takes_long(&response) {
+        (response, _) = context.finish_in_pool(response, endpoint.engine.inflight_bytes()).await??;
     } else {
-        asked.finish(&mut response)?;
+        context.finish(&mut response)?;
     }
     let mut version = itoa::Buffer::new();
     let message =
-        asked.message(&response, version.format(asked.model.version_of(&responses)), None).unary()?;
-    let room = || room_of(&responses, state.engine.inflight_bytes());
+        context.message(&response, version.format(context.model.version_of(&responses)), None).unary()?;
+    let room = || room_of(&responses, endpoint.engine.inflight_bytes());
     let mut reply = match compressor {
-        None => reply::message(message, room, None, asked.trace.map(TracedSend::grpc))?,
+        None => reply::message(message, room, None, context.trace.map(TracedSend::grpc))?,
         Some(compressor) => {
             let message = compressor.compress(message).await?;
-            reply::message(message, room, Some(compressor.coding), asked.trace.map(TracedSend::grpc))?
+            reply::message(message, room, Some(compressor.coding), context.trace.map(TracedSend::grpc))?
         }
     };
     cache_headers::tell(reply.headers_mut(), &responses);
@@ -104,37 +105,37 @@ fn brief(message: ReceivedMessage) -> Result<ReceivedMessage, LongMessage> {
 }
 
 fn start(
-    state: &GrpcState,
+    endpoint: &GrpcContext,
     call: &CallHead,
     message: ReceivedMessage,
     times: Option<MessageTimes>,
 ) -> Result<(RequestContext, ResponseStream), Status> {
     let mut request = Request::default();
-    let asked = decode_request(state, call, message, times, &mut request)?;
-    let responses = asked.model.infer(request)?;
-    Ok((asked, responses))
+    let context = decode_request(endpoint, call, message, times, &mut request)?;
+    let responses = context.model.infer(request)?;
+    Ok((context, responses))
 }
 
 /// As [`start`], for a message that takes long to decode.
 async fn start_long(
-    state: &Arc<GrpcState>,
+    endpoint: &Arc<GrpcContext>,
     call: CallHead,
     message: ReceivedMessage,
     times: Option<MessageTimes>,
 ) -> Result<(RequestContext, ResponseStream), Status> {
-    let state = state.clone();
-    let decoded = Work::pooled(move |_| {
+    let endpoint = endpoint.clone();
+    let decoded = PooledResult::pooled(move |_| {
         let mut request = Request::default();
-        let _copies = request::reserve_copies(&state, &message)?;
-        decode_request(&state, &call, message, times, &mut request).map(|asked| (asked, request))
+        let _copies = request::reserve_copies(&endpoint, &message)?;
+        decode_request(&endpoint, &call, message, times, &mut request).map(|context| (context, request))
     });
-    let (asked, request) = decoded.await??;
-    let responses = asked.model.infer(request)?;
-    Ok((asked, responses))
+    let (context, request) = decoded.await??;
+    let responses = context.model.infer(request)?;
+    Ok((context, responses))
 }
 
 fn decode_request(
-    state: &GrpcState,
+    endpoint: &GrpcContext,
     call: &CallHead,
     ReceivedMessage { frames, reservation }: ReceivedMessage,
     times: Option<MessageTimes>,
@@ -142,7 +143,7 @@ fn decode_request(
 ) -> Result<RequestContext, Status> {
     let message = InferMessage::decode(&frames).map_err(|_| Status::unparsable())?;
     request::check(call, &message)?;
-    let model = request::model(state, &message)?;
+    let model = request::model(endpoint, &message)?;
     if let Some(facts) = &call.facts {
         facts.set_model(&model);
         facts.set_request_id(&Name::new(&message.id));
@@ -153,5 +154,5 @@ fn decode_request(
         )
         .into());
     }
-    Ok(request::decode(state, call, (model, message), (reservation, times), request)?)
+    Ok(request::decode(endpoint, call, (model, message), (reservation, times), request)?)
 }

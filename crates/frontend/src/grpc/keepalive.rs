@@ -54,14 +54,14 @@ pub(super) struct Keepalive {
     /// The time when the client last sent something.
     heard: Instant,
     /// The time when the server sent the ping that is not answered yet.
-    asked: Option<Instant>,
+    pinged: Option<Instant>,
     pings_without_data: u32,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Keepalive {
     pub(super) fn new(rules: KeepaliveRules) -> Self {
-        Self { rules, heard: Instant::now(), asked: None, pings_without_data: 0, timer: None }
+        Self { rules, heard: Instant::now(), pinged: None, pings_without_data: 0, timer: None }
     }
 
     /// The client has sent something.
@@ -82,8 +82,8 @@ impl Keepalive {
         loop {
             ready!(timer.as_mut().poll(context));
             let now = Instant::now();
-            if let Some(asked) = self.asked.take()
-                && heard < asked
+            if let Some(pinged) = self.pinged.take()
+                && heard < pinged
             {
                 return Poll::Ready(KeepaliveEvent::ClientIsGone);
             }
@@ -98,7 +98,7 @@ impl Keepalive {
                 continue;
             }
             self.pings_without_data = self.pings_without_data.saturating_add(1);
-            self.asked = Some(now);
+            self.pinged = Some(now);
             timer.as_mut().reset(now + self.rules.timeout);
             return Poll::Ready(KeepaliveEvent::Ping);
         }

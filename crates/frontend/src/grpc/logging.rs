@@ -21,16 +21,16 @@ pub(super) fn answer(
     let log = log.ok_or_else(log_control::absent)?;
     let change = change(&request.settings)?;
     let unknown_format = |UnknownLogFormat| {
-        let given = change.format.as_deref().unwrap_or_default();
-        Error::invalid(format!("invalid argument for log_format, got: {given}"))
+        let setting = change.format.as_deref().unwrap_or_default();
+        Error::invalid(format!("invalid argument for log_format, got: {setting}"))
     };
     Ok(show(log.apply(&change).map_err(unknown_format)?))
 }
 
 /// What the settings change. As in the reference, the file is checked first, and unknown names are ignored.
 fn change(settings: &BTreeMap<String, SettingValue>) -> Result<LogChange, Error> {
-    let given = |name: &str| settings.get(name).map(|value| value.parameter_choice.as_ref());
-    let switch = |name: &str| match given(name) {
+    let setting = |name: &str| settings.get(name).map(|value| value.parameter_choice.as_ref());
+    let switch = |name: &str| match setting(name) {
         None => Ok(None),
         Some(Some(ParameterChoice::BoolParam(value))) => Ok(Some(*value)),
         Some(_) => Err(Error::invalid(format!("expect boolean for '{name}'"))),
@@ -42,12 +42,12 @@ fn change(settings: &BTreeMap<String, SettingValue>) -> Result<LogChange, Error>
         info: switch("log_info")?,
         warning: switch("log_warning")?,
         error: switch("log_error")?,
-        verbose_level: match given("log_verbose_level") {
+        verbose_level: match setting("log_verbose_level") {
             None => None,
             Some(Some(ParameterChoice::Uint32Param(level))) => Some(log_control::verbosity((*level).into())),
             Some(_) => return Err(Error::invalid("expect int32 for 'log_verbose_level'")),
         },
-        format: match given("log_format") {
+        format: match setting("log_format") {
             None => None,
             Some(Some(ParameterChoice::StringParam(format))) => Some(format.clone()),
             Some(_) => return Err(Error::invalid("expect string for 'log_format'")),
@@ -55,14 +55,14 @@ fn change(settings: &BTreeMap<String, SettingValue>) -> Result<LogChange, Error>
     })
 }
 
-fn show(state: LogState) -> LogSettingsResponse {
+fn show(endpoint: LogState) -> LogSettingsResponse {
     let settings = [
-        ("log_file", Shown::StringParam(state.file)),
-        ("log_info", Shown::BoolParam(state.info)),
-        ("log_warning", Shown::BoolParam(state.warning)),
-        ("log_error", Shown::BoolParam(state.error)),
-        ("log_verbose_level", Shown::Uint32Param(state.verbose_level)),
-        ("log_format", Shown::StringParam(state.format.to_owned())),
+        ("log_file", Shown::StringParam(endpoint.file)),
+        ("log_info", Shown::BoolParam(endpoint.info)),
+        ("log_warning", Shown::BoolParam(endpoint.warning)),
+        ("log_error", Shown::BoolParam(endpoint.error)),
+        ("log_verbose_level", Shown::Uint32Param(endpoint.verbose_level)),
+        ("log_format", Shown::StringParam(endpoint.format.to_owned())),
     ];
     let value = |shown| ShownValue { parameter_choice: Some(shown) };
     LogSettingsResponse { settings: settings.map(|(name, shown)| (name.to_owned(), value(shown))).into() }
@@ -73,16 +73,16 @@ mod tests {
     use super::*;
     use inference::ErrorCode;
 
-    fn settings(given: &[(&str, Option<ParameterChoice>)]) -> BTreeMap<String, SettingValue> {
+    fn settings(setting: &[(&str, Option<ParameterChoice>)]) -> BTreeMap<String, SettingValue> {
         let value = |choice: &Option<ParameterChoice>| SettingValue { parameter_choice: choice.clone() };
-        given.iter().map(|(name, choice)| ((*name).to_owned(), value(choice))).collect()
+        setting.iter().map(|(name, choice)| ((*name).to_owned(), value(choice))).collect()
     }
 
     #[test]
     fn a_change_has_only_what_the_client_names() {
         use ParameterChoice::{BoolParam, StringParam, Uint32Param};
         assert_eq!(change(&settings(&[("other", None)])), Ok(LogChange::default()));
-        let given = settings(&[
+        let setting = settings(&[
             ("log_info", Some(BoolParam(false))),
             ("log_warning", Some(BoolParam(true))),
             ("log_error", Some(BoolParam(false))),
@@ -96,7 +96,7 @@ mod tests {
             verbose_level: Some(i32::MAX.unsigned_abs()),
             format: Some("x".to_owned()),
         };
-        assert_eq!(change(&given), Ok(expected));
+        assert_eq!(change(&setting), Ok(expected));
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 use shared_memory::ClientRegions;
 use trace::Tracer;
 
-use super::{keepalive::KeepaliveRules, police::PingRules};
+use super::{frame_limits::PingRules, keepalive::KeepaliveRules};
 use crate::{
     access::{AccessLog, ApiKeys, Restrictions},
     forward::HeaderForward,
     log_control::LogControl,
-    port::{ClientLimits, ConnectionSlots, tls::TlsPort},
+    port::{ClientLimits, ConnectionPermits, tls::TlsPort},
 };
 
 /// Settings of the gRPC endpoint; the defaults are those of the command line.
@@ -37,7 +37,7 @@ pub struct GrpcOptions {
     /// The limits that clients must keep.
     pub limits: ClientLimits,
     /// How many connections the port may have.
-    pub slots: ConnectionSlots,
+    pub permits: ConnectionPermits,
     /// The most calls of one connection in flight (`--grpc-max-concurrent-streams`). Clients delay further calls. If a
     /// client does not, h2 refuses the calls.
     pub max_concurrent_streams: u32,
@@ -90,7 +90,7 @@ impl Default for GrpcOptions {
             compression: CompressionLevel::None,
             tls: None,
             limits: ClientLimits::default(),
-            slots: ConnectionSlots::unlimited(),
+            permits: ConnectionPermits::unlimited(),
             max_concurrent_streams: Self::MAX_CONCURRENT_STREAMS,
             keepalive: KeepaliveRules::default(),
             pings: PingRules::default(),

@@ -23,12 +23,12 @@ const QUICK: Duration = Duration::from_secs(1);
 pub(crate) struct Pieces {
     size: usize,
     /// When the last piece was given. `None` before the first long reply.
-    given: Option<Instant>,
+    last_piece_at: Option<Instant>,
 }
 
 impl Pieces {
     pub(crate) fn new() -> Self {
-        Self { size: SMALLEST, given: None }
+        Self { size: SMALLEST, last_piece_at: None }
     }
 
     /// The next piece of `reply`. hyper asks for it when the client has taken the piece before.
@@ -41,8 +41,8 @@ impl Pieces {
     }
 
     fn adapt(&mut self, now: Instant) {
-        let Some(given) = self.given.replace(now) else { return };
-        self.size = if now - given <= QUICK { (2 * self.size).min(LARGEST) } else { SMALLEST };
+        let Some(last_piece_at) = self.last_piece_at.replace(now) else { return };
+        self.size = if now - last_piece_at <= QUICK { (2 * self.size).min(LARGEST) } else { SMALLEST };
     }
 }
 

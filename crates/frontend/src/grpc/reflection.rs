@@ -67,12 +67,12 @@ impl Reflection {
             ReflectionVersion::V1 => &self.v1,
             ReflectionVersion::V1Alpha => &self.v1alpha,
         };
-        let Some(asked) = &question.message_request else {
+        let Some(query) = &question.message_request else {
             return Err(Status::new(Code::InvalidArgument, "invalid MessageRequest"));
         };
         Ok(ServerReflectionResponse {
             valid_host: question.host.clone(),
-            message_response: Some(index.answer(asked)),
+            message_response: Some(index.answer(query)),
             original_request: Some(question),
         })
     }
@@ -199,7 +199,7 @@ fn text(message: &WireReader<'_>, field: u32) -> Result<String, Malformed> {
 mod tests {
     use super::*;
 
-    fn asked(version: ReflectionVersion, question: MessageRequest) -> MessageResponse {
+    fn query(version: ReflectionVersion, question: MessageRequest) -> MessageResponse {
         let question = ServerReflectionRequest { host: "h".to_owned(), message_request: Some(question) };
         let answer = Reflection::new().unwrap().answer(version, question.clone()).unwrap();
         assert_eq!((answer.valid_host, answer.original_request), ("h".to_owned(), Some(question)));
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn every_part_of_the_schema_leads_to_its_file() {
-        let file = files(asked(
+        let file = files(query(
             ReflectionVersion::V1,
             MessageRequest::FileContainingSymbol("inference.GRPCInferenceService".to_owned()),
         ));
@@ -227,15 +227,15 @@ mod tests {
             "inference.InferParameter.parameter_choice",
         ] {
             let question = MessageRequest::FileContainingSymbol(symbol.to_owned());
-            assert_eq!(files(asked(ReflectionVersion::V1, question)), file, "{symbol}");
+            assert_eq!(files(query(ReflectionVersion::V1, question)), file, "{symbol}");
         }
         let question = MessageRequest::FileContainingSymbol("inference.DataType.TYPE_FP32".to_owned());
-        let imported = files(asked(ReflectionVersion::V1Alpha, question));
+        let imported = files(query(ReflectionVersion::V1Alpha, question));
         assert_ne!(imported, file, "enums of the configuration are in a file of their own");
         let frames = [Bytes::from(imported.into_iter().next().unwrap())];
         let name = text(&WireReader::new(&frames), 1).unwrap();
         let question = MessageRequest::FileByFilename(name);
-        assert_eq!(files(asked(ReflectionVersion::V1, question)), [frames[0].to_vec()]);
+        assert_eq!(files(query(ReflectionVersion::V1, question)), [frames[0].to_vec()]);
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
             (ReflectionVersion::V1Alpha, "grpc.reflection.v1alpha.ServerReflection"),
         ] {
             let MessageResponse::ListServicesResponse(listed) =
-                asked(version, MessageRequest::ListServices(String::new()))
+                query(version, MessageRequest::ListServices(String::new()))
             else {
                 panic!("the services are listed");
             };
@@ -261,7 +261,7 @@ mod tests {
             (MessageRequest::FileByFilename("x".to_owned()), "file 'x' not found"),
             (MessageRequest::FileContainingSymbol("y".to_owned()), "symbol 'y' not found"),
         ] {
-            let MessageResponse::ErrorResponse(error) = asked(ReflectionVersion::V1, question) else {
+            let MessageResponse::ErrorResponse(error) = query(ReflectionVersion::V1, question) else {
                 panic!("an error");
             };
             assert_eq!((error.error_code, &*error.error_message), (5, text));

@@ -14,10 +14,10 @@ use inference::ByteReservation;
 
 use super::{
     deadline::CallDeadline,
+    grpc_context::GrpcContext,
     message::{framing::Messages, generated},
     pieces::Pieces,
     reflection::ReflectionVersion,
-    state::GrpcState,
     status::Status,
 };
 use crate::chunks::Chunks;
@@ -27,7 +27,7 @@ pub(super) const MAX_QUESTION: u64 = 4096;
 
 /// The body of the reply: an answer to each question. It reads a question when the previous answer has been taken.
 pub(crate) struct ReflectionBody {
-    state: Arc<GrpcState>,
+    endpoint: Arc<GrpcContext>,
     version: ReflectionVersion,
     questions: Messages<Incoming>,
     deadline: CallDeadline,
@@ -43,15 +43,15 @@ pub(crate) struct ReflectionBody {
 impl ReflectionBody {
     /// Answers the questions of a call.
     pub(crate) fn new(
-        state: Arc<GrpcState>,
+        endpoint: Arc<GrpcContext>,
         version: ReflectionVersion,
         questions: Messages<Incoming>,
         granted: Option<Duration>,
         open: ByteReservation,
     ) -> Self {
-        let drain = state.drain.clone();
+        let drain = endpoint.drain.clone();
         Self {
-            state,
+            endpoint,
             version,
             questions,
             deadline: CallDeadline::after(granted),
@@ -84,7 +84,7 @@ impl ReflectionBody {
     fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<Chunks, Status>> {
         Poll::Ready(match self.questions.poll_next(context) {
             Poll::Ready(Some(Ok(question))) => generated::decode_here(&question.frames)
-                .and_then(|question| self.state.reflection.answer(self.version, question))
+                .and_then(|question| self.endpoint.reflection.answer(self.version, question))
                 .and_then(|answer| generated::encode(&answer)),
             Poll::Ready(Some(Err(error))) => Err(error.into()),
             Poll::Ready(None) => Err(Status::ok()),

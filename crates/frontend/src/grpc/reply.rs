@@ -50,7 +50,7 @@ impl Body for GrpcReply {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Chunks>, Infallible>>> {
-        call_tasks::frame_asked();
+        call_tasks::frame_requested();
         let polled = self.poll_next(context);
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && frame.is_data()

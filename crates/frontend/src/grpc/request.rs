@@ -15,20 +15,22 @@ use trace::RequestTrace;
 
 use super::{
     call::CallHead,
+    grpc_context::GrpcContext,
     message::{
         contents::{self, ContentsRoom},
-        decode::{self, Choice, InferInput, InferMessage, InferRequestedOutput, InvalidMessage, MAX_DIMS},
+        decode::{
+            self, GrpcParameter, InferInput, InferMessage, InferRequestedOutput, InvalidMessage, MAX_DIMS,
+        },
         encode::InferResponse,
         framing::ReceivedMessage,
         parameters,
     },
-    state::GrpcState,
     status::Status,
 };
 use crate::{
     access::{Category, is_key_header},
     cache_headers,
-    decode_pool::Work,
+    decode_pool::PooledResult,
     kserve::{
         lengths::MAX_ID,
         output::{Placement, RequestedOutput, RequestedOutputs},
@@ -40,7 +42,7 @@ use crate::{
 };
 
 /// A response that gets the form that the client asked for, in the pool.
-pub(crate) type FinishWork = Work<Result<Written<inference::Response>, Error>>;
+pub(crate) type FinishWork = PooledResult<Result<Written<inference::Response>, Error>>;
 
 /// What the server keeps of a running request, to answer it.
 pub(crate) struct RequestContext {
@@ -70,18 +72,21 @@ pub(crate) fn check(call: &CallHead, message: &InferMessage<'_>) -> Result<(), S
 ///
 /// # Errors
 /// The budget would be exceeded.
-pub(crate) fn reserve_copies(state: &GrpcState, message: &ReceivedMessage) -> Result<ByteReservation, Error> {
+pub(crate) fn reserve_copies(
+    endpoint: &GrpcContext,
+    message: &ReceivedMessage,
+) -> Result<ByteReservation, Error> {
     let texts = decode::bytes_besides_contents(&message.frames);
-    Ok(state.engine.inflight_bytes().reserve(texts.saturating_mul(2))?)
+    Ok(endpoint.engine.inflight_bytes().reserve(texts.saturating_mul(2))?)
 }
 
 /// The model that a message asks for.
 ///
 /// # Errors
 /// The version is not a number, or the model does not exist.
-pub(crate) fn model(state: &GrpcState, message: &InferMessage<'_>) -> Result<Arc<Model>, Error> {
+pub(crate) fn model(endpoint: &GrpcContext, message: &InferMessage<'_>) -> Result<Arc<Model>, Error> {
     let version = version::parse(&message.model_version)?;
-    state.engine.model(&message.model_name, version)
+    endpoint.engine.model(&message.model_name, version)
 }
 
 /// Writes what the message of a call asks for into `request`, which must be empty. `reservation` has the bytes of the message;
@@ -91,28 +96,28 @@ pub(crate) fn model(state: &GrpcState, message: &InferMessage<'_>) -> Result<Arc
 /// The message contradicts itself, the schema or the model, exceeds a limit, or there is no room for its inputs.
 // The caller supplies the memory, because a request is moved as seldom as possible.
 pub(crate) fn decode(
-    state: &GrpcState,
+    endpoint: &GrpcContext,
     call: &CallHead,
     (model, message): (Arc<Model>, InferMessage<'_>),
     (mut reservation, times): (ByteReservation, Option<MessageTimes>),
     request: &mut Request,
 ) -> Result<RequestContext, InvalidMessage> {
     let headers = &call.headers;
-    let trace = times.and_then(|times| times.sample(&state.options.tracer, model.name(), headers));
+    let trace = times.and_then(|times| times.sample(&endpoint.options.tracer, model.name(), headers));
     request.trace = trace.as_ref().map(RequestTrace::context);
     let id = Name::new(&message.id);
     request.id = id.clone();
     request.model_version = version::parse(&message.model_version)?;
     if call.stream.is_some() {
         request.client = call.stream;
-        request.most_unread = state.options.most_unread_responses;
+        request.most_unread = endpoint.options.most_unread_responses;
     }
     let empty_final = parameters::read(&message.parameters, request)?;
-    forward(state, headers, request)?;
+    forward(endpoint, headers, request)?;
     request.cache_control = cache_headers::of_request(headers);
     let mut raw = Raw { any: !message.raw_contents.is_empty(), rest: message.raw_contents.into_iter() };
     let mut room = ContentsRoom::new(&mut reservation);
-    let regions = &state.options.regions;
+    let regions = &endpoint.options.regions;
     let tensors: Result<Vec<_>, _> = message
         .inputs
         .into_iter()
@@ -200,9 +205,9 @@ impl RequestContext {
 
 /// Turns metadata into parameters, as the server's options say. Headers that gRPC itself needs are never forwarded, nor
 /// are API keys.
-fn forward(state: &GrpcState, headers: &HeaderMap, request: &mut Request) -> Result<(), Error> {
-    let Some(forward) = &state.options.forward else { return Ok(()) };
-    let has_keys = state.options.api_keys.is_some();
+fn forward(endpoint: &GrpcContext, headers: &HeaderMap, request: &mut Request) -> Result<(), Error> {
+    let Some(forward) = &endpoint.options.forward else { return Ok(()) };
+    let has_keys = endpoint.options.api_keys.is_some();
     for (name, value) in headers {
         let name = name.as_str();
         if has_keys && is_key_header(name) {
@@ -299,7 +304,7 @@ fn output_form<'a>(output: &'a InferRequestedOutput<'_>) -> Result<OutputForm<'a
     let choice = output.parameters.iter().find(|(key, _)| key == "classification").map(|(_, choice)| choice);
     let classes = match choice {
         None => None,
-        Some(Some(Choice::Int64(count))) => {
+        Some(Some(GrpcParameter::Int64(count))) => {
             let count = u64::try_from(*count).ok().and_then(NonZeroU64::new);
             Some(count.ok_or_else(|| {
                 Error::invalid("invalid value for 'classification' parameter, expected >= 0")

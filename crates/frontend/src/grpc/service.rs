@@ -9,13 +9,13 @@ use super::{
     admin::AdminCall,
     call::CallHead,
     compression::{self, Compressor},
+    grpc_context::GrpcContext,
     infer,
     message::framing::Messages,
     metadata,
     reflection::ReflectionVersion,
     reflection_call::{MAX_QUESTION, ReflectionBody},
     reply::{self, GrpcReply},
-    state::GrpcState,
     status::{Code, Status},
     stream::StreamBody,
 };
@@ -68,7 +68,7 @@ impl Target {
 
 /// Answers one call. Dropping the future, or the body of the answer, cancels the call.
 pub(crate) async fn answer(
-    state: Arc<GrpcState>,
+    endpoint: Arc<GrpcContext>,
     request: Request<Incoming>,
     peer: Option<SocketAddr>,
 ) -> Result<Response<GrpcReply>, Infallible> {
@@ -81,22 +81,22 @@ pub(crate) async fn answer(
     let (Parts { uri, headers, .. }, body) = request.into_parts();
     let target = Target::of(uri.path());
     // The requests of a stream have entries of their own.
-    let log = state.options.access_log.as_ref().filter(|_| target != Some(Target::StreamInfer));
+    let log = endpoint.options.access_log.as_ref().filter(|_| target != Some(Target::StreamInfer));
     let line = AccessLine::begin(log, "grpc", peer, || call_name(uri.path()).to_owned());
-    let call = CallHead::new(headers, state.options.api_keys.as_ref(), peer);
+    let call = CallHead::new(headers, endpoint.options.api_keys.as_ref(), peer);
     let outcome = if line.is_some() || error::is_noted() {
         // The future is boxed, so that calls that nobody notes have a smaller future.
-        Box::pin(answer_noted(&state, (target, uri), call, body, line)).await
+        Box::pin(answer_noted(&endpoint, (target, uri), call, body, line)).await
     } else {
         drop(uri);
-        dispatch(&state, target, call, body).await
+        dispatch(&endpoint, target, call, body).await
     };
     Ok(outcome.unwrap_or_else(|status| reply::failed(&status)))
 }
 
 /// Answers a call whose facts are for the log.
 async fn answer_noted(
-    state: &Arc<GrpcState>,
+    endpoint: &Arc<GrpcContext>,
     (target, uri): (Option<Target>, Uri),
     mut call: CallHead,
     body: Incoming,
@@ -104,7 +104,7 @@ async fn answer_noted(
 ) -> Result<Response<GrpcReply>, Status> {
     let facts = line.as_ref().map(|line| line.facts().clone()).unwrap_or_default();
     call.facts = Some(facts.clone());
-    let outcome = dispatch(state, target, call, body).await;
+    let outcome = dispatch(endpoint, target, call, body).await;
     let (code, bytes) = match &outcome {
         Ok(reply) => (Code::Ok, reply.body().len()),
         Err(status) => {
@@ -135,47 +135,47 @@ fn note(call: &str, Status { code, message }: &Status, facts: &RequestFacts) {
 }
 
 async fn dispatch(
-    state: &Arc<GrpcState>,
+    endpoint: &Arc<GrpcContext>,
     target: Option<Target>,
     mut call: CallHead,
     body: Incoming,
 ) -> Result<Response<GrpcReply>, Status> {
     // h2 accepts calls until the client has confirmed that it knows of the end of its connection.
-    if state.drain.has_begun_since(LAST_CALLS) {
+    if endpoint.drain.has_begun_since(LAST_CALLS) {
         return Err(Status::stopping());
     }
     let Some(target) = target else {
         return Err(Status::new(Code::Unimplemented, ""));
     };
-    check_restriction(state, target, &call)?;
+    check_restriction(endpoint, target, &call)?;
     let granted = metadata::timeout(&call.headers)?;
     if let Target::StreamInfer = target {
         let coding = compression::of_request(&call.headers)?;
-        let open = state.reserve_call()?;
-        let limits = (&state.options.limits, &state.drain);
-        let messages = Messages::new(body, coding, limits, state.engine.inflight_bytes());
-        let compressor = Compressor::agreed(state.options.compression, &call.headers);
+        let open = endpoint.reserve_call()?;
+        let limits = (&endpoint.options.limits, &endpoint.drain);
+        let messages = Messages::new(body, coding, limits, endpoint.engine.inflight_bytes());
+        let compressor = Compressor::agreed(endpoint.options.compression, &call.headers);
         (call.facts, call.stream) = (None, Some(ClientId::unique()));
-        let body = StreamBody::new(state.clone(), call, messages, granted, open);
+        let body = StreamBody::new(endpoint.clone(), call, messages, granted, open);
         return Ok(reply::stream(body, compressor.map(|compressor| compressor.coding)));
     }
     if let Target::Reflection(version) = target {
-        return reflect(state, version, &call, body, granted);
+        return reflect(endpoint, version, &call, body, granted);
     }
     match granted {
-        None => answer_once(state, target, call, body).await,
+        None => answer_once(endpoint, target, call, body).await,
         // The future is boxed, so that calls without a deadline, which are the fast ones, have a smaller future.
         Some(granted) => {
-            let answer = Box::pin(answer_once(state, target, call, body));
+            let answer = Box::pin(answer_once(endpoint, target, call, body));
             tokio::time::timeout(granted, answer).await.unwrap_or_else(|_| Err(Status::late()))
         }
     }
 }
 
-fn check_restriction(state: &GrpcState, target: Target, call: &CallHead) -> Result<(), Status> {
+fn check_restriction(endpoint: &GrpcContext, target: Target, call: &CallHead) -> Result<(), Status> {
     let category = target.category();
     let header = |name: &str| call.headers.get(name).map(HeaderValue::as_bytes);
-    state.options.restrictions.check(category, header).map_err(|denied| {
+    endpoint.options.restrictions.check(category, header).map_err(|denied| {
         let text = format!("This protocol is restricted, expecting header '{}'", denied.header);
         Status::new(Code::Unavailable, text)
     })?;
@@ -183,14 +183,14 @@ fn check_restriction(state: &GrpcState, target: Target, call: &CallHead) -> Resu
 }
 
 async fn answer_once(
-    state: &Arc<GrpcState>,
+    endpoint: &Arc<GrpcContext>,
     target: Target,
     call: CallHead,
     body: Incoming,
 ) -> Result<Response<GrpcReply>, Status> {
     match target {
-        Target::Infer => infer::answer(state, call, body).await,
-        Target::Admin(admin) => Box::pin(answer_admin(state, admin, call, body)).await,
+        Target::Infer => infer::answer(endpoint, call, body).await,
+        Target::Admin(admin) => Box::pin(answer_admin(endpoint, admin, call, body)).await,
         Target::StreamInfer | Target::Reflection(_) => unreachable!("streams are answered by their body"),
     }
 }
@@ -198,43 +198,43 @@ async fn answer_once(
 /// Begins the answers of a call of reflection.
 #[cold]
 fn reflect(
-    state: &Arc<GrpcState>,
+    endpoint: &Arc<GrpcContext>,
     version: ReflectionVersion,
     call: &CallHead,
     body: Incoming,
     granted: Option<Duration>,
 ) -> Result<Response<GrpcReply>, Status> {
-    if !state.options.reflection {
+    if !endpoint.options.reflection {
         return Err(Status::new(Code::Unimplemented, ""));
     }
     let coding = compression::of_request(&call.headers)?;
-    let open = state.reserve_call()?;
-    let limits = limits_below(state, MAX_QUESTION);
-    let questions = Messages::new(body, coding, (&limits, &state.drain), state.engine.inflight_bytes());
-    Ok(reply::reflection(ReflectionBody::new(state.clone(), version, questions, granted, open)))
+    let open = endpoint.reserve_call()?;
+    let limits = limits_below(endpoint, MAX_QUESTION);
+    let questions = Messages::new(body, coding, (&limits, &endpoint.drain), endpoint.engine.inflight_bytes());
+    Ok(reply::reflection(ReflectionBody::new(endpoint.clone(), version, questions, granted, open)))
 }
 
 /// The limits of clients, for calls whose messages have at most so many bytes.
-fn limits_below(state: &GrpcState, max_message: u64) -> ClientLimits {
-    let limits = state.options.limits;
+fn limits_below(endpoint: &GrpcContext, max_message: u64) -> ClientLimits {
+    let limits = endpoint.options.limits;
     ClientLimits { max_request_bytes: limits.max_request_bytes.min(max_message), ..limits }
 }
 
 async fn answer_admin(
-    state: &GrpcState,
+    endpoint: &GrpcContext,
     admin: AdminCall,
     call: CallHead,
     body: Incoming,
 ) -> Result<Response<GrpcReply>, Status> {
     let coding = compression::of_request(&call.headers)?;
-    let limits = limits_below(state, admin.max_message());
-    let limits = (&limits, &state.drain);
-    let mut message = Messages::new(body, coding, limits, state.engine.inflight_bytes()).only().await?;
+    let limits = limits_below(endpoint, admin.max_message());
+    let limits = (&limits, &endpoint.drain);
+    let mut message = Messages::new(body, coding, limits, endpoint.engine.inflight_bytes()).only().await?;
     if admin == AdminCall::RepositoryModelLoad {
         // The files of the model are copied. Other messages are short.
         message.reservation.grow(message.len()).map_err(Error::from)?;
     }
     admin.check_model(&call.access, &message.frames).await?;
-    let answer = admin.answer(state, &message.frames, &call.access).await?;
-    reply::message(answer, || state.engine.inflight_bytes().reservation(), None, None)
+    let answer = admin.answer(endpoint, &message.frames, &call.access).await?;
+    reply::message(answer, || endpoint.engine.inflight_bytes().reservation(), None, None)
 }

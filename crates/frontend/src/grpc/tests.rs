@@ -14,7 +14,7 @@ use testing::{
 };
 use tokio::{task::JoinHandle, time::timeout};
 
-use super::{GrpcOptions, GrpcState, serve};
+use super::{GrpcContext, GrpcOptions, serve};
 use crate::port::{BoundSocket, Drain};
 
 mod access_log;
@@ -92,10 +92,10 @@ impl Server {
         };
         let engine = Engine::start(engine_options, backends).await.unwrap();
         let drain = Drain::new();
-        let state = Arc::new(GrpcState::new(engine.clone(), options, drain.clone()).unwrap());
+        let endpoint = Arc::new(GrpcContext::new(engine.clone(), options, drain.clone()).unwrap());
         let listener = BoundSocket::bind("127.0.0.1", 0, false).unwrap().listen().unwrap();
         let address = listener.address().unwrap().port().unwrap();
-        let serving = tokio::spawn(serve(listener, state));
+        let serving = tokio::spawn(serve(listener, endpoint));
         Self { address, engine, drain, serving, gate, repository }
     }
 

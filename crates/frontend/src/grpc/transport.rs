@@ -1,7 +1,7 @@
 //! The layer between the socket of a gRPC connection and hyper. It reads the frames of both directions, and ends the
 //! connection of a client that does not keep the limits.
 //!
-//! - If a client sends frames too often, the connection ends ([`FramePolice`]).
+//! - If a client sends frames too often, the connection ends ([`FrameRateLimits`]).
 //! - Heads must arrive in time, whether they come byte by byte or frame by frame.
 //! - The client must read what the server writes, in time.
 //! - Idle clients get pings ([`Keepalive`]). The transport inserts a ping between two of hyper's frames. hyper ignores
@@ -22,10 +22,10 @@ use tokio::{
 
 use super::{
     call_tasks::CallCounter,
+    frame_limits::{FrameFlood, FrameRateLimits},
     frames::{FrameHead, FrameKind, FrameReader},
+    grpc_context::GrpcContext,
     keepalive::{Keepalive, KeepaliveEvent},
-    police::{Abuse, FramePolice},
-    state::GrpcState,
     unix_authority::AuthorityRewriter,
 };
 use crate::port::WriteTimeout;
@@ -49,7 +49,7 @@ pub(super) struct Transport<S> {
     authority: Option<AuthorityRewriter>,
     incoming: Incoming,
     outgoing: FrameReader,
-    police: FramePolice,
+    frame_limits: FrameRateLimits,
     keepalive: Keepalive,
     write_timeout: WriteTimeout,
     /// Bytes to send between two frames.
@@ -58,8 +58,8 @@ pub(super) struct Transport<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
     /// A connection. `ahead` contains its first bytes, which were read already.
-    pub(super) fn new(stream: S, ahead: Bytes, state: &GrpcState, calls: Arc<CallCounter>) -> Self {
-        let options = &state.options;
+    pub(super) fn new(stream: S, ahead: Bytes, endpoint: &GrpcContext, calls: Arc<CallCounter>) -> Self {
+        let options = &endpoint.options;
         // A client may cancel all its calls at once, for example when a shared deadline passes, and do so repeatedly.
         let resets = options.max_concurrent_streams.saturating_mul(4);
         Self {
@@ -69,9 +69,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
             authority: None,
             incoming: Incoming::new(options.limits.header_timeout),
             outgoing: FrameReader::default(),
-            police: FramePolice::new(options.pings, resets, Instant::now().into_std()),
+            frame_limits: FrameRateLimits::new(options.pings, resets, Instant::now().into_std()),
             keepalive: Keepalive::new(options.keepalive),
-            write_timeout: WriteTimeout::new(options.limits.write_timeout, state.drain.clone()),
+            write_timeout: WriteTimeout::new(options.limits.write_timeout, endpoint.drain.clone()),
             injected: Bytes::new(),
         }
     }
@@ -84,21 +84,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
     /// Reads the frames of bytes from the client.
     fn received(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> io::Result<()> {
         self.keepalive.heard(Instant::now());
-        let (police, calls) = (&mut self.police, self.calls.open());
-        let judged =
-            self.incoming.advance(bytes, |frame| police.received(frame, calls, || Instant::now().into_std()));
-        judged.map_err(|abuse| self.dismiss(context, abuse))
+        let (frame_limits, calls) = (&mut self.frame_limits, self.calls.open());
+        let judged = self
+            .incoming
+            .advance(bytes, |frame| frame_limits.received(frame, calls, || Instant::now().into_std()));
+        judged.map_err(|flood| self.dismiss(context, flood))
     }
 
     /// Sends the reason for the end of the connection, if the socket takes it at once.
-    fn dismiss(&mut self, context: &mut Context<'_>, abuse: Abuse) -> io::Error {
+    fn dismiss(&mut self, context: &mut Context<'_>, flood: FrameFlood) -> io::Error {
         if self.injected.is_empty() && self.outgoing.is_between_frames() {
-            let farewell = go_away(self.incoming.last_stream, abuse.reason);
+            let farewell = go_away(self.incoming.last_stream, flood.reason);
             // The connection ends even if this write fails.
             let _ = Pin::new(&mut self.stream).poll_write(context, &farewell);
             let _ = Pin::new(&mut self.stream).poll_flush(context);
         }
-        io::Error::other(abuse.reason)
+        io::Error::other(flood.reason)
     }
 
     /// Checks the time limits while the client sends nothing.
@@ -142,17 +143,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
 
     /// Reads the frames of bytes that were sent to the client.
     fn sent(&mut self, bytes: &[u8]) {
-        let Self { outgoing, police, keepalive, calls, .. } = self;
+        let Self { outgoing, frame_limits, keepalive, calls, .. } = self;
         let mut is_answer = outgoing.is_within() == Some(FrameKind::Data);
-        let told = outgoing.advance(bytes, |frame| {
-            police.sent(frame);
+        let advanced = outgoing.advance(bytes, |frame| {
+            frame_limits.sent(frame);
             if matches!(frame.kind, FrameKind::Data | FrameKind::Headers) {
                 keepalive.sent_data();
                 is_answer = true;
             }
             Ok::<_, std::convert::Infallible>(())
         });
-        let Ok(()) = told;
+        let Ok(()) = advanced;
         if is_answer {
             calls.note_sent();
         }
@@ -202,8 +203,8 @@ impl Incoming {
     fn advance(
         &mut self,
         bytes: &[u8],
-        mut judge: impl FnMut(FrameHead) -> Result<(), Abuse>,
-    ) -> Result<(), Abuse> {
+        mut judge: impl FnMut(FrameHead) -> Result<(), FrameFlood>,
+    ) -> Result<(), FrameFlood> {
         let Self { frames, has_settings, is_in_headers, last_stream, round, .. } = self;
         frames.advance(bytes, |frame| {
             *has_settings |= frame.kind == FrameKind::Settings && !frame.is_ack();
@@ -319,11 +320,11 @@ mod tests {
         for frame in [&PING[..], &go_away(7, "too_many_pings")] {
             let mut heads = Vec::new();
             let mut reader = FrameReader::default();
-            let told = reader.advance(frame, |head| {
+            let advanced = reader.advance(frame, |head| {
                 heads.push((head.kind, head.stream));
                 Ok::<_, std::convert::Infallible>(())
             });
-            told.unwrap();
+            advanced.unwrap();
             assert!(reader.is_between_frames());
             assert!(matches!(heads[..], [(FrameKind::Ping | FrameKind::GoAway, 0)]), "{heads:?}");
         }

@@ -8,7 +8,7 @@ use crate::port::StreamProgress;
 
 /// The activity of a connection.
 #[derive(Debug)]
-pub(super) struct Activity {
+pub(super) struct ConnectionActivity {
     /// The number of requests begun plus the number of requests ended.
     rounds: AtomicUsize,
     busy: AtomicUsize,
@@ -19,21 +19,21 @@ pub(super) struct Activity {
 
 /// A request that the server is answering, up to the last byte of the response body.
 #[derive(Debug)]
-pub(super) struct Busy(Arc<Activity>);
+pub(super) struct OpenRequestGuard(Arc<ConnectionActivity>);
 
-impl Default for Activity {
+impl Default for ConnectionActivity {
     fn default() -> Self {
         let stream = StreamProgress { has_read: true.into(), ..StreamProgress::default() };
         Self { rounds: AtomicUsize::new(0), busy: AtomicUsize::new(0), stream: Arc::new(stream) }
     }
 }
 
-impl Activity {
-    pub(super) fn begin(self: &Arc<Self>) -> Busy {
+impl ConnectionActivity {
+    pub(super) fn begin(self: &Arc<Self>) -> OpenRequestGuard {
         self.stream.has_read.store(false, Ordering::Relaxed);
         self.rounds.fetch_add(1, Ordering::Relaxed);
         self.busy.fetch_add(1, Ordering::Relaxed);
-        Busy(self.clone())
+        OpenRequestGuard(self.clone())
     }
 
     pub(super) fn rounds(&self) -> usize {
@@ -55,7 +55,7 @@ impl Activity {
     }
 }
 
-impl Drop for Busy {
+impl Drop for OpenRequestGuard {
     fn drop(&mut self) {
         self.0.stream.has_read.store(false, Ordering::Relaxed);
         self.0.rounds.fetch_add(1, Ordering::Relaxed);

@@ -15,7 +15,7 @@ use http_body::{Body, Frame, SizeHint};
 use inference::{ByteBudget, ByteReservation, Error, NoRoom, TensorData};
 use smallvec::SmallVec;
 
-use super::activity::Busy;
+use super::activity::OpenRequestGuard;
 use crate::{
     access::AccessLine,
     counted_bytes::{UNCOUNTED, hold, resized},
@@ -38,14 +38,14 @@ const TOO_MANY_CHUNKS: &str = "Chunked request body exceeds maximum of 65536 non
 
 /// Why a body was not read to its end.
 #[derive(Debug)]
-pub(super) enum Unread {
+pub(super) enum BodyFailure {
     /// The client gets this error. The server skips the rest of the body.
     Refused(Error),
     /// The connection ends with this status: the client sends no more, or sends an invalid body.
     Broken(StatusCode, &'static str),
 }
 
-impl From<NoRoom> for Unread {
+impl From<NoRoom> for BodyFailure {
     fn from(refused: NoRoom) -> Self {
         Self::Refused(refused.into())
     }
@@ -53,7 +53,7 @@ impl From<NoRoom> for Unread {
 
 /// When reading stops.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds<'s> {
+pub(super) struct BodyLimits<'s> {
     /// Most bytes of the whole body.
     pub(super) len: u64,
     /// The minimum pace at which the body must arrive.
@@ -78,12 +78,12 @@ pub(super) struct ReceivedBody {
 /// lower bound.
 pub(super) async fn collect<B: Body<Data = Bytes> + Unpin + ?Sized>(
     body: &mut B,
-    bounds: Bounds<'_>,
+    bounds: BodyLimits<'_>,
     too_large: impl Fn(u64) -> Error,
-) -> Result<ReceivedBody, Unread> {
-    let told = body.size_hint().exact();
-    if let Some(len) = told.filter(|len| *len > bounds.len) {
-        return Err(Unread::Refused(too_large(len)));
+) -> Result<ReceivedBody, BodyFailure> {
+    let announced = body.size_hint().exact();
+    if let Some(len) = announced.filter(|len| *len > bounds.len) {
+        return Err(BodyFailure::Refused(too_large(len)));
     }
     let mut pieces = BodyPieces::default();
     let mut progress = BodyProgress::new(bounds.pace, bounds.drain);
@@ -92,11 +92,11 @@ pub(super) async fn collect<B: Body<Data = Bytes> + Unpin + ?Sized>(
         reservation.grow(piece.len())?;
         pieces.push(piece, bounds.budget.is_scarce());
         if pieces.len > bounds.len {
-            return Err(Unread::Refused(too_large(pieces.len)));
+            return Err(BodyFailure::Refused(too_large(pieces.len)));
         }
         let tiny = pieces.count as u64 * 1024 > pieces.len;
-        if told.is_none() && tiny && pieces.count > MAX_CHUNKS {
-            return Err(Unread::Broken(StatusCode::BAD_REQUEST, TOO_MANY_CHUNKS));
+        if announced.is_none() && tiny && pieces.count > MAX_CHUNKS {
+            return Err(BodyFailure::Broken(StatusCode::BAD_REQUEST, TOO_MANY_CHUNKS));
         }
     }
     Ok(ReceivedBody { bytes: pieces.finish(), reservation })
@@ -111,7 +111,7 @@ pub(super) fn too_large(len: u64, limit: u64) -> Error {
 }
 
 /// Reads and drops the rest of a body, up to a limit.
-pub(super) async fn pass_over<B: Body<Data = Bytes> + Unpin + ?Sized>(
+pub(super) async fn discard_body<B: Body<Data = Bytes> + Unpin + ?Sized>(
     body: &mut B,
     pace: Option<BodyPace>,
     drain: &Drain,
@@ -129,12 +129,12 @@ pub(super) async fn pass_over<B: Body<Data = Bytes> + Unpin + ?Sized>(
 async fn next<B: Body<Data = Bytes> + Unpin + ?Sized>(
     body: &mut B,
     progress: &mut BodyProgress,
-) -> Result<Option<Bytes>, Unread> {
+) -> Result<Option<Bytes>, BodyFailure> {
     let late = |late| match late {
         LateBody::TooSlow => {
-            Unread::Broken(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time")
+            BodyFailure::Broken(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time")
         }
-        LateBody::Stopping => Unread::Broken(
+        LateBody::Stopping => BodyFailure::Broken(
             StatusCode::SERVICE_UNAVAILABLE,
             "the server stops, and the request body had not arrived",
         ),
@@ -147,7 +147,10 @@ async fn next<B: Body<Data = Bytes> + Unpin + ?Sized>(
         match frame.await.map_err(late)? {
             None => return Ok(None),
             Some(Err(_)) => {
-                return Err(Unread::Broken(StatusCode::BAD_REQUEST, "the request body could not be read"));
+                return Err(BodyFailure::Broken(
+                    StatusCode::BAD_REQUEST,
+                    "the request body could not be read",
+                ));
             }
             // The server ignores trailers.
             Some(Ok(frame)) => {
@@ -208,7 +211,7 @@ pub struct ResponseBody {
     /// Of the bytes that are present, until [`ResponseBody::count_in`].
     reservation: Option<ByteReservation>,
     /// Dropped together with the body. Until then the connection is not idle.
-    busy: Option<Busy>,
+    busy: Option<OpenRequestGuard>,
     /// Dropped together with the body, if the request is traced.
     traced: Option<TracedSend>,
     /// Counts the bytes that are sent. Dropped after what follows the pieces, and together with the body.
@@ -268,7 +271,7 @@ impl ResponseBody {
     }
 
     /// Keeps the connection busy for as long as the body lives.
-    pub(super) fn holding(mut self, busy: Busy) -> Self {
+    pub(super) fn holding(mut self, busy: OpenRequestGuard) -> Self {
         self.busy = Some(busy);
         self
     }
@@ -373,10 +376,10 @@ mod tests {
         StreamBody::new(stream::iter(pieces.into_iter().map(|piece| Ok(Frame::data(piece)))))
     }
 
-    async fn read(pieces: Vec<Bytes>, len: u64) -> Result<TensorData, Unread> {
+    async fn read(pieces: Vec<Bytes>, len: u64) -> Result<TensorData, BodyFailure> {
         let mut body = chunked(pieces);
         let budget = &ByteBudget::new(usize::MAX);
-        let bounds = Bounds { len, pace: None, drain: &Drain::new(), budget };
+        let bounds = BodyLimits { len, pace: None, drain: &Drain::new(), budget };
         let body = collect(&mut body, bounds, |len| Error::invalid(format!("{len} bytes"))).await?;
         assert_eq!(body.reservation.bytes(), body.bytes.len());
         Ok(body.bytes)
@@ -396,7 +399,7 @@ mod tests {
     async fn pieces_are_copied_together_when_more_than_half_of_the_budget_is_used() {
         let budget = ByteBudget::new(10 * SMALL);
         let drain = Drain::new();
-        let bounds = Bounds { len: u64::MAX, pace: None, drain: &drain, budget: &budget };
+        let bounds = BodyLimits { len: u64::MAX, pace: None, drain: &drain, budget: &budget };
         let pieces = vec![Bytes::from(vec![b'p'; SMALL]); 8];
         let body = collect(&mut chunked(pieces), bounds, |len| too_large(len, 0)).await.unwrap();
         let lens: Vec<usize> = body.bytes.pieces().iter().map(Bytes::len).collect();
@@ -406,25 +409,25 @@ mod tests {
     #[tokio::test]
     async fn a_body_is_refused_as_soon_as_it_is_too_long() {
         let error = read(vec!["abc".into(), "def".into(), "ghi".into()], 5).await.unwrap_err();
-        assert!(matches!(error, Unread::Refused(error) if error.message == "6 bytes"));
-        let mut told = ResponseBody::from("abcdef");
+        assert!(matches!(error, BodyFailure::Refused(error) if error.message == "6 bytes"));
+        let mut announced = ResponseBody::from("abcdef");
         let bounds =
-            Bounds { len: 5, pace: None, drain: &Drain::new(), budget: &ByteBudget::new(usize::MAX) };
-        let error = collect(&mut told, bounds, |len| Error::invalid(format!("{len} told")));
-        assert!(matches!(error.await.unwrap_err(), Unread::Refused(error) if error.message == "6 told"));
-        assert_eq!(told.len(), 6, "nothing was read");
+            BodyLimits { len: 5, pace: None, drain: &Drain::new(), budget: &ByteBudget::new(usize::MAX) };
+        let error = collect(&mut announced, bounds, |len| Error::invalid(format!("{len} told")));
+        assert!(matches!(error.await.unwrap_err(), BodyFailure::Refused(error) if error.message == "6 told"));
+        assert_eq!(announced.len(), 6, "nothing was read");
     }
 
     #[tokio::test]
     async fn a_body_is_counted_while_it_arrives_and_refused_beyond_the_budget() {
         let budget = ByteBudget::new(10);
         let drain = Drain::new();
-        let bounds = Bounds { len: 100, pace: None, drain: &drain, budget: &budget };
+        let bounds = BodyLimits { len: 100, pace: None, drain: &drain, budget: &budget };
         let receive =
             async |pieces: Vec<Bytes>| collect(&mut chunked(pieces), bounds, |len| too_large(len, 100)).await;
         let held = receive(vec!["abc".into(), "def".into()]).await.unwrap();
         assert_eq!(budget.used(), 6);
-        let Unread::Refused(error) = receive(vec!["abc".into(), "de".into()]).await.unwrap_err() else {
+        let BodyFailure::Refused(error) = receive(vec!["abc".into(), "de".into()]).await.unwrap_err() else {
             panic!("the client is told")
         };
         assert_eq!(error.code, ErrorCode::ResourceExhausted);
@@ -438,7 +441,7 @@ mod tests {
     async fn too_many_tiny_chunks_are_refused() {
         assert!(read(vec!["x".into(); MAX_CHUNKS], u64::MAX).await.is_ok());
         let error = read(vec!["x".into(); MAX_CHUNKS + 1], u64::MAX).await.unwrap_err();
-        assert!(matches!(error, Unread::Broken(StatusCode::BAD_REQUEST, _)));
+        assert!(matches!(error, BodyFailure::Broken(StatusCode::BAD_REQUEST, _)));
     }
 
     #[tokio::test]

@@ -23,8 +23,8 @@ use tokio::{
 };
 
 use super::{
-    activity::Activity,
-    body::{ResponseBody, pass_over},
+    activity::ConnectionActivity,
+    body::{ResponseBody, discard_body},
     call::HttpCall,
     header_case::{NameRecorder, RecentHeaderNames, WrittenHead},
     origin_rules::{OriginRules, RequestSender, permit_reading, preflight_reply},
@@ -35,8 +35,8 @@ use crate::{
     access::{AccessLine, AccessLog, ApiKeys},
     error,
     port::{
-        ClientLimits, ClientStream, Drain, Listener, NoSlot, Port, Timed, WriteTimeout, accept, encrypted,
-        idle_while_draining, tls::TlsPort,
+        ClientLimits, ClientStream, Drain, Listener, NoPermit, Port, TimedStream, WriteTimeout, accept,
+        encrypted, idle_while_draining, tls::TlsPort,
     },
 };
 
@@ -84,7 +84,7 @@ const LAST_CALL: Duration = Duration::from_millis(20);
 ///
 /// From the announcement of `drain` on, each response has `Connection: close` and is the last of its connection. Idle
 /// connections close 20 ms after the beginning of `drain` (P-W24), and those whose client stalls within seconds. Busy
-/// connections close after their answer. If all slots of `options` are taken, a new connection gets one answer with status
+/// connections close after their answer. If all permits of `options` are taken, a new connection gets one answer with status
 /// 503 and is closed; with TLS it is closed without an answer. Requests that the rules of `options` refuse do not reach
 /// `service`. Dropping the future closes all connections.
 ///
@@ -96,10 +96,10 @@ pub async fn serve<S: HttpEndpoint>(
     drain: Drain,
     options: PortOptions,
 ) -> Result<(), Error> {
-    let PortOptions { limits, slots, tls, origin_rules } = options;
+    let PortOptions { limits, permits, tls, origin_rules } = options;
     // A client that expects TLS could not read the answer.
     let refusal = if tls.is_some() { |_| Vec::new() } else { refusal };
-    let port = Port { name: service.port_name(), drain: drain.clone(), slots, refusal };
+    let port = Port { name: service.port_name(), drain: drain.clone(), permits, refusal };
     let entrance = Arc::new(Entrance { service, drain, limits, origin_rules });
     accept(listener, port, move |stream| connection(stream, tls.clone(), entrance.clone())).await
 }
@@ -151,7 +151,7 @@ impl<S: HttpEndpoint> Entrance<S> {
                     request.uri().path()
                 );
                 if !request.body().is_end_stream() && !request.headers().contains_key(EXPECT) {
-                    pass_over(&mut request.into_body(), self.limits.body_pace, &self.drain).await;
+                    discard_body(&mut request.into_body(), self.limits.body_pace, &self.drain).await;
                 }
                 end_line(line, reply)
             }
@@ -182,8 +182,8 @@ impl<S: HttpEndpoint> Entrance<S> {
 }
 
 /// The answer to a connection that exceeds the limit.
-fn refusal(no_slot: NoSlot) -> Vec<u8> {
-    let body = error::body(&no_slot.to_string());
+fn refusal(no_permit: NoPermit) -> Vec<u8> {
+    let body = error::body(&no_permit.to_string());
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n",
@@ -219,11 +219,11 @@ async fn serve_requests<S: HttpEndpoint>(
     peer: Option<SocketAddr>,
 ) {
     let (limits, drain) = (entrance.limits, entrance.drain.clone());
-    let activity = Arc::new(Activity::default());
+    let activity = Arc::new(ConnectionActivity::default());
     let write_timeout = WriteTimeout::new(limits.write_timeout, drain.clone());
     let budget = entrance.service.name_budget().cloned();
     let recent = budget.map(|budget| Arc::new(RecentHeaderNames::new(budget)));
-    let stream = Timed::new(stream, write_timeout, activity.stream.clone());
+    let stream = TimedStream::new(stream, write_timeout, activity.stream.clone());
     let stream = NameRecorder::new(stream, recent.clone().map(|recent| (recent, activity.clone())));
     let answer = service_fn(|request: Request<Incoming>| {
         let written_head = recent.as_ref().map(|recent| recent.take());
@@ -254,7 +254,7 @@ async fn serve_requests<S: HttpEndpoint>(
     let mut last_call = pin!(async { sleep(LAST_CALL).await });
     // The body of a request that does not come ends the request. Answers that wait end by the limit for writes.
     let mut alone = pin!(idle_while_draining(&drain, || !activity.is_idle(), || activity.writes()));
-    let (mut is_draining, mut told) = (false, false);
+    let (mut is_draining, mut is_shutdown_announced) = (false, false);
     let mut watch = Watch::new(&activity, limits);
     loop {
         tokio::select! {
@@ -267,8 +267,8 @@ async fn serve_requests<S: HttpEndpoint>(
                 return;
             }
             () = &mut drain_begun, if !is_draining => is_draining = true,
-            () = &mut last_call, if is_draining && !told => {
-                told = true;
+            () = &mut last_call, if is_draining && !is_shutdown_announced => {
+                is_shutdown_announced = true;
                 served.as_mut().graceful_shutdown();
             }
             () = &mut alone, if is_draining => {
@@ -285,7 +285,7 @@ async fn serve_requests<S: HttpEndpoint>(
 
 /// Watches a connection that waits for its client.
 struct Watch<'a> {
-    activity: &'a Activity,
+    activity: &'a ConnectionActivity,
     limits: ClientLimits,
     /// Runs while a part of a head has arrived. The number is the round of that head.
     head: Option<(usize, Pin<Box<Sleep>>)>,
@@ -296,7 +296,7 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(activity: &'a Activity, limits: ClientLimits) -> Self {
+    fn new(activity: &'a ConnectionActivity, limits: ClientLimits) -> Self {
         let idle = limits.idle_timeout.map(|idle| Box::pin(sleep(idle)));
         Self { activity, limits, head: None, idle, seen: 0 }
     }

@@ -4,7 +4,7 @@ use engine::Engine;
 use inference::Error;
 
 use super::{
-    body::{self, Bounds, ReceivedBody},
+    body::{self, BodyLimits, ReceivedBody},
     call::{HttpCall, IncomingBody},
     json_work,
     options::HttpOptions,
@@ -64,7 +64,7 @@ impl HttpContext {
         let most = self.options.max_input_size;
         let budget = self.engine.inflight_bytes();
         let (pace, drain) = (self.options.limits.body_pace, &self.options.drain);
-        let bounds = |len: usize| Bounds { len: len as u64, pace, drain, budget };
+        let bounds = |len: usize| BodyLimits { len: len as u64, pace, drain, budget };
         let received = match limit {
             JsonLimit::Administrative if most > MAX_ADMINISTRATIVE => {
                 body::collect(body, bounds(MAX_ADMINISTRATIVE), administrative_too_large).await

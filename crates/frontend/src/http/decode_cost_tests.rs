@@ -12,8 +12,8 @@ const REPEATED: usize = 8_000;
 
 fn steps_of_infer(text: &str) -> usize {
     let regions = shared_memory::ClientRegions::forbidden();
-    let limits = request::Limits { model: "m", max_input_size: 1 << 30, regions: &regions };
-    json::steps_of(|| request::decode(text.as_bytes(), &TensorData::default(), limits)).0
+    let context = request::DecodeContext { model: "m", max_input_size: 1 << 30, regions: &regions };
+    json::steps_of(|| request::decode(text.as_bytes(), &TensorData::default(), context)).0
 }
 
 fn steps_of_generate(text: &str) -> usize {

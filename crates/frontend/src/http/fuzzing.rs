@@ -11,7 +11,7 @@ const MAX_INPUT: usize = 1 << 20;
 /// Decodes an infer request with its JSON part and its binary part. Returns the steps of the JSON reader.
 pub fn infer(json: &[u8], binary: &Bytes) -> usize {
     let regions = ClientRegions::forbidden();
-    let limits = request::Limits { model: "m", max_input_size: MAX_INPUT, regions: &regions };
+    let limits = request::DecodeContext { model: "m", max_input_size: MAX_INPUT, regions: &regions };
     let binary = TensorData::from(binary.clone());
     json::steps_of(|| request::decode(json, &binary, limits)).0
 }

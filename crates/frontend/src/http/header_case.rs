@@ -16,7 +16,7 @@ use std::{
 use inference::{ByteBudget, ByteReservation, lock::Mutex};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::activity::Activity;
+use super::activity::ConnectionActivity;
 
 /// The bytes of one read that may belong to a header block. A block begins at the start of a read, or in the rest of an
 /// earlier read.
@@ -163,12 +163,12 @@ impl WrittenHead {
 /// A stream. It stores its latest bytes if the server forwards headers.
 pub(super) struct NameRecorder<S> {
     stream: S,
-    recent: Option<(Arc<RecentHeaderNames>, Arc<Activity>)>,
+    recent: Option<(Arc<RecentHeaderNames>, Arc<ConnectionActivity>)>,
 }
 
 impl<S> NameRecorder<S> {
     /// `recent`: where the bytes are stored, and what the connection is doing.
-    pub(super) fn new(stream: S, recent: Option<(Arc<RecentHeaderNames>, Arc<Activity>)>) -> Self {
+    pub(super) fn new(stream: S, recent: Option<(Arc<RecentHeaderNames>, Arc<ConnectionActivity>)>) -> Self {
         Self { stream, recent }
     }
 }

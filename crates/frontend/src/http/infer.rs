@@ -8,22 +8,22 @@ use inference::{ByteReservation, Error, Name, Parameters, Response};
 use trace::RequestTrace;
 
 use super::{
-    body::{self, Bounds, ReceivedBody, ResponseBody},
+    body::{self, BodyLimits, ReceivedBody, ResponseBody},
     call::HttpCall,
     compression,
     context::{HttpContext, json_too_large},
     header_case::WrittenHead,
     json_work,
     reply::{self, HttpFailure, HttpOutcome, HttpReply},
-    request::{self, Decoded, Limits},
-    response::{self, Encoded, Origin},
+    request::{self, DecodeContext, DecodedRequest},
+    response::{self, EncodedResponse, ResponseIdentity},
     route_rules::{Methods, ModelPath, RouteRules},
 };
 use crate::{
     access::{Category, is_key_header, request_facts},
     cache_headers,
     counted_bytes::room_of,
-    decode_pool::{BRIEF, Work},
+    decode_pool::{BRIEF, PooledResult},
     forward::HeaderForward,
     kserve::output::RequestedOutputs,
     long_write::{self, LongWrite},
@@ -53,7 +53,8 @@ pub(super) async fn answer(
     let body = read_request(context, call).await?;
     call.note_received();
     call.note(|facts| facts.set_request_bytes(body.bytes.len()));
-    let Decoded { mut request, requested_outputs } = decode(context, call.headers, body, &model).await?;
+    let DecodedRequest { mut request, requested_outputs } =
+        decode(context, call.headers, body, &model).await?;
     if let Some(forward) = &context.options.forward {
         let has_keys = context.options.api_keys.is_some();
         let written = call.written_head.as_ref();
@@ -68,14 +69,15 @@ pub(super) async fn answer(
     let response = responses.take_only().await;
     response_complete(call.trace.as_ref());
     call.note(|facts| facts.set_times(&responses));
-    let origin = OwnedOrigin { version: model.version_of(&responses), model, id };
+    let identity = OwnedIdentity { version: model.version_of(&responses), model, id };
     let response = response?;
     let (encoded, reservation) = if requested_outputs.is_long(&response.outputs) {
         let room = room_of(&responses, context.engine.inflight_bytes());
-        let write = move |long: &mut LongWrite<'_>| encode(&origin, response, &requested_outputs, Some(long));
+        let write =
+            move |long: &mut LongWrite<'_>| encode(&identity, response, &requested_outputs, Some(long));
         long_write::in_pool(room, write).await??
     } else {
-        (encode(&origin, response, &requested_outputs, None)?, None)
+        (encode(&identity, response, &requested_outputs, None)?, None)
     };
     let mut reply = send(call.headers, encoded).await;
     if !reply.body().is_brief() {
@@ -97,7 +99,7 @@ async fn read_request(context: &HttpContext, call: &mut HttpCall<'_>) -> Result<
     let limits = &context.options.limits;
     let budget = context.engine.inflight_bytes();
     let (pace, drain) = (limits.body_pace, &context.options.drain);
-    let bounds = |len: u64| Bounds { len: len.min(limits.max_request_bytes), pace, drain, budget };
+    let bounds = |len: u64| BodyLimits { len: len.min(limits.max_request_bytes), pace, drain, budget };
     if compression::of_request(headers).map_err(HttpFailure::Coding)?.is_some() {
         // Decompression never makes a body much shorter.
         let most = (limit as u64).saturating_add(limit as u64 / 1000 + 1024);
@@ -125,22 +127,22 @@ async fn decode(
     headers: &HeaderMap,
     body: ReceivedBody,
     model: &Arc<Model>,
-) -> Result<Decoded, Error> {
+) -> Result<DecodedRequest, Error> {
     let ReceivedBody { bytes: mut body, reservation } = body;
     let max_input_size = context.options.max_input_size;
     let regions = &context.options.regions;
     let json_len = match header_length(headers)? {
         None => body.len(),
         Some(len) => usize::try_from(len).ok().filter(|len| *len <= body.len()).ok_or_else(|| {
-            let given = headers.get(HEADER_LENGTH).map_or_else(String::new, text);
+            let header = headers.get(HEADER_LENGTH).map_or_else(String::new, text);
             Error::invalid(format!(
-                "inference header size should be in range (0, {}), got: {given}",
+                "inference header size should be in range (0, {}), got: {header}",
                 body.len()
             ))
         })?,
     };
     if json_len == 0 {
-        let decoded = request::raw(body, Limits { model: model.name(), max_input_size, regions });
+        let decoded = request::raw(body, DecodeContext { model: model.name(), max_input_size, regions });
         return counted(decoded, reservation);
     }
     if json_len > max_input_size {
@@ -148,14 +150,14 @@ async fn decode(
     }
     let json = body.split_to(json_len);
     if json_len <= BRIEF {
-        let limits = Limits { model: model.name(), max_input_size, regions };
-        return counted(request::decode(&json.contiguous(), &body, limits), reservation);
+        let context = DecodeContext { model: model.name(), max_input_size, regions };
+        return counted(request::decode(&json.contiguous(), &body, context), reservation);
     }
     let (model, regions) = (model.clone(), regions.clone());
-    let decoded = Work::pooled(move |turn| {
+    let decoded = PooledResult::pooled(move |turn| {
         json_work::in_pieces(turn, json, reservation, |json| {
-            let limits = Limits { model: model.name(), max_input_size, regions: &regions };
-            request::decode_text(json, &body, limits)
+            let context = DecodeContext { model: model.name(), max_input_size, regions: &regions };
+            request::decode_text(json, &body, context)
         })
     });
     let (decoded, reservation) = decoded.await??;
@@ -163,9 +165,12 @@ async fn decode(
 }
 
 /// Counts a request in the reservation of its body.
-fn counted(mut decoded: Result<Decoded, Error>, reservation: ByteReservation) -> Result<Decoded, Error> {
+fn counted(
+    mut decoded: Result<DecodedRequest, Error>,
+    reservation: ByteReservation,
+) -> Result<DecodedRequest, Error> {
     // Counted in place: a request is moved as seldom as possible.
-    if let Ok(Decoded { request, .. }) = &mut decoded {
+    if let Ok(DecodedRequest { request, .. }) = &mut decoded {
         request.count_in(reservation)?;
     }
     decoded
@@ -175,17 +180,19 @@ fn counted(mut decoded: Result<Decoded, Error>, reservation: ByteReservation) ->
 /// is ignored, as C's `stoi` does.
 fn header_length(headers: &HeaderMap) -> Result<Option<i32>, Error> {
     let Some(value) = headers.get(HEADER_LENGTH) else { return Ok(None) };
-    let given = text(value);
-    let trimmed = given.trim_start();
+    let header = text(value);
+    let trimmed = header.trim_start();
     let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
     let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
     if digits == 0 {
-        return Err(Error::invalid(format!("Unable to parse Inference-Header-Content-Length, got: {given}")));
+        return Err(Error::invalid(format!(
+            "Unable to parse Inference-Header-Content-Length, got: {header}"
+        )));
     }
     let number = &trimmed[..trimmed.len() - unsigned.len() + digits];
     number.parse().map(Some).map_err(|_| {
         Error::invalid(format!(
-            "Unable to parse Inference-Header-Content-Length, value is out of range [ {}, {} ], got: {given}",
+            "Unable to parse Inference-Header-Content-Length, value is out of range [ {}, {} ], got: {header}",
             i32::MIN,
             i32::MAX
         ))
@@ -217,7 +224,7 @@ fn text(value: &HeaderValue) -> String {
 }
 
 /// What a response names, besides its outputs.
-struct OwnedOrigin {
+struct OwnedIdentity {
     model: Arc<Model>,
     version: i64,
     id: Name,
@@ -225,19 +232,19 @@ struct OwnedOrigin {
 
 /// Encodes a response, in pieces if it is long.
 fn encode(
-    OwnedOrigin { model, version, id }: &OwnedOrigin,
+    OwnedIdentity { model, version, id }: &OwnedIdentity,
     mut response: Response,
     requested_outputs: &RequestedOutputs,
     mut long: Option<&mut LongWrite<'_>>,
-) -> Result<Encoded, Error> {
+) -> Result<EncodedResponse, Error> {
     requested_outputs.finish_for(model.config(), &mut response.outputs, long.as_deref_mut())?;
-    let origin = Origin { id, model: model.name(), version: *version };
-    response::encode_in_pieces(origin, &response, requested_outputs, long)
+    let identity = ResponseIdentity { id, model: model.name(), version: *version };
+    response::encode_in_pieces(identity, &response, requested_outputs, long)
 }
 
 /// Sends the response, compressed if the client accepts a coding and the result is shorter.
-async fn send(headers: &HeaderMap, encoded: Encoded) -> HttpReply {
-    let Encoded { json, binary } = encoded;
+async fn send(headers: &HeaderMap, encoded: EncodedResponse) -> HttpReply {
+    let EncodedResponse { json, binary } = encoded;
     let json_len = (!binary.is_empty()).then_some(json.len());
     let len = json.len() + binary.iter().map(Bytes::len).sum::<usize>();
     let coding = compression::for_response(headers).filter(|_| len >= compression::MIN_LEN);

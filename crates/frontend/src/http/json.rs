@@ -6,7 +6,7 @@
 //! the document ends at a NUL byte; strings are bytes, and their encoding is not checked; the first of two equal keys
 //! counts.
 //!
-//! `reader` reads tokens, checks the grammar, and calls a handler for each value. Three modules have handlers:
+//! `reader` reads tokens, checks the grammar, and calls a visitor for each value. Three modules have visitors:
 //! `builder` makes the tree of `document`, `elements` turns an array of numbers directly into the bytes of a tensor,
 //! and `nested` also records the shape. `long_read` divides the work on a long
 //! text. `number` reads digits eight at a time. `steps` lets tests count the cost of
@@ -15,7 +15,7 @@ mod builder;
 mod document;
 mod elements;
 mod long_read;
-mod nested;
+mod nested_elements;
 mod number;
 mod reader;
 mod steps;
@@ -24,7 +24,7 @@ mod write;
 
 pub(crate) use document::{Document, JsonValue};
 pub(crate) use long_read::{JsonText, LongRead};
-pub(crate) use nested::Nested;
+pub(crate) use nested_elements::NestedElements;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use steps::of as steps_of;
 pub(crate) use syntax::{Number, access, during};

@@ -5,7 +5,7 @@ use super::{
     body::ReceivedBody,
     json::{JsonText, LongRead},
 };
-use crate::decode_pool::{BRIEF, Work, WorkTurn};
+use crate::decode_pool::{BRIEF, PooledResult, WorkTurn};
 
 /// What was made of a text, and the reservation of its bytes.
 type JsonRead<T> = Result<(T, ByteReservation), Error>;
@@ -14,12 +14,12 @@ type JsonRead<T> = Result<(T, ByteReservation), Error>;
 pub(super) fn read<T: Send + Unpin + 'static>(
     ReceivedBody { bytes: json, reservation }: ReceivedBody,
     read: impl FnOnce(JsonText<'_>) -> Result<T, Error> + Send + 'static,
-) -> Work<JsonRead<T>> {
+) -> PooledResult<JsonRead<T>> {
     if json.len() <= BRIEF {
         let result = read(JsonText::from(&*json.contiguous()));
-        return Work::done(result.map(|read| (read, reservation)));
+        return PooledResult::done(result.map(|read| (read, reservation)));
     }
-    Work::pooled(move |turn| in_pieces(turn, json, reservation, read))
+    PooledResult::pooled(move |turn| in_pieces(turn, json, reservation, read))
 }
 
 /// Passes a text to `read`, which reads it in pieces.

@@ -216,7 +216,7 @@ pub(super) fn permit_reading(reply: &mut HttpReply, origin: HeaderValue) {
 /// Whether a browser says so with the header of that name.
 fn says(headers: &HeaderMap, name: &HeaderName, value: &str) -> bool {
     let mut values = headers.get_all(name).iter();
-    values.any(|given| given.as_bytes().trim_ascii().eq_ignore_ascii_case(value.as_bytes()))
+    values.any(|found| found.as_bytes().trim_ascii().eq_ignore_ascii_case(value.as_bytes()))
 }
 
 /// Whether the user opens an address in a tab, such as by a link on a page of another site. That page cannot read the

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use super::origin_rules::OriginRules;
-use crate::port::{ClientLimits, ConnectionSlots, tls::TlsPort};
+use crate::port::{ClientLimits, ConnectionPermits, tls::TlsPort};
 
 /// How an HTTP port treats its connections.
 #[derive(Debug, Clone)]
@@ -10,7 +10,7 @@ pub struct PortOptions {
     /// The limits that clients must keep.
     pub limits: ClientLimits,
     /// How many connections there may be. Handshakes count, too.
-    pub slots: ConnectionSlots,
+    pub permits: ConnectionPermits,
     /// Encrypts the connections. `None` for plain text.
     pub tls: Option<Arc<TlsPort>>,
     /// Which web pages may send requests.
@@ -19,7 +19,7 @@ pub struct PortOptions {
 
 impl PortOptions {
     /// Plain text, with these limits. No foreign web page may send requests.
-    pub fn plain(limits: ClientLimits, slots: ConnectionSlots) -> Self {
-        Self { limits, slots, tls: None, origin_rules: Arc::default() }
+    pub fn plain(limits: ClientLimits, permits: ConnectionPermits) -> Self {
+        Self { limits, permits, tls: None, origin_rules: Arc::default() }
     }
 }

@@ -87,12 +87,12 @@ async fn register(
     let name = name.to_owned();
     match kind {
         RegionKind::System => {
-            let given = context.read_members(call.body, move |json| system(&name, json)).await?;
-            regions.register_system(&given)?;
+            let region = context.read_members(call.body, move |json| system(&name, json)).await?;
+            regions.register_system(&region)?;
         }
         RegionKind::Cuda => {
-            let given = context.read_members(call.body, move |json| cuda(&name, json)).await?;
-            regions.register_cuda(&given)?;
+            let region = context.read_members(call.body, move |json| cuda(&name, json)).await?;
+            regions.register_cuda(&region)?;
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use http::{
 use hyper::ext::ReasonPhrase;
 use inference::{Error, NoRoom};
 
-use super::body::{ResponseBody, Unread};
+use super::body::{BodyFailure, ResponseBody};
 use crate::{
     access::{AccessDenied, AccessLine},
     error,
@@ -52,11 +52,11 @@ impl From<NoRoom> for HttpFailure {
     }
 }
 
-impl From<Unread> for HttpFailure {
-    fn from(unread: Unread) -> Self {
-        match unread {
-            Unread::Refused(error) => Self::Error(error),
-            Unread::Broken(status, text) => Self::Broken(status, text),
+impl From<BodyFailure> for HttpFailure {
+    fn from(failure: BodyFailure) -> Self {
+        match failure {
+            BodyFailure::Refused(error) => Self::Error(error),
+            BodyFailure::Broken(status, text) => Self::Broken(status, text),
         }
     }
 }

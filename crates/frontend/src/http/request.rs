@@ -25,7 +25,7 @@ use crate::{
 
 /// A request, and the requested form of its outputs.
 #[derive(Debug)]
-pub struct Decoded {
+pub struct DecodedRequest {
     /// The request for the engine.
     pub request: Request,
     /// How the server writes the response.
@@ -34,7 +34,7 @@ pub struct Decoded {
 
 /// What a decoder needs in addition to the bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits<'m> {
+pub struct DecodeContext<'m> {
     /// The name of the model. Some errors contain it.
     pub model: &'m str,
     /// `--http-max-input-size`, in bytes.
@@ -49,8 +49,8 @@ pub struct Limits<'m> {
 /// INTERNAL for JSON of the wrong structure (500, as in the reference), INVALID_ARG for a request that contradicts
 /// itself,
 /// NOT_FOUND for a shared memory region.
-pub fn decode(json: &[u8], binary: &TensorData, limits: Limits<'_>) -> Result<Decoded, Error> {
-    decode_text(json.into(), binary, limits)
+pub fn decode(json: &[u8], binary: &TensorData, context: DecodeContext<'_>) -> Result<DecodedRequest, Error> {
+    decode_text(json.into(), binary, context)
 }
 
 /// As [`decode`], for a text that may be long.
@@ -60,24 +60,26 @@ pub fn decode(json: &[u8], binary: &TensorData, limits: Limits<'_>) -> Result<De
 pub(super) fn decode_text(
     json: JsonText<'_>,
     binary: &TensorData,
-    limits: Limits<'_>,
-) -> Result<Decoded, Error> {
+    context: DecodeContext<'_>,
+) -> Result<DecodedRequest, Error> {
     let mut document = Document::parse_tensors(json)?;
-    let mut decoded = Decoded { request: Request::default(), requested_outputs: RequestedOutputs::default() };
+    let mut decoded =
+        DecodedRequest { request: Request::default(), requested_outputs: RequestedOutputs::default() };
     let inputs = {
         let root = document.root();
         if let Some(id) = root.find("id") {
             decoded.request.id = lengths::id(&id.as_text().map_err(during("Unable to parse 'id'"))?)?;
         }
-        if let Some(given) = root.find("parameters") {
-            read_parameters(given, &mut decoded)?;
+        if let Some(parameters) = root.find("parameters") {
+            read_parameters(parameters, &mut decoded)?;
         }
         let inputs = root
             .member("inputs")
             .and_then(JsonValue::elements)
             .map_err(during("Unable to parse 'inputs'"))?;
         let mut binary = Cursor::new(binary.pieces());
-        let inputs = inputs.map(|input| read_input(input, &mut binary, limits)).collect::<SmallVec<[_; 2]>>();
+        let inputs =
+            inputs.map(|input| read_input(input, &mut binary, context)).collect::<SmallVec<[_; 2]>>();
         (inputs, binary.left() == 0)
     };
     let (inputs, nothing_left) = inputs;
@@ -88,16 +90,19 @@ pub(super) fn decode_text(
         if let InputSource::Region(memory) = &input.source {
             decoded.requested_outputs.regions().reads(memory.clone());
         }
-        tensors.push(input.finish(&mut document, limits)?);
+        tensors.push(input.finish(&mut document, context)?);
     }
     if !nothing_left {
-        return Err(Error::invalid(format!("unexpected additional input data for model '{}'", limits.model)));
+        return Err(Error::invalid(format!(
+            "unexpected additional input data for model '{}'",
+            context.model
+        )));
     }
     decoded.request.inputs = RequestInputs::Tensors(tensors);
     if let Some(outputs) = document.root().find("outputs") {
         let mut names = Vec::new();
         for output in outputs.elements().map_err(during("Unable to parse 'outputs'"))? {
-            let (name, requested, memory) = read_output(output, limits)?;
+            let (name, requested, memory) = read_output(output, context)?;
             names.push(name.clone());
             if let Some(memory) = memory {
                 decoded.requested_outputs.regions().writes(name.clone(), memory);
@@ -114,12 +119,12 @@ pub(super) fn decode_text(
 ///
 /// # Errors
 /// INVALID_ARG if the body exceeds the limit.
-pub fn raw(body: TensorData, limits: Limits<'_>) -> Result<Decoded, Error> {
-    if body.len() > limits.max_input_size {
-        return Err(raw_too_large(body.len(), limits.max_input_size));
+pub fn raw(body: TensorData, context: DecodeContext<'_>) -> Result<DecodedRequest, Error> {
+    if body.len() > context.max_input_size {
+        return Err(raw_too_large(body.len(), context.max_input_size));
     }
     let request = Request { inputs: RequestInputs::Raw(body), ..Request::default() };
-    Ok(Decoded { request, requested_outputs: RequestedOutputs::all(Placement::Binary) })
+    Ok(DecodedRequest { request, requested_outputs: RequestedOutputs::all(Placement::Binary) })
 }
 
 pub(super) fn raw_too_large(len: usize, limit: usize) -> Error {
@@ -129,14 +134,14 @@ pub(super) fn raw_too_large(len: usize, limit: usize) -> Error {
     ))
 }
 
-fn read_parameters(given: JsonValue<'_>, decoded: &mut Decoded) -> Result<(), Error> {
-    for (key, value) in given.distinct_members().map_err(during("failed to get request params."))? {
+fn read_parameters(parameters: JsonValue<'_>, decoded: &mut DecodedRequest) -> Result<(), Error> {
+    for (key, value) in parameters.distinct_members().map_err(during("failed to get request params."))? {
         read_parameter(&String::from_utf8_lossy(key), value, decoded)?;
     }
     Ok(())
 }
 
-fn read_parameter(key: &str, value: JsonValue<'_>, decoded: &mut Decoded) -> Result<(), Error> {
+fn read_parameter(key: &str, value: JsonValue<'_>, decoded: &mut DecodedRequest) -> Result<(), Error> {
     if read_control(key, value, &mut decoded.request)? {
         return Ok(());
     }
@@ -211,10 +216,10 @@ enum InputSource {
 fn read_input(
     input: JsonValue<'_>,
     binary: &mut Cursor<'_>,
-    limits: Limits<'_>,
+    context: DecodeContext<'_>,
 ) -> Result<PendingInput, Error> {
-    let given = input.find("parameters");
-    let parameter = |name: &str| given.and_then(|given| given.find(name));
+    let parameters = input.find("parameters");
+    let parameter = |name: &str| parameters.and_then(|parameters| parameters.find(name));
     only_one_source(input, &parameter)?;
     let text = |name: &'static str| {
         let value = input.member(name).and_then(JsonValue::as_text);
@@ -231,16 +236,16 @@ fn read_input(
             let missing = size - left as u64;
             Error::invalid(format!(
                 "unexpected size for input '{name}', expecting {missing} additional bytes for model '{}'",
-                limits.model
+                context.model
             ))
         })?;
         return PendingInput { name, datatype, shape, source: InputSource::Bytes(data) }.named();
     }
     if let Some(range) = find_region(&parameter, &name)? {
-        let memory = range.memory(limits.regions)?;
+        let memory = range.memory(context.regions)?;
         return PendingInput { name, datatype, shape, source: InputSource::Region(memory) }.named();
     }
-    let Some(count) = json_count(&name, datatype, &shape, limits)? else {
+    let Some(count) = json_count(&name, datatype, &shape, context)? else {
         return PendingInput { name, datatype, shape, source: InputSource::Bytes(TensorData::default()) }
             .named();
     };
@@ -257,7 +262,7 @@ impl PendingInput {
         if self.datatype.is_none() { Err(invalid_datatype(&self.name)) } else { Ok(self) }
     }
 
-    fn finish(self, document: &mut Document<'_>, limits: Limits<'_>) -> Result<Tensor, Error> {
+    fn finish(self, document: &mut Document<'_>, context: DecodeContext<'_>) -> Result<Tensor, Error> {
         let Self { name, datatype, shape, source } = self;
         let memory: TensorMemory = match source {
             InputSource::Bytes(data) => data.into(),
@@ -266,8 +271,8 @@ impl PendingInput {
                 let datatype = json_datatype(&name, datatype)?;
                 let elements = document.take_elements(index, datatype)?;
                 let bytes = elements.into_bytes(datatype, count).map_err(|error| error.explain(datatype))?;
-                if bytes.len() > limits.max_input_size {
-                    return Err(json_too_large(&name, bytes.len(), limits.max_input_size));
+                if bytes.len() > context.max_input_size {
+                    return Err(json_too_large(&name, bytes.len(), context.max_input_size));
                 }
                 bytes.into()
             }
@@ -329,7 +334,7 @@ fn json_count(
     name: &Name,
     datatype: Option<DataType>,
     shape: &Shape,
-    limits: Limits<'_>,
+    context: DecodeContext<'_>,
 ) -> Result<Option<usize>, Error> {
     let refuse = |why: &str| {
         let dims: Vec<String> = shape.iter().map(ToString::to_string).collect();
@@ -351,8 +356,8 @@ fn json_count(
             "byte size overflow for input '{name}': element count ({count}) * data type size ({size}) exceeds maximum \
              allowed size (9223372036854775807)"
         ))),
-        Some(bytes) if bytes > limits.max_input_size => {
-            Err(json_too_large(name, bytes, limits.max_input_size))
+        Some(bytes) if bytes > context.max_input_size => {
+            Err(json_too_large(name, bytes, context.max_input_size))
         }
         Some(_) => Ok(Some(count)),
     }
@@ -368,10 +373,10 @@ fn json_too_large(name: &Name, bytes: usize, limit: usize) -> Error {
 /// The name of an output, its form, and its memory if the client wants the output in a region.
 fn read_output(
     output: JsonValue<'_>,
-    limits: Limits<'_>,
+    context: DecodeContext<'_>,
 ) -> Result<(Name, RequestedOutput, Option<ForeignMemory>), Error> {
-    let given = output.find("parameters");
-    let parameter = |name: &str| given.and_then(|given| given.find(name));
+    let parameters = output.find("parameters");
+    let parameter = |name: &str| parameters.and_then(|parameters| parameters.find(name));
     let exclusive = |other: &str| {
         Error::new(
             ErrorCode::InvalidArgument,
@@ -393,7 +398,7 @@ fn read_output(
     let classes = parameter("classification").map(JsonValue::as_uint).transpose();
     let classes = classes.map_err(during("Unable to set 'classification'"))?;
     if let Some(range) = find_region(&parameter, &name)? {
-        let memory = range.memory(limits.regions)?;
+        let memory = range.memory(context.regions)?;
         return Ok((name, RequestedOutput { placement: Placement::Region, classes: None }, Some(memory)));
     }
     let binary = parameter("binary_data").map(JsonValue::as_bool).transpose();

@@ -6,7 +6,7 @@ use inference::{DataType, Error, OutputSelection, Parameter, RequestInputs, Sequ
 use proptest::prelude::*;
 use shared_memory::ClientRegions;
 
-use super::request::{Decoded, Limits, decode, raw};
+use super::request::{DecodeContext, DecodedRequest, decode, raw};
 use crate::{
     error::status,
     kserve::output::{Placement, RequestedOutput},
@@ -14,18 +14,19 @@ use crate::{
 
 static NO_REGIONS: ClientRegions = ClientRegions::forbidden();
 
-const LIMITS: Limits<'_> = Limits { model: "simple", max_input_size: 1 << 20, regions: &NO_REGIONS };
+const CONTEXT: DecodeContext<'_> =
+    DecodeContext { model: "simple", max_input_size: 1 << 20, regions: &NO_REGIONS };
 
-fn json(text: &str) -> Result<Decoded, Error> {
-    decode(text.as_bytes(), &TensorData::default(), LIMITS)
+fn json(text: &str) -> Result<DecodedRequest, Error> {
+    decode(text.as_bytes(), &TensorData::default(), CONTEXT)
 }
 
-fn with_binary(text: &str, binary: &'static [u8]) -> Result<Decoded, Error> {
-    decode(text.as_bytes(), &Bytes::from_static(binary).into(), LIMITS)
+fn with_binary(text: &str, binary: &'static [u8]) -> Result<DecodedRequest, Error> {
+    decode(text.as_bytes(), &Bytes::from_static(binary).into(), CONTEXT)
 }
 
 /// The status and the text of the refusal.
-fn refused(result: Result<Decoded, Error>) -> (u16, String) {
+fn refused(result: Result<DecodedRequest, Error>) -> (u16, String) {
     let error = result.expect_err("the request is refused");
     (status(error.code).as_u16(), error.message.into_owned())
 }
@@ -281,7 +282,7 @@ const TWO_BINARY: &str = r#"{"inputs":[{"name":"A","datatype":"UINT8","shape":[3
 #[test]
 fn binary_tensors_share_the_bytes_of_the_body() {
     let body = TensorData::from_pieces(["ab".into(), "cd".into(), "e".into()]);
-    let decoded = decode(TWO_BINARY.as_bytes(), &body, LIMITS).unwrap();
+    let decoded = decode(TWO_BINARY.as_bytes(), &body, CONTEXT).unwrap();
     let [first, second] = decoded.request.tensors() else { panic!("two inputs") };
     assert_eq!(first.host().unwrap().contiguous(), "abc");
     assert_eq!(second.host().unwrap().contiguous(), "de");
@@ -308,12 +309,12 @@ fn binary_tensors_must_use_up_the_body() {
 
 #[test]
 fn a_raw_request_is_its_body() {
-    let decoded = raw(Bytes::from("hello").into(), LIMITS).unwrap();
+    let decoded = raw(Bytes::from("hello").into(), CONTEXT).unwrap();
     assert!(matches!(&decoded.request.inputs, RequestInputs::Raw(data) if data.contiguous() == "hello"));
     assert_eq!(decoded.requested_outputs.of("any").placement, Placement::Binary);
     let text = "Raw input has a byte_size (5 bytes) that exceeds the maximum allowed value of 4 bytes. Use --http-max-input-size to increase the limit.";
-    let limits = Limits { max_input_size: 4, ..LIMITS };
-    assert_eq!(refused(raw(Bytes::from("hello").into(), limits)), (400, text.into()));
+    let context = DecodeContext { max_input_size: 4, ..CONTEXT };
+    assert_eq!(refused(raw(Bytes::from("hello").into(), context)), (400, text.into()));
 }
 
 #[test]
@@ -466,8 +467,8 @@ fn mutated_requests_do_no_harm() {
             for _ in 0..=dice.roll(4) {
                 dice.mutate(&mut text);
             }
-            accepted += usize::from(decode(&text, &Bytes::from_static(b"abcde").into(), LIMITS).is_ok());
-            accepted += usize::from(decode(&text, &TensorData::default(), LIMITS).is_ok());
+            accepted += usize::from(decode(&text, &Bytes::from_static(b"abcde").into(), CONTEXT).is_ok());
+            accepted += usize::from(decode(&text, &TensorData::default(), CONTEXT).is_ok());
         }
     }
     assert!(accepted > 0, "some mutations are harmless");

@@ -11,7 +11,7 @@ use crate::{
 
 /// The request and the model that a response belongs to.
 #[derive(Debug, Clone, Copy)]
-pub struct Origin<'m> {
+pub struct ResponseIdentity<'m> {
     /// The request's id. It is left out if empty.
     pub id: &'m Name,
     /// Model name.
@@ -22,7 +22,7 @@ pub struct Origin<'m> {
 
 /// An encoded response.
 #[derive(Debug)]
-pub struct Encoded {
+pub struct EncodedResponse {
     /// The JSON part.
     pub json: Vec<u8>,
     /// The bytes after the JSON part, shared with the tensors. No piece is empty.
@@ -44,11 +44,11 @@ const MOST_ESCAPE: usize = 6;
 /// INVALID_ARG for FP16 and BF16 as JSON; UNSUPPORTED for a parameter of bytes; INTERNAL for an output whose bytes do
 /// not match its shape.
 pub fn encode(
-    origin: Origin<'_>,
+    identity: ResponseIdentity<'_>,
     response: &Response,
     requested_outputs: &RequestedOutputs,
-) -> Result<Encoded, Error> {
-    encode_in_pieces(origin, response, requested_outputs, None)
+) -> Result<EncodedResponse, Error> {
+    encode_in_pieces(identity, response, requested_outputs, None)
 }
 
 /// As [`encode`], in pieces if the response is long.
@@ -56,23 +56,24 @@ pub fn encode(
 /// # Errors
 /// As there, and what [`LongWrite::make_room`] refuses.
 pub(super) fn encode_in_pieces(
-    origin: Origin<'_>,
+    identity: ResponseIdentity<'_>,
     response: &Response,
     requested_outputs: &RequestedOutputs,
     mut long: Option<&mut LongWrite<'_>>,
-) -> Result<Encoded, Error> {
-    let mut encoded = Encoded { json: Vec::with_capacity(estimated_size(response)), binary: SmallVec::new() };
+) -> Result<EncodedResponse, Error> {
+    let mut encoded =
+        EncodedResponse { json: Vec::with_capacity(estimated_size(response)), binary: SmallVec::new() };
     let json = &mut encoded.json;
     json.push(b'{');
-    if !origin.id.is_empty() {
+    if !identity.id.is_empty() {
         json.extend_from_slice(b"\"id\":");
-        write_string(json, origin.id.as_bytes());
+        write_string(json, identity.id.as_bytes());
         json.push(b',');
     }
     json.extend_from_slice(b"\"model_name\":");
-    write_string(json, origin.model.as_bytes());
+    write_string(json, identity.model.as_bytes());
     json.extend_from_slice(b",\"model_version\":\"");
-    write_int(json, origin.version);
+    write_int(json, identity.version);
     json.push(b'"');
     if !response.parameters.is_empty() {
         write_parameters(json, &response.parameters)?;
@@ -133,7 +134,7 @@ fn write_bool(json: &mut Vec<u8>, value: bool) {
     json.extend_from_slice(if value { b"true" } else { b"false" });
 }
 
-impl Encoded {
+impl EncodedResponse {
     fn write_output(
         &mut self,
         output: &Tensor,
@@ -327,7 +328,8 @@ mod tests {
 
     fn text(id: &str, response: &Response, requested_outputs: &RequestedOutputs) -> Result<String, Error> {
         let (id, model) = (Name::new(id), Name::new("m"));
-        let encoded = encode(Origin { id: &id, model: &model, version: 1 }, response, requested_outputs)?;
+        let encoded =
+            encode(ResponseIdentity { id: &id, model: &model, version: 1 }, response, requested_outputs)?;
         let mut bytes = encoded.json;
         encoded.binary.iter().for_each(|piece| bytes.extend_from_slice(piece));
         Ok(bytes.escape_ascii().to_string().replace("\\\"", "\""))
@@ -396,9 +398,9 @@ mod tests {
             let response =
                 Response::of(vec![output("OUT", datatype, &[i64::try_from(count).unwrap()], bytes)]);
             let (id, model) = (Name::new("i"), Name::new("m"));
-            let origin = Origin { id: &id, model: &model, version: 1 };
+            let identity = ResponseIdentity { id: &id, model: &model, version: 1 };
             let requested = RequestedOutputs::default();
-            let whole = encode(origin, &response, &requested).unwrap();
+            let whole = encode(identity, &response, &requested).unwrap();
             let budget = ByteBudget::new(usize::MAX);
             let pieces = Cell::new(0);
             let goes_on = || {
@@ -406,7 +408,7 @@ mod tests {
                 true
             };
             let mut long = LongWrite::new(budget.reservation(), &goes_on);
-            let encoded = encode_in_pieces(origin, &response, &requested, Some(&mut long)).unwrap();
+            let encoded = encode_in_pieces(identity, &response, &requested, Some(&mut long)).unwrap();
             assert!(encoded.json == whole.json, "{datatype:?}");
             assert_eq!(long.into_reservation().bytes(), whole.json.len());
             assert!(pieces.get() >= whole.json.len() / (8 * PIECE), "{datatype:?}: {} pieces", pieces.get());
@@ -414,7 +416,7 @@ mod tests {
             let goes_on = || true;
             let little = ByteBudget::new(whole.json.len() / 2);
             let mut long = LongWrite::new(little.reservation(), &goes_on);
-            let refused = encode_in_pieces(origin, &response, &requested, Some(&mut long)).unwrap_err();
+            let refused = encode_in_pieces(identity, &response, &requested, Some(&mut long)).unwrap_err();
             assert!(refused.message.contains("--max-inflight-bytes"), "{datatype:?}");
         }
     }

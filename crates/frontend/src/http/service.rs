@@ -91,7 +91,7 @@ impl HttpService {
     pub(super) async fn finish(&self, outcome: HttpOutcome, call: &mut HttpCall<'_>) -> HttpReply {
         let failure = match outcome.and_then(|reply| self.count(reply)) {
             Ok(reply) => {
-                self.pass_over(call).await;
+                self.discard_body(call).await;
                 return traced(reply, call.trace.take());
             }
             Err(failure) => failure,
@@ -99,7 +99,7 @@ impl HttpService {
         match &failure {
             HttpFailure::Error(problem) | HttpFailure::Coding(problem) => {
                 error::note(call.uri.path(), problem, call.facts.as_deref());
-                self.pass_over(call).await;
+                self.discard_body(call).await;
             }
             HttpFailure::Broken(..) => {}
         }
@@ -118,9 +118,9 @@ impl HttpService {
 
     /// Reads the rest of the body that the handler did not read, so that the next request follows. A client that waits
     /// for `100 Continue` has not sent the body.
-    async fn pass_over(&self, call: &mut HttpCall<'_>) {
+    async fn discard_body(&self, call: &mut HttpCall<'_>) {
         if !call.body.is_end_stream() && !call.headers.contains_key(EXPECT) {
-            body::pass_over(call.body, self.context.options.limits.body_pace, &self.context.options.drain)
+            body::discard_body(call.body, self.context.options.limits.body_pace, &self.context.options.drain)
                 .await;
         }
     }

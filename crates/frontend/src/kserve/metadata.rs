@@ -23,9 +23,9 @@ pub fn of_model(
     name: &str,
     version: Option<i64>,
 ) -> Result<ModelMetadataResponse, Error> {
-    let asked = engine.model(name, version)?;
+    let requested = engine.model(name, version)?;
     let versions = version.map_or_else(|| engine.ready_versions(name), |version| vec![version]);
-    Ok(model(asked.config(), &versions))
+    Ok(model(requested.config(), &versions))
 }
 
 /// A model's tensors.

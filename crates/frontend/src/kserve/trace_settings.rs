@@ -48,7 +48,7 @@ pub fn check_model(engine: &Engine, model: Option<&str>) -> Result<(), Error> {
     }
 }
 
-/// Changes the settings of a model, or of all models. `given` returns what the client says about a setting.
+/// Changes the settings of a model, or of all models. `setting_of` returns what the client says about a setting.
 ///
 /// # Errors
 /// A value is not valid, or the changed settings cannot trace.
@@ -56,19 +56,19 @@ pub fn change(
     tracer: &Tracer,
     model: Option<&str>,
     form: CountErrorForm,
-    mut given: impl FnMut(&str) -> Result<Option<GivenSetting>, Error>,
+    mut setting_of: impl FnMut(&str) -> Result<Option<GivenSetting>, Error>,
 ) -> Result<(), Error> {
     let [level, rate, count, frequency] = CHANGEABLE;
-    let levels = match given(level)? {
+    let levels = match setting_of(level)? {
         None => FieldChange::Keep,
         Some(GivenSetting::Clear) => FieldChange::Clear,
         Some(GivenSetting::Values(names)) => {
             TraceLevels::named(names.iter().map(String::as_str))?.map_or(FieldChange::Keep, FieldChange::Set)
         }
     };
-    let rate = number(rate, given(rate)?, |text| unsigned(rate, text))?;
-    let count = number(count, given(count)?, |text| limit(count, text, form))?;
-    let log_frequency = number(frequency, given(frequency)?, |text| unsigned(frequency, text))?;
+    let rate = number(rate, setting_of(rate)?, |text| unsigned(rate, text))?;
+    let count = number(count, setting_of(count)?, |text| limit(count, text, form))?;
+    let log_frequency = number(frequency, setting_of(frequency)?, |text| unsigned(frequency, text))?;
     let change = SettingsChange { levels, rate, count, log_frequency };
     if change == SettingsChange::default() {
         return Ok(());
@@ -78,10 +78,10 @@ pub fn change(
 
 fn number<T>(
     name: &str,
-    given: Option<GivenSetting>,
+    setting: Option<GivenSetting>,
     parse: impl Fn(&str) -> Result<T, Error>,
 ) -> Result<FieldChange<T>, Error> {
-    match given {
+    match setting {
         None => Ok(FieldChange::Keep),
         Some(GivenSetting::Clear) => Ok(FieldChange::Clear),
         Some(GivenSetting::Values(values)) => match &values[..] {
@@ -140,9 +140,11 @@ mod tests {
     use super::*;
 
     fn changed(name: &str, values: &[&str]) -> Result<(), String> {
-        let given = GivenSetting::Values(values.iter().map(|value| (*value).to_owned()).collect());
-        change(&Tracer::off(), None, CountErrorForm::Http, |asked| Ok((asked == name).then(|| given.clone())))
-            .map_err(|error| error.message.into_owned())
+        let setting = GivenSetting::Values(values.iter().map(|value| (*value).to_owned()).collect());
+        change(&Tracer::off(), None, CountErrorForm::Http, |requested| {
+            Ok((requested == name).then(|| setting.clone()))
+        })
+        .map_err(|error| error.message.into_owned())
     }
 
     #[test]

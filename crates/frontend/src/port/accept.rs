@@ -12,7 +12,7 @@ use super::{
     drain::Drain,
     inline_wake::with_inline_wake,
     listen::Listener,
-    slots::{ConnectionSlots, NoSlot},
+    permits::{ConnectionPermits, NoPermit},
     stream::{AcceptingListener, ClientStream, accept_waiting},
 };
 
@@ -40,9 +40,9 @@ pub(crate) struct Port {
     /// Begins when the server stops.
     pub(crate) drain: Drain,
     /// How many connections there may be.
-    pub(crate) slots: ConnectionSlots,
+    pub(crate) permits: ConnectionPermits,
     /// The answer to a refused connection. An empty answer sends nothing.
-    pub(crate) refusal: fn(NoSlot) -> Vec<u8>,
+    pub(crate) refusal: fn(NoPermit) -> Vec<u8>,
 }
 
 /// Accepts connections until the drain of `port` begins, also those that wait to be accepted at that time.
@@ -123,17 +123,17 @@ impl Accepting {
             Err(error) => return self.back_off(&error),
         };
         (self.pause, self.retry_at) = (None, None);
-        match self.port.slots.take(stream.peer().map(|peer| peer.ip())) {
-            Ok(slot) => {
+        match self.port.permits.take(stream.peer().map(|peer| peer.ip())) {
+            Ok(permit) => {
                 self.is_full = false;
-                let counted = (slot, self.port.drain.enter());
+                let counted = (permit, self.port.drain.enter());
                 let served = serve(stream);
                 self.connections.spawn(with_inline_wake(async move {
                     let _counted = counted;
                     served.await;
                 }));
             }
-            Err(no_slot) => self.refuse(stream, no_slot),
+            Err(no_permit) => self.refuse(stream, no_permit),
         }
     }
 
@@ -153,17 +153,17 @@ impl Accepting {
         }
     }
 
-    fn refuse(&mut self, stream: ClientStream, no_slot: NoSlot) {
+    fn refuse(&mut self, stream: ClientStream, no_permit: NoPermit) {
         let name = self.port.name;
-        match no_slot {
-            NoSlot::Full(limit) => {
+        match no_permit {
+            NoPermit::Full(limit) => {
                 if !std::mem::replace(&mut self.is_full, true) {
                     log::warn!("the {name} port refuses connections: there are {limit} already");
                 }
             }
-            NoSlot::ClientFull(limit) => self.note_client(&stream, limit),
+            NoPermit::ClientFull(limit) => self.note_client(&stream, limit),
         }
-        let answer = (self.port.refusal)(no_slot);
+        let answer = (self.port.refusal)(no_permit);
         if self.refusals.len() < MAX_REFUSALS && !answer.is_empty() {
             self.refusals.spawn(answer_and_close(stream, answer, REFUSAL_TIMEOUT));
         }
@@ -204,7 +204,7 @@ impl Accepting {
 /// Sends `answer` and closes the connection. Meanwhile it reads what the client sends: if a connection closes with
 /// unread bytes, it is reset, and the client might lose the answer.
 pub(crate) async fn answer_and_close(mut stream: ClientStream, answer: impl AsRef<[u8]>, limit: Duration) {
-    let told = async {
+    let delivered = async {
         stream.write_all(answer.as_ref()).await?;
         stream.shutdown().await?;
         let mut rest = [0; 1024];
@@ -212,7 +212,7 @@ pub(crate) async fn answer_and_close(mut stream: ClientStream, answer: impl AsRe
         io::Result::Ok(())
     };
     // The client may keep the connection open or send without end. The server closes it in either case.
-    let _ = timeout(limit, told).await;
+    let _ = timeout(limit, delivered).await;
 }
 
 #[cfg(test)]
@@ -224,7 +224,7 @@ mod tests {
         let port = Port {
             name: "test",
             drain: Drain::new(),
-            slots: ConnectionSlots::unlimited(),
+            permits: ConnectionPermits::unlimited(),
             refusal: |_| Vec::new(),
         };
         let mut accepting = Accepting::new(port);
@@ -247,8 +247,8 @@ mod tests {
         let waiting: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
         let drain = Drain::new();
         drain.begin();
-        let slots = ConnectionSlots::unlimited();
-        let port = Port { name: "test", drain, slots, refusal: |_| Vec::new() };
+        let permits = ConnectionPermits::unlimited();
+        let port = Port { name: "test", drain, permits, refusal: |_| Vec::new() };
         let served = std::cell::Cell::new(0);
         let serve = |_| {
             served.set(served.get() + 1);

@@ -122,12 +122,12 @@ mod tests {
     }
 
     /// A task that wakes itself this many times before it is ready.
-    fn restless(mut requested_outputs: usize) -> impl Future<Output = ()> {
+    fn self_waking(mut wakes: usize) -> impl Future<Output = ()> {
         poll_fn(move |context| {
-            if requested_outputs == 0 {
+            if wakes == 0 {
                 return Poll::Ready(());
             }
-            requested_outputs -= 1;
+            wakes -= 1;
             context.waker().wake_by_ref();
             Poll::Pending
         })
@@ -135,12 +135,12 @@ mod tests {
 
     #[test]
     fn a_task_that_wakes_itself_is_polled_without_the_runtime() {
-        assert_eq!(polled(restless(ROUNDS - 1)), (0, Poll::Ready(())));
+        assert_eq!(polled(self_waking(ROUNDS - 1)), (0, Poll::Ready(())));
     }
 
     #[test]
     fn a_task_that_always_wakes_itself_yields() {
-        assert_eq!(polled(restless(usize::MAX)), (1, Poll::Pending));
+        assert_eq!(polled(self_waking(usize::MAX)), (1, Poll::Pending));
     }
 
     #[test]

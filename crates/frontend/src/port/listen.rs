@@ -24,7 +24,7 @@ pub struct BoundSocket {
     /// The file of a unix socket.
     file: Option<SocketFile>,
     /// Address and port as they were given.
-    given: String,
+    shown_address: String,
 }
 
 /// A socket that listens.
@@ -62,14 +62,14 @@ impl BoundSocket {
     /// # Errors
     /// UNAVAILABLE, with the text of the reference if another socket listens on the port.
     pub fn bind(address: &str, port: u16, reuse_port: bool) -> Result<Self, Error> {
-        let given = format!("{address}:{port}");
+        let shown_address = format!("{address}:{port}");
         let host = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
         let target = (host, port)
             .to_socket_addrs()
             .and_then(|mut found| found.next().ok_or_else(|| io::Error::other("the name has no address")))
             .map_err(|error| Error::unavailable(format!("cannot resolve address '{address}': {error}")))?;
-        let socket = bind(target, reuse_port).map_err(|error| refusal(&given, &error))?;
-        Ok(Self { socket, file: None, given })
+        let socket = bind(target, reuse_port).map_err(|error| refusal(&shown_address, &error))?;
+        Ok(Self { socket, file: None, shown_address })
     }
 
     /// Binds the file `path`, which gets the permissions `mode`. A file that an ended server has left behind is
@@ -78,20 +78,21 @@ impl BoundSocket {
     /// # Errors
     /// UNAVAILABLE if another server uses the file, if it is no socket, or if it cannot be made.
     pub fn bind_unix(path: &Path, mode: u32) -> Result<Self, Error> {
-        let given = format!("unix:{}", path.display());
-        let (socket, file) = unix_socket::bind(path, mode).map_err(|error| refusal(&given, &error))?;
-        Ok(Self { socket, file: Some(file), given })
+        let shown_address = format!("unix:{}", path.display());
+        let (socket, file) =
+            unix_socket::bind(path, mode).map_err(|error| refusal(&shown_address, &error))?;
+        Ok(Self { socket, file: Some(file), shown_address })
     }
 
     /// A socket that another program, such as a service manager, has bound to a port for this server.
     ///
     /// # Errors
     /// UNAVAILABLE if the socket cannot be used.
-    pub fn given(listener: TcpListener) -> Result<Self, Error> {
+    pub fn from_listener(listener: TcpListener) -> Result<Self, Error> {
         let refused = |error: io::Error| Error::unavailable(format!("cannot use a given socket: {error}"));
-        let given = listener.local_addr().map_err(refused)?.to_string();
+        let shown_address = listener.local_addr().map_err(refused)?.to_string();
         listener.set_nonblocking(true).map_err(refused)?;
-        Ok(Self { socket: listener.into(), file: None, given })
+        Ok(Self { socket: listener.into(), file: None, shown_address })
     }
 
     /// Begins to listen. The listener does not block, because an asynchronous runtime needs that.
@@ -99,7 +100,7 @@ impl BoundSocket {
     /// # Errors
     /// UNAVAILABLE: another socket has begun to listen on the port since it was bound.
     pub fn listen(self) -> Result<Listener, Error> {
-        self.socket.listen(BACKLOG).map_err(|error| refusal(&self.given, &error))?;
+        self.socket.listen(BACKLOG).map_err(|error| refusal(&self.shown_address, &error))?;
         Ok(match self.file {
             None => Listener::Tcp(self.socket.into()),
             Some(file) => Listener::Unix(self.socket.into(), file),
@@ -152,10 +153,10 @@ fn bind(target: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn refusal(given: &str, error: &io::Error) -> Error {
+fn refusal(shown_address: &str, error: &io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::AddrInUse => Error::unavailable(format!("Socket '{given}' already in use ")),
-        _ => Error::unavailable(format!("cannot listen on '{given}': {error}")),
+        io::ErrorKind::AddrInUse => Error::unavailable(format!("Socket '{shown_address}' already in use ")),
+        _ => Error::unavailable(format!("cannot listen on '{shown_address}': {error}")),
     }
 }
 

@@ -110,11 +110,11 @@ impl ReloadThread {
         let (requests, inbox) = sync_channel(1);
         let look = move || {
             loop {
-                let told = match interval {
+                let received = match interval {
                     Some(interval) => inbox.recv_timeout(interval),
                     None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 };
-                if told == Err(RecvTimeoutError::Disconnected) {
+                if received == Err(RecvTimeoutError::Disconnected) {
                     return;
                 }
                 items.iter().for_each(|item| item.reload_if_changed());

@@ -75,13 +75,13 @@ pub(crate) struct StreamProgress {
 }
 
 /// A stream with a time limit for its writes. It also records its progress.
-pub(crate) struct Timed<S> {
+pub(crate) struct TimedStream<S> {
     stream: S,
     write_timeout: WriteTimeout,
     progress: Arc<StreamProgress>,
 }
 
-impl<S> Timed<S> {
+impl<S> TimedStream<S> {
     /// Records in `progress` what passes.
     pub(crate) fn new(stream: S, write_timeout: WriteTimeout, progress: Arc<StreamProgress>) -> Self {
         Self { stream, write_timeout, progress }
@@ -100,7 +100,7 @@ impl<S> Timed<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -115,7 +115,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -157,8 +157,8 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(10);
 
-    fn timed<S>(stream: S, limit: Option<Duration>, drain: Drain) -> Timed<S> {
-        Timed::new(stream, WriteTimeout::new(limit, drain), Arc::default())
+    fn timed<S>(stream: S, limit: Option<Duration>, drain: Drain) -> TimedStream<S> {
+        TimedStream::new(stream, WriteTimeout::new(limit, drain), Arc::default())
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use nereid_frontend::{
         VertexAiService,
     },
     metrics::MetricsService,
-    port::{BoundSocket, ClientLimits, ConnectionSlots, Drain},
+    port::{BoundSocket, ClientLimits, ConnectionPermits, Drain},
 };
 use testing::{
     Gate, Identity, Repository,
@@ -33,7 +33,7 @@ pub(crate) fn open<S: HttpEndpoint>(server: &Server, service: S, rules: OriginRu
     let address = listener.address().unwrap().port().unwrap();
     let port = PortOptions {
         origin_rules: Arc::new(rules),
-        ..PortOptions::plain(ClientLimits::default(), ConnectionSlots::unlimited())
+        ..PortOptions::plain(ClientLimits::default(), ConnectionPermits::unlimited())
     };
     server.runtime.spawn(http::serve(listener, Arc::new(service), Drain::new(), port));
     address

@@ -8,7 +8,7 @@ use frontend::{
     grpc::GrpcOptions,
     http,
     log_control::LogControl,
-    port::{ClientLimits, ConnectionSlots, Drain},
+    port::{ClientLimits, ConnectionPermits, Drain},
 };
 use inference::Error;
 use shared_memory::ClientRegions;
@@ -96,7 +96,7 @@ pub(super) fn http_options(
 pub(super) fn grpc_options(
     grpc: &GrpcSettings,
     limits: ClientLimits,
-    slots: ConnectionSlots,
+    permits: ConnectionPermits,
     shared: &ProtocolParts<'_>,
 ) -> Result<GrpcOptions, Error> {
     Ok(GrpcOptions {
@@ -110,7 +110,7 @@ pub(super) fn grpc_options(
         compression: grpc.compression,
         tls: shared.credentials.grpc.clone(),
         limits,
-        slots,
+        permits,
         max_concurrent_streams: grpc.max_concurrent_streams,
         keepalive: grpc.keepalive,
         pings: grpc.pings,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use frontend::{
     access::ApiKeys,
     port::{
-        BoundSocket, ConnectionSlots, Reload, ReloadThread, SlotCounter,
+        BoundSocket, ConnectionCounter, ConnectionPermits, Reload, ReloadThread,
         tls::{CertificateMetrics, TlsOptions, TlsPort, TlsProtocol},
         unix_path,
     },
@@ -29,11 +29,11 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Binds the sockets that the service manager has not `given`.
-    pub(super) fn bind(options: &ResolvedOptions, mut given: GivenSockets) -> Result<Self, StartError> {
+    /// Binds the sockets that are not among the `inherited` ones.
+    pub(super) fn bind(options: &ResolvedOptions, mut inherited: GivenSockets) -> Result<Self, StartError> {
         use EndpointService::{Grpc, Http, Metrics, SageMaker, VertexAi};
         let mut bind = |service: EndpointService, at: Option<&ListenSettings>| {
-            at.map(|at| bind(at, &mut given).map_err(|error| service.failed(error))).transpose()
+            at.map(|at| bind(at, &mut inherited).map_err(|error| service.failed(error))).transpose()
         };
         let sockets = Self {
             grpc: bind(Grpc, options.grpc.as_ref().map(|grpc| &grpc.listen))?,
@@ -42,41 +42,41 @@ impl Sockets {
             vertex_ai: bind(VertexAi, options.vertex_ai.as_ref().map(|vertex_ai| &vertex_ai.listen))?,
             metrics: bind(Metrics, options.metrics.as_ref().map(|metrics| &metrics.listen))?,
         };
-        given.finish().map_err(creating)?;
+        inherited.finish().map_err(creating)?;
         Ok(sockets)
     }
 }
 
-fn bind(at: &ListenSettings, given: &mut GivenSockets) -> Result<BoundSocket, Error> {
+fn bind(at: &ListenSettings, inherited: &mut GivenSockets) -> Result<BoundSocket, Error> {
     if let Some(path) = unix_path(&at.address) {
         return BoundSocket::bind_unix(path, at.socket_mode);
     }
-    match given.remove(at.port) {
-        Some(socket) => BoundSocket::given(socket),
+    match inherited.remove(at.port) {
+        Some(socket) => BoundSocket::from_listener(socket),
         None => BoundSocket::bind(&at.address, at.port, at.reuse_port),
     }
 }
 
 /// How many connections each port may have.
-pub(super) struct Slots {
-    pub(super) http: ConnectionSlots,
-    pub(super) grpc: ConnectionSlots,
+pub(super) struct PortPermits {
+    pub(super) http: ConnectionPermits,
+    pub(super) grpc: ConnectionPermits,
     /// For each endpoint of a managed platform.
-    pub(super) managed: ConnectionSlots,
-    pub(super) metrics: ConnectionSlots,
+    pub(super) managed: ConnectionPermits,
+    pub(super) metrics: ConnectionPermits,
 }
 
-impl Slots {
+impl PortPermits {
     pub(super) fn new(connections: Connections) -> Self {
-        let counter = |limit| SlotCounter::new(limit, connections.per_address);
+        let counter = |limit| ConnectionCounter::new(limit, connections.per_address);
         let total = counter(descriptors::connections_within_limit(connections.total));
         let of =
-            |own: Option<usize>| ConnectionSlots::new(own.map(counter).into_iter().chain([total.clone()]));
+            |own: Option<usize>| ConnectionPermits::new(own.map(counter).into_iter().chain([total.clone()]));
         Self {
             http: of(connections.http),
             grpc: of(connections.grpc),
             managed: of(None),
-            metrics: ConnectionSlots::new([counter(connections.metrics)]),
+            metrics: ConnectionPermits::new([counter(connections.metrics)]),
         }
     }
 }

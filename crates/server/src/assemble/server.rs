@@ -7,7 +7,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use engine::Engine;
 use frontend::{
     access::AccessLog,
-    grpc::{self, GrpcState},
+    grpc::{self, GrpcContext},
     http::{self, HttpService, PortOptions, SageMakerService, VertexAiService},
     metrics::MetricsService,
     port::{BoundSocket, Drain, EndpointAddress, Listener, ReloadThread},
@@ -20,7 +20,7 @@ use trace::Tracer;
 use super::{
     endpoint_service::{EndpointService, StartError},
     part_options::{ProtocolParts, grpc_options, http_options},
-    ports::{Credentials, Slots, Sockets},
+    ports::{Credentials, PortPermits, Sockets},
     vertex_ai,
 };
 use crate::{AccessLogWriter, options::ResolvedOptions};
@@ -75,7 +75,7 @@ impl Server {
         credentials: &Credentials,
         options: &ResolvedOptions,
     ) -> Result<(), StartError> {
-        let slots = Slots::new(options.connections);
+        let permits = PortPermits::new(options.connections);
         let limits = options.client_limits;
         let engine = self.engine.clone();
         let regions = options.shared_memory.map_or_else(ClientRegions::forbidden, ClientRegions::allowed);
@@ -86,22 +86,22 @@ impl Server {
             access_log: self.access_log(),
         };
         let origin_rules = Arc::new(options.http_protocol.origin_rules.clone());
-        let port = |slots, tls| PortOptions { limits, slots, tls, origin_rules: origin_rules.clone() };
+        let port = |permits, tls| PortOptions { limits, permits, tls, origin_rules: origin_rules.clone() };
         let http_service = |drain: &Drain| {
             let options = http_options(&options.http_protocol, (limits, drain), &shared)?;
             Ok(HttpService::new(engine.clone(), options))
         };
         if let (Some(socket), Some(grpc)) = (sockets.grpc, &options.grpc) {
             let drain = Drain::new();
-            let state = grpc_options(grpc, limits, slots.grpc, &shared)
-                .and_then(|options| GrpcState::new(self.engine.clone(), options, drain.clone()))
+            let state = grpc_options(grpc, limits, permits.grpc, &shared)
+                .and_then(|options| GrpcContext::new(self.engine.clone(), options, drain.clone()))
                 .map_err(|error| EndpointService::Grpc.failed(error))?;
             self.open(EndpointService::Grpc, socket, drain, |socket| grpc::serve(socket, Arc::new(state)))?;
         }
         if let Some(socket) = sockets.http {
             let drain = Drain::new();
             let service = http_service(&drain).map_err(|error| EndpointService::Http.failed(error))?;
-            let port = port(slots.http, credentials.http.clone());
+            let port = port(permits.http, credentials.http.clone());
             self.open_http(EndpointService::Http, (socket, drain), Arc::new(service), port)?;
         }
         let metrics = options.metrics.as_ref().map(|_| Arc::new(MetricsService::new(self.engine.clone())));
@@ -109,7 +109,7 @@ impl Server {
             let drain = Drain::new();
             let service = http_service(&drain).map_err(|error| EndpointService::SageMaker.failed(error))?;
             let service = SageMakerService::new(service, sagemaker.options.clone());
-            let port = port(slots.managed.clone(), credentials.sagemaker.clone());
+            let port = port(permits.managed.clone(), credentials.sagemaker.clone());
             self.open_http(EndpointService::SageMaker, (socket, drain), Arc::new(service), port)?;
         }
         if let (Some(socket), Some(settings)) = (sockets.vertex_ai, &options.vertex_ai) {
@@ -117,11 +117,11 @@ impl Server {
             let service = vertex_ai::options(settings, &self.engine)
                 .and_then(|options| Ok(VertexAiService::new(http_service(&drain)?, metrics.clone(), options)))
                 .map_err(|error| EndpointService::VertexAi.failed(error))?;
-            let port = port(slots.managed, credentials.vertex_ai.clone());
+            let port = port(permits.managed, credentials.vertex_ai.clone());
             self.open_http(EndpointService::VertexAi, (socket, drain), Arc::new(service), port)?;
         }
         if let (Some(socket), Some(service)) = (sockets.metrics, metrics) {
-            let port = port(slots.metrics, credentials.metrics.clone());
+            let port = port(permits.metrics, credentials.metrics.clone());
             self.open_http(EndpointService::Metrics, (socket, Drain::new()), service, port)?;
         }
         Ok(())

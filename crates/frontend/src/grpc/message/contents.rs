@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use inference::{ByteReservation, DataType, Error, TensorData};
 
 use super::{
-    decode::{Choice, InferParameters, InvalidMessage},
+    decode::{GrpcParameter, InferParameters, InvalidMessage},
     wire::{Malformed, WireReader, WireType},
 };
 use crate::kserve::shared_memory::RegionRange;
@@ -199,7 +199,7 @@ pub(crate) fn region<'p>(
     };
     let region = match find("shared_memory_region") {
         None => None,
-        Some(Some(Choice::String(region))) => Some(&**region),
+        Some(Some(GrpcParameter::String(region))) => Some(&**region),
         Some(_) => return Err(wrong_type("shared_memory_region", "string_param")),
     };
     let number = |key: &str| match find(key) {
@@ -208,7 +208,7 @@ pub(crate) fn region<'p>(
             "'{key}' can not be specified without 'shared_memory_region' parameter for tensor '{tensor}'"
         ))),
         // A negative number counts as a huge one, as in the reference. The rules for ranges refuse that.
-        Some(Some(Choice::Int64(number))) => Ok(Some(number.cast_unsigned())),
+        Some(Some(GrpcParameter::Int64(number))) => Ok(Some(number.cast_unsigned())),
         Some(_) => Err(wrong_type(key, "int64_param")),
     };
     let offset = number("shared_memory_offset")?.unwrap_or(0);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     fn region_of(
-        parameters: &[(&'static str, Choice<'static>)],
+        parameters: &[(&'static str, GrpcParameter<'static>)],
     ) -> Result<Option<(String, u64, u64)>, String> {
         let parameters =
             parameters.iter().map(|(key, choice)| ((*key).into(), Some(choice.clone()))).collect::<Vec<_>>();
@@ -351,18 +351,18 @@ mod tests {
 
     #[test]
     fn a_negative_number_is_a_huge_one() {
-        let named = ("shared_memory_region", Choice::String("r".into()));
-        let size = ("shared_memory_byte_size", Choice::Int64(-2));
-        let offset = ("shared_memory_offset", Choice::Int64(-1));
+        let named = ("shared_memory_region", GrpcParameter::String("r".into()));
+        let size = ("shared_memory_byte_size", GrpcParameter::Int64(-2));
+        let offset = ("shared_memory_offset", GrpcParameter::Int64(-1));
         let expected = ("r".to_owned(), u64::MAX, u64::MAX - 1);
         assert_eq!(region_of(&[named, size, offset]), Ok(Some(expected)));
     }
 
     #[test]
     fn a_region_comes_with_its_size() {
-        let named = ("shared_memory_region", Choice::String("r".into()));
-        let size = ("shared_memory_byte_size", Choice::Int64(4));
-        let offset = ("shared_memory_offset", Choice::Int64(8));
+        let named = ("shared_memory_region", GrpcParameter::String("r".into()));
+        let size = ("shared_memory_byte_size", GrpcParameter::Int64(4));
+        let offset = ("shared_memory_offset", GrpcParameter::Int64(8));
         assert_eq!(region_of(&[]), Ok(None));
         assert_eq!(region_of(&[named.clone(), size.clone()]), Ok(Some(("r".to_owned(), 0, 4))));
         let all = [named.clone(), size.clone(), offset.clone()];
@@ -381,11 +381,11 @@ mod tests {
                 "'shared_memory_byte_size' can not be specified without 'shared_memory_region' parameter for tensor 'X'",
             ),
             (
-                vec![("shared_memory_region", Choice::Int64(1))],
+                vec![("shared_memory_region", GrpcParameter::Int64(1))],
                 "invalid value type for 'shared_memory_region' parameter for tensor 'X', expected string_param.",
             ),
             (
-                vec![named, ("shared_memory_byte_size", Choice::Uint64(4))],
+                vec![named, ("shared_memory_byte_size", GrpcParameter::Uint64(4))],
                 "invalid value type for 'shared_memory_byte_size' parameter for tensor 'X', expected int64_param.",
             ),
         ];

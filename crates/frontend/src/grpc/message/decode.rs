@@ -15,7 +15,7 @@ use super::wire::{Malformed, WireReader, WireType};
 use crate::{decode_pool::BRIEF, kserve::lengths};
 
 /// Parameters by key, sorted; `None` is a parameter without a choice.
-pub(crate) type InferParameters<'a> = Vec<(Cow<'a, str>, Option<Choice<'a>>)>;
+pub(crate) type InferParameters<'a> = Vec<(Cow<'a, str>, Option<GrpcParameter<'a>>)>;
 
 /// The most items of a message: tensors, parameters, further parts of contents, and dimensions of long shapes together.
 /// An empty item takes one or two bytes in the message but about a hundred bytes of memory. No real request needs that
@@ -58,7 +58,7 @@ pub(crate) struct InferRequestedOutput<'a> {
 
 /// The value of an `InferParameter`.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Choice<'a> {
+pub(crate) enum GrpcParameter<'a> {
     Bool(bool),
     Int64(i64),
     String(Cow<'a, str>),
@@ -303,15 +303,15 @@ fn choice<'a>(
     reader: &mut WireReader<'a>,
     number: u32,
     wire: WireType,
-    value: &mut Option<Choice<'a>>,
+    value: &mut Option<GrpcParameter<'a>>,
 ) -> Result<(), Malformed> {
     *value = Some(match number {
-        1 => Choice::Bool(reader.number(wire)? != 0),
-        2 => Choice::Int64(reader.number(wire)?.cast_signed()),
-        3 => Choice::String(reader.text(wire)?),
-        4 if wire == WireType::Fixed64 => Choice::Double(f64::from_le_bytes(reader.fixed()?)),
+        1 => GrpcParameter::Bool(reader.number(wire)? != 0),
+        2 => GrpcParameter::Int64(reader.number(wire)?.cast_signed()),
+        3 => GrpcParameter::String(reader.text(wire)?),
+        4 if wire == WireType::Fixed64 => GrpcParameter::Double(f64::from_le_bytes(reader.fixed()?)),
         4 => return Err(Malformed),
-        5 => Choice::Uint64(reader.number(wire)?),
+        5 => GrpcParameter::Uint64(reader.number(wire)?),
         _ => return reader.skip(number, wire),
     });
     Ok(())

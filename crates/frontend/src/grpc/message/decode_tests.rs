@@ -31,11 +31,11 @@ pub(crate) fn decoded_here() -> usize {
 fn expected_parameters(parameters: &BTreeMap<String, InferParameter>) -> InferParameters<'_> {
     let choice = |parameter: &InferParameter| {
         Some(match parameter.parameter_choice.clone()? {
-            ParameterChoice::BoolParam(value) => Choice::Bool(value),
-            ParameterChoice::Int64Param(value) => Choice::Int64(value),
-            ParameterChoice::StringParam(value) => Choice::String(Cow::Owned(value)),
-            ParameterChoice::DoubleParam(value) => Choice::Double(value),
-            ParameterChoice::Uint64Param(value) => Choice::Uint64(value),
+            ParameterChoice::BoolParam(value) => GrpcParameter::Bool(value),
+            ParameterChoice::Int64Param(value) => GrpcParameter::Int64(value),
+            ParameterChoice::StringParam(value) => GrpcParameter::String(Cow::Owned(value)),
+            ParameterChoice::DoubleParam(value) => GrpcParameter::Double(value),
+            ParameterChoice::Uint64Param(value) => GrpcParameter::Uint64(value),
         })
     };
     parameters.iter().map(|(key, value)| (Cow::Borrowed(key.as_str()), choice(value))).collect()
@@ -308,7 +308,7 @@ fn repeated_fields_follow_the_schema() {
     let message = InferMessage::decode(&frames).unwrap();
     assert_eq!(bytes_of(&message.inputs[0].contents, DataType::Int8), Ok(vec![1, 2, 1, 2, 7]));
     assert_eq!(message.inputs[0].shape.as_slice(), [5]);
-    assert_eq!(message.parameters, [("key".into(), Some(Choice::String("new".into())))]);
+    assert_eq!(message.parameters, [("key".into(), Some(GrpcParameter::String("new".into())))]);
     assert_same(&message, &ModelInferRequest::decode(bytes.as_slice()).unwrap());
 }
 

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     compression::{Coding, InflateError},
-    decode_pool::Work,
+    decode_pool::PooledResult,
     grpc::status::{Code, Status},
     port::{BodyProgress, ClientLimits, Drain, LateBody},
 };
@@ -100,7 +100,7 @@ pub(crate) struct Messages<B> {
     header: Option<Header>,
     /// Present only while there is no room. Boxed, because the futures of calls contain this struct.
     rest: Option<Box<Rest>>,
-    inflating: Option<Work<Result<(Bytes, ByteReservation), InflateError>>>,
+    inflating: Option<PooledResult<Result<(Bytes, ByteReservation), InflateError>>>,
     ended: bool,
     max_message: usize,
     progress: BodyProgress,

@@ -6,7 +6,7 @@ use prost::Message;
 use super::prefix::{MAX_MESSAGE, PREFIX};
 use crate::{
     chunks::Chunks,
-    decode_pool::{BRIEF, Work},
+    decode_pool::{BRIEF, PooledResult},
     grpc::status::Status,
 };
 
@@ -19,7 +19,7 @@ where
         return decode_here(frames);
     }
     let frames = frames.to_vec();
-    Work::pooled(move |_| decode_here(&frames)).await?
+    PooledResult::pooled(move |_| decode_here(&frames)).await?
 }
 
 /// Decodes a message that is known to be short.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use inference::{Error, Name, Parameter, Request, check_length};
 
-use super::decode::{Choice, InferParameters};
+use super::decode::{GrpcParameter, InferParameters};
 use crate::kserve::{lengths::MAX_ID, parameters as meaning};
 
 /// The parameter that asks for an empty final response of a decoupled model. It is the only key with the server's
@@ -21,18 +21,20 @@ pub(crate) fn read(parameters: &InferParameters<'_>, request: &mut Request) -> R
     for (key, choice) in parameters {
         check_length("the key of a parameter", key, MAX_ID)?;
         match (&**key, choice) {
-            ("sequence_id", Some(Choice::Int64(id))) => {
+            ("sequence_id", Some(GrpcParameter::Int64(id))) => {
                 meaning::set_correlation_number(request, id.cast_unsigned());
             }
-            ("sequence_id", Some(Choice::Uint64(id))) => meaning::set_correlation_number(request, *id),
-            ("sequence_id", Some(Choice::String(id))) => meaning::set_correlation_text(request, id),
+            ("sequence_id", Some(GrpcParameter::Uint64(id))) => meaning::set_correlation_number(request, *id),
+            ("sequence_id", Some(GrpcParameter::String(id))) => meaning::set_correlation_text(request, id),
             ("sequence_id", _) => return Err(wrong_type(key, "int64_param or string_param")),
             ("sequence_start", choice) => request.sequence.start = flag(key, choice.as_ref())?,
             ("sequence_end", choice) => request.sequence.end = flag(key, choice.as_ref())?,
-            ("priority", Some(Choice::Uint64(priority))) => request.priority = *priority,
-            ("priority", Some(Choice::Int64(priority))) => request.priority = not_negative(key, *priority)?,
+            ("priority", Some(GrpcParameter::Uint64(priority))) => request.priority = *priority,
+            ("priority", Some(GrpcParameter::Int64(priority))) => {
+                request.priority = not_negative(key, *priority)?;
+            }
             ("priority", _) => return Err(wrong_type(key, "int64_param or uint64_param")),
-            ("timeout", Some(Choice::Int64(timeout))) => {
+            ("timeout", Some(GrpcParameter::Int64(timeout))) => {
                 meaning::set_timeout_us(request, not_negative(key, *timeout)?);
             }
             ("timeout", _) => return Err(wrong_type(key, "int64_param")),
@@ -44,20 +46,22 @@ pub(crate) fn read(parameters: &InferParameters<'_>, request: &mut Request) -> R
     Ok(empty_final)
 }
 
-fn flag(key: &str, choice: Option<&Choice<'_>>) -> Result<bool, Error> {
+fn flag(key: &str, choice: Option<&GrpcParameter<'_>>) -> Result<bool, Error> {
     match choice {
-        Some(Choice::Bool(value)) => Ok(*value),
+        Some(GrpcParameter::Bool(value)) => Ok(*value),
         _ => Err(wrong_type(key, "bool_param")),
     }
 }
 
-fn custom(key: &str, choice: Option<&Choice<'_>>) -> Result<Parameter, Error> {
+fn custom(key: &str, choice: Option<&GrpcParameter<'_>>) -> Result<Parameter, Error> {
     match choice {
-        Some(Choice::Bool(value)) => Ok(Parameter::Bool(*value)),
-        Some(Choice::Int64(value)) => Ok(Parameter::Int(*value)),
-        Some(Choice::String(value)) => Ok(Parameter::String(Name::new(value))),
-        Some(Choice::Double(value)) => Ok(Parameter::Double(*value)),
-        Some(Choice::Uint64(_)) | None => Err(wrong_type(key, "int64_param, bool_param, or string_param")),
+        Some(GrpcParameter::Bool(value)) => Ok(Parameter::Bool(*value)),
+        Some(GrpcParameter::Int64(value)) => Ok(Parameter::Int(*value)),
+        Some(GrpcParameter::String(value)) => Ok(Parameter::String(Name::new(value))),
+        Some(GrpcParameter::Double(value)) => Ok(Parameter::Double(*value)),
+        Some(GrpcParameter::Uint64(_)) | None => {
+            Err(wrong_type(key, "int64_param, bool_param, or string_param"))
+        }
     }
 }
 
@@ -86,7 +90,10 @@ mod tests {
 
     use super::*;
 
-    fn read_one(key: &'static str, choice: Option<Choice<'static>>) -> Result<(Request, bool), String> {
+    fn read_one(
+        key: &'static str,
+        choice: Option<GrpcParameter<'static>>,
+    ) -> Result<(Request, bool), String> {
         let mut request = Request::default();
         let read = read(&vec![(key.into(), choice)], &mut request);
         read.map(|empty_final| (request, empty_final)).map_err(|error| error.message.into_owned())
@@ -96,11 +103,11 @@ mod tests {
     fn a_sequence_id_is_a_number_of_either_sign_or_a_text() {
         let id = |choice| read_one("sequence_id", Some(choice)).unwrap().0.sequence.id;
         let number = |id| std::num::NonZeroU64::new(id).map(SequenceId::Number);
-        assert_eq!(id(Choice::Int64(7)), number(7));
-        assert_eq!(id(Choice::Uint64(u64::MAX)), number(u64::MAX));
-        assert_eq!(id(Choice::String("7".into())), Some(SequenceId::Text("7".into())));
+        assert_eq!(id(GrpcParameter::Int64(7)), number(7));
+        assert_eq!(id(GrpcParameter::Uint64(u64::MAX)), number(u64::MAX));
+        assert_eq!(id(GrpcParameter::String("7".into())), Some(SequenceId::Text("7".into())));
         assert_eq!(
-            read_one("sequence_id", Some(Choice::Bool(true))).unwrap_err(),
+            read_one("sequence_id", Some(GrpcParameter::Bool(true))).unwrap_err(),
             "invalid value type for 'sequence_id' parameter, expected int64_param or string_param."
         );
     }
@@ -108,10 +115,10 @@ mod tests {
     #[test]
     fn a_negative_timeout_is_refused() {
         assert_eq!(
-            read_one("timeout", Some(Choice::Int64(-1))).unwrap_err(),
+            read_one("timeout", Some(GrpcParameter::Int64(-1))).unwrap_err(),
             "invalid value for 'timeout', expected value >= 0."
         );
-        let (request, _) = read_one("timeout", Some(Choice::Int64(1500))).unwrap();
+        let (request, _) = read_one("timeout", Some(GrpcParameter::Int64(1500))).unwrap();
         assert_eq!(request.timeout, Some(Duration::from_micros(1500)));
     }
 
@@ -138,17 +145,17 @@ mod tests {
             assert_eq!(read_one(key, None).unwrap_err(), text);
         }
         assert_eq!(
-            read_one("priority", Some(Choice::Int64(-1))).unwrap_err(),
+            read_one("priority", Some(GrpcParameter::Int64(-1))).unwrap_err(),
             "invalid value for 'priority', expected value >= 0."
         );
-        assert!(read_one("u", Some(Choice::Uint64(5))).is_err());
+        assert!(read_one("u", Some(GrpcParameter::Uint64(5))).is_err());
     }
 
     #[test]
     fn other_names_reach_the_model() {
-        let (request, empty_final) = read_one("binary_data_output", Some(Choice::Bool(true))).unwrap();
+        let (request, empty_final) = read_one("binary_data_output", Some(GrpcParameter::Bool(true))).unwrap();
         assert_eq!(request.parameters, [("binary_data_output".into(), Parameter::Bool(true))]);
         assert!(!empty_final);
-        assert!(read_one(EMPTY_FINAL, Some(Choice::Bool(true))).unwrap().1);
+        assert!(read_one(EMPTY_FINAL, Some(GrpcParameter::Bool(true))).unwrap().1);
     }
 }

@@ -32,19 +32,20 @@ use inference::{ByteReservation, Error, Name, Request, Timestamp};
 
 use super::{
     carried_sequences::CarriedSequences,
-    flight::{Flight, StreamMessage, code_of},
     refusals::{PendingRefusal, Refusals},
+    streamed_request::{StreamMessage, StreamedRequest, code_of},
 };
 use crate::{
     access::AccessLine,
     chunks::Chunks,
     counted_bytes::UNCOUNTED,
-    decode_pool::Work,
+    decode_pool::PooledResult,
     grpc::{
         call::CallHead,
         cancellation::CallWatch,
         compression::{Compressing, Compressor},
         deadline::CallDeadline,
+        grpc_context::GrpcContext,
         message::{
             decode::{self, InferMessage, InvalidMessage},
             framing::{MessageError, Messages, ReceivedMessage, RefusedMessage},
@@ -52,7 +53,6 @@ use crate::{
         },
         pieces::Pieces,
         request::{self, RequestContext},
-        state::GrpcState,
         status::Status,
     },
     kserve::lengths,
@@ -74,7 +74,7 @@ const SEQUENCE_TICK: Duration = Duration::from_millis(10);
 
 /// The body of the reply.
 pub(crate) struct StreamBody {
-    state: Arc<GrpcState>,
+    endpoint: Arc<GrpcContext>,
     call: CallHead,
     messages: Messages<Incoming>,
     /// True while the client may send more requests.
@@ -91,9 +91,9 @@ pub(crate) struct StreamBody {
     /// True if the client wants the first error of a model as the status of the call.
     errors_end_call: bool,
     /// The requests whose responses are sent in order.
-    ordered: VecDeque<Turn>,
+    ordered: VecDeque<OrderedReply>,
     /// The requests whose responses are sent as they come, and answered requests whose later responses are dropped.
-    unordered: SelectAll<Flight>,
+    unordered: SelectAll<StreamedRequest>,
     /// The refusals of requests to decoupled models.
     unordered_refusals: VecDeque<PendingRefusal>,
     /// Counts all refusals that are not sent yet.
@@ -118,7 +118,7 @@ pub(crate) struct StreamBody {
     _open: ByteReservation,
 }
 
-type LongDecoding = Work<Result<Box<(AcceptedMessage, Request)>, Malformed>>;
+type LongDecoding = PooledResult<Result<Box<(AcceptedMessage, Request)>, Malformed>>;
 
 /// What is known of a message when it is decoded.
 struct AcceptedMessage {
@@ -132,27 +132,27 @@ struct AcceptedMessage {
 }
 
 /// An entry in the order of responses.
-enum Turn {
-    Running(Flight),
+enum OrderedReply {
+    Running(StreamedRequest),
     Refused(PendingRefusal),
 }
 
 impl StreamBody {
     /// Answers the requests in `messages`.
     pub(crate) fn new(
-        state: Arc<GrpcState>,
+        endpoint: Arc<GrpcContext>,
         call: CallHead,
         messages: Messages<Incoming>,
         granted: Option<Duration>,
         open: ByteReservation,
     ) -> Self {
-        let compressor = Compressor::agreed(state.options.compression, &call.headers);
+        let compressor = Compressor::agreed(endpoint.options.compression, &call.headers);
         let errors_end_call = call.headers.get("triton_grpc_error").is_some_and(|value| value == "true");
-        let drain = state.drain.clone();
-        let waiting = state.options.tracer.is_on().then(now);
-        let refusals = Refusals::within(state.engine.inflight_bytes());
+        let drain = endpoint.drain.clone();
+        let waiting = endpoint.options.tracer.is_on().then(now);
+        let refusals = Refusals::within(endpoint.engine.inflight_bytes());
         Self {
-            state,
+            endpoint,
             call,
             messages,
             reading: true,
@@ -196,7 +196,7 @@ impl StreamBody {
                 Ok(mut message) => {
                     self.compressing = None;
                     if let Err(no_room) =
-                        message.count_in(|| self.state.engine.inflight_bytes().reservation())
+                        message.count_in(|| self.endpoint.engine.inflight_bytes().reservation())
                     {
                         return self.end(&Error::from(no_room).into());
                     }
@@ -234,10 +234,10 @@ impl StreamBody {
     fn poll_stopping(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             ready!(self.stopping.as_mut().poll(context));
-            if self.state.drain.are_sequences_over() || !self.sequences.run() {
+            if self.endpoint.drain.are_sequences_over() || !self.sequences.run() {
                 return Poll::Ready(());
             }
-            let drain = self.state.drain.clone();
+            let drain = self.endpoint.drain.clone();
             // A sequence may also end because its client is silent, and no request tells that.
             self.stopping = Box::pin(async move {
                 let _ = tokio::time::timeout(SEQUENCE_TICK, drain.sequences_over()).await;
@@ -304,7 +304,7 @@ impl StreamBody {
             match self.messages.poll_next(context) {
                 Poll::Ready(Some(Ok(message))) => self.accept(message),
                 Poll::Ready(Some(Err(MessageError::Refused(RefusedMessage { id, error })))) => {
-                    self.ordered.push_back(Turn::Refused(self.refusals.add(&id, &error)));
+                    self.ordered.push_back(OrderedReply::Refused(self.refusals.add(&id, &error)));
                 }
                 Poll::Ready(Some(Err(error @ MessageError::End(_)))) => self.failure = Some(error.into()),
                 Poll::Ready(Some(Err(error @ MessageError::Gone))) => {
@@ -326,7 +326,7 @@ impl StreamBody {
             return;
         }
         let mut request = Request::default();
-        match decode_message(&self.state, &self.call, message, times, &mut request) {
+        match decode_message(&self.endpoint, &self.call, message, times, &mut request) {
             Ok(accepted) => self.start(accepted, request),
             Err(Malformed) => self.failure = Some(Status::unparsable()),
         }
@@ -334,17 +334,17 @@ impl StreamBody {
 
     /// The times of the message that has come, if requests are traced. The body now waits for the next message.
     fn message_times(&mut self) -> Option<MessageTimes> {
-        let arrived = self.state.options.tracer.is_on().then(now);
+        let arrived = self.endpoint.options.tracer.is_on().then(now);
         let waiting = std::mem::replace(&mut self.waiting, arrived).or(arrived);
         Some(MessageTimes { waiting: waiting?, arrived: arrived? })
     }
 
     fn decode_in_pool(&self, message: ReceivedMessage, times: Option<MessageTimes>) -> LongDecoding {
-        let (state, call) = (self.state.clone(), self.call.clone());
-        Work::pooled(move |_| {
+        let (endpoint, call) = (self.endpoint.clone(), self.call.clone());
+        PooledResult::pooled(move |_| {
             let mut request = Request::default();
-            let accepted = match request::reserve_copies(&state, &message) {
-                Ok(_copies) => decode_message(&state, &call, message, times, &mut request)?,
+            let accepted = match request::reserve_copies(&endpoint, &message) {
+                Ok(_copies) => decode_message(&endpoint, &call, message, times, &mut request)?,
                 Err(error) => AcceptedMessage {
                     id: decode::leading_id(&message.frames),
                     bytes: message.len(),
@@ -360,24 +360,24 @@ impl StreamBody {
     fn start(&mut self, accepted: AcceptedMessage, request: Request) {
         let AcceptedMessage { id, decoupled, decoded, bytes } = accepted;
         let mut line =
-            AccessLine::begin(self.state.options.access_log.as_ref(), "grpc", self.call.peer, || {
+            AccessLine::begin(self.endpoint.options.access_log.as_ref(), "grpc", self.call.peer, || {
                 "ModelStreamInfer".to_owned()
             });
         if let Some(line) = &mut line {
             line.set_request_bytes(bytes as u64);
             line.facts().set_request_id(&id);
-            if let Ok((asked, _)) = &decoded {
-                line.facts().set_model(&asked.model);
+            if let Ok((context, _)) = &decoded {
+                line.facts().set_model(&context.model);
             }
         }
-        let flight = decoded.and_then(|(asked, sent_version)| {
-            self.sequences.carry(&asked.model, &request);
-            let responses = asked.model.infer(request)?;
+        let streamed_request = decoded.and_then(|(context, sent_version)| {
+            self.sequences.carry(&context.model, &request);
+            let responses = context.model.infer(request)?;
             let errors_end_call = self.errors_end_call;
             let line = line.take();
-            let budget = self.state.engine.inflight_bytes().clone();
-            Ok(Flight {
-                asked,
+            let budget = self.endpoint.engine.inflight_bytes().clone();
+            Ok(StreamedRequest {
+                context,
                 responses,
                 sent_version,
                 sent: 0,
@@ -388,14 +388,14 @@ impl StreamBody {
                 finishing: None,
             })
         });
-        if let (Some(line), Err(error)) = (&mut line, &flight) {
+        if let (Some(line), Err(error)) = (&mut line, &streamed_request) {
             line.set_status(code_of(error));
         }
-        match flight {
-            Ok(flight) if decoupled => self.unordered.push(flight),
-            Ok(flight) => self.ordered.push_back(Turn::Running(flight)),
+        match streamed_request {
+            Ok(streamed_request) if decoupled => self.unordered.push(streamed_request),
+            Ok(streamed_request) => self.ordered.push_back(OrderedReply::Running(streamed_request)),
             Err(error) if decoupled => self.unordered_refusals.push_back(self.refusals.add(&id, &error)),
-            Err(error) => self.ordered.push_back(Turn::Refused(self.refusals.add(&id, &error))),
+            Err(error) => self.ordered.push_back(OrderedReply::Refused(self.refusals.add(&id, &error))),
         }
     }
 
@@ -406,7 +406,7 @@ impl StreamBody {
         while self.failure.is_none() {
             // A large message counts by itself. Many small ones count together.
             if (most..SENT_AT_ONCE).contains(&collected.remaining()) {
-                room = self.state.engine.inflight_bytes().reserve(SENT_AT_ONCE + UNCOUNTED).ok();
+                room = self.endpoint.engine.inflight_bytes().reserve(SENT_AT_ONCE + UNCOUNTED).ok();
                 most = if room.is_some() { SENT_AT_ONCE } else { UNCOUNTED };
             }
             if collected.remaining() >= most {
@@ -446,19 +446,19 @@ impl StreamBody {
     fn poll_ordered(&mut self, context: &mut Context<'_>) -> Poll<Result<StreamMessage, Status>> {
         while let Some(turn) = self.ordered.front_mut() {
             match turn {
-                Turn::Refused(refusal) => {
+                OrderedReply::Refused(refusal) => {
                     let message = self.refusals.take(refusal);
                     self.ordered.pop_front();
                     return Poll::Ready(Ok(message.into()));
                 }
-                Turn::Running(flight) => {
-                    let message = ready!(flight.poll_message(context));
+                OrderedReply::Running(streamed_request) => {
+                    let message = ready!(streamed_request.poll_message(context));
                     // The request has been answered. Later responses of the model are dropped while other requests are
                     // polled.
-                    if let Some(Turn::Running(flight)) = self.ordered.pop_front()
-                        && !flight.ended
+                    if let Some(OrderedReply::Running(streamed_request)) = self.ordered.pop_front()
+                        && !streamed_request.ended
                     {
-                        self.unordered.push(flight);
+                        self.unordered.push(streamed_request);
                     }
                     if let Some(message) = message {
                         return Poll::Ready(message);
@@ -483,13 +483,13 @@ impl StreamBody {
 /// Writes what the message asks for into `request`, which must be empty.
 #[inline]
 fn decode_message(
-    state: &GrpcState,
+    endpoint: &GrpcContext,
     call: &CallHead,
     received: ReceivedMessage,
     times: Option<MessageTimes>,
     request: &mut Request,
 ) -> Result<AcceptedMessage, Malformed> {
-    let bytes = if state.options.access_log.is_some() { received.len() } else { 0 };
+    let bytes = if endpoint.options.access_log.is_some() { received.len() } else { 0 };
     let ReceivedMessage { frames, reservation } = received;
     let message = InferMessage::decode(&frames)?;
     let id = lengths::short_id(&message.id);
@@ -497,9 +497,9 @@ fn decode_message(
         let denied = Error::invalid(denied.message);
         return Ok(AcceptedMessage { id, bytes, decoupled: false, decoded: Err(denied) });
     }
-    let is_stopping = state.drain.has_begun();
+    let is_stopping = endpoint.drain.has_begun();
     let stopping = || Error::unavailable(Status::stopping().message);
-    let model = match request::model(state, &message) {
+    let model = match request::model(endpoint, &message) {
         Ok(model) => model,
         Err(_) if is_stopping => {
             return Ok(AcceptedMessage { id, bytes, decoupled: false, decoded: Err(stopping()) });
@@ -508,16 +508,16 @@ fn decode_message(
     };
     let decoupled = model.config().decoupled;
     let sent_version = Name::new(&message.model_version);
-    let asked = match request::decode(state, call, (model, message), (reservation, times), request) {
-        Ok(asked) => Ok(asked),
+    let context = match request::decode(endpoint, call, (model, message), (reservation, times), request) {
+        Ok(context) => Ok(context),
         Err(InvalidMessage::Refused(error)) => Err(error),
         Err(InvalidMessage::Malformed) => return Err(Malformed),
     };
     // A sequence may finish on a call that was open before the stop.
     let is_late = is_stopping
-        && asked
-            .as_ref()
-            .is_ok_and(|asked| state.drain.are_sequences_over() || !asked.model.has_sequence_of(request));
-    let decoded = if is_late { Err(stopping()) } else { asked.map(|asked| (asked, sent_version)) };
+        && context.as_ref().is_ok_and(|context| {
+            endpoint.drain.are_sequences_over() || !context.model.has_sequence_of(request)
+        });
+    let decoded = if is_late { Err(stopping()) } else { context.map(|context| (context, sent_version)) };
     Ok(AcceptedMessage { id, bytes, decoupled, decoded })
 }

@@ -85,12 +85,12 @@ async fn each_request_of_a_stream_is_logged_and_the_call_is_not() {
     assert_eq!((messages.len(), status.code), (2, 0));
     let mut entries = log.take(2).await;
     entries.sort_by(|one, other| one.request_id.cmp(&other.request_id));
-    let told: Vec<_> = entries
+    let logged: Vec<_> = entries
         .iter()
         .map(|entry| (&*entry.method, &*entry.model, &*entry.request_id, entry.status))
         .collect();
     assert_eq!(
-        told,
+        logged,
         [("ModelStreamInfer", "id_int32", "a", Some(0)), ("ModelStreamInfer", "", "b", Some(5))]
     );
     assert_eq!(entries[0].request_bytes, good.encoded_len() as u64);

@@ -471,9 +471,9 @@ async fn an_answer_counts_until_its_client_has_read_it() {
 async fn many_classes_are_ranked_like_few() {
     let (_server, connection) = connected().await;
     let values: Vec<i32> = (0..40_000).collect();
-    let mut asked = request("id_int32", "", &values);
+    let mut message = request("id_int32", "", &values);
     let classes = InferParameter { parameter_choice: Some(ParameterChoice::Int64Param(40_000)) };
-    asked.outputs.push(InferRequestedOutputTensor {
+    message.outputs.push(InferRequestedOutputTensor {
         name: "OUT".to_owned(),
         parameters: [("classification".to_owned(), classes)].into(),
     });
@@ -482,11 +482,11 @@ async fn many_classes_are_ranked_like_few() {
         .map(|value| format!("{value}:{value}"))
         .flat_map(|text| [&u32::try_from(text.len()).unwrap().to_le_bytes(), text.as_bytes()].concat())
         .collect();
-    let answer = infer(&connection, &[], &asked).await.unwrap();
+    let answer = infer(&connection, &[], &message).await.unwrap();
     assert_eq!(answer.outputs[0].shape, [40_000]);
     assert!(answer.raw_output_contents[0] == texts);
     let mut call = connection.call(STREAM, &[]).await.unwrap();
-    call.send(sent(&asked));
+    call.send(sent(&message));
     call.send(sent(&request("id_int32", "after", &[1])));
     call.finish();
     let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();

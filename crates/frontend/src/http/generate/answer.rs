@@ -22,7 +22,7 @@ use crate::{
     access::{Category, RequestFacts, request_facts},
     cache_headers,
     counted_bytes::{counted, room_of},
-    decode_pool::Work,
+    decode_pool::PooledResult,
     error,
     http::{
         body::ResponseBody,
@@ -30,7 +30,7 @@ use crate::{
         context::{HttpContext, JsonLimit},
         json_work,
         reply::{self, HttpFailure, HttpOutcome},
-        response::Origin,
+        response::ResponseIdentity,
         route_rules::{Methods, ModelPath, RouteRules},
     },
     kserve::output::RequestedOutputs,
@@ -118,8 +118,8 @@ async fn answer_with_events(
     Ok(reply)
 }
 
-fn tell_load(context: &HttpContext, reply: &mut HeaderMap, asked: &HeaderMap) {
-    load_report::tell(reply, asked, |family, label| context.engine.plugin_metric(family, label));
+fn tell_load(context: &HttpContext, reply: &mut HeaderMap, request_headers: &HeaderMap) {
+    load_report::tell(reply, request_headers, |family, label| context.engine.plugin_metric(family, label));
 }
 
 /// Reads the request, and passes it to the model.
@@ -141,9 +141,9 @@ async fn start(
     call.sample(&context.options.tracer, &model);
     let received_body = context.read_json(call.body, JsonLimit::Input).await?;
     call.note_received();
-    let (asked, max_input_size) = (model.clone(), context.options.max_input_size);
+    let (requested_model, max_input_size) = (model.clone(), context.options.max_input_size);
     let decoded = json_work::read(received_body, move |json| {
-        let config = asked.config();
+        let config = requested_model.config();
         let batched = config.max_batch_size.is_some();
         decode(json, Schema { inputs: &config.inputs, batched, max_input_size })
     });
@@ -168,7 +168,7 @@ struct GenerateCall {
     /// Counts the events until they have been sent.
     budget: Arc<ByteBudget>,
     /// The event that is being written.
-    writing: Option<Work<Result<Written<Vec<u8>>, Error>>>,
+    writing: Option<PooledResult<Result<Written<Vec<u8>>, Error>>>,
     /// The trace of a stream of events.
     trace: Option<RequestTrace>,
     /// The event that the connection has not taken yet, if the request is traced.
@@ -218,7 +218,7 @@ impl GenerateCall {
                 self.has_last |= item.last;
                 let writing = match item.result {
                     Ok(response) => self.write(DATA, response),
-                    Err(error) => Work::done(Err(error)),
+                    Err(error) => PooledResult::done(Err(error)),
                 };
                 self.writing.insert(writing)
             }
@@ -251,18 +251,24 @@ impl GenerateCall {
     }
 
     /// The text of a response behind `prefix`.
-    fn write(&self, prefix: &'static [u8], response: Response) -> Work<Result<Written<Vec<u8>>, Error>> {
+    fn write(
+        &self,
+        prefix: &'static [u8],
+        response: Response,
+    ) -> PooledResult<Result<Written<Vec<u8>>, Error>> {
         let version = self.model.version_of(&self.responses);
         if !RequestedOutputs::default().is_long(&response.outputs) {
             let mut json = prefix.to_vec();
-            let origin = Origin { id: &self.id, model: self.model.name(), version };
-            return Work::done(response::encode(&mut json, origin, &response, None).map(|()| (json, None)));
+            let identity = ResponseIdentity { id: &self.id, model: self.model.name(), version };
+            return PooledResult::done(
+                response::encode(&mut json, identity, &response, None).map(|()| (json, None)),
+            );
         }
         let (model, id, reservation) = (self.model.clone(), self.id.clone(), self.room());
         long_write::in_pool(reservation, move |long| {
             let mut json = prefix.to_vec();
-            let origin = Origin { id: &id, model: model.name(), version };
-            response::encode(&mut json, origin, &response, Some(long)).map(|()| json)
+            let identity = ResponseIdentity { id: &id, model: model.name(), version };
+            response::encode(&mut json, identity, &response, Some(long)).map(|()| json)
         })
     }
 

@@ -25,10 +25,10 @@ struct LoadReport {
 /// family, by one of its labels.
 pub(super) fn tell(
     reply: &mut HeaderMap,
-    asked: &HeaderMap,
+    request_headers: &HeaderMap,
     metric: impl Fn(&str, (&str, &str)) -> Option<f64>,
 ) {
-    let Some(format) = asked.get(FORMAT) else { return };
+    let Some(format) = request_headers.get(FORMAT) else { return };
     let blocks = |kind: &str| metric(FAMILY, (LABEL, kind));
     let report = blocks("tokens_per").zip(blocks("used")).zip(blocks("max"));
     let Some(report) = report.map(|((tokens, used), max)| LoadReport::of(tokens, used, max)) else {
@@ -65,10 +65,10 @@ impl LoadReport {
 mod tests {
     use super::*;
 
-    fn told(format: &'static str, metrics: &[(&str, f64)]) -> Option<String> {
-        let asked = HeaderMap::from_iter([(FORMAT, HeaderValue::from_static(format))]);
+    fn report(format: &'static str, metrics: &[(&str, f64)]) -> Option<String> {
+        let request_headers = HeaderMap::from_iter([(FORMAT, HeaderValue::from_static(format))]);
         let mut reply = HeaderMap::new();
-        tell(&mut reply, &asked, |family, (label, kind)| {
+        tell(&mut reply, &request_headers, |family, (label, kind)| {
             assert_eq!((family, label), (FAMILY, LABEL));
             metrics.iter().find(|(name, _)| *name == kind).map(|(_, value)| *value)
         });
@@ -80,13 +80,13 @@ mod tests {
         let metrics = [("tokens_per", 64.0), ("used", 25.0), ("max", 100.0)];
         let json = r#"JSON {"named_metrics":{"kv_cache_utilization":0.25,"max_token_capacity":6400}}"#;
         let text = "TEXT named_metrics.kv_cache_utilization=0.250000, named_metrics.max_token_capacity=6400";
-        assert_eq!(told("json", &metrics).as_deref(), Some(json));
-        assert_eq!(told("text", &metrics).as_deref(), Some(text));
+        assert_eq!(report("json", &metrics).as_deref(), Some(json));
+        assert_eq!(report("text", &metrics).as_deref(), Some(text));
     }
 
     #[test]
     fn a_cache_without_blocks_is_not_used() {
-        let text = told("text", &[("tokens_per", 64.0), ("used", 25.0), ("max", 0.0)]);
+        let text = report("text", &[("tokens_per", 64.0), ("used", 25.0), ("max", 0.0)]);
         let expected = "TEXT named_metrics.kv_cache_utilization=0.000000, named_metrics.max_token_capacity=0";
         assert_eq!(text.as_deref(), Some(expected));
     }
@@ -94,8 +94,8 @@ mod tests {
     #[test]
     fn there_is_no_report_without_all_metrics_or_in_another_form_or_for_clients_that_do_not_ask() {
         let metrics = [("tokens_per", 64.0), ("used", 25.0), ("max", 100.0)];
-        assert_eq!(told("text", &metrics[..2]), None);
-        assert_eq!(told("xml", &metrics), None);
+        assert_eq!(report("text", &metrics[..2]), None);
+        assert_eq!(report("xml", &metrics), None);
         let mut reply = HeaderMap::new();
         tell(&mut reply, &HeaderMap::new(), |_, _| panic!("nobody has asked"));
         assert!(reply.is_empty());

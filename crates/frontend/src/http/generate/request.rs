@@ -10,7 +10,7 @@ use inference::{Error, Name, Request, RequestInputs, Shape, Tensor, config::Inpu
 
 use crate::{
     http::{
-        json::{Document, JsonText, JsonValue, Nested, access, during},
+        json::{Document, JsonText, JsonValue, NestedElements, access, during},
         request::{custom, json_datatype, read_control},
     },
     kserve::lengths,
@@ -51,7 +51,7 @@ pub(in crate::http) fn decode<'t>(
         request: Request::default(),
         tensors: Vec::with_capacity(schema.inputs.len()),
         bytes: 0,
-        given: HashSet::new(),
+        seen: HashSet::new(),
     };
     let root = document.root();
     if let Some(id) = root.find("id").filter(|_| schema.input("id").is_none()) {
@@ -81,13 +81,13 @@ impl<'m> Schema<'m> {
 struct RequestConversion<'m> {
     schema: Schema<'m>,
     /// The arrays of the document that have not become tensors yet.
-    arrays: Vec<Option<Nested>>,
+    arrays: Vec<Option<NestedElements>>,
     request: Request,
     tensors: Vec<Tensor>,
     /// The bytes of all tensors so far.
     bytes: usize,
     /// The names of the parameters so far. The first parameter of a name counts.
-    given: HashSet<Name>,
+    seen: HashSet<Name>,
 }
 
 impl RequestConversion<'_> {
@@ -149,7 +149,7 @@ impl RequestConversion<'_> {
 
     fn parameter(&mut self, key: &str, value: JsonValue<'_>) -> Result<(), Error> {
         let name = lengths::name("the key of a parameter", key)?;
-        if !self.given.insert(name.clone()) {
+        if !self.seen.insert(name.clone()) {
             return Ok(());
         }
         read_control(key, value, &mut self.request)?;

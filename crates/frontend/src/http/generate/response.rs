@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::{
     http::{
         json::{write_int, write_string},
-        response::{NotUtf8, Origin, estimated_size, write_data, write_parameter},
+        response::{NotUtf8, ResponseIdentity, estimated_size, write_data, write_parameter},
     },
     long_write::LongWrite,
 };
@@ -27,16 +27,16 @@ enum ResponseMember<'r> {
 /// As [`crate::http::response::encode`]. After an error the appended bytes are incomplete.
 pub(super) fn encode(
     to: &mut Vec<u8>,
-    origin: Origin<'_>,
+    identity: ResponseIdentity<'_>,
     response: &Response,
     mut long: Option<&mut LongWrite<'_>>,
 ) -> Result<(), Error> {
     let mut members = SmallVec::<[(&str, ResponseMember<'_>); 8]>::new();
-    if !origin.id.is_empty() {
-        members.push(("id", ResponseMember::Text(origin.id)));
+    if !identity.id.is_empty() {
+        members.push(("id", ResponseMember::Text(identity.id)));
     }
-    members.push(("model_name", ResponseMember::Text(origin.model)));
-    members.push(("model_version", ResponseMember::Version(origin.version)));
+    members.push(("model_name", ResponseMember::Text(identity.model)));
+    members.push(("model_version", ResponseMember::Version(identity.version)));
     members.extend(
         response.parameters.iter().map(|(name, value)| (name.as_str(), ResponseMember::Parameter(value))),
     );
@@ -96,7 +96,7 @@ mod tests {
     fn text(id: &str, response: &Response) -> Result<String, Error> {
         let (id, model) = (Name::new(id), Name::new("m"));
         let mut json = Vec::new();
-        encode(&mut json, Origin { id: &id, model: &model, version: 1 }, response, None)?;
+        encode(&mut json, ResponseIdentity { id: &id, model: &model, version: 1 }, response, None)?;
         Ok(String::from_utf8(json).unwrap())
     }
 

@@ -1,7 +1,7 @@
 //! Makes a [`Document`] from its text, in one pass.
 //!
 //! Arrays that are tensors become bytes at once and are stored beside the tree: arrays named `data` in an inference
-//! request, see [`TensorElements`], and arrays named like an input in a generate request, see [`Nested`].
+//! request, see [`TensorElements`], and arrays named like an input in a generate request, see [`NestedElements`].
 //!
 //! The work is linear in the length of the text, whatever a client sends. No key makes the builder search the members
 //! before it. The memory that is reserved for elements before they are read is at most a multiple of the text.
@@ -13,8 +13,8 @@ use super::{
     document::{Document, JsonNode, JsonValue},
     elements::TensorElements,
     long_read::JsonText,
-    nested::Nested,
-    reader::{Container, Handler, JsonReader, PassOver, Scalar},
+    nested_elements::NestedElements,
+    reader::{Container, JsonReader, JsonVisitor, Scalar, SyntaxOnly},
     syntax::JsonSyntaxError,
 };
 
@@ -49,16 +49,16 @@ impl<'a> Document<'a> {
         Self::build(text.into(), Purpose::Inference).map(|built| built.document)
     }
 
-    /// Reads a generate request. Arrays that are inputs become [`Nested`], and are returned beside the document.
-    /// `datatype_of` returns the datatype of an input by its name. Of other containers only the outermost object and
-    /// its `parameters` are kept.
+    /// Reads a generate request. Arrays that are inputs become [`NestedElements`], and are returned beside the
+    /// document. `datatype_of` returns the datatype of an input by its name. Of other containers only the outermost
+    /// object and its `parameters` are kept.
     ///
     /// # Errors
     /// As [`Document::parse_members`].
     pub(crate) fn parse_inputs(
         text: impl Into<JsonText<'a>>,
         datatype_of: &dyn Fn(&[u8]) -> Option<DataType>,
-    ) -> Result<(Self, Vec<Nested>), Error> {
+    ) -> Result<(Self, Vec<NestedElements>), Error> {
         Self::build(text.into(), Purpose::Generation(datatype_of)).map(|built| (built.document, built.inputs))
     }
 
@@ -85,7 +85,7 @@ struct Builder<'a, 'p> {
     /// The containers that are not closed yet.
     open: Vec<OpenContainer>,
     /// The arrays that are inputs of a generate request.
-    inputs: Vec<Nested>,
+    inputs: Vec<NestedElements>,
     purpose: Purpose<'p>,
     /// The role of the value of the last key.
     member: ContainerRole,
@@ -172,7 +172,7 @@ impl Builder<'_, '_> {
     }
 }
 
-impl<'a> Handler<'a> for Builder<'a, '_> {
+impl<'a> JsonVisitor<'a> for Builder<'a, '_> {
     fn scalar(&mut self, scalar: Scalar<'a>) {
         if !self.is_full() {
             self.document.nodes.push(JsonNode::Scalar(scalar));
@@ -233,11 +233,11 @@ impl<'a> Handler<'a> for Builder<'a, '_> {
             }
             (ContainerRole::Input(datatype), Container::Array) => {
                 self.document.nodes.push(JsonNode::Tensor(self.inputs.len()));
-                self.inputs.push(Nested::read(reader, datatype)?);
+                self.inputs.push(NestedElements::read(reader, datatype)?);
                 Ok(true)
             }
             (ContainerRole::Opaque | ContainerRole::Data | ContainerRole::Input(_), kind) => {
-                reader.walk(&mut PassOver)?;
+                reader.walk(&mut SyntaxOnly)?;
                 let end = self.document.nodes.len() + 1;
                 self.document.nodes.push(JsonNode::Container { kind, end });
                 Ok(true)

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::{
     elements::TensorElements,
     long_read::JsonText,
-    nested::Nested,
+    nested_elements::NestedElements,
     reader::{Container, Scalar},
     steps,
     syntax::{Number, access},
@@ -150,10 +150,12 @@ impl<'d> JsonValue<'d> {
     }
 
     /// The value as the only element of a tensor. A value that is not a scalar has the wrong type.
-    pub(crate) fn only_element(self, datatype: DataType) -> Nested {
+    pub(crate) fn only_element(self, datatype: DataType) -> NestedElements {
         match self.node() {
-            JsonNode::Scalar(scalar) => Nested::of_scalar(scalar.clone(), datatype),
-            JsonNode::Container { .. } | JsonNode::Tensor(_) => Nested::of_scalar(Scalar::Null, datatype),
+            JsonNode::Scalar(scalar) => NestedElements::of_scalar(scalar.clone(), datatype),
+            JsonNode::Container { .. } | JsonNode::Tensor(_) => {
+                NestedElements::of_scalar(Scalar::Null, datatype)
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use inference::{DataType, Error};
 
 use super::{
     long_read::JsonText,
-    reader::{Container, Handler, JsonReader, PassOver, Scalar},
+    reader::{Container, JsonReader, JsonVisitor, Scalar, SyntaxOnly},
     syntax::{JsonSyntaxError, Number, access},
 };
 
@@ -21,12 +21,12 @@ pub(crate) enum TensorElements {
     /// Text at this offset. The datatype is not known yet. The grammar has been checked.
     Unread(usize),
     /// Bytes, up to the first element that is not of this datatype.
-    Read(Read),
+    Read(ReadElements),
 }
 
 /// Elements in the form of bytes.
 #[derive(Debug)]
-pub(crate) struct Read {
+pub(crate) struct ReadElements {
     datatype: DataType,
     bytes: Vec<u8>,
     count: usize,
@@ -72,14 +72,14 @@ impl TensorElements {
         let Some(datatype) = datatype.filter(|datatype| !matches!(datatype, DataType::Fp16 | DataType::Bf16))
         else {
             let at = reader.at();
-            reader.walk(&mut PassOver)?;
+            reader.walk(&mut SyntaxOnly)?;
             return Ok(Self::Unread(at));
         };
         // An element takes at least two bytes of text, so a shape that claims too much reserves little.
         let room = count.min(reader.left() / 2 + 1).saturating_mul(datatype.byte_size().unwrap_or(8));
         let room = room.min(*reservable);
         *reservable -= room;
-        let mut read = Read::new(datatype, room);
+        let mut read = ReadElements::new(datatype, room);
         reader.walk(&mut read)?;
         reader.keep(read.bytes.len());
         Ok(Self::Read(read))
@@ -192,7 +192,7 @@ fn too_deep() -> String {
     format!("JSON nesting depth exceeds maximum allowed limit ({MAX_DEPTH})")
 }
 
-impl Read {
+impl ReadElements {
     /// No elements yet, with memory for this many bytes.
     pub(super) fn new(datatype: DataType, room: usize) -> Self {
         let bytes = Vec::with_capacity(room);
@@ -250,7 +250,7 @@ impl Read {
     }
 }
 
-impl<'a> Handler<'a> for Read {
+impl<'a> JsonVisitor<'a> for ReadElements {
     fn scalar(&mut self, scalar: Scalar<'a>) {
         if !self.element() {
             return;

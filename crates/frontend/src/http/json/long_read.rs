@@ -27,7 +27,7 @@ pub(crate) struct LongRead<'w> {
     before: usize,
     /// The bytes of the tensors that have been read.
     kept: Cell<usize>,
-    /// The bytes that the handler held at the last piece.
+    /// The bytes that the visitor held at the last piece.
     held: Cell<usize>,
     refusal: Cell<Option<NoRoom>>,
 }
@@ -84,7 +84,7 @@ impl<'w> LongRead<'w> {
         self.reservation.into_inner()
     }
 
-    /// Begins a piece while a handler holds so many bytes. False if the reading must stop.
+    /// Begins a piece while a visitor holds so many bytes. False if the reading must stop.
     pub(super) fn begin_piece(&self, held: usize) -> bool {
         self.held.set(held);
         let most = self.before + self.kept.get() + held + MOST_FOR_A_BYTE * PIECE;
@@ -97,7 +97,7 @@ impl<'w> LongRead<'w> {
         }
     }
 
-    /// As [`LongRead::begin_piece`], within a string whose bytes so far are besides those of the handler.
+    /// As [`LongRead::begin_piece`], within a string whose bytes so far are besides those of the visitor.
     pub(super) fn begin_piece_of_string(&self, len: usize) -> bool {
         let held = self.held.get();
         let goes_on = self.begin_piece(held + len);
@@ -203,13 +203,13 @@ mod tests {
         };
         let budget = ByteBudget::new(usize::MAX);
         let reading = LongRead::new(budget.reserve(text.len()).unwrap(), &goes_on);
-        let limits = crate::http::request::Limits {
+        let context = crate::http::request::DecodeContext {
             model: "m",
             max_input_size: 1 << 30,
             regions: &shared_memory::ClientRegions::forbidden(),
         };
         let text = JsonText::long(text.as_bytes(), &reading);
-        assert!(crate::http::request::decode_text(text, &TensorData::default(), limits).is_err());
+        assert!(crate::http::request::decode_text(text, &TensorData::default(), context).is_err());
         assert_eq!(rounds.get(), 3);
     }
 }

@@ -1,4 +1,4 @@
-//! Reads tokens and checks the grammar: goes through a document once, without recursion, and calls a handler for each
+//! Reads tokens and checks the grammar: goes through a document once, without recursion, and calls a visitor for each
 //! value.
 use std::borrow::Cow;
 
@@ -28,14 +28,14 @@ pub(super) enum Container {
     Object,
 }
 
-/// The handler that [`JsonReader::walk`] calls for each value, in document order.
-pub(super) trait Handler<'a> {
+/// The visitor that [`JsonReader::walk`] calls for each value, in document order.
+pub(super) trait JsonVisitor<'a> {
     fn scalar(&mut self, scalar: Scalar<'a>);
     fn key(&mut self, key: Cow<'a, [u8]>);
     fn open(&mut self, container: Container);
     fn close(&mut self, container: Container);
 
-    /// The bytes of what the handler has made so far.
+    /// The bytes of what the visitor has made so far.
     fn held(&self) -> usize;
 
     /// Takes a number, and optionally the numbers that follow it directly. The default takes one number.
@@ -45,7 +45,7 @@ pub(super) trait Handler<'a> {
         Ok(())
     }
 
-    /// May read the whole container that begins at the reader. Then the reader does not call the handler for its
+    /// May read the whole container that begins at the reader. Then the reader does not call the visitor for its
     /// content.
     fn take(&mut self, container: Container, reader: &mut JsonReader<'a>) -> Result<bool, JsonSyntaxError> {
         let _ = (container, reader);
@@ -101,23 +101,23 @@ impl<'a> JsonReader<'a> {
     }
 
     /// Reads a whole document.
-    pub(super) fn document(&mut self, handler: &mut impl Handler<'a>) -> Result<(), JsonSyntaxError> {
-        self.skip_space(handler)?;
+    pub(super) fn document(&mut self, visitor: &mut impl JsonVisitor<'a>) -> Result<(), JsonSyntaxError> {
+        self.skip_space(visitor)?;
         if matches!(self.peek(), 0 | b']' | b'}' | b',' | b':') {
             return Err(self.error(reason::EMPTY));
         }
-        self.walk(handler)?;
-        self.skip_space(handler)?;
+        self.walk(visitor)?;
+        self.skip_space(visitor)?;
         if self.peek() != 0 { Err(self.error(reason::NOT_SINGULAR)) } else { Ok(()) }
     }
 
     /// Reads one value that begins at the position, and all it contains.
-    pub(super) fn walk(&mut self, handler: &mut impl Handler<'a>) -> Result<(), JsonSyntaxError> {
+    pub(super) fn walk(&mut self, visitor: &mut impl JsonVisitor<'a>) -> Result<(), JsonSyntaxError> {
         let mut open = SmallVec::<[Container; 16]>::new();
-        let Some(mut expect) = self.value(handler, &mut open)? else { return Ok(()) };
+        let Some(mut expect) = self.value(visitor, &mut open)? else { return Ok(()) };
         loop {
             steps::add(1);
-            self.skip_space(handler)?;
+            self.skip_space(visitor)?;
             let byte = self.peek();
             expect = match (expect, byte) {
                 (Expect::AfterElement, b',') => self.step(Expect::Element),
@@ -125,7 +125,7 @@ impl<'a> JsonReader<'a> {
                 | (Expect::FirstName | Expect::AfterMember, b'}') => {
                     self.at += 1;
                     if let Some(container) = open.pop() {
-                        handler.close(container);
+                        visitor.close(container);
                     }
                     match open.last() {
                         None => return Ok(()),
@@ -136,7 +136,7 @@ impl<'a> JsonReader<'a> {
                     if matches!(byte, 0 | b']' | b'}' | b',' | b':') {
                         return Err(self.error(reason::INVALID_VALUE));
                     }
-                    match (self.value(handler, &mut open)?, open.last()) {
+                    match (self.value(visitor, &mut open)?, open.last()) {
                         (Some(expect), _) => expect,
                         (None, Some(container)) => after(*container),
                         (None, None) => return Ok(()),
@@ -144,7 +144,7 @@ impl<'a> JsonReader<'a> {
                 }
                 (Expect::FirstName | Expect::Name, b'"') => {
                     let key = self.string()?;
-                    handler.key(key);
+                    visitor.key(key);
                     Expect::Colon
                 }
                 (Expect::Colon, b':') => self.step(Expect::MemberValue),
@@ -160,7 +160,7 @@ impl<'a> JsonReader<'a> {
     /// Reads a scalar, or opens a container. Returns what may follow.
     fn value(
         &mut self,
-        handler: &mut impl Handler<'a>,
+        visitor: &mut impl JsonVisitor<'a>,
         open: &mut SmallVec<[Container; 16]>,
     ) -> Result<Option<Expect>, JsonSyntaxError> {
         match self.peek() {
@@ -169,30 +169,30 @@ impl<'a> JsonReader<'a> {
                     b'[' => (Container::Array, Expect::FirstElement),
                     _ => (Container::Object, Expect::FirstName),
                 };
-                if handler.take(container, self)? {
+                if visitor.take(container, self)? {
                     return Ok(None);
                 }
                 open.push(container);
-                handler.open(container);
+                visitor.open(container);
                 return Ok(Some(self.step(inside)));
             }
             b'"' => {
                 let text = self.string()?;
-                handler.scalar(Scalar::Text(text));
+                visitor.scalar(Scalar::Text(text));
             }
             b't' => {
                 self.literal(b"true")?;
-                handler.scalar(Scalar::Bool(true));
+                visitor.scalar(Scalar::Bool(true));
             }
             b'f' => {
                 self.literal(b"false")?;
-                handler.scalar(Scalar::Bool(false));
+                visitor.scalar(Scalar::Bool(false));
             }
             b'n' => {
                 self.literal(b"null")?;
-                handler.scalar(Scalar::Null);
+                visitor.scalar(Scalar::Null);
             }
-            _ => handler.numbers(self)?,
+            _ => visitor.numbers(self)?,
         }
         Ok(None)
     }
@@ -212,7 +212,7 @@ impl<'a> JsonReader<'a> {
     }
 
     /// Goes to the next byte that is no space, and to the next piece when one has been read.
-    fn skip_space(&mut self, handler: &impl Handler<'a>) -> Result<(), JsonSyntaxError> {
+    fn skip_space(&mut self, visitor: &impl JsonVisitor<'a>) -> Result<(), JsonSyntaxError> {
         loop {
             while self.at < self.piece_end && matches!(self.peek(), b' ' | b'\n' | b'\r' | b'\t') {
                 steps::add(1);
@@ -221,7 +221,7 @@ impl<'a> JsonReader<'a> {
             if self.at < self.piece_end {
                 return Ok(());
             }
-            self.next_piece(|reading| reading.begin_piece(handler.held()))?;
+            self.next_piece(|reading| reading.begin_piece(visitor.held()))?;
         }
     }
 
@@ -273,7 +273,7 @@ impl<'a> JsonReader<'a> {
         let mut text = self.source[start..self.at].to_vec();
         loop {
             if self.at >= self.piece_end {
-                // The handler will copy it.
+                // The visitor will copy it.
                 self.next_piece(|reading| reading.begin_piece_of_string(2 * text.len()))?;
             }
             match self.peek() {
@@ -355,10 +355,10 @@ impl<'a> JsonReader<'a> {
     }
 }
 
-/// A handler that stores nothing, to check the grammar.
-pub(super) struct PassOver;
+/// A visitor that stores nothing, to check the grammar.
+pub(super) struct SyntaxOnly;
 
-impl<'a> Handler<'a> for PassOver {
+impl<'a> JsonVisitor<'a> for SyntaxOnly {
     fn scalar(&mut self, _: Scalar<'a>) {}
     fn key(&mut self, _: Cow<'a, [u8]>) {}
     fn open(&mut self, _: Container) {}
@@ -379,11 +379,11 @@ fn after(container: Container) -> Expect {
 mod tests {
     use super::*;
 
-    /// A handler that stores the scalars.
+    /// A visitor that stores the scalars.
     #[derive(Default)]
     struct Scalars<'a>(Vec<Scalar<'a>>);
 
-    impl<'a> Handler<'a> for Scalars<'a> {
+    impl<'a> JsonVisitor<'a> for Scalars<'a> {
         fn scalar(&mut self, scalar: Scalar<'a>) {
             self.0.push(scalar);
         }

@@ -11,9 +11,9 @@ use crate::http::infer::HEADER_LENGTH;
 /// INVALID_ARG: the marker is not at the beginning of the content type.
 pub(super) fn read_binary_marker(headers: &mut HeaderMap, marker: &str) -> Result<(), Error> {
     headers.remove(HEADER_LENGTH);
-    let Some(given) = headers.get(CONTENT_TYPE) else { return Ok(()) };
-    let given = String::from_utf8_lossy(given.as_bytes()).into_owned();
-    match given.split_once(marker) {
+    let Some(content_type) = headers.get(CONTENT_TYPE) else { return Ok(()) };
+    let content_type = String::from_utf8_lossy(content_type.as_bytes()).into_owned();
+    match content_type.split_once(marker) {
         None => Ok(()),
         Some(("", rest)) => {
             // As Triton: the number ends at the first other character, and no number is 0.
@@ -24,7 +24,7 @@ pub(super) fn read_binary_marker(headers: &mut HeaderMap, marker: &str) -> Resul
             Ok(())
         }
         Some(_) => Err(Error::invalid(format!(
-            "expect MIME type for binary data starts with '{marker}', got: {given}"
+            "expect MIME type for binary data starts with '{marker}', got: {content_type}"
         ))),
     }
 }

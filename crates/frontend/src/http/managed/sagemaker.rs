@@ -348,8 +348,8 @@ mod tests {
 
     #[test]
     fn a_load_names_the_model_and_its_files() {
-        let given = load_request(br#"{"model_name":"h","url":"/opt"}"#).unwrap();
-        assert_eq!(given, ("h".to_owned(), "/opt".to_owned()));
+        let request = load_request(br#"{"model_name":"h","url":"/opt"}"#).unwrap();
+        assert_eq!(request, ("h".to_owned(), "/opt".to_owned()));
         for wrong in [r#"{"url":"/opt"}"#, r#"{"model_name":"","url":"/opt"}"#, r#"{"model_name":"h"}"#] {
             assert!(
                 load_request(wrong.as_bytes()).unwrap_err().message.starts_with("a request to load"),

@@ -39,8 +39,8 @@ async fn visible_index(context: &HttpContext, ready_only: bool, access: &Access)
 pub(super) async fn load(context: &HttpContext, call: &mut HttpCall<'_>, model: &str) -> HttpOutcome {
     let received = context.read_json(call.body, JsonLimit::Input).await?;
     // The files are counted until the model is loaded.
-    let (given, _reservation) = json_work::read(received, load_parameters).await??;
-    context.engine.load(model, given).await?;
+    let (overrides, _reservation) = json_work::read(received, load_parameters).await??;
+    context.engine.load(model, overrides).await?;
     Ok(reply::json(StatusCode::OK, ResponseBody::default()))
 }
 
@@ -75,16 +75,16 @@ fn ready_only(json: &[u8]) -> Result<bool, Error> {
 
 /// What a load request brings. The request may have no body.
 fn load_parameters(json: JsonText<'_>) -> Result<LoadParameters, Error> {
-    let mut given = LoadParameters::default();
+    let mut overrides = LoadParameters::default();
     if json.bytes().is_empty() {
-        return Ok(given);
+        return Ok(overrides);
     }
     let document = Document::parse_members(json)?;
-    let Some(parameters) = document.root().find("parameters") else { return Ok(given) };
+    let Some(parameters) = document.root().find("parameters") else { return Ok(overrides) };
     for (key, value) in parameters.members()? {
         let value = value.as_bytes()?;
         if key == b"config" {
-            given.config = Some(String::from_utf8_lossy(value).into_owned());
+            overrides.config = Some(String::from_utf8_lossy(value).into_owned());
         } else if let Some(path) = key.strip_prefix(b"file:") {
             let path = String::from_utf8_lossy(path).into_owned();
             let content = BASE64_STANDARD.decode(value).map_err(|error| {
@@ -92,12 +92,12 @@ fn load_parameters(json: JsonText<'_>) -> Result<LoadParameters, Error> {
                     "failed to decode the base64 of load parameter 'file:{path}': {error}"
                 ))
             })?;
-            given.files.push((path, content.into()));
+            overrides.files.push((path, content.into()));
         } else {
             return Err(Error::internal("unexpected error on creating Triton parameter"));
         }
     }
-    Ok(given)
+    Ok(overrides)
 }
 
 /// The `unload_dependents` parameter of an unload request. The request may have no body.
@@ -107,7 +107,9 @@ fn unload_dependents(json: &[u8]) -> Result<bool, Error> {
     }
     let document = Document::parse_members(json)?;
     let parameters = document.root().find("parameters");
-    let Some(wanted) = parameters.and_then(|given| given.find("unload_dependents")) else { return Ok(false) };
+    let Some(wanted) = parameters.and_then(|members| members.find("unload_dependents")) else {
+        return Ok(false);
+    };
     // The reference unloads the model in spite of this error (P-W18).
     wanted.as_bool().map_err(|error| Error::invalid(format!("Unable to parse 'unload_dependents': {error}")))
 }
@@ -147,9 +149,9 @@ mod tests {
     fn a_load_may_bring_a_configuration_and_files() {
         assert_eq!(parameters(b""), Ok(LoadParameters::default()));
         assert_eq!(parameters(br#"{"parameters":{}}"#), Ok(LoadParameters::default()));
-        let given = parameters(br#"{"parameters":{"config":"{\"a\":1}","file:1/a":"YQ=="}}"#).unwrap();
-        assert_eq!(given.config.as_deref(), Some(r#"{"a":1}"#));
-        assert_eq!(given.files, [("1/a".to_owned(), Bytes::from("a"))]);
+        let overrides = parameters(br#"{"parameters":{"config":"{\"a\":1}","file:1/a":"YQ=="}}"#).unwrap();
+        assert_eq!(overrides.config.as_deref(), Some(r#"{"a":1}"#));
+        assert_eq!(overrides.files, [("1/a".to_owned(), Bytes::from("a"))]);
         let text = "unexpected error on creating Triton parameter";
         assert_eq!(refused(parameters(br#"{"parameters": {"foo": "x"}}"#)), (500, text.into()));
         let text = "attempt to access JSON non-string as string";

@@ -24,26 +24,26 @@ pub(super) async fn answer(context: &HttpContext, call: &mut HttpCall<'_>) -> Ht
 
 /// The reference answers with status 503 (P-W63).
 fn unknown_format(change: &LogChange) -> Error {
-    let given = change.format.as_deref().unwrap_or_default();
-    Error::invalid(format!("invalid argument for --log_format, got: {given}"))
+    let setting = change.format.as_deref().unwrap_or_default();
+    Error::invalid(format!("invalid argument for --log_format, got: {setting}"))
 }
 
 /// What the body changes. As in the reference, the file is checked first, and unknown members and nulls are ignored.
 fn change(json: &[u8]) -> Result<LogChange, Error> {
     let document = Document::parse_members(json)?;
-    let given = |name| document.root().find(name).filter(|value| !value.is_null());
-    let switch = |name| given(name).map(JsonValue::as_bool).transpose();
-    if given("log_file").is_some() {
+    let setting = |name| document.root().find(name).filter(|value| !value.is_null());
+    let switch = |name| setting(name).map(JsonValue::as_bool).transpose();
+    if setting("log_file").is_some() {
         return Err(log_control::fixed_file());
     }
     Ok(LogChange {
         info: switch("log_info")?,
         warning: switch("log_warning")?,
         error: switch("log_error")?,
-        verbose_level: given("log_verbose_level")
+        verbose_level: setting("log_verbose_level")
             .map(|level| level.as_uint().map(log_control::verbosity))
             .transpose()?,
-        format: given("log_format")
+        format: setting("log_format")
             .map(|format| format.as_text().map(std::borrow::Cow::into_owned))
             .transpose()?,
     })

@@ -12,7 +12,7 @@ use crate::http::{
 use crate::kserve::trace_settings::{self, CountErrorForm, GivenSetting};
 
 /// What a client says about each setting, in the order of [`trace_settings::CHANGEABLE`].
-type Given = Vec<(&'static str, GivenSetting)>;
+type SettingMembers = Vec<(&'static str, GivenSetting)>;
 
 pub(super) async fn answer(
     context: &HttpContext,
@@ -22,23 +22,23 @@ pub(super) async fn answer(
     trace_settings::check_model(&context.engine, model)?;
     let tracer = &context.options.tracer;
     if *call.method == Method::POST {
-        let mut given = context.read_members(call.body, read).await?;
+        let mut members = context.read_members(call.body, read).await?;
         let take = |name: &str| {
-            let index = given.iter().position(|(other, _)| *other == name);
-            Ok(index.map(|index| given.swap_remove(index).1))
+            let index = members.iter().position(|(other, _)| *other == name);
+            Ok(index.map(|index| members.swap_remove(index).1))
         };
         trace_settings::change(tracer, model, CountErrorForm::Http, take)?;
     }
     Ok(reply::json(StatusCode::OK, show::trace_settings(&tracer.shown(model))))
 }
 
-fn read(json: &[u8]) -> Result<Given, Error> {
+fn read(json: &[u8]) -> Result<SettingMembers, Error> {
     let document = Document::parse(json)?;
     let root = document.root();
     if root.find(trace_settings::FILE).is_some() {
         return Err(trace_settings::file_is_fixed());
     }
-    let mut given = Vec::new();
+    let mut members = Vec::new();
     for name in trace_settings::CHANGEABLE {
         let Some(value) = root.find(name) else { continue };
         let text = |value: JsonValue<'_>| value.as_text().map(std::borrow::Cow::into_owned);
@@ -49,7 +49,7 @@ fn read(json: &[u8]) -> Result<Given, Error> {
         } else {
             GivenSetting::Values(vec![text(value)?])
         };
-        given.push((name, setting));
+        members.push((name, setting));
     }
-    Ok(given)
+    Ok(members)
 }

@@ -46,11 +46,11 @@ impl<'a> StartingServer<'a> {
     pub async fn new(
         options: &'a ResolvedOptions,
         extensions: Extensions,
-        given: GivenSockets,
+        inherited: GivenSockets,
     ) -> Result<Self, StartError> {
         vertex_ai::check_routes(options)?;
         let credentials = Credentials::read(options)?;
-        let sockets = Sockets::bind(options, given)?;
+        let sockets = Sockets::bind(options, inherited)?;
         if options.repository.paths.is_empty() {
             return Err(creating(Error::invalid("--model-repository must be specified")));
         }
@@ -97,8 +97,8 @@ impl<'a> StartingServer<'a> {
             log::error!("the server has no models: {}", error.with_code());
         }
         self.backends.extend(self.finder.iter().flat_map(|finder| finder.found()));
-        let given = &options.backends.settings;
-        backend_settings::misspelt(given, &self.backends, &options.backends.directory)
+        let settings = &options.backends.settings;
+        backend_settings::misspelt(settings, &self.backends, &options.backends.directory)
             .iter()
             .for_each(|warning| log::warn!("{warning}"));
         startup_tables::log(&self.engine, options, &self.backends);

@@ -49,7 +49,7 @@ pub(super) fn paths(model: &Model, version: Option<i64>) -> Paths {
     };
     let reply = |content: Value| json!({ "description": "Success.", "content": content });
     let mut paths = Paths::new();
-    let (asked, answered) = (generate_request(config), generate_response(config));
+    let (request_schema, response_schema) = (generate_request(config), generate_response(config));
     if !config.decoupled {
         let request = operations::tensors(&inference_request(config));
         let answer = operations::tensors(&inference_response(config));
@@ -57,11 +57,21 @@ pub(super) fn paths(model: &Model, version: Option<i64>) -> Paths {
         infer["post"]["parameters"] = operations::header_length();
         paths.insert(format!("{root}/infer"), infer);
         let summary = format!("Runs {name} on plain JSON, for one response.");
-        let generate = operation("generate", &summary, json_content(&asked), reply(json_content(&answered)));
+        let generate = operation(
+            "generate",
+            &summary,
+            json_content(&request_schema),
+            reply(json_content(&response_schema)),
+        );
         paths.insert(format!("{root}/generate"), generate);
     }
     let summary = format!("Runs {name} on plain JSON, for any number of responses.");
-    let stream = operation("generate_stream", &summary, json_content(&asked), operations::events(&answered));
+    let stream = operation(
+        "generate_stream",
+        &summary,
+        json_content(&request_schema),
+        operations::events(&response_schema),
+    );
     paths.insert(format!("{root}/generate_stream"), stream);
     paths
 }

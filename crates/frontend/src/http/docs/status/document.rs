@@ -52,13 +52,13 @@ pub(super) fn document(snapshot: &EngineSnapshot) -> Value {
 fn model(model: &ModelSnapshot) -> Value {
     let mut shown = Map::new();
     shown.insert("name".to_owned(), json!(*model.name));
-    let given = [
+    let optional = [
         ("namespace", model.namespace.as_ref().map(|namespace| json!(**namespace))),
         ("version", model.version.map(|version| json!(version.to_string()))),
         ("state", model.state.map(|state| json!(state.as_str()))),
         ("reason", Some(json!(model.reason)).filter(|_| !model.reason.is_empty())),
     ];
-    shown.extend(given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
+    shown.extend(optional.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
     let said: Vec<_> = findings(model).iter().map(finding).collect();
     shown.insert("findings".to_owned(), said.into());
     if let Some(served) = &model.served

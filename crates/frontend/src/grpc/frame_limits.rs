@@ -12,7 +12,7 @@ use super::frames::{FrameHead, FrameKind};
 
 /// The reason why the server ends a connection: the client has done something too often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Abuse {
+pub(super) struct FrameFlood {
     /// The text for the client in the GOAWAY frame. Clients know "too_many_pings" and afterwards ping less often.
     pub(super) reason: &'static str,
 }
@@ -51,7 +51,7 @@ const RESETS_PER_SECOND: f64 = 200.0;
 
 /// Checks the frames of one connection.
 #[derive(Debug)]
-pub(super) struct FramePolice {
+pub(super) struct FrameRateLimits {
     pings: PingRules,
     resets: Allowance,
     empty: Allowance,
@@ -59,7 +59,7 @@ pub(super) struct FramePolice {
     last_ping: Option<Instant>,
 }
 
-impl FramePolice {
+impl FrameRateLimits {
     /// `resets` is the number of streams that the client may reset at once.
     pub(super) fn new(pings: PingRules, resets: u32, now: Instant) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl FramePolice {
         frame: FrameHead,
         calls: usize,
         now: impl Fn() -> Instant,
-    ) -> Result<(), Abuse> {
+    ) -> Result<(), FrameFlood> {
         match frame.kind {
             FrameKind::Data if frame.len > 0 || frame.ends_stream() => self.empty.earn(),
             FrameKind::Headers => self.empty.earn(),
@@ -123,7 +123,7 @@ impl FramePolice {
         self.last_ping = None;
     }
 
-    fn ping(&mut self, calls: usize, now: Instant) -> Result<(), Abuse> {
+    fn ping(&mut self, calls: usize, now: Instant) -> Result<(), FrameFlood> {
         let apart = if calls == 0 && !self.pings.permit_without_calls {
             IDLE_PING_INTERVAL
         } else {
@@ -137,7 +137,7 @@ impl FramePolice {
         if self.pings.max_strikes == 0 || self.strikes <= self.pings.max_strikes {
             return Ok(());
         }
-        Err(Abuse { reason: "too_many_pings" })
+        Err(FrameFlood { reason: "too_many_pings" })
     }
 }
 
@@ -159,12 +159,12 @@ impl Allowance {
         self.left = (self.left + 1.0).min(self.most);
     }
 
-    fn spend(&mut self, now: Instant, reason: &'static str) -> Result<(), Abuse> {
+    fn spend(&mut self, now: Instant, reason: &'static str) -> Result<(), FrameFlood> {
         let passed = now.saturating_duration_since(self.filled).as_secs_f64();
         self.left = (self.left + passed * self.per_second).min(self.most);
         self.filled = now;
         if self.left < 1.0 {
-            return Err(Abuse { reason });
+            return Err(FrameFlood { reason });
         }
         self.left -= 1.0;
         Ok(())
@@ -183,19 +183,19 @@ mod tests {
 
     /// Frames come at this time after the start.
     struct Client {
-        police: FramePolice,
+        frame_limits: FrameRateLimits,
         begin: Instant,
     }
 
     impl Client {
         fn new(pings: PingRules, resets: u32) -> Self {
             let begin = Instant::now();
-            Self { police: FramePolice::new(pings, resets, begin), begin }
+            Self { frame_limits: FrameRateLimits::new(pings, resets, begin), begin }
         }
 
-        fn sends(&mut self, frame: FrameHead, calls: usize, secs: u64) -> Result<(), Abuse> {
+        fn sends(&mut self, frame: FrameHead, calls: usize, secs: u64) -> Result<(), FrameFlood> {
             let now = self.begin + Duration::from_secs(secs);
-            self.police.received(frame, calls, || now)
+            self.frame_limits.received(frame, calls, || now)
         }
     }
 
@@ -206,11 +206,11 @@ mod tests {
         for secs in 0..3 {
             assert_eq!(client.sends(ping, 1, secs), Ok(()));
         }
-        client.police.sent(frame(FrameKind::Data, 0, 5));
+        client.frame_limits.sent(frame(FrameKind::Data, 0, 5));
         for secs in 3..6 {
             assert_eq!(client.sends(ping, 1, secs), Ok(()));
         }
-        assert_eq!(client.sends(ping, 1, 6), Err(Abuse { reason: "too_many_pings" }));
+        assert_eq!(client.sends(ping, 1, 6), Err(FrameFlood { reason: "too_many_pings" }));
     }
 
     #[test]
@@ -247,10 +247,10 @@ mod tests {
         let sent = (0..100).take_while(|_| client.sends(reset, 0, 0).is_ok()).count();
         assert_eq!(sent, 10);
         for _ in 0..1000 {
-            client.police.sent(frame(FrameKind::Headers, 0x5, 20));
+            client.frame_limits.sent(frame(FrameKind::Headers, 0x5, 20));
             assert!(client.sends(reset, 0, 0).is_ok());
         }
-        assert_eq!(client.sends(reset, 0, 0), Err(Abuse { reason: "too_many_resets" }));
+        assert_eq!(client.sends(reset, 0, 0), Err(FrameFlood { reason: "too_many_resets" }));
     }
 
     #[test]

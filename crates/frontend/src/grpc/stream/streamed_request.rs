@@ -35,8 +35,8 @@ impl From<Chunks> for StreamMessage {
 }
 
 /// A request in flight, as a stream of its messages.
-pub(super) struct Flight {
-    pub(super) asked: RequestContext,
+pub(super) struct StreamedRequest {
+    pub(super) context: RequestContext,
     pub(super) responses: ResponseStream,
     /// The version as the client wrote it. The client gets it back if no response contains the real version.
     pub(super) sent_version: Name,
@@ -57,7 +57,7 @@ struct FinishedItem {
     last: bool,
 }
 
-impl Drop for Flight {
+impl Drop for StreamedRequest {
     fn drop(&mut self) {
         if let Some(line) = &self.line {
             line.facts().set_times(&self.responses);
@@ -65,7 +65,7 @@ impl Drop for Flight {
     }
 }
 
-impl Flight {
+impl StreamedRequest {
     /// The next message; `Err` ends the call.
     pub(super) fn poll_message(
         &mut self,
@@ -81,7 +81,7 @@ impl Flight {
         let item = ready!(self.poll_finished(context));
         // As Triton: once for each request.
         if self.sent == 0 {
-            response_complete(self.asked.trace.as_ref());
+            response_complete(self.context.trace.as_ref());
         }
         let message = match item {
             Some(FinishedItem { result, last }) => {
@@ -108,9 +108,9 @@ impl Flight {
         };
         self.sent += 1;
         if self.ended || self.is_answered() {
-            self.asked.release_regions();
+            self.context.release_regions();
         }
-        let traced = || self.asked.trace.clone().map(TracedSend::grpc);
+        let traced = || self.context.trace.clone().map(TracedSend::grpc);
         let message = message.map(|message| StreamMessage { message, traced: traced() });
         if let (Some(line), Ok(StreamMessage { message, .. })) = (&mut self.line, &message) {
             line.add_response_bytes(message.remaining() as u64);
@@ -120,7 +120,7 @@ impl Flight {
 
     /// Tells whether the client gets no further response to the request.
     fn is_answered(&self) -> bool {
-        self.sent > 0 && !self.asked.model.config().decoupled
+        self.sent > 0 && !self.context.model.config().decoupled
     }
 
     fn poll_finished(&mut self, context: &mut Context<'_>) -> Poll<Option<FinishedItem>> {
@@ -136,11 +136,11 @@ impl Flight {
                 return Poll::Ready(None);
             };
             let result = match result {
-                Ok(response) if self.asked.takes_long(&response) => {
-                    self.finishing = Some((self.asked.finish_in_pool(response, &self.budget), last));
+                Ok(response) if self.context.takes_long(&response) => {
+                    self.finishing = Some((self.context.finish_in_pool(response, &self.budget), last));
                     continue;
                 }
-                Ok(mut response) => Ok(self.asked.finish(&mut response).map(|()| response)),
+                Ok(mut response) => Ok(self.context.finish(&mut response).map(|()| response)),
                 Err(error) => Err(error),
             };
             return Poll::Ready(Some(FinishedItem { result, last }));
@@ -153,8 +153,8 @@ impl Flight {
             Err(error) => return self.encode_without_response(last, &error.message),
         };
         let mut version = itoa::Buffer::new();
-        let version = version.format(self.asked.model.version_of(&self.responses));
-        let mut message = self.asked.message(&response, version, Some(last)).streamed("", MAX_MESSAGE);
+        let version = version.format(self.context.model.version_of(&self.responses));
+        let mut message = self.context.message(&response, version, Some(last)).streamed("", MAX_MESSAGE);
         // The last response takes the room of its request.
         let room = || if last { room_of(&self.responses, &self.budget) } else { self.budget.reservation() };
         match message.count_in(room) {
@@ -165,13 +165,13 @@ impl Flight {
 
     fn encode_without_response(&self, last: bool, error: &str) -> Chunks {
         let response = Response::default();
-        self.asked.message(&response, &self.sent_version, Some(last)).streamed(error, MAX_MESSAGE)
+        self.context.message(&response, &self.sent_version, Some(last)).streamed(error, MAX_MESSAGE)
     }
 
     /// The final message if the model ends a request without a final response.
     fn final_message(&self) -> Option<Chunks> {
-        if self.asked.model.config().decoupled {
-            self.asked.empty_final.then(|| self.encode_without_response(true, ""))
+        if self.context.model.config().decoupled {
+            self.context.empty_final.then(|| self.encode_without_response(true, ""))
         } else {
             (self.sent == 0).then(|| self.encode_without_response(true, "expected a single response, got 0"))
         }
@@ -182,7 +182,7 @@ pub(super) fn code_of(error: &Error) -> u16 {
     Status::from(error.clone()).code as u16
 }
 
-impl Stream for Flight {
+impl Stream for StreamedRequest {
     type Item = Result<StreamMessage, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

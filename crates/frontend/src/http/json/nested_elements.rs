@@ -5,22 +5,22 @@ use inference::{DataType, Shape};
 use smallvec::SmallVec;
 
 use super::{
-    elements::{ElementsError, MAX_DEPTH, Read},
-    reader::{Container, Handler, JsonReader, Scalar},
+    elements::{ElementsError, MAX_DEPTH, ReadElements},
+    reader::{Container, JsonReader, JsonVisitor, Scalar},
     syntax::JsonSyntaxError,
 };
 
 /// Elements as bytes, and their nesting.
 #[derive(Debug)]
-pub(crate) struct Nested {
-    read: Read,
+pub(crate) struct NestedElements {
+    read: ReadElements,
     nesting: Nesting,
 }
 
-impl Nested {
+impl NestedElements {
     /// Reads the array that begins at `reader`.
     pub(super) fn read(reader: &mut JsonReader<'_>, datatype: DataType) -> Result<Self, JsonSyntaxError> {
-        let mut nested = Self { read: Read::new(datatype, 0), nesting: Nesting::default() };
+        let mut nested = Self { read: ReadElements::new(datatype, 0), nesting: Nesting::default() };
         reader.walk(&mut nested)?;
         reader.keep(nested.held());
         Ok(nested)
@@ -28,7 +28,7 @@ impl Nested {
 
     /// A single element.
     pub(super) fn of_scalar(scalar: Scalar<'_>, datatype: DataType) -> Self {
-        let mut nested = Self { read: Read::new(datatype, 0), nesting: Nesting::default() };
+        let mut nested = Self { read: ReadElements::new(datatype, 0), nesting: Nesting::default() };
         nested.scalar(scalar);
         nested
     }
@@ -40,8 +40,8 @@ impl Nested {
     }
 }
 
-/// [`Read`] detects errors in elements. It gets every event.
-impl<'a> Handler<'a> for Nested {
+/// [`ReadElements`] detects errors in elements. It gets every event.
+impl<'a> JsonVisitor<'a> for NestedElements {
     fn scalar(&mut self, scalar: Scalar<'a>) {
         self.nesting.elements(1);
         self.read.scalar(scalar);
@@ -141,7 +141,7 @@ mod tests {
     use crate::http::json::syntax::access;
 
     fn read(source: &str, datatype: DataType) -> Result<(Vec<u8>, Option<Shape>), ElementsError> {
-        Nested::read(&mut JsonReader::new(source.as_bytes()), datatype).unwrap().into_parts()
+        NestedElements::read(&mut JsonReader::new(source.as_bytes()), datatype).unwrap().into_parts()
     }
 
     fn shape(source: &str) -> Option<Vec<i64>> {
@@ -184,9 +184,9 @@ mod tests {
 
     #[test]
     fn a_scalar_is_one_element_without_any_array() {
-        let parts = Nested::of_scalar(Scalar::Bool(true), DataType::Bool).into_parts();
+        let parts = NestedElements::of_scalar(Scalar::Bool(true), DataType::Bool).into_parts();
         assert_eq!(parts, Ok((vec![1], Some(Shape::new()))));
-        let parts = Nested::of_scalar(Scalar::Null, DataType::Fp32).into_parts();
+        let parts = NestedElements::of_scalar(Scalar::Null, DataType::Fp32).into_parts();
         assert_eq!(parts, Err(ElementsError::Type(access::NUMBER)));
     }
 

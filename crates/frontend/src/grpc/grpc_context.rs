@@ -1,4 +1,4 @@
-//! The state that all connections of the endpoint share.
+//! What all connections of the endpoint share.
 use engine::Engine;
 use inference::{ByteReservation, Error};
 
@@ -10,7 +10,7 @@ use crate::port::Drain;
 const CALL_BYTES: usize = 4096;
 
 /// The gRPC endpoint without its socket.
-pub struct GrpcState {
+pub struct GrpcContext {
     pub(crate) engine: Engine,
     pub(crate) options: GrpcOptions,
     pub(crate) drain: Drain,
@@ -18,7 +18,7 @@ pub struct GrpcState {
     pub(super) windows: WindowBudget,
 }
 
-impl GrpcState {
+impl GrpcContext {
     /// When `drain` begins, the endpoint refuses new calls. `drain` also counts the connections.
     ///
     /// # Errors
