@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 /// Shape and bytes of a batch input.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Composition {
+pub(crate) struct GatheredInput {
     /// The shape that the kind defines.
     pub(crate) shape: Shape,
     /// INT32 or FP32 elements.
@@ -18,7 +18,7 @@ pub(crate) fn compose(
     datatype: DataType,
     batched: bool,
     sources: &[&[i64]],
-) -> Composition {
+) -> GatheredInput {
     let counts = || sources.iter().map(|shape| shape.iter().product::<i64>());
     let mut sum = 0;
     let mut running = |count: i64| {
@@ -49,7 +49,7 @@ pub(crate) fn compose(
         }
         _ => Shape::from_slice(&[count]),
     };
-    Composition { shape, bytes: encode(datatype, &values) }
+    GatheredInput { shape, bytes: encode(datatype, &values) }
 }
 
 /// The dims of each row without the batch dimension, row by row.
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     fn integers(kind: BatchInputKind, sources: &[&[i64]]) -> (Vec<i64>, Vec<i32>) {
-        let Composition { shape, bytes } = compose(kind, DataType::Int32, true, sources);
+        let GatheredInput { shape, bytes } = compose(kind, DataType::Int32, true, sources);
         let values =
             bytes.chunks_exact(4).map(|value| i32::from_le_bytes(value.try_into().unwrap())).collect();
         (shape.to_vec(), values)

@@ -39,30 +39,30 @@ pub(crate) fn complete(
     check_kinds(signature)?;
     complete_batching(config, signature, default_max_batch_size, probe)?;
     let (model, batched) = (config.name.clone(), config.max_batch_size > 0);
-    let told = |slot: &ValueInfo, side| Completed::of(slot, side, &model, batched);
+    let completed = |slot: &ValueInfo, side| Completed::of(slot, side, &model, batched);
 
     if config.input.is_empty() && config.batch_input.is_empty() {
         let made = made_by_server(config);
         for slot in signature.inputs.iter().filter(|slot| !made.contains(slot.name.as_str())) {
-            let Completed { name, data_type, dims, reshape } = told(slot, "input")?;
+            let Completed { name, data_type, dims, reshape } = completed(slot, "input")?;
             config.input.push(proto::ModelInput { name, data_type, dims, reshape, ..Default::default() });
         }
     }
     for input in &mut config.input {
         if let Some(slot) = signature.feeds().find(|slot| slot.name == *input.name) {
-            told(slot, "input")?.fill(&mut input.data_type, &mut input.dims, &mut input.reshape);
+            completed(slot, "input")?.fill(&mut input.data_type, &mut input.dims, &mut input.reshape);
         }
     }
     if config.output.is_empty() {
         let inward = inward(config);
         for slot in signature.outputs.iter().filter(|slot| !inward.contains(slot.name.as_str())) {
-            let Completed { name, data_type, dims, reshape } = told(slot, "output")?;
+            let Completed { name, data_type, dims, reshape } = completed(slot, "output")?;
             config.output.push(proto::ModelOutput { name, data_type, dims, reshape, ..Default::default() });
         }
     }
     for output in &mut config.output {
         if let Some(slot) = signature.outputs.iter().find(|slot| slot.name == *output.name) {
-            told(slot, "output")?.fill(&mut output.data_type, &mut output.dims, &mut output.reshape);
+            completed(slot, "output")?.fill(&mut output.data_type, &mut output.dims, &mut output.reshape);
         }
     }
     Ok(())
@@ -239,8 +239,8 @@ mod tests {
     #[test]
     fn a_graph_that_mixes_rows_is_not_batched_unless_its_configuration_asks_for_it() {
         let graph = signature(&[("X", &[-1, 16])], &[("Y", &[-1, 16])]);
-        let completed = |given: proto::ModelConfig| {
-            let mut config = given;
+        let completed = |declared: proto::ModelConfig| {
+            let mut config = declared;
             complete(&mut config, &graph, 4, || Rows::Mixed("output 'Y' differs".to_owned())).unwrap();
             let is_dynamic = matches!(config.scheduling_choice, Some(SchedulingChoice::DynamicBatching(_)));
             (config.max_batch_size, is_dynamic, config.input[0].dims.clone())
@@ -252,11 +252,11 @@ mod tests {
         };
         assert_eq!(completed(dims(&[16])), (1, false, vec![16]));
         assert_eq!(completed(dims(&[-1, 16])), (0, false, vec![-1, 16]));
-        let asked = proto::ModelConfig { max_batch_size: 8, ..named("m") };
-        assert_eq!(completed(asked), (8, true, vec![16]));
+        let config = proto::ModelConfig { max_batch_size: 8, ..named("m") };
+        assert_eq!(completed(config), (8, true, vec![16]));
         let dynamic = SchedulingChoice::DynamicBatching(proto::ModelDynamicBatching::default());
-        let asked = proto::ModelConfig { scheduling_choice: Some(dynamic), ..named("m") };
-        assert_eq!(completed(asked), (4, true, vec![16]));
+        let config = proto::ModelConfig { scheduling_choice: Some(dynamic), ..named("m") };
+        assert_eq!(completed(config), (4, true, vec![16]));
     }
 
     #[test]

@@ -23,9 +23,9 @@ use crate::{
 
 /// Bytes copied between requests and runtime since the start, for tests and benchmarks.
 #[derive(Debug, Default)]
-pub(crate) struct Copies(AtomicU64);
+pub(crate) struct CopiedBytes(AtomicU64);
 
-impl Copies {
+impl CopiedBytes {
     /// Adds to the count.
     pub(crate) fn add(&self, bytes: usize) {
         self.0.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Relaxed);
@@ -38,7 +38,7 @@ impl Copies {
 }
 
 /// For each request of a batch, the error that answers it although the batch runs.
-pub(crate) type Faults = SmallVec<[Option<Error>; 4]>;
+pub(crate) type RequestErrors = SmallVec<[Option<Error>; 4]>;
 
 /// The source of all feeds of a batch.
 pub(crate) struct Gathering<'a> {
@@ -51,11 +51,11 @@ pub(crate) struct Gathering<'a> {
     /// For each state, the output of an earlier run whose parts are still states of sequences.
     pub(crate) carried: &'a [Option<Arc<OutputValue>>],
     /// Counts the copied bytes.
-    pub(crate) copies: &'a Copies,
+    pub(crate) copied_bytes: &'a CopiedBytes,
 }
 
 impl<'a> Gathering<'a> {
-    /// The tensor for one input; `None` if no request has the input. Sets `faults` for requests whose strings
+    /// The tensor for one input; `None` if no request has the input. Sets `request_errors` for requests whose strings
     /// or whose memory cannot be read. Their elements are empty strings or zeros.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl<'a> Gathering<'a> {
         &self,
         feed: &FeedPlan,
         buffer: &'a mut AlignedBuffer,
-        faults: &mut Faults,
+        request_errors: &mut RequestErrors,
     ) -> Result<Option<InputValue<'a>>, Error> {
         if let FeedSource::Batch(kind, source) = &feed.source {
             let shapes: SmallVec<[&[i64]; 8]> = self
@@ -85,11 +85,13 @@ impl<'a> Gathering<'a> {
         }
         if parts.len() != self.executions.len() {
             let (name, model) = (&feed.name, &self.plan.model);
-            return Err(fault(format!("input '{name}' is not in every request of a batch for '{model}'")));
+            return Err(request_error(format!(
+                "input '{name}' is not in every request of a batch for '{model}'"
+            )));
         }
         let shape = self.shape(feed, &parts)?;
         if feed.datatype == DataType::Bytes {
-            return self.strings(feed, &shape, &parts, faults).map(Some);
+            return self.strings(feed, &shape, &parts, request_errors).map(Some);
         }
         if let [only] = &parts[..]
             && let TensorMemory::Foreign(memory) = only.memory()
@@ -99,7 +101,7 @@ impl<'a> Gathering<'a> {
         }
         let bytes = match self.in_one_range(feed, &parts) {
             Some(bytes) => bytes,
-            None => self.copy(&parts, buffer, faults),
+            None => self.copy(&parts, buffer, request_errors),
         };
         Ok(Some(InputValue::over(self.runtime, feed.datatype, &shape, bytes)?))
     }
@@ -118,7 +120,7 @@ impl<'a> Gathering<'a> {
                             let (name, model) = (&feed.name, &self.plan.model);
                             let text =
                                 format!("input '{name}' has different shapes in a batch for '{model}'");
-                            return Err(fault(text));
+                            return Err(request_error(text));
                         }
                     }
                 }
@@ -145,19 +147,24 @@ impl<'a> Gathering<'a> {
     }
 
     /// Copies the bytes of all parts into `buffer`.
-    fn copy(&self, parts: &[&Tensor], buffer: &'a mut AlignedBuffer, faults: &mut Faults) -> &'a [u8] {
+    fn copy(
+        &self,
+        parts: &[&Tensor],
+        buffer: &'a mut AlignedBuffer,
+        request_errors: &mut RequestErrors,
+    ) -> &'a [u8] {
         let len = parts.iter().map(|part| part.byte_size()).sum();
         let place = buffer.first(len);
         let mut rest = &mut *place;
-        for (part, fault) in parts.iter().zip(faults) {
+        for (part, request_error) in parts.iter().zip(request_errors) {
             let (target, after) = rest.split_at_mut(part.byte_size());
             if let Err(error) = part.copy_to(target) {
                 target.fill(0);
-                *fault = Some(error);
+                *request_error = Some(error);
             }
             rest = after;
         }
-        self.copies.add(len);
+        self.copied_bytes.add(len);
         place
     }
 
@@ -183,16 +190,16 @@ impl<'a> Gathering<'a> {
         feed: &FeedPlan,
         shape: &[i64],
         parts: &[&Tensor],
-        faults: &mut Faults,
+        request_errors: &mut RequestErrors,
     ) -> Result<InputValue<'a>, Error> {
         let mut target = Strings::new(self.runtime, shape)?;
         let mut first = 0;
-        for (part, fault) in parts.iter().zip(faults) {
+        for (part, request_error) in parts.iter().zip(request_errors) {
             let count = usize::try_from(elements(part)).unwrap_or(0);
             let data = part.host();
             match data.and_then(|data| strings::fill(&mut target, first, count, &feed.name, &data)) {
-                Ok(copied) => self.copies.add(copied),
-                Err(error) => *fault = Some(error),
+                Ok(copied) => self.copied_bytes.add(copied),
+                Err(error) => *request_error = Some(error),
             }
             first += count;
         }
@@ -205,6 +212,6 @@ pub(crate) fn elements(tensor: &Tensor) -> i64 {
     tensor.shape().iter().product()
 }
 
-fn fault(text: String) -> Error {
+fn request_error(text: String) -> Error {
     Error::internal(text).because(FailureReason::Backend)
 }

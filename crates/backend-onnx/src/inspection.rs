@@ -16,7 +16,7 @@ use crate::{
     iteration::Iteration,
     probe::Rows,
     settings,
-    validate::{self, Agreement},
+    validate::{self, DimsRule},
 };
 
 const DEFAULT_FILE: &str = "model.onnx";
@@ -64,14 +64,14 @@ impl ModelInspection for OnnxInspection {
         }
         let GraphFile { signature, unknown_shapes } = &self.graph;
         let is_known = |name: &str| !unknown_shapes.iter().any(|unknown| *unknown == *name);
-        let given: Vec<_> = config.output.iter().map(|output| output.name.clone()).collect();
+        let declared_names: Vec<_> = config.output.iter().map(|output| output.name.clone()).collect();
         // The runtime derives the shapes that the file leaves open. They do not keep the model from batching.
         let mut known = signature.clone();
         known.outputs.retain(|slot| is_known(&slot.name));
         complete::complete(config, &known, self.default_max_batch_size, || {
             Rows::Unknown("nothing was run".to_owned())
         })?;
-        config.output.retain(|output| is_known(&output.name) || given.contains(&output.name));
+        config.output.retain(|output| is_known(&output.name) || declared_names.contains(&output.name));
         Ok(())
     }
 
@@ -82,7 +82,7 @@ impl ModelInspection for OnnxInspection {
     fn check(&self, config: &ModelConfig, errors: &mut ConfigErrors) {
         let (known, signature) = (self.known(config), &self.graph.signature);
         let before = errors.problems().len();
-        validate::check(&known, signature, Agreement::Covered, errors);
+        validate::check(&known, signature, DimsRule::Covered, errors);
         if errors.problems().len() == before {
             Iteration::of(config, signature)
                 .err()
@@ -109,7 +109,7 @@ impl ModelInspection for OnnxInspection {
 
     /// Outputs with dims that the file leaves open: the load accepts them if the runtime derives the same dims.
     fn doubt(&self, config: &ModelConfig, doubts: &mut ConfigErrors) {
-        validate::check(&self.known(config), &self.graph.signature, Agreement::Exact, doubts);
+        validate::check(&self.known(config), &self.graph.signature, DimsRule::Exact, doubts);
     }
 }
 

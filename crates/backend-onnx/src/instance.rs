@@ -8,7 +8,7 @@ use inference::{
 use smallvec::SmallVec;
 
 use crate::{
-    gather::{Copies, Faults, Gathering},
+    gather::{CopiedBytes, Gathering, RequestErrors},
     iteration::{Iteration, answer_cancelled, mark_done},
     ort::{AlignedBuffer, Feed, OrtError, OutputValue, RunOptions, Session},
     output_places::{ExpectedOutputs, OutputShapes, places},
@@ -29,7 +29,7 @@ pub(crate) struct OnnxInstance {
     /// For each state, the last output whose parts are states of several sequences of a batch. The sequences keep it
     /// alive.
     carried: Vec<Weak<OutputValue>>,
-    copies: Arc<Copies>,
+    copied_bytes: Arc<CopiedBytes>,
     output_shapes: OutputShapes,
 }
 
@@ -50,12 +50,12 @@ impl OnnxInstance {
         plan: ExecutionPlan,
         iteration: Option<Iteration>,
         run_options: Option<RunOptions>,
-        copies: Arc<Copies>,
+        copied_bytes: Arc<CopiedBytes>,
     ) -> Self {
         let buffers = plan.feeds.iter().map(|_| AlignedBuffer::default()).collect();
         let carried = plan.state_feeds().map(|_| Weak::new()).collect();
         let output_shapes = OutputShapes::default();
-        Self { session, plan, iteration, run_options, buffers, carried, copies, output_shapes }
+        Self { session, plan, iteration, run_options, buffers, carried, copied_bytes, output_shapes }
     }
 
     /// Runs requests together. Stores the state of a request's sequence before it answers the request, and answers the
@@ -104,18 +104,18 @@ impl OnnxInstance {
         execution_times: &ExecutionTimes,
     ) -> Result<BatchSteps, Error> {
         let mut shares = self.shares(executions)?;
-        let mut faults = Faults::from_elem(None, executions.len());
+        let mut request_errors = RequestErrors::from_elem(None, executions.len());
         let carried: SmallVec<[_; 4]> = self.carried.iter().map(Weak::upgrade).collect();
         let gathering = Gathering {
             runtime: self.session.runtime(),
             plan: &self.plan,
             executions,
             carried: &carried,
-            copies: &self.copies,
+            copied_bytes: &self.copied_bytes,
         };
         let mut feeds: SmallVec<[Feed<'_>; 4]> = SmallVec::new();
         for (feed, buffer) in self.plan.feeds.iter().zip(&mut self.buffers) {
-            if let Some(value) = gathering.feed(feed, buffer, &mut faults)? {
+            if let Some(value) = gathering.feed(feed, buffer, &mut request_errors)? {
                 feeds.push(Feed { slot: feed.slot, value });
             }
         }
@@ -157,7 +157,7 @@ impl OnnxInstance {
             if fetch.tells_who_is_done {
                 mark_done(&self.plan, &output, &mut shares)?;
             }
-            let shared = scatter(&self.plan, fetch, output, &mut shares, &self.copies)?;
+            let shared = scatter(&self.plan, fetch, output, &mut shares, &self.copied_bytes)?;
             if let Some(state) = &fetch.state {
                 self.carried[state.index] = shared;
             }
@@ -170,7 +170,7 @@ impl OnnxInstance {
             }),
             Some(error) => Err(error.because(FailureReason::Backend)),
         };
-        Ok(shares.into_iter().zip(faults).map(step).collect())
+        Ok(shares.into_iter().zip(request_errors).map(step).collect())
     }
 
     /// Whether the backend may skip the request. It may not skip a cancelled request of a sequence, because the next

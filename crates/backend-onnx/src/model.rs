@@ -16,7 +16,7 @@ use inference::{
 
 use crate::{
     LibrarySearch, complete, external_data,
-    gather::Copies,
+    gather::CopiedBytes,
     inspection::{OnnxInspection, model_file},
     instance::OnnxInstance,
     iteration::Iteration,
@@ -26,7 +26,7 @@ use crate::{
     session_memory::{SessionMemory, files_bytes},
     settings::{self, SessionSettings},
     validate,
-    zip_map::{self, Replaced, ZipMapOutput},
+    zip_map::{self, GraphWithoutZipMap, ZipMapOutput},
 };
 
 /// ONNX Runtime on the CPU.
@@ -37,7 +37,7 @@ pub struct OnnxBackend {
     search: LibrarySearch,
     /// `None` until the first model. If the search fails, the next model repeats it.
     runtime: Mutex<Option<Arc<Runtime>>>,
-    copies: Arc<Copies>,
+    copied_bytes: Arc<CopiedBytes>,
 }
 
 impl OnnxBackend {
@@ -46,13 +46,13 @@ impl OnnxBackend {
 
     /// A backend that will use this search. Opens nothing.
     pub fn new(search: LibrarySearch) -> Self {
-        Self { search, runtime: Mutex::ranked(LockRank::RuntimeSearch, None), copies: Arc::default() }
+        Self { search, runtime: Mutex::ranked(LockRank::RuntimeSearch, None), copied_bytes: Arc::default() }
     }
 
     /// Bytes of tensors that were copied between requests and the runtime since the start. A numeric tensor of a
     /// request that ran alone adds nothing, unless it had several pieces or its address was not aligned.
     pub fn copied_bytes(&self) -> u64 {
-        self.copies.bytes()
+        self.copied_bytes.bytes()
     }
 
     fn runtime(&self, source: &ModelSource) -> Result<Arc<Runtime>, Error> {
@@ -103,7 +103,7 @@ impl Backend for OnnxBackend {
             maps_external_data: maps,
             external_data: Mutex::new(maps.then(Arc::default)),
             default_max_batch_size,
-            copies: self.copies.clone(),
+            copied_bytes: self.copied_bytes.clone(),
             sessions: Mutex::default(),
             replacement_logged: Once::new(),
         }))
@@ -121,7 +121,7 @@ struct OnnxModel {
     /// `None` until the first session. No files if the runtime maps them.
     external_data: Mutex<Option<Arc<FilesInMemory>>>,
     default_max_batch_size: i32,
-    copies: Arc<Copies>,
+    copied_bytes: Arc<CopiedBytes>,
     /// The sessions of the instances.
     sessions: Mutex<Vec<SessionMemory>>,
     /// Ensures that the replacement of its ZipMaps is logged once.
@@ -154,7 +154,7 @@ impl OnnxModel {
 
     fn load_without_zip_maps(
         &self,
-        replaced: &Replaced,
+        replaced: &GraphWithoutZipMap,
         options: &SessionOptions,
     ) -> Result<Arc<Session>, Error> {
         self.replacement_logged.call_once(|| {
@@ -232,12 +232,18 @@ impl BackendModel for OnnxModel {
         let iteration = Iteration::of(config, session.signature())?;
         let done = iteration.as_ref().and_then(|iteration| iteration.slot);
         let plan = ExecutionPlan::new(config, session.signature(), done);
-        let copies = self.copies.clone();
+        let copied_bytes = self.copied_bytes.clone();
         let memory = SessionMemory::of(&session, files_bytes(&self.file, self.maps_external_data));
         let mut sessions = self.sessions.lock();
         sessions.retain(SessionMemory::is_alive);
         sessions.push(memory);
         drop(sessions);
-        Ok(Instance::Movable(Box::new(OnnxInstance::new(session, plan, iteration, run_options, copies))))
+        Ok(Instance::Movable(Box::new(OnnxInstance::new(
+            session,
+            plan,
+            iteration,
+            run_options,
+            copied_bytes,
+        ))))
     }
 }

@@ -13,7 +13,7 @@ use inference::{DataType, Error, FailureReason, ForeignMemory, Name, Shape, Tens
 use smallvec::SmallVec;
 
 use crate::{
-    gather::Copies,
+    gather::CopiedBytes,
     ort::{OrtError, OutputValue},
     plan::{AnswerPlan, ExecutionPlan, FetchPlan, StatePlan},
 };
@@ -52,7 +52,7 @@ pub(crate) fn scatter(
     fetch: &FetchPlan,
     output: OutputValue,
     shares: &mut [ScatterTarget<'_>],
-    copies: &Copies,
+    copied_bytes: &CopiedBytes,
 ) -> Result<Weak<OutputValue>, Error> {
     let datatype = output.datatype();
     let answers = fetch.answer.as_ref().map(|answer| parts(plan, fetch, answer, output.shape(), shares));
@@ -64,11 +64,11 @@ pub(crate) fn scatter(
     for (index, share) in shares.iter_mut().enumerate() {
         let state = states.as_ref().map(|parts| &parts[index]);
         let answer = answers.as_ref().map(|parts| &parts[index]);
-        let kept = state.map(|part| content.cut(part, copies)).transpose()?;
+        let kept = state.map(|part| content.cut(part, copied_bytes)).transpose()?;
         if let Some(part) = answer.filter(|_| share.execution.request.wants(&fetch.name)) {
             let bytes = match (&kept, state) {
                 (Some(kept), Some(state)) if state.elements == part.elements => kept.clone(),
-                _ => content.cut(part, copies)?,
+                _ => content.cut(part, copied_bytes)?,
             };
             share.outputs.push(tensor(part, bytes));
         }
@@ -127,7 +127,7 @@ impl OutputContent {
         Ok((Self::Numbers(Bytes::from_owner(SharedOutput(output)), size), observer))
     }
 
-    fn cut(&self, part: &Part, copies: &Copies) -> Result<Bytes, OrtError> {
+    fn cut(&self, part: &Part, copied_bytes: &CopiedBytes) -> Result<Bytes, OrtError> {
         let elements = part.elements.clone();
         match self {
             Self::Numbers(whole, size) => Ok(whole.slice(elements.start * size..elements.end * size)),
@@ -136,7 +136,7 @@ impl OutputContent {
                 // Exact for a request that runs alone, an estimate otherwise.
                 let mut bytes = Vec::with_capacity(total / all * elements.len() + total % all);
                 output.append_strings(elements, &mut bytes)?;
-                copies.add(bytes.len());
+                copied_bytes.add(bytes.len());
                 Ok(bytes.into())
             }
         }

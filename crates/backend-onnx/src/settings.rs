@@ -181,9 +181,9 @@ pub(crate) fn op_libraries(names: &[String], model_directory: &Path) -> Result<V
 fn session_entries(parameters: &mut ParameterReader<'_>) -> Vec<(CString, CString)> {
     let values = parameters.values;
     let spinning = SPINNING.into_iter().filter(|key| !values.contains_key(*key)).map(|key| (key, "0"));
-    let asked = values.iter().filter(|(key, _)| key.starts_with("session."));
-    let asked = asked.map(|(key, value)| (key.as_str(), value.as_str()));
-    let entries = spinning.chain(asked);
+    let session_entries = values.iter().filter(|(key, _)| key.starts_with("session."));
+    let session_entries = session_entries.map(|(key, value)| (key.as_str(), value.as_str()));
+    let entries = spinning.chain(session_entries);
     entries
         .filter_map(|(key, value)| parameters.accepted(&format!("parameters.{key}"), entry(key, value)))
         .collect()

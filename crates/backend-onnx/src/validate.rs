@@ -22,7 +22,7 @@ use crate::{
 /// that the graph lacks.
 pub(crate) fn validate(config: &ModelConfig, signature: &Signature) -> Result<(), Error> {
     let mut errors = ConfigErrors::default();
-    check(config, signature, Agreement::Exact, &mut errors);
+    check(config, signature, DimsRule::Exact, &mut errors);
     errors.first().map_or(Ok(()), Err)
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn validate(config: &ModelConfig, signature: &Signature) -> Result<()
 pub(crate) fn check(
     config: &ModelConfig,
     signature: &Signature,
-    outputs: Agreement,
+    outputs: DimsRule,
     errors: &mut ConfigErrors,
 ) {
     errors.begin(rule::GRAPH);
@@ -114,7 +114,7 @@ fn validate_control(
         );
         return Err(unable(config, text));
     }
-    check_dims(config, name, shape, dims, Agreement::Covered)
+    check_dims(config, name, shape, dims, DimsRule::Covered)
 }
 
 /// Checks that a state is an input and an output of the same datatype and dims. Unlike outputs for clients, the
@@ -135,7 +135,7 @@ fn validate_state(config: &ModelConfig, signature: &Signature, state: &StateSpec
                 return Err(no_scalar(config, name, &state.dims));
             }
         }
-        check_dims(config, name, shape, &state.dims, Agreement::Covered)?;
+        check_dims(config, name, shape, &state.dims, DimsRule::Covered)?;
     }
     Ok(())
 }
@@ -166,7 +166,7 @@ fn validate_input(config: &ModelConfig, signature: &Signature, input: &InputSpec
         return Ok(());
     }
     let dims = input.reshape.as_ref().unwrap_or(&input.dims);
-    check_dims(config, name, model_shape, dims, Agreement::Covered)
+    check_dims(config, name, model_shape, dims, DimsRule::Covered)
 }
 
 fn validate_batch_input(
@@ -185,7 +185,7 @@ fn validate_output(
     config: &ModelConfig,
     signature: &Signature,
     output: &OutputSpec,
-    agreement: Agreement,
+    rule: DimsRule,
 ) -> Result<(), Error> {
     let name = &output.name;
     let (element, model_shape) = tensor(find(signature.outputs.iter(), name, "output")?);
@@ -195,12 +195,12 @@ fn validate_output(
         return Ok(());
     }
     let dims = output.reshape.as_ref().unwrap_or(&output.dims);
-    check_dims(config, name, model_shape, dims, agreement)
+    check_dims(config, name, model_shape, dims, rule)
 }
 
 /// How configured dims and the dims of the graph must agree.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Agreement {
+pub(crate) enum DimsRule {
     /// -1 in the graph stands for any dim.
     Covered,
     /// Every dim must be the same, -1 included.
@@ -213,7 +213,7 @@ fn check_dims(
     tensor: &str,
     model: &[i64],
     dims: &[i64],
-    agreement: Agreement,
+    rule: DimsRule,
 ) -> Result<(), Error> {
     let name = &config.name;
     if model.is_empty() {
@@ -226,8 +226,7 @@ fn check_dims(
         return Err(no_batching(config, tensor, model));
     }
     let full = config.client_dims(dims);
-    let agrees =
-        |(&model, &dim): (&i64, &i64)| model == dim || (agreement == Agreement::Covered && model == -1);
+    let agrees = |(&model, &dim): (&i64, &i64)| model == dim || (rule == DimsRule::Covered && model == -1);
     if model.len() == full.len() && model.iter().zip(&full).all(agrees) {
         return Ok(());
     }

@@ -7,7 +7,7 @@
 //! unchanged.
 
 /// A graph without ZipMaps.
-pub(crate) struct Replaced {
+pub(crate) struct GraphWithoutZipMap {
     /// The file's content.
     pub(crate) model: Vec<u8>,
     /// The outputs that have become tensors.
@@ -52,7 +52,7 @@ const STANDARD_OPERATORS: u64 = 13;
 
 /// Removes the ZipMaps whose results are outputs from a model. `None` if there are none, or if the bytes are not a
 /// model.
-pub(crate) fn replace(model: &[u8]) -> Option<Replaced> {
+pub(crate) fn replace(model: &[u8]) -> Option<GraphWithoutZipMap> {
     let fields = fields(model)?;
     let (graph, outputs) =
         fields.iter().find(|field| field.number == field::model::GRAPH)?.message().and_then(graph)?;
@@ -73,7 +73,7 @@ pub(crate) fn replace(model: &[u8]) -> Option<Replaced> {
         standard.number(2, STANDARD_OPERATORS);
         replaced.message(field::model::OPERATOR_SETS, &standard);
     }
-    Some(Replaced { model: replaced.0, outputs })
+    Some(GraphWithoutZipMap { model: replaced.0, outputs })
 }
 
 /// The graph with a copy in the place of each ZipMap; `None` if there is none.
