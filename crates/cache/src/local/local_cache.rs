@@ -18,8 +18,8 @@ use inference::{
 };
 use tokio::runtime::Handle;
 
+use super::partition::CachePartition;
 use super::shard::bookkeeping;
-use super::space::Space;
 use crate::use_counts::{UseCounts, append_gauge};
 
 /// The name on the command line.
@@ -37,17 +37,17 @@ const REFERENCE_COUNT_BYTES: usize = 24;
 pub struct LocalResponseCache {
     memory: Arc<Memory>,
     /// Where the models that use this value keep their answers.
-    space: Arc<Space>,
+    partition: Arc<CachePartition>,
 }
 
-/// What all spaces have in common.
+/// What all partitions have in common.
 struct Memory {
     limit: usize,
     used: AtomicUsize,
     /// Of models without a quota.
-    common: Arc<Space>,
+    common: Arc<CachePartition>,
     /// Of models with a quota, by name.
-    own: Mutex<HashMap<Name, Arc<Space>>>,
+    own: Mutex<HashMap<Name, Arc<CachePartition>>>,
     uses: UseCounts,
     evictions: AtomicU64,
     /// Known only to this process.
@@ -102,17 +102,17 @@ impl LocalResponseCache {
 
     /// A cache of at most so many bytes.
     pub fn of(limit: usize) -> Self {
-        let space = Arc::new(Space::new(limit));
+        let partition = Arc::new(CachePartition::new(limit));
         let memory = Memory {
             limit,
             used: AtomicUsize::new(0),
-            common: space.clone(),
+            common: partition.clone(),
             own: Mutex::default(),
             uses: UseCounts::default(),
             evictions: AtomicU64::new(0),
             secret: rand::random(),
         };
-        Self { memory: Arc::new(memory), space }
+        Self { memory: Arc::new(memory), partition }
     }
 
     /// The limit in bytes.
@@ -125,7 +125,7 @@ impl LocalResponseCache {
         let Memory { used, common, own, uses, evictions, .. } = &*self.memory;
         let own: Vec<_> = own.lock().values().cloned().collect();
         CacheStatistics {
-            entries: own.iter().chain([common]).map(|space| space.entries()).sum(),
+            entries: own.iter().chain([common]).map(|partition| partition.entries()).sum(),
             used_bytes: used.load(Relaxed),
             hits: uses.hits(),
             misses: uses.misses(),
@@ -137,7 +137,7 @@ impl LocalResponseCache {
 
     fn found(&self, key: &str) -> Result<Option<CachedAnswer>, Error> {
         let begun = Instant::now();
-        let found = self.space.get(key);
+        let found = self.partition.get(key);
         let is_hit = found.is_some();
         let answer = found.as_ref().map(packed::read_shared).transpose();
         self.memory.uses.looked_up(begun, is_hit);
@@ -146,24 +146,26 @@ impl LocalResponseCache {
 
     fn store(&self, key: &str, answer: &CachedAnswer, replaces: bool) -> Result<(), Error> {
         let begun = Instant::now();
-        let Self { memory, space } = self;
+        let Self { memory, partition } = self;
         let size = packed::size(answer)?;
         let weight = bookkeeping::<Bytes>()
             + allocated(key.len())
             + allocated(size)
             + allocated(REFERENCE_COUNT_BYTES);
-        if weight > space.limit() {
-            let text =
-                format!("Requested byte_size: {weight} is greater than total cache size: {}", space.limit());
+        if weight > partition.limit() {
+            let text = format!(
+                "Requested byte_size: {weight} is greater than total cache size: {}",
+                partition.limit()
+            );
             return Err(Error::internal(text));
         }
         let own = packed::packed(answer)?;
-        memory.make_room(space, weight)?;
-        let inserted = space.insert(key, own.into(), weight, replaces);
+        memory.make_room(partition, weight)?;
+        let inserted = partition.insert(key, own.into(), weight, replaces);
         match inserted {
             Some(replaced) => memory.used.fetch_sub(replaced, Relaxed),
             None => {
-                space.release(weight);
+                partition.release(weight);
                 memory.used.fetch_sub(weight, Relaxed);
                 return Err(exists(key));
             }
@@ -174,46 +176,46 @@ impl LocalResponseCache {
 }
 
 impl Memory {
-    /// Reserves so many bytes, at most the limit of the space. Evicts entries until they are free.
-    fn make_room(&self, space: &Arc<Space>, weight: usize) -> Result<(), Error> {
-        while !space.reserve(weight) {
+    /// Reserves so many bytes, at most the limit of the partition. Evicts entries until they are free.
+    fn make_room(&self, partition: &Arc<CachePartition>, weight: usize) -> Result<(), Error> {
+        while !partition.reserve(weight) {
             // Others may have reserved the room and have not inserted yet.
-            self.evict([space]).ok_or_else(nothing_to_evict)?;
+            self.evict([partition]).ok_or_else(nothing_to_evict)?;
         }
         let reserve = |used: usize| (used + weight <= self.limit).then_some(used + weight);
         if self.used.fetch_update(Relaxed, Relaxed, reserve).is_ok() {
             return Ok(());
         }
         let ordered;
-        let spaces = if self.own.lock().is_empty() {
-            // No model has a quota, so all share one space.
-            std::slice::from_ref(space)
+        let partitions = if self.own.lock().is_empty() {
+            // No model has a quota, so all share one partition.
+            std::slice::from_ref(partition)
         } else {
-            ordered = self.in_order_of_eviction(space);
+            ordered = self.in_order_of_eviction(partition);
             &ordered
         };
         while self.used.fetch_update(Relaxed, Relaxed, reserve).is_err() {
-            if self.evict(spaces).is_none() {
-                space.release(weight);
+            if self.evict(partitions).is_none() {
+                partition.release(weight);
                 return Err(nothing_to_evict());
             }
         }
         Ok(())
     }
 
-    /// Who gives room for an entry of `space`: first the models that have gone, then the models without a quota, then the
-    /// model itself. What is reserved for other models by their quotas is taken last.
-    fn in_order_of_eviction(&self, space: &Arc<Space>) -> Vec<Arc<Space>> {
-        // A model that is there holds its space too.
-        let is_used = |space: &&Arc<Space>| Arc::strong_count(space) > 1;
+    /// Who gives room for an entry of `partition`: first the models that have gone, then the models without a quota, then
+    /// the model itself. What is reserved for other models by their quotas is taken last.
+    fn in_order_of_eviction(&self, partition: &Arc<CachePartition>) -> Vec<Arc<CachePartition>> {
+        // A model that is there holds its partition too.
+        let is_used = |partition: &&Arc<CachePartition>| Arc::strong_count(partition) > 1;
         let own = self.own.lock();
         let (used, left): (Vec<_>, Vec<_>) = own.values().partition(is_used);
-        left.into_iter().chain([&self.common, space]).chain(used).cloned().collect()
+        left.into_iter().chain([&self.common, partition]).chain(used).cloned().collect()
     }
 
-    /// Evicts an entry of the first of the spaces that has one.
-    fn evict<'a>(&self, spaces: impl IntoIterator<Item = &'a Arc<Space>>) -> Option<()> {
-        let freed = spaces.into_iter().find_map(|space| space.evict())?;
+    /// Evicts an entry of the first of the partitions that has one.
+    fn evict<'a>(&self, partitions: impl IntoIterator<Item = &'a Arc<CachePartition>>) -> Option<()> {
+        let freed = partitions.into_iter().find_map(|partition| partition.evict())?;
         self.used.fetch_sub(freed, Relaxed);
         self.evictions.fetch_add(1, Relaxed);
         Some(())
@@ -298,7 +300,7 @@ impl ResponseCache for LocalResponseCache {
     }
 
     fn remove_all(&self, prefix: &str) -> CacheFuture<u64> {
-        let (entries, bytes) = self.space.remove_all(prefix);
+        let (entries, bytes) = self.partition.remove_all(prefix);
         self.memory.used.fetch_sub(bytes, Relaxed);
         Box::pin(ready(Ok(entries)))
     }
@@ -313,10 +315,10 @@ impl ResponseCache for LocalResponseCache {
         }
         let mut own = own.lock();
         // Of models that have gone and left nothing.
-        own.retain(|_, space| Arc::strong_count(space) > 1 || space.used() > 0);
-        let space = own.entry(model.clone()).or_insert_with(|| Arc::new(Space::new(bytes)));
-        space.set_limit(bytes);
-        Ok(Arc::new(Self { memory: self.memory.clone(), space: space.clone() }))
+        own.retain(|_, partition| Arc::strong_count(partition) > 1 || partition.used() > 0);
+        let partition = own.entry(model.clone()).or_insert_with(|| Arc::new(CachePartition::new(bytes)));
+        partition.set_limit(bytes);
+        Ok(Arc::new(Self { memory: self.memory.clone(), partition: partition.clone() }))
     }
 
     fn secret(&self) -> Option<[u8; 32]> {

@@ -86,8 +86,8 @@ impl RedisSettings {
         settings: &BTreeMap<String, String>,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Error> {
-        let given = GivenSettings(settings);
-        let (Some(host), Some(_)) = (given.text("host"), given.text("port")) else {
+        let given_settings = GivenSettings(settings);
+        let (Some(host), Some(_)) = (given_settings.text("host"), given_settings.text("port")) else {
             // As Triton: redis_cache.cc, Create.
             return Err(Error::invalid(
                 "Failed to initialize RedisCache, didn't specify address. Must at a minimum specify 'host' and 'port' \
@@ -98,22 +98,25 @@ impl RedisSettings {
         if let Some(unknown) = settings.keys().find(|name| !NAMES.contains(&name.as_str())) {
             return Err(invalid(&format!("there is no setting '{unknown}'; there are {}", NAMES.join(", "))));
         }
-        let credential =
-            |name, from: &str| given.text(name).or_else(|| variable(from).filter(|text| !text.is_empty()));
-        let connections = given.number("pool_size", 1..=u32::MAX)?.unwrap_or(1);
+        let credential = |name, from: &str| {
+            given_settings.text(name).or_else(|| variable(from).filter(|text| !text.is_empty()))
+        };
+        let connections = given_settings.number("pool_size", 1..=u32::MAX)?.unwrap_or(1);
         // Triton waits that long for a connection. Here no operation waits for one.
-        given.number("wait_timeout", 0..=u32::MAX)?;
+        given_settings.number("wait_timeout", 0..=u32::MAX)?;
         Ok(Self {
-            port: given.number("port", 1..=u16::MAX)?.unwrap_or_default(),
+            port: given_settings.number("port", 1..=u16::MAX)?.unwrap_or_default(),
             user: credential("user", USER_VARIABLE),
             password: credential("password", PASSWORD_VARIABLE).map(RedisPassword),
-            database: given.number("db", 0..=u32::MAX)?.unwrap_or_default(),
-            connect_timeout: given.milliseconds("connect_timeout")?.unwrap_or(CONNECT_TIMEOUT),
-            operation_timeout: given.milliseconds("socket_timeout")?.unwrap_or(OPERATION_TIMEOUT),
+            database: given_settings.number("db", 0..=u32::MAX)?.unwrap_or_default(),
+            connect_timeout: given_settings.milliseconds("connect_timeout")?.unwrap_or(CONNECT_TIMEOUT),
+            operation_timeout: given_settings.milliseconds("socket_timeout")?.unwrap_or(OPERATION_TIMEOUT),
             connections: connections.min(MOST_CONNECTIONS),
-            tls: given.tls(&host)?,
-            ttl: given.number("ttl", 1..=u32::MAX)?.map(|seconds| Duration::from_secs(seconds.into())),
-            checksum_key_file: given.path("checksum_key_file"),
+            tls: given_settings.tls(&host)?,
+            ttl: given_settings
+                .number("ttl", 1..=u32::MAX)?
+                .map(|seconds| Duration::from_secs(seconds.into())),
+            checksum_key_file: given_settings.path("checksum_key_file"),
             host,
         })
     }

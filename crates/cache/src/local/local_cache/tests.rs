@@ -149,7 +149,7 @@ fn the_space_of_a_model_that_has_gone_is_used_when_room_is_short() {
     fill(&*there, &whole, "there");
     drop(gone);
     let mut inserted = 0;
-    while whole.memory.own.lock().get("gone").is_some_and(|space| space.used() > 0) {
+    while whole.memory.own.lock().get("gone").is_some_and(|partition| partition.used() > 0) {
         insert(&whole, &format!("key {inserted}"), response(vec![1; 100])).unwrap();
         assert!(whole.statistics().used_bytes <= 20_000);
         inserted += 1;

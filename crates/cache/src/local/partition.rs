@@ -1,6 +1,7 @@
 //! A part of the memory of a cache: its entries, and how many bytes they use.
 //!
-//! Models without a quota share one space. A model with a quota has a space of its own, which other models cannot take.
+//! Models without a quota share one partition. A model with a quota has a partition of its own, which other models cannot
+//! take.
 use std::{
     hash::BuildHasher,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
@@ -12,11 +13,11 @@ use inference::lock::Mutex;
 
 use super::shard::Shard;
 
-/// Threads that use a space at the same time seldom meet in one of so many shards.
+/// Threads that use a partition at the same time seldom meet in one of so many shards.
 const SHARDS: usize = 16;
 
 /// See the module documentation.
-pub(super) struct Space {
+pub(super) struct CachePartition {
     limit: AtomicUsize,
     used: AtomicUsize,
     shards: [Mutex<Shard<Bytes>>; SHARDS],
@@ -25,7 +26,7 @@ pub(super) struct Space {
     turn: AtomicUsize,
 }
 
-impl Space {
+impl CachePartition {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit: AtomicUsize::new(limit),
