@@ -124,9 +124,10 @@ mod tests {
     fn the_cache_is_below_the_directory_of_caches_the_home_or_the_temporary_directory() {
         let home = tempfile::tempdir().unwrap();
         let home = home.path().to_str().unwrap().to_owned();
-        let directory = |given: &[(&str, &str)]| {
-            let find =
-                |name: &str| given.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let directory = |variables: &[(&str, &str)]| {
+            let find = |name: &str| {
+                variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+            };
             default_directory(find).display().to_string()
         };
         assert_eq!(directory(&[("XDG_CACHE_HOME", "/c"), ("HOME", &home)]), "/c/nereid/models");

@@ -11,7 +11,7 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 
-use crate::cache::contents::Linked;
+use crate::cache::contents::ContentOrigin;
 use crate::cache::{self, LocalCache};
 use crate::download::{Download, DownloadError};
 use crate::failure::{self, FailedRequest};
@@ -153,7 +153,7 @@ impl RemoteRepository {
         let _only = self.shared.locks.lock(file.content.as_str()).await;
         let (cache, planned, holder) = (Arc::clone(&self.shared.cache), file.clone(), Arc::clone(&directory));
         let link = move || cache.link(&planned.content, &holder.path().join(&planned.object.path));
-        if spawn(link).await? == Linked::Found {
+        if spawn(link).await? == ContentOrigin::Found {
             return Ok(None);
         }
         let cache = Arc::clone(&self.shared.cache);

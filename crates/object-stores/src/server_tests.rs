@@ -10,7 +10,7 @@ use object_store::{BackoffConfig, RetryConfig};
 
 use super::*;
 use crate::failure;
-use crate::test_server::{Misbehaviour, TestServer};
+use crate::test_server::{ServerFault, TestServer};
 
 const MODELS: &[(&str, &[u8])] = &[
     ("models/a/config.pbtxt", b"name: 'a'"),
@@ -138,7 +138,7 @@ async fn a_connection_that_breaks_is_continued_where_it_broke() {
     let server = TestServer::start(MODELS).await;
     let repository = s3(folder.path(), &server).await;
     let objects = repository.objects("a").await.unwrap();
-    server.misbehave("/2/model.onnx", Misbehaviour::CutAfter(4));
+    server.fail_with("/2/model.onnx", ServerFault::CutAfter(4));
     let copy = repository.fetch("a", &objects, |path| path.starts_with("2/")).await.unwrap();
     assert_eq!(fs::read(copy.path().join("2/model.onnx")).unwrap(), b"second");
     assert_eq!(server.requests("bytes=4-5").len(), 1);
@@ -149,10 +149,10 @@ async fn a_server_that_fails_is_asked_a_limited_number_of_times() {
     let folder = tempfile::tempdir().unwrap();
     let server = TestServer::start(MODELS).await;
     let repository = s3(folder.path(), &server).await;
-    server.misbehave("list-type=2", Misbehaviour::Status(503, "busy"));
+    server.fail_with("list-type=2", ServerFault::Status(503, "busy"));
     assert!(repository.list().await.is_ok(), "one failure is repeated");
     for _ in 0..3 {
-        server.misbehave("list-type=2", Misbehaviour::Status(503, "busy"));
+        server.fail_with("list-type=2", ServerFault::Status(503, "busy"));
     }
     let error = repository.list().await.unwrap_err();
     assert_eq!(error.code, ErrorCode::Unavailable);
@@ -169,7 +169,7 @@ async fn a_server_that_is_silent_or_not_there_is_an_error() {
     let url = format!("s3://127.0.0.1:{}/bucket/models", server.port);
     let repository = stores_with(folder.path(), &KEY, timeouts).repository(&url).await.unwrap();
     for _ in 0..3 {
-        server.misbehave("list-type=2", Misbehaviour::Silence);
+        server.fail_with("list-type=2", ServerFault::Silence);
     }
     let error = repository.list().await.unwrap_err();
     assert_eq!(error.code, ErrorCode::Unavailable);
@@ -190,8 +190,8 @@ async fn an_object_that_changes_while_it_is_copied_leaves_nothing() {
     let objects = repository.objects("a").await.unwrap();
     let name = format!("{}/a/1/model.onnx", repository.url());
     let fetch = || repository.fetch("a", &objects, |path| path.starts_with("1/"));
-    for how in [Misbehaviour::OtherContent, Misbehaviour::LongerContent] {
-        server.misbehave("/1/model.onnx", how);
+    for how in [ServerFault::OtherContent, ServerFault::LongerContent] {
+        server.fail_with("/1/model.onnx", how);
         assert_eq!(fetch().await.unwrap_err(), failure::changed(&name));
     }
     server.put("models/a/1/model.onnx", b"third");
@@ -215,16 +215,16 @@ async fn a_refused_credential_is_read_again_once() {
     write("new-id");
     let refusal =
         "<Error><Code>InvalidAccessKeyId</Code><Message>no key old-id, secret-key</Message></Error>";
-    server.misbehave("list-type=2", Misbehaviour::Status(403, refusal));
+    server.fail_with("list-type=2", ServerFault::Status(403, refusal));
     let objects = repository.objects("a").await.unwrap();
     assert_eq!(server.requests("old-id").len(), 1);
     assert!(!server.requests("new-id").is_empty());
 
-    server.misbehave("/1/model.onnx", Misbehaviour::Status(403, refusal));
+    server.fail_with("/1/model.onnx", ServerFault::Status(403, refusal));
     repository.fetch("a", &objects, |path| path.starts_with("1/")).await.unwrap();
 
     for _ in 0..2 {
-        server.misbehave("list-type=2", Misbehaviour::Status(403, refusal));
+        server.fail_with("list-type=2", ServerFault::Status(403, refusal));
     }
     let error = repository.list().await.unwrap_err();
     assert!(
@@ -253,7 +253,7 @@ async fn a_fetch_that_is_cancelled_leaves_no_session_and_can_be_repeated() {
     let server = TestServer::start(MODELS).await;
     let repository = Arc::new(s3(folder.path(), &server).await);
     let objects = repository.objects("a").await.unwrap();
-    server.misbehave("/1/model.onnx", Misbehaviour::Silence);
+    server.fail_with("/1/model.onnx", ServerFault::Silence);
     let (task, listed) = (Arc::clone(&repository), objects.clone());
     let fetch = tokio::spawn(async move { task.fetch("a", &listed, |_| true).await.map(drop) });
     while server.requests("/bucket/models").len() < 3 {

@@ -14,7 +14,7 @@ const PAGE: usize = 2;
 
 /// What the server does instead of answering.
 #[derive(Clone)]
-pub(crate) enum Misbehaviour {
+pub(crate) enum ServerFault {
     /// Answers with this status and text.
     Status(u16, &'static str),
     /// Answers nothing and keeps the connection open.
@@ -30,7 +30,7 @@ pub(crate) enum Misbehaviour {
 #[derive(Default)]
 struct ServerState {
     objects: BTreeMap<String, Vec<u8>>,
-    misbehaviours: VecDeque<(&'static str, Misbehaviour)>,
+    faults: VecDeque<(&'static str, ServerFault)>,
     requests: Vec<String>,
 }
 
@@ -62,8 +62,8 @@ impl TestServer {
     }
 
     /// The next request whose target contains `part` is answered like this.
-    pub(crate) fn misbehave(&self, part: &'static str, how: Misbehaviour) {
-        self.state.lock().misbehaviours.push_back((part, how));
+    pub(crate) fn fail_with(&self, part: &'static str, how: ServerFault) {
+        self.state.lock().faults.push_back((part, how));
     }
 
     /// The requests whose text contains `part`, with their `Range` and `Authorization`.
@@ -90,18 +90,18 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<ServerState>>) {
     let misbehaviour = {
         let mut state = state.lock();
         state.requests.push(format!("{target} {range:?} {:?}", header("authorization")));
-        let position = state.misbehaviours.iter().position(|(part, _)| target.contains(part));
-        position.and_then(|position| state.misbehaviours.remove(position)).map(|(_, how)| how)
+        let position = state.faults.iter().position(|(part, _)| target.contains(part));
+        position.and_then(|position| state.faults.remove(position)).map(|(_, how)| how)
     };
     let mut answer = answer(&target, range.as_deref(), header("if-match"), &state.lock().objects);
     let mut sent = usize::MAX;
     match misbehaviour {
         None => {}
-        Some(Misbehaviour::Status(status, text)) => answer = TestAnswer::error(status, text),
-        Some(Misbehaviour::Silence) => std::future::pending().await,
-        Some(Misbehaviour::CutAfter(bytes)) => sent = bytes,
-        Some(Misbehaviour::OtherContent) => answer.etag = "\"other\"".into(),
-        Some(Misbehaviour::LongerContent) => answer.body.push(0),
+        Some(ServerFault::Status(status, text)) => answer = TestAnswer::error(status, text),
+        Some(ServerFault::Silence) => std::future::pending().await,
+        Some(ServerFault::CutAfter(bytes)) => sent = bytes,
+        Some(ServerFault::OtherContent) => answer.etag = "\"other\"".into(),
+        Some(ServerFault::LongerContent) => answer.body.push(0),
     }
     let mut head = format!("HTTP/1.1 {} Status\r\nContent-Length: {}\r\n", answer.status, answer.body.len());
     let _ = write!(head, "ETag: {}\r\nLast-Modified: Tue, 14 Nov 2023 22:13:20 GMT\r\n", answer.etag);

@@ -53,7 +53,7 @@ impl ContentId {
 
 /// Whether a content was in the cache.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Linked {
+pub(crate) enum ContentOrigin {
     /// The file is there.
     Found,
     /// The content must be fetched first.
@@ -69,22 +69,24 @@ impl LocalCache {
     ///
     /// # Errors
     /// The path cannot be written.
-    pub(crate) fn link(&self, id: &ContentId, target: &Path) -> Result<Linked, Error> {
+    pub(crate) fn link(&self, id: &ContentId, target: &Path) -> Result<ContentOrigin, Error> {
         let source = self.content_path(id);
         match fs::metadata(&source) {
-            Err(_) => return Ok(Linked::Absent),
+            Err(_) => return Ok(ContentOrigin::Absent),
             Ok(metadata) if !id.is_content(&metadata) => {
                 log::warn!("cache of object stores: '{}' was changed and is fetched again", source.display());
                 remove(&source);
-                return Ok(Linked::Absent);
+                return Ok(ContentOrigin::Absent);
             }
             Ok(_) => {}
         }
         mark_used(&source);
         match hard_link_or_copy(&source, target, id.modified) {
-            Ok(()) => Ok(Linked::Found),
+            Ok(()) => Ok(ContentOrigin::Found),
             // Another process has removed the content in between.
-            Err(error) if error.kind() == ErrorKind::NotFound && !source.exists() => Ok(Linked::Absent),
+            Err(error) if error.kind() == ErrorKind::NotFound && !source.exists() => {
+                Ok(ContentOrigin::Absent)
+            }
             Err(error) => Err(failed("write", target, &error)),
         }
     }

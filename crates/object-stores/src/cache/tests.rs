@@ -4,7 +4,7 @@ use std::fs::FileTimes;
 use std::io::Write;
 use std::time::Duration;
 
-use super::contents::{ContentId, Linked};
+use super::contents::{ContentId, ContentOrigin};
 use super::*;
 use crate::local_copy::{CopyDirectory, LocalCopies};
 use inference::repository::{ObjectKind, StoredObject};
@@ -48,7 +48,7 @@ fn contents_are_found_after_a_restart() {
     {
         let cache = open(folder.path(), 100);
         let copy = copy(&cache, "key");
-        assert_eq!(cache.link(&id, &copy.path().join("a")).unwrap(), Linked::Absent);
+        assert_eq!(cache.link(&id, &copy.path().join("a")).unwrap(), ContentOrigin::Absent);
         add(&cache, &id, b"hello", &copy.path().join("a"));
         assert_eq!(fs::read(copy.path().join("a")).unwrap(), b"hello");
     }
@@ -59,7 +59,7 @@ fn contents_are_found_after_a_restart() {
     );
     let cache = open(folder.path(), 100);
     let copy = copy(&cache, "key");
-    assert_eq!(cache.link(&id, &copy.path().join("b")).unwrap(), Linked::Found);
+    assert_eq!(cache.link(&id, &copy.path().join("b")).unwrap(), ContentOrigin::Found);
     assert_eq!(fs::read(copy.path().join("b")).unwrap(), b"hello");
 }
 
@@ -98,7 +98,7 @@ fn a_process_that_lives_keeps_its_session() {
     let second = open(folder.path(), 0);
     assert_eq!(fs::read(used.path().join("a")).unwrap(), b"hello");
     let other = copy(&second, "key");
-    assert_eq!(second.link(&id, &other.path().join("a")).unwrap(), Linked::Found);
+    assert_eq!(second.link(&id, &other.path().join("a")).unwrap(), ContentOrigin::Found);
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn unused_contents_beyond_the_limit_are_removed_the_longest_unused_first() {
     let cache = open(folder.path(), 8);
     let copy = copy(&cache, "key");
     let found = |id| cache.link(id, &copy.path().join(ContentId::as_str(id))).unwrap();
-    assert_eq!(found(&ids[0]), Linked::Absent);
-    assert_eq!(found(&ids[1]), Linked::Found);
-    assert_eq!(found(&ids[2]), Linked::Found);
+    assert_eq!(found(&ids[0]), ContentOrigin::Absent);
+    assert_eq!(found(&ids[1]), ContentOrigin::Found);
+    assert_eq!(found(&ids[2]), ContentOrigin::Found);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_content_that_a_program_has_changed_is_fetched_again() {
     let content = folder.path().join("contents").join(id.as_str());
     fs::remove_file(&content).unwrap();
     fs::write(&content, "HELLO").unwrap();
-    assert_eq!(cache.link(&id, &used.path().join("b")).unwrap(), Linked::Absent);
+    assert_eq!(cache.link(&id, &used.path().join("b")).unwrap(), ContentOrigin::Absent);
     assert!(!content.exists());
 }
 

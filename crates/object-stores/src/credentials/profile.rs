@@ -158,12 +158,12 @@ mod tests {
 
     #[test]
     fn a_key_that_is_given_has_priority_over_profiles() {
-        let given = S3Credential {
+        let credential = S3Credential {
             key_id: Some("id".into()),
             secret_key: Some("key".into()),
             ..S3Credential::default()
         };
-        assert!(completed(given.clone(), Some("models")).is_ok_and(|found| found == given));
+        assert!(completed(credential.clone(), Some("models")).is_ok_and(|found| found == credential));
     }
 
     #[test]
