@@ -1,5 +1,5 @@
 //! The tokens of a source one after the other, with their places.
-use super::fault::Fault;
+use super::fault::TextFault;
 use super::lexer::{Lexer, Token};
 
 /// Stands at a token of a source.
@@ -17,14 +17,14 @@ pub(super) struct TokenCursor<'a> {
 
 impl<'a> TokenCursor<'a> {
     /// Stands at the first token.
-    pub(super) fn new(source: &'a str) -> Result<Self, Fault> {
+    pub(super) fn new(source: &'a str) -> Result<Self, TextFault> {
         let mut cursor =
             Self { source, lexer: Lexer::new(source), token: Token::End, at: 0, end: 0, before: 0 };
         cursor.advance()?;
         Ok(cursor)
     }
 
-    pub(super) fn advance(&mut self) -> Result<(), Fault> {
+    pub(super) fn advance(&mut self) -> Result<(), TextFault> {
         self.before = self.end;
         (self.token, self.at, _) = self.lexer.next()?;
         self.end = self.lexer.offset();
@@ -37,7 +37,7 @@ impl<'a> TokenCursor<'a> {
     }
 
     /// Skips the token if it is one of these symbols. Returns whether it was.
-    pub(super) fn takes(&mut self, symbols: &[char]) -> Result<bool, Fault> {
+    pub(super) fn takes(&mut self, symbols: &[char]) -> Result<bool, TextFault> {
         let found = self.is_any(symbols);
         if found {
             self.advance()?;

@@ -4,7 +4,7 @@
 //! configuration go to clients in JSON and in messages of gRPC, which must be UTF-8, so they are refused.
 use std::borrow::Cow;
 
-use super::fault::Fault;
+use super::fault::TextFault;
 
 /// Where the scanner is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,8 +55,8 @@ pub(super) fn decode(source: &[u8]) -> Result<Cow<'_, str>, (String, usize)> {
 }
 
 /// The mistake at a byte that is not UTF-8.
-pub(super) fn fault(at: usize) -> Fault {
-    Fault::new(at, "the file is not valid UTF-8")
+pub(super) fn fault(at: usize) -> TextFault {
+    TextFault::new(at, "the file is not valid UTF-8")
 }
 
 #[cfg(test)]

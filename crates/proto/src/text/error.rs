@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
-use super::fault::{Fault, MistakeKind};
+use super::fault::{MistakeKind, TextFault};
 use super::printable::printable;
 
 /// A mistake in a text source.
@@ -32,7 +32,7 @@ const SHOWN: usize = 100;
 
 impl TextError {
     /// The mistakes as one error; `None` if there are none.
-    pub(super) fn all(source: &str, faults: Vec<Fault>) -> Option<Self> {
+    pub(super) fn all(source: &str, faults: Vec<TextFault>) -> Option<Self> {
         let mut errors = faults.into_iter().map(|fault| Self::new(source, fault));
         let first = errors.next()?;
         Some(Self { others: errors.collect(), ..first })
@@ -43,7 +43,7 @@ impl TextError {
         std::iter::once(self).chain(&self.others)
     }
 
-    pub(super) fn new(source: &str, fault: Fault) -> Self {
+    pub(super) fn new(source: &str, fault: TextFault) -> Self {
         let before = &source[..fault.at];
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let column = before[start..].chars().count();

@@ -17,7 +17,7 @@ pub enum MistakeKind {
 
 /// A position in the source with a mistake, and the reason.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct TextFault {
     /// Byte offset.
     pub(super) at: usize,
     pub(super) kind: MistakeKind,
@@ -26,7 +26,7 @@ pub(super) struct Fault {
     pub(super) suggestion: Option<String>,
 }
 
-impl Fault {
+impl TextFault {
     pub(super) fn new(at: usize, why: impl Into<String>) -> Self {
         Self { at, kind: MistakeKind::Syntax, why: why.into(), suggestion: None }
     }

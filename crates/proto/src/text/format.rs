@@ -1,6 +1,6 @@
 //! Formats the text form of a configuration. Comments, order and blank lines stay; indents, separators and quotation
 //! marks become uniform.
-use super::{cursor::TokenCursor, fault::Fault, lexer::Token};
+use super::{cursor::TokenCursor, fault::TextFault, lexer::Token};
 
 /// The longest line that a list or a message may have which stands on one line.
 const WIDTH: usize = 80;
@@ -8,7 +8,7 @@ const WIDTH: usize = 80;
 const INDENT: &str = "  ";
 
 /// Formats a source that the parser accepts.
-pub(super) fn format(source: &str) -> Result<String, Fault> {
+pub(super) fn format(source: &str) -> Result<String, TextFault> {
     let mut reader = TreeReader { tokens: TokenCursor::new(source)? };
     let body = reader.body(None)?;
     let mut text = String::new();
@@ -102,7 +102,7 @@ impl<'a> TreeReader<'a> {
     }
 
     /// Reads up to the closing symbol, which is not skipped, or to the end of the source.
-    fn body(&mut self, close: Option<char>) -> Result<ItemBody<'a>, Fault> {
+    fn body(&mut self, close: Option<char>) -> Result<ItemBody<'a>, TextFault> {
         let begin = self.tokens.before;
         let (mut opening, mut lead) = self.between();
         if close.is_none() {
@@ -148,7 +148,7 @@ impl<'a> TreeReader<'a> {
         lead.comments.extend(between.comments);
     }
 
-    fn field(&mut self, mut lead: ItemLead<'a>) -> Result<SourceItem<'a>, Fault> {
+    fn field(&mut self, mut lead: ItemLead<'a>) -> Result<SourceItem<'a>, TextFault> {
         let name = &self.tokens.source[self.tokens.at..self.tokens.end];
         self.tokens.advance()?;
         self.stray(&mut lead);
@@ -160,12 +160,12 @@ impl<'a> TreeReader<'a> {
         Ok(SourceItem { lead, name: Some(name), value, trail: None })
     }
 
-    fn element(&mut self, mut lead: ItemLead<'a>) -> Result<SourceItem<'a>, Fault> {
+    fn element(&mut self, mut lead: ItemLead<'a>) -> Result<SourceItem<'a>, TextFault> {
         let value = self.value(&mut lead)?;
         Ok(SourceItem { lead, name: None, value, trail: None })
     }
 
-    fn value(&mut self, lead: &mut ItemLead<'a>) -> Result<FormattedValue<'a>, Fault> {
+    fn value(&mut self, lead: &mut ItemLead<'a>) -> Result<FormattedValue<'a>, TextFault> {
         let close = match self.tokens.token {
             Token::Symbol('{') => '}',
             Token::Symbol('<') => '>',
@@ -178,7 +178,7 @@ impl<'a> TreeReader<'a> {
         Ok(if close == ']' { FormattedValue::List(body) } else { FormattedValue::Message(body) })
     }
 
-    fn scalar(&mut self, lead: &mut ItemLead<'a>) -> Result<String, Fault> {
+    fn scalar(&mut self, lead: &mut ItemLead<'a>) -> Result<String, TextFault> {
         let mut text = String::new();
         if self.tokens.is_any(&['-']) {
             text.push('-');

@@ -2,7 +2,7 @@
 //!
 //! As Triton: the tokenizer of protobuf's TextFormat, with C-like numbers and escapes.
 
-use super::fault::Fault;
+use super::fault::TextFault;
 
 /// One token of the source.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,7 +50,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// The next token, with the byte offset and the line, counted from 1, where the token begins.
-    pub(super) fn next(&mut self) -> Result<(Token<'a>, usize, usize), Fault> {
+    pub(super) fn next(&mut self) -> Result<(Token<'a>, usize, usize), TextFault> {
         self.skip_blank();
         let start = self.at;
         self.count_characters(start);
@@ -128,19 +128,19 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn symbol(&mut self, symbol: char) -> Result<Token<'a>, Fault> {
+    fn symbol(&mut self, symbol: char) -> Result<Token<'a>, TextFault> {
         if symbol == '\u{feff}' {
-            return Err(Fault::new(self.at, "the file has a byte-order mark, which is not allowed"));
+            return Err(TextFault::new(self.at, "the file has a byte-order mark, which is not allowed"));
         }
         if !symbol.is_ascii_graphic() {
             let why = format!("unexpected character {symbol:?} outside of a string");
-            return Err(Fault::new(self.at, why));
+            return Err(TextFault::new(self.at, why));
         }
         self.at += symbol.len_utf8();
         Ok(Token::Symbol(symbol))
     }
 
-    fn number(&mut self) -> Result<Token<'a>, Fault> {
+    fn number(&mut self) -> Result<Token<'a>, TextFault> {
         let start = self.at;
         let mut float = false;
         let plain = !self.hexadecimal_or_octal()?;
@@ -154,7 +154,7 @@ impl<'a> Lexer<'a> {
                 float = true;
                 self.skip_if(&['+', '-']);
                 if self.skip_while(|c| c.is_ascii_digit()) == 0 {
-                    return Err(Fault::new(self.at, "'e' must be followed by an exponent"));
+                    return Err(TextFault::new(self.at, "'e' must be followed by an exponent"));
                 }
             }
         }
@@ -165,16 +165,16 @@ impl<'a> Lexer<'a> {
         match self.peek() {
             Some(next) if next.is_ascii_alphanumeric() || next == '_' => {
                 let why = format!("'{next}' may not follow the number '{word}' without a space");
-                Err(Fault::new(self.at, why))
+                Err(TextFault::new(self.at, why))
             }
-            Some('.') => Err(Fault::new(self.at, format!("'.' may not follow the number '{word}'"))),
+            Some('.') => Err(TextFault::new(self.at, format!("'.' may not follow the number '{word}'"))),
             _ if float => Ok(Token::Float(word)),
             _ => Ok(Token::Integer(word)),
         }
     }
 
     /// Skips a number that starts with `0x` or with `0` and a digit. Returns whether there was one.
-    fn hexadecimal_or_octal(&mut self) -> Result<bool, Fault> {
+    fn hexadecimal_or_octal(&mut self) -> Result<bool, TextFault> {
         let mut following = self.source[self.at..].chars().skip(1);
         if self.peek() != Some('0') {
             return Ok(false);
@@ -183,7 +183,7 @@ impl<'a> Lexer<'a> {
             Some('x' | 'X') => {
                 self.at += 2;
                 if self.skip_while(|c| c.is_ascii_hexdigit()) == 0 {
-                    return Err(Fault::new(self.at, "'0x' must be followed by hexadecimal digits"));
+                    return Err(TextFault::new(self.at, "'0x' must be followed by hexadecimal digits"));
                 }
                 Ok(true)
             }
@@ -191,7 +191,7 @@ impl<'a> Lexer<'a> {
                 self.skip_while(|c| matches!(c, '0'..='7'));
                 if self.peek().is_some_and(|c| c.is_ascii_digit()) {
                     let why = "a number with a leading zero is octal and may not contain 8 or 9";
-                    return Err(Fault::new(self.at, why));
+                    return Err(TextFault::new(self.at, why));
                 }
                 Ok(true)
             }
@@ -199,7 +199,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn text(&mut self, quote: char) -> Result<Token<'a>, Fault> {
+    fn text(&mut self, quote: char) -> Result<Token<'a>, TextFault> {
         let opening = self.at;
         self.at += 1;
         let start = self.at;
@@ -216,7 +216,7 @@ impl<'a> Lexer<'a> {
                     self.at += 1;
                     return Ok(Token::Text(&self.source[start..self.at - 1]));
                 }
-                _ => return Err(Fault::new(opening, "the string has no closing quote on its line")),
+                _ => return Err(TextFault::new(opening, "the string has no closing quote on its line")),
             }
         }
     }
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(COUNTED.get(), source.len());
     }
 
-    fn tokens(source: &str) -> Result<Vec<Token<'_>>, Fault> {
+    fn tokens(source: &str) -> Result<Vec<Token<'_>>, TextFault> {
         let mut lexer = Lexer::new(source);
         let mut tokens = Vec::new();
         loop {

@@ -1,7 +1,7 @@
 //! Tells where each field of a source is.
 use std::ops::Range;
 
-use super::{cursor::TokenCursor, fault::Fault, lexer::Token};
+use super::{cursor::TokenCursor, fault::TextFault, lexer::Token};
 
 /// A field of a source, or an element of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct SourceField<'a> {
 }
 
 /// Reads a source that the parser accepts.
-pub(super) fn outline(source: &str) -> Result<Vec<SourceField<'_>>, Fault> {
+pub(super) fn outline(source: &str) -> Result<Vec<SourceField<'_>>, TextFault> {
     OutlineReader { tokens: TokenCursor::new(source)? }.body(None)
 }
 
@@ -27,7 +27,7 @@ struct OutlineReader<'a> {
 
 impl<'a> OutlineReader<'a> {
     /// Reads up to the closing symbol, which is not skipped, or to the end of the source.
-    fn body(&mut self, close: Option<char>) -> Result<Vec<SourceField<'a>>, Fault> {
+    fn body(&mut self, close: Option<char>) -> Result<Vec<SourceField<'a>>, TextFault> {
         let mut fields = Vec::new();
         loop {
             let is_closed = close.is_some_and(|close| self.tokens.token == Token::Symbol(close));
@@ -49,7 +49,7 @@ impl<'a> OutlineReader<'a> {
         }
     }
 
-    fn value(&mut self) -> Result<Vec<SourceField<'a>>, Fault> {
+    fn value(&mut self) -> Result<Vec<SourceField<'a>>, TextFault> {
         let close = match self.tokens.token {
             Token::Symbol('{') => '}',
             Token::Symbol('<') => '>',

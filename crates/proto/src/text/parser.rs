@@ -4,7 +4,7 @@ use prost_reflect::{
     DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value,
 };
 
-use super::fault::{Fault, MistakeKind};
+use super::fault::{MistakeKind, TextFault};
 use super::lexer::{Lexer, Token};
 use super::scalar;
 use crate::descriptors::{key_text, model_config, rival};
@@ -20,7 +20,7 @@ const MOST_GUESSES: usize = 20;
 
 /// Reads a whole configuration. Returns what could be read, and the faults in the order of the source, up to the first
 /// after which the parser cannot go on.
-pub(super) fn parse(source: &str) -> (Parsed, Vec<Fault>) {
+pub(super) fn parse(source: &str) -> (Parsed, Vec<TextFault>) {
     let mut lexer = Lexer::new(source);
     let (token, at, line) = match lexer.next() {
         Ok(first) => first,
@@ -43,13 +43,13 @@ pub(super) fn parse(source: &str) -> (Parsed, Vec<Fault>) {
     let mut faults = parser.faults;
     if let Some(FurtherFaults { at, count }) = parser.further {
         let noun = if count == 1 { "mistake" } else { "mistakes" };
-        faults.push(Fault::new(at, format!("and {count} more {noun} from here on")));
+        faults.push(TextFault::new(at, format!("and {count} more {noun} from here on")));
     }
     faults.extend(end.err());
     match message.transcode_to() {
         Ok(config) => (Parsed { config, fields: parser.fields }, faults),
         Err(error) => {
-            faults.push(Fault::new(0, error.to_string()));
+            faults.push(TextFault::new(0, error.to_string()));
             (Parsed::default(), faults)
         }
     }
@@ -82,7 +82,7 @@ struct Parser<'a> {
     fields: Fields,
     open: Vec<OpenMessage>,
     /// Mistakes after which the parser has continued, so that it can report all of them at once.
-    faults: Vec<Fault>,
+    faults: Vec<TextFault>,
     /// `None` if all are in `faults`.
     further: Option<FurtherFaults>,
     /// Misspelt names whose values were read.
@@ -93,13 +93,13 @@ struct Parser<'a> {
 type Seen = Vec<(u32, usize)>;
 
 impl<'a> Parser<'a> {
-    fn advance(&mut self) -> Result<Token<'a>, Fault> {
+    fn advance(&mut self) -> Result<Token<'a>, TextFault> {
         let (next, at, line) = self.lexer.next()?;
         (self.at, self.line) = (at, line);
         Ok(std::mem::replace(&mut self.token, next))
     }
 
-    fn skip(&mut self, symbol: char) -> Result<bool, Fault> {
+    fn skip(&mut self, symbol: char) -> Result<bool, TextFault> {
         let found = self.token == Token::Symbol(symbol);
         if found {
             self.advance()?;
@@ -107,12 +107,12 @@ impl<'a> Parser<'a> {
         Ok(found)
     }
 
-    fn expected<T>(&self, what: &str) -> Result<T, Fault> {
-        Err(Fault::new(self.at, format!("expected {what}, found {}", self.token)))
+    fn expected<T>(&self, what: &str) -> Result<T, TextFault> {
+        Err(TextFault::new(self.at, format!("expected {what}, found {}", self.token)))
     }
 
     /// Records a mistake after which the parser continues.
-    fn record(&mut self, fault: Fault) {
+    fn record(&mut self, fault: TextFault) {
         if self.faults.len() < MOST_FAULTS {
             self.faults.push(fault);
             return;
@@ -126,7 +126,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads fields up to the closing symbol, or to the end of the source if there is no closing symbol.
-    fn fields_until(&mut self, close: Option<char>, message: &mut DynamicMessage) -> Result<(), Fault> {
+    fn fields_until(&mut self, close: Option<char>, message: &mut DynamicMessage) -> Result<(), TextFault> {
         let mut seen = Seen::new();
         loop {
             match (self.token, close) {
@@ -138,7 +138,7 @@ impl<'a> Parser<'a> {
                 (Token::Identifier(name), _) => self.field(name, message, &mut seen)?,
                 (_, Some(close)) => return self.expected(&self.unclosed(close)),
                 (Token::Symbol('}' | '>' | ']'), None) => {
-                    return Err(Fault::new(self.at, format!("{} closes nothing", self.token)));
+                    return Err(TextFault::new(self.at, format!("{} closes nothing", self.token)));
                 }
                 (_, None) => return self.expected("the name of a field"),
             }
@@ -152,7 +152,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads a field with all its values and the separator after it.
-    fn field(&mut self, name: &str, message: &mut DynamicMessage, seen: &mut Seen) -> Result<(), Fault> {
+    fn field(&mut self, name: &str, message: &mut DynamicMessage, seen: &mut Seen) -> Result<(), TextFault> {
         let descriptor = message.descriptor();
         match descriptor.get_field_by_name(name) {
             Some(field) => {
@@ -170,7 +170,7 @@ impl<'a> Parser<'a> {
         field: &FieldDescriptor,
         message: &mut DynamicMessage,
         seen: &mut Seen,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), TextFault> {
         let name = field.name();
         seen.push((field.number(), self.line));
         let parent = self.path.len();
@@ -206,7 +206,7 @@ impl<'a> Parser<'a> {
         name: &str,
         message: &mut DynamicMessage,
         seen: &mut Seen,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), TextFault> {
         let (root, descriptor) = (model_config(), message.descriptor());
         let outer = self.open.iter().rev().skip(1).map(|open| &open.message).chain([&root]);
         let owner =
@@ -217,12 +217,12 @@ impl<'a> Parser<'a> {
                 descriptor.name(),
                 owner.name()
             );
-            return Err(Fault::new(self.at, why).of_kind(MistakeKind::UnknownField));
+            return Err(TextFault::new(self.at, why).of_kind(MistakeKind::UnknownField));
         }
         let (why, suggestion) = unknown_field(name, &descriptor);
         let meant = suggestion.as_deref().and_then(|name| descriptor.get_field_by_name(name));
-        let fault = Fault::new(self.at, why).of_kind(MistakeKind::UnknownField);
-        self.record(Fault { suggestion, ..fault });
+        let fault = TextFault::new(self.at, why).of_kind(MistakeKind::UnknownField);
+        self.record(TextFault { suggestion, ..fault });
         match meant {
             Some(meant) if self.second(&meant, seen).is_none() && self.try_field(&meant, message, seen) => {
                 Ok(())
@@ -250,7 +250,7 @@ impl<'a> Parser<'a> {
         let (before, noted) = (message.clone(), seen.len());
         let read = self.known_field(meant, message, seen);
         let is_name =
-            |fault: &Fault| matches!(fault.kind, MistakeKind::UnknownField | MistakeKind::UnknownValue);
+            |fault: &TextFault| matches!(fault.kind, MistakeKind::UnknownField | MistakeKind::UnknownValue);
         if read.is_ok() && self.faults[faults..].iter().all(is_name) {
             return true;
         }
@@ -265,7 +265,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Skips a value of any kind. Without a colon only a message or a list can be a value.
-    fn skip_value(&mut self, colon: bool) -> Result<(), Fault> {
+    fn skip_value(&mut self, colon: bool) -> Result<(), TextFault> {
         match self.token {
             Token::Symbol('{' | '<' | '[') => {}
             Token::Text(_) if colon => {
@@ -296,7 +296,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The fault of a field that is set twice, or together with one that it excludes.
-    fn second(&self, field: &FieldDescriptor, seen: &Seen) -> Option<Fault> {
+    fn second(&self, field: &FieldDescriptor, seen: &Seen) -> Option<TextFault> {
         let line_of = |number| seen.iter().find(|(other, _)| *other == number).map(|(_, line)| *line);
         let name = field.name();
         if field.is_list() || field.is_map() {
@@ -310,12 +310,12 @@ impl<'a> Parser<'a> {
             let choice = choice.name().replace('_', " ");
             format!("'{name}' excludes '{}' of line {line}: only one {choice} may be set", other.name())
         };
-        Some(Fault::new(self.at, why).of_kind(MistakeKind::Repeated))
+        Some(TextFault::new(self.at, why).of_kind(MistakeKind::Repeated))
     }
 
-    fn list(&mut self, field: &FieldDescriptor, message: &mut DynamicMessage) -> Result<(), Fault> {
+    fn list(&mut self, field: &FieldDescriptor, message: &mut DynamicMessage) -> Result<(), TextFault> {
         if !field.is_list() && !field.is_map() {
-            return Err(Fault::new(self.at, format!("'{}' takes one value, not a list", field.name())));
+            return Err(TextFault::new(self.at, format!("'{}' takes one value, not a list", field.name())));
         }
         self.advance()?;
         if self.skip(']')? {
@@ -331,13 +331,13 @@ impl<'a> Parser<'a> {
             }
             if self.token == Token::Symbol(']') {
                 let why = format!("the list '{}' may not end in a comma", field.name());
-                return Err(Fault::new(self.at, why));
+                return Err(TextFault::new(self.at, why));
             }
         }
     }
 
     /// Reads one value, and sets the field to it or appends it.
-    fn one_value(&mut self, field: &FieldDescriptor, message: &mut DynamicMessage) -> Result<(), Fault> {
+    fn one_value(&mut self, field: &FieldDescriptor, message: &mut DynamicMessage) -> Result<(), TextFault> {
         let length = self.path.len();
         let begin = TextPosition { line: self.line, column: self.lexer.column() };
         if field.is_list() || field.is_map() {
@@ -378,7 +378,7 @@ impl<'a> Parser<'a> {
     ///
     /// # Errors
     /// The fault, if the value may be missing: then the parser cannot tell how the source goes on.
-    fn skip_wrong_value(&mut self, fault: Fault) -> Result<(), Fault> {
+    fn skip_wrong_value(&mut self, fault: TextFault) -> Result<(), TextFault> {
         let fault = fault.of_kind(MistakeKind::WrongValue);
         match self.token {
             Token::Text(_) | Token::Integer(_) | Token::Float(_) => {
@@ -399,7 +399,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn message(&mut self, field: &str, descriptor: &MessageDescriptor) -> Result<DynamicMessage, Fault> {
+    fn message(&mut self, field: &str, descriptor: &MessageDescriptor) -> Result<DynamicMessage, TextFault> {
         let close = match self.token {
             Token::Symbol('{') => '}',
             Token::Symbol('<') => '>',
@@ -414,15 +414,15 @@ impl<'a> Parser<'a> {
     }
 
     /// The fault of a value that is no message.
-    fn no_message(&self, field: &str, descriptor: &MessageDescriptor) -> Fault {
+    fn no_message(&self, field: &str, descriptor: &MessageDescriptor) -> TextFault {
         let value = self.lexer.between(self.at, self.lexer.offset());
         let suggestion = wrapped_value(field, value, descriptor);
         let meant = suggestion.as_ref().map(|meant| format!(", did you mean '{meant}'?")).unwrap_or_default();
         let why = format!("expected '{{' after '{field}', found {}{meant}", self.token);
-        Fault { suggestion, ..Fault::new(self.at, why) }
+        TextFault { suggestion, ..TextFault::new(self.at, why) }
     }
 
-    fn scalar(&mut self, field: &str, kind: &Kind) -> Result<Value, Fault> {
+    fn scalar(&mut self, field: &str, kind: &Kind) -> Result<Value, TextFault> {
         match kind {
             Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => {
                 self.whole(field, "a 32-bit integer").map(Value::I32)
@@ -449,14 +449,15 @@ impl<'a> Parser<'a> {
             Kind::String => {
                 let at = self.at;
                 let text = String::from_utf8(self.text(field)?);
-                text.map(Value::String).map_err(|_| Fault::new(at, format!("'{field}' is not valid UTF-8")))
+                text.map(Value::String)
+                    .map_err(|_| TextFault::new(at, format!("'{field}' is not valid UTF-8")))
             }
             Kind::Bytes => self.text(field).map(|bytes| Value::Bytes(bytes.into())),
             Kind::Message(_) => self.expected("a single value"),
         }
     }
 
-    fn whole<T: TryFrom<i128>>(&mut self, field: &str, what: &str) -> Result<T, Fault> {
+    fn whole<T: TryFrom<i128>>(&mut self, field: &str, what: &str) -> Result<T, TextFault> {
         let at = self.at;
         let negative = self.skip('-')?;
         let Token::Integer(word) = self.token else { return self.expected(&format!("{what} for '{field}'")) };
@@ -464,13 +465,13 @@ impl<'a> Parser<'a> {
         let value = magnitude.map(|value| if negative { -value } else { value });
         let Some(value) = value.and_then(|value| T::try_from(value).ok()) else {
             let sign = if negative { "-" } else { "" };
-            return Err(Fault::new(at, format!("expected {what} for '{field}', found '{sign}{word}'")));
+            return Err(TextFault::new(at, format!("expected {what} for '{field}', found '{sign}{word}'")));
         };
         self.advance()?;
         Ok(value)
     }
 
-    fn float(&mut self, field: &str) -> Result<f64, Fault> {
+    fn float(&mut self, field: &str) -> Result<f64, TextFault> {
         let sign = if self.skip('-')? { -1.0 } else { 1.0 };
         let value = match self.token {
             // As Triton: hexadecimal and octal numbers are integers only.
@@ -488,7 +489,7 @@ impl<'a> Parser<'a> {
         Ok(sign * value)
     }
 
-    fn boolean(&mut self, field: &str) -> Result<bool, Fault> {
+    fn boolean(&mut self, field: &str) -> Result<bool, TextFault> {
         let value = match self.token {
             Token::Identifier("true" | "True" | "t") => Some(true),
             Token::Identifier("false" | "False" | "f") => Some(false),
@@ -504,7 +505,7 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    fn named(&mut self, field: &str, values: &EnumDescriptor) -> Result<i32, Fault> {
+    fn named(&mut self, field: &str, values: &EnumDescriptor) -> Result<i32, TextFault> {
         let Token::Identifier(name) = self.token else {
             // As protobuf: a number of an open enumeration needs no name.
             let what = format!("a value of {}", values.name());
@@ -514,22 +515,22 @@ impl<'a> Parser<'a> {
         if value.is_none() {
             let (why, suggestion) = unknown_value(name, values);
             value = suggestion.as_deref().and_then(|meant| values.get_value_by_name(meant));
-            let fault = Fault::new(self.at, why).of_kind(MistakeKind::UnknownValue);
-            self.record(Fault { suggestion, ..fault });
+            let fault = TextFault::new(self.at, why).of_kind(MistakeKind::UnknownValue);
+            self.record(TextFault { suggestion, ..fault });
         }
         self.advance()?;
         Ok(value.map_or(0, |value| value.number()))
     }
 
     /// Reads one string literal, or several adjacent ones.
-    fn text(&mut self, field: &str) -> Result<Vec<u8>, Fault> {
+    fn text(&mut self, field: &str) -> Result<Vec<u8>, TextFault> {
         let mut bytes = Vec::new();
         if !matches!(self.token, Token::Text(_)) {
             return self.expected(&format!("a string in quotes for '{field}'"));
         }
         while let Token::Text(raw) = self.token {
             let start = self.at + 1;
-            scalar::unescape(raw, &mut bytes).map_err(|(offset, why)| Fault::new(start + offset, why))?;
+            scalar::unescape(raw, &mut bytes).map_err(|(offset, why)| TextFault::new(start + offset, why))?;
             self.advance()?;
         }
         Ok(bytes)
