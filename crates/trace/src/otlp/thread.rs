@@ -113,7 +113,7 @@ impl OtlpThread {
 }
 
 /// The attributes of the server. Those of the operator take precedence.
-fn resource(given: &[(String, String)]) -> Vec<(String, String)> {
+fn resource(of_operator: &[(String, String)]) -> Vec<(String, String)> {
     let own = [
         ("telemetry.sdk.name", "nereid"),
         ("telemetry.sdk.language", "rust"),
@@ -122,7 +122,7 @@ fn resource(given: &[(String, String)]) -> Vec<(String, String)> {
     ];
     let mut attributes: Vec<(String, String)> = Vec::new();
     let own = own.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
-    for (key, value) in own.chain(given.iter().cloned()) {
+    for (key, value) in own.chain(of_operator.iter().cloned()) {
         attributes.retain(|(other, _)| *other != key);
         attributes.push((key, value));
     }
