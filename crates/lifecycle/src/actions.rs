@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use inference::{Error, Name};
 
-use crate::keys::{CommandId, CopyId, Generation, ModelKey, ModelPlace};
+use crate::keys::{CommandId, Generation, LoadedVersionId, ModelKey, ModelLocation};
 
 /// What is to be done. The actions of a step are performed in their order; those that take time run beside each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum LifecycleAction {
         /// The load.
         generation: Generation,
         /// Where the model is; `None` if the files were given.
-        place: Option<Arc<ModelPlace>>,
+        place: Option<Arc<ModelLocation>>,
         /// The command that has given the configuration or the files, if one has.
         given: Option<CommandId>,
     },
@@ -37,10 +37,10 @@ pub enum LifecycleAction {
         /// The model.
         key: ModelKey,
         /// The copy.
-        copy: CopyId,
+        copy: LoadedVersionId,
         /// The copy of the version that serves, if the version's files are still those that it was built from: what
         /// the configuration leaves as it was need not be built again.
-        base: Option<CopyId>,
+        base: Option<LoadedVersionId>,
     },
     /// Look at the files of the model again, then call [`Lifecycle::checked`](crate::Lifecycle::checked).
     Check {
@@ -49,15 +49,15 @@ pub enum LifecycleAction {
         /// The load.
         generation: Generation,
         /// Where the model is.
-        place: Arc<ModelPlace>,
+        place: Arc<ModelLocation>,
     },
     /// The copies of the load serve now; notify its agents.
-    TellComplete {
+    NotifyLoaded {
         /// The load.
         generation: Generation,
     },
     /// The load has failed, and its copies have ended; notify its agents and forget the load.
-    TellFailed {
+    NotifyFailed {
         /// The load.
         generation: Generation,
     },

@@ -74,8 +74,8 @@ pub(crate) struct World {
     pub(crate) commands: BTreeSet<CommandId>,
     pub(crate) next_command: u64,
     pub(crate) answers: Vec<Result<(), Error>>,
-    pub(crate) copies: BTreeMap<CopyId, CopyContent>,
-    pub(crate) retiring: BTreeSet<CopyId>,
+    pub(crate) copies: BTreeMap<LoadedVersionId, CopyContent>,
+    pub(crate) retiring: BTreeSet<LoadedVersionId>,
     /// Loads whose agents are attached.
     pub(crate) attached: BTreeSet<Generation>,
     /// The configuration that each load has read.
@@ -207,7 +207,7 @@ impl World {
         members
     }
 
-    pub(crate) fn serving(&self, name: &str) -> BTreeMap<i64, CopyId> {
+    pub(crate) fn serving(&self, name: &str) -> BTreeMap<i64, LoadedVersionId> {
         let model = self.lifecycle.models().find(|(key, _)| *key.name == *name);
         let versions = model.into_iter().flat_map(|(_, model)| model.versions());
         let ready = versions.filter_map(|(version, status)| match status {
@@ -237,7 +237,7 @@ impl World {
     fn found_model(&mut self, name: &Name) -> FoundModel {
         let disk = &self.disks[name];
         self.found.insert(name.clone(), disk.changes);
-        let place = ModelPlace { repository: "/r".into(), directory: format!("/r/{name}").into() };
+        let place = ModelLocation { repository: "/r".into(), directory: format!("/r/{name}").into() };
         FoundModel { places: vec![Arc::new(place)], files: disk.files(), ..FoundModel::default() }
     }
 
@@ -277,14 +277,14 @@ impl World {
                     assert!(self.commands.remove(&command), "a command is answered once");
                     self.answers.push(result);
                 }
-                LifecycleAction::TellComplete { generation } => assert!(self.attached.contains(&generation)),
-                LifecycleAction::TellFailed { generation } | LifecycleAction::End { generation } => {
+                LifecycleAction::NotifyLoaded { generation } => assert!(self.attached.contains(&generation)),
+                LifecycleAction::NotifyFailed { generation } | LifecycleAction::End { generation } => {
                     assert!(self.attached.remove(&generation), "{generation:?}");
                     assert!(self.copies.keys().all(|copy| copy.generation != generation));
                 }
                 LifecycleAction::Retire { generation, versions, .. } => {
                     for version in versions {
-                        let copy = CopyId { generation, version };
+                        let copy = LoadedVersionId { generation, version };
                         assert!(self.copies.contains_key(&copy) && self.retiring.insert(copy), "{copy:?}");
                         let versions = vec![version];
                         self.open.push(LifecycleAction::Retire { generation, versions, unloads: false });
@@ -303,8 +303,8 @@ impl World {
     }
 
     /// Ensembles that do not bind any more, in a random order.
-    fn unbound(&mut self) -> Vec<(CopyId, Error)> {
-        let mut unbound: BTreeMap<CopyId, Error> = BTreeMap::new();
+    fn unbound(&mut self) -> Vec<(LoadedVersionId, Error)> {
+        let mut unbound: BTreeMap<LoadedVersionId, Error> = BTreeMap::new();
         loop {
             let before = unbound.len();
             for copy in NAMES.iter().flat_map(|name| self.serving(name).into_values()) {
@@ -406,7 +406,7 @@ impl World {
                 self.lifecycle.checked(generation, Some(files), now)
             }
             LifecycleAction::Retire { generation, versions, .. } => {
-                let copy = CopyId { generation, version: versions[0] };
+                let copy = LoadedVersionId { generation, version: versions[0] };
                 self.copies.remove(&copy).expect("a copy is retired once");
                 self.retiring.remove(&copy);
                 self.lifecycle.retired(copy, now)

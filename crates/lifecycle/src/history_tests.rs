@@ -97,9 +97,9 @@ struct World {
     /// Commands that have not been answered, with what they want.
     commands: BTreeMap<CommandId, Option<LifecycleCommand>>,
     next_command: u64,
-    copies: BTreeMap<CopyId, Content>,
-    faulty: BTreeSet<CopyId>,
-    retiring: BTreeSet<CopyId>,
+    copies: BTreeMap<LoadedVersionId, Content>,
+    faulty: BTreeSet<LoadedVersionId>,
+    retiring: BTreeSet<LoadedVersionId>,
     /// Loads whose agents are attached, and whether they were told that the load is complete.
     attached: BTreeMap<Generation, bool>,
     /// Loads whose agents were told that no copy serves any more.
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    fn serving(&self, name: &Name) -> BTreeMap<i64, CopyId> {
+    fn serving(&self, name: &Name) -> BTreeMap<i64, LoadedVersionId> {
         let model = self.lifecycle.models().find(|(key, _)| key.name == *name);
         let versions = model.into_iter().flat_map(|(_, model)| model.versions());
         let ready = versions.filter_map(|(version, status)| match status {
@@ -188,14 +188,15 @@ impl World {
 
     fn found(&mut self, name: &Name) -> FoundModel {
         let serving = self.serving(name);
-        let is_faulty = |(version, copy): (&i64, &CopyId)| self.faulty.contains(copy).then_some(*version);
+        let is_faulty =
+            |(version, copy): (&i64, &LoadedVersionId)| self.faulty.contains(copy).then_some(*version);
         let faulty = serving.iter().filter_map(is_faulty).collect();
         let entry = self.names.get_mut(name).unwrap();
         entry.looked_at = entry.changes;
         let disk = &entry.disk;
         let place = |number| {
             let (repository, directory) = (format!("/r{number}").into(), format!("/r{number}/{name}").into());
-            Arc::new(ModelPlace { repository, directory })
+            Arc::new(ModelLocation { repository, directory })
         };
         FoundModel {
             places: (0..disk.directories).map(place).collect(),
@@ -239,11 +240,11 @@ impl World {
         for action in actions {
             match action {
                 LifecycleAction::Answer { command, result } => self.answered(command, result),
-                LifecycleAction::TellComplete { generation } => {
+                LifecycleAction::NotifyLoaded { generation } => {
                     assert_eq!(self.attached.insert(generation, true), Some(false), "{generation:?}");
                     self.switched(generation);
                 }
-                LifecycleAction::TellFailed { generation } => {
+                LifecycleAction::NotifyFailed { generation } => {
                     assert_eq!(self.attached.remove(&generation), Some(false), "{generation:?}");
                     assert!(self.copies.keys().all(|copy| copy.generation != generation));
                 }
@@ -255,7 +256,7 @@ impl World {
                 LifecycleAction::Retire { generation, ref versions, unloads } => {
                     assert!(!unloads || self.unloaded.insert(generation), "{generation:?} is told twice");
                     for &version in versions {
-                        let copy = CopyId { generation, version };
+                        let copy = LoadedVersionId { generation, version };
                         assert!(self.copies.contains_key(&copy) && self.retiring.insert(copy), "{copy:?}");
                         self.open.push(LifecycleAction::Retire {
                             generation,
@@ -396,7 +397,7 @@ impl World {
                 self.lifecycle.checked(generation, Some(files), now)
             }
             LifecycleAction::Retire { generation, versions, .. } => {
-                let copy = CopyId { generation, version: versions[0] };
+                let copy = LoadedVersionId { generation, version: versions[0] };
                 self.copies.remove(&copy).expect("a copy is retired once");
                 self.retiring.remove(&copy);
                 self.faulty.remove(&copy);

@@ -31,7 +31,7 @@ impl fmt::Display for ModelKey {
 
 /// Where a model is. The policy passes it through, and tells repositories apart by their names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ModelPlace {
+pub struct ModelLocation {
     /// The name of the repository: its path or its URL.
     pub repository: Name,
     /// The path or the URL of the model's directory in the repository.
@@ -48,7 +48,7 @@ pub struct Generation(pub u64);
 
 /// One version of one load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CopyId {
+pub struct LoadedVersionId {
     /// The load.
     pub generation: Generation,
     /// The version's number.

@@ -40,7 +40,7 @@ mod script_tests;
 pub use actions::{LifecycleAction, LogLevel};
 pub use commands::{LifecycleCommand, ModelOrigin};
 pub use files::{DirectoryStamp, FileStamp, ModelFiles, is_by_product};
-pub use keys::{CommandId, CopyId, Generation, ModelKey, ModelPlace};
+pub use keys::{CommandId, Generation, LoadedVersionId, ModelKey, ModelLocation};
 pub use lifecycle::{Lifecycle, LifecycleOptions};
 pub use listing::{FoundModel, ModelListing};
 pub use managed_model::{ManagedModel, VersionStatus};

@@ -21,7 +21,7 @@ use crate::{
     actions::{LifecycleAction, LogLevel},
     commands::LifecycleCommand,
     keys::{CommandId, Generation, ModelKey},
-    listing::{FoundModel, ModelListing, Pace},
+    listing::{FoundModel, ModelListing, RetryTimes},
     managed_model::ManagedModel,
     operation::{LoadPurpose, NameQueue, Operation, OperationKind, OperationWaiter},
 };
@@ -47,7 +47,7 @@ pub struct Lifecycle {
     options: LifecycleOptions,
     models: BTreeMap<ModelKey, ManagedModel>,
     queues: BTreeMap<Name, NameQueue>,
-    loads: BTreeMap<Generation, LoadRecord>,
+    loads: BTreeMap<Generation, ModelLoad>,
     commands: BTreeMap<CommandId, OpenCommand>,
     next_generation: u64,
     is_stopping: bool,
@@ -55,7 +55,7 @@ pub struct Lifecycle {
     held: BTreeSet<Name>,
     actions: Vec<LifecycleAction>,
     /// What must still happen in this step.
-    due: VecDeque<DueStep>,
+    deferred: VecDeque<DeferredAction>,
 }
 
 /// A command that has not been answered.
@@ -71,7 +71,7 @@ struct OpenCommand {
 
 /// A load that has copies, or will have some.
 #[derive(Debug)]
-struct LoadRecord {
+struct ModelLoad {
     key: ModelKey,
     serving: usize,
     ending: usize,
@@ -79,7 +79,7 @@ struct LoadRecord {
 
 /// What must still happen in a step. It is not done at once, so that long chains of ensembles need no deep recursion.
 #[derive(Debug)]
-enum DueStep {
+enum DeferredAction {
     Enqueue {
         name: Name,
         operation: Operation,
@@ -107,7 +107,7 @@ impl Lifecycle {
             is_stopping: false,
             held: BTreeSet::new(),
             actions: Vec::new(),
-            due: VecDeque::new(),
+            deferred: VecDeque::new(),
         }
     }
 
@@ -239,9 +239,9 @@ impl Lifecycle {
         });
     }
 
-    fn pace(&self) -> Pace {
+    fn retry_times(&self) -> RetryTimes {
         let LifecycleOptions { settle, first_retry, longest_retry, .. } = self.options;
-        Pace { settle, first_retry, longest_retry }
+        RetryTimes { settle, first_retry, longest_retry }
     }
 
     /// The end of a step.

@@ -13,14 +13,14 @@ use scheduling::Timestamp;
 
 use crate::{
     files::{DirectoryStamp, ModelFiles},
-    keys::{ModelKey, ModelPlace},
+    keys::{ModelKey, ModelLocation},
 };
 
 /// A model as the repositories have it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FoundModel {
     /// Where the model is: several places if several repositories have a model of the name.
-    pub places: Vec<Arc<ModelPlace>>,
+    pub places: Vec<Arc<ModelLocation>>,
     /// The files of the model, if there is one place.
     pub files: Arc<ModelFiles>,
     /// A marker says that the model is being written.
@@ -54,7 +54,7 @@ const LONGEST_ABSENCE: u32 = 5;
 
 /// What the listings have shown of a model so far.
 #[derive(Debug, Default)]
-pub(crate) struct ListingMemory {
+pub(crate) struct ListingHistory {
     /// The repository in which the model was last.
     pub(crate) repository: Option<Name>,
     /// A change, and since when it has been the same.
@@ -85,7 +85,7 @@ struct Failure {
 
 /// When a change counts, and when a failed load is tried again.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
+pub(crate) struct RetryTimes {
     pub(crate) settle: Duration,
     pub(crate) first_retry: Duration,
     pub(crate) longest_retry: Duration,
@@ -93,12 +93,12 @@ pub(crate) struct Pace {
 
 /// Whether to act on a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum PollDecision {
     Act,
     WaitUntil(Timestamp),
 }
 
-impl ListingMemory {
+impl ListingHistory {
     /// The model is as it serves.
     pub(crate) fn unchanged(&mut self) {
         self.candidate = None;
@@ -107,7 +107,12 @@ impl ListingMemory {
     }
 
     /// The listing shows a change.
-    pub(crate) fn changed(&mut self, seen: &ListedState, now: Timestamp, pace: Pace) -> Verdict {
+    pub(crate) fn changed(
+        &mut self,
+        seen: &ListedState,
+        now: Timestamp,
+        retry_times: RetryTimes,
+    ) -> PollDecision {
         let since = match &self.candidate {
             Some((candidate, since)) if candidate == seen => *since,
             _ => {
@@ -117,17 +122,18 @@ impl ListingMemory {
         };
         let is_absent = matches!(seen, ListedState::Absent(_));
         self.absent_since = self.absent_since.or(Some(now)).filter(|_| is_absent);
-        let settled = since + pace.settle;
+        let settled = since + retry_times.settle;
         // In a repository whose models come and go all the time, a model that is gone is gone.
-        let has_gone = self.absent_since.is_some_and(|absent| absent + pace.settle * LONGEST_ABSENCE <= now);
+        let has_gone =
+            self.absent_since.is_some_and(|absent| absent + retry_times.settle * LONGEST_ABSENCE <= now);
         if settled > now && !has_gone {
-            return Verdict::WaitUntil(settled);
+            return PollDecision::WaitUntil(settled);
         }
         match &self.failure {
             Some(failure) if failure.seen == *seen && failure.again_at > now => {
-                Verdict::WaitUntil(failure.again_at)
+                PollDecision::WaitUntil(failure.again_at)
             }
-            Some(_) | None => Verdict::Act,
+            Some(_) | None => PollDecision::Act,
         }
     }
 
@@ -137,13 +143,14 @@ impl ListingMemory {
         files: &Arc<ModelFiles>,
         reason: &str,
         now: Timestamp,
-        pace: Pace,
+        retry_times: RetryTimes,
     ) -> bool {
         let seen = ListedState::Files(files.clone());
         let before = self.failure.take().filter(|failure| failure.seen == seen);
         let is_again = before.as_ref().is_some_and(|failure| failure.reason == reason);
         let reason = reason.to_owned();
-        let pause = before.map_or(pace.first_retry, |failure| (failure.pause * 2).min(pace.longest_retry));
+        let pause = before
+            .map_or(retry_times.first_retry, |failure| (failure.pause * 2).min(retry_times.longest_retry));
         self.failure = Some(Failure { reason, seen, pause, again_at: now + pause });
         is_again
     }
@@ -164,7 +171,7 @@ impl ListingMemory {
 mod tests {
     use super::*;
 
-    const PACE: Pace = Pace {
+    const RETRY_TIMES: RetryTimes = RetryTimes {
         settle: Duration::from_secs(2),
         first_retry: Duration::from_secs(15),
         longest_retry: Duration::from_secs(40),
@@ -180,44 +187,48 @@ mod tests {
 
     #[test]
     fn a_change_counts_when_it_has_been_the_same_for_the_settle_time() {
-        let mut memory = ListingMemory::default();
+        let mut history = ListingHistory::default();
         let [first, second] = [1, 2].map(|version| ListedState::Files(files(version)));
-        assert_eq!(memory.changed(&first, at(10), PACE), Verdict::WaitUntil(at(12)));
-        assert_eq!(memory.changed(&second, at(11), PACE), Verdict::WaitUntil(at(13)));
-        assert_eq!(memory.changed(&second, at(12), PACE), Verdict::WaitUntil(at(13)));
-        assert_eq!(memory.changed(&second, at(13), PACE), Verdict::Act);
+        assert_eq!(history.changed(&first, at(10), RETRY_TIMES), PollDecision::WaitUntil(at(12)));
+        assert_eq!(history.changed(&second, at(11), RETRY_TIMES), PollDecision::WaitUntil(at(13)));
+        assert_eq!(history.changed(&second, at(12), RETRY_TIMES), PollDecision::WaitUntil(at(13)));
+        assert_eq!(history.changed(&second, at(13), RETRY_TIMES), PollDecision::Act);
     }
 
     #[test]
     fn a_model_is_gone_when_nothing_has_come_or_gone_beside_it_or_after_a_while() {
-        let mut memory = ListingMemory::default();
+        let mut history = ListingHistory::default();
         let absent = |time| ListedState::Absent(Some(DirectoryStamp { changed_ns: [time; 2], inode: 1 }));
-        assert_eq!(memory.changed(&absent(1), at(10), PACE), Verdict::WaitUntil(at(12)));
-        assert_eq!(memory.changed(&absent(2), at(12), PACE), Verdict::WaitUntil(at(14)));
-        assert_eq!(memory.changed(&absent(2), at(14), PACE), Verdict::Act);
-        memory.unchanged();
+        assert_eq!(history.changed(&absent(1), at(10), RETRY_TIMES), PollDecision::WaitUntil(at(12)));
+        assert_eq!(history.changed(&absent(2), at(12), RETRY_TIMES), PollDecision::WaitUntil(at(14)));
+        assert_eq!(history.changed(&absent(2), at(14), RETRY_TIMES), PollDecision::Act);
+        history.unchanged();
         for time in 20..30 {
             let next = at(u64::try_from(time).unwrap());
-            assert_ne!(memory.changed(&absent(time), next, PACE), Verdict::Act);
+            assert_ne!(history.changed(&absent(time), next, RETRY_TIMES), PollDecision::Act);
         }
-        assert_eq!(memory.changed(&absent(30), at(30), PACE), Verdict::Act);
+        assert_eq!(history.changed(&absent(30), at(30), RETRY_TIMES), PollDecision::Act);
     }
 
     #[test]
     fn what_has_failed_waits_longer_each_time_until_its_files_change() {
-        let mut memory = ListingMemory::default();
+        let mut history = ListingHistory::default();
         let broken = files(1);
         let seen = ListedState::Files(broken.clone());
-        memory.changed(&seen, at(0), PACE);
-        assert!(!memory.failed(&broken, "bad", at(2), PACE));
-        assert_eq!(memory.changed(&seen, at(3), PACE), Verdict::WaitUntil(at(17)));
-        assert_eq!(memory.changed(&seen, at(17), PACE), Verdict::Act);
-        assert!(memory.failed(&broken, "bad", at(18), PACE));
-        assert_eq!(memory.changed(&seen, at(19), PACE), Verdict::WaitUntil(at(48)));
-        memory.failed(&broken, "bad", at(50), PACE);
-        assert_eq!(memory.changed(&seen, at(51), PACE), Verdict::WaitUntil(at(90)), "at most the longest");
+        history.changed(&seen, at(0), RETRY_TIMES);
+        assert!(!history.failed(&broken, "bad", at(2), RETRY_TIMES));
+        assert_eq!(history.changed(&seen, at(3), RETRY_TIMES), PollDecision::WaitUntil(at(17)));
+        assert_eq!(history.changed(&seen, at(17), RETRY_TIMES), PollDecision::Act);
+        assert!(history.failed(&broken, "bad", at(18), RETRY_TIMES));
+        assert_eq!(history.changed(&seen, at(19), RETRY_TIMES), PollDecision::WaitUntil(at(48)));
+        history.failed(&broken, "bad", at(50), RETRY_TIMES);
+        assert_eq!(
+            history.changed(&seen, at(51), RETRY_TIMES),
+            PollDecision::WaitUntil(at(90)),
+            "at most the longest"
+        );
         let mended = ListedState::Files(files(2));
-        memory.changed(&mended, at(52), PACE);
-        assert_eq!(memory.changed(&mended, at(54), PACE), Verdict::Act);
+        history.changed(&mended, at(52), RETRY_TIMES);
+        assert_eq!(history.changed(&mended, at(54), RETRY_TIMES), PollDecision::Act);
     }
 }

@@ -8,8 +8,8 @@ use inference::{Error, Name};
 
 use crate::{
     files::ModelFiles,
-    keys::{CopyId, Generation, ModelPlace},
-    listing::ListingMemory,
+    keys::{Generation, LoadedVersionId, ModelLocation},
+    listing::ListingHistory,
     plan_result::{ConfigIdentity, NoVersion, PlanFailure, PlannedModel},
 };
 
@@ -22,9 +22,9 @@ pub enum VersionStatus {
     /// The first copy of the version is being built.
     Loading,
     /// This copy serves.
-    Ready(CopyId),
+    Ready(LoadedVersionId),
     /// No copy serves; this one finishes its accepted requests.
-    Unloading(CopyId),
+    Unloading(LoadedVersionId),
     /// No copy is there. The text explains why.
     Unavailable(String),
 }
@@ -34,10 +34,10 @@ pub enum VersionStatus {
 pub struct ManagedModel {
     pub(crate) versions: BTreeMap<i64, ManagedVersion>,
     /// What the copies that serve were loaded from.
-    pub(crate) loaded: Option<LoadedFrom>,
+    pub(crate) loaded: Option<LoadOrigin>,
     pub(crate) problem: Option<NoVersion>,
     pub(crate) load: Option<RunningLoad>,
-    pub(crate) listing: ListingMemory,
+    pub(crate) listing: ListingHistory,
     /// The members of the last plan.
     pub(crate) planned_members: BTreeSet<Name>,
     /// The files of the last load.
@@ -59,7 +59,7 @@ pub(crate) struct ManagedVersion {
 
 /// What the copies that serve were loaded from.
 #[derive(Debug)]
-pub(crate) struct LoadedFrom {
+pub(crate) struct LoadOrigin {
     /// `None`: from given files, so that what a repository has is always newer.
     pub(crate) files: Option<Arc<ModelFiles>>,
     pub(crate) config: ConfigIdentity,
@@ -73,7 +73,7 @@ pub(crate) struct LoadedFrom {
 pub(crate) struct RunningLoad {
     pub(crate) generation: Generation,
     /// Where the model is; `None` for given files.
-    pub(crate) place: Option<Arc<ModelPlace>>,
+    pub(crate) place: Option<Arc<ModelLocation>>,
     /// The files as they were before the configuration was read; `None` for given files.
     pub(crate) files: Option<Arc<ModelFiles>>,
     /// Versions whose copies cannot be used any more.
@@ -90,7 +90,7 @@ pub(crate) enum LoadPhase {
     /// Nothing has changed but perhaps the members. They are loaded first. The load goes on if others than these serve then.
     RefreshingMembers {
         left: BTreeSet<Name>,
-        before: Vec<CopyId>,
+        before: Vec<LoadedVersionId>,
     },
     Planning,
     /// Operations on these members come first.
@@ -119,7 +119,7 @@ pub(crate) struct Building {
     pub(crate) built: Vec<i64>,
     pub(crate) failed: BTreeMap<i64, Error>,
     /// The copies of the members that served when the load began to build.
-    pub(crate) members_before: Vec<CopyId>,
+    pub(crate) members_before: Vec<LoadedVersionId>,
 }
 
 impl ManagedModel {
@@ -146,9 +146,9 @@ impl ManagedModel {
     }
 
     /// All copies that end, though a newer copy may serve.
-    pub fn retiring(&self) -> impl Iterator<Item = CopyId> {
+    pub fn retiring(&self) -> impl Iterator<Item = LoadedVersionId> {
         self.versions.iter().flat_map(|(&version, state)| {
-            state.retiring.iter().map(move |&generation| CopyId { generation, version })
+            state.retiring.iter().map(move |&generation| LoadedVersionId { generation, version })
         })
     }
 
@@ -216,11 +216,11 @@ impl ManagedModel {
     }
 
     /// The copy of a version that serves, if it is good and the version's files are those that it was built from.
-    pub(crate) fn base(&self, load: &RunningLoad, version: i64) -> Option<CopyId> {
+    pub(crate) fn base(&self, load: &RunningLoad, version: i64) -> Option<LoadedVersionId> {
         let generation = self.versions.get(&version)?.serving?;
         let (now, before) = (load.files.as_ref()?, self.loaded.as_ref()?.files.as_ref()?);
         let is_good = !load.faulty.contains(&version) && now.same_version(before, version);
-        is_good.then_some(CopyId { generation, version })
+        is_good.then_some(LoadedVersionId { generation, version })
     }
 
     /// The generation of a load that is in this phase.
@@ -231,7 +231,7 @@ impl ManagedModel {
 
 impl ManagedVersion {
     fn status(&self, number: i64) -> VersionStatus {
-        let copy = |generation| CopyId { generation, version: number };
+        let copy = |generation| LoadedVersionId { generation, version: number };
         match (self.serving, self.retiring.last()) {
             (Some(generation), _) => VersionStatus::Ready(copy(generation)),
             (None, _) if self.is_loading => VersionStatus::Loading,

@@ -16,7 +16,7 @@ impl Script {
     }
 
     fn unbound(&mut self, generation: u64, error: Error) -> String {
-        let copy = CopyId { generation: Generation(generation), version: 1 };
+        let copy = LoadedVersionId { generation: Generation(generation), version: 1 };
         let actions = self.lifecycle.unbound(vec![(copy, error)], self.now());
         self.show(actions)
     }

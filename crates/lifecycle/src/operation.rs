@@ -72,7 +72,7 @@ impl LoadPurpose {
     }
 
     /// The command that has given the configuration or the files, if one has.
-    pub(crate) fn given(self) -> Option<CommandId> {
+    pub(crate) fn overriding_command(self) -> Option<CommandId> {
         match self {
             Self::Named { command, origin: ModelOrigin::GivenConfig | ModelOrigin::GivenFiles } => {
                 Some(command)

@@ -49,8 +49,8 @@ impl Script {
                     format!("load {key} {}:{}", copy.generation.0, copy.version)
                 }
                 LifecycleAction::Check { key, .. } => format!("check {key}"),
-                LifecycleAction::TellComplete { generation } => format!("complete {}", generation.0),
-                LifecycleAction::TellFailed { generation } => format!("failed {}", generation.0),
+                LifecycleAction::NotifyLoaded { generation } => format!("complete {}", generation.0),
+                LifecycleAction::NotifyFailed { generation } => format!("failed {}", generation.0),
                 LifecycleAction::Retire { generation, versions, unloads } => {
                     let unloads = if unloads { " unloads" } else { "" };
                     format!("retire {}:{versions:?}{unloads}", generation.0)
@@ -101,13 +101,13 @@ impl Script {
     }
 
     pub(crate) fn loaded(&mut self, generation: u64, version: i64, result: Result<(), Error>) -> String {
-        let copy = CopyId { generation: Generation(generation), version };
+        let copy = LoadedVersionId { generation: Generation(generation), version };
         let actions = self.lifecycle.loaded(copy, result, self.now());
         self.show(actions)
     }
 
     pub(crate) fn retired(&mut self, generation: u64, version: i64) -> String {
-        let copy = CopyId { generation: Generation(generation), version };
+        let copy = LoadedVersionId { generation: Generation(generation), version };
         let actions = self.lifecycle.retired(copy, self.now());
         self.show(actions)
     }
@@ -146,7 +146,7 @@ pub(crate) fn model(versions: &[(i64, u64)]) -> FoundModel {
         versions.iter().map(|(version, _)| *version),
     );
     FoundModel {
-        places: vec![Arc::new(ModelPlace { repository: "/models".into(), directory: "/models/m".into() })],
+        places: vec![Arc::new(ModelLocation { repository: "/models".into(), directory: "/models/m".into() })],
         files: Arc::new(files),
         ..FoundModel::default()
     }
@@ -189,7 +189,7 @@ fn a_reload_switches_when_its_copies_are_ready_and_then_retires_the_old_ones() {
 #[test]
 fn a_copy_that_ends_is_succeeded_by_all_that_serve_then() {
     let mut script = serving(OPTIONS);
-    let copy = |generation, version| CopyId { generation: Generation(generation), version };
+    let copy = |generation, version| LoadedVersionId { generation: Generation(generation), version };
     assert!(script.lifecycle.successors(copy(0, 1)).is_empty(), "it serves");
     script.load(1, "m");
     script.found("m", Some(model(&[(1, 2), (2, 1)])));

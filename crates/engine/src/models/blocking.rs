@@ -11,7 +11,7 @@ use std::{
 
 use futures_util::future::join_all;
 use inference::{Error, Name, repository::ModelCopy};
-use lifecycle::{FoundModel, ModelFiles, ModelKey, ModelListing, ModelPlace};
+use lifecycle::{FoundModel, ModelFiles, ModelKey, ModelListing, ModelLocation};
 use tokio::task::spawn_blocking;
 
 use super::{
@@ -167,7 +167,7 @@ pub(super) async fn existing(
 }
 
 /// Looks at the files of a model once more. `None` if they cannot be read.
-pub(super) async fn check(loader: Arc<Loader>, place: Arc<ModelPlace>) -> Option<Arc<ModelFiles>> {
+pub(super) async fn check(loader: Arc<Loader>, place: Arc<ModelLocation>) -> Option<Arc<ModelFiles>> {
     let directory = &place.directory;
     let look = {
         let directory = directory.clone();

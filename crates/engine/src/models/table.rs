@@ -5,7 +5,9 @@ use std::{
 };
 
 use inference::{Error, Name};
-use lifecycle::{CopyId, IN_TWO_REPOSITORIES, Lifecycle, ModelKey, NoVersion, NoVersionCause, VersionStatus};
+use lifecycle::{
+    IN_TWO_REPOSITORIES, Lifecycle, LoadedVersionId, ModelKey, NoVersion, NoVersionCause, VersionStatus,
+};
 
 use crate::{
     model_state::{IndexEntry, ModelState, NotReady},
@@ -149,7 +151,7 @@ impl ModelTable {
     /// The view of the policy's models. `copies` has every copy that has been built and has not ended.
     pub(super) fn of(
         lifecycle: &Lifecycle,
-        copies: &HashMap<CopyId, Arc<LoadedVersion>>,
+        copies: &HashMap<LoadedVersionId, Arc<LoadedVersion>>,
         readable: Arc<BTreeMap<Name, bool>>,
     ) -> Self {
         let mut table = Self { readable, ..Self::default() };
@@ -158,7 +160,7 @@ impl ModelTable {
             let awaits_members = model.awaits_members();
             let mut shown = Versions { problem, namespace, awaits_members, ..Versions::default() };
             for (number, status) in model.versions() {
-                let copy = |copy: &CopyId| copies.get(copy).cloned();
+                let copy = |copy: &LoadedVersionId| copies.get(copy).cloned();
                 let entry = match &status {
                     VersionStatus::Loading => Some(VersionEntry::Loading),
                     VersionStatus::Ready(id) => copy(id).map(VersionEntry::Ready),

@@ -12,8 +12,8 @@ use inference::{
     repository::{ModelCopy, RepositoryOpener},
 };
 use lifecycle::{
-    CommandId, CopyId, FoundModel, Generation, Lifecycle, LifecycleAction, LifecycleCommand,
-    LifecycleOptions, ModelFiles, ModelKey, ModelOrigin, VersionStatus,
+    CommandId, FoundModel, Generation, Lifecycle, LifecycleAction, LifecycleCommand, LifecycleOptions,
+    LoadedVersionId, ModelFiles, ModelKey, ModelOrigin, VersionStatus,
 };
 use scheduling::Timestamp;
 use tokio::{
@@ -85,9 +85,9 @@ pub(super) struct RepositoryTask {
     running_jobs: usize,
     load_threads: usize,
     /// Copies that have been built and have not ended.
-    copies: HashMap<CopyId, Arc<LoadedVersion>>,
+    copies: HashMap<LoadedVersionId, Arc<LoadedVersion>>,
     /// The files that copies have of their own.
-    copied_files: HashMap<CopyId, Arc<dyn ModelCopy>>,
+    copied_files: HashMap<LoadedVersionId, Arc<dyn ModelCopy>>,
     /// What each load keeps until its last copy has ended.
     loads: HashMap<Generation, LoadState>,
     /// Commands that have not been answered.
@@ -139,7 +139,7 @@ enum Job {
     },
     Load {
         plan: Arc<LoadPlan>,
-        copy: CopyId,
+        copy: LoadedVersionId,
         /// The copy that serves, if the files of the version are still the same.
         base: Option<LoadBase>,
         wait: StoreWait,
@@ -162,14 +162,14 @@ enum Event {
         result: Result<Box<Planned>, PlanError>,
     },
     Loaded {
-        copy: CopyId,
+        copy: LoadedVersionId,
         result: Result<LoadedCopy, Error>,
     },
     Checked {
         generation: Generation,
         files: Option<Arc<ModelFiles>>,
     },
-    Retired(Vec<CopyId>),
+    Retired(Vec<LoadedVersionId>),
     Polled(Box<RepositoryListing>),
     /// Agents have been notified, or what an abandoned load has made has ended.
     Told,
@@ -412,7 +412,7 @@ impl RepositoryTask {
     }
 
     /// Forgets copies that have ended. Returns what follows.
-    fn retired(&mut self, copies: Vec<CopyId>, now: Timestamp) -> Vec<LifecycleAction> {
+    fn retired(&mut self, copies: Vec<LoadedVersionId>, now: Timestamp) -> Vec<LifecycleAction> {
         let mut actions = Vec::new();
         for copy in copies {
             self.copies.remove(&copy);
@@ -430,7 +430,11 @@ impl RepositoryTask {
     ///
     /// # Errors
     /// The members of an ensemble do not fit.
-    fn keep_copy(&mut self, id: CopyId, LoadedCopy { model, files }: LoadedCopy) -> Result<(), Error> {
+    fn keep_copy(
+        &mut self,
+        id: LoadedVersionId,
+        LoadedCopy { model, files }: LoadedCopy,
+    ) -> Result<(), Error> {
         let loaded = match model {
             LoadedModel::Whole(loaded) => loaded,
             LoadedModel::Ensemble(parts) => self.make_ensemble(*parts)?,
@@ -460,7 +464,8 @@ impl RepositoryTask {
     fn mark_faulty(&self, key: &ModelKey, found: &mut FoundModel) {
         let model = self.lifecycle.models().find(|(known, _)| *known == key);
         let versions = model.into_iter().flat_map(|(_, model)| model.versions());
-        let is_faulty = |copy: &CopyId| self.copies.get(copy).is_some_and(|copy| copy.fault().is_some());
+        let is_faulty =
+            |copy: &LoadedVersionId| self.copies.get(copy).is_some_and(|copy| copy.fault().is_some());
         let faulty = versions
             .filter(|(_, status)| matches!(status, VersionStatus::Ready(copy) if is_faulty(copy)))
             .map(|(version, _)| version);

@@ -11,7 +11,7 @@ use inference::{
     config::{FileEntry, VersionDirectory, version_directory},
     repository::StoredObject,
 };
-use lifecycle::{DirectoryStamp, ModelKey, ModelPlace};
+use lifecycle::{DirectoryStamp, ModelKey, ModelLocation};
 
 use super::{
     remote::{RemoteModels, model_url},
@@ -35,14 +35,14 @@ pub(crate) struct FoundPlaces {
 /// A directory in a repository, or a model of an object store with its objects.
 #[derive(Debug)]
 pub(crate) struct FoundPlace {
-    pub(crate) place: Arc<ModelPlace>,
+    pub(crate) place: Arc<ModelLocation>,
     /// `None` for a directory.
     pub(crate) objects: Option<Vec<StoredObject>>,
 }
 
 impl FoundPlace {
     fn new(repository: &Name, directory: PathBuf, objects: Option<Vec<StoredObject>>) -> Self {
-        Self { place: Arc::new(ModelPlace { repository: repository.clone(), directory }), objects }
+        Self { place: Arc::new(ModelLocation { repository: repository.clone(), directory }), objects }
     }
 }
 

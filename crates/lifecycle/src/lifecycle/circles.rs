@@ -6,7 +6,7 @@ use scheduling::Timestamp;
 
 use super::Lifecycle;
 use crate::{
-    keys::{CopyId, ModelKey},
+    keys::{LoadedVersionId, ModelKey},
     managed_model::{Building, LoadPhase, ManagedModel},
     plan_result::PlannedModel,
 };
@@ -71,10 +71,10 @@ impl Lifecycle {
     }
 
     /// The copies of these models that serve.
-    pub(super) fn serving_copies(&self, names: &BTreeSet<Name>) -> Vec<CopyId> {
+    pub(super) fn serving_copies(&self, names: &BTreeSet<Name>) -> Vec<LoadedVersionId> {
         let versions = names.iter().flat_map(|name| self.named(name)).flat_map(|model| &model.versions);
-        let copies =
-            versions.filter_map(|(&version, state)| Some(CopyId { generation: state.serving?, version }));
+        let copies = versions
+            .filter_map(|(&version, state)| Some(LoadedVersionId { generation: state.serving?, version }));
         copies.collect()
     }
 }

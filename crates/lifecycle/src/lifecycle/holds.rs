@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use inference::Name;
 
-use super::{DueStep, Lifecycle, circles::binds};
+use super::{DeferredAction, Lifecycle, circles::binds};
 use crate::keys::ModelKey;
 
 impl Lifecycle {
@@ -33,9 +33,9 @@ impl Lifecycle {
     }
 
     /// A name with an unload that need not wait for loads of ensembles any more.
-    pub(super) fn released(&mut self) -> Option<DueStep> {
+    pub(super) fn released(&mut self) -> Option<DeferredAction> {
         let name = self.held.iter().find(|name| !self.is_held(name))?.clone();
         self.held.remove(&name);
-        Some(DueStep::Released { name })
+        Some(DeferredAction::Released { name })
     }
 }

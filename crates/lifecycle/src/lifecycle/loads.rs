@@ -11,8 +11,8 @@ use super::{Lifecycle, server_exits};
 use crate::{
     actions::{LifecycleAction, LogLevel},
     files::ModelFiles,
-    keys::{CopyId, Generation, ModelKey, ModelPlace},
-    managed_model::{Building, LoadPhase, LoadedFrom, ManagedModel, RunningLoad, UNLOADED, VersionStatus},
+    keys::{Generation, LoadedVersionId, ModelKey, ModelLocation},
+    managed_model::{Building, LoadOrigin, LoadPhase, ManagedModel, RunningLoad, UNLOADED, VersionStatus},
     operation::LoadPurpose,
     plan_result::PlannedModel,
 };
@@ -40,7 +40,7 @@ impl Lifecycle {
         }
         for &version in &versions {
             self.log(LogLevel::Info, format!("loading: {key}:{version}"));
-            let copy = CopyId { generation, version };
+            let copy = LoadedVersionId { generation, version };
             self.actions.push(LifecycleAction::Load { key: key.clone(), copy, base: bases.remove(&version) });
         }
         if versions.is_empty() {
@@ -51,11 +51,11 @@ impl Lifecycle {
     /// A copy has been built, or could not be built.
     pub fn loaded(
         &mut self,
-        copy: CopyId,
+        copy: LoadedVersionId,
         result: Result<(), Error>,
         now: Timestamp,
     ) -> Vec<LifecycleAction> {
-        let CopyId { generation, version } = copy;
+        let LoadedVersionId { generation, version } = copy;
         let Some(key) = self.loads.get(&generation).map(|load| load.key.clone()) else { return Vec::new() };
         let mut has_ended = false;
         if let Some(load) = self.models.get_mut(&key).and_then(|model| model.running(generation))
@@ -83,12 +83,12 @@ impl Lifecycle {
 
     /// The place of a load whose files must be looked at once more, because what was read while it was being written must
     /// neither serve nor count as a failure.
-    pub(super) fn to_be_checked(&self, key: &ModelKey) -> Option<Arc<ModelPlace>> {
+    pub(super) fn to_be_checked(&self, key: &ModelKey) -> Option<Arc<ModelLocation>> {
         let load = self.models.get(key)?.load.as_ref()?;
         load.place.clone().filter(|_| self.options.polls && !self.is_stopping)
     }
 
-    pub(super) fn check(&mut self, key: &ModelKey, generation: Generation, place: Arc<ModelPlace>) {
+    pub(super) fn check(&mut self, key: &ModelKey, generation: Generation, place: Arc<ModelLocation>) {
         if let Some(load) = self.models.get_mut(key).and_then(|model| model.load.as_mut()) {
             let phase = std::mem::replace(&mut load.phase, LoadPhase::Planning);
             load.phase = match phase {
@@ -106,7 +106,7 @@ impl Lifecycle {
     }
 
     /// The copies that serve instead of one that ends: all of its model. None for a copy that has never served.
-    pub fn successors(&self, copy: CopyId) -> Vec<CopyId> {
+    pub fn successors(&self, copy: LoadedVersionId) -> Vec<LoadedVersionId> {
         let record = self.loads.get(&copy.generation);
         let model = record.and_then(|record| self.models.get(&record.key));
         let model = model.filter(|model| model.retiring().any(|retiring| retiring == copy));
@@ -193,10 +193,10 @@ impl Lifecycle {
             }
         }
         text.push('\n');
-        let pace = self.pace();
+        let retry_times = self.retry_times();
         let Some(model) = self.models.get_mut(key) else { return };
         let files = model.load.as_ref().and_then(|load| load.files.clone());
-        let is_again = files.is_some_and(|files| model.listing.failed(&files, &text, now, pace));
+        let is_again = files.is_some_and(|files| model.listing.failed(&files, &text, now, retry_times));
         self.tell_failed_versions(key, is_again);
         self.load_failed(key);
         self.discard(key, Error::invalid(text), now);
@@ -257,14 +257,14 @@ impl Lifecycle {
         model.is_explicit |= is_explicit;
         model.awaits_members = !is_whole && !plan.members.is_empty();
         let PlannedModel { config, members, .. } = plan;
-        model.loaded = Some(LoadedFrom { files, config, members, is_whole });
+        model.loaded = Some(LoadOrigin { files, config, members, is_whole });
         if let Some(record) = self.loads.get_mut(&generation) {
             record.serving = built.len();
         }
         for version in &built {
             self.log(LogLevel::Info, format!("successfully loaded '{key}' version {version}"));
         }
-        self.actions.push(LifecycleAction::TellComplete { generation });
+        self.actions.push(LifecycleAction::NotifyLoaded { generation });
         if built.is_empty() {
             // Every version keeps its copy. Only the agents of this load have been attached.
             self.loads.remove(&generation);
@@ -329,7 +329,7 @@ impl Lifecycle {
 
     /// A load has failed, and none of its copies is left.
     pub(super) fn failed(&mut self, key: &ModelKey, generation: Generation, error: Error, now: Timestamp) {
-        self.actions.push(LifecycleAction::TellFailed { generation });
+        self.actions.push(LifecycleAction::NotifyFailed { generation });
         self.forget_load(key, generation, error, now);
     }
 
@@ -358,8 +358,8 @@ impl Lifecycle {
     }
 
     /// A copy has ended.
-    pub fn retired(&mut self, copy: CopyId, now: Timestamp) -> Vec<LifecycleAction> {
-        let CopyId { generation, version } = copy;
+    pub fn retired(&mut self, copy: LoadedVersionId, now: Timestamp) -> Vec<LifecycleAction> {
+        let LoadedVersionId { generation, version } = copy;
         let Some(record) = self.loads.get_mut(&generation) else { return Vec::new() };
         record.ending -= 1;
         let (is_last, key) = (record.serving == 0 && record.ending == 0, record.key.clone());

@@ -9,14 +9,14 @@ use inference::{Error, Name};
 use scheduling::Timestamp;
 
 use super::{
-    DueStep, Lifecycle,
+    DeferredAction, Lifecycle,
     circles::{binds, waits_for},
     server_exits,
 };
 use crate::{
     actions::{LifecycleAction, LogLevel},
     files::ModelFiles,
-    keys::{CommandId, CopyId, Generation, ModelKey, ModelPlace},
+    keys::{CommandId, Generation, LoadedVersionId, ModelKey, ModelLocation},
     listing::FoundModel,
     managed_model::{LoadPhase, ManagedModel, RunningLoad, UNLOADED},
     operation::{LoadPurpose, NameQueue, Operation, OperationKind, OperationWaiter},
@@ -50,7 +50,7 @@ impl Lifecycle {
     pub(super) fn refresh_members(
         &mut self,
         key: &ModelKey,
-        found: (Arc<ModelPlace>, Arc<ModelFiles>),
+        found: (Arc<ModelLocation>, Arc<ModelFiles>),
         command: CommandId,
     ) {
         let members = self.models.get(key).map(|model| model.members().clone()).unwrap_or_default();
@@ -82,7 +82,7 @@ impl Lifecycle {
     /// Puts operations behind those that are queued for these members. A command loads each member once.
     fn wait(&mut self, generation: Generation, names: BTreeSet<Name>, command: Option<CommandId>) {
         if names.is_empty() {
-            self.due.push_back(DueStep::MembersSettled { generation });
+            self.deferred.push_back(DeferredAction::MembersSettled { generation });
         }
         for name in names {
             let open = command.and_then(|command| self.commands.get_mut(&command));
@@ -92,7 +92,7 @@ impl Lifecycle {
                 None => OperationKind::Barrier,
             };
             let operation = Operation { waiter: OperationWaiter::Load(generation), kind };
-            self.due.push_back(DueStep::Enqueue { name, operation });
+            self.deferred.push_back(DeferredAction::Enqueue { name, operation });
         }
     }
 
@@ -108,21 +108,21 @@ impl Lifecycle {
             if !left.is_empty() {
                 return;
             }
-            self.due.push_back(DueStep::MembersSettled { generation });
+            self.deferred.push_back(DeferredAction::MembersSettled { generation });
         }
     }
 
     pub(super) fn perform_due(&mut self, now: Timestamp) {
-        while let Some(step) = self.due.pop_front().or_else(|| self.released()) {
+        while let Some(step) = self.deferred.pop_front().or_else(|| self.released()) {
             match step {
-                DueStep::Enqueue { name, operation } => {
+                DeferredAction::Enqueue { name, operation } => {
                     let is_retry = matches!(operation.kind, OperationKind::Retry);
                     if !is_retry || !self.queues.get(&name).is_some_and(NameQueue::has_waiting_retry) {
                         self.enqueue(&name, operation, now);
                     }
                 }
-                DueStep::MembersSettled { generation } => self.members_settled(generation, now),
-                DueStep::Released { name } => self.begin_next(&name, now),
+                DeferredAction::MembersSettled { generation } => self.members_settled(generation, now),
+                DeferredAction::Released { name } => self.begin_next(&name, now),
             }
         }
     }
@@ -143,7 +143,13 @@ impl Lifecycle {
 
     /// The members of an ensemble have been loaded. If others serve now, the ensemble is loaded as well, so that the
     /// command is told whether they fit.
-    fn refreshed(&mut self, key: &ModelKey, generation: Generation, before: &[CopyId], now: Timestamp) {
+    fn refreshed(
+        &mut self,
+        key: &ModelKey,
+        generation: Generation,
+        before: &[LoadedVersionId],
+        now: Timestamp,
+    ) {
         let Some(model) = self.models.get(key) else { return };
         let is_same = model.loaded.is_some() && self.serving_copies(model.members()) == before;
         let Some(model) = self.models.get_mut(key) else { return };
@@ -161,7 +167,7 @@ impl Lifecycle {
 /// A copy of an ensemble that cannot be used with its members any more.
 struct UnboundCopy {
     key: ModelKey,
-    copy: CopyId,
+    copy: LoadedVersionId,
     members: BTreeSet<Name>,
     error: Error,
 }
@@ -170,7 +176,7 @@ struct UnboundCopy {
 impl Lifecycle {
     /// These serving copies of ensembles cannot be used with their members any more: they are retired. The ensemble is
     /// loaded again when one of its members comes into service.
-    pub fn unbound(&mut self, copies: Vec<(CopyId, Error)>, now: Timestamp) -> Vec<LifecycleAction> {
+    pub fn unbound(&mut self, copies: Vec<(LoadedVersionId, Error)>, now: Timestamp) -> Vec<LifecycleAction> {
         let mut unbound = Vec::new();
         for (copy, error) in copies {
             let Some(key) = self.loads.get(&copy.generation).map(|load| load.key.clone()) else { continue };
@@ -202,7 +208,7 @@ impl Lifecycle {
     }
 
     /// Gives copies the reason `unloaded` whose members were unloaded on purpose, or depend on such members.
-    fn tell_unloaded(&mut self, unbound: &[UnboundCopy]) -> BTreeSet<CopyId> {
+    fn tell_unloaded(&mut self, unbound: &[UnboundCopy]) -> BTreeSet<LoadedVersionId> {
         let mut on_purpose = BTreeSet::new();
         loop {
             let before = on_purpose.len();
@@ -253,7 +259,7 @@ impl Lifecycle {
     }
 
     /// If a model awaits members that have come into service while it was being built, it is loaded again.
-    pub(super) fn retry_if_members_changed(&mut self, key: &ModelKey, before: &[CopyId]) {
+    pub(super) fn retry_if_members_changed(&mut self, key: &ModelKey, before: &[LoadedVersionId]) {
         let Some(model) = self.models.get(key).filter(|model| model.awaits_members) else { return };
         let now = self.serving_copies(&model.planned_members);
         if now.iter().any(|copy| !before.contains(copy)) {
@@ -281,7 +287,7 @@ impl Lifecycle {
 
     fn retry(&mut self, name: Name) {
         let operation = Operation { waiter: OperationWaiter::Nobody, kind: OperationKind::Retry };
-        self.due.push_back(DueStep::Enqueue { name, operation });
+        self.deferred.push_back(DeferredAction::Enqueue { name, operation });
     }
 
     pub(super) fn awaits_members(&self, name: &Name) -> bool {
@@ -335,7 +341,7 @@ impl Lifecycle {
         }
         for name in members {
             let operation = Operation { waiter, kind: OperationKind::UnloadMember };
-            self.due.push_back(DueStep::Enqueue { name, operation });
+            self.deferred.push_back(DeferredAction::Enqueue { name, operation });
         }
     }
 
@@ -356,7 +362,7 @@ impl Lifecycle {
                 continue;
             }
             if is_planned {
-                self.actions.push(LifecycleAction::TellFailed { generation });
+                self.actions.push(LifecycleAction::NotifyFailed { generation });
             }
             model.load = None;
             self.loads.remove(&generation);

@@ -4,11 +4,11 @@ use std::{collections::BTreeSet, sync::Arc};
 use inference::Error;
 use scheduling::Timestamp;
 
-use super::{Lifecycle, LoadRecord, not_read, server_exits};
+use super::{Lifecycle, ModelLoad, not_read, server_exits};
 use crate::{
     actions::{LifecycleAction, LogLevel},
     files::ModelFiles,
-    keys::{Generation, ModelKey, ModelPlace},
+    keys::{Generation, ModelKey, ModelLocation},
     listing::FoundModel,
     managed_model::{LoadPhase, RunningLoad},
     operation::LoadPurpose,
@@ -21,7 +21,7 @@ impl Lifecycle {
             return self.load_ended(&key.name, Some(server_exits()), now);
         }
         let FoundModel { places, files, faulty, .. } = found;
-        let Ok([place]) = <[Arc<ModelPlace>; 1]>::try_from(places) else {
+        let Ok([place]) = <[Arc<ModelLocation>; 1]>::try_from(places) else {
             self.tell_twice(&key);
             let error = not_read(&key.name, IN_TWO_REPOSITORIES);
             return self.load_ended(&key.name, Some(error), now);
@@ -29,7 +29,7 @@ impl Lifecycle {
         let purpose = self.purpose(&key.name);
         let model = self.models.entry(key.clone()).or_default();
         model.listing.repository = Some(place.repository.clone());
-        if model.is_as(&files, &faulty) && purpose.and_then(LoadPurpose::given).is_none() {
+        if model.is_as(&files, &faulty) && purpose.and_then(LoadPurpose::overriding_command).is_none() {
             model.awaits_members = false;
             return match purpose.and_then(LoadPurpose::command) {
                 Some(command) if !model.members().is_empty() => {
@@ -44,19 +44,19 @@ impl Lifecycle {
     pub(super) fn plan(
         &mut self,
         key: ModelKey,
-        found: Option<(Arc<ModelPlace>, Arc<ModelFiles>)>,
+        found: Option<(Arc<ModelLocation>, Arc<ModelFiles>)>,
         faulty: Vec<i64>,
     ) {
         let place = found.as_ref().map(|(place, _)| place.clone());
         let generation = self.new_load(&key, found, faulty);
-        let given = self.purpose(&key.name).and_then(LoadPurpose::given);
+        let given = self.purpose(&key.name).and_then(LoadPurpose::overriding_command);
         self.actions.push(LifecycleAction::Plan { key, generation, place, given });
     }
 
     pub(super) fn new_load(
         &mut self,
         key: &ModelKey,
-        found: Option<(Arc<ModelPlace>, Arc<ModelFiles>)>,
+        found: Option<(Arc<ModelLocation>, Arc<ModelFiles>)>,
         faulty: Vec<i64>,
     ) -> Generation {
         let (place, files) = found.unzip();
@@ -67,7 +67,7 @@ impl Lifecycle {
         model.last_files.clone_from(&files);
         let (blocked, held) = (BTreeSet::new(), BTreeSet::new());
         model.load = Some(RunningLoad { generation, place, files, faulty, blocked, held, phase });
-        self.loads.insert(generation, LoadRecord { key: key.clone(), serving: 0, ending: 0 });
+        self.loads.insert(generation, ModelLoad { key: key.clone(), serving: 0, ending: 0 });
         generation
     }
 
@@ -108,10 +108,10 @@ impl Lifecycle {
     ) {
         let PlanFailure { no_version, error } = failure;
         self.loads.remove(&generation);
-        let pace = self.pace();
+        let retry_times = self.retry_times();
         let Some(model) = self.models.get_mut(key) else { return };
         let name = &key.name;
-        let told = match no_version.cause {
+        let load_error = match no_version.cause {
             NoVersionCause::NoneSelected => {
                 Error::invalid(format!("load failed for model '{key}': {}\n", error.message))
             }
@@ -121,10 +121,11 @@ impl Lifecycle {
             model.problem = Some(no_version);
         }
         let files = model.load.take().and_then(|load| load.files);
-        let is_again = files.is_some_and(|files| model.listing.failed(&files, &error.message, now, pace));
+        let is_again =
+            files.is_some_and(|files| model.listing.failed(&files, &error.message, now, retry_times));
         if !is_again {
             self.log(LogLevel::Error, format!("Poll failed for model directory '{key}': {error}"));
         }
-        self.load_ended(&key.name, Some(told), now);
+        self.load_ended(&key.name, Some(load_error), now);
     }
 }

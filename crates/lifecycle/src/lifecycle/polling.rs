@@ -9,12 +9,12 @@ use crate::{
     actions::LifecycleAction,
     files::DirectoryStamp,
     keys::ModelKey,
-    listing::{FoundModel, ListedState, ModelListing, Verdict},
+    listing::{FoundModel, ListedState, ModelListing, PollDecision},
     operation::{Operation, OperationKind, OperationWaiter},
 };
 
 /// What a listing shows of a model.
-struct Look {
+struct ListedModel {
     found: Option<FoundModel>,
     /// The repository in which the model was last.
     repository: Option<DirectoryStamp>,
@@ -39,7 +39,7 @@ impl Lifecycle {
         for (key, found) in found.chain(absent.into_iter().map(|key| (key, None))) {
             let is_unreadable = self.is_in(&key, &unreadable);
             let repository = self.repository(&key).and_then(|name| repositories.get(name)).copied();
-            let seen = Look { found, repository, is_unreadable };
+            let seen = ListedModel { found, repository, is_unreadable };
             if let Some(again) = self.poll_model(&key, seen, now) {
                 next = Some(next.map_or(again, |next| next.min(again)));
             }
@@ -48,12 +48,12 @@ impl Lifecycle {
     }
 
     /// Decides about one model of a listing. Returns when the next listing must come, if this one does not decide.
-    fn poll_model(&mut self, key: &ModelKey, look: Look, now: Timestamp) -> Option<Timestamp> {
-        let Look { found, repository, is_unreadable } = look;
+    fn poll_model(&mut self, key: &ModelKey, listed: ListedModel, now: Timestamp) -> Option<Timestamp> {
+        let ListedModel { found, repository, is_unreadable } = listed;
         if self.queues.get(&key.name).is_some_and(|queue| !queue.is_idle()) {
             return None;
         }
-        let pace = self.pace();
+        let retry_times = self.retry_times();
         let model = self.models.entry(key.clone()).or_default();
         let seen = match &found {
             Some(found) if found.is_incomplete => return None,
@@ -78,9 +78,9 @@ impl Lifecycle {
             }
             _ => {}
         }
-        match model.listing.changed(&seen, now, pace) {
-            Verdict::WaitUntil(again) => Some(again),
-            Verdict::Act => {
+        match model.listing.changed(&seen, now, retry_times) {
+            PollDecision::WaitUntil(again) => Some(again),
+            PollDecision::Act => {
                 let kind = match (&seen, found) {
                     (ListedState::Files(_), Some(found)) => {
                         OperationKind::LoadFound { key: key.clone(), found }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use inference::{Error, Name, agent::AgentAction, log_target::MULTILINE};
 use lifecycle::{
-    CommandId, CopyId, Generation, LifecycleAction, LogLevel, ModelKey, ModelPlace, VersionStatus,
+    CommandId, Generation, LifecycleAction, LoadedVersionId, LogLevel, ModelKey, ModelLocation, VersionStatus,
 };
 
 use super::{Event, Job, RepositoryTask, WaitingCaller};
@@ -46,7 +46,7 @@ impl RepositoryTask {
         for action in actions {
             let LifecycleAction::Retire { generation, versions, .. } = action else { continue };
             for &version in versions {
-                let id = CopyId { generation: *generation, version };
+                let id = LoadedVersionId { generation: *generation, version };
                 let Some(old) = self.copies.get(&id) else { continue };
                 let successors = self.lifecycle.successors(id);
                 let serving: Vec<_> = successors.iter().filter_map(|new| self.copies.get(new)).collect();
@@ -93,11 +93,11 @@ impl RepositoryTask {
                 }
             }
             LifecycleAction::Check { generation, place, .. } => self.check(generation, place),
-            LifecycleAction::TellComplete { generation } => {
+            LifecycleAction::NotifyLoaded { generation } => {
                 let agents = self.loads.get(&generation).and_then(|load| load.agents.as_ref());
                 self.untold.extend(agents.map(|agents| agents.notify(AgentAction::LoadComplete)));
             }
-            LifecycleAction::TellFailed { generation } => {
+            LifecycleAction::NotifyFailed { generation } => {
                 self.forget(generation, AgentAction::LoadFail);
             }
             LifecycleAction::Retire { generation, versions, unloads } => {
@@ -127,7 +127,7 @@ impl RepositoryTask {
     }
 
     /// Where the files of a place are read from.
-    fn locate(&self, place: &ModelPlace) -> LoadPlace {
+    fn locate(&self, place: &ModelLocation) -> LoadPlace {
         match self.repositories.remote_of(&place.repository) {
             None => LoadPlace::Directory(place.directory.clone()),
             Some(source) => {
@@ -141,7 +141,7 @@ impl RepositoryTask {
     }
 
     /// Looks at the files of a model whose copies have been built.
-    fn check(&mut self, generation: Generation, place: Arc<ModelPlace>) {
+    fn check(&mut self, generation: Generation, place: Arc<ModelLocation>) {
         let loader = self.loader.clone();
         match self.locate(&place) {
             LoadPlace::Given | LoadPlace::Directory(_) => {
@@ -196,7 +196,7 @@ impl RepositoryTask {
         let agents = self.loads.get(&generation).and_then(|load| load.agents.as_ref());
         let told = agents.filter(|_| unloads).map(|agents| agents.notify(AgentAction::Unload));
         let copy = |&version: &i64| {
-            let id = CopyId { generation, version };
+            let id = LoadedVersionId { generation, version };
             Some((id, self.copies.get(&id)?.clone()))
         };
         let copies: Vec<_> = versions.iter().filter_map(copy).collect();

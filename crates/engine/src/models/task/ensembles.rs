@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use inference::{Error, Name, config::EnsembleScheduling};
-use lifecycle::{CopyId, LifecycleAction, ManagedModel, ModelKey, VersionStatus};
+use lifecycle::{LifecycleAction, LoadedVersionId, ManagedModel, ModelKey, VersionStatus};
 
 use super::RepositoryTask;
 use crate::{clock::now, ensemble::EnsembleParts, models::loaded_version::LoadedVersion};
@@ -34,7 +34,7 @@ impl RepositoryTask {
     }
 
     /// Binds each ensemble once. Returns whether one of them has changed.
-    fn bind_each(&mut self, lost: &mut Vec<(CopyId, Error)>) -> bool {
+    fn bind_each(&mut self, lost: &mut Vec<(LoadedVersionId, Error)>) -> bool {
         let mut has_changed = false;
         let serving: Vec<_> = self.lifecycle.models().flat_map(|(_, model)| ready(model)).collect();
         for copy in serving {
@@ -128,7 +128,7 @@ impl RepositoryTask {
 }
 
 /// The copies of a model that serve, by version.
-fn ready(model: &ManagedModel) -> impl Iterator<Item = CopyId> {
+fn ready(model: &ManagedModel) -> impl Iterator<Item = LoadedVersionId> {
     model.versions().filter_map(|(_, status)| match status {
         VersionStatus::Ready(copy) => Some(copy),
         VersionStatus::Loading | VersionStatus::Unloading(_) | VersionStatus::Unavailable(_) => None,
