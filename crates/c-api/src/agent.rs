@@ -35,12 +35,12 @@ type Act = unsafe extern "C-unwind" fn(*mut Agent, *mut AgentModelHandle, u32) -
 
 /// Agents in shared libraries below one directory (`--repoagent-directory`). An agent lives while a model uses it.
 #[derive(Debug)]
-pub struct Agents {
+pub struct AgentLibraries {
     directory: PathBuf,
     running: Mutex<Vec<(String, Weak<Agent>)>>,
 }
 
-impl Agents {
+impl AgentLibraries {
     /// The agents below `directory`.
     pub fn new(directory: PathBuf) -> Self {
         Self { directory, running: Mutex::ranked(LockRank::PluginLibraries, Vec::new()) }
@@ -51,7 +51,7 @@ impl Agents {
     }
 }
 
-impl AgentFinder for Agents {
+impl AgentFinder for AgentLibraries {
     fn find(&self, name: &str) -> Result<Arc<dyn RepositoryAgent>, Error> {
         // The lock is held while the library initializes itself.
         let mut running = self.running.lock();
@@ -207,7 +207,7 @@ pub struct AgentModelHandle {
     /// Each user of the model locks it: a library may call from threads of its own.
     asking: Mutex<()>,
     /// Paths that the library has received. The library may read them until the model is deleted.
-    told: Mutex<Vec<CString>>,
+    paths: Mutex<Vec<CString>>,
 }
 
 impl Default for AgentModelHandle {
@@ -216,7 +216,7 @@ impl Default for AgentModelHandle {
             state: AtomicPtr::default(),
             model: AtomicPtr::default(),
             asking: Mutex::ranked(LockRank::AgentQuestion, ()),
-            told: Mutex::default(),
+            paths: Mutex::default(),
         }
     }
 }
@@ -238,12 +238,12 @@ impl AgentModelHandle {
     /// A path that the library may read.
     fn tell(&self, path: &Path) -> *const c_char {
         let path = c_path(path);
-        let mut told = self.told.lock();
-        if let Some(known) = told.iter().find(|known| **known == path) {
+        let mut paths = self.paths.lock();
+        if let Some(known) = paths.iter().find(|known| **known == path) {
             return known.as_ptr();
         }
         let address = path.as_ptr();
-        told.push(path);
+        paths.push(path);
         address
     }
 }

@@ -25,7 +25,7 @@ pub mod statistics;
 mod usage;
 
 pub use backend_handle::{Backend, ServerHandle};
-pub use finder::Libraries;
+pub use finder::BackendLibraries;
 pub use instance::ModelInstance;
 pub use model::Model;
 pub use request::Request;

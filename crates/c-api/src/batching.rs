@@ -21,18 +21,18 @@ type BatchFinalize = unsafe extern "C-unwind" fn(*mut c_void) -> *mut CError;
 
 /// Opens libraries of batching strategies.
 #[derive(Debug)]
-pub struct Strategies {
+pub struct BatchingLibraries {
     server: ServerHandle,
 }
 
-impl Strategies {
+impl BatchingLibraries {
     /// `server` is the server handle that strategies get.
     pub fn new(server: ServerHandle) -> Self {
         Self { server }
     }
 }
 
-impl StrategyOpener for Strategies {
+impl StrategyOpener for BatchingLibraries {
     fn open(
         &self,
         library: &Path,
@@ -65,7 +65,7 @@ impl StrategyOpener for Strategies {
         // SAFETY: a place of this function, and a model that lives as long as the batcher.
         unsafe { consume(start(&raw mut batcher, Arc::as_ptr(&model).cast_mut()))? };
         let functions = Functions { finish, initialize, include, finalize };
-        Ok(Some(Box::new(Strategy(Arc::new(Batcher { batcher, model, functions, _library: opened })))))
+        Ok(Some(Box::new(PluginStrategy(Arc::new(Batcher { batcher, model, functions, _library: opened })))))
     }
 }
 
@@ -110,9 +110,9 @@ impl Drop for Batcher {
     }
 }
 
-struct Strategy(Arc<Batcher>);
+struct PluginStrategy(Arc<Batcher>);
 
-impl BatchingStrategy for Strategy {
+impl BatchingStrategy for PluginStrategy {
     fn begin(&self) -> Box<dyn PendingBatch> {
         let batcher = self.0.clone();
         let mut batch = ptr::null_mut();

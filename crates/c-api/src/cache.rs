@@ -8,4 +8,4 @@ mod library;
 mod workers;
 
 pub use entry::*;
-pub use library::Caches;
+pub use library::CacheLibraries;

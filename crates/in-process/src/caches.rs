@@ -1,7 +1,7 @@
 //! The response caches of a server, the same for the binary and for servers inside programs.
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use c_api::cache::Caches as Libraries;
+use c_api::cache::CacheLibraries;
 use cache::{local::LocalResponseCache, redis::RedisResponseCache};
 use inference::{
     Error,
@@ -20,10 +20,10 @@ impl CacheFinder for Caches {
         directory: &Path,
     ) -> Result<Arc<dyn ResponseCache>, Error> {
         match name {
-            _ if Libraries::has(name, directory) => Libraries.open(name, settings, directory),
+            _ if CacheLibraries::has(name, directory) => CacheLibraries.open(name, settings, directory),
             cache::local::NAME => Ok(Arc::new(LocalResponseCache::open(settings, engine::usable_memory())?)),
             cache::redis::NAME => Ok(Arc::new(RedisResponseCache::open(settings)?)),
-            _ => Libraries.open(name, settings, directory),
+            _ => CacheLibraries.open(name, settings, directory),
         }
     }
 }

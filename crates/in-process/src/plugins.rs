@@ -5,9 +5,9 @@ use backend_image::ImageBackend;
 use backend_onnx::{LibrarySearch, OnnxBackend};
 use backend_python::PythonBackend;
 use c_api::{
-    agent::Agents,
-    backend::{Libraries, ServerHandle},
-    batching::Strategies,
+    agent::AgentLibraries,
+    backend::{BackendLibraries, ServerHandle},
+    batching::BatchingLibraries,
 };
 use engine::Plugins;
 use object_stores::{CacheOptions, StoreOpener};
@@ -30,11 +30,11 @@ pub fn plugins(
             Arc::new(ImageBackend),
             Arc::new(PythonBackend::new(c_api::types::metrics::registry())),
         ],
-        finder: Some(Arc::new(Libraries::new(handle))),
+        finder: Some(Arc::new(BackendLibraries::new(handle))),
         cache: None,
-        agents: Some(Arc::new(Agents::new(agents))),
+        agents: Some(Arc::new(AgentLibraries::new(agents))),
         repositories: Some(Arc::new(StoreOpener::of_this_process(copies))),
-        strategies: Some(Arc::new(Strategies::new(handle))),
+        strategies: Some(Arc::new(BatchingLibraries::new(handle))),
         more_metrics: Some(custom_metrics()),
         memory: Some(MEMORY_FUNCTIONS),
     }

@@ -90,7 +90,7 @@ impl BackendFunctions {
 }
 
 /// Where the library of a backend is, and for which backend it is opened.
-pub(super) struct Opening<'a> {
+pub(super) struct LibraryOpening<'a> {
     pub(super) name: &'a str,
     /// For a backend that another backend runs (`model.py`): the name whose settings it gets.
     pub(super) settings_name: &'a str,
@@ -105,8 +105,8 @@ impl Backend {
     ///
     /// # Errors
     /// The error of the library.
-    pub(super) fn start(library: Arc<Library>, opening: Opening<'_>) -> Result<Arc<Self>, Error> {
-        let Opening { name, settings_name, directory, library: path, settings, server } = opening;
+    pub(super) fn start(library: Arc<Library>, opening: LibraryOpening<'_>) -> Result<Arc<Self>, Error> {
+        let LibraryOpening { name, settings_name, directory, library: path, settings, server } = opening;
         let config = if settings.is_empty() {
             serde_json::json!({})
         } else {

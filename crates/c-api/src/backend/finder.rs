@@ -17,7 +17,7 @@ use inference::{
 };
 
 use super::{
-    backend_handle::{Opening, ServerHandle},
+    backend_handle::{LibraryOpening, ServerHandle},
     shared_backend::SharedBackend,
 };
 use crate::plugin::{FileIdentity, Library};
@@ -31,7 +31,7 @@ const PYTHON_MODEL: &str = "model.py";
 /// Each is initialized once, and stays loaded until the server ends or its file changes. A load that comes after a
 /// change opens the file anew. Models that were loaded before keep the old backend, which ends with the last of them.
 #[derive(Debug)]
-pub struct Libraries {
+pub struct BackendLibraries {
     server: ServerHandle,
     /// The backends whose file was the same when it was looked at the last time. One library may serve several
     /// backends, which differ in name or directory.
@@ -45,7 +45,7 @@ struct Found {
     settings_name: String,
 }
 
-impl Libraries {
+impl BackendLibraries {
     /// `server` is the server handle that backends get.
     pub fn new(server: ServerHandle) -> Self {
         Self { server, opened: Mutex::ranked(LockRank::PluginLibraries, Vec::new()) }
@@ -72,7 +72,7 @@ impl Libraries {
             return Ok(Arc::new(backend.clone()));
         }
         let library = Library::open_shared(path)?;
-        let opening = Opening {
+        let opening = LibraryOpening {
             name,
             settings_name,
             directory,
@@ -89,13 +89,13 @@ impl Libraries {
     }
 }
 
-impl BackendFinder for Libraries {
+impl BackendFinder for BackendLibraries {
     fn brought_by(
         &self,
         source: &ModelSource,
         settings: &BackendSettings<'_>,
     ) -> Result<Option<Arc<dyn Backend>>, Error> {
-        let found = brought(source)?;
+        let found = supplied(source)?;
         found.map(|found| self.open(&source.declared.backend, &found, settings)).transpose()
     }
 
@@ -113,7 +113,7 @@ impl BackendFinder for Libraries {
         own: bool,
     ) -> Result<bool, Error> {
         if own {
-            return brought(source).map(|found| found.is_some());
+            return supplied(source).map(|found| found.is_some());
         }
         let backends = settings(&source.declared.backend).remove("backend-directory").unwrap_or_default();
         find(source, Path::new(&backends)).map(|_| true)
@@ -145,7 +145,7 @@ fn library_name(source: &ModelSource) -> Result<String, Error> {
 }
 
 /// The library in the model's own directories.
-fn brought(source: &ModelSource) -> Result<Option<Found>, Error> {
+fn supplied(source: &ModelSource) -> Result<Option<Found>, Error> {
     let library = library_name(source)?;
     let own = [&source.version_directory, &source.model_directory];
     let directory = own.into_iter().find(|directory| directory.join(&library).is_file());

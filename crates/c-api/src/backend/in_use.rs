@@ -157,12 +157,12 @@ mod tests {
     fn a_long_wait_is_told_and_goes_on() {
         let in_use = Arc::new(InUseCount::default());
         let held = in_use.hold();
-        let (tell, told) = mpsc::channel();
+        let (tell, reported) = mpsc::channel();
         let waiter = std::thread::spawn({
             let in_use = in_use.clone();
             move || in_use.wait(Duration::ZERO, |left| tell.send(left).unwrap())
         });
-        assert_eq!(told.recv(), Ok(1));
+        assert_eq!(reported.recv(), Ok(1));
         assert!(!waiter.is_finished());
         drop(held);
         waiter.join().unwrap();

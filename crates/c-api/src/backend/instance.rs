@@ -22,7 +22,7 @@ use inference::{
 use super::{
     Model,
     in_use::{InUseCount, InUseGuard},
-    usage::{Account, Amounts},
+    usage::{MemoryAccount, MemoryUse},
 };
 use crate::{
     handle::{Handle, borrow, guard, put, readable},
@@ -53,7 +53,7 @@ pub struct ModelInstance {
     /// The requests of the latest batch.
     reporter: Mutex<Option<BatchReporter>>,
     in_use: Arc<InUseCount>,
-    memory: Account,
+    memory: MemoryAccount,
 }
 
 impl Handle for ModelInstance {
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceReportMemoryUsage(
 ) -> *mut CError {
     guard(|| {
         // SAFETY: null or a live instance; that many live attributes.
-        let (instance, amounts) = unsafe { (borrow(instance)?, Amounts::read(usage, usage_size)?) };
+        let (instance, amounts) = unsafe { (borrow(instance)?, MemoryUse::read(usage, usage_size)?) };
         log::debug!("instance '{}' uses {amounts}", instance.name);
         instance.memory.report(amounts);
         Ok(())

@@ -23,7 +23,7 @@ use super::{
     Backend, ServerHandle,
     entry_point::{EntryPoint, call},
     in_use::InUseCounts,
-    usage::{Account, Amounts},
+    usage::{MemoryAccount, MemoryUse},
 };
 use crate::{
     handle::{Handle, borrow, c_path, guard, put, readable},
@@ -53,7 +53,7 @@ pub struct Model {
     outputs: OnceLock<Box<[Name]>>,
     state: AtomicPtr<c_void>,
     in_use_counts: InUseCounts,
-    memory: Account,
+    memory: MemoryAccount,
 }
 
 /// The functions of a library for a model. A model that is not executed has none.
@@ -118,7 +118,7 @@ impl Model {
             outputs: OnceLock::new(),
             state: AtomicPtr::default(),
             in_use_counts: InUseCounts::default(),
-            memory: Account::of_model(),
+            memory: MemoryAccount::of_model(),
             source: source.clone(),
         }
     }
@@ -149,7 +149,7 @@ impl Model {
     }
 
     /// The memory that the model uses; each instance has an account of its own.
-    pub(super) fn memory(&self) -> &Account {
+    pub(super) fn memory(&self) -> &MemoryAccount {
         &self.memory
     }
 
@@ -346,7 +346,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelReportMemoryUsage(
 ) -> *mut CError {
     guard(|| {
         // SAFETY: null or a live model; that many live attributes.
-        let (model, amounts) = unsafe { (borrow(model)?, Amounts::read(usage, usage_size)?) };
+        let (model, amounts) = unsafe { (borrow(model)?, MemoryUse::read(usage, usage_size)?) };
         log::debug!("model '{}' uses {amounts}", model.name());
         model.memory.report(amounts);
         Ok(())

@@ -30,7 +30,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Request {
     /// The request without its inputs.
-    asked: inference::Request,
+    client_request: inference::Request,
     inputs: SmallVec<[Input; 2]>,
     /// `None` for a request that is not executed (custom batching).
     responder: Option<Responder>,
@@ -63,9 +63,9 @@ const RELEASE_RESCHEDULE: u32 = 2;
 impl Request {
     /// A request that is executed, with the states of its sequence among its inputs.
     pub(super) fn new(mut execution: Execution, instance: &ModelInstance) -> Self {
-        let asked = std::mem::take(&mut execution.request);
+        let client_request = std::mem::take(&mut execution.request);
         let states = execution.state.as_ref().map(SequenceState::library_inputs);
-        let mut request = Self::of(asked, instance.model(), Some(instance.hold()));
+        let mut request = Self::of(client_request, instance.model(), Some(instance.hold()));
         request.inputs.extend(states.into_iter().flatten().map(Input::new));
         request.responder = Some(execution.responder.clone());
         request.state = execution.state.clone();
@@ -75,21 +75,21 @@ impl Request {
     }
 
     /// A request that is not executed. Only a batching strategy reads it.
-    pub(crate) fn shown(asked: inference::Request, model: &Arc<Model>) -> Self {
-        Self::of(asked, model, None)
+    pub(crate) fn shown(client_request: inference::Request, model: &Arc<Model>) -> Self {
+        Self::of(client_request, model, None)
     }
 
-    fn of(mut asked: inference::Request, model: &Arc<Model>, hold: Option<InUseGuard>) -> Self {
-        let inputs = match std::mem::take(&mut asked.inputs) {
+    fn of(mut client_request: inference::Request, model: &Arc<Model>, hold: Option<InUseGuard>) -> Self {
+        let inputs = match std::mem::take(&mut client_request.inputs) {
             RequestInputs::Tensors(tensors) => tensors.into_iter().map(Input::new).collect(),
             RequestInputs::Raw(_) => SmallVec::new(),
         };
         // As Triton: sorted by name.
-        if let OutputSelection::Named(names) = &mut asked.outputs {
+        if let OutputSelection::Named(names) = &mut client_request.outputs {
             names.sort();
         }
         Self {
-            asked,
+            client_request,
             inputs,
             responder: None,
             state: None,
@@ -133,7 +133,7 @@ impl Request {
     }
 
     fn trace(&self) -> *mut Trace {
-        let Some(trace) = &self.asked.trace else { return ptr::null_mut() };
+        let Some(trace) = &self.client_request.trace else { return ptr::null_mut() };
         match trace.sink::<OwnedTrace>() {
             Some(trace) => trace.as_ptr(),
             None => {
@@ -143,7 +143,7 @@ impl Request {
     }
 
     fn invalid(&self, what: &str) -> Error {
-        Error::invalid(inference::id_prefix(&self.asked.id) + what)
+        Error::invalid(inference::id_prefix(&self.client_request.id) + what)
     }
 
     fn input_at(&self, index: u32) -> Result<&Input, Error> {
@@ -153,7 +153,7 @@ impl Request {
     }
 
     fn parameter_at(&self, index: u32) -> Result<&(Name, Parameter), Error> {
-        let parameters = &self.asked.parameters;
+        let parameters = &self.client_request.parameters;
         let parameter = usize::try_from(index).ok().and_then(|index| parameters.get(index));
         parameter.ok_or_else(|| {
             let has = parameters.len();
@@ -163,7 +163,7 @@ impl Request {
 
     /// 0 outside of sequences.
     fn correlation_number(&self) -> Result<u64, Error> {
-        match &self.asked.sequence.id {
+        match &self.client_request.sequence.id {
             None => Ok(0),
             Some(SequenceId::Number(number)) => Ok(number.get()),
             Some(SequenceId::ServerGenerated(number)) => Ok(*number),
@@ -180,7 +180,7 @@ impl Request {
 
     /// Names of the requested outputs, sorted.
     fn outputs(&self) -> &[Name] {
-        match &self.asked.outputs {
+        match &self.client_request.outputs {
             OutputSelection::All => self.model.outputs(),
             named_or_nothing => named_or_nothing.names(),
         }
@@ -188,7 +188,7 @@ impl Request {
 
     /// Where the sender of the request wants its outputs.
     pub(super) fn output_placement(&self) -> Option<Arc<dyn OutputPlacement>> {
-        self.asked.output_placement.clone()
+        self.client_request.output_placement.clone()
     }
 
     /// Kind and number of the memory where an output will lie. The library may state a preference.
@@ -198,7 +198,7 @@ impl Request {
         byte_size: Option<usize>,
         (kind, number): (Option<MemoryType>, Option<i64>),
     ) -> Result<(MemoryType, i64), Error> {
-        let Some(placement) = &self.asked.output_placement else { return Ok((MEMORY_CPU, 0)) };
+        let Some(placement) = &self.client_request.output_placement else { return Ok((MEMORY_CPU, 0)) };
         let liked = (memory_kind(kind.unwrap_or(MEMORY_CPU))?, number.unwrap_or(0));
         let (kind, number) = placement.placement(name, byte_size, liked)?;
         Ok((memory_number(kind), number))
@@ -225,7 +225,7 @@ impl Request {
         let own = self.inputs.len().saturating_sub(states);
         let tensors = self.inputs.iter().take(own).map(|input| input.tensor().clone()).collect();
         let inputs = RequestInputs::Tensors(tensors);
-        execution.request = inference::Request { inputs, ..self.asked.share() };
+        execution.request = inference::Request { inputs, ..self.client_request.share() };
         execution.reschedule().map_err(|(error, execution)| {
             execution.responder.timeline().held();
             *self.execution.lock() = Some(execution);
@@ -249,7 +249,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestId(
     id: *mut *const c_char,
 ) -> *mut CError {
     // SAFETY: null or a live request; null or writable.
-    guard(|| unsafe { put(id, readable(&borrow(request)?.asked.id)) })
+    guard(|| unsafe { put(id, readable(&borrow(request)?.client_request.id)) })
 }
 
 /// Returns the correlation id if it is a number; 0 outside of sequences. INVALID_ARG if the id is a text.
@@ -275,7 +275,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestCorrelationIdString(
     guard(|| {
         // SAFETY: null or a live request.
         let request = unsafe { borrow(request)? };
-        let Some(SequenceId::Text(text)) = &request.asked.sequence.id else {
+        let Some(SequenceId::Text(text)) = &request.client_request.sequence.id else {
             return Err(request.invalid("correlation ID in request is not a string"));
         };
         // SAFETY: null or writable.
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
 ) -> *mut CError {
     // SAFETY: null or a live request; null or writable.
     guard(|| unsafe {
-        let granted = borrow(request)?.asked.timeout.unwrap_or_default();
+        let granted = borrow(request)?.client_request.timeout.unwrap_or_default();
         put(timeout, u64::try_from(granted.as_micros()).unwrap_or(u64::MAX))
     })
 }
@@ -301,7 +301,7 @@ pub unsafe extern "C" fn TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
 pub unsafe extern "C" fn TRITONBACKEND_RequestFlags(request: *mut Request, flags: *mut u32) -> *mut CError {
     // SAFETY: null or a live request; null or writable.
     guard(|| unsafe {
-        let step = &borrow(request)?.asked.sequence;
+        let step = &borrow(request)?.client_request.sequence;
         put(flags, u32::from(step.start) * START + u32::from(step.end) * END)
     })
 }
@@ -324,7 +324,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestParameterCount(
 ) -> *mut CError {
     // SAFETY: null or a live request; null or writable.
     guard(|| unsafe {
-        put(count, u32::try_from(borrow(request)?.asked.parameters.len()).unwrap_or(u32::MAX))
+        put(count, u32::try_from(borrow(request)?.client_request.parameters.len()).unwrap_or(u32::MAX))
     })
 }
 

@@ -10,7 +10,7 @@ use inference::{
 };
 
 use super::{
-    backend_handle::{Backend, Opening},
+    backend_handle::{Backend, LibraryOpening},
     execute::InstanceFunctions,
     opened_model::OpenedModel,
 };
@@ -28,7 +28,7 @@ impl SharedBackend {
     ///
     /// # Errors
     /// The error of the library, or NOT_FOUND if it is no backend.
-    pub(super) fn start(library: Arc<Library>, opening: Opening<'_>) -> Result<Self, Error> {
+    pub(super) fn start(library: Arc<Library>, opening: LibraryOpening<'_>) -> Result<Self, Error> {
         let functions = InstanceFunctions::of(&library, opening.library)?;
         Ok(Self { backend: Backend::start(library, opening)?, functions })
     }

@@ -17,23 +17,23 @@ use crate::{
 
 /// Bytes by kind and number of the memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Amounts(BTreeMap<(MemoryKind, i64), u64>);
+pub(super) struct MemoryUse(BTreeMap<(MemoryKind, i64), u64>);
 
 /// The memory that one model, or one instance of it, uses. Dropping the account removes its report.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(super) struct MemoryAccount {
     number: u64,
-    ledger: Arc<Ledger>,
+    accounts: Arc<MemoryAccounts>,
 }
 
 /// The accounts of one model and its instances.
 #[derive(Debug, Default)]
-struct Ledger {
+struct MemoryAccounts {
     opened: AtomicU64,
-    reported: Mutex<BTreeMap<u64, Amounts>>,
+    reported: Mutex<BTreeMap<u64, MemoryUse>>,
 }
 
-impl Account {
+impl MemoryAccount {
     /// The account of a model.
     pub(super) fn of_model() -> Self {
         Self::within(Arc::default())
@@ -41,22 +41,24 @@ impl Account {
 
     /// Another account of the same model.
     pub(super) fn beside(&self) -> Self {
-        Self::within(self.ledger.clone())
+        Self::within(self.accounts.clone())
     }
 
-    fn within(ledger: Arc<Ledger>) -> Self {
-        Self { number: ledger.opened.fetch_add(1, Relaxed), ledger }
+    fn within(accounts: Arc<MemoryAccounts>) -> Self {
+        Self { number: accounts.opened.fetch_add(1, Relaxed), accounts }
     }
 
     /// Replaces the previous report.
-    pub(super) fn report(&self, amounts: Amounts) {
-        self.ledger.reported.lock().insert(self.number, amounts);
+    pub(super) fn report(&self, amounts: MemoryUse) {
+        self.accounts.reported.lock().insert(self.number, amounts);
     }
 
     /// The sum over the model and all its instances.
     pub(super) fn total(&self) -> Vec<MemoryUsage> {
         let mut sums = BTreeMap::<_, u64>::new();
-        for (memory, byte_size) in self.ledger.reported.lock().values().flat_map(|Amounts(amounts)| amounts) {
+        for (memory, byte_size) in
+            self.accounts.reported.lock().values().flat_map(|MemoryUse(amounts)| amounts)
+        {
             let sum = sums.entry(*memory).or_default();
             *sum = sum.saturating_add(*byte_size);
         }
@@ -64,13 +66,13 @@ impl Account {
     }
 }
 
-impl Drop for Account {
+impl Drop for MemoryAccount {
     fn drop(&mut self) {
-        self.ledger.reported.lock().remove(&self.number);
+        self.accounts.reported.lock().remove(&self.number);
     }
 }
 
-impl Amounts {
+impl MemoryUse {
     /// Reads an array of attributes. If several entries name the same memory, the last one counts. As Triton: model.h,
     /// SetMemoryUsage.
     ///
@@ -93,7 +95,7 @@ impl Amounts {
     }
 }
 
-impl fmt::Display for Amounts {
+impl fmt::Display for MemoryUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, ((kind, id), byte_size)) in self.0.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
@@ -110,8 +112,8 @@ mod tests {
     use super::*;
     use crate::types::buffer_attributes::TRITONSERVER_BufferAttributesSetMemoryType;
 
-    fn amounts(kind: MemoryKind, id: i64, byte_size: u64) -> Amounts {
-        Amounts([((kind, id), byte_size)].into())
+    fn amounts(kind: MemoryKind, id: i64, byte_size: u64) -> MemoryUse {
+        MemoryUse([((kind, id), byte_size)].into())
     }
 
     fn usage(kind: MemoryKind, id: i64, byte_size: u64) -> MemoryUsage {
@@ -120,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_memory_of_a_model_includes_its_instances() {
-        let model = Account::of_model();
+        let model = MemoryAccount::of_model();
         let instances = [model.beside(), model.beside()];
         assert_eq!(model.total(), []);
         model.report(amounts(MemoryKind::Gpu, 1, 100));
@@ -131,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_latest_report_counts_until_its_account_is_gone() {
-        let model = Account::of_model();
+        let model = MemoryAccount::of_model();
         let instance = model.beside();
         instance.report(amounts(MemoryKind::Cpu, 0, 5));
         instance.report(amounts(MemoryKind::CpuPinned, 0, 7));
@@ -145,16 +147,16 @@ mod tests {
         let (five, six) = (BufferAttributes::host(5), BufferAttributes::host(6));
         let mut handles = [&five, &six].map(|attributes| ptr::from_ref(attributes).cast_mut());
         // SAFETY: an array of live handles.
-        let read = unsafe { Amounts::read(handles.as_mut_ptr(), 2) }.unwrap();
+        let read = unsafe { MemoryUse::read(handles.as_mut_ptr(), 2) }.unwrap();
         assert_eq!(read, amounts(MemoryKind::Cpu, 0, 6), "the last one counts");
         assert_eq!(read.to_string(), "6 bytes of memory CPU 0");
         // SAFETY: live attributes.
         assert!(unsafe { TRITONSERVER_BufferAttributesSetMemoryType(handles[1], 3) }.is_null());
         // SAFETY: an array of live handles.
-        let error = unsafe { Amounts::read(handles.as_mut_ptr(), 2) }.unwrap_err();
+        let error = unsafe { MemoryUse::read(handles.as_mut_ptr(), 2) }.unwrap_err();
         assert_eq!(error.message, "there is no memory type 3");
         handles[1] = ptr::null_mut();
         // SAFETY: an array of a live handle and null.
-        assert!(unsafe { Amounts::read(handles.as_mut_ptr(), 2) }.is_err());
+        assert!(unsafe { MemoryUse::read(handles.as_mut_ptr(), 2) }.is_err());
     }
 }

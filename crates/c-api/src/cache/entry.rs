@@ -13,16 +13,16 @@ use crate::{
 };
 
 /// What happens to the buffers of an entry when the cache calls the copy function.
-pub(super) type Copy<'a> = dyn FnMut(&[Buffer]) -> Result<(), Error> + 'a;
+pub(super) type Copy<'a> = dyn FnMut(&[EntryBuffer]) -> Result<(), Error> + 'a;
 
 /// One buffer of an entry, in the cache's memory.
 #[derive(Debug, Clone)]
-pub(super) struct Buffer {
+pub(super) struct EntryBuffer {
     pub(super) base: *mut u8,
     pub(super) size: usize,
 }
 
-impl Buffer {
+impl EntryBuffer {
     /// # Safety
     /// The memory is valid, and no thread writes it during the copy.
     pub(super) unsafe fn bytes<'a>(&self) -> &'a [u8] {
@@ -44,7 +44,7 @@ impl Buffer {
 /// `TRITONCACHE_CacheEntry`: the buffers of one entry.
 #[derive(Debug, Default)]
 pub struct CacheEntry {
-    buffers: Mutex<Vec<Buffer>>,
+    buffers: Mutex<Vec<EntryBuffer>>,
 }
 
 // SAFETY: the addresses are the cache's; any thread may use them.
@@ -59,7 +59,7 @@ impl Handle for CacheEntry {
 impl CacheEntry {
     /// An entry with one buffer of that size, whose memory the cache has not reserved yet.
     pub(super) fn of_size(size: usize) -> Self {
-        Self { buffers: Mutex::new(vec![Buffer { base: ptr::null_mut(), size }]) }
+        Self { buffers: Mutex::new(vec![EntryBuffer { base: ptr::null_mut(), size }]) }
     }
 
     fn add(&self, base: *mut u8, attributes: &BufferAttributes) -> Result<(), Error> {
@@ -67,7 +67,7 @@ impl CacheEntry {
             return Err(Error::invalid("Buffer byte size was zero"));
         }
         in_host_memory(attributes)?;
-        self.buffers.lock().push(Buffer { base, size: attributes.byte_size() });
+        self.buffers.lock().push(EntryBuffer { base, size: attributes.byte_size() });
         Ok(())
     }
 }
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn TRITONCACHE_CacheEntrySetBuffer(
         let mut buffers = entry.buffers.lock();
         let buffer = buffers.get_mut(index).ok_or_else(no_such_buffer)?;
         let size = attributes.map_or(buffer.size, BufferAttributes::byte_size);
-        *buffer = Buffer { base: new_base.cast(), size };
+        *buffer = EntryBuffer { base: new_base.cast(), size };
         Ok(())
     })
 }

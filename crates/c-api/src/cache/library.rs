@@ -14,8 +14,8 @@ use inference::{
 };
 
 use super::{
-    entry::{Allocator, Buffer, CacheEntry, Copy},
-    workers::Workers,
+    entry::{Allocator, CacheEntry, Copy, EntryBuffer},
+    workers::CacheWorkers,
 };
 use crate::{
     plugin::Library,
@@ -32,9 +32,9 @@ const LAST_CALLS: Duration = Duration::from_secs(5);
 
 /// Caches in shared libraries.
 #[derive(Debug, Default)]
-pub struct Caches;
+pub struct CacheLibraries;
 
-impl Caches {
+impl CacheLibraries {
     /// Whether there is a library of a cache with that name.
     pub fn has(name: &str, directory: &Path) -> bool {
         library(name, directory).is_file()
@@ -45,7 +45,7 @@ fn library(name: &str, directory: &Path) -> PathBuf {
     directory.join(name).join(format!("libtritoncache_{name}.so"))
 }
 
-impl CacheFinder for Caches {
+impl CacheFinder for CacheLibraries {
     fn open(
         &self,
         name: &str,
@@ -122,7 +122,7 @@ impl Cache {
     fn look_up(&self, key: &str) -> Result<Option<CachedAnswer>, Error> {
         let entry = CacheEntry::default();
         let mut answer = None;
-        let mut copy = |buffers: &[Buffer]| {
+        let mut copy = |buffers: &[EntryBuffer]| {
             let [buffer] = buffers else { return Err(unexpected_count(buffers.len())) };
             // SAFETY: the library has added the buffer, which stays while the library is in its call.
             answer = Some(packed::read(unsafe { buffer.bytes() })?);
@@ -139,7 +139,7 @@ impl Cache {
     fn insert(&self, key: &str, answer: &CachedAnswer) -> Result<(), Error> {
         let size = packed::size(answer)?;
         let entry = CacheEntry::of_size(size);
-        let mut copy = |buffers: &[Buffer]| match buffers {
+        let mut copy = |buffers: &[EntryBuffer]| match buffers {
             [buffer] if buffer.size == size && !buffer.base.is_null() => {
                 // SAFETY: the library has reserved the buffer for the answer. It stays while the library is in its
                 // call.
@@ -161,13 +161,13 @@ fn unexpected_count(count: usize) -> Error {
 #[derive(Debug)]
 struct CLibraryCache {
     name: String,
-    workers: Workers<Cache>,
+    workers: CacheWorkers<Cache>,
 }
 
 impl CLibraryCache {
     fn new(cache: Cache) -> Result<Self, Error> {
         let name = cache.name.clone();
-        let workers = Workers::start(cache, LAST_CALLS).map_err(|error| {
+        let workers = CacheWorkers::start(cache, LAST_CALLS).map_err(|error| {
             Error::internal(format!("failed to start a thread of cache '{name}': {error}"))
         })?;
         Ok(Self { name, workers })

@@ -20,20 +20,20 @@ const THREADS: usize = 4;
 /// How many calls wait for a thread. Beyond that, a look-up finds nothing and a response is not stored.
 const MOST_WAITING: usize = 256;
 
-type Call<C> = Box<dyn FnOnce(&C) + Send>;
+type CacheCall<C> = Box<dyn FnOnce(&C) + Send>;
 
 /// Calls `C`, which may block, on a few threads. Dropping this waits for the calls that have begun, and for the end of
 /// `C`, but not longer than a limit. If a call takes longer, its thread keeps `C`.
 #[derive(Debug)]
-pub(super) struct Workers<C> {
-    calls: Option<SyncSender<Call<C>>>,
+pub(super) struct CacheWorkers<C> {
+    calls: Option<SyncSender<CacheCall<C>>>,
     threads: Vec<JoinHandle<()>>,
     /// Has no sender any more when all threads have ended.
     ended: Mutex<Receiver<Infallible>>,
     limit: Duration,
 }
 
-impl<C: Send + Sync + 'static> Workers<C> {
+impl<C: Send + Sync + 'static> CacheWorkers<C> {
     /// Starts the threads. The end waits for calls that have begun, but not longer than `limit`.
     pub(super) fn start(cache: C, limit: Duration) -> io::Result<Self> {
         let (calls, waiting) = sync_channel(MOST_WAITING);
@@ -75,7 +75,7 @@ impl<C: Send + Sync + 'static> Workers<C> {
         is_void: fn(&oneshot::Sender<Result<T, Error>>) -> bool,
     ) -> CacheFuture<T> {
         let (answer, answered) = oneshot::channel();
-        let call: Call<C> = Box::new(move |cache| {
+        let call: CacheCall<C> = Box::new(move |cache| {
             if !is_void(&answer) {
                 let _ = answer.send(call(cache));
             }
@@ -87,7 +87,7 @@ impl<C: Send + Sync + 'static> Workers<C> {
     }
 }
 
-fn work<C>(waiting: &Mutex<Receiver<Call<C>>>, cache: &C) {
+fn work<C>(waiting: &Mutex<Receiver<CacheCall<C>>>, cache: &C) {
     loop {
         let call = waiting.lock().recv();
         match call {
@@ -97,7 +97,7 @@ fn work<C>(waiting: &Mutex<Receiver<Call<C>>>, cache: &C) {
     }
 }
 
-impl<C> Drop for Workers<C> {
+impl<C> Drop for CacheWorkers<C> {
     fn drop(&mut self) {
         self.calls = None;
         if let Err(RecvTimeoutError::Timeout) = self.ended.get_mut().recv_timeout(self.limit) {
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn a_call_that_does_not_return_keeps_the_cache_and_does_not_hold_up_the_end() {
         let cache = Arc::new(());
-        let workers = Workers::start(cache.clone(), Duration::ZERO).unwrap();
+        let workers = CacheWorkers::start(cache.clone(), Duration::ZERO).unwrap();
         let ((go_on, stuck), (begun, has_begun)) = (mpsc::channel::<()>(), mpsc::channel());
         let call = workers.run(move |_| {
             begun.send(()).unwrap();
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_cache_whose_workers_are_blocked_refuses_calls_at_once() {
-        let workers = Workers::start((), FOR_EVER).unwrap();
+        let workers = CacheWorkers::start((), FOR_EVER).unwrap();
         let (go_on, stuck) = mpsc::channel::<()>();
         let stuck = Arc::new(Mutex::new(stuck));
         let block = || {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_cancelled_cache_call_is_not_made() {
-        let workers = Workers::start(Mutex::new(0), FOR_EVER).unwrap();
+        let workers = CacheWorkers::start(Mutex::new(0), FOR_EVER).unwrap();
         let (go_on, stuck) = mpsc::channel::<()>();
         let stuck = Arc::new(Mutex::new(stuck));
         let blocking: Vec<_> = (0..THREADS)

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 /// The contents of the dynamic section of a library.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Dynamic {
+pub(super) struct DynamicSection {
     /// Names of the libraries it needs (`DT_NEEDED`).
     pub(super) needed: Vec<String>,
     /// The directories in which it searches for them (`DT_RUNPATH`, else `DT_RPATH`), not expanded.
@@ -29,7 +29,7 @@ struct Segment {
 }
 
 /// Reads a 64-bit little-endian library; `None` if the bytes are not such a library.
-pub(super) fn dynamic(file: &[u8]) -> Option<Dynamic> {
+pub(super) fn dynamic(file: &[u8]) -> Option<DynamicSection> {
     if !file.starts_with(MAGIC) {
         return None;
     }
@@ -53,7 +53,7 @@ pub(super) fn dynamic(file: &[u8]) -> Option<Dynamic> {
     let has_runpath = entries.iter().any(|(tag, _)| *tag == DT_RUNPATH);
     let search = texts(if has_runpath { DT_RUNPATH } else { DT_RPATH });
     let search = search.flat_map(|list| list.split(':').map(str::to_owned).collect::<Vec<_>>());
-    Some(Dynamic {
+    Some(DynamicSection {
         needed: texts(DT_NEEDED).collect(),
         search: search.filter(|path| !path.is_empty()).collect(),
         is_inherited: !has_runpath,
@@ -72,30 +72,30 @@ pub(super) fn is_cut_off(file: &[u8]) -> bool {
             .is_some_and(|segments| segments.iter().filter(|segment| segment.kind == PT_LOAD).all(is_inside))
 }
 
-impl Dynamic {
+impl DynamicSection {
     /// The directories in which this library searches, and those that its dependencies inherit. `inherited` are the
     /// directories that this library inherits from the library that needs it.
-    pub(super) fn places(&self, origin: &Path, inherited: &[PathBuf]) -> Places {
+    pub(super) fn search_paths(&self, origin: &Path, inherited: &[PathBuf]) -> SearchPaths {
         let origin = origin.to_string_lossy();
         let expand = |path: &String| path.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin).into();
         let own: Vec<PathBuf> = self.search.iter().map(expand).collect();
         if self.is_inherited {
             let all = [&own, inherited].concat();
-            Places { own: all.clone(), passed_on: all }
+            SearchPaths { own: all.clone(), passed_on: all }
         } else {
-            Places { own, passed_on: inherited.to_vec() }
+            SearchPaths { own, passed_on: inherited.to_vec() }
         }
     }
 }
 
 /// The directories in which a library and its dependencies search for libraries.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct SearchPaths {
     own: Vec<PathBuf>,
     pub(super) passed_on: Vec<PathBuf>,
 }
 
-impl Places {
+impl SearchPaths {
     /// The path of the needed library of that name.
     pub(super) fn find(&self, name: &str) -> Option<PathBuf> {
         self.own.iter().map(|directory| directory.join(name)).find(|path| path.is_file())

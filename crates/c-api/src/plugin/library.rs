@@ -45,7 +45,7 @@ struct Loading {
 pub struct Library {
     /// This field is dropped before the copy below. Dropping it closes the library.
     handle: unix::Library,
-    _copy: Option<LoadedCopy>,
+    _copy: Option<LoadedLibraryCopy>,
     path: PathBuf,
     identity: FileIdentity,
 }
@@ -53,15 +53,15 @@ pub struct Library {
 /// The file in memory that a library was loaded from. It stays open, because the loader identifies the library by the
 /// number of this file.
 #[derive(Debug)]
-struct LoadedCopy(Option<File>);
+struct LoadedLibraryCopy(Option<File>);
 
 /// The contents of a library's file.
-struct Content {
+struct LibraryContent {
     identity: FileIdentity,
     bytes: Vec<u8>,
 }
 
-impl Content {
+impl LibraryContent {
     /// Reads a file that no program writes at the same time.
     fn read(path: &Path) -> io::Result<Self> {
         // A pipe or a device could block the load for ever.
@@ -134,7 +134,7 @@ impl Library {
 }
 
 impl Loading {
-    fn open_shared(&mut self, path: &Path, content: &Content) -> Result<Arc<Library>, Error> {
+    fn open_shared(&mut self, path: &Path, content: &LibraryContent) -> Result<Arc<Library>, Error> {
         if let Some(library) = self.shared.iter().find(|library| library.identity == content.identity) {
             return Ok(library.clone());
         }
@@ -146,7 +146,7 @@ impl Loading {
     }
 
     /// Loads a copy of `file`, to which `path` leads.
-    fn load(&mut self, path: &Path, file: &Path, content: &Content) -> Result<Library, Error> {
+    fn load(&mut self, path: &Path, file: &Path, content: &LibraryContent) -> Result<Library, Error> {
         if let Some(dynamic) = elf::dynamic(&content.bytes) {
             let origin = file.parent().unwrap_or(Path::new("."));
             open_surroundings(&dynamic, origin, &[], &mut Vec::new());
@@ -160,7 +160,7 @@ impl Loading {
         let copy = copy_in_memory(&name, &content.bytes).map_err(|error| error.to_string());
         let private = copy.and_then(|copy| {
             let handle = dlopen(&path_of(&copy), RTLD_NOW | RTLD_LOCAL)?;
-            Ok(library(handle, Some(LoadedCopy(Some(copy)))))
+            Ok(library(handle, Some(LoadedLibraryCopy(Some(copy)))))
         });
         private.or_else(|why| {
             let handle = self.load_from_disk(file, content.identity).map_err(|why| failed(path, &why))?;
@@ -190,7 +190,7 @@ impl Loading {
     }
 }
 
-impl Drop for LoadedCopy {
+impl Drop for LoadedLibraryCopy {
     fn drop(&mut self) {
         // Some libraries stay loaded after closing, for example C++ libraries with unique symbols. The loader still
         // identifies them by the number of their file, so no other file may get that number.
@@ -204,23 +204,28 @@ fn failed(path: &Path, why: &str) -> Error {
     Error::unavailable(format!("unable to load shared library: {}: {why}", path.display()))
 }
 
-fn read(path: &Path) -> Result<Content, Error> {
-    Content::read(path).map_err(|error| failed(path, &error.to_string()))
+fn read(path: &Path) -> Result<LibraryContent, Error> {
+    LibraryContent::read(path).map_err(|error| failed(path, &error.to_string()))
 }
 
 /// Loads the dependencies of a library, and their dependencies first: placeholders for this library, and the libraries
 /// in the search paths. `inherited` are additional search paths. `seen` are the libraries found so far. What cannot be
 /// loaded is left to the loader, which reports it when it loads the library itself.
-fn open_surroundings(dynamic: &elf::Dynamic, origin: &Path, inherited: &[PathBuf], seen: &mut Vec<PathBuf>) {
-    let places = dynamic.places(origin, inherited);
+fn open_surroundings(
+    dynamic: &elf::DynamicSection,
+    origin: &Path,
+    inherited: &[PathBuf],
+    seen: &mut Vec<PathBuf>,
+) {
+    let search_paths = dynamic.search_paths(origin, inherited);
     for name in &dynamic.needed {
         if name.starts_with(OURS) {
             let _ = open_placeholder(name);
-        } else if let Some(found) = places.find(name).filter(|found| !seen.contains(found)) {
+        } else if let Some(found) = search_paths.find(name).filter(|found| !seen.contains(found)) {
             seen.push(found.clone());
             if let Some(nested) = fs::read(&found).ok().and_then(|content| elf::dynamic(&content)) {
                 let origin = found.parent().unwrap_or(Path::new("."));
-                open_surroundings(&nested, origin, &places.passed_on, seen);
+                open_surroundings(&nested, origin, &search_paths.passed_on, seen);
             }
             // The library stays loaded for the library that needs it.
             let _ = dlopen(&found, RTLD_NOW | RTLD_LOCAL).map(mem::forget);

@@ -72,13 +72,13 @@ pub type TraceReleaseFn = unsafe extern "C-unwind" fn(*mut Trace, *mut c_void);
 pub struct Trace {
     level: TraceLevel,
     identity: TraceIdentity,
-    listener: Listener,
+    listener: TraceListener,
     about: Mutex<About>,
 }
 
 /// The listener of a trace and of its children.
 #[derive(Debug, Clone)]
-enum Listener {
+enum TraceListener {
     /// Functions of a program.
     Program(ProgramListener),
     /// A trace of the server, which a plug-in sees as a handle.
@@ -117,26 +117,28 @@ impl Trace {
         let timestamps = if level & (MIN | MAX) == 0 { 0 } else { TIMESTAMPS };
         let level = level & !(MIN | MAX) | timestamps;
         let (identity, about) = (TraceIdentity::unique(parent_id), Mutex::default());
-        Self { level, identity, listener: Listener::Program(listener), about }
+        Self { level, identity, listener: TraceListener::Program(listener), about }
     }
 
     /// A trace of the server as a plug-in sees it.
     pub(crate) fn of_server(trace: TraceContext) -> Self {
         let context = Name::from(trace.propagated().unwrap_or_default());
         let about = Mutex::new(About { context, ..About::default() });
-        Self { level: TIMESTAMPS, identity: trace.identity(), listener: Listener::Server(trace), about }
+        Self { level: TIMESTAMPS, identity: trace.identity(), listener: TraceListener::Server(trace), about }
     }
 
     /// A child trace of the same kind. `None` if the server does not trace such requests.
     fn child(&self) -> Option<Self> {
         match &self.listener {
-            Listener::Program(listener) => Some(Self::of_program(self.level, self.identity.id, *listener)),
-            Listener::Server(trace) => trace.child().map(Self::of_server),
+            TraceListener::Program(listener) => {
+                Some(Self::of_program(self.level, self.identity.id, *listener))
+            }
+            TraceListener::Server(trace) => trace.child().map(Self::of_server),
         }
     }
 
     fn report(&self, activity: Activity, nanos: u64) {
-        let Listener::Program(listener) = &self.listener else { return };
+        let TraceListener::Program(listener) = &self.listener else { return };
         if self.level & TIMESTAMPS != 0
             && let Some(tell) = listener.activity
         {
@@ -151,11 +153,11 @@ impl Trace {
             return;
         }
         match &self.listener {
-            Listener::Program(_) => {
+            TraceListener::Program(_) => {
                 self.note(nanos, name);
                 self.report(CUSTOM_ACTIVITY, nanos);
             }
-            Listener::Server(trace) => trace.custom(name, Timestamp::from_nanos(nanos)),
+            TraceListener::Server(trace) => trace.custom(name, Timestamp::from_nanos(nanos)),
         }
     }
 

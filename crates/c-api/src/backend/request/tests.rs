@@ -26,24 +26,24 @@ fn model() -> Arc<Model> {
     Arc::new(Model::shown(&source, &source.declared, ServerHandle(ptr::null_mut())))
 }
 
-fn shown(asked: inference::Request) -> Request {
-    Request::shown(asked, &model())
+fn shown(client_request: inference::Request) -> Request {
+    Request::shown(client_request, &model())
 }
 
 #[test]
 fn a_backend_finds_the_trace_of_a_request_that_has_one() {
-    let mut given = ptr::null_mut();
+    let mut trace = ptr::null_mut();
     // SAFETY: a place of this function, and functions that are none.
     let made =
-        unsafe { TRITONSERVER_InferenceTraceNew(&raw mut given, TIMESTAMPS, 0, None, None, ptr::null_mut()) };
+        unsafe { TRITONSERVER_InferenceTraceNew(&raw mut trace, TIMESTAMPS, 0, None, None, ptr::null_mut()) };
     // SAFETY: made just now, and handed over once.
     let owned = unsafe {
         consume(made).unwrap();
-        OwnedTrace::take(given).unwrap()
+        OwnedTrace::take(trace).unwrap()
     };
     let traced = inference::Request { trace: Some(TraceContext::new(Arc::new(owned))), ..Default::default() };
-    for (asked, expected) in [(traced, given), (inference::Request::default(), ptr::null_mut())] {
-        let request = shown(asked);
+    for (client_request, expected) in [(traced, trace), (inference::Request::default(), ptr::null_mut())] {
+        let request = shown(client_request);
         let mut found = ptr::dangling_mut();
         // SAFETY: a live request and a place of this function.
         let result =
@@ -71,8 +71,8 @@ fn wanted_outputs_are_sorted_and_a_padding_row_wants_none() {
 fn an_index_out_of_bounds_gives_an_error_with_the_requests_id() {
     let tensor = Tensor::new("IN".into(), DataType::Uint8, [1][..].into(), vec![1]);
     let inputs = RequestInputs::Tensors(vec![tensor]);
-    let asked = inference::Request { id: "7".into(), inputs, ..Default::default() };
-    let request = shown(asked);
+    let client_request = inference::Request { id: "7".into(), inputs, ..Default::default() };
+    let request = shown(client_request);
     assert_eq!(request.input_at(0).unwrap().tensor().name(), &"IN");
     assert_eq!(
         request.input_at(1).unwrap_err().message,

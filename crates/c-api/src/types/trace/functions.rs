@@ -323,8 +323,8 @@ mod tests {
         assert!(heard.lock().is_empty());
         let waiting = std::mem::take(&mut *calls.lock());
         waiting.into_iter().for_each(|call| call());
-        let told: Vec<_> = heard.lock().iter().map(|&(_, activity, nanos)| (activity, nanos)).collect();
-        assert_eq!(told, [(REQUEST_START, 1), (CUSTOM_ACTIVITY, 2), (99, 0)]);
+        let activities: Vec<_> = heard.lock().iter().map(|&(_, activity, nanos)| (activity, nanos)).collect();
+        assert_eq!(activities, [(REQUEST_START, 1), (CUSTOM_ACTIVITY, 2), (99, 0)]);
     }
 
     #[test]

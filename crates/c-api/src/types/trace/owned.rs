@@ -7,8 +7,9 @@ use inference::{
 };
 
 use super::{
-    Activity, COMPUTE_END, COMPUTE_INPUT_END, COMPUTE_OUTPUT_START, COMPUTE_START, Listener, ProgramListener,
+    Activity, COMPUTE_END, COMPUTE_INPUT_END, COMPUTE_OUTPUT_START, COMPUTE_START, ProgramListener,
     QUEUE_START, REQUEST_END, REQUEST_START, TENSOR_BACKEND_OUTPUT, TENSOR_QUEUE_INPUT, TENSORS, Trace,
+    TraceListener,
 };
 use crate::{
     handle::{delete, readable},
@@ -16,23 +17,23 @@ use crate::{
 };
 
 /// A call of a function of the program.
-type Call = Box<dyn FnOnce() + Send>;
+type TraceCall = Box<dyn FnOnce() + Send>;
 
 /// Makes calls on a thread where they may block.
-type Caller = Arc<dyn Fn(Call) + Send + Sync>;
+type TraceCaller = Arc<dyn Fn(TraceCall) + Send + Sync>;
 
 /// A trace that Rust owns. Dropping it gives it back exactly once, after the last call that it has queued.
 pub struct OwnedTrace {
     held: Arc<HeldTrace>,
     /// Queues the calls of the listener, if the threads that work on the request must not make them.
-    teller: Option<Caller>,
+    teller: Option<TraceCaller>,
 }
 
 /// The trace, for an [`OwnedTrace`] and for the calls that it has queued.
 struct HeldTrace {
     trace: NonNull<Trace>,
     /// Runs the release function, if the thread that drops the trace must not run it. The children share it.
-    releaser: Arc<Mutex<Option<Caller>>>,
+    releaser: Arc<Mutex<Option<TraceCaller>>>,
 }
 
 impl std::fmt::Debug for OwnedTrace {
@@ -59,20 +60,20 @@ impl OwnedTrace {
     /// The trace of the server, if the handle stands for one.
     pub fn of_server(&self) -> Option<TraceContext> {
         match &self.held.trace().listener {
-            Listener::Server(trace) => Some(trace.clone()),
-            Listener::Program(_) => None,
+            TraceListener::Server(trace) => Some(trace.clone()),
+            TraceListener::Program(_) => None,
         }
     }
 
     /// Lets `teller` make the calls of the listener, in the order in which it gets them.
     #[must_use]
-    pub fn told_by(self, teller: impl Fn(Call) + Send + Sync + 'static) -> Self {
+    pub fn told_by(self, teller: impl Fn(TraceCall) + Send + Sync + 'static) -> Self {
         Self { teller: Some(Arc::new(teller)), ..self }
     }
 
     /// Lets `releaser` run the release function, on whatever thread the trace is dropped.
     #[must_use]
-    pub fn released_by(self, releaser: impl Fn(Call) + Send + Sync + 'static) -> Self {
+    pub fn released_by(self, releaser: impl Fn(TraceCall) + Send + Sync + 'static) -> Self {
         *self.held.releaser.lock() = Some(Arc::new(releaser));
         self
     }
@@ -108,7 +109,7 @@ impl TraceSink for OwnedTrace {
 
     fn wants_tensors(&self) -> bool {
         let trace = self.held.trace();
-        matches!(&trace.listener, Listener::Program(listener) if listener.tensor.is_some())
+        matches!(&trace.listener, TraceListener::Program(listener) if listener.tensor.is_some())
             && trace.level & TENSORS != 0
     }
 
@@ -149,7 +150,7 @@ impl HeldTrace {
     /// Reports a tensor in host memory. Listeners read as many elements as the shape says. A faulty backend may make a
     /// tensor with fewer elements; such a tensor is not reported.
     fn report_tensor(&self, activity: Activity, tensor: &Tensor) {
-        let Listener::Program(listener) = &self.trace().listener else { return };
+        let TraceListener::Program(listener) = &self.trace().listener else { return };
         let (Some(tell), Ok(data)) = (listener.tensor, tensor.host()) else { return };
         let bytes = data.contiguous();
         if !is_whole(tensor.datatype(), tensor.shape(), &bytes) {
@@ -209,7 +210,7 @@ impl Drop for HeldTrace {
 /// A trace that is being given back.
 struct TraceOnItsWay {
     trace: NonNull<Trace>,
-    listener: Listener,
+    listener: TraceListener,
 }
 
 // SAFETY: as for `HeldTrace`.
@@ -219,12 +220,12 @@ impl TraceOnItsWay {
     fn back(self) {
         let trace = self.trace.as_ptr();
         match &self.listener {
-            Listener::Program(ProgramListener { release: Some(release), userp, .. }) => {
+            TraceListener::Program(ProgramListener { release: Some(release), userp, .. }) => {
                 // SAFETY: the listener's own function, which takes ownership of the trace; no other code uses it after
                 // this.
                 unsafe { release(trace, *userp) };
             }
-            Listener::Program(_) | Listener::Server(_) => {
+            TraceListener::Program(_) | TraceListener::Server(_) => {
                 // SAFETY: no other code deletes it.
                 unsafe { delete(trace) };
             }
