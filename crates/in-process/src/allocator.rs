@@ -130,12 +130,12 @@ impl Allocator {
         let Some(query) = query else { return host };
         let (mut kind, mut number) = host;
         // SAFETY: the application's function as the header declares it; this function owns the error it returns.
-        let asked = unsafe {
+        let result = unsafe {
             let answer =
                 query(self.handle, self.userp, readable(name), &mut byte_size, &mut kind, &mut number);
             consume(answer)
         };
-        if asked.is_ok() && kind != MEMORY_GPU { (kind, number) } else { host }
+        if result.is_ok() && kind != MEMORY_GPU { (kind, number) } else { host }
     }
 
     /// Copies an output into memory of the application.

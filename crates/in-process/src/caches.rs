@@ -10,9 +10,9 @@ use inference::{
 
 /// Caches in shared libraries, and the built-in `local` and `redis`. A library of such a name comes first.
 #[derive(Debug, Default)]
-pub struct Caches;
+pub struct AssembledCaches;
 
-impl CacheFinder for Caches {
+impl CacheFinder for AssembledCaches {
     fn open(
         &self,
         name: &str,

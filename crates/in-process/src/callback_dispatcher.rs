@@ -147,13 +147,13 @@ impl Wake for CallbackDispatcher {
 /// Afterwards a thread for callbacks makes them. A trace has at most as many calls as its request has activities and
 /// tensors.
 pub(crate) struct TraceEvents {
-    pending: Mutex<PendingCalls>,
+    pending: Mutex<PendingCallbacks>,
     dispatcher: Mutex<Weak<CallbackDispatcher>>,
     callbacks: CallbackQueue,
 }
 
 #[derive(Default)]
-struct PendingCalls {
+struct PendingCallbacks {
     calls: VecDeque<Box<dyn FnOnce() + Send>>,
     /// A thread makes them, or will make them.
     is_scheduled: bool,

@@ -34,7 +34,7 @@ thread_local! {
     static POOL: Cell<*const PoolShared> = const { Cell::new(ptr::null()) };
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type CallbackJob = Box<dyn FnOnce() + Send>;
 
 /// Calls functions of the program. The threads end when the pool is dropped and the queue is empty.
 ///
@@ -62,7 +62,7 @@ struct PoolShared {
 
 #[derive(Default)]
 struct PoolState {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<CallbackJob>,
     threads: usize,
     /// The number of these threads that wait for work.
     idle: usize,
@@ -205,7 +205,7 @@ impl PoolShared {
     }
 }
 
-fn make(job: Job) {
+fn make(job: CallbackJob) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
         log::error!("a callback of the program panicked: {}", panic_message(&*panic));
     }

@@ -30,6 +30,6 @@ pub mod response;
 pub mod server;
 
 pub use c_api::types::metrics::source as custom_metrics;
-pub use caches::Caches;
+pub use caches::AssembledCaches;
 pub use plugins::plugins;
 pub use server::{EXTENSIONS, Server, TRITON_VERSION};

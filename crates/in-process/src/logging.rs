@@ -16,5 +16,5 @@ mod tail;
 
 pub use line::timestamp;
 pub use logger::{LAST_LINES, LogConfig, install, of_process};
-pub use settings::{Format, Levels, LogSettings};
+pub use settings::{Levels, LogFormat, LogSettings};
 pub use sink::{WaitingStdout, flush_streams, to_stderr, to_stdout};

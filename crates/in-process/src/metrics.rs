@@ -16,12 +16,12 @@ use crate::Server;
 const PROMETHEUS: u32 = 0;
 
 /// `TRITONSERVER_Metrics`: the source of the metrics, and the text that was read last.
-pub struct Metrics {
+pub struct MetricsHandle {
     read: Box<dyn Fn() -> String + Send + Sync>,
     text: Mutex<CString>,
 }
 
-impl Handle for Metrics {
+impl Handle for MetricsHandle {
     const NAME: &'static str = "TRITONSERVER_Metrics";
 }
 
@@ -29,19 +29,19 @@ impl Handle for Metrics {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerMetrics(
     server: *mut Server,
-    metrics: *mut *mut Metrics,
+    metrics: *mut *mut MetricsHandle,
 ) -> *mut CError {
     guard(|| {
         // SAFETY: null or a live server.
         let read = Box::new(unsafe { borrow(server) }?.metrics()?);
         // SAFETY: null or writable.
-        unsafe { give(metrics, Metrics { read, text: Mutex::default() }) }
+        unsafe { give(metrics, MetricsHandle { read, text: Mutex::default() }) }
     })
 }
 
 /// Deletes metrics; null is fine.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn TRITONSERVER_MetricsDelete(metrics: *mut Metrics) -> *mut CError {
+pub unsafe extern "C" fn TRITONSERVER_MetricsDelete(metrics: *mut MetricsHandle) -> *mut CError {
     // SAFETY: null or metrics that the caller does not use after this.
     unsafe { delete(metrics) };
     ptr::null_mut()
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn TRITONSERVER_MetricsDelete(metrics: *mut Metrics) -> *m
 /// Reads the metrics. The text belongs to the handle until the handle is read again or deleted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_MetricsFormatted(
-    metrics: *mut Metrics,
+    metrics: *mut MetricsHandle,
     format: u32,
     base: *mut *const c_char,
     byte_size: *mut usize,

@@ -34,7 +34,7 @@ use crate::{EXTENSIONS, TRITON_VERSION, logging};
 /// `TRITONSERVER_ServerOptions`.
 #[derive(Debug, Default)]
 pub struct ServerOptions {
-    settings: Mutex<Settings>,
+    settings: Mutex<OptionSettings>,
 }
 
 impl Handle for ServerOptions {
@@ -42,14 +42,14 @@ impl Handle for ServerOptions {
 }
 
 impl ServerOptions {
-    pub(crate) fn settings(&self) -> MutexGuard<'_, Settings> {
+    pub(crate) fn settings(&self) -> MutexGuard<'_, OptionSettings> {
         self.settings.lock()
     }
 }
 
 /// The values that have been set.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct OptionSettings {
     pub(crate) exit_on_error: bool,
     pub(crate) exit_timeout_secs: u32,
     pub(crate) metrics: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Settings {
 }
 
 /// The defaults of Triton.
-impl Default for Settings {
+impl Default for OptionSettings {
     fn default() -> Self {
         Self {
             exit_on_error: true,
@@ -109,7 +109,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl OptionSettings {
     /// # Errors
     /// INVALID_ARG for values that no server can start with.
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -187,7 +187,7 @@ impl Settings {
 /// The options are null or live.
 unsafe fn set(
     options: *mut ServerOptions,
-    change: impl FnOnce(&mut Settings) -> Result<(), Error>,
+    change: impl FnOnce(&mut OptionSettings) -> Result<(), Error>,
 ) -> *mut CError {
     // SAFETY: as the caller promises.
     guard(|| unsafe { borrow(options) }.and_then(|options| change(&mut options.settings())))

@@ -2,13 +2,13 @@
 //! again.
 mod about;
 mod attributes;
+mod borrowed_inputs;
 mod inference_request;
-mod pieces;
 mod return_guard;
 mod tensors;
 
 pub use about::*;
+pub(crate) use borrowed_inputs::MemoryOwner;
 pub use inference_request::*;
-pub(crate) use pieces::MemoryOwner;
 pub(crate) use return_guard::RequestReturnGuard;
 pub use tensors::*;

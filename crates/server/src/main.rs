@@ -82,7 +82,7 @@ fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Re
             .iter()
             .map(|setting| (setting.backend.as_deref(), setting.key.as_str(), setting.value.as_str())),
     );
-    let given = GivenSockets::take()?;
+    let inherited = GivenSockets::take()?;
     let log = logging::install(&options.logging)?;
     let http = &options.http_protocol;
     if let Some(lines) = http.status_log_lines.filter(|_| http.shows_status && options.http.is_some()) {
@@ -109,7 +109,7 @@ fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Re
     }
     let extensions = extensions(options);
     let libraries = extensions.plugins.finder.clone();
-    let ended = runtime.block_on(run(options, extensions, log, given, begun));
+    let ended = runtime.block_on(run(options, extensions, log, inherited, begun));
     // The shutdown ends the remaining network tasks and finalizes plug-ins. A backend that hangs must not delay the exit
     // for longer. So no plug-in is finalized on this thread, which has no limit: the last handle of the libraries is dropped
     // by a thread of the runtime.
@@ -137,14 +137,14 @@ async fn run(
     options: &ResolvedOptions,
     extensions: Extensions,
     log: Arc<LogSettings>,
-    given: GivenSockets,
+    inherited: GivenSockets,
     begun: Instant,
 ) -> anyhow::Result<Ended> {
     let mut signals = Signals::listen()?;
     let (access_log, reopened) = watch::channel(None);
     tokio::spawn(signals::reopen_logs_on_hangup(log, reopened)?);
     let starting = tokio::select! {
-        starting = StartingServer::new(options, extensions, given) => starting?,
+        starting = StartingServer::new(options, extensions, inherited) => starting?,
         // A plug-in may be in the middle of its initialization.
         _ = signals.first() => return Ok(Ended::ThreadsLeft),
     };
@@ -199,5 +199,5 @@ fn extensions(options: &ResolvedOptions) -> Extensions {
     };
     let agents = options.repository.agent_directory.clone();
     let plugins = in_process::plugins(&host, onnxruntime, agents, cache);
-    Extensions { plugins, host: Some(host), cache_finder: Some(Arc::new(in_process::Caches)) }
+    Extensions { plugins, host: Some(host), cache_finder: Some(Arc::new(in_process::AssembledCaches)) }
 }

@@ -1,7 +1,7 @@
 //! The log settings for clients of the network protocols.
 use frontend::log_control::{LogChange, LogControl, LogLine, LogState, UnknownLogFormat};
 
-use super::{Format, LogSettings, tail::LogTail};
+use super::{LogFormat, LogSettings, tail::LogTail};
 
 impl LogControl for LogSettings {
     fn state(&self) -> LogState {
@@ -18,7 +18,7 @@ impl LogControl for LogSettings {
 
     fn apply(&self, change: &LogChange) -> Result<LogState, UnknownLogFormat> {
         let format = match &change.format {
-            Some(name) => Some(Format::named(name).ok_or(UnknownLogFormat)?),
+            Some(name) => Some(LogFormat::named(name).ok_or(UnknownLogFormat)?),
             None => None,
         };
         self.update(|levels| {

@@ -23,14 +23,14 @@ pub(super) fn line(record: &Record<'_>, (file, at): (&str, u32), timestamp: &str
     let text = record.args().to_string();
     member(&mut line, "message", text.trim_start_matches('\n'));
     // A field that has no text is left out.
-    let _ = record.key_values().visit(&mut Members(&mut line));
+    let _ = record.key_values().visit(&mut LogMembers(&mut line));
     line.extend_from_slice(b"}\n");
     line
 }
 
-struct Members<'l>(&'l mut Vec<u8>);
+struct LogMembers<'l>(&'l mut Vec<u8>);
 
-impl<'kvs> VisitSource<'kvs> for Members<'_> {
+impl<'kvs> VisitSource<'kvs> for LogMembers<'_> {
     fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), kv::Error> {
         member(self.0, key.as_str(), &value.to_string());
         Ok(())

@@ -8,14 +8,14 @@ use inference::log_target::MULTILINE;
 use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, Record};
 
-use super::{Format, json};
+use super::{LogFormat, json};
 
 const SECONDS_PER_DAY: u64 = 86_400;
 
 /// What determines the format of a line, apart from the record.
 #[derive(Clone, Copy)]
-pub(super) struct Style {
-    pub(super) format: Format,
+pub(super) struct LogStyle {
+    pub(super) format: LogFormat,
     pub(super) escape_messages: bool,
     /// The process id.
     pub(super) process: u32,
@@ -25,8 +25,8 @@ pub(super) struct Style {
 ///
 /// Some records have several lines on purpose ([`MULTILINE`]). Their first line is the message. If it is empty, as
 /// above a table, it is left out. The fields of a record follow its message.
-pub(super) fn line(record: &Record<'_>, time: SystemTime, style: Style) -> Vec<u8> {
-    if style.format == Format::Json {
+pub(super) fn line(record: &Record<'_>, time: SystemTime, style: LogStyle) -> Vec<u8> {
+    if style.format == LogFormat::Json {
         return json::line(record, place(record), &timestamp(time), style.process);
     }
     let mut line = Vec::with_capacity(192);
@@ -68,7 +68,7 @@ fn fields(record: &Record<'_>) -> String {
     fields.0
 }
 
-fn push_header(line: &mut Vec<u8>, record: &Record<'_>, time: SystemTime, style: Style) {
+fn push_header(line: &mut Vec<u8>, record: &Record<'_>, time: SystemTime, style: LogStyle) {
     let level = match record.level() {
         Level::Error => 'E',
         Level::Warn => 'W',
@@ -77,7 +77,7 @@ fn push_header(line: &mut Vec<u8>, record: &Record<'_>, time: SystemTime, style:
     let (file, at) = place(record);
     let process = style.process;
     let UtcTime { year, month, day, hour, minute, second, microsecond } = UtcTime::of(time);
-    if style.format == Format::Default {
+    if style.format == LogFormat::Default {
         push(
             line,
             format_args!(
@@ -166,13 +166,13 @@ fn date(days_since_epoch: u64) -> (u64, u64, u64) {
 mod tests {
     use super::*;
 
-    const STYLE: Style = Style { format: Format::Default, escape_messages: true, process: 17180 };
+    const STYLE: LogStyle = LogStyle { format: LogFormat::Default, escape_messages: true, process: 17180 };
 
     fn at(seconds: u64, micros: u32) -> SystemTime {
         UNIX_EPOCH + Duration::new(seconds, micros * 1000)
     }
 
-    fn text(level: Level, target: &str, message: &str, style: Style) -> String {
+    fn text(level: Level, target: &str, message: &str, style: LogStyle) -> String {
         let arguments = format_args!("{message}");
         let mut record = Record::builder();
         record
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_iso_form_has_whole_seconds() {
-        let style = Style { format: Format::Iso8601, ..STYLE };
+        let style = LogStyle { format: LogFormat::Iso8601, ..STYLE };
         assert_eq!(
             text(Level::Info, "x", "message", style),
             "2025-11-21T00:46:54Z I 17180 driver.rs:2598] \"message\"\n"
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn a_message_is_escaped_unless_the_operator_wants_it_raw() {
         assert!(text(Level::Info, "x", "a \"b\"\nc\\", STYLE).ends_with("] \"a \\\"b\\\"\\nc\\\\\"\n"));
-        let raw = Style { escape_messages: false, ..STYLE };
+        let raw = LogStyle { escape_messages: false, ..STYLE };
         assert!(text(Level::Info, "x", "a \"b\"", raw).ends_with("] a \"b\"\n"));
     }
 

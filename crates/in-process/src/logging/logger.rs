@@ -9,7 +9,7 @@ use inference::{Error, ErrorCode};
 use log::{Log, Metadata, Record};
 
 use super::{
-    line::{Style, line},
+    line::{LogStyle, line},
     settings::{Levels, LogSettings},
 };
 
@@ -76,7 +76,7 @@ impl Log for Logger {
             return;
         }
         let style =
-            Style { format: levels.format, escape_messages: self.escape_messages, process: self.process };
+            LogStyle { format: levels.format, escape_messages: self.escape_messages, process: self.process };
         self.settings.write(record.level(), &line(record, SystemTime::now(), style));
     }
 

@@ -10,12 +10,12 @@ use inference::{Error, lock::Mutex};
 use log::{Level, LevelFilter};
 use parking_lot::RwLock;
 
-use super::sink::{Sink, flush_streams};
+use super::sink::{LogSink, flush_streams};
 use super::tail::LogTail;
 
 /// The form of a log line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum LogFormat {
     /// `I1121 00:46:54.183347 17180 driver.rs:25] `
     #[default]
     Default,
@@ -25,7 +25,7 @@ pub enum Format {
     Json,
 }
 
-impl Format {
+impl LogFormat {
     /// The name of the format in options and in the logging endpoint.
     pub fn name(self) -> &'static str {
         match self {
@@ -56,13 +56,13 @@ pub struct Levels {
     /// How much detail to log: 0 for none. Does not depend on `info`.
     pub verbose: u32,
     /// The form of lines.
-    pub format: Format,
+    pub format: LogFormat,
 }
 
 impl Default for Levels {
     /// Everything but verbose lines.
     fn default() -> Self {
-        Self { info: true, warning: true, error: true, verbose: 0, format: Format::Default }
+        Self { info: true, warning: true, error: true, verbose: 0, format: LogFormat::Default }
     }
 }
 
@@ -103,7 +103,7 @@ impl Levels {
             warning: bit(1),
             error: bit(2),
             verbose: u32::try_from(packed >> 32).expect("32 bits are left"),
-            format: Format::ALL[(packed >> 3 & 3) as usize],
+            format: LogFormat::ALL[(packed >> 3 & 3) as usize],
         }
     }
 }
@@ -124,7 +124,7 @@ pub struct LogSettings {
 /// The destination of lines, and its name.
 #[derive(Debug)]
 struct LogOutput {
-    sink: Sink,
+    sink: LogSink,
     file: Option<PathBuf>,
 }
 
@@ -132,7 +132,7 @@ impl LogSettings {
     pub(super) fn new(levels: Levels) -> Self {
         Self {
             levels: AtomicU64::new(levels.pack()),
-            output: RwLock::new(LogOutput { sink: Sink::Streams, file: None }),
+            output: RwLock::new(LogOutput { sink: LogSink::Streams, file: None }),
             governs_facade: AtomicBool::new(false),
             tail: OnceLock::new(),
             change: Mutex::new(()),
@@ -158,8 +158,8 @@ impl LogSettings {
             Error::internal(format!("failed to open log file '{}': {error}", path.display()))
         };
         let sink = match file {
-            None => Sink::Streams,
-            Some(path) => Sink::append_to(path).map_err(|error| refused(path, error))?,
+            None => LogSink::Streams,
+            Some(path) => LogSink::append_to(path).map_err(|error| refused(path, error))?,
         };
         *self.output.write() = LogOutput { sink, file: file.map(Path::to_owned) };
         Ok(())
@@ -236,7 +236,7 @@ mod tests {
                     (levels.info, levels.warning, levels.error),
                     (bits & 1 == 1, bits & 2 == 2, bits & 4 == 4)
                 );
-                assert_eq!((levels.verbose, levels.format), (verbose, Format::ALL[bits as usize / 8]));
+                assert_eq!((levels.verbose, levels.format), (verbose, LogFormat::ALL[bits as usize / 8]));
             }
         }
     }
@@ -254,16 +254,17 @@ mod tests {
 
     #[test]
     fn a_level_is_logged_by_its_own_switch_alone() {
-        let levels = Levels { info: false, warning: true, error: false, verbose: 1, format: Format::Default };
+        let levels =
+            Levels { info: false, warning: true, error: false, verbose: 1, format: LogFormat::Default };
         let logged: Vec<_> = Level::iter().filter(|level| levels.enabled(*level)).collect();
         assert_eq!(logged, [Level::Warn, Level::Debug]);
     }
 
     #[test]
     fn formats_are_found_by_their_exact_names() {
-        assert_eq!(Format::named("default"), Some(Format::Default));
-        assert_eq!(Format::named("ISO8601"), Some(Format::Iso8601));
-        assert_eq!(Format::named("json"), Some(Format::Json));
-        assert_eq!(Format::named("iso8601"), None);
+        assert_eq!(LogFormat::named("default"), Some(LogFormat::Default));
+        assert_eq!(LogFormat::named("ISO8601"), Some(LogFormat::Iso8601));
+        assert_eq!(LogFormat::named("json"), Some(LogFormat::Json));
+        assert_eq!(LogFormat::named("iso8601"), None);
     }
 }

@@ -15,7 +15,7 @@ use log::Level;
 use super::queue::{Destination, LineQueue};
 
 #[derive(Debug)]
-pub(super) enum Sink {
+pub(super) enum LogSink {
     /// stdout for information and verbose lines, stderr for warnings and errors.
     Streams,
     /// A file, appended to.
@@ -41,7 +41,7 @@ struct StandardStreams {
 /// What they are when the first line is logged.
 static STREAMS: OnceLock<StandardStreams> = OnceLock::new();
 
-impl Sink {
+impl LogSink {
     pub(super) fn append_to(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         if file.metadata().is_ok_and(|file| !file.is_file()) {

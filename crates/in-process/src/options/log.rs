@@ -11,7 +11,7 @@ use c_api::{
 use inference::Error;
 
 use super::ServerOptions;
-use crate::logging::{self, Format, Levels, LogSettings};
+use crate::logging::{self, Levels, LogFormat, LogSettings};
 
 /// Changes the process's log.
 ///
@@ -92,8 +92,8 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetLogFormat(
     format: u32,
 ) -> *mut CError {
     let format = match format {
-        0 => Format::Default,
-        1 => Format::Iso8601,
+        0 => LogFormat::Default,
+        1 => LogFormat::Iso8601,
         other => return guard(|| Err(Error::invalid(format!("unknown log format '{other}'")))),
     };
     // SAFETY: null or live options.

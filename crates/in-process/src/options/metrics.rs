@@ -5,7 +5,7 @@ use c_api::{handle::text, types::error::CError};
 use engine::MetricsOptions;
 use inference::Error;
 
-use super::{ServerOptions, Settings, not_offered, set};
+use super::{OptionSettings, ServerOptions, not_offered, set};
 
 /// Sets whether the server shows its own metrics.
 #[unsafe(no_mangle)]
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetMetricsConfig(
     unsafe { set(options, |own| apply(own, text(name)?, text(setting)?, text(value)?)) }
 }
 
-fn apply(own: &mut Settings, name: &str, setting: &str, value: &str) -> Result<(), Error> {
+fn apply(own: &mut OptionSettings, name: &str, setting: &str, value: &str) -> Result<(), Error> {
     if !name.is_empty() {
         return Err(not_offered(&format!("metrics setting '{setting}' of '{name}'")));
     }

@@ -12,7 +12,7 @@ use inference::{
     SequenceStep, Shape, Tensor, TensorData, TensorMemory, config::Scheduling,
 };
 
-use super::pieces::{MemoryOwner, Piece};
+use super::borrowed_inputs::{BorrowedInput, MemoryOwner};
 use crate::response::Recipient;
 
 /// The parameter by which a program lets a decoupled model be slowed down: the model waits while so many responses of the
@@ -51,10 +51,10 @@ struct RequestInput {
     name: Name,
     /// A raw input has neither.
     form: Option<(DataType, Shape)>,
-    pieces: Vec<Piece>,
+    pieces: Vec<BorrowedInput>,
     /// Contents for instances with certain host policies. Nereid needs one copy. It reads these pieces if the input has
     /// no others.
-    by_policy: BTreeMap<String, Vec<Piece>>,
+    by_policy: BTreeMap<String, Vec<BorrowedInput>>,
 }
 
 impl RequestInput {
@@ -62,7 +62,7 @@ impl RequestInput {
         Self { name: name.into(), form, pieces: Vec::new(), by_policy: BTreeMap::new() }
     }
 
-    fn read(&self) -> impl Iterator<Item = &Piece> {
+    fn read(&self) -> impl Iterator<Item = &BorrowedInput> {
         let pieces = if self.pieces.is_empty() { self.by_policy.values().next() } else { Some(&self.pieces) };
         pieces.into_iter().flatten()
     }
@@ -80,9 +80,9 @@ impl RequestInput {
         let mut device = None;
         for piece in self.read() {
             match *piece {
-                Piece::Host(piece) => data.push(piece.lend(owner)),
-                Piece::Gpu(id, piece) if *device.get_or_insert(id) == id => on_device.push(piece),
-                Piece::Gpu(..) => return None,
+                BorrowedInput::Host(piece) => data.push(piece.lend(owner)),
+                BorrowedInput::Gpu(id, piece) if *device.get_or_insert(id) == id => on_device.push(piece),
+                BorrowedInput::Gpu(..) => return None,
             }
         }
         match device {
@@ -149,8 +149,8 @@ impl RequestAttributes {
         let Some(index) = parameters.iter().position(|(name, _)| name == MOST_UNREAD_RESPONSES) else {
             return Ok((parameters, None));
         };
-        let (_, given) = parameters.remove(index);
-        let number = match given {
+        let (_, value) = parameters.remove(index);
+        let number = match value {
             Parameter::Int(number) => usize::try_from(number).ok().and_then(NonZeroUsize::new),
             Parameter::String(_) | Parameter::Bool(_) | Parameter::Double(_) | Parameter::Bytes(_) => None,
         };
@@ -238,7 +238,12 @@ impl RequestAttributes {
     }
 
     /// Appends memory to an input; with a host policy, to the contents for that host policy.
-    pub(super) fn append(&mut self, name: &str, piece: Piece, policy: Option<&str>) -> Result<(), Error> {
+    pub(super) fn append(
+        &mut self,
+        name: &str,
+        piece: BorrowedInput,
+        policy: Option<&str>,
+    ) -> Result<(), Error> {
         let missing = self.no_input(name);
         let input = self.inputs.iter_mut().find(|input| input.name == name).ok_or(missing)?;
         let pieces = match policy {

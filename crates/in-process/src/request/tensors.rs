@@ -15,8 +15,8 @@ use c_api::{
 use inference::{DevicePiece, Error};
 
 use super::{
+    borrowed_inputs::{BorrowedHostInput, BorrowedInput},
     inference_request::{InferenceRequest, change},
-    pieces::{HostPiece, Piece},
 };
 
 /// Adds an input without data. Name and shape are copied.
@@ -76,7 +76,11 @@ pub unsafe extern "C" fn TRITONSERVER_InferenceRequestRemoveAllInputs(
 ///
 /// # Safety
 /// The memory is null, or the application does not change it while the request has it.
-unsafe fn piece(base: *const c_void, byte_size: usize, memory: (MemoryType, i64)) -> Result<Piece, Error> {
+unsafe fn piece(
+    base: *const c_void,
+    byte_size: usize,
+    memory: (MemoryType, i64),
+) -> Result<BorrowedInput, Error> {
     if isize::try_from(byte_size).is_err() {
         return Err(Error::invalid(format!("input data cannot have {byte_size} bytes")));
     }
@@ -86,10 +90,10 @@ unsafe fn piece(base: *const c_void, byte_size: usize, memory: (MemoryType, i64)
         None => return Err(Error::invalid("unexpected null input data")),
     };
     if let (MEMORY_GPU, id) = memory {
-        return Ok(Piece::Gpu(id, DevicePiece { address: base.addr().get(), byte_size }));
+        return Ok(BorrowedInput::Gpu(id, DevicePiece { address: base.addr().get(), byte_size }));
     }
     // SAFETY: as the caller promises.
-    Ok(Piece::Host(unsafe { HostPiece::new(base, byte_size) }))
+    Ok(BorrowedInput::Host(unsafe { BorrowedHostInput::new(base, byte_size) }))
 }
 
 /// Appends memory to an input. The memory is not copied. The application must not change it until the request is given

@@ -16,8 +16,8 @@ use inference::{Error, Name, Parameter};
 use super::Server;
 
 impl Server {
-    fn load_model(&self, name: &str, given: LoadParameters) -> Result<(), Error> {
-        self.wait(self.serving()?.load(name, given))
+    fn load_model(&self, name: &str, overrides: LoadParameters) -> Result<(), Error> {
+        self.wait(self.serving()?.load(name, overrides))
     }
 
     fn unload_model(&self, name: &str) -> Result<(), Error> {
@@ -75,18 +75,18 @@ unsafe fn load_parameters(
     }
     let count =
         u32::try_from(count).map_err(|_| Error::invalid(format!("{count} load parameters are too many")))?;
-    let mut given = LoadParameters::default();
+    let mut overrides = LoadParameters::default();
     // SAFETY: as the caller promises.
     for parameter in unsafe { array(parameters, count)? } {
         // SAFETY: null or live.
         let NamedParameter { name, value } = unsafe { borrow(*parameter) }?;
         match (name.strip_prefix("file:"), value) {
             (None, Parameter::String(config)) if **name == *"config" => {
-                given.config = Some(config.to_string());
+                overrides.config = Some(config.to_string());
             }
             (Some(path), Parameter::Bytes(content)) => {
                 // The caller's memory ends with the call; the load may last longer.
-                given.files.push((path.to_owned(), Bytes::copy_from_slice(content)));
+                overrides.files.push((path.to_owned(), Bytes::copy_from_slice(content)));
             }
             (_, value) => {
                 return Err(Error::invalid(format!(
@@ -96,7 +96,7 @@ unsafe fn load_parameters(
             }
         }
     }
-    Ok(given)
+    Ok(overrides)
 }
 
 /// The type of a parameter, as Triton shows it.
@@ -181,8 +181,8 @@ pub unsafe extern "C" fn TRITONSERVER_ServerLoadModelWithParameters(
     }
     // SAFETY: null or a live server; a text or null; null or that many parameters, each null or live.
     guard(|| unsafe {
-        let given = load_parameters(parameters, parameter_count)?;
-        borrow(server)?.load_model(text(model_name)?, given)
+        let overrides = load_parameters(parameters, parameter_count)?;
+        borrow(server)?.load_model(text(model_name)?, overrides)
     })
 }
 

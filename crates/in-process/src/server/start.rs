@@ -18,7 +18,7 @@ use object_stores::{CacheOptions, DEFAULT_UNUSED_BYTES, default_cache_directory}
 use tokio::runtime::{self, Runtime};
 
 use super::{Own, Server};
-use crate::{Caches, calls::CallbackPool, options::Settings, plugins};
+use crate::{AssembledCaches, calls::CallbackPool, options::OptionSettings, plugins};
 
 impl Server {
     /// Makes a server with these options and a runtime of its own. Blocks until each model is ready or has failed.
@@ -26,7 +26,7 @@ impl Server {
     /// # Errors
     /// A file that the options name is missing, or a model has failed. If the options allow it, the call succeeds all
     /// the same: in the first case the server is not live, in the second it serves the other models.
-    pub(super) fn start(settings: &Settings) -> Result<Arc<Self>, Error> {
+    pub(super) fn start(settings: &OptionSettings) -> Result<Arc<Self>, Error> {
         // This runs before the server starts a thread. The program may have threads of its own.
         prevent_telemetry(settings.backend_settings());
         let server = Self::idle(settings)?;
@@ -50,7 +50,7 @@ impl Server {
     }
 
     /// A server without an engine.
-    fn idle(settings: &Settings) -> Result<Arc<Self>, Error> {
+    fn idle(settings: &OptionSettings) -> Result<Arc<Self>, Error> {
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("server")
@@ -68,7 +68,7 @@ impl Server {
     }
 
     /// Makes the engine and loads its models. The server has its engine only if the repositories can be read.
-    fn load(self: &Arc<Self>, settings: &Settings) -> Result<Engine, Error> {
+    fn load(self: &Arc<Self>, settings: &OptionSettings) -> Result<Engine, Error> {
         settings.check()?;
         let runtime = self.own()?.runtime.lock().as_ref().map(Runtime::handle).cloned();
         let runtime = runtime.ok_or_else(|| Error::internal("the server has no runtime"))?;
@@ -89,10 +89,10 @@ impl Server {
 ///
 /// # Errors
 /// The cache cannot be opened.
-fn cache(settings: &Settings) -> Result<Option<Arc<dyn ResponseCache>>, Error> {
+fn cache(settings: &OptionSettings) -> Result<Option<Arc<dyn ResponseCache>>, Error> {
     let directory = Path::new(&settings.cache_directory);
     let wanted = settings.caches.first_key_value();
-    wanted.map(|(name, settings)| Caches.open(name, settings, directory)).transpose()
+    wanted.map(|(name, settings)| AssembledCaches.open(name, settings, directory)).transpose()
 }
 
 /// Searches ONNX Runtime as the binary does, without an option that names it.

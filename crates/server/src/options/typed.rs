@@ -50,7 +50,7 @@ pub(super) struct TypedLogging {
     pub(super) info: bool,
     pub(super) warning: bool,
     pub(super) error: bool,
-    pub(super) format: crate::logging::Format,
+    pub(super) format: crate::logging::LogFormat,
     pub(super) file: String,
     pub(super) access_log: String,
     pub(super) access_log_rate: f64,

@@ -1,7 +1,7 @@
 //! Options of the server as a whole and of its log.
 
 use super::option_spec::{INT_MAX, OptionValue, Spec, boolean, checked, flag, integer, text};
-use crate::logging::Format;
+use crate::logging::LogFormat;
 use crate::options::values;
 
 pub(super) const GLOBAL: &[Spec] = &[
@@ -72,7 +72,7 @@ pub(super) const LOGGING: &[Spec] = &[
         "log-format",
         "default|ISO8601|json",
         |typed, value| {
-            typed.logging.format = Format::named(value).ok_or("invalid argument for --log-format")?;
+            typed.logging.format = LogFormat::named(value).ok_or("invalid argument for --log-format")?;
             Ok(())
         },
         "The form of log lines. 'default': <level><month><day> <time> <process id> <file>:<line>] and the message. \

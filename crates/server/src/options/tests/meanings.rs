@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::{options, options_in};
-use crate::logging::Format;
+use crate::logging::LogFormat;
 use engine::{HostPolicy, ProcessorSet, RateLimitResource, ReadinessRule};
 use frontend::{
     access::Category,
@@ -281,7 +281,7 @@ fn the_log_options_become_its_switches() {
     let logging = options(&line).logging;
     assert_eq!(
         (logging.levels.verbose, logging.levels.info, logging.levels.format),
-        (1, false, Format::Iso8601)
+        (1, false, LogFormat::Iso8601)
     );
     assert_eq!(logging.file, Some("/l".into()));
 }

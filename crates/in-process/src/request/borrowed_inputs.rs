@@ -9,14 +9,14 @@ pub(crate) type MemoryOwner = Arc<dyn Any + Send + Sync>;
 
 /// A piece of input memory that the application owns.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Piece {
+pub(super) enum BorrowedInput {
     /// Memory of the host.
-    Host(HostPiece),
+    Host(BorrowedHostInput),
     /// Memory of the GPU with that number.
     Gpu(i64, DevicePiece),
 }
 
-impl Piece {
+impl BorrowedInput {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Host(piece) => piece.len,
@@ -27,17 +27,17 @@ impl Piece {
 
 /// A piece of host memory that the application owns.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct HostPiece {
+pub(super) struct BorrowedHostInput {
     base: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: the application does not change the memory until the request is given back; any thread may read it.
-unsafe impl Send for HostPiece {}
+unsafe impl Send for BorrowedHostInput {}
 // SAFETY: the same.
-unsafe impl Sync for HostPiece {}
+unsafe impl Sync for BorrowedHostInput {}
 
-impl HostPiece {
+impl BorrowedHostInput {
     /// # Safety
     /// That many bytes are readable at that address while the server uses a request that has the piece.
     pub(super) unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
@@ -51,7 +51,7 @@ impl HostPiece {
 }
 
 struct BorrowedBuffer {
-    piece: HostPiece,
+    piece: BorrowedHostInput,
     _owner: MemoryOwner,
 }
 
