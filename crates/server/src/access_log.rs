@@ -37,7 +37,7 @@ pub struct AccessLogWriter {
     /// Which part of the requests gets an entry, from 0 to 1.
     rate: f64,
     /// The number of requests so far.
-    asked: AtomicU64,
+    candidates: AtomicU64,
     written: Arc<AtomicU64>,
     dropped: AtomicU64,
     messages: SyncSender<WriterMessage>,
@@ -81,7 +81,7 @@ impl AccessLogWriter {
             .map_err(refused)?;
         Ok(Arc::new(Self {
             rate: settings.rate,
-            asked: AtomicU64::new(0),
+            candidates: AtomicU64::new(0),
             written,
             dropped: AtomicU64::new(0),
             messages,
@@ -99,10 +99,10 @@ impl AccessLogWriter {
     }
 
     fn flush_within(&self, limit: Duration) {
-        let (tell, told) = sync_channel(1);
+        let (tell, flushed) = sync_channel(1);
         self.send_waiting(WriterMessage::Flush(tell));
         // If it takes longer, the lines are lost.
-        let _ = told.recv_timeout(limit);
+        let _ = flushed.recv_timeout(limit);
     }
 
     /// Sends a message that is not lost if the queue is full: it then waits for room, on a thread of its own.
@@ -123,8 +123,8 @@ impl AccessLogWriter {
 impl AccessLog for AccessLogWriter {
     fn samples(&self) -> bool {
         // The part of the first n requests is as close to the rate as whole requests can be.
-        let asked = self.asked.fetch_add(1, Relaxed) as f64;
-        ((asked + 1.0) * self.rate).floor() > (asked * self.rate).floor()
+        let candidates = self.candidates.fetch_add(1, Relaxed) as f64;
+        ((candidates + 1.0) * self.rate).floor() > (candidates * self.rate).floor()
     }
 
     fn write(&self, entry: AccessEntry) {
@@ -325,7 +325,7 @@ mod tests {
         let (messages, received) = sync_channel(2);
         let log = Arc::new(AccessLogWriter {
             rate: 1.0,
-            asked: AtomicU64::new(0),
+            candidates: AtomicU64::new(0),
             written: Arc::default(),
             dropped: AtomicU64::new(0),
             messages,
@@ -358,7 +358,7 @@ mod tests {
         let (messages, received) = sync_channel(2);
         let log = AccessLogWriter {
             rate: 1.0,
-            asked: AtomicU64::new(0),
+            candidates: AtomicU64::new(0),
             written: Arc::default(),
             dropped: AtomicU64::new(0),
             messages,

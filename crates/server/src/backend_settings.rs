@@ -16,15 +16,15 @@ pub(crate) fn all(options: &ResolvedOptions) -> Vec<BackendSetting> {
         (DEFAULT_MAX_BATCH_SIZE, "4".to_owned()),
     ];
     let own = own.map(|(key, value)| BackendSetting { backend: None, key: key.to_owned(), value });
-    let given = options.backends.settings.iter().cloned();
-    own.into_iter().chain(given).collect()
+    let configured = options.backends.settings.iter().cloned();
+    own.into_iter().chain(configured).collect()
 }
 
 /// Logs the default batch size that backends get. Scripts search for this text of Triton.
-pub(crate) fn log_default_batch_size(given: &[BackendSetting]) {
+pub(crate) fn log_default_batch_size(configured: &[BackendSetting]) {
     let is_it =
         |setting: &&BackendSetting| setting.backend.is_none() && setting.key == DEFAULT_MAX_BATCH_SIZE;
-    match given.iter().rfind(is_it) {
+    match configured.iter().rfind(is_it) {
         None => log::debug!("Adding default backend config setting: {DEFAULT_MAX_BATCH_SIZE},4"),
         Some(BackendSetting { value, .. }) => {
             log::debug!("Found overwritten default setting: {DEFAULT_MAX_BATCH_SIZE},{value}");
@@ -35,12 +35,12 @@ pub(crate) fn log_default_batch_size(given: &[BackendSetting]) {
 /// Warnings about settings that no backend reads. `backends` are the built-in backends and the loaded ones. `directory`
 /// may contain further backends.
 pub(crate) fn misspelt(
-    given: &[BackendSetting],
+    configured: &[BackendSetting],
     backends: &[Arc<dyn Backend>],
     directory: &Path,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
-    for BackendSetting { backend, key, .. } in given {
+    for BackendSetting { backend, key, .. } in configured {
         let Some(name) = backend else { continue };
         match backends.iter().find(|known| known.settings_name() == name) {
             Some(known) => {

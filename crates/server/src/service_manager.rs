@@ -19,14 +19,14 @@ impl GivenSockets {
     /// # Errors
     /// INVALID_ARG if one of them is no TCP socket that listens.
     pub fn take() -> Result<Self, Error> {
-        let mut given = ListenFd::from_env();
-        let sockets = (0..given.len()).map(|index| {
+        let mut inherited = ListenFd::from_env();
+        let sockets = (0..inherited.len()).map(|index| {
             let refused = |error| {
                 let text =
                     format!("socket {index} of the service manager is no TCP socket that listens: {error}");
                 Error::invalid(text)
             };
-            let socket = given.take_tcp_listener(index).map_err(refused)?;
+            let socket = inherited.take_tcp_listener(index).map_err(refused)?;
             let socket = socket.ok_or_else(|| Error::internal("a socket of the service manager is gone"))?;
             let port = socket.local_addr().map_err(refused)?.port();
             Ok((port, socket))
@@ -36,7 +36,7 @@ impl GivenSockets {
 
     /// The socket for an endpoint with this port, if there is one.
     pub(crate) fn remove(&mut self, port: u16) -> Option<TcpListener> {
-        let index = self.0.iter().position(|(given, _)| *given == port)?;
+        let index = self.0.iter().position(|(bound, _)| *bound == port)?;
         Some(self.0.swap_remove(index).1)
     }
 
@@ -75,11 +75,11 @@ mod tests {
     fn an_endpoint_gets_the_socket_of_its_port_and_none_may_be_left() {
         let socket = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = socket.local_addr().unwrap().port();
-        let mut given = GivenSockets(vec![(port, socket)]);
-        assert!(given.remove(port - 1).is_none());
-        let taken = given.remove(port).unwrap();
+        let mut inherited = GivenSockets(vec![(port, socket)]);
+        assert!(inherited.remove(port - 1).is_none());
+        let taken = inherited.remove(port).unwrap();
         assert_eq!(taken.local_addr().unwrap().port(), port);
-        given.finish().unwrap();
+        inherited.finish().unwrap();
         let left = GivenSockets(vec![(port, taken)]).finish().unwrap_err();
         assert_eq!(
             left.message,

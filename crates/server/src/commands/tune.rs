@@ -13,16 +13,16 @@ use crate::signals::Signals;
 
 /// Runs the command; blocks. The first argument is the program's name. Returns the exit code.
 pub(super) fn run(arguments: impl Iterator<Item = OsString>, (out, err): Streams<'_>) -> u8 {
-    let asked = Arc::new(AtomicBool::new(false));
-    if let Err(error) = watch_signals(asked.clone()) {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    if let Err(error) = watch_signals(interrupted.clone()) {
         let _ = writeln!(err, "error: cannot watch for signals: {error}");
         return 1;
     }
-    tune::run(arguments, &Interruption(asked), (out, err))
+    tune::run(arguments, &Interruption(interrupted), (out, err))
 }
 
 /// Notes the first signal that asks for the end. The thread lives as long as the process.
-fn watch_signals(asked: Arc<AtomicBool>) -> io::Result<()> {
+fn watch_signals(interrupted: Arc<AtomicBool>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = {
         let _inside = runtime.enter();
@@ -30,7 +30,7 @@ fn watch_signals(asked: Arc<AtomicBool>) -> io::Result<()> {
     };
     let watch = move || {
         runtime.block_on(signals.first());
-        asked.store(true, Ordering::Relaxed);
+        interrupted.store(true, Ordering::Relaxed);
     };
     thread::Builder::new().name("signals".to_owned()).spawn(watch).map(drop)
 }

@@ -9,7 +9,7 @@ use super::{
     meaning::ResolvedOptions,
     options_file::{self, LayeredOption},
     refusal::BadOption,
-    table::{self, CONFIG, Spec},
+    table::{self, CONFIG, OptionSpec},
     tokenizer::ArgumentTokens,
     typed::TypedOptions,
     unread_variables,
@@ -46,7 +46,7 @@ pub(super) fn apply(
 }
 
 /// Sets an option that was not given on the command line.
-pub(super) fn set(typed: &mut TypedOptions, option: &'static Spec, value: &str) -> Result<(), String> {
+pub(super) fn set(typed: &mut TypedOptions, option: &'static OptionSpec, value: &str) -> Result<(), String> {
     if option.is_flag() && !super::values::boolean(value)? {
         return Ok(());
     }

@@ -5,7 +5,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{
     refusal::BadOption,
-    table::{self, CONFIG, ONLY_ON_THE_LINE, Spec},
+    table::{self, CONFIG, ONLY_ON_THE_LINE, OptionSpec},
     tokenizer::did_you_mean,
 };
 
@@ -13,7 +13,7 @@ const WRONG_VALUE: &str = "a value is a string, a number, true, false, or a list
 
 /// An option that is not on the command line.
 pub(super) struct LayeredOption {
-    pub(super) option: &'static Spec,
+    pub(super) option: &'static OptionSpec,
     pub(super) value: String,
     /// Where the option was given, for errors.
     pub(super) origin: String,

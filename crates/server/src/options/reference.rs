@@ -1,7 +1,7 @@
 //! The reference of options, made from the table: `docs/options.md`.
 use std::fmt::Write;
 
-use super::table::{self, Spec};
+use super::table::{self, OptionSpec};
 
 const HEAD: &str = "\
 # Options of the server
@@ -44,12 +44,12 @@ pub fn reference() -> String {
     page
 }
 
-fn names(option: &Spec) -> String {
+fn names(option: &OptionSpec) -> String {
     let variable = option.variable().map_or_else(String::new, |name| format!(" `{name}`"));
     format!("`--{}`{variable}", option.name)
 }
 
-fn value(option: &Spec) -> String {
+fn value(option: &OptionSpec) -> String {
     option.placeholder().map_or_else(String::new, |words| format!("`{}`", words.replace('|', "\\|")))
 }
 

@@ -15,4 +15,4 @@ mod repository;
 mod server;
 
 pub(super) use groups::{GROUPS, all, defaults, named, note};
-pub(super) use option_spec::{CONFIG, INT_MAX, ONLY_ON_THE_LINE, Spec};
+pub(super) use option_spec::{CONFIG, INT_MAX, ONLY_ON_THE_LINE, OptionSpec};

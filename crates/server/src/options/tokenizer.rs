@@ -9,11 +9,11 @@ use std::ffi::OsString;
 use inference::nearest;
 
 use super::refusal::BadOption;
-use super::table::{self, Spec};
+use super::table::{self, OptionSpec};
 
 /// One option of the command line. The value of a flag is empty.
 pub(super) struct GivenOption {
-    pub(super) option: &'static Spec,
+    pub(super) option: &'static OptionSpec,
     pub(super) value: String,
 }
 
@@ -95,7 +95,7 @@ impl ArgumentTokens {
 }
 
 /// The option with exactly this name, otherwise the only option whose name begins with it.
-fn find(typed: &str) -> Result<&'static Spec, BadOption> {
+fn find(typed: &str) -> Result<&'static OptionSpec, BadOption> {
     if let Some(option) = table::named(typed) {
         return Ok(option);
     }

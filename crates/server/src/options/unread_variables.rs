@@ -5,7 +5,7 @@
 
 use inference::nearest;
 
-use super::table::{self, Spec};
+use super::table::{self, OptionSpec};
 
 /// How the names of the variables begin.
 const PREFIX: &str = "NEREID_";
@@ -57,7 +57,7 @@ pub(super) fn unread<'v>(
 
 /// The warning about a variable that nothing reads.
 pub(super) fn warning(name: &str) -> String {
-    let known = table::all().filter_map(Spec::variable).chain(OF_PROGRAM.map(str::to_owned));
+    let known = table::all().filter_map(OptionSpec::variable).chain(OF_PROGRAM.map(str::to_owned));
     // The common beginning would hide how much of the name differs.
     let endings: Vec<_> = known.map(|name| name[PREFIX.len()..].to_owned()).collect();
     let near = nearest(name.get(PREFIX.len()..).unwrap_or_default(), endings);
@@ -66,7 +66,7 @@ pub(super) fn warning(name: &str) -> String {
 }
 
 fn is_read(name: &str) -> bool {
-    table::all().filter_map(Spec::variable).any(|known| known == name)
+    table::all().filter_map(OptionSpec::variable).any(|known| known == name)
         || OF_PROGRAM.contains(&name)
         || OF_TESTS.contains(&name)
         || name.starts_with(PREFIX_OF_TESTS)

@@ -6,7 +6,7 @@ use super::{
     command_spec::{CommandForm, CommandSpec, CommandTable, CommandUsage},
     list::{COMMANDS, names},
 };
-use crate::options::table::{self, Spec};
+use crate::options::table::{self, OptionSpec};
 
 /// A command, or one way to call it.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ pub(in super::super) fn server_options() -> impl Iterator<Item = CommandOptionDe
     })
 }
 
-fn server_value(option: &Spec) -> ValueDescription {
+fn server_value(option: &OptionSpec) -> ValueDescription {
     match option.placeholder() {
         Some("boolean") => ValueDescription::of_words(["true", "false"]),
         // Most texts are files or directories.

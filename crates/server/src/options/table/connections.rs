@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::option_spec::{INT_MAX, OptionValue, Spec, checked};
+use super::option_spec::{INT_MAX, OptionSpec, OptionValue, checked};
 use crate::options::typed::TypedOptions;
 use crate::options::values;
 
-pub(super) const CONNECTIONS: &[Spec] = &[
-    Spec::new(
+pub(super) const CONNECTIONS: &[OptionSpec] = &[
+    OptionSpec::new(
         "max-connections",
         OptionValue::Integer(1, INT_MAX, |typed, value| typed.clients.max_connections = value),
         "The maximum number of HTTP and gRPC connections together. The limit is lower if the system allows fewer open \
@@ -15,26 +15,26 @@ pub(super) const CONNECTIONS: &[Spec] = &[
          closes them.",
     )
     .default("10000"),
-    Spec::new(
+    OptionSpec::new(
         "http-max-connections",
         OptionValue::Integer(0, INT_MAX, |typed, value| typed.clients.http_max_connections = value),
         "The maximum number of HTTP connections. 0: only --max-connections limits them.",
     )
     .default("0"),
-    Spec::new(
+    OptionSpec::new(
         "grpc-max-connections",
         OptionValue::Integer(0, INT_MAX, |typed, value| typed.clients.grpc_max_connections = value),
         "The maximum number of gRPC connections. 0: only --max-connections limits them.",
     )
     .default("0"),
-    Spec::new(
+    OptionSpec::new(
         "metrics-max-connections",
         OptionValue::Integer(1, INT_MAX, |typed, value| typed.clients.metrics_max_connections = value),
         "The maximum number of connections of the metrics port. They do not count in --max-connections, so clients can \
          read metrics while the other ports are full.",
     )
     .default("100"),
-    Spec::new(
+    OptionSpec::new(
         "max-connections-per-address",
         OptionValue::Integer(0, INT_MAX, |typed, value| typed.clients.max_connections_per_address = value),
         "The maximum number of connections from one address, within each of the limits above: of all ports but that of \
@@ -43,14 +43,14 @@ pub(super) const CONNECTIONS: &[Spec] = &[
          proxy: set this to --max-connections.",
     )
     .default("0"),
-    Spec::new(
+    OptionSpec::new(
         "grpc-max-concurrent-streams",
         OptionValue::Integer(1, INT_MAX, |typed, value| typed.clients.max_concurrent_streams = value),
         "The maximum number of calls in flight on one gRPC connection. gRPC clients delay further calls until others \
          have ended.",
     )
     .default("1024"),
-    Spec::new(
+    OptionSpec::new(
         "max-request-byte-size",
         OptionValue::Integer(1, i64::MAX, |typed, value| typed.clients.max_request_byte_size = value),
         "The largest request, in bytes, with binary tensors: the body over HTTP, a message over gRPC. A gRPC message \
@@ -77,7 +77,7 @@ pub(super) const CONNECTIONS: &[Spec] = &[
          --client-body-min-byte-size bytes of its body arrive within a period. 0: no limit.",
     )
     .default("60"),
-    Spec::new(
+    OptionSpec::new(
         "client-body-min-byte-size",
         OptionValue::Integer(1, INT_MAX, |typed, value| typed.clients.body_min_byte_size = value),
         "How many bytes of a request body must arrive within each period of --client-body-timeout-secs, unless the \
@@ -110,7 +110,7 @@ const fn timeout(
     name: &'static str,
     set: fn(&mut TypedOptions, &str) -> Result<(), String>,
     help: &'static str,
-) -> Spec {
+) -> OptionSpec {
     checked(name, "seconds", set, help).takes("a number of seconds from 0 to 2147483647")
 }
 

@@ -1,9 +1,9 @@
 //! Options about who may use the ports.
 
-use super::option_spec::{INT_MAX, OptionValue, Spec, boolean, checked, text};
+use super::option_spec::{INT_MAX, OptionSpec, OptionValue, boolean, checked, text};
 use crate::options::values;
 
-pub(super) const CREDENTIALS: &[Spec] = &[
+pub(super) const CREDENTIALS: &[OptionSpec] = &[
     text(
         "api-key-file",
         |typed, value| typed.ports.api_key_file = value.to_owned(),
@@ -26,7 +26,7 @@ pub(super) const CREDENTIALS: &[Spec] = &[
          be used for, and cannot be revoked.",
     )
     .default("false"),
-    Spec::new(
+    OptionSpec::new(
         "credential-reload-secs",
         OptionValue::Integer(0, INT_MAX, |typed, value| typed.ports.credential_reload_secs = value),
         "How often the server looks whether certificates, revocation lists and API keys have changed, in seconds. It \

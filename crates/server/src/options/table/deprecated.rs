@@ -1,11 +1,11 @@
 //! Options that have a successor. Each works as far as its successor works, and prints a warning.
 
-use super::option_spec::{INT_MAX, OptionValue, Spec, boolean, checked, text};
+use super::option_spec::{INT_MAX, OptionSpec, OptionValue, boolean, checked, text};
 
 /// The largest number of 32 bits.
 const UINT_MAX: i64 = u32::MAX as i64;
 
-pub(super) const DEPRECATED: &[Spec] = &[
+pub(super) const DEPRECATED: &[OptionSpec] = &[
     boolean(
         "strict-model-config",
         |typed, value| typed.repository.strict_model_config = Some(value),
@@ -15,7 +15,7 @@ pub(super) const DEPRECATED: &[Spec] = &[
         "Warning: '--strict-model-config' has been deprecated! Please use \
              '--disable-auto-complete-config' instead.",
     ),
-    Spec::new(
+    OptionSpec::new(
         "response-cache-byte-size",
         OptionValue::Integer(i64::MIN, i64::MAX, |typed, value| {
             let settings = typed.cache.configs.entry("local".to_owned()).or_default();
@@ -46,7 +46,7 @@ pub(super) const DEPRECATED: &[Spec] = &[
         "Warning: '--trace-level' has been deprecated and will be removed in future releases. Please use \
          '--trace-config level=<OFF|TIMESTAMPS|TENSORS>' instead.",
     ),
-    Spec::new(
+    OptionSpec::new(
         "trace-rate",
         OptionValue::Integer(0, UINT_MAX, |typed, value| typed.trace.rate = value),
         "Use --trace-config=rate=<number>.",
@@ -56,7 +56,7 @@ pub(super) const DEPRECATED: &[Spec] = &[
         "Warning: '--trace-rate' has been deprecated and will be removed in future releases. Please use \
          '--trace-config rate=<rate value>' instead.",
     ),
-    Spec::new(
+    OptionSpec::new(
         "trace-count",
         OptionValue::Integer(-1, INT_MAX, |typed, value| typed.trace.count = value),
         "Use --trace-config=count=<number>.",
@@ -66,7 +66,7 @@ pub(super) const DEPRECATED: &[Spec] = &[
         "Warning: '--trace-count' has been deprecated and will be removed in future releases. Please use \
          '--trace-config count=<count value>' instead.",
     ),
-    Spec::new(
+    OptionSpec::new(
         "trace-log-frequency",
         OptionValue::Integer(0, UINT_MAX, |typed, value| typed.trace.log_frequency = value),
         "Use --trace-config=triton,log-frequency=<number>.",

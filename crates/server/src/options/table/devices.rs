@@ -1,12 +1,12 @@
 //! Options of memory pools, devices and shared memory.
 
-use super::option_spec::{INT_MAX, OptionValue, Spec, boolean, checked, float, integer};
+use super::option_spec::{INT_MAX, OptionSpec, OptionValue, boolean, checked, float, integer};
 use crate::options::values;
 
 const NOTHING_RESERVED: &str = "no memory is reserved ahead";
 
-pub(super) const DEVICES: &[Spec] = &[
-    Spec::new(
+pub(super) const DEVICES: &[OptionSpec] = &[
+    OptionSpec::new(
         "pinned-memory-pool-byte-size",
         OptionValue::Integer(0, i64::MAX, |typed, value| typed.devices.pinned_pool_byte_size = value),
         "The size of page-locked host memory to reserve, in bytes. Shown at startup.",
@@ -85,7 +85,7 @@ pub(super) const DEVICES: &[Spec] = &[
         .without_effect("no memory is shared between devices"),
 ];
 
-pub(super) const SHARED_MEMORY: &[Spec] = &[boolean(
+pub(super) const SHARED_MEMORY: &[OptionSpec] = &[boolean(
     "allow-client-shm",
     |typed, value| typed.devices.allow_client_shm = value,
     "Allow clients to register shared memory.",

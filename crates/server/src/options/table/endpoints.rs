@@ -1,9 +1,9 @@
 //! Options of the endpoints for SageMaker and Vertex AI.
 
-use super::option_spec::{INT_MAX, OptionValue, SHARED_THREADS, Spec, boolean, checked, port, text};
+use super::option_spec::{INT_MAX, OptionSpec, OptionValue, SHARED_THREADS, boolean, checked, port, text};
 use crate::options::values;
 
-pub(super) const SAGEMAKER: &[Spec] = &[
+pub(super) const SAGEMAKER: &[OptionSpec] = &[
     boolean(
         "allow-sagemaker",
         |typed, value| typed.outside.allow_sagemaker = value,
@@ -23,7 +23,7 @@ pub(super) const SAGEMAKER: &[Spec] = &[
         },
         "The ports that other endpoints on the same address may use.",
     ),
-    Spec::new(
+    OptionSpec::new(
         "sagemaker-thread-count",
         OptionValue::Integer(1, INT_MAX, |_, _| ()),
         "The number of threads of the endpoint.",
@@ -32,7 +32,7 @@ pub(super) const SAGEMAKER: &[Spec] = &[
     .without_effect(SHARED_THREADS),
 ];
 
-pub(super) const VERTEX: &[Spec] = &[
+pub(super) const VERTEX: &[OptionSpec] = &[
     boolean(
         "allow-vertex-ai",
         |typed, value| typed.outside.allow_vertex_ai = value,
@@ -48,7 +48,7 @@ pub(super) const VERTEX: &[Spec] = &[
         "The port to listen on. The environment variable AIP_HTTP_PORT changes the default.",
     )
     .default("8080"),
-    Spec::new(
+    OptionSpec::new(
         "vertex-ai-thread-count",
         OptionValue::Integer(1, INT_MAX, |_, _| ()),
         "The number of threads of the endpoint.",

@@ -4,12 +4,12 @@
 use shared_memory::SharedMemoryOptions;
 
 use super::super::meaning::BackendSetting;
-use super::option_spec::{OptionValue, Spec, boolean, checked, count, text};
+use super::option_spec::{OptionSpec, OptionValue, boolean, checked, count, text};
 use crate::options::values;
 
 const MOST_REGIONS: i64 = SharedMemoryOptions::MOST_REGIONS as i64;
 
-pub(super) const BACKEND: &[Spec] = &[
+pub(super) const BACKEND: &[OptionSpec] = &[
     text(
         "backend-directory",
         |typed, value| typed.backends.directory = value.to_owned(),
@@ -34,14 +34,14 @@ pub(super) const BACKEND: &[Spec] = &[
     ),
 ];
 
-pub(super) const REPOSITORY_AGENT: &[Spec] = &[text(
+pub(super) const REPOSITORY_AGENT: &[OptionSpec] = &[text(
     "repoagent-directory",
     |typed, value| typed.repository.agent_directory = value.to_owned(),
     "The directory in which the server looks for repository agents.",
 )
 .default("/opt/tritonserver/repoagents")];
 
-pub(super) const RESPONSE_CACHE: &[Spec] = &[
+pub(super) const RESPONSE_CACHE: &[OptionSpec] = &[
     checked(
         "cache-config",
         "<cache>,<setting>=<value>",
@@ -63,7 +63,7 @@ pub(super) const RESPONSE_CACHE: &[Spec] = &[
     .default("/opt/tritonserver/caches"),
 ];
 
-pub(super) const RATE_LIMITER: &[Spec] = &[
+pub(super) const RATE_LIMITER: &[OptionSpec] = &[
     checked(
         "rate-limit",
         "off|execution_count",
@@ -92,7 +92,7 @@ pub(super) const RATE_LIMITER: &[Spec] = &[
     .default_note("for each resource, the largest amount that an instance asks for"),
 ];
 
-pub(super) const NEREID: &[Spec] = &[
+pub(super) const NEREID: &[OptionSpec] = &[
     text(
         "config",
         // Read before the other options.
@@ -154,7 +154,7 @@ pub(super) const NEREID: &[Spec] = &[
              may share the directory.",
     )
     .default_note("nereid/models below XDG_CACHE_HOME or ~/.cache, else a directory below TMPDIR"),
-    Spec::new(
+    OptionSpec::new(
         "model-repository-cache-byte-size",
         OptionValue::Integer(0, i64::MAX, |typed, value| typed.repository.cache_byte_size = value),
         "How many bytes that no served model uses may stay in the directory of --model-repository-cache-directory. Beyond \
@@ -192,13 +192,13 @@ pub(super) const NEREID: &[Spec] = &[
              GOAWAY. Then it stops, within --exit-timeout-secs.",
     )
     .default("0"),
-    Spec::new(
+    OptionSpec::new(
         "max-client-shm-regions",
         OptionValue::Integer(1, MOST_REGIONS, |typed, value| typed.devices.most_client_regions = value),
         "The most regions of shared memory that clients may register with --allow-client-shm=true. Each needs an open file.",
     )
     .default("1024"),
-    Spec::new(
+    OptionSpec::new(
         "max-client-shm-byte-size",
         OptionValue::Integer(0, i64::MAX, |typed, value| typed.devices.most_client_region_bytes = value),
         "The most bytes of all regions together that clients may register.",

@@ -1,6 +1,6 @@
 //! All options, in the groups of the help.
 
-use super::option_spec::Spec;
+use super::option_spec::OptionSpec;
 use super::{
     connections, credentials, deprecated, devices, endpoints, extensions, grpc, http, metrics, repository,
     server,
@@ -9,7 +9,7 @@ use crate::options::typed::TypedOptions;
 
 /// The headings of the help, each with its options. The order is that of Triton's usage text. The options that Triton
 /// does not have come last.
-pub(in super::super) const GROUPS: &[(&str, &[Spec])] = &[
+pub(in super::super) const GROUPS: &[(&str, &[OptionSpec])] = &[
     ("", server::GLOBAL),
     ("Server", server::SERVER),
     ("Logging", server::LOGGING),
@@ -44,7 +44,7 @@ pub(in super::super) fn defaults() -> TypedOptions {
 }
 
 /// Records that an option was given, and adds its warning, if it has one.
-pub(in super::super) fn note(typed: &mut TypedOptions, option: &'static Spec, value: &str) {
+pub(in super::super) fn note(typed: &mut TypedOptions, option: &'static OptionSpec, value: &str) {
     typed.given.entry(option.name).or_default().push(value.to_owned());
     if let Some(instead) = option.deprecated {
         typed.warnings.push(instead.replace("{value}", value));
@@ -54,11 +54,11 @@ pub(in super::super) fn note(typed: &mut TypedOptions, option: &'static Spec, va
 }
 
 /// Every option, in the order of the help.
-pub(in super::super) fn all() -> impl Iterator<Item = &'static Spec> {
+pub(in super::super) fn all() -> impl Iterator<Item = &'static OptionSpec> {
     GROUPS.iter().flat_map(|(_, options)| *options)
 }
 
 /// The option with exactly this name.
-pub(in super::super) fn named(name: &str) -> Option<&'static Spec> {
+pub(in super::super) fn named(name: &str) -> Option<&'static OptionSpec> {
     all().find(|option| option.name == name)
 }

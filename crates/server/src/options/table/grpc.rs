@@ -2,7 +2,9 @@
 
 use frontend::access::Category;
 
-use super::option_spec::{INT_MAX, OptionValue, SHARED_THREADS, Spec, boolean, checked, count, port, text};
+use super::option_spec::{
+    INT_MAX, OptionSpec, OptionValue, SHARED_THREADS, boolean, checked, count, port, text,
+};
 use crate::options::values;
 
 const RESTRICTION: values::RestrictionKind = values::RestrictionKind {
@@ -12,7 +14,7 @@ const RESTRICTION: values::RestrictionKind = values::RestrictionKind {
     lacks: Some(Category::Status),
 };
 
-pub(super) const GRPC: &[Spec] = &[
+pub(super) const GRPC: &[OptionSpec] = &[
     boolean("allow-grpc", |typed, value| typed.grpc.allow = value, "Listen for gRPC requests.")
         .default("true"),
     text(
@@ -170,14 +172,14 @@ pub(super) const GRPC: &[Spec] = &[
         "How many strikes a connection may have. The server closes it at the next strike. 0: any number.",
     )
     .default("2"),
-    Spec::new(
+    OptionSpec::new(
         "grpc-max-connection-age",
         CONNECTION_AGE,
         "The server closes a connection after about this many milliseconds. Its calls may go on for the time of \
          --grpc-max-connection-age-grace.",
     )
     .default_note("no limit"),
-    Spec::new(
+    OptionSpec::new(
         "grpc-max-connection-age-grace",
         CONNECTION_GRACE,
         "How many milliseconds calls may go on after the time of --grpc-max-connection-age.",

@@ -1,12 +1,12 @@
 //! Options of the HTTP endpoint.
 
-use super::option_spec::{INT_MAX, OptionValue, SHARED_THREADS, Spec, boolean, checked, port, text};
+use super::option_spec::{INT_MAX, OptionSpec, OptionValue, SHARED_THREADS, boolean, checked, port, text};
 use crate::options::values;
 
 const RESTRICTION: values::RestrictionKind =
     values::RestrictionKind { option: "http-restricted-api", noun: "api", header_prefix: "", lacks: None };
 
-pub(super) const HTTP: &[Spec] = &[
+pub(super) const HTTP: &[OptionSpec] = &[
     boolean("allow-http", |typed, value| typed.http.allow = value, "Listen for HTTP requests.")
         .default("true"),
     text(
@@ -35,7 +35,7 @@ pub(super) const HTTP: &[Spec] = &[
          parameter of the request.",
     )
     .default(""),
-    Spec::new(
+    OptionSpec::new(
         "http-thread-count",
         OptionValue::Integer(1, INT_MAX, |_, _| ()),
         "The number of threads for HTTP.",
@@ -72,7 +72,7 @@ pub(super) const HTTP: &[Spec] = &[
          and 'model-repository'.",
     )
     .default("true"),
-    Spec::new(
+    OptionSpec::new(
         "status-log-lines",
         OptionValue::Integer(0, 1_000, |typed, value| typed.http.status_log_lines = value),
         "The number of log lines that the server keeps for the status page, in at most 64 KiB. They also belong to the API \

@@ -2,11 +2,11 @@
 
 use engine::MetricsOptions;
 
-use super::option_spec::{INT_MAX, OptionValue, Spec, boolean, checked, port, text};
+use super::option_spec::{INT_MAX, OptionSpec, OptionValue, boolean, checked, port, text};
 use crate::options::typed::TypedOptions;
 use crate::options::values;
 
-pub(super) const METRICS: &[Spec] = &[
+pub(super) const METRICS: &[OptionSpec] = &[
     boolean("allow-metrics", |typed, value| typed.metrics.allow = value, "Listen for Prometheus scrapes.")
         .default("true"),
     boolean(
@@ -68,7 +68,7 @@ pub(super) const METRICS: &[Spec] = &[
         "A PEM file: the certificates that may sign client certificates for the metrics port.",
     )
     .default(""),
-    Spec::new(
+    OptionSpec::new(
         "metrics-interval-ms",
         OptionValue::Integer(1, INT_MAX, |typed, value| typed.metrics.interval_ms = value),
         "The interval of measured values (processors and memory), in milliseconds. The server measures them when the \
@@ -98,7 +98,7 @@ pub(super) const METRICS: &[Spec] = &[
     .default("counter_latencies=true"),
 ];
 
-pub(super) const TRACING: &[Spec] = &[checked(
+pub(super) const TRACING: &[OptionSpec] = &[checked(
     "trace-config",
     "[<mode>,]<setting>=<value>",
     |typed, value| typed.trace.add_setting(value),

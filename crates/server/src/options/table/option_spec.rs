@@ -39,7 +39,7 @@ const PORT_MAX: i64 = u16::MAX as i64;
 
 /// One option.
 #[derive(Debug, Clone, Copy)]
-pub(in super::super) struct Spec {
+pub(in super::super) struct OptionSpec {
     pub(in super::super) name: &'static str,
     value: OptionValue,
     default: Default,
@@ -86,7 +86,7 @@ enum Support {
     Unless(fn(&TypedOptions) -> bool, &'static str),
 }
 
-impl Spec {
+impl OptionSpec {
     pub(super) const fn new(name: &'static str, value: OptionValue, help: &'static str) -> Self {
         Self {
             name,
@@ -251,38 +251,58 @@ fn is_list_of_words(placeholder: &str) -> bool {
     placeholder.contains('|') && !placeholder.contains('<')
 }
 
-pub(super) const fn flag(name: &'static str, set: fn(&mut TypedOptions), help: &'static str) -> Spec {
-    Spec::new(name, OptionValue::Flag(set), help)
+pub(super) const fn flag(name: &'static str, set: fn(&mut TypedOptions), help: &'static str) -> OptionSpec {
+    OptionSpec::new(name, OptionValue::Flag(set), help)
 }
 
 pub(super) const fn boolean(
     name: &'static str,
     set: fn(&mut TypedOptions, bool),
     help: &'static str,
-) -> Spec {
-    Spec::new(name, OptionValue::Boolean(set), help)
+) -> OptionSpec {
+    OptionSpec::new(name, OptionValue::Boolean(set), help)
 }
 
 /// An integer from 0 to C's largest.
-pub(super) const fn count(name: &'static str, set: fn(&mut TypedOptions, i64), help: &'static str) -> Spec {
-    Spec::new(name, OptionValue::Integer(0, INT_MAX, set), help)
+pub(super) const fn count(
+    name: &'static str,
+    set: fn(&mut TypedOptions, i64),
+    help: &'static str,
+) -> OptionSpec {
+    OptionSpec::new(name, OptionValue::Integer(0, INT_MAX, set), help)
 }
 
 /// An integer from C's smallest to C's largest.
-pub(super) const fn integer(name: &'static str, set: fn(&mut TypedOptions, i64), help: &'static str) -> Spec {
-    Spec::new(name, OptionValue::Integer(-INT_MAX - 1, INT_MAX, set), help)
+pub(super) const fn integer(
+    name: &'static str,
+    set: fn(&mut TypedOptions, i64),
+    help: &'static str,
+) -> OptionSpec {
+    OptionSpec::new(name, OptionValue::Integer(-INT_MAX - 1, INT_MAX, set), help)
 }
 
-pub(super) const fn port(name: &'static str, set: fn(&mut TypedOptions, i64), help: &'static str) -> Spec {
-    Spec::new(name, OptionValue::Integer(0, PORT_MAX, set), help)
+pub(super) const fn port(
+    name: &'static str,
+    set: fn(&mut TypedOptions, i64),
+    help: &'static str,
+) -> OptionSpec {
+    OptionSpec::new(name, OptionValue::Integer(0, PORT_MAX, set), help)
 }
 
-pub(super) const fn float(name: &'static str, set: fn(&mut TypedOptions, f64), help: &'static str) -> Spec {
-    Spec::new(name, OptionValue::Float(set), help)
+pub(super) const fn float(
+    name: &'static str,
+    set: fn(&mut TypedOptions, f64),
+    help: &'static str,
+) -> OptionSpec {
+    OptionSpec::new(name, OptionValue::Float(set), help)
 }
 
-pub(super) const fn text(name: &'static str, set: fn(&mut TypedOptions, &str), help: &'static str) -> Spec {
-    Spec::new(name, OptionValue::Text(set), help)
+pub(super) const fn text(
+    name: &'static str,
+    set: fn(&mut TypedOptions, &str),
+    help: &'static str,
+) -> OptionSpec {
+    OptionSpec::new(name, OptionValue::Text(set), help)
 }
 
 pub(super) const fn checked(
@@ -290,6 +310,6 @@ pub(super) const fn checked(
     placeholder: &'static str,
     set: fn(&mut TypedOptions, &str) -> Result<(), String>,
     help: &'static str,
-) -> Spec {
-    Spec::new(name, OptionValue::Checked(placeholder, set), help)
+) -> OptionSpec {
+    OptionSpec::new(name, OptionValue::Checked(placeholder, set), help)
 }

@@ -2,9 +2,9 @@
 
 use engine::ControlMode;
 
-use super::option_spec::{INT_MAX, OptionValue, Spec, boolean, checked, count, flag, integer, text};
+use super::option_spec::{INT_MAX, OptionSpec, OptionValue, boolean, checked, count, flag, integer, text};
 
-pub(super) const REPOSITORY: &[Spec] = &[
+pub(super) const REPOSITORY: &[OptionSpec] = &[
     text(
         "model-store",
         |typed, value| _ = typed.repository.paths.insert(value.to_owned()),
@@ -80,7 +80,7 @@ pub(super) const REPOSITORY: &[Spec] = &[
         },
         "Use <model>/configs/<name>.pbtxt instead of <model>/config.pbtxt in every model that has this file.",
     ),
-    Spec::new(
+    OptionSpec::new(
         "model-load-thread-count",
         OptionValue::Integer(1, INT_MAX, |typed, value| typed.repository.load_thread_count = value),
         "How many models the server loads at the same time. At least 1.",

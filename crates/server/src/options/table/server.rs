@@ -1,10 +1,10 @@
 //! Options of the server as a whole and of its log.
 
-use super::option_spec::{INT_MAX, OptionValue, Spec, boolean, checked, flag, integer, text};
+use super::option_spec::{INT_MAX, OptionSpec, OptionValue, boolean, checked, flag, integer, text};
 use crate::logging::LogFormat;
 use crate::options::values;
 
-pub(super) const GLOBAL: &[Spec] = &[
+pub(super) const GLOBAL: &[OptionSpec] = &[
     flag("help", |_| (), "Print this text and exit. In short: -h."),
     flag(
         "version",
@@ -13,7 +13,7 @@ pub(super) const GLOBAL: &[Spec] = &[
     ),
 ];
 
-pub(super) const SERVER: &[Spec] = &[
+pub(super) const SERVER: &[OptionSpec] = &[
     text("id", |typed, value| typed.server.id = value.to_owned(), "The server's name in its metadata.")
         .default("triton"),
     integer(
@@ -23,7 +23,7 @@ pub(super) const SERVER: &[Spec] = &[
              ends with status 1. The time begins after --shutdown-delay-secs. A negative number is 0.",
     )
     .default("30"),
-    Spec::new(
+    OptionSpec::new(
         "max-inflight-bytes",
         OptionValue::Integer(1, i64::MAX, |typed, value| typed.server.max_inflight_bytes = Some(value)),
         "How many bytes of requests the server holds at the same time. A request counts from its arrival until its \
@@ -31,14 +31,14 @@ pub(super) const SERVER: &[Spec] = &[
          status 503 over HTTP, RESOURCE_EXHAUSTED over gRPC.",
     )
     .default_note("half of the memory"),
-    Spec::new(
+    OptionSpec::new(
         "max-unread-response-bytes",
         OptionValue::Integer(1, i64::MAX, |typed, value| typed.server.max_unread_response_bytes = Some(value)),
         "How many bytes of responses may wait for clients that read slowly. Beyond the limit, the server ends the \
          request whose client is furthest behind, with RESOURCE_EXHAUSTED.",
     )
     .default_note("a quarter of the memory"),
-    Spec::new(
+    OptionSpec::new(
         "max-intermediate-bytes",
         OptionValue::Integer(1, i64::MAX, |typed, value| typed.server.max_intermediate_bytes = Some(value)),
         "How many bytes of tensors the requests of one ensemble may hold between its steps. Beyond the limit, new \
@@ -47,7 +47,7 @@ pub(super) const SERVER: &[Spec] = &[
     .default_note("an eighth of the memory"),
 ];
 
-pub(super) const LOGGING: &[Spec] = &[
+pub(super) const LOGGING: &[OptionSpec] = &[
     checked(
         "log-verbose",
         "integer",

@@ -149,7 +149,7 @@ fn a_refused_value_is_reported_with_the_allowed_values() {
         assert!(usage.starts_with("Usage: nereid "), "{refusal}");
     }
     assert!(!refusal(&["--backend-config=x"]).contains("takes"));
-    let is_number = |option: &&table::Spec| {
+    let is_number = |option: &&table::OptionSpec| {
         matches!(option.placeholder(), Some("integer" | "float" | "seconds" | "boolean"))
     };
     for option in table::all().filter(is_number) {
