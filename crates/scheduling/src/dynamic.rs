@@ -3,6 +3,7 @@ mod batcher;
 mod config;
 mod priority_level;
 mod queue;
+mod service_key;
 
 pub use batcher::DynamicBatcher;
 pub use config::{DynamicBatching, QueuePolicy, TimeoutAction};

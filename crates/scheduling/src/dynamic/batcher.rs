@@ -1,8 +1,5 @@
 //! The policy of the dynamic batcher. It decides what is due from the head of its queue.
-use super::{
-    config::DynamicBatching,
-    queue::{Position, RequestQueue},
-};
+use super::{config::DynamicBatching, queue::RequestQueue, service_key::ServiceKey};
 use crate::{
     batch::{BatchEnd, DueBatch, InstanceId, Row},
     cut::{Cut, CutRule, Front},
@@ -35,7 +32,7 @@ struct KnownFront {
     front: Front,
     /// The last request that the batcher looked at: the last one of the front, or the one that may not join the
     /// front. If no request is behind it, the front contains the whole queue.
-    last: Option<Position>,
+    last: Option<ServiceKey>,
 }
 
 impl<T> DynamicBatcher<T> {
@@ -65,15 +62,15 @@ impl<T> DynamicBatcher<T> {
             return Err(Rejected { payload, reason: Rejection::Draining });
         }
         let arrived = now.max(self.latest_arrival);
-        let (id, position) = self.queue.push(arrived, meta, payload)?;
+        let (id, key) = self.queue.push(arrived, meta, payload)?;
         match &mut self.known {
-            Some(known) if known.last < Some(position) => {
+            Some(known) if known.last < Some(key) => {
                 // A closed front does not change. An open front takes the new request if that request is the next
                 // one.
                 if !known.front.is_closed()
                     && let Some(last) = self.queue.last()
                 {
-                    extend(&self.rule, &mut self.filter, known, position, last);
+                    extend(&self.rule, &mut self.filter, known, key, last);
                 }
             }
             Some(_) => self.reset_open_batch(),
@@ -93,8 +90,8 @@ impl<T> DynamicBatcher<T> {
     }
 
     pub(crate) fn cancel(&mut self, entry: EntryId) -> Option<Rejected<T>> {
-        let (position, entry) = self.queue.remove(entry)?;
-        if self.known.as_ref().is_some_and(|known| Some(position) <= known.last) {
+        let (key, entry) = self.queue.remove(entry)?;
+        if self.known.as_ref().is_some_and(|known| Some(key) <= known.last) {
             self.reset_open_batch();
         }
         Some(Rejected::new(entry, Rejection::Cancelled))
@@ -196,8 +193,8 @@ impl<T> DynamicBatcher<T> {
             return known.front;
         }
         let mut known = KnownFront::default();
-        for (position, entry) in self.queue.iter() {
-            extend(&self.rule, &mut self.filter, &mut known, position, entry);
+        for (key, entry) in self.queue.iter() {
+            extend(&self.rule, &mut self.filter, &mut known, key, entry);
             if known.front.is_closed() {
                 break;
             }
@@ -220,12 +217,12 @@ fn extend<T>(
     rule: &CutRule,
     filter: &mut Option<Box<dyn BatchFilter<T>>>,
     known: &mut KnownFront,
-    position: Position,
+    key: ServiceKey,
     next: &Entry<T>,
 ) {
     let may_join = || filter.as_mut().is_none_or(|filter| filter.admit(&next.payload));
     known.front = rule.extended(known.front, &next.meta, next.arrived, may_join);
-    known.last = Some(position);
+    known.last = Some(key);
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! One priority level of a queue: its requests that are on time, its late requests, and the deadlines.
 use std::collections::{BTreeSet, HashMap};
 
+use super::service_key::ServiceKey;
 use crate::{request::Entry, serial_queue::SerialQueue, time::Timestamp};
 
 /// The requests of one priority level.
 #[derive(Debug)]
 pub(super) struct PriorityLevel<T> {
+    number: u64,
     /// Requests on time, oldest first. This is also the order of the serial numbers.
     waiting: SerialQueue<Waiting<T>>,
     /// Late requests, in the order in which they became late.
@@ -24,18 +26,10 @@ struct Waiting<T> {
     entry: Entry<T>,
 }
 
-/// A position in the order of service of one level.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum LevelTurn {
-    /// On time: ordered by serial number.
-    OnTime(u64),
-    /// Late: ordered by when requests became late.
-    Delayed(u64),
-}
-
 impl<T> PriorityLevel<T> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(number: u64) -> Self {
         Self {
+            number,
             waiting: SerialQueue::new(),
             delayed: SerialQueue::new(),
             delayed_numbers: HashMap::new(),
@@ -77,14 +71,14 @@ impl<T> PriorityLevel<T> {
         Some(first)
     }
 
-    /// Removes the request with that serial number, delayed or not, and returns its turn.
-    pub(super) fn remove(&mut self, serial: u64) -> Option<(LevelTurn, Entry<T>)> {
+    /// Removes the request with that serial number, delayed or not, and returns the key that it had.
+    pub(super) fn remove(&mut self, serial: u64) -> Option<(ServiceKey, Entry<T>)> {
         if let Some(waiting) = self.waiting.remove(serial) {
             remove_deadline(&mut self.by_deadline, &waiting);
-            return Some((LevelTurn::OnTime(serial), waiting.entry));
+            return Some((ServiceKey::on_time(self.number, serial), waiting.entry));
         }
         let number = self.delayed_numbers.remove(&serial)?;
-        Some((LevelTurn::Delayed(number), self.delayed.remove(number)?))
+        Some((ServiceKey::late(self.number, number), self.delayed.remove(number)?))
     }
 
     /// The earliest deadline, if there is one.
@@ -139,11 +133,12 @@ impl<T> PriorityLevel<T> {
     }
 
     /// Requests in order of service.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (LevelTurn, &Entry<T>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ServiceKey, &Entry<T>)> {
         let waiting = self.waiting.numbered();
-        let waiting = waiting.map(|(serial, waiting)| (LevelTurn::OnTime(serial), &waiting.entry));
+        let waiting =
+            waiting.map(|(serial, waiting)| (ServiceKey::on_time(self.number, serial), &waiting.entry));
         let delayed = self.delayed.numbered();
-        waiting.chain(delayed.map(|(number, entry)| (LevelTurn::Delayed(number), entry)))
+        waiting.chain(delayed.map(|(number, entry)| (ServiceKey::late(self.number, number), entry)))
     }
 }
 

@@ -3,7 +3,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     config::{DynamicBatching, TimeoutAction},
-    priority_level::{LevelTurn, PriorityLevel},
+    priority_level::PriorityLevel,
+    service_key::ServiceKey,
 };
 use crate::{
     batch::Row,
@@ -28,10 +29,6 @@ pub(super) struct RequestQueue<T> {
     accepted: u64,
 }
 
-/// A position in the order of service; a smaller position is earlier. The position of a request changes only when the
-/// queue delays the request.
-pub(super) type Position = (u64, LevelTurn);
-
 /// The queue keeps up to this many empty levels, so that it does not allocate their buffers for each request. A
 /// client can create up to 2^64 levels. The queue drops empty levels beyond this number.
 const LEVELS_KEPT: usize = 16;
@@ -47,17 +44,17 @@ impl<T> RequestQueue<T> {
         }
     }
 
-    /// Adds a request at the end of its level, and returns its position. `now` must not be earlier than in previous
+    /// Adds a request at the end of its level, and returns its key. `now` must not be earlier than in previous
     /// calls.
     pub(super) fn push(
         &mut self,
         now: Timestamp,
         meta: Meta,
         payload: T,
-    ) -> Result<(EntryId, Position), Rejected<T>> {
+    ) -> Result<(EntryId, ServiceKey), Rejected<T>> {
         let number = self.rules.level(meta.priority);
         let policy = self.rules.policy(number);
-        let level = self.levels.entry(number).or_insert_with(PriorityLevel::new);
+        let level = self.levels.entry(number).or_insert_with(|| PriorityLevel::new(number));
         if policy.max_queue_size.is_some_and(|max| level.len() >= max.get()) {
             return Err(Rejected { payload, reason: Rejection::QueueFull });
         }
@@ -66,7 +63,7 @@ impl<T> RequestQueue<T> {
         let id = EntryId { queue: number, serial: self.accepted };
         self.accepted += 1;
         self.change(number, |level| level.push(Entry { id, meta, arrived: now, payload }, deadline));
-        Ok((id, (number, LevelTurn::OnTime(id.serial))))
+        Ok((id, ServiceKey::on_time(number, id.serial)))
     }
 
     /// Whether a deadline has passed. If not, `expire` would change nothing.
@@ -93,10 +90,9 @@ impl<T> RequestQueue<T> {
         rejected
     }
 
-    /// Removes a request, and returns the position that it had.
-    pub(super) fn remove(&mut self, id: EntryId) -> Option<(Position, Entry<T>)> {
-        let (turn, entry) = self.change(id.queue, |level| level.remove(id.serial))??;
-        Some(((id.queue, turn), entry))
+    /// Removes a request, and returns the key that it had.
+    pub(super) fn remove(&mut self, id: EntryId) -> Option<(ServiceKey, Entry<T>)> {
+        self.change(id.queue, |level| level.remove(id.serial))?
     }
 
     /// Removes all requests, in order of service.
@@ -107,10 +103,10 @@ impl<T> RequestQueue<T> {
     }
 
     /// Requests in order of service.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Position, &Entry<T>)> {
-        self.levels.iter().flat_map(|(&number, level)| {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ServiceKey, &Entry<T>)> {
+        self.levels.values().flat_map(|level| {
             steps::count();
-            level.iter().map(move |(turn, entry)| ((number, turn), entry))
+            level.iter()
         })
     }
 
