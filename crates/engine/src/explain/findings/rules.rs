@@ -1,0 +1,330 @@
+//! What the numbers of a model mean: facts in sentences, and what to change.
+//!
+//! Each rule is a function of the snapshot alone. A rule gives advice only if enough has happened, and if the advice has a
+//! cost or a doubt, it says so.
+use std::time::Duration;
+
+use scheduling::BatchEnd;
+
+use super::{
+    failures::{loses_processes, processes, requests},
+    finding::{ModelFinding, finding},
+};
+use crate::{
+    ModelStatistics,
+    executor::snapshot::InstanceState,
+    explain::words::{counted, duration, percent, seconds, share},
+    model_state::ModelState,
+    snapshot::{ModelSnapshot, SchedulerKind, ServedSnapshot},
+};
+
+/// With fewer batches or requests than these, a share says little.
+const ENOUGH: u64 = 20;
+
+/// A shorter wait in a queue may be the time that a thread needs to wake.
+const NOTABLE_WAIT_NANOS: u64 = 200_000;
+
+/// All findings about a version, in the order in which a person wants to know them.
+pub fn findings(model: &ModelSnapshot) -> Vec<ModelFinding> {
+    let Some(served) = &model.served else { return vec![state(model)] };
+    let is_ready = model.state == Some(ModelState::Ready);
+    let mut findings: Vec<_> = (!is_ready).then(|| state(model)).into_iter().collect();
+    findings.push(requests(served));
+    let rules = [time, batches, queue, instances, processes, sequences, cache, steps];
+    findings.extend(rules.iter().filter_map(|rule| rule(served)));
+    findings
+}
+
+fn state(model: &ModelSnapshot) -> ModelFinding {
+    let state = model.state.map_or("not loaded", ModelState::as_str);
+    let because = if model.reason.is_empty() { String::new() } else { format!(": {}", model.reason.trim()) };
+    let advice = match model.state {
+        Some(ModelState::Loading | ModelState::Unloading | ModelState::Ready) => None,
+        Some(ModelState::Unavailable) if model.reason != "unloaded" => Some(
+            "Correct the cause and load the model again. 'nereid check' shows all problems of its files at once.",
+        ),
+        Some(ModelState::Unavailable) | None => {
+            Some("Load the model if clients need it: POST /v2/repository/models/<name>/load.")
+        }
+    };
+    finding("state", format!("The version is {state}{because}."), advice)
+}
+
+/// The share of each phase of a request.
+struct Phases {
+    whole: u64,
+    queue: f64,
+    input: f64,
+    output: f64,
+}
+
+fn phases(served: &ServedSnapshot) -> Option<Phases> {
+    let statistics = &served.statistics;
+    let whole = statistics.success.ns;
+    (statistics.success.count > 0 && whole > 0).then(|| Phases {
+        whole,
+        queue: share(statistics.queue.ns, whole),
+        input: share(statistics.compute_input.ns, whole),
+        output: share(statistics.compute_output.ns, whole),
+    })
+}
+
+fn time(served: &ServedSnapshot) -> Option<ModelFinding> {
+    let Phases { whole, queue, input, output } = phases(served)?;
+    let statistics = &served.statistics;
+    let mean = Duration::from_nanos(whole / statistics.success.count.max(1));
+    let mut fact = format!(
+        "A request takes {} on average: {} in the queue, {} for inputs, {} computing, {} for outputs",
+        duration(mean),
+        percent(statistics.queue.ns, whole),
+        percent(statistics.compute_input.ns, whole),
+        percent(statistics.compute_infer.ns, whole),
+        percent(statistics.compute_output.ns, whole),
+    );
+    if served.scheduler.kind == SchedulerKind::Ensemble {
+        let counted =
+            [statistics.queue, statistics.compute_input, statistics.compute_infer, statistics.compute_output];
+        let rest = whole.saturating_sub(counted.iter().map(|phase| phase.ns).sum());
+        // The phases are those of the members' executions. Steps that run at the same time count each.
+        fact.push_str(&format!(", {} in the queues of its steps and between them", percent(rest, whole)));
+    }
+    if let Some(times) = &served.times {
+        let (half, most) = (seconds(times.request.p50), seconds(times.request.p99));
+        fact.push_str(&format!("; half of them take up to {half}, 99 % up to {most}"));
+    }
+    fact.push('.');
+    let is_enough = statistics.success.count >= ENOUGH;
+    let delay = served.scheduler.max_queue_delay;
+    let ended_by_delay = share(ended(served, BatchEnd::Delay), all_batches(served));
+    let advice = if !is_enough || served.scheduler.kind == SchedulerKind::Ensemble {
+        None
+    } else if queue >= 0.5 && ended_by_delay >= 0.5 && !delay.is_zero() {
+        Some(
+            "Most of the time requests wait for others to share their batch. Lower max_queue_delay_microseconds for \
+             shorter waits.",
+        )
+    } else if queue >= 0.5 && waits_for_instances(served) {
+        Some(
+            "Most of the time requests wait for an instance. Add instances (instance_group count) if processors are \
+             free, or let requests share batches.",
+        )
+    } else if input + output >= 0.4 {
+        Some(
+            "Moving tensors takes longer than it should. Clients on this machine can pass tensors in shared memory; \
+             others should send them in binary form.",
+        )
+    } else {
+        None
+    };
+    Some(finding("time", fact, advice))
+}
+
+fn ended(served: &ServedSnapshot, end: BatchEnd) -> u64 {
+    served.batch_ends.iter().find(|(each, _)| *each == end).map_or(0, |(_, count)| *count)
+}
+
+fn all_batches(served: &ServedSnapshot) -> u64 {
+    served.batch_ends.iter().map(|(_, count)| count).sum()
+}
+
+fn why(end: BatchEnd) -> &'static str {
+    match end {
+        BatchEnd::Full => "they are full",
+        BatchEnd::PreferredSize => "they have a preferred size",
+        BatchEnd::Delay => "the queue delay is over",
+        BatchEnd::Shape => "the next request has another shape",
+        BatchEnd::Strategy => "the batching strategy refuses the next request",
+        BatchEnd::IdleInstance => "an instance is idle and nothing else waits",
+        BatchEnd::Drain => "the model drains",
+        BatchEnd::Unbatched => "each request runs alone",
+    }
+}
+
+/// The mean number of rows, if a batch has been executed.
+fn mean_rows(served: &ServedSnapshot) -> Option<f64> {
+    let batches = &served.statistics.batches;
+    let count: u64 = batches.iter().map(|batch| batch.compute_infer.count).sum();
+    let rows: u64 = batches.iter().map(|batch| batch.batch_size * batch.compute_infer.count).sum();
+    (count > 0).then(|| rows as f64 / count as f64)
+}
+
+fn batches(served: &ServedSnapshot) -> Option<ModelFinding> {
+    let all = all_batches(served);
+    if all == 0 {
+        return None;
+    }
+    let mut ends = served.batch_ends.clone();
+    ends.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let reasons: Vec<_> =
+        ends.iter().take(3).map(|(end, count)| format!("{} ({})", why(*end), percent(*count, all))).collect();
+    let mut fact = format!("Batches end because {}", reasons.join(", "));
+    let mean = mean_rows(served);
+    if let Some((mean, most)) = mean.zip(served.max_batch_size) {
+        fact.push_str(&format!(". A batch has {mean:.1} of {most} rows on average"));
+    }
+    fact.push('.');
+    let is_small = mean.zip(served.max_batch_size).is_some_and(|(mean, most)| mean < f64::from(most) / 2.0);
+    let usual = ends.first().filter(|(_, count)| all >= ENOUGH && share(*count, all) >= 0.5);
+    Some(finding("batches", fact, usual.and_then(|(end, _)| batch_advice(served, *end, is_small))))
+}
+
+/// Whether requests wait longer than their executions take. Short waits come from changes of threads.
+fn waits_for_instances(served: &ServedSnapshot) -> bool {
+    let ModelStatistics { success, queue, compute_input, compute_infer, compute_output, .. } =
+        &served.statistics;
+    let mean = queue.ns / success.count.max(1);
+    mean >= NOTABLE_WAIT_NANOS && queue.ns > compute_input.ns + compute_infer.ns + compute_output.ns
+}
+
+/// What to do about batches most of which end for this reason.
+fn batch_advice(served: &ServedSnapshot, end: BatchEnd, is_small: bool) -> Option<&'static str> {
+    let waits = waits_for_instances(served);
+    match end {
+        BatchEnd::Delay if is_small => Some(
+            "Too few requests come within the delay. Raise max_queue_delay_microseconds for larger batches, or set it to 0: \
+             then a request does not wait for others that do not come.",
+        ),
+        BatchEnd::IdleInstance if is_small && served.max_batch_size.is_some_and(|most| most > 1) => Some(
+            "Requests run at once, which is best for their latency. For larger batches and more throughput, set \
+             max_queue_delay_microseconds, or use fewer instances.",
+        ),
+        BatchEnd::Full if waits => Some(
+            "The model has more requests than fit into its batches. Raise max_batch_size if a larger batch is faster per \
+             row, or add instances.",
+        ),
+        BatchEnd::PreferredSize if is_small => Some(
+            "Batches leave at a preferred size below the maximum. Remove preferred_batch_size if the model has no reason for \
+             such sizes.",
+        ),
+        BatchEnd::Shape => Some(
+            "Requests of different shapes do not share a batch. Let clients pad their tensors, or set allow_ragged_batch for \
+             inputs of a model that supports it.",
+        ),
+        BatchEnd::Strategy => Some("The library of the batching strategy decides; look at its settings."),
+        BatchEnd::Unbatched if waits && served.max_batch_size.is_some_and(|most| most > 1) => Some(
+            "Requests wait although the model can run several of them together. Add 'dynamic_batching { }' to its \
+             configuration.",
+        ),
+        BatchEnd::Delay
+        | BatchEnd::IdleInstance
+        | BatchEnd::Full
+        | BatchEnd::PreferredSize
+        | BatchEnd::Drain
+        | BatchEnd::Unbatched => None,
+    }
+}
+
+fn queue(served: &ServedSnapshot) -> Option<ModelFinding> {
+    let queue = served.queue;
+    if queue.requests == 0 {
+        return None;
+    }
+    let mut fact = counted(queue.requests as u64, "request", ("waits now", "wait now"));
+    if let Some(oldest) = queue.oldest {
+        fact.push_str(&format!("; the oldest has waited for {}", duration(oldest)));
+    }
+    if let Some(work) = queue.work {
+        fact.push_str(&format!("; the instances need about {} for all", duration(work)));
+    }
+    fact.push('.');
+    let advice = if loses_processes(served) {
+        Some("Requests wait while a process of the model has ended and the next one starts.")
+    } else if queue.work.is_some_and(|work| work >= Duration::from_secs(1)) {
+        Some(
+            "The queue is longer than one second of work. Add instances or servers, or set max_queue_size, so that clients \
+             hear at once that the server is full.",
+        )
+    } else {
+        None
+    };
+    Some(finding("queue", fact, advice))
+}
+
+fn instances(served: &ServedSnapshot) -> Option<ModelFinding> {
+    let instances = &served.instances;
+    if instances.count == 0 {
+        return (served.scheduler.kind != SchedulerKind::Ensemble).then(|| {
+            finding(
+                "instances",
+                "No instance is left: all have failed.".to_owned(),
+                Some("The log has the cause. Load the model again."),
+            )
+        });
+    }
+    let runs = if instances.busy == 1 { "runs" } else { "run" };
+    let noun = if instances.count == 1 { "instance" } else { "instances" };
+    let mut fact = format!("Of {} {noun}, {} {runs} a batch now", instances.count, instances.busy);
+    let blocked = instances.each.iter().filter(|each| each.state == InstanceState::AwaitsResources).count();
+    if blocked > 0 {
+        let waits = if blocked == 1 { "waits" } else { "wait" };
+        fact.push_str(&format!("; {blocked} {waits} for resources of the rate limiter"));
+    }
+    fact.push('.');
+    let advice = (blocked > 0).then_some(
+        "Instances with work stand still until other models release resources. Raise --rate-limit-resource if the machine \
+         has more.",
+    );
+    Some(finding("instances", fact, advice))
+}
+
+fn sequences(served: &ServedSnapshot) -> Option<ModelFinding> {
+    let sequences = served.sequences.as_ref()?;
+    let held = sequences.slots.len() + sequences.slots_left_out;
+    let slots = served.instances.count * sequences.slots_per_instance as usize;
+    let running = sequences.slots.iter().filter(|slot| slot.running).count();
+    let silent = sequences.slots.iter().filter(|slot| !slot.running && slot.waiting == 0).count();
+    let fact = format!(
+        "Sequences hold {held} of {slots} slots: {running} with a request that runs, {silent} without any request; {} for a slot.",
+        counted(sequences.backlog as u64, "sequence", ("waits", "wait")),
+    );
+    let advice = if sequences.backlog == 0 {
+        None
+    } else if silent * 2 >= held.max(1) {
+        Some(
+            "Silent sequences keep slots that others wait for. Let clients end their sequences, or lower \
+             max_sequence_idle_microseconds.",
+        )
+    } else {
+        Some(
+            "All slots are in use. Add instances, or raise max_candidate_sequences (oldest) or max_batch_size (direct).",
+        )
+    };
+    Some(finding("sequences", fact, advice))
+}
+
+fn cache(served: &ServedSnapshot) -> Option<ModelFinding> {
+    if !served.uses_cache {
+        return None;
+    }
+    let (hits, misses) = (served.statistics.cache_hit.count, served.statistics.cache_miss.count);
+    let all = hits + misses;
+    if all == 0 {
+        return Some(finding("cache", "The response cache has not been asked.".to_owned(), None));
+    }
+    let fact = format!("The response cache has answered {} of {all} requests.", percent(hits, all));
+    let is_useless = all >= 100 && share(hits, all) < 0.02;
+    let advice = is_useless.then_some(
+        "Requests hardly ever repeat, or their answers leave too early. Enlarge the cache, or switch it off for the model \
+         (response_cache), because each look-up takes time.",
+    );
+    Some(finding("cache", fact, advice))
+}
+
+fn steps(served: &ServedSnapshot) -> Option<ModelFinding> {
+    let whole: Duration = served.steps.iter().map(|step| step.time).sum();
+    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    let longest = served.steps.iter().max_by_key(|step| step.time).filter(|step| step.runs > 0)?;
+    let shares: Vec<_> = served
+        .steps
+        .iter()
+        .map(|step| format!("'{}' {}", step.model, percent(nanos(step.time), nanos(whole))))
+        .collect();
+    let fact = format!("The steps take these shares of their time: {}.", shares.join(", "));
+    let is_uneven = served.steps.len() > 1 && share(nanos(longest.time), nanos(whole)) >= 0.7;
+    let advice =
+        is_uneven.then(|| format!("Look at '{}' first: it decides how fast the ensemble is.", longest.model));
+    Some(ModelFinding { about: "steps", fact, advice })
+}
+
+#[cfg(test)]
+mod tests;
