@@ -12,17 +12,17 @@ use inference::{
     backend::{BackendModel, MemoryUsage},
     lock::{Condvar, Mutex},
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// See the module documentation.
 pub(super) struct BackendModelHandle {
     pending_calls: Mutex<PendingCalls>,
     /// Signalled when the last call has returned.
     answered: Condvar,
-    pub(super) reports_readiness: bool,
+    reports_readiness: bool,
     /// Only one thread at a time waits for a backend that answers readiness calls slowly: clients repeat health checks,
     /// even before the last one has been answered.
-    pub(super) turn: Arc<Semaphore>,
+    turn: Arc<Semaphore>,
 }
 
 struct PendingCalls {
@@ -72,6 +72,16 @@ impl BackendModelHandle {
         if let Ok(released) = self.ask(|backend| backend.released()) {
             released.await;
         }
+    }
+
+    /// Whether the backend takes part in the decision that the version is ready.
+    pub(super) fn reports_readiness(&self) -> bool {
+        self.reports_readiness
+    }
+
+    /// The right to ask whether the model is ready, when no other caller has it.
+    pub(super) async fn turn(&self) -> OwnedSemaphorePermit {
+        self.turn.clone().acquire_owned().await.expect("the semaphore is never closed")
     }
 
     /// Asks the backend whether the model is ready. Blocks as long as the backend does.

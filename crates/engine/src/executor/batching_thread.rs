@@ -25,7 +25,7 @@ pub(super) struct BatchingThread {
     /// the executor is closed.
     events: Mutex<Option<mpsc::Sender<DeferredStep>>>,
     /// What waited for an instance when it was last looked at.
-    pub(super) last_work: Mutex<WaitingWork>,
+    last_work: Mutex<WaitingWork>,
 }
 
 impl BatchingThread {
@@ -58,6 +58,13 @@ impl BatchingThread {
         self.put(Box::new(move || drop(handled)));
         // The sender is dropped, and nothing is ever sent.
         let _ = end.recv();
+    }
+
+    /// The work that waits for an instance, if it can be looked at; otherwise the work of the last look.
+    pub(super) fn last_work(&self, work: Option<WaitingWork>) -> WaitingWork {
+        let mut last_work = self.last_work.lock();
+        *last_work = work.unwrap_or(*last_work);
+        *last_work
     }
 
     /// The thread ends after the events that have come.

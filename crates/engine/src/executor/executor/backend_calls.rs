@@ -33,7 +33,7 @@ impl Executor {
 
     /// Whether the backend takes part in the decision that the version is ready.
     pub(crate) fn reports_readiness(&self) -> bool {
-        self.backend_handle.reports_readiness
+        self.backend_handle.reports_readiness()
     }
 
     /// Whether the instances can take requests, as the backend reports it. A thread that may block asks the backend.
@@ -42,9 +42,8 @@ impl Executor {
         if !self.reports_readiness() {
             return true;
         }
-        // The semaphore is never closed. The permit is released when the backend answers, even if the caller no longer
-        // waits.
-        let Ok(turn) = self.backend_handle.turn.clone().acquire_owned().await else { return false };
+        // Released when the backend answers, even if the caller no longer waits.
+        let turn = self.backend_handle.turn().await;
         let me = self.clone();
         let answer = tokio::task::spawn_blocking(move || {
             let _turn = turn;

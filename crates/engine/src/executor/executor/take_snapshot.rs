@@ -60,12 +60,8 @@ impl Executor {
     pub(crate) fn waiting_work(&self) -> WaitingWork {
         let work = self.driver_at_rest().map(|driver| driver.waiting_work());
         match (&self.batching, work) {
+            (Some(batching), work) => batching.last_work(work),
             (None, Some(work)) => work,
-            (Some(batching), Some(work)) => {
-                *batching.last_work.lock() = work;
-                work
-            }
-            (Some(batching), None) => *batching.last_work.lock(),
             (None, None) => unreachable!("a driver without a plug-in can be looked at"),
         }
     }
