@@ -11,6 +11,7 @@ use std::{
 use inference::{ByteBudget, Error, MAX_STORED_NAME, Name, check_length, metrics::MetricsForm};
 
 use crate::{
+    account::ModelStatistics,
     engine_threads::EngineThreads,
     explain,
     exposition::Exposition,
@@ -18,7 +19,6 @@ use crate::{
     model_state::{IndexEntry, ModelState, NotReady},
     models::Repository,
     models::loaded_version::LoadedVersion,
-    observe::ModelStatistics,
     options::{ModelControl, ServerMetadata},
     readiness::{KnownReadiness, Readiness, ReadinessPolicy},
     repository::LoadParameters,

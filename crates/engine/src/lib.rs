@@ -15,7 +15,6 @@ pub mod explain;
 mod exposition;
 mod fingerprint;
 mod host_policy;
-mod in_flight;
 mod instance_table;
 mod limiter;
 mod limits;
@@ -25,7 +24,6 @@ mod model_state;
 mod models;
 mod network_threads;
 mod notified;
-mod observe;
 mod options;
 mod plugins;
 mod processors;
@@ -37,13 +35,13 @@ mod server_parts;
 mod snapshot;
 mod thread_group;
 
+pub use account::{ModelStatistics, ResponseStatistic};
 pub use clock::now;
 pub use engine::Engine;
 pub use host_policy::HostPolicy;
 pub use limits::{MemoryLimits, usable_memory};
 pub use model::Model;
 pub use model_state::{IndexEntry, ModelState, NotReady};
-pub use observe::{ModelStatistics, ResponseStatistic};
 pub use options::{
     BackendSetting, ControlMode, EngineOptions, LoadPolicy, MetricsOptions, ModelControl, Polling,
     RateLimitResource, ReadinessRule, ServerMetadata, StartupModels,

@@ -7,9 +7,9 @@ use inference::Name;
 use scheduling::BatchEnd;
 
 use crate::{
+    account::ModelStatistics,
     executor::snapshot::{InstancesSnapshot, QueueSnapshot, ResourceSnapshot, SequencesSnapshot},
     model_state::ModelState,
-    observe::ModelStatistics,
 };
 
 /// A snapshot describes so many versions of models.

@@ -7,11 +7,11 @@ use inference::{
 };
 use scheduling::Meta;
 
-use crate::{
-    clock::now,
+use super::{
     in_flight::InFlight,
-    observe::{Lookup, Record},
+    record::{Lookup, Record},
 };
+use crate::clock::now;
 
 /// Counts the requests of a model version from their acceptance to their last response. The models of one ensemble
 /// share an account.

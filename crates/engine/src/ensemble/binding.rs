@@ -9,7 +9,7 @@ use inference::{
 use scheduling::EnsembleGraph;
 use smallvec::SmallVec;
 
-use crate::{in_flight::ModelPin, model::Model};
+use crate::{account::ModelPin, model::Model};
 
 /// Keeps members from ending.
 pub(super) type Pins = SmallVec<[ModelPin; 8]>;

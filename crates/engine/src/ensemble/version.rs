@@ -14,11 +14,10 @@ use super::{
     ensemble::Ensemble,
 };
 use crate::{
-    account::RequestAccount,
+    account::{Latencies, Record, RequestAccount},
     clock::now,
     fingerprint::{self, Fingerprint},
     model::{Model, ModelParts},
-    observe::{Latencies, Record},
     response_cache::{ModelCache, ModelCacheParts},
     server_parts::ServerParts,
 };

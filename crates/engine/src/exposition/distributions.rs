@@ -6,7 +6,7 @@ use inference::{
 
 use super::series::{Series, family};
 use crate::{
-    observe::{HistogramReading, HistogramReadings, SUMMARY_FAMILIES},
+    account::{HistogramReading, HistogramReadings, SUMMARY_FAMILIES},
     options::MetricsOptions,
 };
 

@@ -5,9 +5,9 @@ use inference::{
 };
 
 use crate::{
+    account::{ModelStatistics, SeriesLabels},
     model::Model,
     models::loaded_version::LoadedVersion,
-    observe::{ModelStatistics, SeriesLabels},
 };
 
 /// What one scrape reads from one model version.

@@ -16,7 +16,7 @@ use super::{
     series::{Series, family},
 };
 use crate::{
-    clock::now, models::loaded_version::LoadedVersion, observe::ModelStatistics, options::MetricsOptions,
+    account::ModelStatistics, clock::now, models::loaded_version::LoadedVersion, options::MetricsOptions,
 };
 
 /// Writes the text on demand.

@@ -18,16 +18,14 @@ use inference::{
 
 use super::loaded_work::LoadedWork;
 use crate::{
-    account::RequestAccount,
+    account::{InFlight, Latencies, ModelStatistics, Record, RequestAccount},
     clock::now,
     ensemble::{EnsembleMember, EnsembleParts, EnsembleVersion},
     executor::{Executor, ExecutorParts, ExecutorUpdateParts, PreparedUpdate},
     fingerprint::Fingerprint,
     host_policy::Placed,
-    in_flight::InFlight,
     limiter::Limiter,
     model::{Model, ModelParts},
-    observe::{Latencies, ModelStatistics, Record},
     response_cache::ModelCache,
     server_parts::ServerParts,
 };

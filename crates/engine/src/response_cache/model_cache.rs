@@ -31,10 +31,9 @@ use super::{
     key::Keys,
 };
 use crate::{
-    account::RequestAccount,
+    account::{Lookup, RequestAccount},
     clock::{TimerTarget, now},
     fingerprint::Fingerprint,
-    observe::Lookup,
     server_parts::ServerParts,
 };
 

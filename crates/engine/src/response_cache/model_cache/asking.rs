@@ -12,8 +12,8 @@ use inference::{
 
 use super::{AskingRequest, CacheObserver, Decision, LONGEST_LOOK_UP, ValidRequest};
 use crate::{
+    account::Lookup,
     clock::{now, unix_time},
-    observe::Lookup,
     response_cache::{
         flights::FlightRole,
         freshness::{Freshness, freshness},

@@ -12,7 +12,7 @@ use inference::{
 };
 
 use super::ModelCache;
-use crate::{clock::now, observe::Record, response_cache::flights::FlightKey};
+use crate::{account::Record, clock::now, response_cache::flights::FlightKey};
 
 /// What remains of an insertion that the cache could not do at once.
 pub(super) type RestOfInsertion = BoxFuture<'static, ()>;
