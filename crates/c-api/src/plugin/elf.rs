@@ -1,6 +1,15 @@
 //! Reads the facts about an ELF shared object that are needed to open a plug-in: its dependencies and search paths.
 use std::path::{Path, PathBuf};
 
+use goblin::{
+    container::{Container, Ctx, Endian},
+    elf::{
+        Elf, ProgramHeader,
+        dynamic::{self, DT_NEEDED, DT_RPATH, DT_RUNPATH},
+        program_header::PT_LOAD,
+    },
+};
+
 /// The contents of the dynamic section of a library.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct DynamicSection {
@@ -14,43 +23,21 @@ pub(super) struct DynamicSection {
 
 /// A 64-bit little-endian object.
 const MAGIC: &[u8] = b"\x7fELF\x02\x01";
-const PT_LOAD: u32 = 1;
-const PT_DYNAMIC: u32 = 2;
-const DT_NEEDED: u64 = 1;
-const DT_STRTAB: u64 = 5;
-const DT_RPATH: u64 = 15;
-const DT_RUNPATH: u64 = 29;
-
-struct Segment {
-    kind: u32,
-    offset: u64,
-    address: u64,
-    size: u64,
-}
+const CONTEXT: Ctx = Ctx { container: Container::Big, le: Endian::Little };
 
 /// Reads a 64-bit little-endian library; `None` if the bytes are not such a library.
 pub(super) fn dynamic(file: &[u8]) -> Option<DynamicSection> {
     if !file.starts_with(MAGIC) {
         return None;
     }
-    let segments = segments(file)?;
-    let section = segments.iter().find(|segment| segment.kind == PT_DYNAMIC)?;
-    let mut entries = Vec::new();
-    for index in 0..section.size / 16 {
-        let at = section.offset.checked_add(index.checked_mul(16)?)?;
-        let (tag, value) = (u64_at(file, at)?, u64_at(file, at.checked_add(8)?)?);
-        if tag == 0 {
-            break;
-        }
-        entries.push((tag, value));
-    }
-    let (_, strings) = entries.iter().find(|(tag, _)| *tag == DT_STRTAB)?;
-    let strings = offset_of(&segments, *strings)?;
+    let section = dynamic::Dynamic::parse(file, &segments(file)?, CONTEXT).ok()??;
+    // 0: there is none, or it is in no segment.
+    let strings = Some(section.info.strtab).filter(|offset| *offset > 0)?;
     let texts = |wanted: u64| {
-        let offsets = entries.iter().filter(move |(tag, _)| *tag == wanted).map(|(_, offset)| *offset);
-        offsets.filter_map(move |offset| text_at(file, strings.checked_add(offset)?))
+        let entries = section.dyns.iter().filter(move |entry| entry.d_tag == wanted);
+        entries.filter_map(move |entry| text_at(file, strings, entry.d_val))
     };
-    let has_runpath = entries.iter().any(|(tag, _)| *tag == DT_RUNPATH);
+    let has_runpath = section.dyns.iter().any(|entry| entry.d_tag == DT_RUNPATH);
     let search = texts(if has_runpath { DT_RUNPATH } else { DT_RPATH });
     let search = search.flat_map(|list| list.split(':').map(str::to_owned).collect::<Vec<_>>());
     Some(DynamicSection {
@@ -63,13 +50,14 @@ pub(super) fn dynamic(file: &[u8]) -> Option<DynamicSection> {
 /// Whether the bytes begin as a library and end before its last segment does. The loader maps such a file, and the
 /// process ends when it reads beyond the end.
 pub(super) fn is_cut_off(file: &[u8]) -> bool {
-    let is_inside = |segment: &Segment| {
-        let end = segment.offset.checked_add(segment.size);
+    let is_inside = |segment: &ProgramHeader| {
+        let end = segment.p_offset.checked_add(segment.p_filesz);
         end.is_some_and(|end| end <= file.len() as u64)
     };
     file.starts_with(MAGIC)
-        && !segments(file)
-            .is_some_and(|segments| segments.iter().filter(|segment| segment.kind == PT_LOAD).all(is_inside))
+        && !segments(file).is_some_and(|segments| {
+            segments.iter().filter(|segment| segment.p_type == PT_LOAD).all(is_inside)
+        })
 }
 
 impl DynamicSection {
@@ -102,52 +90,23 @@ impl SearchPaths {
     }
 }
 
-fn segments(file: &[u8]) -> Option<Vec<Segment>> {
-    let table = u64_at(file, 32)?;
-    let (size, count) = (u64::from(u16_at(file, 54)?), u64::from(u16_at(file, 56)?));
-    (0..count)
-        .map(|index| {
-            let start = table.checked_add(index.checked_mul(size)?)?;
-            let field = |offset| u64_at(file, start.checked_add(offset)?);
-            Some(Segment {
-                kind: u32::from_le_bytes(bytes_at(file, start)?),
-                offset: field(8)?,
-                address: field(16)?,
-                size: field(32)?,
-            })
-        })
-        .collect()
+fn segments(file: &[u8]) -> Option<Vec<ProgramHeader>> {
+    let header = Elf::parse_header(file).ok()?;
+    let table = usize::try_from(header.e_phoff).ok()?;
+    ProgramHeader::parse(file, table, usize::from(header.e_phnum), CONTEXT).ok()
 }
 
-/// The offset in the file of an address in memory.
-fn offset_of(segments: &[Segment], address: u64) -> Option<u64> {
-    segments.iter().filter(|segment| segment.kind == PT_LOAD).find_map(|segment| {
-        let within = address.checked_sub(segment.address).filter(|within| *within < segment.size)?;
-        segment.offset.checked_add(within)
-    })
-}
-
-fn bytes_at<const N: usize>(file: &[u8], offset: u64) -> Option<[u8; N]> {
-    let start = usize::try_from(offset).ok()?;
-    file.get(start..start.checked_add(N)?)?.try_into().ok()
-}
-
-fn u16_at(file: &[u8], offset: u64) -> Option<u16> {
-    bytes_at(file, offset).map(u16::from_le_bytes)
-}
-
-fn u64_at(file: &[u8], offset: u64) -> Option<u64> {
-    bytes_at(file, offset).map(u64::from_le_bytes)
-}
-
-fn text_at(file: &[u8], offset: u64) -> Option<String> {
-    let rest = file.get(usize::try_from(offset).ok()?..)?;
+/// The text at an offset among the strings, which begin at `strings`.
+fn text_at(file: &[u8], strings: usize, offset: u64) -> Option<String> {
+    let rest = file.get(strings.checked_add(usize::try_from(offset).ok()?)?..)?;
     let end = rest.iter().position(|byte| *byte == 0)?;
     Some(String::from_utf8_lossy(&rest[..end]).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    use goblin::elf::{dynamic::DT_STRTAB, program_header::PT_DYNAMIC};
+
     use super::*;
 
     #[test]
@@ -178,7 +137,7 @@ mod tests {
         for (index, (kind, offset, address, size)) in segments.iter().enumerate() {
             let start = 0x40 + index * 56;
             file[start..start + 4].copy_from_slice(&kind.to_le_bytes());
-            for (place, value) in [(8, offset), (16, address), (32, size)] {
+            for (place, value) in [(8, offset), (16, address), (32, size), (40, size)] {
                 file[start + place..start + place + 8].copy_from_slice(&value.to_le_bytes());
             }
         }
