@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use inference::{
     Error,
-    backend::{Backend, BackendModel, Device, Instance, InstanceSpec, ModelInspection, ModelSource},
+    backend::{Backend, BackendModel, Instance, InstanceDevice, InstanceSpec, ModelInspection, ModelSource},
     config::{ConfigErrors, KnownNames, ModelConfig, rule},
 };
 
@@ -53,7 +53,7 @@ impl ModelInspection for PictureModel {
 
 impl BackendModel for PictureModel {
     fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
-        if let Device::Gpu(ordinal) = spec.device {
+        if let InstanceDevice::Gpu(ordinal) = spec.device {
             let text =
                 format!("instance '{}' wants GPU {ordinal}, but pictures are decoded on the CPU", spec.name);
             return Err(Error::unsupported(text));

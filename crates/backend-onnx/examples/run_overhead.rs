@@ -12,7 +12,7 @@ use bytes::Bytes;
 use inference::{
     DataType, Error, ExecutionTimes, Flow, Request, RequestInputs, Response, ResponseStream, Shape, Tensor,
     Timeline, Timestamp, Unobserved,
-    backend::{Backend, Batch, Device, Execution, Instance, InstanceSpec, ModelSource},
+    backend::{Backend, Batch, Execution, Instance, InstanceDevice, InstanceSpec, ModelSource},
     config::{Completion, CompletionContext, ConfigSource, ModelLayout, declare, finish},
     response_channel,
 };
@@ -118,7 +118,7 @@ fn instance(
     let config = Arc::new(finish(&declared, completed, &CompletionContext::default())?.typed);
     let spec = InstanceSpec {
         name: "addition_0".into(),
-        device: Device::Cpu,
+        device: InstanceDevice::Cpu,
         threads: NonZeroUsize::MIN,
         passive: false,
     };

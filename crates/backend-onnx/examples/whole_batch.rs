@@ -24,7 +24,7 @@ use inference::{
     DataType, ExecutionTimes, Flow, OutputSelection, Request, RequestInputs, ResponseStream, Tensor,
     TensorData, Timeline, Timestamp, Unobserved,
     backend::{
-        Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec,
+        Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceDevice, InstanceSpec,
         ModelSource, SequenceState, SlotGuard, SlotOwner, SlotRef,
     },
     config::{
@@ -215,7 +215,7 @@ impl Loaded {
         let mut completed = declared.config.clone();
         model.complete_config(&mut completed)?;
         let config = Arc::new(finish(&declared, completed, &CompletionContext::default())?.typed);
-        let (threads, device) = (options.threads, Device::Cpu);
+        let (threads, device) = (options.threads, InstanceDevice::Cpu);
         let spec = InstanceSpec { name: "whole_0".into(), device, threads, passive: false };
         let (Instance::Movable(instance), Some(rows)) =
             (model.instance(&config, &spec)?, config.max_batch_size)
@@ -283,7 +283,7 @@ impl Loaded {
         let mut places: Vec<Option<Execution>> = rows.iter().map(|_| None).collect();
         for (slot, execution) in going_on {
             let slot_ref =
-                SlotRef { slot_owner: slot_owner.clone(), instance: 0, slot, meta: Default::default() };
+                SlotRef { slot_owner: slot_owner.clone(), instance: 0, slot, attributes: Default::default() };
             let state = execution.state.clone();
             places[slot as usize] =
                 Some(execution.with_state(state).with_slot_guard(SlotGuard::new(slot_ref)));

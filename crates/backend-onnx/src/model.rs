@@ -8,7 +8,8 @@ use std::{
 use inference::{
     Error, FailureReason, MemoryKind, Name,
     backend::{
-        Backend, BackendModel, Device, Instance, InstanceSpec, MemoryUsage, ModelInspection, ModelSource,
+        Backend, BackendModel, Instance, InstanceDevice, InstanceSpec, MemoryUsage, ModelInspection,
+        ModelSource,
     },
     config::{KnownNames, ModelConfig},
     lock::{LockRank, Mutex},
@@ -216,7 +217,7 @@ impl BackendModel for OnnxModel {
     }
 
     fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
-        if let Device::Gpu(ordinal) = spec.device {
+        if let InstanceDevice::Gpu(ordinal) = spec.device {
             let text = format!(
                 "instance '{}' wants GPU {ordinal}, but ONNX Runtime runs on the CPU here",
                 spec.name

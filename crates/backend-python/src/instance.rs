@@ -6,7 +6,7 @@ use std::{
 
 use inference::{
     Error, FailureReason,
-    backend::{BackendInstance, Batch, Device, InstanceSpec},
+    backend::{BackendInstance, Batch, InstanceDevice, InstanceSpec},
     config::{ModelConfig, Scheduling},
 };
 
@@ -85,9 +85,9 @@ impl PythonInstance {
 /// The arguments of `initialize`, as JSON. All values are texts.
 fn arguments(model: &ModelContext, config_json: &str, spec: &InstanceSpec) -> String {
     let (kind, device) = match spec.device {
-        Device::Cpu => ("CPU", 0),
-        Device::Gpu(device) => ("GPU", device),
-        Device::Model => ("MODEL", 0),
+        InstanceDevice::Cpu => ("CPU", 0),
+        InstanceDevice::Gpu(device) => ("GPU", device),
+        InstanceDevice::Model => ("MODEL", 0),
     };
     serde_json::json!({
         "model_config": config_json,

@@ -11,7 +11,7 @@ use inference::{
     lock::Mutex,
 };
 use scheduling::{
-    Capacities, Claim, Claimant, Device, Grants, InstanceId, Need, RateLimiter, Resources, Shortage,
+    Capacities, Claim, Claimant, Grants, InstanceDevice, InstanceId, Need, RateLimiter, Resources, Shortage,
 };
 
 use crate::executor::snapshot::ResourceSnapshot;
@@ -65,7 +65,7 @@ impl Limiter {
     ///
     /// # Errors
     /// INVALID_ARG: the claim of the instance could never be granted, or it declares a resource global that is not.
-    pub(crate) fn register(&self, limits: &RateLimits, device: Device) -> Result<Claimant, Error> {
+    pub(crate) fn register(&self, limits: &RateLimits, device: InstanceDevice) -> Result<Claimant, Error> {
         let need = |need: &ResourceNeed| Need {
             name: need.name.to_string(),
             global: need.global,

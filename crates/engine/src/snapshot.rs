@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use inference::Name;
-use scheduling::BatchEnd;
+use scheduling::CutReason;
 
 use crate::{
     account::ModelStatistics,
@@ -85,7 +85,7 @@ pub struct ServedSnapshot {
     /// Failed requests by reason.
     pub failures: FailureCounts,
     /// Batches by the reason why they ended; those that occurred.
-    pub batch_ends: Vec<(BatchEnd, u64)>,
+    pub batch_ends: Vec<(CutReason, u64)>,
     /// How the times of requests are distributed, if the server keeps histograms and there were requests.
     pub times: Option<TimesSnapshot>,
     /// Whether the model uses the response cache.

@@ -7,7 +7,7 @@ mod execution;
 mod interfaces;
 mod sequence_state;
 
-pub use scheduling::Device;
+pub use scheduling::InstanceDevice;
 
 pub use execution::{Execution, SlotGuard, SlotOwner, SlotRef, not_iterative};
 pub use interfaces::{

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use scheduling::{BatchEnd, Timestamp};
+use scheduling::{CutReason, Timestamp};
 
 use crate::{ExecutionTimes, ReportedTimes, lock::Mutex};
 
@@ -51,17 +51,17 @@ pub struct ExecutionCounters {
     last_inference_ms: AtomicU64,
     by_rows: Mutex<BTreeMap<u32, BatchStatistic>>,
     /// The batches by the reason why they ended.
-    batch_ends: [AtomicU64; BatchEnd::ALL.len()],
+    batch_ends: [AtomicU64; CutReason::ALL.len()],
 }
 
 impl ExecutionCounters {
     /// Counts a batch that begins to run.
-    pub fn batch_began(&self, end: BatchEnd) {
+    pub fn batch_began(&self, end: CutReason) {
         self.batch_ends[end as usize].fetch_add(1, Relaxed);
     }
 
     /// The number of batches that ended for one reason.
-    pub fn batches_ended(&self, end: BatchEnd) -> u64 {
+    pub fn batches_ended(&self, end: CutReason) -> u64 {
         self.batch_ends[end as usize].load(Relaxed)
     }
 

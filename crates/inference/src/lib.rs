@@ -55,7 +55,7 @@ pub use response_channel::{
     ResponseObserver, ResponseOrder, ResponseStream, Unobserved, UnreadBudget, response_channel,
 };
 pub use runner::{ModelRunner, RunThread};
-pub use scheduling::{EntryId, SequenceId, SequenceStep, Timestamp};
+pub use scheduling::{EntryId, SequenceId, SequencePosition, Timestamp};
 pub use tensor::{DataType, Shape, ShapeError, Tensor, bytes_elements, element_count};
 pub use tensor_memory::{
     DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion, MemoryKind, TensorData, TensorMemory,

@@ -1,7 +1,7 @@
 //! An inference request.
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
-use scheduling::SequenceStep;
+use scheduling::SequencePosition;
 
 use crate::{
     ByteReservation, ClientId, Error, ForeignMemory, MemoryKind, Name, NoRoom, Parameters, REQUEST_BYTES,
@@ -22,7 +22,7 @@ pub struct Request {
     pub outputs: OutputSelection,
     /// Position in a sequence. The default means no sequence. The number 0 and the empty text are not ids of a
     /// client.
-    pub sequence: SequenceStep,
+    pub sequence: SequencePosition,
     /// 1 is the most urgent priority. 0 means the model's default level.
     pub priority: u64,
     /// The longest queueing time that the client allows.

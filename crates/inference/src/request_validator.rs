@@ -8,7 +8,7 @@ use std::{
     sync::LazyLock,
 };
 
-use scheduling::{Meta, SequenceStep};
+use scheduling::{SchedulingAttributes, SequencePosition};
 
 use crate::{
     DataType, Error, MAX_STORED_NAME, Name, Request, RequestInputs, SequenceId, Shape, ShapeError, Tensor,
@@ -63,7 +63,7 @@ impl RequestValidator {
     ///
     /// # Errors
     /// INVALID_ARG for the first rule that the request breaks.
-    pub fn check(&self, config: &ModelConfig, request: &mut Request) -> Result<Meta, Error> {
+    pub fn check(&self, config: &ModelConfig, request: &mut Request) -> Result<SchedulingAttributes, Error> {
         let id = request.id.clone();
         let at = ErrorContext { model: &config.name, id: &id };
         if let RequestInputs::Raw(data) = &request.inputs {
@@ -92,8 +92,8 @@ impl RequestValidator {
         }
         let shape_key = if self.compares { shape_key(config, tensors, self.has_optional)? } else { 0 };
         let sequence =
-            if self.has_sequences { self.sequence_step(request, &at)? } else { SequenceStep::default() };
-        Ok(Meta {
+            if self.has_sequences { self.sequence_step(request, &at)? } else { SequencePosition::default() };
+        Ok(SchedulingAttributes {
             batch_size: rows,
             priority: request.priority,
             timeout: request.timeout,
@@ -105,7 +105,7 @@ impl RequestValidator {
 
     /// The request's position in its sequence. The id must have the kind that the model's control input takes. A text is
     /// stored while its sequence lives, so its length has a limit.
-    fn sequence_step(&self, request: &Request, at: &ErrorContext<'_>) -> Result<SequenceStep, Error> {
+    fn sequence_step(&self, request: &Request, at: &ErrorContext<'_>) -> Result<SequencePosition, Error> {
         if let Some(SequenceId::Text(id)) = &request.sequence.id {
             check_length("the correlation id", id, MAX_STORED_NAME)?;
         }

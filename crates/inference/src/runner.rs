@@ -1,7 +1,7 @@
 //! Who does the work of a model version.
 use std::sync::Arc;
 
-use scheduling::{EntryId, Meta, SequenceId, SequenceStep, Timestamp};
+use scheduling::{EntryId, SchedulingAttributes, SequenceId, SequencePosition, Timestamp};
 
 use crate::{Error, ResponseOrder, backend::Execution};
 
@@ -16,7 +16,7 @@ pub trait ModelRunner: Send + Sync {
     /// Why the runner refuses the request. The request has then been answered with the same error.
     fn enqueue(
         self: Arc<Self>,
-        meta: Meta,
+        attributes: SchedulingAttributes,
         execution: Box<Execution>,
         queued: Timestamp,
         thread: RunThread,
@@ -41,7 +41,7 @@ pub trait ModelRunner: Send + Sync {
     fn has_sequence(&self, id: &SequenceId) -> bool;
 
     /// Whether a request with this step of a sequence must come here, because earlier requests of the sequence did.
-    fn continues(&self, step: &SequenceStep) -> bool;
+    fn continues(&self, step: &SequencePosition) -> bool;
 
     /// The number of sequences that may still get requests here.
     fn live_sequences(&self) -> usize;

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use crate::sequences::{OpenSequence, SequencePosition, SequenceSource};
+use crate::sequences::{OpenSequence, PlannedPosition, SequenceSource};
 
 /// What all callers share.
 pub(crate) struct SharedFeed {
@@ -29,7 +29,7 @@ pub(crate) struct CallerFeed {
 #[derive(Debug, PartialEq, Clone, Copy)]
 pub(crate) struct NextRequest {
     pub(crate) index: usize,
-    pub(crate) position: Option<SequencePosition>,
+    pub(crate) position: Option<PlannedPosition>,
 }
 
 impl CallerFeed {

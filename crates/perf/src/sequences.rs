@@ -37,13 +37,13 @@ pub(crate) struct OpenSequence {
 
 /// The place of a request in its sequence.
 #[derive(Debug, PartialEq, Clone, Copy)]
-pub(crate) struct SequencePosition {
+pub(crate) struct PlannedPosition {
     pub(crate) id: u64,
     pub(crate) start: bool,
     pub(crate) end: bool,
 }
 
-impl SequencePosition {
+impl PlannedPosition {
     /// That of a request that begins and ends its sequence.
     pub(crate) const ONLY: Self = Self { id: 1, start: true, end: true };
 }
@@ -90,14 +90,14 @@ impl SequenceSource {
     }
 
     /// The next request of a sequence, and its place. `None` after the last one.
-    pub(crate) fn next(&mut self, sequence: &mut OpenSequence) -> Option<(usize, SequencePosition)> {
+    pub(crate) fn next(&mut self, sequence: &mut OpenSequence) -> Option<(usize, PlannedPosition)> {
         if sequence.sent == sequence.length {
             return None;
         }
         let steps = &self.streams[sequence.stream];
         let index = steps[sequence.sent as usize % steps.len()];
         sequence.sent += 1;
-        let position = SequencePosition {
+        let position = PlannedPosition {
             id: sequence.id,
             start: sequence.sent == 1,
             end: sequence.sent == sequence.length,
@@ -106,7 +106,7 @@ impl SequenceSource {
     }
 
     /// The request that ends a sequence early. `None` if nothing of it was sent, or its end.
-    pub(crate) fn cut(&mut self, sequence: &mut OpenSequence) -> Option<(usize, SequencePosition)> {
+    pub(crate) fn cut(&mut self, sequence: &mut OpenSequence) -> Option<(usize, PlannedPosition)> {
         if sequence.sent == 0 || sequence.sent == sequence.length {
             return None;
         }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     /// All requests of the next sequence.
-    fn whole(sequences: &mut SequenceSource) -> Vec<(usize, SequencePosition)> {
+    fn whole(sequences: &mut SequenceSource) -> Vec<(usize, PlannedPosition)> {
         let mut sequence = sequences.begin();
         let requests = std::iter::from_fn(|| sequences.next(&mut sequence)).collect();
         sequences.close(&sequence);
@@ -165,11 +165,11 @@ mod tests {
     #[test]
     fn files_give_each_sequence_a_stream_of_its_own() {
         let mut sequences = sequences(&options(None, 20.0, None), &[&[0, 1, 2], &[3]], true);
-        let indexes = |requests: Vec<(usize, SequencePosition)>| {
+        let indexes = |requests: Vec<(usize, PlannedPosition)>| {
             requests.into_iter().map(|(index, _)| index).collect::<Vec<_>>()
         };
         assert_eq!(indexes(whole(&mut sequences)), [0, 1, 2]);
-        assert_eq!(whole(&mut sequences), [(3, SequencePosition { id: 6, start: true, end: true })]);
+        assert_eq!(whole(&mut sequences), [(3, PlannedPosition { id: 6, start: true, end: true })]);
         assert_eq!(indexes(whole(&mut sequences)), [0, 1, 2]);
     }
 

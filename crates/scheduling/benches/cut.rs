@@ -6,9 +6,9 @@ use std::{hint::black_box, num::NonZeroU64, time::Duration};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use nereid_scheduling::{
-    DirectStrategy, DynamicBatcher, DynamicBatching, Meta, OldestStrategy, QueuePolicy, Row, Scheduler,
-    SequenceBatcher, SequenceBatching, SequenceId, SequenceStep, Strategy, TimeoutAction, Timestamp,
-    Unbatched,
+    DirectStrategy, DynamicBatcher, DynamicBatching, OldestStrategy, QueuePolicy, Row, Scheduler,
+    SchedulingAttributes, SequenceBatcher, SequenceBatching, SequenceId, SequencePosition, SequenceStrategy,
+    TimeoutAction, Timestamp, Unbatched,
 };
 
 const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000);
@@ -18,7 +18,7 @@ type Payload = [u64; 4];
 
 fn round(scheduler: &mut Scheduler<Payload>, batch_size: u32) {
     for _ in 0..batch_size {
-        assert!(scheduler.enqueue(NOW, Meta::default(), black_box([1; 4])).is_ok());
+        assert!(scheduler.enqueue(NOW, SchedulingAttributes::default(), black_box([1; 4])).is_ok());
         black_box(scheduler.expire(NOW));
         black_box(scheduler.due(NOW, &[]));
         black_box(scheduler.next_wakeup(NOW));
@@ -53,7 +53,7 @@ fn rounds(criterion: &mut Criterion) {
     for length in [1, 64, 10_000] {
         let mut measure = |name: &str, batch_size: u32, mut scheduler: Scheduler<Payload>| {
             for _ in 1..length {
-                assert!(scheduler.enqueue(NOW, Meta::default(), [0; 4]).is_ok());
+                assert!(scheduler.enqueue(NOW, SchedulingAttributes::default(), [0; 4]).is_ok());
             }
             group.throughput(Throughput::Elements(u64::from(batch_size)));
             group.bench_function(BenchmarkId::new(name, length), |bencher| {
@@ -76,8 +76,9 @@ fn rounds(criterion: &mut Criterion) {
 fn sequence_round(scheduler: &mut Scheduler<Payload>, ids: &[u64], batch_size: usize) {
     for batch in ids.chunks(batch_size) {
         for &id in batch {
-            let meta = Meta { sequence: step(id, false), ..Meta::default() };
-            assert!(scheduler.enqueue(NOW, meta, black_box([1; 4])).is_ok());
+            let attributes =
+                SchedulingAttributes { sequence: step(id, false), ..SchedulingAttributes::default() };
+            assert!(scheduler.enqueue(NOW, attributes, black_box([1; 4])).is_ok());
             black_box(scheduler.expire(NOW));
             black_box(scheduler.due(NOW, &[]));
             black_box(scheduler.next_wakeup(NOW));
@@ -92,8 +93,8 @@ fn sequence_round(scheduler: &mut Scheduler<Payload>, ids: &[u64], batch_size: u
     }
 }
 
-fn step(id: u64, start: bool) -> SequenceStep {
-    SequenceStep { id: NonZeroU64::new(id).map(SequenceId::Number), start, end: false }
+fn step(id: u64, start: bool) -> SequencePosition {
+    SequencePosition { id: NonZeroU64::new(id).map(SequenceId::Number), start, end: false }
 }
 
 /// Compare with `round/dynamic_8`. This bench does the same with requests of sequences, at several lengths of the
@@ -101,8 +102,8 @@ fn step(id: u64, start: bool) -> SequenceStep {
 fn sequence_rounds(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("sequences");
     let max_queue_delay = Duration::from_millis(1);
-    let direct = Strategy::Direct(DirectStrategy { max_queue_delay, minimum_slot_utilization: 1.0 });
-    let oldest = Strategy::Oldest(OldestStrategy {
+    let direct = SequenceStrategy::Direct(DirectStrategy { max_queue_delay, minimum_slot_utilization: 1.0 });
+    let oldest = SequenceStrategy::Oldest(OldestStrategy {
         max_candidate_sequences: 8,
         preferred_batch_sizes: [8].into(),
         max_queue_delay,
@@ -118,8 +119,9 @@ fn sequence_rounds(criterion: &mut Criterion) {
             };
             let mut scheduler = Scheduler::Sequence(SequenceBatcher::new(config, 4));
             for id in 1..=32 + backlog {
-                let meta = Meta { sequence: step(id, true), ..Meta::default() };
-                assert!(scheduler.enqueue(NOW, meta, [0; 4]).is_ok());
+                let attributes =
+                    SchedulingAttributes { sequence: step(id, true), ..SchedulingAttributes::default() };
+                assert!(scheduler.enqueue(NOW, attributes, [0; 4]).is_ok());
             }
             // The requests of sequences on the same instance arrive together.
             let mut ids = Vec::new();
@@ -127,7 +129,7 @@ fn sequence_rounds(criterion: &mut Criterion) {
                 let due = scheduler.due(NOW, &[instance]).expect("all slots have a request");
                 for (row, slot) in scheduler.take(due).rows.into_iter().zip(0..) {
                     let Row::Request { entry, .. } = row else { continue };
-                    let Some(SequenceId::Number(id)) = entry.meta.sequence.id else {
+                    let Some(SequenceId::Number(id)) = entry.attributes.sequence.id else {
                         continue;
                     };
                     ids.push(id.get());

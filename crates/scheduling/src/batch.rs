@@ -6,7 +6,7 @@ pub type InstanceId = usize;
 
 /// Why a batch ended where it did: what kept further requests out, or why the batch did not wait for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum BatchEnd {
+pub enum CutReason {
     /// The batch has the largest size, or the next request does not fit into it.
     Full,
     /// The batch has a preferred size, or the next request would pass the largest one. For slots of sequences: enough of
@@ -17,7 +17,7 @@ pub enum BatchEnd {
     /// The next request has another shape.
     Shape,
     /// The batching strategy of the model did not admit the next request.
-    Strategy,
+    Filter,
     /// No further request waited, an instance was idle, and the model has no queue delay.
     #[default]
     IdleInstance,
@@ -27,14 +27,14 @@ pub enum BatchEnd {
     Unbatched,
 }
 
-impl BatchEnd {
+impl CutReason {
     /// All reasons, in the order of their discriminants.
     pub const ALL: [Self; 8] = [
         Self::Full,
         Self::PreferredSize,
         Self::Delay,
         Self::Shape,
-        Self::Strategy,
+        Self::Filter,
         Self::IdleInstance,
         Self::Drain,
         Self::Unbatched,
@@ -48,7 +48,7 @@ impl BatchEnd {
             Self::PreferredSize => "preferred_size",
             Self::Delay => "delay",
             Self::Shape => "shape",
-            Self::Strategy => "strategy",
+            Self::Filter => "strategy",
             Self::IdleInstance => "idle_instance",
             Self::Drain => "drain",
             Self::Unbatched => "unbatched",
@@ -64,7 +64,7 @@ pub struct ScheduledBatch<T> {
     /// The rows in the order in which the model must see them. At least one row is a request.
     pub rows: Vec<Row<T>>,
     /// Why it has no more rows.
-    pub end: BatchEnd,
+    pub end: CutReason,
 }
 
 /// A row position in a batch.
@@ -90,7 +90,7 @@ pub enum Row<T> {
 pub struct DueBatch {
     pub(crate) instance: InstanceId,
     pub(crate) requests: usize,
-    pub(crate) end: BatchEnd,
+    pub(crate) end: CutReason,
 }
 
 impl DueBatch {
@@ -101,7 +101,7 @@ impl DueBatch {
     }
 
     /// The instance, the number of requests in the batch, and why it ends with them.
-    pub(crate) fn used_up(self) -> (InstanceId, usize, BatchEnd) {
+    pub(crate) fn used_up(self) -> (InstanceId, usize, CutReason) {
         (self.instance, self.requests, self.end)
     }
 }

@@ -3,9 +3,9 @@
 use std::{num::NonZeroU64, time::Duration};
 
 use crate::{
-    DirectStrategy, DynamicBatcher, DynamicBatching, EntryId, Meta, OldestStrategy, QueuePolicy, Rejection,
-    Scheduler, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep, Strategy, TimeoutAction,
-    Timestamp, Unbatched, steps,
+    DirectStrategy, DynamicBatcher, DynamicBatching, EntryId, OldestStrategy, QueuePolicy, Rejection,
+    Scheduler, SchedulingAttributes, SequenceBatcher, SequenceBatching, SequenceId, SequencePosition,
+    SequenceStrategy, TimeoutAction, Timestamp, Unbatched, cost_counter,
 };
 
 const NOW: Timestamp = Timestamp::from_nanos(1_000_000);
@@ -14,7 +14,7 @@ const NOW: Timestamp = Timestamp::from_nanos(1_000_000);
 struct Case {
     name: &'static str,
     scheduler: Scheduler<usize>,
-    meta: fn(usize) -> Meta,
+    attributes: fn(usize) -> SchedulingAttributes,
     then: fn(&mut Scheduler<usize>),
     /// Whether an instance is idle all the time.
     idle: bool,
@@ -39,20 +39,20 @@ fn timeouts(timeout_action: TimeoutAction, allow_timeout_override: bool) -> Dyna
     DynamicBatching { default_queue_policy, ..DynamicBatching::default() }
 }
 
-fn sequences(strategy: Strategy) -> Scheduler<usize> {
+fn sequences(strategy: SequenceStrategy) -> Scheduler<usize> {
     let max_sequence_idle = Duration::from_secs(1_000);
     let config =
         SequenceBatching { strategy, max_batch_size: 8, max_sequence_idle, ..SequenceBatching::default() };
     Scheduler::Sequence(SequenceBatcher::new(config, 4))
 }
 
-fn direct() -> Strategy {
+fn direct() -> SequenceStrategy {
     let max_queue_delay = Duration::from_secs(1);
-    Strategy::Direct(DirectStrategy { max_queue_delay, minimum_slot_utilization: 1.0 })
+    SequenceStrategy::Direct(DirectStrategy { max_queue_delay, minimum_slot_utilization: 1.0 })
 }
 
-fn oldest(max_candidate_sequences: u32) -> Strategy {
-    Strategy::Oldest(OldestStrategy {
+fn oldest(max_candidate_sequences: u32) -> SequenceStrategy {
+    SequenceStrategy::Oldest(OldestStrategy {
         max_candidate_sequences,
         preferred_batch_sizes: [8].into(),
         max_queue_delay: Duration::from_secs(1),
@@ -60,31 +60,34 @@ fn oldest(max_candidate_sequences: u32) -> Strategy {
     })
 }
 
-fn plain(_: usize) -> Meta {
-    Meta::default()
+fn plain(_: usize) -> SchedulingAttributes {
+    SchedulingAttributes::default()
 }
 
 /// Each request asks for another timeout. Later requests ask for shorter timeouts than earlier ones.
-fn with_timeout(request: usize) -> Meta {
+fn with_timeout(request: usize) -> SchedulingAttributes {
     let timeout = Some(Duration::from_nanos(1_000_000 - request as u64));
-    Meta { timeout, ..Meta::default() }
+    SchedulingAttributes { timeout, ..SchedulingAttributes::default() }
 }
 
-fn with_level(request: usize) -> Meta {
-    Meta { priority: 1 + request as u64, ..with_timeout(request) }
+fn with_level(request: usize) -> SchedulingAttributes {
+    SchedulingAttributes { priority: 1 + request as u64, ..with_timeout(request) }
 }
 
-fn sequence_of(number: usize, start: bool) -> Meta {
+fn sequence_of(number: usize, start: bool) -> SchedulingAttributes {
     let id = NonZeroU64::new(1 + number as u64).map(SequenceId::Number);
-    Meta { sequence: SequenceStep { id, start, end: false }, ..Meta::default() }
+    SchedulingAttributes {
+        sequence: SequencePosition { id, start, end: false },
+        ..SchedulingAttributes::default()
+    }
 }
 
-fn own_sequence(request: usize) -> Meta {
+fn own_sequence(request: usize) -> SchedulingAttributes {
     sequence_of(request, true)
 }
 
 /// Four requests for each sequence.
-fn shared_sequence(request: usize) -> Meta {
+fn shared_sequence(request: usize) -> SchedulingAttributes {
     sequence_of(request / 4, request.is_multiple_of(4))
 }
 
@@ -100,7 +103,7 @@ fn cases() -> Vec<Case> {
         default_priority_level: 1,
         ..timeouts(TimeoutAction::Reject, true)
     };
-    let case = |name, scheduler, meta| Case { name, scheduler, meta, then: nothing, idle: false };
+    let case = |name, scheduler, attributes| Case { name, scheduler, attributes, then: nothing, idle: false };
     vec![
         case("unbatched", Scheduler::Unbatched(Unbatched::new()), plain),
         case("dynamic", dynamic(DynamicBatching::default()), plain),
@@ -129,7 +132,7 @@ fn settle(scheduler: &mut Scheduler<usize>, idle: bool) {
     let idle: &[_] = if idle { &[0, 1, 2, 3] } else { &[] };
     let _ = scheduler.due(NOW, idle);
     scheduler.next_wakeup(NOW);
-    scheduler.notes();
+    scheduler.take_restarts();
 }
 
 /// Puts entries into the order in which they are cancelled.
@@ -151,7 +154,7 @@ fn shuffled(mut entries: Vec<EntryId>) -> Vec<EntryId> {
 fn cost(mut case: Case, count: usize, order: Order, in_turns: bool) -> f64 {
     let (mut mine, mut others) = (Vec::new(), 0);
     for request in 0..2 * count {
-        let entry = case.scheduler.enqueue(NOW, (case.meta)(request), request);
+        let entry = case.scheduler.enqueue(NOW, (case.attributes)(request), request);
         let entry = entry.expect("there is no limit");
         // A sequence belongs to one client.
         let is_mine = if in_turns { (request / 4).is_multiple_of(2) } else { (4..count).contains(&request) };
@@ -162,7 +165,7 @@ fn cost(mut case: Case, count: usize, order: Order, in_turns: bool) -> f64 {
     let cancelled = mine.len();
     let entries = order(mine);
     let mut rejected = 0;
-    let steps = steps::of(|| {
+    let steps = cost_counter::of(|| {
         for entry in entries {
             let is_cancelled = case.scheduler.cancel(entry);
             assert!(is_cancelled.iter().all(|is_cancelled| is_cancelled.reason == Rejection::Cancelled));
@@ -171,7 +174,7 @@ fn cost(mut case: Case, count: usize, order: Order, in_turns: bool) -> f64 {
         }
     });
     assert_eq!(rejected, cancelled, "{}: all of them were cancelled", case.name);
-    assert_eq!(case.scheduler.in_flight(), others, "{}: nobody else was", case.name);
+    assert_eq!(case.scheduler.queued(), others, "{}: nobody else was", case.name);
     steps as f64 / cancelled as f64
 }
 

@@ -1,11 +1,11 @@
 //! Decides where to cut a queue. This module contains only the arithmetic of batch sizes, shapes and delays.
 //!
-//! A [`Front`] describes the batch that could be cut now: the requests at the head of the queue, as far as they fit
-//! together. It is built request by request. If the queue only grows at its end, the front is extended and never
+//! An [`OpenBatch`] describes the batch that could be cut now: the requests at the head of the queue, as far as they fit
+//! together. It is built request by request. If the queue only grows at its end, the open batch is extended and never
 //! computed again.
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::{batch::BatchEnd, request::Meta, steps, time::Timestamp};
+use crate::{batch::CutReason, cost_counter, request::SchedulingAttributes, time::Timestamp};
 
 /// Limits that a batch must keep, and sizes that it prefers.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct CutRule {
 
 /// The head of a queue, as far as its requests may run together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Front {
+pub(crate) struct OpenBatch {
     /// Number of requests.
     requests: usize,
     /// Number of rows in these requests.
@@ -30,13 +30,13 @@ pub(crate) struct Front {
     /// The best position for a cut, as a number of requests. 0: no cut is worthwhile.
     best_cut: usize,
     /// Why a batch would end there.
-    best_end: BatchEnd,
+    best_end: CutReason,
     /// Why the next request may not join these, if it may not.
-    closed: Option<BatchEnd>,
+    closed: Option<CutReason>,
 }
 
-impl Front {
-    /// The number of requests in the front.
+impl OpenBatch {
+    /// The number of requests in the open batch.
     pub(crate) fn requests(&self) -> usize {
         self.requests
     }
@@ -53,7 +53,7 @@ pub(crate) enum Cut {
     /// No request waits.
     Empty,
     /// The first `n` requests should leave now.
-    Release(usize, BatchEnd),
+    Release(usize, CutReason),
     /// A better batch may be possible at this time.
     Hold(Timestamp),
 }
@@ -65,93 +65,97 @@ impl CutRule {
         Self { max_batch_size, preferred, largest_preferred, max_delay }
     }
 
-    /// Returns `front` together with the next request of the queue, if that request may join. If it may not join, no
+    /// Returns `open_batch` together with the next request of the queue, if that request may join. If it may not join, no
     /// later request may join either. `may_join` is called last, and only if no other rule keeps the request out.
     pub(crate) fn extended(
         &self,
-        mut front: Front,
-        meta: &Meta,
+        mut open_batch: OpenBatch,
+        attributes: &SchedulingAttributes,
         arrived: Timestamp,
         may_join: impl FnOnce() -> bool,
-    ) -> Front {
-        if front.is_closed() {
-            return front;
+    ) -> OpenBatch {
+        if open_batch.is_closed() {
+            return open_batch;
         }
-        steps::count();
-        let rows = front.rows.saturating_add(meta.rows());
-        if front.requests == 0 {
+        cost_counter::count();
+        let rows = open_batch.rows.saturating_add(attributes.rows());
+        if open_batch.requests == 0 {
             // As the first of a batch, every request may run. A request that is too large, or refused (S-W14), must
             // not block the queue.
-            front.oldest = arrived;
-            front.shape_key = meta.shape_key;
-            front.closed = (!may_join()).then_some(BatchEnd::Strategy);
+            open_batch.oldest = arrived;
+            open_batch.shape_key = attributes.shape_key;
+            open_batch.closed = (!may_join()).then_some(CutReason::Filter);
         } else {
-            if rows > self.largest_preferred && front.best_cut == 0 {
-                (front.best_cut, front.best_end) = (front.requests, self.reached());
+            if rows > self.largest_preferred && open_batch.best_cut == 0 {
+                (open_batch.best_cut, open_batch.best_end) = (open_batch.requests, self.reached());
             }
-            front.closed = if rows > self.max_batch_size {
-                Some(BatchEnd::Full)
-            } else if meta.shape_key != front.shape_key {
-                Some(BatchEnd::Shape)
+            open_batch.closed = if rows > self.max_batch_size {
+                Some(CutReason::Full)
+            } else if attributes.shape_key != open_batch.shape_key {
+                Some(CutReason::Shape)
             } else {
-                (!may_join()).then_some(BatchEnd::Strategy)
+                (!may_join()).then_some(CutReason::Filter)
             };
-            if front.is_closed() {
-                return front;
+            if open_batch.is_closed() {
+                return open_batch;
             }
         }
-        front.requests += 1;
-        front.rows = rows;
-        front.oldest = front.oldest.min(arrived);
+        open_batch.requests += 1;
+        open_batch.rows = rows;
+        open_batch.oldest = open_batch.oldest.min(arrived);
         if self.preferred.contains(&rows) {
-            (front.best_cut, front.best_end) = (front.requests, BatchEnd::PreferredSize);
+            (open_batch.best_cut, open_batch.best_end) = (open_batch.requests, CutReason::PreferredSize);
         }
-        front
+        open_batch
     }
 
-    /// Decides what to do with a queue that begins with `front`.
+    /// Decides what to do with a queue that begins with `open_batch`.
     // As Triton: dynamic_batch_scheduler.cc, GetDynamicBatch, without a batch under construction.
-    pub(crate) fn decide(&self, front: &Front, now: Timestamp) -> Cut {
-        if front.requests == 0 {
+    pub(crate) fn decide(&self, open_batch: &OpenBatch, now: Timestamp) -> Cut {
+        if open_batch.requests == 0 {
             return Cut::Empty;
         }
-        let patience_ends = front.oldest + self.max_delay;
+        let patience_ends = open_batch.oldest + self.max_delay;
         let impatient = !self.max_delay.is_zero() && patience_ends <= now;
-        if front.best_cut > 0 && !impatient {
-            let is_whole = front.best_cut == front.requests;
+        if open_batch.best_cut > 0 && !impatient {
+            let is_whole = open_batch.best_cut == open_batch.requests;
             return Cut::Release(
-                front.best_cut,
-                if is_whole { self.end_of(front, front.best_end) } else { front.best_end },
+                open_batch.best_cut,
+                if is_whole { self.end_of(open_batch, open_batch.best_end) } else { open_batch.best_end },
             );
         }
         let end = if impatient {
-            BatchEnd::Delay
+            CutReason::Delay
         } else if self.max_delay.is_zero() {
-            BatchEnd::IdleInstance
-        } else if front.is_closed() || front.rows >= self.largest_preferred {
+            CutReason::IdleInstance
+        } else if open_batch.is_closed() || open_batch.rows >= self.largest_preferred {
             self.reached()
         } else {
             return Cut::Hold(patience_ends);
         };
-        Cut::Release(front.requests, self.end_of(front, end))
+        Cut::Release(open_batch.requests, self.end_of(open_batch, end))
     }
 
     /// Why a batch ends that is at least as large as the largest preferred size.
-    fn reached(&self) -> BatchEnd {
-        if self.preferred.is_empty() { BatchEnd::IdleInstance } else { BatchEnd::PreferredSize }
+    fn reached(&self) -> CutReason {
+        if self.preferred.is_empty() { CutReason::IdleInstance } else { CutReason::PreferredSize }
     }
 
-    /// Why a batch of all requests of the front ends: if no further request can join, that is the reason, otherwise
+    /// Why a batch of all requests of the open batch ends: if no further request can join, that is the reason, otherwise
     /// `end`.
-    fn end_of(&self, front: &Front, end: BatchEnd) -> BatchEnd {
-        if front.rows >= self.max_batch_size { BatchEnd::Full } else { front.closed.unwrap_or(end) }
+    fn end_of(&self, open_batch: &OpenBatch, end: CutReason) -> CutReason {
+        if open_batch.rows >= self.max_batch_size {
+            CutReason::Full
+        } else {
+            open_batch.closed.unwrap_or(end)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use BatchEnd::{Delay, Full, IdleInstance, PreferredSize, Shape, Strategy};
+    use CutReason::{Delay, Filter, Full, IdleInstance, PreferredSize, Shape};
 
     const NOW: Timestamp = Timestamp::from_nanos(1_000_000);
     const DELAY: Duration = Duration::from_micros(100);
@@ -162,10 +166,15 @@ mod tests {
 
     /// The decision about requests of these sizes and shapes that all arrived at `NOW`.
     fn decide(rule: &CutRule, queue: &[(u32, u64)], now: Timestamp) -> Cut {
-        let join = |front, &(batch_size, shape_key): &(u32, u64)| {
-            rule.extended(front, &Meta { batch_size, shape_key, ..Meta::default() }, NOW, || true)
+        let join = |open_batch, &(batch_size, shape_key): &(u32, u64)| {
+            rule.extended(
+                open_batch,
+                &SchedulingAttributes { batch_size, shape_key, ..SchedulingAttributes::default() },
+                NOW,
+                || true,
+            )
         };
-        rule.decide(&queue.iter().fold(Front::default(), join), now)
+        rule.decide(&queue.iter().fold(OpenBatch::default(), join), now)
     }
 
     #[test]
@@ -211,28 +220,33 @@ mod tests {
     #[test]
     fn a_request_that_may_not_join_closes_the_batch_and_no_further_request_is_checked() {
         let rule = rule(8, &[8], DELAY);
-        let add = |front, may_join: fn() -> bool| rule.extended(front, &Meta::default(), NOW, may_join);
-        let two = add(add(Front::default(), || true), || true);
+        let add = |open_batch, may_join: fn() -> bool| {
+            rule.extended(open_batch, &SchedulingAttributes::default(), NOW, may_join)
+        };
+        let two = add(add(OpenBatch::default(), || true), || true);
         assert_eq!(rule.decide(&two, NOW), Cut::Hold(NOW + DELAY));
         let ended = add(two, || false);
-        assert_eq!(rule.decide(&ended, NOW), Cut::Release(2, Strategy));
+        assert_eq!(rule.decide(&ended, NOW), Cut::Release(2, Filter));
         assert_eq!(add(ended, || panic!("it is over")), ended);
     }
 
     #[test]
     fn a_request_refused_as_first_of_a_batch_runs_alone() {
         let rule = rule(8, &[8], DELAY);
-        let alone = rule.extended(Front::default(), &Meta::default(), NOW, || false);
+        let alone = rule.extended(OpenBatch::default(), &SchedulingAttributes::default(), NOW, || false);
         assert!(alone.is_closed());
-        assert_eq!(rule.decide(&alone, NOW), Cut::Release(1, Strategy));
+        assert_eq!(rule.decide(&alone, NOW), Cut::Release(1, Filter));
     }
 
     #[test]
     fn the_filter_is_not_called_for_a_request_of_another_shape_or_size() {
         let rule = rule(2, &[2], DELAY);
-        let first = rule.extended(Front::default(), &Meta::default(), NOW, || true);
-        for meta in [Meta { batch_size: 2, ..Meta::default() }, Meta { shape_key: 1, ..Meta::default() }] {
-            assert!(rule.extended(first, &meta, NOW, || panic!("it does not fit")).is_closed());
+        let first = rule.extended(OpenBatch::default(), &SchedulingAttributes::default(), NOW, || true);
+        for attributes in [
+            SchedulingAttributes { batch_size: 2, ..SchedulingAttributes::default() },
+            SchedulingAttributes { shape_key: 1, ..SchedulingAttributes::default() },
+        ] {
+            assert!(rule.extended(first, &attributes, NOW, || panic!("it does not fit")).is_closed());
         }
     }
 
@@ -255,8 +269,9 @@ mod tests {
     #[test]
     fn the_oldest_request_is_not_always_the_first() {
         let rule = rule(8, &[8], DELAY);
-        let urgent = rule.extended(Front::default(), &Meta::default(), NOW + DELAY / 2, || true);
-        let both = rule.extended(urgent, &Meta::default(), NOW, || true);
+        let urgent =
+            rule.extended(OpenBatch::default(), &SchedulingAttributes::default(), NOW + DELAY / 2, || true);
+        let both = rule.extended(urgent, &SchedulingAttributes::default(), NOW, || true);
         assert_eq!(rule.decide(&both, NOW + DELAY / 2), Cut::Hold(NOW + DELAY));
     }
 

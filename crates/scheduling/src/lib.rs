@@ -1,7 +1,8 @@
 //! Pure scheduling policy. Inputs are time, requests and idle instances; outputs are batches and rejections.
 //!
 //! This crate reads no clock, spawns nothing, never blocks, logs nothing and makes no random ids. It has no
-//! dependencies. The payload `T` is opaque: a policy decides on [`Meta`] alone, so tests can schedule plain integers.
+//! dependencies. The payload `T` is opaque: a policy decides on [`SchedulingAttributes`] alone, so tests can schedule
+//! plain integers.
 //!
 //! A policy binds late: it cuts a batch only when an instance is idle, and the batch does not change afterwards. The
 //! driver of a [`Scheduler`] repeats three steps after every event (a request, an idle instance, a wake-up). It calls
@@ -22,6 +23,7 @@
 mod batch;
 #[cfg(test)]
 mod cancellation_tests;
+mod cost_counter;
 mod cut;
 mod dynamic;
 mod ensemble;
@@ -32,13 +34,12 @@ mod reorder;
 mod request;
 mod scheduler;
 mod sequence;
+mod sequence_position;
 mod serial_queue;
-mod step;
-mod steps;
 mod time;
 mod unbatched;
 
-pub use batch::{BatchEnd, DueBatch, InstanceId, Row, ScheduledBatch};
+pub use batch::{CutReason, DueBatch, InstanceId, Row, ScheduledBatch};
 pub use dynamic::{DynamicBatcher, DynamicBatching, QueuePolicy, TimeoutAction};
 pub use ensemble::{
     EnsembleAction, EnsembleGraph, EnsembleRun, GraphStep, SequenceTurns, StepIndex, StepInput, StepRun,
@@ -46,16 +47,16 @@ pub use ensemble::{
 };
 pub use filter::BatchFilter;
 pub use rate_limiter::{
-    Capacities, Capacity, Claim, Claimant, Device, Grants, Need, RateLimiter, ResourceUse, Resources,
+    Capacities, Capacity, Claim, Claimant, Grants, InstanceDevice, Need, RateLimiter, ResourceUse, Resources,
     Shortage,
 };
-pub use rejection::{Note, Rejected, Rejection};
+pub use rejection::{Rejected, Rejection, SequenceRestarted};
 pub use reorder::{ReorderBuffer, Ticket};
-pub use request::{Entry, EntryId, Meta};
+pub use request::{Entry, EntryId, SchedulingAttributes};
 pub use scheduler::Scheduler;
 pub use sequence::{
-    DirectStrategy, OldestStrategy, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep, SlotState,
-    Strategy, VacatedSlot,
+    DirectStrategy, OldestStrategy, SequenceBatcher, SequenceBatching, SequenceId, SequencePosition,
+    SequenceStrategy, SlotState, VacatedSlot,
 };
 pub use time::Timestamp;
 pub use unbatched::Unbatched;

@@ -29,4 +29,4 @@ mod resources;
 
 pub use limiter::{Claim, Claimant, Grants, RateLimiter};
 pub use pools::ResourceUse;
-pub use resources::{Capacities, Capacity, Device, Need, Resources, Shortage};
+pub use resources::{Capacities, Capacity, InstanceDevice, Need, Resources, Shortage};

@@ -1,5 +1,5 @@
-//! Why a scheduler refuses a request, and which events it notes for the operator.
-use crate::{request::Entry, step::SequenceId};
+//! Why a scheduler refuses a request, and which events it restarts for the operator.
+use crate::{request::Entry, sequence_position::SequenceId};
 
 /// A request that the policy returns without serving it.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,10 +41,8 @@ pub enum Rejection {
     InstanceLost,
 }
 
-/// An event that the operator should know about. It does not change how the scheduler serves the request.
+/// Reported for the operator; the scheduler serves the request all the same. A request with START arrived for this
+/// sequence, which had not ended. The sequence continues in the same slot or backlog position. Its earlier requests still
+/// run first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Note {
-    /// A request with START arrived for a sequence that had not ended. The sequence continues in the same slot or
-    /// backlog position. Its earlier requests still run first.
-    Restarted(SequenceId),
-}
+pub struct SequenceRestarted(pub SequenceId);

@@ -1,11 +1,11 @@
 //! What a policy knows of a request, and how callers identify a waiting request.
 use std::time::Duration;
 
-use crate::{step::SequenceStep, time::Timestamp};
+use crate::{sequence_position::SequencePosition, time::Timestamp};
 
 /// All that a policy may know of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Meta {
+pub struct SchedulingAttributes {
     /// Rows in the request, at least 1 (0 counts as 1).
     pub batch_size: u32,
     /// Level 1 is served first. 0 and levels that the model does not have mean the default level.
@@ -17,10 +17,10 @@ pub struct Meta {
     /// Requests share a batch only if these are equal.
     pub shape_key: u64,
     /// The request's position in a sequence. Only the sequence batcher uses it.
-    pub sequence: SequenceStep,
+    pub sequence: SequencePosition,
 }
 
-impl Default for Meta {
+impl Default for SchedulingAttributes {
     /// One row, the default level, no timeout, no sequence.
     fn default() -> Self {
         Self {
@@ -29,12 +29,12 @@ impl Default for Meta {
             timeout: None,
             waits_since: None,
             shape_key: 0,
-            sequence: SequenceStep::default(),
+            sequence: SequencePosition::default(),
         }
     }
 }
 
-impl Meta {
+impl SchedulingAttributes {
     /// The rows that the request takes in a batch.
     pub(crate) fn rows(&self) -> u32 {
         self.batch_size.max(1)
@@ -74,7 +74,7 @@ pub struct Entry<T> {
     /// The id of the request in the scheduler that accepted it.
     pub id: EntryId,
     /// The attributes on which the policy decides.
-    pub meta: Meta,
+    pub attributes: SchedulingAttributes,
     /// When the scheduler accepted the request.
     pub arrived: Timestamp,
     /// The payload. The policy does not look at it.

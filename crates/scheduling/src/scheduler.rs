@@ -2,10 +2,10 @@
 use crate::{
     batch::{DueBatch, InstanceId, ScheduledBatch},
     dynamic::DynamicBatcher,
-    rejection::{Note, Rejected, Rejection},
-    request::{Entry, EntryId, Meta},
+    rejection::{Rejected, Rejection, SequenceRestarted},
+    request::{Entry, EntryId, SchedulingAttributes},
     sequence::{SequenceBatcher, SlotState, VacatedSlot},
-    step::SequenceId,
+    sequence_position::SequenceId,
     time::Timestamp,
     unbatched::Unbatched,
 };
@@ -40,11 +40,16 @@ impl<T> Scheduler<T> {
     /// Returns the request with [`Rejection::Draining`] after [`drain`](Self::drain), and with
     /// [`Rejection::QueueFull`] if its queue policy demands it. Where requests belong to sequences, returns it with
     /// the rule of sequences that the request breaks.
-    pub fn enqueue(&mut self, now: Timestamp, meta: Meta, payload: T) -> Result<EntryId, Rejected<T>> {
+    pub fn enqueue(
+        &mut self,
+        now: Timestamp,
+        attributes: SchedulingAttributes,
+        payload: T,
+    ) -> Result<EntryId, Rejected<T>> {
         match self {
-            Self::Unbatched(unbatched) => unbatched.enqueue(now, meta, payload),
-            Self::Dynamic(dynamic) => dynamic.enqueue(now, meta, payload),
-            Self::Sequence(sequence) => sequence.enqueue(now, meta, payload),
+            Self::Unbatched(unbatched) => unbatched.enqueue(now, attributes, payload),
+            Self::Dynamic(dynamic) => dynamic.enqueue(now, attributes, payload),
+            Self::Sequence(sequence) => sequence.enqueue(now, attributes, payload),
         }
     }
 
@@ -212,16 +217,16 @@ impl<T> Scheduler<T> {
     }
 
     /// The number of requests that wait.
-    pub fn in_flight(&self) -> usize {
+    pub fn queued(&self) -> usize {
         match self {
-            Self::Unbatched(unbatched) => unbatched.in_flight(),
-            Self::Dynamic(dynamic) => dynamic.in_flight(),
-            Self::Sequence(sequence) => sequence.in_flight(),
+            Self::Unbatched(unbatched) => unbatched.queued(),
+            Self::Dynamic(dynamic) => dynamic.queued(),
+            Self::Sequence(sequence) => sequence.queued(),
         }
     }
 
     /// The number of sequences that may still get requests. A model that drains has not finished before these
-    /// sequences have ended or were idle for too long, whatever [`in_flight`](Self::in_flight) returns.
+    /// sequences have ended or were idle for too long, whatever [`queued`](Self::queued) returns.
     pub fn live_sequences(&self) -> usize {
         match self {
             Self::Unbatched(_) | Self::Dynamic(_) => 0,
@@ -239,10 +244,10 @@ impl<T> Scheduler<T> {
 
     /// The events since the last call that deserve a line in the log. Call it after each step of the driver: the
     /// scheduler keeps only a few events.
-    pub fn notes(&mut self) -> Vec<Note> {
+    pub fn take_restarts(&mut self) -> Vec<SequenceRestarted> {
         match self {
             Self::Unbatched(_) | Self::Dynamic(_) => Vec::new(),
-            Self::Sequence(sequence) => sequence.notes(),
+            Self::Sequence(sequence) => sequence.take_restarts(),
         }
     }
 

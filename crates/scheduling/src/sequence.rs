@@ -18,7 +18,7 @@ mod tests;
 mod view;
 
 pub use batcher::SequenceBatcher;
-pub use config::{DirectStrategy, OldestStrategy, SequenceBatching, Strategy};
+pub use config::{DirectStrategy, OldestStrategy, SequenceBatching, SequenceStrategy};
 pub use view::{SlotState, VacatedSlot};
 
-pub use crate::step::{SequenceId, SequenceStep};
+pub use crate::sequence_position::{SequenceId, SequencePosition};

@@ -5,7 +5,7 @@
 //! other operation costs as much as in a plain queue.
 use std::collections::VecDeque;
 
-use crate::steps;
+use crate::cost_counter;
 
 /// Elements in the order of their serial numbers.
 ///
@@ -122,7 +122,7 @@ impl<E> SerialQueue<E> {
         std::iter::from_fn(move || {
             loop {
                 let cell = self.cells.get(next)?;
-                steps::count();
+                cost_counter::count();
                 match &cell.content {
                     CellContent::Element(element) => {
                         next += 1;
@@ -146,7 +146,7 @@ impl<E> SerialQueue<E> {
 
     fn find(&self, serial: u64) -> Option<usize> {
         let compare = |cell: &SerialCell<E>| {
-            steps::count();
+            cost_counter::count();
             cell.serial.cmp(&serial)
         };
         self.cells.binary_search_by(compare).ok()
@@ -154,14 +154,14 @@ impl<E> SerialQueue<E> {
 
     fn drop_gaps_at_front(&mut self) {
         while self.cells.front().is_some_and(|cell| cell.run() > 0) {
-            steps::count();
+            cost_counter::count();
             self.cells.pop_front();
         }
     }
 
     fn drop_gaps_at_back(&mut self) {
         while self.cells.back().is_some_and(|cell| cell.run() > 0) {
-            steps::count();
+            cost_counter::count();
             self.cells.pop_back();
         }
     }
@@ -183,7 +183,7 @@ impl<E> SerialQueue<E> {
             return;
         }
         self.cells.retain(|cell| {
-            steps::count();
+            cost_counter::count();
             cell.run() == 0
         });
     }
@@ -253,7 +253,7 @@ mod tests {
         for serial in 0..10_000 {
             queue.push(serial, ());
         }
-        let cost = steps::of(|| {
+        let cost = cost_counter::of(|| {
             for serial in 1..4_000 {
                 queue.remove(serial);
                 assert_eq!(queue.iter().take(2).count(), 2);

@@ -51,7 +51,7 @@ impl Sub for Timestamp {
 
 impl fmt::Debug for Timestamp {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Moment({:?})", Duration::from_nanos(self.0))
+        write!(out, "Timestamp({:?})", Duration::from_nanos(self.0))
     }
 }
 
@@ -76,6 +76,6 @@ mod tests {
 
     #[test]
     fn debugging_shows_a_readable_time() {
-        assert_eq!(format!("{:?}", Timestamp::from_nanos(1_500_000)), "Moment(1.5ms)");
+        assert_eq!(format!("{:?}", Timestamp::from_nanos(1_500_000)), "Timestamp(1.5ms)");
     }
 }

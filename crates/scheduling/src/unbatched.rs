@@ -1,8 +1,8 @@
 //! The default scheduler: each request is its own batch, for any idle instance.
 use crate::{
-    batch::{BatchEnd, DueBatch, InstanceId, Row},
+    batch::{CutReason, DueBatch, InstanceId, Row},
     rejection::{Rejected, Rejection},
-    request::{Entry, EntryId, Meta},
+    request::{Entry, EntryId, SchedulingAttributes},
     serial_queue::SerialQueue,
     time::Timestamp,
 };
@@ -25,14 +25,19 @@ impl<T> Unbatched<T> {
         Self { waiting: SerialQueue::new(), accepted: 0, draining: false }
     }
 
-    pub(crate) fn enqueue(&mut self, now: Timestamp, meta: Meta, payload: T) -> Result<EntryId, Rejected<T>> {
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Timestamp,
+        attributes: SchedulingAttributes,
+        payload: T,
+    ) -> Result<EntryId, Rejected<T>> {
         if self.draining {
             return Err(Rejected { payload, reason: Rejection::Draining });
         }
         let id = EntryId { queue: 0, serial: self.accepted };
         self.accepted += 1;
         let arrived = self.waiting.back().map_or(now, |last| last.arrived.max(now));
-        self.waiting.push(id.serial, Entry { id, meta, arrived, payload });
+        self.waiting.push(id.serial, Entry { id, attributes, arrived, payload });
         Ok(id)
     }
 
@@ -46,7 +51,7 @@ impl<T> Unbatched<T> {
 
     pub(crate) fn due(&self, idle: &[InstanceId]) -> Option<DueBatch> {
         let &instance = idle.first()?;
-        (!self.waiting.is_empty()).then_some(DueBatch { instance, requests: 1, end: BatchEnd::Unbatched })
+        (!self.waiting.is_empty()).then_some(DueBatch { instance, requests: 1, end: CutReason::Unbatched })
     }
 
     pub(crate) fn take(&mut self) -> Option<Row<T>> {
@@ -62,7 +67,7 @@ impl<T> Unbatched<T> {
         self.waiting.iter()
     }
 
-    pub(crate) fn in_flight(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         self.waiting.len()
     }
 }

@@ -1,5 +1,5 @@
 //! What is refused when a model is loaded.
-use inference::backend::{Backend, Device};
+use inference::backend::{Backend, InstanceDevice};
 use nereid_backend_image::ImageBackend;
 
 use crate::support::{config, load, load_on, parameters, refusal};
@@ -157,7 +157,7 @@ fn an_output_of_more_pixels_than_allowed_is_refused() {
 
 #[test]
 fn an_instance_on_a_gpu_is_refused() {
-    let Err(error) = load_on(&config(0, "TYPE_UINT8", "4, 5, 3", ""), Device::Gpu(1)) else {
+    let Err(error) = load_on(&config(0, "TYPE_UINT8", "4, 5, 3", ""), InstanceDevice::Gpu(1)) else {
         panic!("there is no such instance")
     };
     assert_eq!(

@@ -7,7 +7,8 @@ use inference::{
     DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponseStream, Tensor,
     Timeline, Timestamp, Unobserved,
     backend::{
-        Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec, ModelSource,
+        Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceDevice, InstanceSpec,
+        ModelSource,
     },
     config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish},
     response_channel,
@@ -58,10 +59,10 @@ pub(crate) struct Loaded(Box<dyn BackendInstance>);
 
 /// Loads the model of a configuration.
 pub(crate) fn load(text: &str) -> Result<Loaded, Error> {
-    load_on(text, Device::Cpu)
+    load_on(text, InstanceDevice::Cpu)
 }
 
-pub(crate) fn load_on(text: &str, device: Device) -> Result<Loaded, Error> {
+pub(crate) fn load_on(text: &str, device: InstanceDevice) -> Result<Loaded, Error> {
     let (model, config) = typed(text)?;
     let spec = InstanceSpec { name: "model_0".into(), device, threads: NonZeroUsize::MIN, passive: false };
     let Instance::ThreadBound(instance) = model.instance(&config, &spec)? else {

@@ -88,7 +88,8 @@ impl Slots {
         set_start(&mut request, true);
         let (execution, stream) = execution(request, Arc::new(Unobserved));
         let state = SequenceState::new([("NEXT".into(), floats("COUNT", &[1, 1], &[0.]))]);
-        let slot_ref = SlotRef { slot_owner: self.clone(), instance: 0, slot, meta: Default::default() };
+        let slot_ref =
+            SlotRef { slot_owner: self.clone(), instance: 0, slot, attributes: Default::default() };
         self.waiting.lock().push(execution.with_state(Some(state)).with_slot_guard(SlotGuard::new(slot_ref)));
         stream
     }

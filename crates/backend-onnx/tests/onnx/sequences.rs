@@ -246,7 +246,8 @@ fn a_step_stores_its_state_then_responds_then_releases_its_slot() {
     let state = fresh();
     let story = Arc::new(EventRecorder { state: state.clone(), events: Mutex::default() });
     let (execution, _stream) = execution(ask(5., true), story.clone());
-    let slot_ref = SlotRef { slot_owner: story.clone(), instance: 0, slot: 3, meta: Default::default() };
+    let slot_ref =
+        SlotRef { slot_owner: story.clone(), instance: 0, slot: 3, attributes: Default::default() };
     model.execute(vec![execution.with_state(Some(state)).with_slot_guard(SlotGuard::new(slot_ref))]);
     assert_eq!(*story.events.lock(), ["answered when the sum was 5", "slot 3 returned"]);
 }

@@ -12,7 +12,7 @@ use inference::{
     DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponseObserver,
     ResponseStream, Tensor, TensorMemory, Timeline, Timestamp, Unobserved,
     backend::{
-        Backend, BackendInstance, BackendModel, Batch, Device, Execution, Instance, InstanceSpec,
+        Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceDevice, InstanceSpec,
         ModelSource, SequenceState,
     },
     config::{
@@ -175,7 +175,8 @@ pub(crate) struct Opened {
 impl Opened {
     pub(crate) fn instance(self) -> Result<Loaded, Error> {
         let threads = NonZeroUsize::MIN;
-        let spec = InstanceSpec { name: "model_0".into(), device: Device::Cpu, threads, passive: false };
+        let spec =
+            InstanceSpec { name: "model_0".into(), device: InstanceDevice::Cpu, threads, passive: false };
         let Instance::Movable(instance) = self.model.instance(&self.config, &spec)? else {
             panic!("an instance may change threads")
         };

@@ -2,7 +2,7 @@
 use std::{num::NonZeroU64, time::Duration};
 
 use inference::{
-    Error, OutputSelection, Request, RequestInputs, ResponseStream, SequenceId, SequenceStep, Tensor,
+    Error, OutputSelection, Request, RequestInputs, ResponseStream, SequenceId, SequencePosition, Tensor,
 };
 
 use crate::{
@@ -77,7 +77,7 @@ fn request(session: &WorkerSession, wire: &WireRequest<'_>, inputs: Vec<Tensor>)
         id: wire.id.into(),
         inputs: RequestInputs::Tensors(inputs),
         outputs: wire.outputs.iter().map(|name| (*name).into()).collect::<OutputSelection>(),
-        sequence: SequenceStep { id, start: wire.flags & 1 != 0, end: wire.flags & 2 != 0 },
+        sequence: SequencePosition { id, start: wire.flags & 1 != 0, end: wire.flags & 2 != 0 },
         timeout: (wire.timeout_us > 0).then(|| Duration::from_micros(wire.timeout_us)),
         parameters,
         trace,

@@ -5,7 +5,7 @@ use std::{
     task::{Context, Waker},
 };
 
-use inference::backend::{Device, Instance, InstanceSpec};
+use inference::backend::{Instance, InstanceDevice, InstanceSpec};
 
 use crate::support::{CONFIG, TestModel, batch_of, floats, only, request};
 
@@ -24,8 +24,12 @@ fn model_that_waits_for(folder: &tempfile::TempDir) -> TestModel {
 fn an_execution_that_is_not_brief_after_many_that_were_keeps_no_thread() {
     let folder = tempfile::tempdir().unwrap();
     let (model, config) = model_that_waits_for(&folder).open().unwrap();
-    let spec =
-        InstanceSpec { name: "m_0".into(), device: Device::Cpu, threads: NonZeroUsize::MIN, passive: false };
+    let spec = InstanceSpec {
+        name: "m_0".into(),
+        device: InstanceDevice::Cpu,
+        threads: NonZeroUsize::MIN,
+        passive: false,
+    };
     let Instance::Movable(mut instance) = model.instance(&config, &spec).unwrap() else {
         panic!("network threads run brief executions")
     };

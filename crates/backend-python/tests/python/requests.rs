@@ -1,6 +1,6 @@
 //! Requests and responses: tensors of all sizes, batches, and what a model hears.
 use inference::{
-    DataType, OutputSelection, Parameter, Request, RequestInputs, SequenceId, SequenceStep, Tensor,
+    DataType, OutputSelection, Parameter, Request, RequestInputs, SequenceId, SequencePosition, Tensor,
 };
 
 use crate::support::{CONFIG, TestModel, bytes_of, floats, next, only, request};
@@ -102,7 +102,7 @@ fn a_model_hears_what_the_client_says() {
     let loaded = TestModel::new(&config, methods).load().unwrap();
     let asked = Request {
         id: "the id".into(),
-        sequence: SequenceStep { id: Some(SequenceId::Text("seven".into())), start: true, end: true },
+        sequence: SequencePosition { id: Some(SequenceId::Text("seven".into())), start: true, end: true },
         timeout: Some(std::time::Duration::from_millis(5)),
         parameters: vec![("a".into(), Parameter::Int(-1)), ("b".into(), Parameter::Bool(true))],
         outputs: OutputSelection::Named(vec!["HEARD".into()]),

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use inference::{
     DataType, Error, ExecutionTimes, Flow, Inferer, Name, Request, RequestInputs, Response, ResponseItem,
     ResponseStream, Tensor, Timeline, Timestamp, Unobserved,
-    backend::{Backend, BackendModel, Batch, Device, Execution, Instance, InstanceSpec, ModelSource},
+    backend::{Backend, BackendModel, Batch, Execution, Instance, InstanceDevice, InstanceSpec, ModelSource},
     config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish},
     response_channel,
 };
@@ -137,7 +137,7 @@ impl TestModel {
         let thread = std::thread::spawn(move || {
             let spec = InstanceSpec {
                 name: "m_0".into(),
-                device: Device::Cpu,
+                device: InstanceDevice::Cpu,
                 threads: NonZeroUsize::MIN,
                 passive: false,
             };

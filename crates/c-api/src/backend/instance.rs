@@ -14,7 +14,7 @@ use std::{
 
 use inference::{
     BatchReporter, Error, Name,
-    backend::{Device, InstanceSpec},
+    backend::{InstanceDevice, InstanceSpec},
     config::{InstanceGroup, ModelConfig},
     lock::Mutex,
 };
@@ -63,9 +63,9 @@ impl Handle for ModelInstance {
 impl ModelInstance {
     pub(super) fn new(model: &Arc<Model>, config: &ModelConfig, spec: &InstanceSpec) -> Self {
         let (kind, device_id) = match spec.device {
-            Device::Cpu => (KIND_CPU, 0),
-            Device::Model => (KIND_MODEL, 0),
-            Device::Gpu(ordinal) => (KIND_GPU, i32::try_from(ordinal).unwrap_or(i32::MAX)),
+            InstanceDevice::Cpu => (KIND_CPU, 0),
+            InstanceDevice::Model => (KIND_MODEL, 0),
+            InstanceDevice::Gpu(ordinal) => (KIND_GPU, i32::try_from(ordinal).unwrap_or(i32::MAX)),
         };
         let group = group_of(config, &spec.name);
         let policy = group.map_or("cpu", |group| &group.host_policy);

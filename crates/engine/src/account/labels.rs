@@ -3,7 +3,7 @@ use inference::{
     FailureReason,
     metrics::{MetricLabels, label_text},
 };
-use scheduling::BatchEnd;
+use scheduling::CutReason;
 
 /// See the module documentation.
 pub(crate) struct SeriesLabels {
@@ -12,7 +12,7 @@ pub(crate) struct SeriesLabels {
     /// The same with each reason of a failure.
     pub(crate) failures: [(FailureReason, String); 4],
     /// The same with each reason why a batch ends.
-    pub(crate) batch_ends: [(BatchEnd, String); BatchEnd::ALL.len()],
+    pub(crate) batch_ends: [(CutReason, String); CutReason::ALL.len()],
 }
 
 impl SeriesLabels {
@@ -32,7 +32,7 @@ impl SeriesLabels {
         Self {
             own: label_text(labels),
             failures: failures.map(|(reason, failure)| (failure, with_reason(reason))),
-            batch_ends: BatchEnd::ALL.map(|end| (end, with_reason(end.as_str()))),
+            batch_ends: CutReason::ALL.map(|end| (end, with_reason(end.as_str()))),
         }
     }
 }

@@ -5,7 +5,7 @@ use inference::{
     BackendReport, EntryId, Error, ModelRunner, PassingResponse, ResponseObserver, RunThread, Timeline,
     Timestamp, backend::Execution,
 };
-use scheduling::Meta;
+use scheduling::SchedulingAttributes;
 
 use super::{
     in_flight::InFlight,
@@ -53,12 +53,12 @@ impl RequestAccount {
     /// As that.
     pub(crate) fn enqueue(
         &self,
-        meta: Meta,
+        attributes: SchedulingAttributes,
         execution: Box<Execution>,
         queued: Timestamp,
         thread: RunThread,
     ) -> Result<(), Error> {
-        self.runner.clone().enqueue(meta, execution, queued, thread)
+        self.runner.clone().enqueue(attributes, execution, queued, thread)
     }
 
     /// A response comes from the cache, or from an equal request. Otherwise as

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures_util::{Stream, StreamExt, stream::SelectAll};
-use inference::{ResponseItem, ResponseStream, SequenceStep};
+use inference::{ResponseItem, ResponseStream, SequencePosition};
 use scheduling::StepRun;
 use smallvec::SmallVec;
 use tokio::sync::OwnedSemaphorePermit;
@@ -27,7 +27,7 @@ pub(super) struct StepStream {
 pub(super) struct StartedStep {
     pub(super) run: StepRun,
     /// The step of a sequence, if it is not that of the ensemble's request.
-    pub(super) sequence: Option<Arc<SequenceStep>>,
+    pub(super) sequence: Option<Arc<SequencePosition>>,
 }
 
 /// What a member has sent.

@@ -2,7 +2,7 @@
 use std::{num::NonZeroU64, sync::Arc};
 
 use inference::{
-    Error, Name, Parameter, Response, SequenceId, SequenceStep, Shape, Tensor, config::OutputSpec,
+    Error, Name, Parameter, Response, SequenceId, SequencePosition, Shape, Tensor, config::OutputSpec,
 };
 use scheduling::TensorValue;
 
@@ -15,7 +15,7 @@ pub(super) struct StepTensor {
     /// Whether the first dimension counts rows.
     has_batch: bool,
     /// The step of a sequence to which the tensor belongs; `None` is that of the request.
-    pub(super) sequence: Option<Arc<SequenceStep>>,
+    pub(super) sequence: Option<Arc<SequencePosition>>,
     /// Counts the bytes until the last clone is dropped.
     _held: Option<Arc<HeldBytes>>,
 }
@@ -71,7 +71,7 @@ pub(super) struct StepOutputs<'a> {
     /// Whether the member's tensors have a batch dimension.
     pub(super) has_batch: bool,
     /// The step of a sequence that the member's request had.
-    pub(super) sequence: &'a Option<Arc<SequenceStep>>,
+    pub(super) sequence: &'a Option<Arc<SequencePosition>>,
 }
 
 impl StepOutputs<'_> {
@@ -105,9 +105,9 @@ impl StepOutputs<'_> {
 /// The step of a sequence that a response names for the steps that use its outputs, or that of its request.
 fn attached(
     parameters: &[(Name, Parameter)],
-    own: &Option<Arc<SequenceStep>>,
-) -> Result<Option<Arc<SequenceStep>>, Error> {
-    let mut named: Option<SequenceStep> = None;
+    own: &Option<Arc<SequencePosition>>,
+) -> Result<Option<Arc<SequencePosition>>, Error> {
+    let mut named: Option<SequencePosition> = None;
     for (name, value) in parameters {
         if !matches!(&**name, "sequence_id" | "sequence_start" | "sequence_end") {
             continue;
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_response_may_name_the_sequence_for_the_steps_that_follow() {
-        let own = Some(Arc::new(SequenceStep { id: None, start: true, end: false }));
+        let own = Some(Arc::new(SequencePosition { id: None, start: true, end: false }));
         assert_eq!(attached(&[], &own).unwrap(), own);
         let named = |name: &str, value: Parameter| attached(&[(name.into(), value)], &own);
         let step = named("sequence_id", Parameter::Int(7)).unwrap().unwrap();

@@ -35,7 +35,7 @@ pub(super) fn assemble(
                 executions.push(sequences.prepare(&SlotAssignment { slot_owner, instance, slot }, entry));
             }
             (Row::Request { entry, .. }, _) => {
-                size += entry.meta.batch_size.max(1);
+                size += entry.attributes.batch_size.max(1);
                 executions.push(*entry.payload);
             }
             (Row::Padding, Some((sequences, _))) => {

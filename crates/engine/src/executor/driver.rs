@@ -8,7 +8,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use inference::{Timestamp, backend::Execution, batching::BatchingStrategy, config::InstanceGroup};
 use scheduling::{
-    DueBatch, InstanceId, Note, Rejected, Rejection, ScheduledBatch, Scheduler, Unbatched, VacatedSlot,
+    DueBatch, InstanceId, Rejected, Rejection, ScheduledBatch, Scheduler, SequenceRestarted, Unbatched,
+    VacatedSlot,
 };
 
 use super::{
@@ -83,7 +84,7 @@ pub(super) struct Actions {
     /// The time of a wake-up call to schedule.
     pub(super) scheduled_wakeup: Option<Timestamp>,
     /// What the log must report to the operator.
-    pub(super) notes: Vec<Note>,
+    pub(super) restarts: Vec<SequenceRestarted>,
     /// Slots that sequences have left. The implicit states of these sequences are freed.
     pub(super) vacated: Vec<VacatedSlot>,
     /// Instances, also of other models, whose claims on shared resources were granted.
@@ -138,9 +139,9 @@ impl Driver {
     fn apply(&mut self, at: Timestamp, event: DriverEvent, actions: &mut Actions) -> bool {
         let scheduler = &mut self.policy.scheduler;
         match event {
-            DriverEvent::Enqueue { meta, execution } => {
+            DriverEvent::Enqueue { attributes, execution } => {
                 let entry_setter = execution.responder.entry_setter();
-                match scheduler.enqueue(at, meta, execution) {
+                match scheduler.enqueue(at, attributes, execution) {
                     Ok(entry) => {
                         // Done under the lock, so that a later cancellation finds the entry.
                         if entry_setter.set(entry) {
@@ -240,13 +241,13 @@ impl Driver {
             actions.assignments.push(Assignment { batch, movable });
         }
         self.resource_claims.give_back(self.instances.idle(), &mut actions.pending_grants);
-        if self.policy.scheduler.in_flight() == 0 {
+        if self.policy.scheduler.queued() == 0 {
             self.resource_claims.withdraw(&mut actions.pending_grants);
         }
         if self.is_end_of_sequences_awaited {
             actions.sequences_have_ended = self.has_no_sequence();
         }
-        actions.notes = self.policy.scheduler.notes();
+        actions.restarts = self.policy.scheduler.take_restarts();
         actions.vacated = self.policy.scheduler.vacated();
         let wakeup = self.policy.scheduler.next_wakeup(at);
         if wakeup.is_some_and(|wakeup| {
@@ -285,7 +286,7 @@ impl Driver {
         batch: &mut ScheduledBatch<Box<Execution>>,
         orders: &ResponseOrders,
     ) -> Vec<Rejected<Box<Execution>>> {
-        if self.policy.scheduler.in_flight() == 0 {
+        if self.policy.scheduler.queued() == 0 {
             return Vec::new();
         }
         let rejected = self.policy.scheduler.expire(at);
@@ -303,7 +304,7 @@ impl Driver {
 
     /// The requests that wait, and how long all instances together need for them.
     pub(super) fn waiting_work(&self) -> WaitingWork {
-        let requests = self.policy.scheduler.in_flight();
+        let requests = self.policy.scheduler.queued();
         let instances = u32::try_from(self.instances.working().max(1)).unwrap_or(u32::MAX);
         let time = if requests == 0 { Some(Duration::ZERO) } else { self.cost.time_of(requests) };
         WaitingWork { requests, time: time.map(|time| time / instances) }
@@ -341,7 +342,8 @@ mod tests {
 
     use inference::{Flow, Request, Timeline, Unobserved, response_channel};
     use scheduling::{
-        DynamicBatcher, DynamicBatching, Meta, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep,
+        DynamicBatcher, DynamicBatching, SchedulingAttributes, SequenceBatcher, SequenceBatching, SequenceId,
+        SequencePosition,
     };
 
     use super::*;
@@ -356,13 +358,13 @@ mod tests {
         // Each instance has one occupied slot, and each slot gets another request.
         for (id, start) in [(1, true), (2, true), (1, false), (2, false)] {
             let id = NonZeroU64::new(id).map(SequenceId::Number);
-            running += enqueue(&mut driver, at, SequenceStep { id, start, end: false }).assignments.len();
+            running += enqueue(&mut driver, at, SequencePosition { id, start, end: false }).assignments.len();
         }
-        assert_eq!((running, driver.scheduler().in_flight()), (2, 2));
+        assert_eq!((running, driver.scheduler().queued()), (2, 2));
         let rejected = driver.handle(at, DriverEvent::Lost(0), &ResponseOrders::None).rejected;
         let reasons: Vec<_> = rejected.iter().map(|rejected| rejected.reason).collect();
         assert_eq!(reasons, [Rejection::InstanceLost, Rejection::Cancelled], "no instance runs any more");
-        assert_eq!(driver.scheduler().in_flight(), 0);
+        assert_eq!(driver.scheduler().queued(), 0);
         assert!(driver.scheduler().slots().all(|slot| slot.instance == 1));
     }
 
@@ -375,7 +377,7 @@ mod tests {
         for id in [1, 2] {
             let id = NonZeroU64::new(id).map(SequenceId::Number);
             for assignment in
-                enqueue(&mut driver, at, SequenceStep { id, start: true, end: false }).assignments
+                enqueue(&mut driver, at, SequencePosition { id, start: true, end: false }).assignments
             {
                 let instance = assignment.batch.instance;
                 let finished = FinishedBatch { end: at, instance, movable: None, executed: None };
@@ -390,7 +392,7 @@ mod tests {
         assert_eq!(driver.close().instances.len(), 2);
         let actions = driver.handle(at, DriverEvent::Woken, &ResponseOrders::None);
         assert!(actions.departed.is_empty() && actions.assignments.is_empty());
-        let refused = enqueue(&mut driver, at, SequenceStep::default()).refused.unwrap();
+        let refused = enqueue(&mut driver, at, SequencePosition::default()).refused.unwrap();
         assert_eq!(refused.reason, Rejection::Draining);
     }
 
@@ -407,21 +409,21 @@ mod tests {
         let at = Timestamp::from_nanos(1);
         let mut assignments = Vec::new();
         for _ in 0..3 {
-            assignments.extend(enqueue(&mut driver, at, SequenceStep::default()).assignments);
+            assignments.extend(enqueue(&mut driver, at, SequencePosition::default()).assignments);
         }
         let [Assignment { batch, .. }] = &mut assignments[..] else { panic!("there is one instance") };
-        assert_eq!((batch.rows.len(), driver.scheduler().in_flight()), (1, 2));
+        assert_eq!((batch.rows.len(), driver.scheduler().queued()), (1, 2));
         assert!(driver.grow(at, batch, &ResponseOrders::None).is_empty());
-        assert_eq!((batch.rows.len(), driver.scheduler().in_flight()), (3, 0));
+        assert_eq!((batch.rows.len(), driver.scheduler().queued()), (3, 0));
     }
 
-    fn enqueue(driver: &mut Driver, at: Timestamp, sequence: SequenceStep) -> Actions {
+    fn enqueue(driver: &mut Driver, at: Timestamp, sequence: SequencePosition) -> Actions {
         let (responder, stream) =
             response_channel(Timeline::new(at, 1), Arc::new(Unobserved), Flow::unlimited());
         // A request whose stream is dropped is cancelled.
         std::mem::forget(stream);
         let execution = Box::new(Execution::new(Request::default(), responder));
-        let meta = Meta { sequence, ..Meta::default() };
-        driver.handle(at, DriverEvent::Enqueue { meta, execution }, &ResponseOrders::None)
+        let attributes = SchedulingAttributes { sequence, ..SchedulingAttributes::default() };
+        driver.handle(at, DriverEvent::Enqueue { attributes, execution }, &ResponseOrders::None)
     }
 }

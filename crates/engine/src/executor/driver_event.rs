@@ -2,14 +2,14 @@
 use std::sync::Arc;
 
 use inference::{EntryId, Timestamp, backend::Execution, config::InstanceGroup};
-use scheduling::{Claimant, Entry, InstanceId, Meta};
+use scheduling::{Claimant, Entry, InstanceId, SchedulingAttributes};
 
 use super::instance::MovableInstance;
 
 /// All that can happen to a driver.
 pub(super) enum DriverEvent {
     /// A request has come.
-    Enqueue { meta: Meta, execution: Box<Execution> },
+    Enqueue { attributes: SchedulingAttributes, execution: Box<Execution> },
     /// The client of a waiting request has cancelled it.
     Cancelled(EntryId),
     /// A backend gives the request of a slot back, to be run again.

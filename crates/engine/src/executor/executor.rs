@@ -6,14 +6,14 @@ use std::sync::{
 
 use inference::{
     EntryId, Error, ExecutionCounters, ModelRunner, RequestValidator, ResponseOrder, RunThread, SequenceId,
-    SequenceStep, Timestamp, WarmupFiles,
+    SequencePosition, Timestamp, WarmupFiles,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
     config::{ModelConfig, Scheduling},
     lock::{Condvar, LockRank, Mutex},
     rejection::RejectionErrors,
 };
-use scheduling::{DynamicBatcher, Meta, Rejected, Scheduler, SequenceBatcher, Unbatched};
+use scheduling::{DynamicBatcher, Rejected, Scheduler, SchedulingAttributes, SequenceBatcher, Unbatched};
 use tokio::sync::Notify;
 
 use super::{
@@ -139,11 +139,11 @@ impl Executor {
     /// Enqueues a request, and runs it on this thread if it is brief and the thread may.
     fn enqueue_here(
         self: &Arc<Self>,
-        meta: Meta,
+        attributes: SchedulingAttributes,
         execution: Box<Execution>,
         thread: RunThread,
     ) -> Result<(), Error> {
-        let mut actions = self.step(DriverEvent::Enqueue { meta, execution });
+        let mut actions = self.step(DriverEvent::Enqueue { attributes, execution });
         if let Some(Rejected { payload, reason }) = actions.refused.take() {
             payload.responder.timeline().not_queued();
             let error = self.rejection_errors.error(reason, &payload.request);
@@ -200,7 +200,7 @@ impl ModelRunner for Executor {
     // If a plug-in forms the batches, only the answer has the error.
     fn enqueue(
         self: Arc<Self>,
-        meta: Meta,
+        attributes: SchedulingAttributes,
         execution: Box<Execution>,
         queued: Timestamp,
         thread: RunThread,
@@ -209,10 +209,10 @@ impl ModelRunner for Executor {
         execution.responder.timeline().queued(queued, execution.request.tensors());
         if self.batching.is_some() {
             // The request has been answered with the error.
-            self.in_step(|me| _ = me.enqueue_here(meta, execution, RunThread::OnlyOwn));
+            self.in_step(|me| _ = me.enqueue_here(attributes, execution, RunThread::OnlyOwn));
             return Ok(());
         }
-        self.enqueue_here(meta, execution, thread)
+        self.enqueue_here(attributes, execution, thread)
     }
 
     fn cancel(self: Arc<Self>, entry: EntryId) {
@@ -239,7 +239,7 @@ impl ModelRunner for Executor {
         self.sequences.is_some() && self.driver.lock().scheduler().has_sequence(id)
     }
 
-    fn continues(&self, step: &SequenceStep) -> bool {
+    fn continues(&self, step: &SequencePosition) -> bool {
         !step.start && step.id.as_ref().is_some_and(|id| self.has_sequence(id))
     }
 

@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn a_second_message_waits_and_replaces_nothing() {
         let work_slot = WorkSlot::default();
-        let batch = ScheduledBatch { instance: 7, rows: Vec::new(), end: scheduling::BatchEnd::Unbatched };
+        let batch = ScheduledBatch { instance: 7, rows: Vec::new(), end: scheduling::CutReason::Unbatched };
         work_slot.put(WorkerMessage::Work(Assignment { batch, movable: None }));
         work_slot.put(WorkerMessage::Shutdown(None));
         assert!(matches!(work_slot.take(), WorkerMessage::Work(first) if first.batch.instance == 7));

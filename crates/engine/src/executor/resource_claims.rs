@@ -3,7 +3,7 @@ use std::sync::{Arc, Weak};
 
 use inference::{
     Error,
-    backend::Device,
+    backend::InstanceDevice,
     config::{InstanceGroup, InstanceKind, ModelConfig},
 };
 use scheduling::{Claimant, InstanceId};
@@ -176,8 +176,8 @@ pub(super) fn register_one(
     group: &InstanceGroup,
 ) -> Result<Option<Claimant>, Error> {
     let device = match group.kind {
-        InstanceKind::Cpu => Device::Cpu,
-        InstanceKind::Model => Device::Model,
+        InstanceKind::Cpu => InstanceDevice::Cpu,
+        InstanceKind::Model => InstanceDevice::Model,
     };
     limiter.map(|limiter| limiter.register(&group.rate_limiter, device)).transpose()
 }

@@ -6,7 +6,7 @@ use inference::{
     backend::Execution,
     config::{Scheduling, SequenceScheduling},
 };
-use scheduling::{InstanceId, Row, ScheduledBatch, Strategy};
+use scheduling::{InstanceId, Row, ScheduledBatch, SequenceStrategy};
 
 use crate::instance_table::InstanceTable;
 
@@ -26,10 +26,10 @@ impl ResponseOrders {
         match scheduling {
             Scheduling::Dynamic(dynamic) if dynamic.preserve_ordering => Self::Together(Arc::default()),
             Scheduling::Sequence(SequenceScheduling { batching, .. }) => match &batching.strategy {
-                Strategy::Oldest(oldest) if oldest.preserve_ordering => {
+                SequenceStrategy::Oldest(oldest) if oldest.preserve_ordering => {
                     Self::PerInstance(InstanceTable::new(instances))
                 }
-                Strategy::Oldest(_) | Strategy::Direct(_) => Self::None,
+                SequenceStrategy::Oldest(_) | SequenceStrategy::Direct(_) => Self::None,
             },
             Scheduling::Unbatched | Scheduling::Dynamic(_) | Scheduling::Ensemble(_) => Self::None,
         }

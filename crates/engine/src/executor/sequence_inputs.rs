@@ -11,7 +11,7 @@ use inference::{
     lock::Mutex,
     response_channel,
 };
-use scheduling::{Entry, InstanceId, SequenceId, SequenceStep, VacatedSlot};
+use scheduling::{Entry, InstanceId, SequenceId, SequencePosition, VacatedSlot};
 
 use crate::{clock::now, instance_table::InstanceTable, limits::configurable_bytes};
 
@@ -78,9 +78,9 @@ impl Sequences {
 
     /// Prepares a request for its slot: adds its control inputs and the state of its sequence.
     pub(super) fn prepare(&self, assignment: &SlotAssignment<'_>, entry: Entry<Box<Execution>>) -> Execution {
-        let Entry { id, meta, payload, .. } = entry;
+        let Entry { id, attributes, payload, .. } = entry;
         let mut execution = *payload;
-        let step = &meta.sequence;
+        let step = &attributes.sequence;
         let begins = step.start;
         self.set_controls(&mut execution.request, Some(step), true);
         // An iterative model learns the id that the scheduler generated, and that only the first execution is the start.
@@ -94,7 +94,7 @@ impl Sequences {
             slot_owner: assignment.slot_owner.clone(),
             instance: assignment.instance,
             slot: assignment.slot,
-            meta,
+            attributes,
         };
         execution.with_state(state).with_slot_guard(SlotGuard::new(slot_ref))
     }
@@ -183,7 +183,7 @@ impl Sequences {
     }
 
     /// Sets the control inputs. They replace inputs of the same name that the client sent.
-    fn set_controls(&self, request: &mut Request, step: Option<&SequenceStep>, ready: bool) {
+    fn set_controls(&self, request: &mut Request, step: Option<&SequencePosition>, ready: bool) {
         let RequestInputs::Tensors(inputs) = &mut request.inputs else { return };
         for ControlInput { name, control } in &self.controls {
             let (datatype, bytes) = match control {
@@ -211,7 +211,7 @@ fn flag(values: &FalseTrue, is_true: bool) -> (DataType, Bytes) {
 }
 
 /// The low bytes of a number, or a string after its length. Padding rows have the number 0 or the empty string.
-fn correlation_id(datatype: DataType, step: Option<&SequenceStep>) -> Bytes {
+fn correlation_id(datatype: DataType, step: Option<&SequencePosition>) -> Bytes {
     let id = step.and_then(|step| step.id.as_ref());
     let number = match id {
         Some(SequenceId::Number(number)) => number.get(),

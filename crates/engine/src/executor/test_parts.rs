@@ -8,14 +8,14 @@ use std::{
 use inference::{
     DataType, Flow, ModelRunner, ReadableMemory, Request, RequestInputs, RequestValidator, ResponseStream,
     RunThread, Tensor, Timeline, Unobserved, WarmupFiles,
-    backend::{BackendModel, Device, Execution, InstanceSpec},
+    backend::{BackendModel, Execution, InstanceDevice, InstanceSpec},
     config::{
         InputSpec, InstanceGroup, InstanceKind, ModelConfig, OutputSpec, RateLimits, Scheduling,
         VersionPolicy,
     },
     response_channel,
 };
-use scheduling::Meta;
+use scheduling::SchedulingAttributes;
 
 use super::{Executor, ExecutorParts};
 use crate::{clock::now, engine_threads::EngineThreads};
@@ -78,7 +78,12 @@ pub(crate) fn config(scheduling: Scheduling) -> ModelConfig {
 
 /// An instance on the CPU.
 pub(crate) fn instance(name: &str) -> InstanceSpec {
-    InstanceSpec { name: name.into(), device: Device::Cpu, threads: NonZeroUsize::MIN, passive: false }
+    InstanceSpec {
+        name: name.into(),
+        device: InstanceDevice::Cpu,
+        threads: NonZeroUsize::MIN,
+        passive: false,
+    }
 }
 
 impl ExecutorParts {
@@ -110,6 +115,9 @@ pub(super) fn ask(executor: &Arc<Executor>) -> ResponseStream {
     let (responder, stream) =
         response_channel(Timeline::new(now(), 1), Arc::new(Unobserved), Flow::unlimited());
     let execution = Box::new(Execution::new(request, responder));
-    executor.clone().enqueue(Meta::default(), execution, now(), RunThread::CallersMay).unwrap();
+    executor
+        .clone()
+        .enqueue(SchedulingAttributes::default(), execution, now(), RunThread::CallersMay)
+        .unwrap();
     stream
 }

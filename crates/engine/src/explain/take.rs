@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use inference::{ByteBudget, Error, FailureReason, cache::ResponseCache, config::Scheduling};
-use scheduling::{BatchEnd, Strategy};
+use scheduling::{CutReason, SequenceStrategy};
 
 use super::order::{ModelActivity, rank};
 use crate::{
@@ -71,7 +71,7 @@ fn served(loaded: &LoadedVersion, generation: u64) -> ServedSnapshot {
         backend: record.failures(FailureReason::Backend),
         other: record.failures(FailureReason::Other),
     };
-    let ends = BatchEnd::ALL.map(|end| (end, record.executions().batches_ended(end)));
+    let ends = CutReason::ALL.map(|end| (end, record.executions().batches_ended(end)));
     let ExecutorSnapshot { queue, instances, sequences } = loaded.work().look();
     ServedSnapshot {
         generation,
@@ -118,12 +118,12 @@ fn scheduler(scheduling: &Scheduling) -> SchedulerSnapshot {
             let batching = &sequence.batching;
             let max_sequence_idle = Some(batching.max_sequence_idle);
             match &batching.strategy {
-                Strategy::Direct(direct) => SchedulerSnapshot {
+                SequenceStrategy::Direct(direct) => SchedulerSnapshot {
                     max_queue_delay: direct.max_queue_delay,
                     max_sequence_idle,
                     ..plain(SchedulerKind::SequenceDirect)
                 },
-                Strategy::Oldest(oldest) => SchedulerSnapshot {
+                SequenceStrategy::Oldest(oldest) => SchedulerSnapshot {
                     max_queue_delay: oldest.max_queue_delay,
                     preferred_batch_sizes: oldest.preferred_batch_sizes.iter().copied().collect(),
                     max_sequence_idle,

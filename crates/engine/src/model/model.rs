@@ -206,23 +206,23 @@ impl Model {
             return Err(Error::unavailable(fault.message.clone()));
         }
         let arrived = now();
-        let meta = self.validator.check(&self.config, &mut request)?;
+        let attributes = self.validator.check(&self.config, &mut request)?;
         if let Some(trace) = &request.trace {
             trace.accepted(self.name(), self.version, &request.id);
         }
-        let timeline = Timeline::new(arrived, meta.batch_size.max(1)).of_version(self.version);
+        let timeline = Timeline::new(arrived, attributes.batch_size.max(1)).of_version(self.version);
         let timeline = timeline.traced(request.trace.clone());
         let asks_cache =
             |_: &&Arc<ModelCache>| !self.account.open().is_draining() && !request.has_device_memory();
         if let Some(cached) = self.cached.as_ref().filter(asks_cache) {
             // The answer is also for other requests.
             request.keep_outputs_on_host();
-            return cached.infer(&self.account, ValidRequest { request, meta, timeline, flow });
+            return cached.infer(&self.account, ValidRequest { request, attributes, timeline, flow });
         }
         self.account.open().begin();
         let (responder, stream) = response_channel(timeline, self.account.clone(), flow);
         let execution = Box::new(Execution::new(request, responder));
-        self.account.enqueue(meta, execution, now(), RunThread::CallersMay)?;
+        self.account.enqueue(attributes, execution, now(), RunThread::CallersMay)?;
         Ok(stream)
     }
 

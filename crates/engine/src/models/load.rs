@@ -12,7 +12,7 @@ use std::{
 
 use inference::{
     ByteBudget, Error, Inferer, Name, UnreadBudget,
-    backend::{Backend, BackendModel, Device, InstanceSpec, ModelSource},
+    backend::{Backend, BackendModel, InstanceDevice, InstanceSpec, ModelSource},
     cache::ResponseCache,
     config::{
         Completion, CompletionContext, ConfigErrors, InstanceGroup, InstanceKind, ModelConfig,
@@ -396,8 +396,8 @@ impl Loader {
         let share = NonZeroUsize::new(processors::usable().get() / all.max(1)).unwrap_or(NonZeroUsize::MIN);
         let of_group = |group: &InstanceGroup| {
             let device = match group.kind {
-                InstanceKind::Cpu => Device::Cpu,
-                InstanceKind::Model => Device::Model,
+                InstanceKind::Cpu => InstanceDevice::Cpu,
+                InstanceKind::Model => InstanceDevice::Model,
             };
             let spec = |index| InstanceSpec {
                 name: format!("{}_{index}", group.name).into(),

@@ -221,7 +221,7 @@ mod tests {
     use std::{collections::BTreeSet, num::NonZeroU64, time::Duration};
 
     use bytes::Bytes;
-    use inference::{DataType, RequestInputs, SequenceStep, TensorData};
+    use inference::{DataType, RequestInputs, SequencePosition, TensorData};
 
     use super::*;
 
@@ -253,7 +253,7 @@ mod tests {
     }
 
     fn with_sequence(id: Option<SequenceId>, start: bool, end: bool) -> Request {
-        Request { sequence: SequenceStep { id, start, end }, ..usual() }
+        Request { sequence: SequencePosition { id, start, end }, ..usual() }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use inference::{
     lock::Mutex,
     rejection, response_channel,
 };
-use scheduling::Meta;
+use scheduling::SchedulingAttributes;
 use smallvec::SmallVec;
 
 use super::{
@@ -74,7 +74,7 @@ type ModelFlights = Flights<AskingRequest, Arc<CachedAnswer>>;
 /// A request that has been validated, and what its response channel is made of.
 pub(crate) struct ValidRequest {
     pub(crate) request: Request,
-    pub(crate) meta: Meta,
+    pub(crate) attributes: SchedulingAttributes,
     pub(crate) timeline: Timeline,
     pub(crate) flow: Flow,
 }
@@ -82,7 +82,7 @@ pub(crate) struct ValidRequest {
 /// A request of a model with a cache that has no answer yet.
 struct AskingRequest {
     execution: Box<Execution>,
-    meta: Meta,
+    attributes: SchedulingAttributes,
     /// When the request came.
     queued: Timestamp,
     /// When the look-up began.
@@ -231,15 +231,18 @@ impl ModelCache {
         key: FlightKey,
         queued: Timestamp,
     ) -> (AskingRequest, ResponseStream) {
-        let ValidRequest { request, meta, timeline, flow } = request;
+        let ValidRequest { request, attributes, timeline, flow } = request;
         let observer = Arc::new(CacheObserver {
             account: account.clone(),
             cache: self.clone(),
             key,
             request: ObservedRequest {
                 id: request.id.clone(),
-                turn: FlightTurn { level: self.queue_level(&meta), number: self.next.fetch_add(1, Relaxed) },
-                deadline: self.queue_deadline(&meta, &request, queued),
+                turn: FlightTurn {
+                    level: self.queue_level(&attributes),
+                    number: self.next.fetch_add(1, Relaxed),
+                },
+                deadline: self.queue_deadline(&attributes, &request, queued),
             },
             decision: OnceLock::new(),
             collected: Mutex::new(Collected::All { responses: SmallVec::new(), bytes: 0 }),
@@ -252,22 +255,27 @@ impl ModelCache {
         }
         // A request moves several times until it has its answer, so that it does so in a box.
         let execution = Box::new(Execution::new(request, responder));
-        (AskingRequest { execution, meta, queued, began: now(), observer }, stream)
+        (AskingRequest { execution, attributes, queued, began: now(), observer }, stream)
     }
 
     /// When a request that comes `at` this time has waited too long for its turn, if there is such a time.
-    fn queue_deadline(&self, meta: &Meta, request: &Request, at: Timestamp) -> Option<Timestamp> {
+    fn queue_deadline(
+        &self,
+        attributes: &SchedulingAttributes,
+        request: &Request,
+        at: Timestamp,
+    ) -> Option<Timestamp> {
         match &self.config.scheduling {
-            Scheduling::Dynamic(dynamic) => dynamic.rejection_time(at, meta),
+            Scheduling::Dynamic(dynamic) => dynamic.rejection_time(at, attributes),
             Scheduling::Ensemble(_) => request.timeout.map(|timeout| at + timeout),
             Scheduling::Unbatched | Scheduling::Sequence(_) => None,
         }
     }
 
     /// The priority level in which a request waits. A lower one is more urgent.
-    fn queue_level(&self, meta: &Meta) -> u64 {
+    fn queue_level(&self, attributes: &SchedulingAttributes) -> u64 {
         match &self.config.scheduling {
-            Scheduling::Dynamic(dynamic) => dynamic.level(meta.priority),
+            Scheduling::Dynamic(dynamic) => dynamic.level(attributes.priority),
             Scheduling::Unbatched | Scheduling::Sequence(_) | Scheduling::Ensemble(_) => 0,
         }
     }

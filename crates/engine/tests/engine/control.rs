@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use inference::{Error, ErrorCode, Name, SequenceId, SequenceStep, agent::AgentFinder, backend::Backend};
+use inference::{Error, ErrorCode, Name, SequenceId, SequencePosition, agent::AgentFinder, backend::Backend};
 use nereid_engine::{
     Engine, EngineOptions, IndexEntry, LoadParameters, Model, ModelControl, ModelState, Plugins, Polling,
     StartupModels,
@@ -505,7 +505,7 @@ const SEQUENCES: &str = "sequence_batching { max_sequence_idle_microseconds: 600
 /// A request of a sequence: the first, one in between, or the last.
 fn step(id: u64, start: bool, end: bool) -> inference::Request {
     let id = NonZeroU64::new(id).map(SequenceId::Number);
-    inference::Request { sequence: SequenceStep { id, start, end }, ..request(42) }
+    inference::Request { sequence: SequencePosition { id, start, end }, ..request(42) }
 }
 
 /// Sends a request of a sequence. Returns its error, if it has one.

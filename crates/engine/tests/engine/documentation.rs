@@ -2,7 +2,7 @@
 use std::{num::NonZeroU64, sync::mpsc};
 
 use inference::{
-    DataType, Request, RequestInputs, Response, ResponseStream, SequenceId, SequenceStep, Tensor,
+    DataType, Request, RequestInputs, Response, ResponseStream, SequenceId, SequencePosition, Tensor,
     backend::Execution,
     config::{Completion, CompletionContext, ConfigSource, ModelLayout, declare, finish},
 };
@@ -225,7 +225,7 @@ fn ask_in_sequence(engine: &Engine, id: u64, (start, end): (bool, bool), value: 
     let input = Tensor::new("INPUT".into(), DataType::Fp32, [1, 100, 100][..].into(), elements);
     let request = Request {
         inputs: RequestInputs::Tensors(vec![input]),
-        sequence: SequenceStep { id: NonZeroU64::new(id).map(SequenceId::Number), start, end },
+        sequence: SequencePosition { id: NonZeroU64::new(id).map(SequenceId::Number), start, end },
         ..Request::default()
     };
     engine.model("direct_stateful_model", None).unwrap().infer(request).unwrap()

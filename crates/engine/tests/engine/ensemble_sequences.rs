@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, mpsc},
 };
 
-use inference::{Error, ResponseStream, SequenceId, SequenceStep, backend::Execution};
+use inference::{Error, ResponseStream, SequenceId, SequencePosition, backend::Execution};
 use nereid_engine::Engine;
 
 use crate::{
@@ -43,7 +43,7 @@ pub(crate) fn backend() -> (Native, mpsc::Receiver<Execution>, Seen) {
 /// Sends a request of a sequence whose value is its place, from 0 on.
 fn ask(engine: &Engine, model: &str, sequence: u64, place: u8) -> ResponseStream {
     let id = NonZeroU64::new(sequence).map(SequenceId::Number);
-    let sequence = SequenceStep { id, start: place == 0, end: false };
+    let sequence = SequencePosition { id, start: place == 0, end: false };
     let request = inference::Request { sequence, ..request(place) };
     engine.model(model, None).unwrap().infer(request).unwrap()
 }
@@ -126,8 +126,10 @@ async fn a_sequence_of_an_ensemble_runs_as_long_as_its_requests_or_its_members_h
     let engine = all(&repository(), backend).await;
     let outer = engine.model("outer", None).unwrap();
     let id = || NonZeroU64::new(7).map(SequenceId::Number);
-    let next =
-        inference::Request { sequence: SequenceStep { id: id(), start: false, end: false }, ..request(1) };
+    let next = inference::Request {
+        sequence: SequencePosition { id: id(), start: false, end: false },
+        ..request(1)
+    };
     assert!(!outer.has_sequence_of(&next));
     let first = ask(&engine, "outer", 7, 0);
     // The request has not come to the model that has sequences.
@@ -137,7 +139,7 @@ async fn a_sequence_of_an_ensemble_runs_as_long_as_its_requests_or_its_members_h
     assert_eq!(result(first).await, Ok(0));
     assert!(outer.has_sequence_of(&next));
     let end =
-        inference::Request { sequence: SequenceStep { id: id(), start: false, end: true }, ..request(1) };
+        inference::Request { sequence: SequencePosition { id: id(), start: false, end: true }, ..request(1) };
     let last = outer.infer(end).unwrap();
     answer(held.recv_timeout(TIMEOUT).unwrap());
     answer(held.recv_timeout(TIMEOUT).unwrap());

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use inference::{Error, SequenceId, SequenceStep};
+use inference::{Error, SequenceId, SequencePosition};
 use nereid_engine::{Engine, EngineOptions, LoadParameters, ModelControl, RateLimitResource, StartupModels};
 use parking_lot::Mutex;
 
@@ -261,7 +261,7 @@ async fn step(
     id: u64,
     end: bool,
 ) -> std::thread::ThreadId {
-    let sequence = SequenceStep { id: NonZeroU64::new(id).map(SequenceId::Number), start: false, end };
+    let sequence = SequencePosition { id: NonZeroU64::new(id).map(SequenceId::Number), start: false, end };
     sent(engine, begun, id, sequence).await
 }
 
@@ -269,7 +269,7 @@ async fn sent(
     engine: &Engine,
     begun: &std::sync::mpsc::Receiver<Begun<u8>>,
     id: u64,
-    sequence: SequenceStep,
+    sequence: SequencePosition,
 ) -> std::thread::ThreadId {
     let mut request = request(u8::try_from(id).unwrap());
     request.sequence = sequence;
@@ -290,8 +290,11 @@ async fn sequences_stay_on_their_instances_which_leave_after_them() {
         let (backend, begun) = held(backend, |batch| value(&batch[0].request), answer);
         let one = config.replace("max_batch_size: 8", "max_batch_size: 1");
         let (repository, engine) = serve(backend, &one, &group(2)).await;
-        let start =
-            |id| SequenceStep { id: NonZeroU64::new(id).map(SequenceId::Number), start: true, end: false };
+        let start = |id| SequencePosition {
+            id: NonZeroU64::new(id).map(SequenceId::Number),
+            start: true,
+            end: false,
+        };
         let mut threads = BTreeMap::new();
         for id in [1, 2] {
             threads.insert(id, sent(&engine, &begun, id, start(id)).await);

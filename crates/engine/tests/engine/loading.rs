@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-use inference::{Error, backend::Device, config::Scheduling};
+use inference::{Error, backend::InstanceDevice, config::Scheduling};
 use nereid_engine::{BackendSetting, usable_processors};
 use parking_lot::Mutex;
 use proto::model_config::SchedulingChoice;
@@ -246,10 +246,10 @@ async fn instances_are_named_and_share_the_processors() {
     let all = usable_processors().get();
     let share = (all / 3).max(1);
     let expected = [
-        ("m_0_0", Device::Cpu, share),
-        ("m_0_1", Device::Cpu, share),
-        ("one_0", Device::Cpu, all),
-        ("own_0", Device::Model, share),
+        ("m_0_0", InstanceDevice::Cpu, share),
+        ("m_0_1", InstanceDevice::Cpu, share),
+        ("one_0", InstanceDevice::Cpu, all),
+        ("own_0", InstanceDevice::Model, share),
     ];
     assert_eq!(built, expected.map(|(name, device, threads)| (name.to_owned(), device, threads)));
 }

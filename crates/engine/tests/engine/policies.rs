@@ -4,7 +4,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use inference::{Error, backend::Device};
+use inference::{Error, backend::InstanceDevice};
 
 use crate::support::{ECHO, Repository, echo, index, serves, start};
 
@@ -30,7 +30,7 @@ async fn groups_that_ask_for_gpus_run_on_the_processor_if_the_operator_wants_it(
     let backend = echo().build({
         let built = built.clone();
         move |_, spec| {
-            assert_eq!(spec.device, Device::Cpu);
+            assert_eq!(spec.device, InstanceDevice::Cpu);
             built.fetch_add(1, SeqCst);
             Ok(())
         }

@@ -2,7 +2,7 @@
 //! sequence: all of them come to one copy of it, in their order.
 use std::{collections::BTreeSet, num::NonZeroU64};
 
-use inference::{ResponseStream, SequenceId, SequenceStep};
+use inference::{ResponseStream, SequenceId, SequencePosition};
 use nereid_engine::{Engine, EngineOptions, LoadParameters, ModelControl, StartupModels};
 
 use crate::{
@@ -32,7 +32,7 @@ async fn load(engine: &Engine, name: &str) {
 /// Sends a request of the sequence 7 whose value is its place, from 0 on.
 fn ask(engine: &Engine, place: u8) -> ResponseStream {
     let id = NonZeroU64::new(7).map(SequenceId::Number);
-    let sequence = SequenceStep { id, start: place == 0, end: place == 3 };
+    let sequence = SequencePosition { id, start: place == 0, end: place == 3 };
     let request = inference::Request { sequence, ..request(place) };
     engine.model("e", None).unwrap().infer(request).unwrap()
 }

@@ -9,7 +9,7 @@ use std::{
 use engine::Model;
 use inference::{
     DataType, DeviceMemory, Error, Name, Parameter, Parameters, Request, RequestInputs, SequenceId,
-    SequenceStep, Shape, Tensor, TensorData, TensorMemory, config::Scheduling,
+    SequencePosition, Shape, Tensor, TensorData, TensorMemory, config::Scheduling,
 };
 
 use super::borrowed_inputs::{BorrowedInput, MemoryOwner};
@@ -129,7 +129,7 @@ impl RequestAttributes {
             most_unread,
             inputs: self.lend(model, owner)?,
             outputs: self.outputs.iter().cloned().collect::<Vec<_>>().into(),
-            sequence: SequenceStep {
+            sequence: SequencePosition {
                 id: self.correlation.id(),
                 start: self.flags & SEQUENCE_START != 0,
                 end: self.flags & SEQUENCE_END != 0,

@@ -154,7 +154,7 @@ fn the_attributes_of_a_request_reach_the_backend() {
     assert_eq!(ask.answer().id, "seven");
     let (id, step, timeout, parameters) = requests.recv().unwrap();
     assert_eq!((id.as_str(), timeout), ("seven", Some(std::time::Duration::from_micros(5))));
-    assert_eq!(step, "SequenceStep { id: Some(Text(\"s\")), start: true, end: true }");
+    assert_eq!(step, "SequencePosition { id: Some(Text(\"s\")), start: true, end: true }");
     let expected = [
         ("a", Parameter::String("text".into())),
         ("b", Parameter::Int(-1)),

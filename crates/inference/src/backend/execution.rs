@@ -1,7 +1,7 @@
 //! One request that a backend executes: its data, the state of its sequence, and how the backend releases it.
 use std::{fmt, sync::Arc};
 
-use scheduling::{InstanceId, Meta};
+use scheduling::{InstanceId, SchedulingAttributes};
 
 use super::SequenceState;
 use crate::{Error, Request, Responder, Response};
@@ -103,7 +103,7 @@ pub struct SlotRef {
     /// Number of the slot in the instance.
     pub slot: u32,
     /// How the scheduler sees the request.
-    pub meta: Meta,
+    pub attributes: SchedulingAttributes,
 }
 
 /// The owner of sequence slots. It gets a slot back when a backend has released the request in it.
@@ -185,7 +185,12 @@ mod tests {
     fn a_slot_is_returned_exactly_once() {
         let slots = Arc::new(Slots::default());
         let lend = || {
-            SlotGuard::new(SlotRef { slot_owner: slots.clone(), instance: 0, slot: 3, meta: Meta::default() })
+            SlotGuard::new(SlotRef {
+                slot_owner: slots.clone(),
+                instance: 0,
+                slot: 3,
+                attributes: SchedulingAttributes::default(),
+            })
         };
         drop(execution().with_slot_guard(lend()));
         assert_eq!((slots.returned.load(Relaxed), slots.again.load(Relaxed)), (1, 0));

@@ -1,7 +1,7 @@
 //! What the server asks of backends, their models and the instances of those.
 use std::{collections::BTreeMap, path::PathBuf, pin::Pin, sync::Arc};
 
-use scheduling::Device;
+use scheduling::InstanceDevice;
 
 use super::execution::Execution;
 use crate::{
@@ -277,7 +277,7 @@ pub struct InstanceSpec {
     /// `<group>_<index>`, the name in logs and errors.
     pub name: Name,
     /// Kind and ordinal of the device.
-    pub device: Device,
+    pub device: InstanceDevice,
     /// The number of threads that a computation of this instance should use: its share of the processors of the
     /// process.
     pub threads: std::num::NonZeroUsize,

@@ -87,12 +87,12 @@ fn ints(name: &str, shape: &[i64], count: usize) -> Tensor {
     tensor(name, DataType::Int32, shape, vec![0; 4 * count])
 }
 
-fn check(config: &ModelConfig, inputs: Vec<Tensor>) -> Result<(Meta, Request), String> {
+fn check(config: &ModelConfig, inputs: Vec<Tensor>) -> Result<(SchedulingAttributes, Request), String> {
     let mut request = Request { inputs: RequestInputs::Tensors(inputs), ..Request::default() };
-    let meta = RequestValidator::new(config, FOREIGN)
+    let attributes = RequestValidator::new(config, FOREIGN)
         .check(config, &mut request)
         .map_err(|error| error.to_string())?;
-    Ok((meta, request))
+    Ok((attributes, request))
 }
 
 fn refusal(config: &ModelConfig, inputs: Vec<Tensor>) -> String {
@@ -108,7 +108,7 @@ const P: &str = "[request id: <id_unknown>] ";
 #[test]
 fn inputs_are_all_there_once_and_known() {
     let both = || vec![ints("A", &[1, 16], 16), ints("B", &[1, 16], 16)];
-    assert_eq!(check(&simple(), both()).unwrap().0, Meta::default());
+    assert_eq!(check(&simple(), both()).unwrap().0, SchedulingAttributes::default());
     assert_eq!(
         refusal(&simple(), vec![]),
         format!(

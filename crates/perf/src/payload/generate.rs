@@ -13,7 +13,7 @@ use super::members::{json_of_sequence, json_parameters};
 use crate::http_request::{headers, model_path};
 use crate::model::TargetModel;
 use crate::options::PerfOptions;
-use crate::sequences::SequencePosition;
+use crate::sequences::PlannedPosition;
 use crate::tensors::InputTensor;
 
 /// A request for a stream of events, in its parts.
@@ -53,7 +53,7 @@ impl GenerateTemplate {
     }
 
     /// The whole request, head and body.
-    pub(crate) fn request(&self, position: Option<&SequencePosition>) -> Bytes {
+    pub(crate) fn request(&self, position: Option<&PlannedPosition>) -> Bytes {
         let Self { head, members } = self;
         let of_sequence = position.map(json_of_sequence).unwrap_or_default();
         let comma = if members.is_empty() || of_sequence.is_empty() { "" } else { "," };
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_sequence_has_its_place_beside_the_inputs() {
-        let at = SequencePosition { id: u64::MAX, start: true, end: false };
+        let at = PlannedPosition { id: u64::MAX, start: true, end: false };
         let tensors = [tensor(input("IN", "UINT8", &[1, 1]), vec![4])];
         let model = model(vec![input("IN", "UINT8", &[-1, 1])], true);
         let request = |line: &str, tensors: &[InputTensor], at| {

@@ -6,7 +6,7 @@ use proto::infer_parameter::ParameterChoice;
 
 use crate::framing::frame;
 use crate::options::{GivenParameter, MessageCompression, PerfOptions};
-use crate::sequences::SequencePosition;
+use crate::sequences::PlannedPosition;
 use crate::shared_memory::{RequestPlaces, TensorPlace};
 use crate::tensors::InputTensor;
 
@@ -56,7 +56,7 @@ impl GrpcTemplate {
     }
 
     /// The framed request.
-    pub(crate) fn request(&self, position: Option<&SequencePosition>) -> Bytes {
+    pub(crate) fn request(&self, position: Option<&PlannedPosition>) -> Bytes {
         match position {
             None => frame(&[&self.message], self.compression),
             Some(position) => {
@@ -86,7 +86,7 @@ fn placed(region: &str, place: &TensorPlace) -> [NamedParameter; 3] {
     parameters.map(|(key, value)| (key.to_owned(), value))
 }
 
-fn of_sequence(position: &SequencePosition) -> [(&'static str, proto::InferParameter); 3] {
+fn of_sequence(position: &PlannedPosition) -> [(&'static str, proto::InferParameter); 3] {
     [
         ("sequence_id", choice(ParameterChoice::Int64Param(position.id.cast_signed()))),
         ("sequence_start", choice(ParameterChoice::BoolParam(position.start))),
@@ -97,7 +97,7 @@ fn of_sequence(position: &SequencePosition) -> [(&'static str, proto::InferParam
 /// The parameters of every request.
 fn grpc_parameters(options: &PerfOptions) -> impl Iterator<Item = NamedParameter> {
     let sequence =
-        of_sequence(&SequencePosition::ONLY).into_iter().filter(|_| options.sequences.of_one_request);
+        of_sequence(&PlannedPosition::ONLY).into_iter().filter(|_| options.sequences.of_one_request);
     let own = options.parameters.iter().map(|(name, value)| {
         let value = match value {
             GivenParameter::Bool(value) => ParameterChoice::BoolParam(*value),

@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::members::{json_of_sequence, json_parameters};
 use crate::http_request::{headers, model_path};
 use crate::options::{PerfOptions, Protocol};
-use crate::sequences::SequencePosition;
+use crate::sequences::PlannedPosition;
 use crate::shared_memory::{RequestPlaces, TensorPlace};
 use crate::tensors::InputTensor;
 
@@ -51,7 +51,7 @@ impl HttpTemplate {
     }
 
     /// The whole request, head and body.
-    pub(crate) fn request(&self, position: Option<&SequencePosition>) -> Bytes {
+    pub(crate) fn request(&self, position: Option<&PlannedPosition>) -> Bytes {
         let mut json = String::with_capacity(self.parameters.len() + self.rest.len() + 128);
         json.push_str(r#"{"parameters":{"#);
         json.push_str(&self.parameters);

@@ -3,10 +3,10 @@
 use anyhow::Result;
 
 use crate::options::{GivenParameter, PerfOptions, Protocol};
-use crate::sequences::SequencePosition;
+use crate::sequences::PlannedPosition;
 
 /// The parameters of a sequence, as members of an object.
-pub(super) fn json_of_sequence(SequencePosition { id, start, end }: &SequencePosition) -> String {
+pub(super) fn json_of_sequence(PlannedPosition { id, start, end }: &PlannedPosition) -> String {
     format!(r#""sequence_id":{id},"sequence_start":{start},"sequence_end":{end}"#)
 }
 
@@ -19,7 +19,7 @@ pub(super) fn json_parameters(options: &PerfOptions, binary_outputs: bool) -> Re
     }
     // The request begins and ends the sequence. So the next request can use the same id at once.
     if options.sequences.of_one_request {
-        members.push(json_of_sequence(&SequencePosition::ONLY));
+        members.push(json_of_sequence(&PlannedPosition::ONLY));
     }
     for (name, value) in &options.parameters {
         let value = match value {

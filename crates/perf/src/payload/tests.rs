@@ -9,7 +9,7 @@ use super::grpc::{GrpcTemplate, choice};
 use super::http::HttpTemplate;
 use crate::model::ModelInput;
 use crate::options::{self, PerfOptions};
-use crate::sequences::SequencePosition;
+use crate::sequences::PlannedPosition;
 use crate::shared_memory::{RequestPlaces, TensorPlace};
 use crate::tensors::InputTensor;
 
@@ -30,7 +30,7 @@ fn grpc_infer(options: &PerfOptions, places: Option<RequestPlaces<'_>>) -> Bytes
     GrpcTemplate::new(options, &[tensor()], places).request(None)
 }
 
-const MIDDLE: SequencePosition = SequencePosition { id: 7, start: false, end: true };
+const MIDDLE: PlannedPosition = PlannedPosition { id: 7, start: false, end: true };
 
 #[test]
 fn requests_of_a_sequence_differ_in_their_parameters() {

@@ -1,11 +1,11 @@
 //! The policy of the dynamic batcher. It decides what is due from the head of its queue.
 use super::{config::DynamicBatching, queue::RequestQueue, service_key::ServiceKey};
 use crate::{
-    batch::{BatchEnd, DueBatch, InstanceId, Row},
-    cut::{Cut, CutRule, Front},
+    batch::{CutReason, DueBatch, InstanceId, Row},
+    cut::{Cut, CutRule, OpenBatch},
     filter::BatchFilter,
     rejection::{Rejected, Rejection},
-    request::{Entry, EntryId, Meta},
+    request::{Entry, EntryId, SchedulingAttributes},
     time::Timestamp,
 };
 
@@ -15,8 +15,8 @@ use crate::{
 pub struct DynamicBatcher<T> {
     queue: RequestQueue<T>,
     rule: CutRule,
-    /// The front of `queue`, if known. Every change of the queue discards it, except growth behind the front.
-    known: Option<KnownFront>,
+    /// The open batch of `queue`, if known. Every change of the queue discards it, except growth behind the open batch.
+    known: Option<KnownOpenBatch>,
     filter: Option<Box<dyn BatchFilter<T>>>,
     latest_arrival: Timestamp,
     /// The number of further requests for which `hold_until_queued` waits.
@@ -28,10 +28,10 @@ pub struct DynamicBatcher<T> {
 
 /// The requests at the head of a queue.
 #[derive(Debug, Default)]
-struct KnownFront {
-    front: Front,
-    /// The last request that the batcher looked at: the last one of the front, or the one that may not join the
-    /// front. If no request is behind it, the front contains the whole queue.
+struct KnownOpenBatch {
+    open_batch: OpenBatch,
+    /// The last request that the batcher looked at: the last one of the open batch, or the one that may not join the
+    /// open batch. If no request is behind it, the open batch contains the whole queue.
     last: Option<ServiceKey>,
 }
 
@@ -57,17 +57,21 @@ impl<T> DynamicBatcher<T> {
         Self { known: None, filter: Some(filter), ..self }
     }
 
-    pub(crate) fn enqueue(&mut self, now: Timestamp, meta: Meta, payload: T) -> Result<EntryId, Rejected<T>> {
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Timestamp,
+        attributes: SchedulingAttributes,
+        payload: T,
+    ) -> Result<EntryId, Rejected<T>> {
         if self.draining {
             return Err(Rejected { payload, reason: Rejection::Draining });
         }
         let arrived = now.max(self.latest_arrival);
-        let (id, key) = self.queue.push(arrived, meta, payload)?;
+        let (id, key) = self.queue.push(arrived, attributes, payload)?;
         match &mut self.known {
             Some(known) if known.last < Some(key) => {
-                // A closed front does not change. An open front takes the new request if that request is the next
-                // one.
-                if !known.front.is_closed()
+                // A closed batch does not change. Another one takes the new request if that request is the next one.
+                if !known.open_batch.is_closed()
                     && let Some(last) = self.queue.last()
                 {
                     extend(&self.rule, &mut self.filter, known, key, last);
@@ -117,22 +121,22 @@ impl<T> DynamicBatcher<T> {
 
     /// The requests that would have left with the batch if it had waited in the queue until now. A filter knows only the
     /// batch that it has seen last, so that with a filter no batch grows. `None` if there are no such requests.
-    pub(crate) fn take_more(&mut self, now: Timestamp, batch: &[Row<T>]) -> Option<(Vec<Row<T>>, BatchEnd)> {
+    pub(crate) fn take_more(&mut self, now: Timestamp, batch: &[Row<T>]) -> Option<(Vec<Row<T>>, CutReason)> {
         if self.queue.len() == 0 || self.filter.is_some() {
             return None;
         }
-        let mut front = Front::default();
+        let mut open_batch = OpenBatch::default();
         let in_batch = batch.iter().filter_map(|row| match row {
             Row::Request { entry, .. } => Some(entry),
             Row::Padding => None,
         });
         for entry in in_batch.chain(self.queue.iter().map(|(_, entry)| entry)) {
-            front = self.rule.extended(front, &entry.meta, entry.arrived, || true);
-            if front.is_closed() {
+            open_batch = self.rule.extended(open_batch, &entry.attributes, entry.arrived, || true);
+            if open_batch.is_closed() {
                 break;
             }
         }
-        match self.decide(&front, now) {
+        match self.decide(&open_batch, now) {
             Cut::Release(requests, end) if requests > batch.len() => {
                 Some((self.take(requests - batch.len()), end))
             }
@@ -161,7 +165,7 @@ impl<T> DynamicBatcher<T> {
         self.missing = 0;
     }
 
-    pub(crate) fn in_flight(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         self.queue.len()
     }
 
@@ -177,29 +181,29 @@ impl<T> DynamicBatcher<T> {
         if self.missing > 0 {
             return Cut::Empty;
         }
-        let front = self.front();
-        self.decide(&front, now)
+        let open_batch = self.open_batch();
+        self.decide(&open_batch, now)
     }
 
-    fn decide(&self, front: &Front, now: Timestamp) -> Cut {
-        match self.rule.decide(front, now) {
-            Cut::Hold(_) if self.delay_ended => Cut::Release(front.requests(), BatchEnd::Drain),
+    fn decide(&self, open_batch: &OpenBatch, now: Timestamp) -> Cut {
+        match self.rule.decide(open_batch, now) {
+            Cut::Hold(_) if self.delay_ended => Cut::Release(open_batch.requests(), CutReason::Drain),
             cut => cut,
         }
     }
 
-    fn front(&mut self) -> Front {
+    fn open_batch(&mut self) -> OpenBatch {
         if let Some(known) = &self.known {
-            return known.front;
+            return known.open_batch;
         }
-        let mut known = KnownFront::default();
+        let mut known = KnownOpenBatch::default();
         for (key, entry) in self.queue.iter() {
             extend(&self.rule, &mut self.filter, &mut known, key, entry);
-            if known.front.is_closed() {
+            if known.open_batch.is_closed() {
                 break;
             }
         }
-        self.known.insert(known).front
+        self.known.insert(known).open_batch
     }
 
     /// Records that the head of the queue may have changed.
@@ -212,16 +216,16 @@ impl<T> DynamicBatcher<T> {
     }
 }
 
-/// Adds the next request of the queue to the front, if it may join.
+/// Adds the next request of the queue to the open batch, if it may join.
 fn extend<T>(
     rule: &CutRule,
     filter: &mut Option<Box<dyn BatchFilter<T>>>,
-    known: &mut KnownFront,
+    known: &mut KnownOpenBatch,
     key: ServiceKey,
     next: &Entry<T>,
 ) {
     let may_join = || filter.as_mut().is_none_or(|filter| filter.admit(&next.payload));
-    known.front = rule.extended(known.front, &next.meta, next.arrived, may_join);
+    known.open_batch = rule.extended(known.open_batch, &next.attributes, next.arrived, may_join);
     known.last = Some(key);
 }
 
@@ -251,10 +255,12 @@ mod tests {
     }
 
     fn enqueue(batcher: &mut DynamicBatcher<u32>, priority: u64) -> EntryId {
-        batcher.enqueue(NOW, Meta { priority, ..Meta::default() }, 0).expect("the queue has no limit")
+        batcher
+            .enqueue(NOW, SchedulingAttributes { priority, ..SchedulingAttributes::default() }, 0)
+            .expect("the queue has no limit")
     }
 
-    fn knows_its_front(batcher: &DynamicBatcher<u32>) -> bool {
+    fn knows_its_open_batch(batcher: &DynamicBatcher<u32>) -> bool {
         batcher.known.is_some()
     }
 
@@ -264,9 +270,9 @@ mod tests {
         assert!(batcher.due(NOW, &[0]).is_none());
         for _ in 0..10 {
             enqueue(&mut batcher, 2);
-            assert!(knows_its_front(&batcher));
+            assert!(knows_its_open_batch(&batcher));
         }
-        assert_eq!(batcher.due(NOW, &[0]), Some(DueBatch { instance: 0, requests: 4, end: BatchEnd::Full }));
+        assert_eq!(batcher.due(NOW, &[0]), Some(DueBatch { instance: 0, requests: 4, end: CutReason::Full }));
     }
 
     #[test]
@@ -277,7 +283,7 @@ mod tests {
         }
         assert!(batcher.due(NOW, &[0]).is_some());
         enqueue(&mut batcher, 1);
-        assert!(knows_its_front(&batcher), "it comes between the levels, but behind the batch");
+        assert!(knows_its_open_batch(&batcher), "it comes between the levels, but behind the batch");
     }
 
     #[test]
@@ -286,7 +292,7 @@ mod tests {
         enqueue(&mut batcher, 2);
         assert!(batcher.due(NOW, &[0]).is_some(), "without delay it is due at once");
         enqueue(&mut batcher, 1);
-        assert!(!knows_its_front(&batcher));
+        assert!(!knows_its_open_batch(&batcher));
     }
 
     #[test]
@@ -296,15 +302,15 @@ mod tests {
         assert!(batcher.due(NOW, &[0]).is_some());
         for behind in [ids[6], ids[5]] {
             assert!(batcher.cancel(behind).is_some());
-            assert!(knows_its_front(&batcher));
+            assert!(knows_its_open_batch(&batcher));
         }
         assert!(batcher.cancel(ids[4]).is_some());
-        assert!(!knows_its_front(&batcher), "that one had ended the batch");
-        assert_eq!(batcher.due(NOW, &[0]), Some(DueBatch { instance: 0, requests: 4, end: BatchEnd::Full }));
+        assert!(!knows_its_open_batch(&batcher), "that one had ended the batch");
+        assert_eq!(batcher.due(NOW, &[0]), Some(DueBatch { instance: 0, requests: 4, end: CutReason::Full }));
         assert!(batcher.cancel(ids[0]).is_some());
         assert_eq!(
             batcher.due(NOW, &[0]),
-            Some(DueBatch { instance: 0, requests: 3, end: BatchEnd::IdleInstance })
+            Some(DueBatch { instance: 0, requests: 3, end: CutReason::IdleInstance })
         );
     }
 
@@ -320,10 +326,10 @@ mod tests {
         });
         enqueue(&mut batcher, 2);
         assert_eq!(
-            batcher.enqueue(NOW, Meta::default(), 7),
+            batcher.enqueue(NOW, SchedulingAttributes::default(), 7),
             Err(Rejected { payload: 7, reason: Rejection::QueueFull })
         );
-        assert_eq!(batcher.in_flight(), 1);
+        assert_eq!(batcher.queued(), 1);
         assert_eq!(batcher.due(NOW, &[0]), None, "only accepted requests end the hold");
     }
 

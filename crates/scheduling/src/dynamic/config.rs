@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{request::Meta, time::Timestamp};
+use crate::{request::SchedulingAttributes, time::Timestamp};
 
 /// The `dynamic_batching` section of a model configuration, with the other settings that the dynamic batcher needs.
 ///
@@ -41,9 +41,9 @@ pub struct DynamicBatching {
 impl DynamicBatching {
     /// When a request that comes `at` this time has waited too long, if the queue rejects it then.
     #[must_use]
-    pub fn rejection_time(&self, at: Timestamp, meta: &Meta) -> Option<Timestamp> {
-        let policy = self.policy(self.level(meta.priority));
-        if policy.timeout_action == TimeoutAction::Reject { policy.deadline(at, meta) } else { None }
+    pub fn rejection_time(&self, at: Timestamp, attributes: &SchedulingAttributes) -> Option<Timestamp> {
+        let policy = self.policy(self.level(attributes.priority));
+        if policy.timeout_action == TimeoutAction::Reject { policy.deadline(at, attributes) } else { None }
     }
 
     /// The level of a request with this priority. 0 if there are no levels.
@@ -79,9 +79,9 @@ pub struct QueuePolicy {
 }
 
 impl QueuePolicy {
-    pub(super) fn deadline(&self, now: Timestamp, meta: &Meta) -> Option<Timestamp> {
+    pub(super) fn deadline(&self, now: Timestamp, attributes: &SchedulingAttributes) -> Option<Timestamp> {
         let default = self.default_timeout.filter(|timeout| !timeout.is_zero())?;
-        let asked = meta.timeout.filter(|timeout| self.allow_timeout_override && !timeout.is_zero());
+        let asked = attributes.timeout.filter(|timeout| self.allow_timeout_override && !timeout.is_zero());
         Some(now + asked.map_or(default, |asked| asked.min(default)))
     }
 }

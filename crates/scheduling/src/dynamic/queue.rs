@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     batch::Row,
+    cost_counter,
     rejection::{Rejected, Rejection},
-    request::{Entry, EntryId, Meta},
-    steps,
+    request::{Entry, EntryId, SchedulingAttributes},
     time::Timestamp,
 };
 
@@ -49,20 +49,20 @@ impl<T> RequestQueue<T> {
     pub(super) fn push(
         &mut self,
         now: Timestamp,
-        meta: Meta,
+        attributes: SchedulingAttributes,
         payload: T,
     ) -> Result<(EntryId, ServiceKey), Rejected<T>> {
-        let number = self.rules.level(meta.priority);
+        let number = self.rules.level(attributes.priority);
         let policy = self.rules.policy(number);
         let level = self.levels.entry(number).or_insert_with(|| PriorityLevel::new(number));
         if policy.max_queue_size.is_some_and(|max| level.len() >= max.get()) {
             return Err(Rejected { payload, reason: Rejection::QueueFull });
         }
-        let waits_since = meta.waits_since.map_or(now, |since| since.min(now));
-        let deadline = policy.deadline(waits_since, &meta);
+        let waits_since = attributes.waits_since.map_or(now, |since| since.min(now));
+        let deadline = policy.deadline(waits_since, &attributes);
         let id = EntryId { queue: number, serial: self.accepted };
         self.accepted += 1;
-        self.change(number, |level| level.push(Entry { id, meta, arrived: now, payload }, deadline));
+        self.change(number, |level| level.push(Entry { id, attributes, arrived: now, payload }, deadline));
         Ok((id, ServiceKey::on_time(number, id.serial)))
     }
 
@@ -105,7 +105,7 @@ impl<T> RequestQueue<T> {
     /// Requests in order of service.
     pub(super) fn iter(&self) -> impl Iterator<Item = (ServiceKey, &Entry<T>)> {
         self.levels.values().flat_map(|level| {
-            steps::count();
+            cost_counter::count();
             level.iter()
         })
     }
@@ -127,7 +127,7 @@ impl<T> RequestQueue<T> {
         debug_assert!(count <= self.len, "the receipt is older than the queue");
         let mut rows = Vec::with_capacity(count);
         while rows.len() < count {
-            let mut levels = self.levels.iter().inspect(|_| steps::count());
+            let mut levels = self.levels.iter().inspect(|_| cost_counter::count());
             let Some((&number, _)) = levels.find(|(_, level)| level.len() > 0) else { break };
             self.change(number, |level| {
                 let left = count - rows.len();
@@ -187,7 +187,9 @@ mod tests {
     }
 
     fn push(queue: &mut RequestQueue<char>, now: Timestamp, priority: u64, payload: char) {
-        queue.push(now, Meta { priority, ..Meta::default() }, payload).expect("the queue has room");
+        queue
+            .push(now, SchedulingAttributes { priority, ..SchedulingAttributes::default() }, payload)
+            .expect("the queue has room");
     }
 
     fn order<T: Copy>(queue: &RequestQueue<T>) -> Vec<T> {
@@ -213,9 +215,14 @@ mod tests {
             default_queue_policy: policy(10, TimeoutAction::Reject),
             ..Default::default()
         });
-        let since = |millis| Meta { waits_since: Some(ms(millis)), ..Meta::default() };
-        for (meta, payload) in [(since(3), 'a'), (Meta::default(), 'b'), (since(20), 'c')] {
-            queue.push(ms(5), meta, payload).expect("the queue has room");
+        let since = |millis| SchedulingAttributes {
+            waits_since: Some(ms(millis)),
+            ..SchedulingAttributes::default()
+        };
+        for (attributes, payload) in
+            [(since(3), 'a'), (SchedulingAttributes::default(), 'b'), (since(20), 'c')]
+        {
+            queue.push(ms(5), attributes, payload).expect("the queue has room");
         }
         let late = |queue: &mut RequestQueue<char>, now| {
             queue.expire(now).into_iter().map(|rejected| rejected.payload).collect::<String>()
@@ -233,8 +240,8 @@ mod tests {
             ..Default::default()
         });
         push(&mut queue, ms(5), 0, 'a');
-        let meta = Meta { waits_since: Some(ms(3)), ..Meta::default() };
-        queue.push(ms(6), meta, 'b').expect("the queue has room");
+        let attributes = SchedulingAttributes { waits_since: Some(ms(3)), ..SchedulingAttributes::default() };
+        queue.push(ms(6), attributes, 'b').expect("the queue has room");
         assert_eq!(queue.next_deadline(), Some(ms(13)));
         let late = queue.expire(ms(14));
         assert_eq!(late, [Rejected { payload: 'b', reason: Rejection::TimedOut }]);
@@ -297,14 +304,18 @@ mod tests {
         assert_eq!(queue.expire(ms(11)), []);
         push(&mut queue, ms(11), 1, 'a');
         assert_eq!(order(&queue), ['a', 'b', 'c']);
-        let refused = queue.push(ms(11), Meta { priority: 1, ..Meta::default() }, 'x');
+        let refused =
+            queue.push(ms(11), SchedulingAttributes { priority: 1, ..SchedulingAttributes::default() }, 'x');
         assert_eq!(refused.map(drop), Err(Rejected { payload: 'x', reason: Rejection::QueueFull }));
         assert_eq!(queue.next_deadline(), Some(ms(21)), "a delayed request has no deadline any more");
     }
 
     #[test]
     fn a_request_may_shorten_its_timeout_if_the_policy_lets_it() {
-        let asks = |timeout| Meta { timeout: Some(Duration::from_millis(timeout)), ..Meta::default() };
+        let asks = |timeout| SchedulingAttributes {
+            timeout: Some(Duration::from_millis(timeout)),
+            ..SchedulingAttributes::default()
+        };
         let deadline = |allow_timeout_override, default_timeout: u64, asked| {
             let policy =
                 QueuePolicy { allow_timeout_override, ..policy(default_timeout, TimeoutAction::Reject) };
@@ -325,7 +336,9 @@ mod tests {
         let mut ids = Vec::new();
         for (payload, timeout) in [('a', 100), ('b', 20), ('c', 100), ('d', 10), ('e', 30), ('f', 20)] {
             let timeout = Some(Duration::from_millis(timeout));
-            let (id, _) = queue.push(ms(0), Meta { timeout, ..Meta::default() }, payload).expect("no limit");
+            let (id, _) = queue
+                .push(ms(0), SchedulingAttributes { timeout, ..SchedulingAttributes::default() }, payload)
+                .expect("no limit");
             ids.push(id);
         }
         let late: Vec<_> = queue.expire(ms(21)).into_iter().map(|late| late.payload).collect();

@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 
 use super::value::SettledValue;
-use crate::steps;
+use crate::cost_counter;
 
 /// Collects one value for each of several positions, for each iteration. Forgets an iteration when all its positions
 /// are settled.
@@ -25,7 +25,7 @@ struct PendingJoin<V> {
 
 /// What the value of a position changes.
 #[derive(Debug)]
-pub(super) enum Joined<V> {
+pub(super) enum JoinOutcome<V> {
     /// The iteration needs further values, or was already known to be incomplete.
     Waiting,
     /// The iteration has its last value. These are all values in the order of positions; none of them is missing.
@@ -40,10 +40,15 @@ impl<V> IterationJoin<V> {
     }
 
     /// Adds the value of a position. Each position of an iteration gets one value.
-    pub(super) fn settle(&mut self, iteration: u64, position: usize, value: SettledValue<V>) -> Joined<V> {
-        steps::count();
+    pub(super) fn settle(
+        &mut self,
+        iteration: u64,
+        position: usize,
+        value: SettledValue<V>,
+    ) -> JoinOutcome<V> {
+        cost_counter::count();
         if self.has_one_iteration && iteration > 0 {
-            return Joined::Waiting;
+            return JoinOutcome::Waiting;
         }
         let positions = self.positions;
         let pending = self.pending.entry(iteration).or_insert_with(|| PendingJoin::new(positions));
@@ -57,11 +62,11 @@ impl<V> IterationJoin<V> {
         }
         let complete = if pending.unsettled == 0 { self.pending.remove(&iteration) } else { None };
         match complete {
-            _ if is_first_missing => Joined::Missing,
+            _ if is_first_missing => JoinOutcome::Missing,
             Some(complete) if !complete.is_missing => {
-                Joined::Complete(complete.values.into_iter().flatten().collect())
+                JoinOutcome::Complete(complete.values.into_iter().flatten().collect())
             }
-            Some(_) | None => Joined::Waiting,
+            Some(_) | None => JoinOutcome::Waiting,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::steps;
+use crate::cost_counter;
 
 /// How many times more iterations the larger run has.
 const FACTOR: u64 = 10;
@@ -120,7 +120,7 @@ fn blocked(count: u64) {
 }
 
 fn is_linear(few: u64, work: impl Fn(u64)) {
-    let [small, large] = [few, few * FACTOR].map(|count| steps::of(|| work(count)));
+    let [small, large] = [few, few * FACTOR].map(|count| cost_counter::of(|| work(count)));
     assert!(small >= few, "the work is counted: {small}");
     assert!(
         large <= small * FACTOR + few,

@@ -6,7 +6,7 @@ use std::{
 
 use super::{
     EnsembleGraph, StepIndex, StepRun, TensorIndex, TensorValue,
-    iteration_join::{IterationJoin, Joined},
+    iteration_join::{IterationJoin, JoinOutcome},
     iteration_order::IterationOrder,
     needs::{NeededGraph, TensorConsumer},
     value::{SettledValue, is_skipped},
@@ -231,12 +231,12 @@ impl<V> ConsumerStates<V> {
         };
         let run = StepRun { step, iteration };
         match self.steps[step].inputs.settle(iteration, position, value) {
-            Joined::Waiting => None,
-            Joined::Missing => Some((run, SettledValue::Missing)),
-            Joined::Complete(values) if is_skipped(&graph.steps[step], &values) => {
+            JoinOutcome::Waiting => None,
+            JoinOutcome::Missing => Some((run, SettledValue::Missing)),
+            JoinOutcome::Complete(values) if is_skipped(&graph.steps[step], &values) => {
                 Some((run, SettledValue::Absent))
             }
-            Joined::Complete(values) => {
+            JoinOutcome::Complete(values) => {
                 self.ready.insert(run, values.into_iter().map(SettledValue::into_value).collect());
                 None
             }
@@ -257,9 +257,9 @@ impl<V> ClientState<V> {
     fn settle(&mut self, iteration: u64, position: usize, value: SettledValue<V>) {
         let Self { requested, outputs, order, responses } = self;
         match outputs.settle(iteration, position, value) {
-            Joined::Waiting => {}
-            Joined::Missing => order.end(iteration, |response| responses.push_back(response)),
-            Joined::Complete(values) => {
+            JoinOutcome::Waiting => {}
+            JoinOutcome::Missing => order.end(iteration, |response| responses.push_back(response)),
+            JoinOutcome::Complete(values) => {
                 let values = requested.iter().zip(values.into_iter().map(SettledValue::into_value));
                 let response = values.filter_map(|(output, value)| Some((*output, value?))).collect();
                 order.push(iteration, response, |response| responses.push_back(response));

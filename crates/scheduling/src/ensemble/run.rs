@@ -2,7 +2,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{EnsembleAction, EnsembleGraph, StepIndex, StepRun, TensorValue, propagation::Propagation};
-use crate::steps;
+use crate::cost_counter;
 
 /// The run of one request through the graph of an ensemble.
 ///
@@ -71,7 +71,7 @@ impl<V: Clone, E> EnsembleRun<V, E> {
         }
         let mut ready = self.values.first_ready(0);
         while let Some(run) = ready {
-            steps::count();
+            cost_counter::count();
             if may_start(run.step) {
                 self.running.insert(run, false);
                 let inputs = self.values.take_inputs(run)?;

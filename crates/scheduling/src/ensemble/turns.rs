@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::StepIndex;
-use crate::steps;
+use crate::cost_counter;
 
 /// The lines of all sequences.
 ///
@@ -90,7 +90,7 @@ impl<K: Clone + Eq + Hash, W: Clone> SequenceTurns<K, W> {
             }
         }
         while line.requests.front().is_some_and(|request| request.has_left) {
-            steps::count();
+            cost_counter::count();
             line.requests.pop_front();
             line.first += 1;
         }
@@ -122,7 +122,7 @@ impl<W: Clone> SequenceLine<W> {
     /// Gives the turn of a step to the next request that has not left.
     fn advance(&mut self, step: StepIndex) -> Option<W> {
         loop {
-            steps::count();
+            cost_counter::count();
             self.turns[step] += 1;
             let serial = self.turns[step];
             match self.get_mut(serial) {
@@ -189,7 +189,7 @@ mod tests {
         let cost = |count: u64| {
             let mut turns = SequenceTurns::new(3);
             let mut places: Vec<_> = (0..count).map(|request| enter(&mut turns, 7, request)).collect();
-            let cost = steps::of(|| {
+            let cost = cost_counter::of(|| {
                 // The first one holds all others up, and leaves last.
                 let first = places.remove(0);
                 places.iter().rev().for_each(|place| drop(turns.leave(place)));

@@ -4,7 +4,7 @@
 //! claims further ahead, and whether the scan passed over one of those claims.
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::resources::{Capacities, Device, Resources, Scope, Shortage};
+use super::resources::{Capacities, InstanceDevice, ResourceScope, Resources, Shortage};
 
 /// Units of one pool that a claimant holds while a batch runs.
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +19,7 @@ pub struct ResourceUse<'a> {
     /// The name of the resource.
     pub name: &'a str,
     /// The device of the units. `None`: the whole server shares them.
-    pub device: Option<Device>,
+    pub device: Option<InstanceDevice>,
     /// The number of units.
     pub capacity: u32,
     /// The number of units in use.
@@ -41,7 +41,7 @@ pub(super) struct Pools {
 #[derive(Debug)]
 struct Pool {
     name: String,
-    scope: Scope,
+    scope: ResourceScope,
     capacity: u32,
     /// The number of units that each registered claimant needs, in no order.
     demands: Vec<u32>,
@@ -63,7 +63,7 @@ impl Pools {
         let mut needs = BTreeMap::new();
         for need in &resources.needs {
             // As Triton: rate_limiter.cc, ResourceManager::AddModelInstance: the last need of a name counts.
-            needs.insert((Scope::of(need, resources.device), need.name.as_str()), need.count);
+            needs.insert((ResourceScope::of(need, resources.device), need.name.as_str()), need.count);
         }
         for (&(scope, name), &required) in &needs {
             if let Some(limit) = self.capacities.limit(name, scope).filter(|&limit| limit < required) {
@@ -75,7 +75,7 @@ impl Pools {
         let scopes: Vec<_> = used.chain(needs.keys().copied()).collect();
         for &(scope, name) in needs.keys() {
             let differs =
-                |&(other, its): &(Scope, &str)| its == name && other.is_global() != scope.is_global();
+                |&(other, its): &(ResourceScope, &str)| its == name && other.is_global() != scope.is_global();
             if scopes.iter().any(differs) {
                 return Err(Shortage::Conflict { resource: name.to_owned() });
             }
@@ -83,7 +83,7 @@ impl Pools {
         Ok(needs.into_iter().map(|((scope, name), count)| self.share(name, scope, count)).collect())
     }
 
-    fn share(&mut self, name: &str, scope: Scope, count: u32) -> ResourceShare {
+    fn share(&mut self, name: &str, scope: ResourceScope, count: u32) -> ResourceShare {
         let known = |pool: &Pool| pool.scope == scope && pool.name == name;
         let found = self.pools.iter().position(known);
         let pool = found.unwrap_or_else(|| self.open(Pool::new(name, scope)));
@@ -192,7 +192,7 @@ impl Pools {
 }
 
 impl Pool {
-    fn new(name: &str, scope: Scope) -> Self {
+    fn new(name: &str, scope: ResourceScope) -> Self {
         Self {
             name: name.to_owned(),
             scope,

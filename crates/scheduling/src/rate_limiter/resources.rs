@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 /// The device of an instance. Resources that are not global belong to this device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Device {
+pub enum InstanceDevice {
     /// Host processors.
     Cpu,
     /// The GPU with this number.
@@ -12,7 +12,7 @@ pub enum Device {
     Model,
 }
 
-impl Device {
+impl InstanceDevice {
     /// The device number that [`Capacity::device`] uses. The host has number 0, as GPU 0 has. Each of the two still
     /// has its own units.
     #[must_use]
@@ -41,7 +41,7 @@ pub struct Resources {
     /// In any order. If several needs have the same name and scope, the last one counts.
     pub needs: Vec<Need>,
     /// The device of the instance.
-    pub device: Device,
+    pub device: InstanceDevice,
 }
 
 /// One `--rate-limit-resource` option: the capacity of a resource.
@@ -77,13 +77,13 @@ impl FromIterator<Capacity> for Capacities {
 
 impl Capacities {
     /// Units of a resource, or `None` if the claimants' needs decide.
-    pub(super) fn limit(&self, name: &str, scope: Scope) -> Option<u32> {
+    pub(super) fn limit(&self, name: &str, scope: ResourceScope) -> Option<u32> {
         if self.entries.is_empty() {
             return None;
         }
         let counts = |device: &Option<u32>| match scope {
-            Scope::Global => true,
-            Scope::Device(own) => device.is_none_or(|device| device == own.number()),
+            ResourceScope::Global => true,
+            ResourceScope::Device(own) => device.is_none_or(|device| device == own.number()),
         };
         let matching = self.entries.iter().filter(|((entry, device), _)| entry == name && counts(device));
         Some(matching.map(|(_, &count)| count).max().unwrap_or(0))
@@ -92,17 +92,17 @@ impl Capacities {
 
 /// The scope in which a resource is shared. A resource name is unique only within a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Scope {
+pub(super) enum ResourceScope {
     Global,
-    Device(Device),
+    Device(InstanceDevice),
 }
 
-impl Scope {
-    pub(super) fn of(need: &Need, device: Device) -> Self {
+impl ResourceScope {
+    pub(super) fn of(need: &Need, device: InstanceDevice) -> Self {
         match device {
             _ if need.global => Self::Global,
-            Device::Gpu(number) => Self::Device(Device::Gpu(number)),
-            Device::Cpu | Device::Model => Self::Device(Device::Cpu),
+            InstanceDevice::Gpu(number) => Self::Device(InstanceDevice::Gpu(number)),
+            InstanceDevice::Cpu | InstanceDevice::Model => Self::Device(InstanceDevice::Cpu),
         }
     }
 
@@ -111,7 +111,7 @@ impl Scope {
     }
 
     /// `None` for what the whole server shares.
-    pub(super) fn device(self) -> Option<Device> {
+    pub(super) fn device(self) -> Option<InstanceDevice> {
         match self {
             Self::Global => None,
             Self::Device(device) => Some(device),
@@ -149,39 +149,45 @@ mod tests {
 
     #[test]
     fn without_entries_nothing_is_limited() {
-        assert_eq!(Capacities::default().limit("r", Scope::Global), None);
+        assert_eq!(Capacities::default().limit("r", ResourceScope::Global), None);
     }
 
     #[test]
     fn what_no_entry_names_does_not_exist() {
         let capacities = capacities(&[("r", 4, None)]);
-        assert_eq!(capacities.limit("R", Scope::Global), Some(0));
-        assert_eq!(capacities.limit("s", Scope::Device(Device::Cpu)), Some(0));
+        assert_eq!(capacities.limit("R", ResourceScope::Global), Some(0));
+        assert_eq!(capacities.limit("s", ResourceScope::Device(InstanceDevice::Cpu)), Some(0));
     }
 
     #[test]
     fn the_smallest_of_repeated_entries_counts() {
         let capacities = capacities(&[("r", 4, None), ("r", 2, None), ("r", 3, None)]);
-        assert_eq!(capacities.limit("r", Scope::Device(Device::Gpu(1))), Some(2));
+        assert_eq!(capacities.limit("r", ResourceScope::Device(InstanceDevice::Gpu(1))), Some(2));
     }
 
     #[test]
     fn a_device_has_the_larger_of_its_own_entry_and_that_for_each_device() {
         let capacities = capacities(&[("r", 4, None), ("r", 6, Some(1)), ("r", 2, Some(2))]);
-        let on = |device| capacities.limit("r", Scope::Device(device));
-        assert_eq!([on(Device::Gpu(0)), on(Device::Gpu(1)), on(Device::Gpu(2))], [Some(4), Some(6), Some(4)]);
+        let on = |device| capacities.limit("r", ResourceScope::Device(device));
+        assert_eq!(
+            [on(InstanceDevice::Gpu(0)), on(InstanceDevice::Gpu(1)), on(InstanceDevice::Gpu(2))],
+            [Some(4), Some(6), Some(4)]
+        );
     }
 
     #[test]
     fn a_global_resource_has_the_largest_entry_of_any_device() {
         let capacities = capacities(&[("r", 4, None), ("r", 6, Some(1)), ("s", 9, None)]);
-        assert_eq!(capacities.limit("r", Scope::Global), Some(6));
+        assert_eq!(capacities.limit("r", ResourceScope::Global), Some(6));
     }
 
     #[test]
     fn device_0_means_the_host_as_well() {
         let capacities = capacities(&[("r", 4, Some(0))]);
-        let on = |device| capacities.limit("r", Scope::Device(device));
-        assert_eq!([on(Device::Cpu), on(Device::Gpu(0)), on(Device::Gpu(1))], [Some(4), Some(4), Some(0)]);
+        let on = |device| capacities.limit("r", ResourceScope::Device(device));
+        assert_eq!(
+            [on(InstanceDevice::Cpu), on(InstanceDevice::Gpu(0)), on(InstanceDevice::Gpu(1))],
+            [Some(4), Some(4), Some(0)]
+        );
     }
 }

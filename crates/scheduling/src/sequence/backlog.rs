@@ -105,7 +105,7 @@ impl<T> Backlog<T> {
 
 /// The time until which a request may wait in the backlog. A timeout of zero counts as none.
 fn deadline<T>(entry: &Entry<T>) -> Option<Timestamp> {
-    entry.meta.timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| entry.arrived + timeout)
+    entry.attributes.timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| entry.arrived + timeout)
 }
 
 #[cfg(test)]
@@ -114,8 +114,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        request::{EntryId, Meta},
-        step::SequenceId,
+        request::{EntryId, SchedulingAttributes},
+        sequence_position::SequenceId,
     };
 
     fn ms(ms: u64) -> Timestamp {
@@ -125,7 +125,12 @@ mod tests {
     fn request(arrived: u64, timeout: Option<u64>) -> Entry<char> {
         let timeout = timeout.map(Duration::from_millis);
         let id = EntryId { queue: 0, serial: arrived };
-        Entry { id, meta: Meta { timeout, ..Meta::default() }, arrived: ms(arrived), payload: 'x' }
+        Entry {
+            id,
+            attributes: SchedulingAttributes { timeout, ..SchedulingAttributes::default() },
+            arrived: ms(arrived),
+            payload: 'x',
+        }
     }
 
     fn sequence(number: u64) -> Sequence<char> {

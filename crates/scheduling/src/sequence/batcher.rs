@@ -2,7 +2,7 @@
 use std::collections::VecDeque;
 
 use super::{
-    config::{SequenceBatching, Strategy},
+    config::{SequenceBatching, SequenceStrategy},
     places::SequencePlaces,
     slots::{InstanceSlots, SlotId},
     view::{SlotState, VacatedSlot},
@@ -10,9 +10,9 @@ use super::{
 use crate::{
     batch::{DueBatch, InstanceId, Row},
     cut::Cut,
-    rejection::{Note, Rejected, Rejection},
-    request::{Entry, EntryId, Meta},
-    step::{SequenceId, SequenceStep},
+    rejection::{Rejected, Rejection, SequenceRestarted},
+    request::{Entry, EntryId, SchedulingAttributes},
+    sequence_position::{SequenceId, SequencePosition},
     time::Timestamp,
 };
 
@@ -40,11 +40,11 @@ pub struct SequenceBatcher<T> {
     draining: bool,
     /// No request waits for requests of other sequences.
     delay_ended: bool,
-    notes: Vec<Note>,
+    restarts: Vec<SequenceRestarted>,
 }
 
-/// The batcher keeps at most this many notes that the driver has not read.
-const NOTES_KEPT: usize = 64;
+/// The batcher keeps at most this many restarts that the driver has not read.
+const RESTARTS_KEPT: usize = 64;
 
 /// How a request relates to the existing sequences.
 enum Role {
@@ -68,17 +68,17 @@ impl<T> SequenceBatcher<T> {
             latest: Timestamp::default(),
             draining: false,
             delay_ended: false,
-            notes: Vec::new(),
+            restarts: Vec::new(),
         }
     }
 
     pub(crate) fn enqueue(
         &mut self,
         now: Timestamp,
-        mut meta: Meta,
+        mut attributes: SchedulingAttributes,
         payload: T,
     ) -> Result<EntryId, Rejected<T>> {
-        let role = match self.role(&mut meta) {
+        let role = match self.role(&mut attributes) {
             Ok(role) => role,
             Err(reason) => return Err(Rejected { payload, reason }),
         };
@@ -86,7 +86,7 @@ impl<T> SequenceBatcher<T> {
         self.waiting += 1;
         let serial = self.accepted;
         self.accepted += 1;
-        let entry = |queue| Entry { id: EntryId { queue, serial }, meta, arrived: now, payload };
+        let entry = |queue| Entry { id: EntryId { queue, serial }, attributes, arrived: now, payload };
         let number = match role {
             Role::Joins(number) => {
                 self.places.join(entry(number), now);
@@ -157,8 +157,8 @@ impl<T> SequenceBatcher<T> {
         }
         let now = self.clock(now);
         entry.arrived = now;
-        entry.meta.sequence.start = false;
-        entry.meta.sequence.end = false;
+        entry.attributes.sequence.start = false;
+        entry.attributes.sequence.end = false;
         let taken = self.places.reschedule(SlotId { instance, slot }, entry, now);
         taken.map_err(|entry| Rejected::new(entry, Rejection::InstanceLost))?;
         self.waiting += 1;
@@ -208,7 +208,7 @@ impl<T> SequenceBatcher<T> {
         self.held = false;
     }
 
-    pub(crate) fn in_flight(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         self.waiting
     }
 
@@ -220,8 +220,8 @@ impl<T> SequenceBatcher<T> {
         self.places.find(id).is_some()
     }
 
-    pub(crate) fn notes(&mut self) -> Vec<Note> {
-        std::mem::take(&mut self.notes)
+    pub(crate) fn take_restarts(&mut self) -> Vec<SequenceRestarted> {
+        std::mem::take(&mut self.restarts)
     }
 
     pub(crate) fn vacated(&mut self) -> Vec<VacatedSlot> {
@@ -259,13 +259,13 @@ impl<T> SequenceBatcher<T> {
     }
 
     /// How a request relates to the existing sequences. In an iterative model, a request without a correlation id
-    /// becomes a sequence of its own. This method then writes an id into `meta`.
+    /// becomes a sequence of its own. This method then writes an id into `attributes`.
     // Order of the rules as Triton: sequence_batch_scheduler.cc, SequenceBatchScheduler::Enqueue.
-    fn role(&mut self, meta: &mut Meta) -> Result<Role, Rejection> {
-        if meta.rows() > 1 {
+    fn role(&mut self, attributes: &mut SchedulingAttributes) -> Result<Role, Rejection> {
+        if attributes.rows() > 1 {
             return Err(Rejection::MultipleRows);
         }
-        let step = &meta.sequence;
+        let step = &attributes.sequence;
         let given = step.id.as_ref().filter(|id| id.is_given());
         if given.is_none() && !self.config.iterative {
             return Err(Rejection::MissingSequence);
@@ -276,12 +276,12 @@ impl<T> SequenceBatcher<T> {
         let Some(id) = given else {
             self.last_generated_id += 1;
             let id = SequenceId::ServerGenerated(self.last_generated_id);
-            meta.sequence = SequenceStep { id: Some(id), start: true, end: false };
+            attributes.sequence = SequencePosition { id: Some(id), start: true, end: false };
             return Ok(Role::Begins);
         };
         let number = self.places.find(id);
-        if number.is_some() && step.start && self.notes.len() < NOTES_KEPT {
-            self.notes.push(Note::Restarted(id.clone()));
+        if number.is_some() && step.start && self.restarts.len() < RESTARTS_KEPT {
+            self.restarts.push(SequenceRestarted(id.clone()));
         }
         match number {
             Some(number) => Ok(Role::Joins(number)),
@@ -309,8 +309,10 @@ impl<T> SequenceBatcher<T> {
     fn still_held(&self) -> bool {
         let in_backlog = self.places.backlog.requests();
         let in_slots = match &self.config.strategy {
-            Strategy::Direct(_) => self.waiting - in_backlog,
-            Strategy::Oldest(_) => self.places.slots.instances().map(|instance| instance.ready.len()).sum(),
+            SequenceStrategy::Direct(_) => self.waiting - in_backlog,
+            SequenceStrategy::Oldest(_) => {
+                self.places.slots.instances().map(|instance| instance.ready.len()).sum()
+            }
         };
         in_slots < self.config.hold_until_queued || in_backlog < self.config.hold_until_backlogged
     }

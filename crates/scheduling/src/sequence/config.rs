@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 #[derive(Debug, Clone, PartialEq)]
 pub struct SequenceBatching {
     /// How sequences share batches (`strategy_choice`).
-    pub strategy: Strategy,
+    pub strategy: SequenceStrategy,
     /// Rows in a batch (`max_batch_size` of the model). 0 counts as 1: one request at a time.
     pub max_batch_size: u32,
     /// How long a sequence with a slot and without work stays open without a request
@@ -20,8 +20,8 @@ pub struct SequenceBatching {
     /// then a sequence of its own.
     pub iterative: bool,
     /// For tests of clients: no batch leaves until this many requests could leave once. 0 turns this off (environment
-    /// variable `TRITONSERVER_DELAY_SCHEDULER`). With [`Strategy::Direct`] all requests in slots count. With
-    /// [`Strategy::Oldest`] the first request of each sequence counts.
+    /// variable `TRITONSERVER_DELAY_SCHEDULER`). With [`SequenceStrategy::Direct`] all requests in slots count. With
+    /// [`SequenceStrategy::Oldest`] the first request of each sequence counts.
     pub hold_until_queued: usize,
     /// A further limit of the same kind, for requests in the backlog (`TRITONSERVER_BACKLOG_DELAY_SCHEDULER`).
     pub hold_until_backlogged: usize,
@@ -32,8 +32,10 @@ impl SequenceBatching {
     #[must_use]
     pub fn slots_per_instance(&self) -> u32 {
         match &self.strategy {
-            Strategy::Oldest(oldest) if oldest.max_candidate_sequences > 0 => oldest.max_candidate_sequences,
-            Strategy::Oldest(_) | Strategy::Direct(_) => self.max_batch_size.max(1),
+            SequenceStrategy::Oldest(oldest) if oldest.max_candidate_sequences > 0 => {
+                oldest.max_candidate_sequences
+            }
+            SequenceStrategy::Oldest(_) | SequenceStrategy::Direct(_) => self.max_batch_size.max(1),
         }
     }
 }
@@ -42,7 +44,7 @@ impl Default for SequenceBatching {
     /// The direct strategy without delay, one request at a time. A sequence may be idle for one second.
     fn default() -> Self {
         Self {
-            strategy: Strategy::Direct(DirectStrategy::default()),
+            strategy: SequenceStrategy::Direct(DirectStrategy::default()),
             max_batch_size: 0,
             max_sequence_idle: Duration::from_secs(1),
             iterative: false,
@@ -54,7 +56,7 @@ impl Default for SequenceBatching {
 
 /// How requests of different sequences share a batch.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Strategy {
+pub enum SequenceStrategy {
     /// A slot is a row of the batch. A sequence keeps its row, and rows without a request are padded.
     Direct(DirectStrategy),
     /// Slots only limit the number of sequences of an instance. Requests of different sequences form batches as in

@@ -3,14 +3,14 @@ use std::time::Duration;
 
 use super::{config::DirectStrategy, slots::InstanceSlots};
 use crate::{
-    batch::{BatchEnd, Row},
+    batch::{CutReason, Row},
     cut::Cut,
     time::Timestamp,
 };
 
 /// Decides when a batch should leave.
 #[derive(Debug)]
-pub(super) struct Direct {
+pub(super) struct DirectCutRule {
     max_delay: Duration,
     /// This number of slots with a request is enough for a batch.
     enough: usize,
@@ -18,7 +18,7 @@ pub(super) struct Direct {
     slots: usize,
 }
 
-impl Direct {
+impl DirectCutRule {
     pub(super) fn new(config: DirectStrategy, slots: u32) -> Self {
         let enough = enough(config.minimum_slot_utilization, slots);
         Self { max_delay: config.max_queue_delay, enough, slots: slots as usize }
@@ -41,28 +41,28 @@ impl Direct {
             return Cut::Empty;
         }
         if ready >= self.slots {
-            return Cut::Release(ready, BatchEnd::Full);
+            return Cut::Release(ready, CutReason::Full);
         }
         if self.max_delay.is_zero() {
-            return Cut::Release(ready, BatchEnd::IdleInstance);
+            return Cut::Release(ready, CutReason::IdleInstance);
         }
         if ready >= self.enough {
-            return Cut::Release(ready, BatchEnd::PreferredSize);
+            return Cut::Release(ready, CutReason::PreferredSize);
         }
         let idle_deadline = earliest(instance) + self.max_delay;
-        if idle_deadline <= now { Cut::Release(ready, BatchEnd::Delay) } else { Cut::Hold(idle_deadline) }
+        if idle_deadline <= now { Cut::Release(ready, CutReason::Delay) } else { Cut::Hold(idle_deadline) }
     }
 
     /// Takes the requests that can share a batch with the first request that became ready. The other requests stay,
     /// and come before it next time. The batch has rows for all slots up to the last request.
     pub(super) fn take<T>(instance: &mut InstanceSlots<T>) -> Vec<Row<T>> {
         let Some(&first) = instance.ready.front() else { return Vec::new() };
-        let shape_key = instance.next_request(first.slot).meta.shape_key;
+        let shape_key = instance.next_request(first.slot).attributes.shape_key;
         let ready: Vec<_> = instance.ready.iter().map(|ready| ready.slot).collect();
         let last = ready.iter().copied().max().unwrap_or(first.slot);
         let mut rows: Vec<_> = (0..=last).map(|_| Row::Padding).collect();
         for slot in ready {
-            if instance.next_request(slot).meta.shape_key == shape_key {
+            if instance.next_request(slot).attributes.shape_key == shape_key {
                 rows[slot as usize] = instance.start(slot);
             }
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use super::{
     backlog::Backlog,
-    config::{SequenceBatching, Strategy},
+    config::{SequenceBatching, SequenceStrategy},
     requests::Sequence,
     service::StrategyState,
     slots::{SlotId, SlotTable},
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     batch::{InstanceId, Row},
     request::{Entry, EntryId},
-    step::{SequenceId, SequenceStep},
+    sequence_position::{SequenceId, SequencePosition},
     time::Timestamp,
 };
 
@@ -43,7 +43,7 @@ impl<T> SequencePlaces<T> {
     /// Starts with the instances 0 to `instances` (exclusive), and with all slots free.
     pub(super) fn new(config: &SequenceBatching, instances: usize) -> Self {
         // The number of a slot is its row only for the direct strategy.
-        let numbers_matter = matches!(config.strategy, Strategy::Direct(_));
+        let numbers_matter = matches!(config.strategy, SequenceStrategy::Direct(_));
         let mut slots = SlotTable::new(config.slots_per_instance(), numbers_matter);
         (0..instances).for_each(|instance| slots.add(instance));
         Self {
@@ -74,7 +74,7 @@ impl<T> SequencePlaces<T> {
 
     /// Begins a sequence with this request.
     pub(super) fn begin(&mut self, entry: Entry<T>, now: Timestamp) {
-        let step = &entry.meta.sequence;
+        let step = &entry.attributes.sequence;
         let id = step.id.clone().expect("a request that begins a sequence has its id");
         let number = entry.id.queue;
         let open = !step.end && id.is_given();
@@ -93,7 +93,7 @@ impl<T> SequencePlaces<T> {
     /// Adds a request to the open sequence that it names.
     pub(super) fn join(&mut self, entry: Entry<T>, now: Timestamp) {
         let number = entry.id.queue;
-        let SequenceStep { id, end, .. } = &entry.meta.sequence;
+        let SequencePosition { id, end, .. } = &entry.attributes.sequence;
         let end = *end;
         if let Some(id) = id.as_ref().filter(|_| end) {
             // After END, the id names a later sequence.

@@ -1,7 +1,7 @@
 //! One sequence: its id, its number, and its requests that wait.
 use std::collections::VecDeque;
 
-use crate::{request::Entry, step::SequenceId, time::Timestamp};
+use crate::{request::Entry, sequence_position::SequenceId, time::Timestamp};
 
 /// A series of requests that share a correlation id.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl<T> Sequence<T> {
     /// Whether the request with that serial number is one of the waiting ones.
     pub(super) fn has(&self, serial: u64) -> bool {
         let compare = |entry: &Entry<T>| {
-            crate::steps::count();
+            crate::cost_counter::count();
             entry.id.serial.cmp(&serial)
         };
         self.requests.binary_search_by(compare).is_ok()

@@ -1,12 +1,12 @@
 //! The order of service, by one of the two strategies.
 use super::{
-    config::{SequenceBatching, Strategy},
-    direct::Direct,
-    oldest::Oldest,
+    config::{SequenceBatching, SequenceStrategy},
+    direct::DirectCutRule,
+    oldest::OldestCutRule,
     slots::InstanceSlots,
 };
 use crate::{
-    batch::{BatchEnd, Row},
+    batch::{CutReason, Row},
     cut::Cut,
     time::Timestamp,
 };
@@ -14,22 +14,26 @@ use crate::{
 /// The strategy of a batcher.
 #[derive(Debug)]
 pub(super) enum StrategyState {
-    Direct(Direct),
-    Oldest(Oldest),
+    Direct(DirectCutRule),
+    Oldest(OldestCutRule),
 }
 
 impl StrategyState {
     pub(super) fn new(config: &SequenceBatching) -> Self {
         match config.strategy.clone() {
-            Strategy::Direct(direct) => Self::Direct(Direct::new(direct, config.slots_per_instance())),
-            Strategy::Oldest(oldest) => Self::Oldest(Oldest::new(oldest, config.max_batch_size)),
+            SequenceStrategy::Direct(direct) => {
+                Self::Direct(DirectCutRule::new(direct, config.slots_per_instance()))
+            }
+            SequenceStrategy::Oldest(oldest) => {
+                Self::Oldest(OldestCutRule::new(oldest, config.max_batch_size))
+            }
         }
     }
 
     /// Records that a slot has a request that may run.
     pub(super) fn became_ready<T>(&self, instance: &mut InstanceSlots<T>, slot: u32, now: Timestamp) {
         match self {
-            Self::Direct(_) => Direct::became_ready(instance, slot),
+            Self::Direct(_) => DirectCutRule::became_ready(instance, slot),
             Self::Oldest(oldest) => oldest.became_ready(instance, slot, now),
         }
     }
@@ -44,9 +48,9 @@ impl StrategyState {
             (Cut::Hold(_), service) if delay_ended => {
                 let requests = match service {
                     Self::Direct(_) => instance.ready.len(),
-                    Self::Oldest(oldest) => oldest.front(instance).requests(),
+                    Self::Oldest(oldest) => oldest.open_batch(instance).requests(),
                 };
-                Cut::Release(requests, BatchEnd::Drain)
+                Cut::Release(requests, CutReason::Drain)
             }
             (cut, _) => cut,
         }
@@ -55,8 +59,8 @@ impl StrategyState {
     /// Takes the batch that `decide` has found.
     pub(super) fn take<T>(&self, instance: &mut InstanceSlots<T>, requests: usize) -> Vec<Row<T>> {
         match self {
-            Self::Direct(_) => Direct::take(instance),
-            Self::Oldest(_) => Oldest::take(instance, requests),
+            Self::Direct(_) => DirectCutRule::take(instance),
+            Self::Oldest(_) => OldestCutRule::take(instance, requests),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::{
 use super::{requests::Sequence, view::VacatedSlot};
 use crate::{
     batch::{InstanceId, Row},
-    cut::Front,
+    cut::OpenBatch,
     request::Entry,
     serial_queue::SerialQueue,
     time::Timestamp,
@@ -34,7 +34,7 @@ pub(super) struct SequenceSlot<T> {
 
 /// A slot whose occupant has a request that may run now.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ready {
+pub(super) struct ReadySlot {
     pub(super) slot: u32,
     /// The time from which the strategy counts the waiting time.
     pub(super) since: Timestamp,
@@ -46,11 +46,11 @@ pub(super) struct InstanceSlots<T> {
     /// The slots that have been used. A configuration may allow many more slots than the model ever needs.
     slots: Vec<SequenceSlot<T>>,
     /// Ready slots, in the order in which they became ready.
-    pub(super) ready: SerialQueue<Ready>,
+    pub(super) ready: SerialQueue<ReadySlot>,
     next_turn: u64,
-    /// For the oldest strategy: the front of `ready`, if known, and the number of the last entry that the strategy
+    /// For the oldest strategy: the open batch of `ready`, if known, and the number of the last entry that the strategy
     /// looked at. Every change discards this value, except growth behind that entry.
-    pub(super) front: Cell<Option<(Front, u64)>>,
+    pub(super) open_batch: Cell<Option<(OpenBatch, u64)>>,
     /// For the direct strategy: the earliest time in `ready`, if known and if `ready` is not empty.
     pub(super) earliest: Cell<Option<Timestamp>>,
     occupants: usize,
@@ -64,7 +64,7 @@ impl<T> InstanceSlots<T> {
             slots: Vec::new(),
             ready: SerialQueue::new(),
             next_turn: 0,
-            front: Cell::new(None),
+            open_batch: Cell::new(None),
             earliest: Cell::new(None),
             occupants: 0,
             running: 0,
@@ -89,7 +89,7 @@ impl<T> InstanceSlots<T> {
         let turn = self.next_turn;
         self.next_turn += 1;
         self.slots[slot as usize].turn = Some(turn);
-        self.ready.push(turn, Ready { slot, since });
+        self.ready.push(turn, ReadySlot { slot, since });
         turn
     }
 
@@ -97,8 +97,8 @@ impl<T> InstanceSlots<T> {
     fn remove_ready(&mut self, slot: u32) {
         let Some(turn) = self.slots[slot as usize].turn.take() else { return };
         let Some(ready) = self.ready.remove(turn) else { return };
-        if self.front.get().is_some_and(|(_, last)| turn <= last) {
-            self.front.set(None);
+        if self.open_batch.get().is_some_and(|(_, last)| turn <= last) {
+            self.open_batch.set(None);
         }
         if self.earliest.get() == Some(ready.since) {
             self.earliest.set(None);

@@ -2,12 +2,15 @@
 use std::num::NonZeroU64;
 
 use super::*;
-use crate::{Meta, Note, Rejected, Rejection, Timestamp};
+use crate::{Rejected, Rejection, SchedulingAttributes, SequenceRestarted, Timestamp};
 
 const NOW: Timestamp = Timestamp::from_nanos(1_000);
 
-fn request(id: SequenceId, start: bool) -> Meta {
-    Meta { sequence: SequenceStep { id: Some(id), start, end: false }, ..Meta::default() }
+fn request(id: SequenceId, start: bool) -> SchedulingAttributes {
+    SchedulingAttributes {
+        sequence: SequencePosition { id: Some(id), start, end: false },
+        ..SchedulingAttributes::default()
+    }
 }
 
 fn number(id: u64) -> SequenceId {
@@ -20,16 +23,17 @@ fn a_second_start_is_noted_and_the_number_of_notes_is_limited() {
     for _ in 0..1_000 {
         assert!(batcher.enqueue(NOW, request(number(1), true), 'x').is_ok());
     }
-    let notes = batcher.notes();
-    assert_eq!(notes[0], Note::Restarted(number(1)));
-    assert!(notes.len() < 100);
-    assert_eq!(batcher.notes(), []);
+    let restarts = batcher.take_restarts();
+    assert_eq!(restarts[0], SequenceRestarted(number(1)));
+    assert!(restarts.len() < 100);
+    assert_eq!(batcher.take_restarts(), []);
 }
 
 #[test]
 fn free_slots_cost_no_steps() {
     let oldest = OldestStrategy { max_candidate_sequences: u32::MAX, ..OldestStrategy::default() };
-    let config = SequenceBatching { strategy: Strategy::Oldest(oldest), ..SequenceBatching::default() };
+    let config =
+        SequenceBatching { strategy: SequenceStrategy::Oldest(oldest), ..SequenceBatching::default() };
     let mut batcher = SequenceBatcher::new(config, 2);
     for id in 1..=4 {
         assert!(batcher.enqueue(NOW, request(number(id), true), 'x').is_ok());

@@ -1,5 +1,5 @@
 //! What callers outside the batcher learn of the slots.
-use crate::{batch::InstanceId, step::SequenceId};
+use crate::{batch::InstanceId, sequence_position::SequenceId};
 
 /// The occupant of a slot, for logs and diagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

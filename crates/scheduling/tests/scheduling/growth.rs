@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, num::NonZero, time::Duration};
 
 use nereid_scheduling::{
-    BatchFilter, DynamicBatcher, DynamicBatching, Meta, QueuePolicy, Row, ScheduledBatch, Scheduler,
-    Timestamp,
+    BatchFilter, DynamicBatcher, DynamicBatching, QueuePolicy, Row, ScheduledBatch, Scheduler,
+    SchedulingAttributes, Timestamp,
 };
 use proptest::prelude::*;
 
@@ -14,8 +14,8 @@ fn at(microseconds: u64) -> Timestamp {
     Timestamp::default() + Duration::from_micros(microseconds)
 }
 
-fn with_rows(batch_size: u32) -> Meta {
-    Meta { batch_size, ..Meta::default() }
+fn with_rows(batch_size: u32) -> SchedulingAttributes {
+    SchedulingAttributes { batch_size, ..SchedulingAttributes::default() }
 }
 
 fn config(max_batch_size: u32, preferred: &[u32], delay: u64) -> DynamicBatching {
@@ -42,16 +42,16 @@ fn requests(batch: &ScheduledBatch<Request>) -> Vec<Request> {
 }
 
 /// A batch with the request 0 has left. Then these further requests come, 1 first, and the batch grows.
-fn grown(mut scheduler: Scheduler<Request>, further: &[Meta]) -> (Vec<Request>, usize) {
+fn grown(mut scheduler: Scheduler<Request>, further: &[SchedulingAttributes]) -> (Vec<Request>, usize) {
     scheduler.enqueue(at(0), with_rows(1), 0).unwrap();
     let mut batch = taken(&mut scheduler, at(0)).expect("no request waits for others");
-    for (meta, request) in further.iter().zip(1..) {
-        scheduler.enqueue(at(1), meta.clone(), request).unwrap();
+    for (attributes, request) in further.iter().zip(1..) {
+        scheduler.enqueue(at(1), attributes.clone(), request).unwrap();
     }
     let before = batch.rows.len();
     let has_grown = scheduler.grow(at(2), &mut batch);
     assert_eq!(has_grown, batch.rows.len() > before);
-    (requests(&batch), scheduler.in_flight())
+    (requests(&batch), scheduler.queued())
 }
 
 fn dynamic(config: DynamicBatching) -> Scheduler<Request> {
@@ -76,7 +76,7 @@ fn a_batch_of_a_preferred_size_grows_only_to_a_preferred_size() {
 
 #[test]
 fn a_request_of_another_shape_does_not_join() {
-    let other = Meta { shape_key: 7, ..with_rows(1) };
+    let other = SchedulingAttributes { shape_key: 7, ..with_rows(1) };
     assert_eq!(grown(dynamic(config(4, &[4], 0)), &[other, with_rows(1)]), (vec![0], 2));
 }
 
@@ -122,9 +122,10 @@ fn requests_that_run_alone_stay_alone() {
     );
 }
 
-fn arrivals() -> impl proptest::strategy::Strategy<Value = Vec<(u64, Meta)>> {
-    let arrival = (0..30u64, 0..6u32, prop_oneof![6 => Just(0), 1 => 0..2u64])
-        .prop_map(|(gap, batch_size, shape_key)| (gap, Meta { shape_key, ..with_rows(batch_size) }));
+fn arrivals() -> impl proptest::strategy::Strategy<Value = Vec<(u64, SchedulingAttributes)>> {
+    let arrival = (0..30u64, 0..6u32, prop_oneof![6 => Just(0), 1 => 0..2u64]).prop_map(
+        |(gap, batch_size, shape_key)| (gap, SchedulingAttributes { shape_key, ..with_rows(batch_size) }),
+    );
     prop::collection::vec(arrival, 1..20)
 }
 
@@ -145,10 +146,10 @@ proptest! {
         let mut scheduler = dynamic(config(max_batch_size, &preferred, delay));
         let mut twin = dynamic(config(max_batch_size, &preferred, delay));
         let (mut batch, mut now) = (None, at(0));
-        for ((gap, meta), request) in arrivals.into_iter().zip(0..) {
+        for ((gap, attributes), request) in arrivals.into_iter().zip(0..) {
             now = now + Duration::from_micros(gap);
-            scheduler.enqueue(now, meta.clone(), request).unwrap();
-            twin.enqueue(now, meta, request).unwrap();
+            scheduler.enqueue(now, attributes.clone(), request).unwrap();
+            twin.enqueue(now, attributes, request).unwrap();
             if batch.is_none() {
                 batch = taken(&mut scheduler, now);
             }

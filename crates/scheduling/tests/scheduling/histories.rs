@@ -5,7 +5,8 @@
 use std::{collections::BTreeMap, env, num::NonZero, time::Duration};
 
 use nereid_scheduling::{
-    DynamicBatcher, DynamicBatching, Meta, QueuePolicy, Rejection, Scheduler, TimeoutAction, Unbatched,
+    DynamicBatcher, DynamicBatching, QueuePolicy, Rejection, Scheduler, SchedulingAttributes, TimeoutAction,
+    Unbatched,
 };
 use proptest::prelude::*;
 
@@ -34,8 +35,9 @@ prop_compose! {
         volume in 0..8u32,
     ) -> Arrival {
         let timeout = timeout.map(Duration::from_micros);
-        let meta = Meta { batch_size, priority, timeout, shape_key, ..Meta::default() };
-        Arrival { gap, clock_lag, meta, cancelled_after, runs_for, volume }
+        let attributes =
+            SchedulingAttributes { batch_size, priority, timeout, shape_key, ..SchedulingAttributes::default() };
+        Arrival { gap, clock_lag, attributes, cancelled_after, runs_for, volume }
     }
 }
 

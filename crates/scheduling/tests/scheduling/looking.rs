@@ -2,9 +2,9 @@
 use std::{collections::BTreeSet, num::NonZeroU64, time::Duration};
 
 use nereid_scheduling::{
-    Capacities, Device, DynamicBatcher, DynamicBatching, Meta, Need, QueuePolicy, RateLimiter, Resources,
-    Scheduler, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep, TimeoutAction, Timestamp,
-    Unbatched,
+    Capacities, DynamicBatcher, DynamicBatching, InstanceDevice, Need, QueuePolicy, RateLimiter, Resources,
+    Scheduler, SchedulingAttributes, SequenceBatcher, SequenceBatching, SequenceId, SequencePosition,
+    TimeoutAction, Timestamp, Unbatched,
 };
 
 fn at(nanos: u64) -> Timestamp {
@@ -15,8 +15,8 @@ fn payloads(scheduler: &Scheduler<u32>) -> Vec<u32> {
     scheduler.waiting().map(|entry| entry.payload).collect()
 }
 
-fn enqueue(scheduler: &mut Scheduler<u32>, now: u64, meta: Meta, payload: u32) {
-    assert!(scheduler.enqueue(at(now), meta, payload).is_ok(), "{payload} is accepted");
+fn enqueue(scheduler: &mut Scheduler<u32>, now: u64, attributes: SchedulingAttributes, payload: u32) {
+    assert!(scheduler.enqueue(at(now), attributes, payload).is_ok(), "{payload} is accepted");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn the_oldest_request_of_all_levels_is_found_also_if_it_is_late() {
         default_queue_policy: late,
         ..DynamicBatching::default()
     }));
-    let level = |priority| Meta { priority, ..Meta::default() };
+    let level = |priority| SchedulingAttributes { priority, ..SchedulingAttributes::default() };
     enqueue(&mut scheduler, 10, level(2), 1);
     assert!(scheduler.expire(at(20)).is_empty(), "it is delayed");
     enqueue(&mut scheduler, 21, level(1), 2);
@@ -61,7 +61,10 @@ fn requests_wait_in_slots_and_in_the_backlog() {
     let mut scheduler = Scheduler::Sequence(SequenceBatcher::new(SequenceBatching::default(), 1));
     let step = |id, start| {
         let id = NonZeroU64::new(id).map(SequenceId::Number);
-        Meta { sequence: SequenceStep { id, start, end: false }, ..Meta::default() }
+        SchedulingAttributes {
+            sequence: SequencePosition { id, start, end: false },
+            ..SchedulingAttributes::default()
+        }
     };
     enqueue(&mut scheduler, 1, step(7, true), 1);
     enqueue(&mut scheduler, 2, step(8, true), 2);
@@ -77,7 +80,8 @@ fn requests_wait_in_slots_and_in_the_backlog() {
 fn resources_show_what_is_in_use() {
     let mut limiter = RateLimiter::new(Capacities::default());
     let need = |name: &str, global, count| Need { name: name.to_owned(), global, count };
-    let needs = Resources { needs: vec![need("R", true, 2), need("S", false, 3)], device: Device::Cpu };
+    let needs =
+        Resources { needs: vec![need("R", true, 2), need("S", false, 3)], device: InstanceDevice::Cpu };
     let priority = std::num::NonZeroU32::MIN;
     let (one, grants) = limiter.register(&needs, priority).unwrap();
     assert!(grants.is_empty());
@@ -86,6 +90,6 @@ fn resources_show_what_is_in_use() {
     let _ = limiter.claim(two);
     let shown: Vec<_> =
         limiter.resources().map(|one| (one.name.to_owned(), one.device, one.used, one.capacity)).collect();
-    assert_eq!(shown, [("R".to_owned(), None, 2, 2), ("S".to_owned(), Some(Device::Cpu), 3, 3)]);
+    assert_eq!(shown, [("R".to_owned(), None, 2, 2), ("S".to_owned(), Some(InstanceDevice::Cpu), 3, 3)]);
     assert_eq!(limiter.queued(), 1);
 }

@@ -1,7 +1,9 @@
 //! Tests of instances that share resources: capacities, turns, shares, and the promises in every history.
 use std::num::NonZeroU32;
 
-use nereid_scheduling::{Capacities, Capacity, Claimant, Device, Need, RateLimiter, Resources, Shortage};
+use nereid_scheduling::{
+    Capacities, Capacity, Claimant, InstanceDevice, Need, RateLimiter, Resources, Shortage,
+};
 
 mod batching;
 mod histories;
@@ -12,10 +14,10 @@ mod turns;
 
 /// The needs of an instance on the host. A name with the prefix `global` belongs to a global resource.
 fn needs(needs: &[(&str, u32)]) -> Resources {
-    on(Device::Cpu, needs)
+    on(InstanceDevice::Cpu, needs)
 }
 
-fn on(device: Device, needs: &[(&str, u32)]) -> Resources {
+fn on(device: InstanceDevice, needs: &[(&str, u32)]) -> Resources {
     let need = |&(name, count): &(&str, u32)| Need {
         name: name.to_owned(),
         global: name.starts_with("global"),

@@ -12,7 +12,7 @@ use std::{
 use futures_util::task::AtomicWaker;
 use inference::{
     EntryId, Error, ExecutionTimes, FailureReason, Name, Parameter, ReportedTimes, Request, RequestInputs,
-    Responder, Response, ResponseItem, SequenceId, SequenceStep, Timestamp, TraceContext, id_prefix,
+    Responder, Response, ResponseItem, SequenceId, SequencePosition, Timestamp, TraceContext, id_prefix,
     rejection::{cancelled, timed_out},
 };
 use scheduling::{EnsembleAction, EnsembleRun, StepRun};
@@ -244,7 +244,7 @@ impl EnsembleRequest {
     }
 
     /// The step of a sequence that the inputs of a member name. `None`: that of the request.
-    fn sequence_of(&self, inputs: &[Option<StepTensor>]) -> Option<Arc<SequenceStep>> {
+    fn sequence_of(&self, inputs: &[Option<StepTensor>]) -> Option<Arc<SequencePosition>> {
         let mut named = inputs.iter().flatten().filter_map(|input| input.sequence.as_ref());
         let first = named.next()?;
         if named.any(|other| other != first) {
@@ -372,7 +372,7 @@ static SEQUENCE_PARAMETERS: LazyLock<[Name; 3]> =
     LazyLock::new(|| ["sequence_id", "sequence_start", "sequence_end"].map(Name::from));
 
 /// The parameters of every response of an ensemble, as in Triton: also without a sequence.
-fn sequence_parameters(sequence: &SequenceStep) -> Vec<(Name, Parameter)> {
+fn sequence_parameters(sequence: &SequencePosition) -> Vec<(Name, Parameter)> {
     let id = match &sequence.id {
         Some(SequenceId::Number(id)) => Parameter::Int(id.get().cast_signed()),
         Some(SequenceId::Text(id)) => Parameter::String(Name::new(id)),

@@ -6,9 +6,9 @@ use std::{
 
 use futures_util::task::AtomicWaker;
 use inference::{
-    EntryId, Error, ModelRunner, RunThread, SequenceId, SequenceStep, Timestamp, backend::Execution,
+    EntryId, Error, ModelRunner, RunThread, SequenceId, SequencePosition, Timestamp, backend::Execution,
 };
-use scheduling::Meta;
+use scheduling::SchedulingAttributes;
 
 use super::{Ensemble, request::EnsembleRequest};
 use crate::ensemble::binding::{MemberBinding, Pins};
@@ -16,7 +16,7 @@ use crate::ensemble::binding::{MemberBinding, Pins};
 impl ModelRunner for Ensemble {
     fn enqueue(
         self: Arc<Self>,
-        meta: Meta,
+        attributes: SchedulingAttributes,
         execution: Box<Execution>,
         queued: Timestamp,
         thread: RunThread,
@@ -39,7 +39,7 @@ impl ModelRunner for Ensemble {
             // The request looks for a cancellation before it waits.
             cancelled.wake();
         }
-        let rows = meta.batch_size.max(1);
+        let rows = attributes.batch_size.max(1);
         let begun = EnsembleRequest::new(
             self.clone(),
             (binding, pins),
@@ -83,7 +83,7 @@ impl ModelRunner for Ensemble {
         self.turns.lock().has(id) || self.binding().members().any(|member| member.has_sequence(id))
     }
 
-    fn continues(&self, step: &SequenceStep) -> bool {
+    fn continues(&self, step: &SequencePosition) -> bool {
         step.id.as_ref().is_some_and(|id| self.turns.lock().has(id))
     }
 

@@ -60,10 +60,11 @@ impl SlotOwner for Executor {
         mut slot_ref: SlotRef,
         execution: Execution,
     ) -> Result<(), (Error, Execution)> {
-        slot_ref.meta.sequence.start = false;
-        let SlotRef { instance, slot, ref meta, .. } = slot_ref;
+        slot_ref.attributes.sequence.start = false;
+        let SlotRef { instance, slot, ref attributes, .. } = slot_ref;
         let id = execution.responder.entry().expect("a request in a slot has waited for it");
-        let entry = Entry { id, meta: meta.clone(), arrived: now(), payload: Box::new(execution) };
+        let entry =
+            Entry { id, attributes: attributes.clone(), arrived: now(), payload: Box::new(execution) };
         let mut actions = self.step(DriverEvent::Reschedule { instance, slot, entry });
         if let Some(Rejected { payload, reason }) = actions.refused.take() {
             let error = self.rejection_errors.error(reason, &payload.request);

@@ -2,7 +2,7 @@
 use std::sync::{Arc, Weak};
 
 use inference::backend::Execution;
-use scheduling::{Note, Rejected};
+use scheduling::{Rejected, SequenceRestarted};
 
 use super::{
     super::{driver::Actions, instance::WorkerMessage},
@@ -16,7 +16,7 @@ impl Executor {
     pub(super) fn perform(self: &Arc<Self>, actions: Actions) -> PendingGrants {
         self.sequences.iter().for_each(|sequences| sequences.free_states(&actions.vacated));
         self.refuse(actions.rejected);
-        for Note::Restarted(id) in actions.notes {
+        for SequenceRestarted(id) in actions.restarts {
             log::warn!(
                 "sequence {id} for model '{}' has a conflict. The previous sequence did not end before this sequence start. \
                  Previous sequence will be terminated early.",

@@ -4,7 +4,7 @@
 //! cost or a doubt, it says so.
 use std::time::Duration;
 
-use scheduling::BatchEnd;
+use scheduling::CutReason;
 
 use super::{
     failures::{loses_processes, processes, requests},
@@ -95,7 +95,7 @@ fn time(served: &ServedSnapshot) -> Option<ModelFinding> {
     fact.push('.');
     let is_enough = statistics.success.count >= ENOUGH;
     let delay = served.scheduler.max_queue_delay;
-    let ended_by_delay = share(ended(served, BatchEnd::Delay), all_batches(served));
+    let ended_by_delay = share(ended(served, CutReason::Delay), all_batches(served));
     let advice = if !is_enough || served.scheduler.kind == SchedulerKind::Ensemble {
         None
     } else if queue >= 0.5 && ended_by_delay >= 0.5 && !delay.is_zero() {
@@ -119,7 +119,7 @@ fn time(served: &ServedSnapshot) -> Option<ModelFinding> {
     Some(finding("time", fact, advice))
 }
 
-fn ended(served: &ServedSnapshot, end: BatchEnd) -> u64 {
+fn ended(served: &ServedSnapshot, end: CutReason) -> u64 {
     served.batch_ends.iter().find(|(each, _)| *each == end).map_or(0, |(_, count)| *count)
 }
 
@@ -127,16 +127,16 @@ fn all_batches(served: &ServedSnapshot) -> u64 {
     served.batch_ends.iter().map(|(_, count)| count).sum()
 }
 
-fn why(end: BatchEnd) -> &'static str {
+fn why(end: CutReason) -> &'static str {
     match end {
-        BatchEnd::Full => "they are full",
-        BatchEnd::PreferredSize => "they have a preferred size",
-        BatchEnd::Delay => "the queue delay is over",
-        BatchEnd::Shape => "the next request has another shape",
-        BatchEnd::Strategy => "the batching strategy refuses the next request",
-        BatchEnd::IdleInstance => "an instance is idle and nothing else waits",
-        BatchEnd::Drain => "the model drains",
-        BatchEnd::Unbatched => "each request runs alone",
+        CutReason::Full => "they are full",
+        CutReason::PreferredSize => "they have a preferred size",
+        CutReason::Delay => "the queue delay is over",
+        CutReason::Shape => "the next request has another shape",
+        CutReason::Filter => "the batching strategy refuses the next request",
+        CutReason::IdleInstance => "an instance is idle and nothing else waits",
+        CutReason::Drain => "the model drains",
+        CutReason::Unbatched => "each request runs alone",
     }
 }
 
@@ -177,40 +177,40 @@ fn waits_for_instances(served: &ServedSnapshot) -> bool {
 }
 
 /// What to do about batches most of which end for this reason.
-fn batch_advice(served: &ServedSnapshot, end: BatchEnd, is_small: bool) -> Option<&'static str> {
+fn batch_advice(served: &ServedSnapshot, end: CutReason, is_small: bool) -> Option<&'static str> {
     let waits = waits_for_instances(served);
     match end {
-        BatchEnd::Delay if is_small => Some(
+        CutReason::Delay if is_small => Some(
             "Too few requests come within the delay. Raise max_queue_delay_microseconds for larger batches, or set it to 0: \
              then a request does not wait for others that do not come.",
         ),
-        BatchEnd::IdleInstance if is_small && served.max_batch_size.is_some_and(|most| most > 1) => Some(
+        CutReason::IdleInstance if is_small && served.max_batch_size.is_some_and(|most| most > 1) => Some(
             "Requests run at once, which is best for their latency. For larger batches and more throughput, set \
              max_queue_delay_microseconds, or use fewer instances.",
         ),
-        BatchEnd::Full if waits => Some(
+        CutReason::Full if waits => Some(
             "The model has more requests than fit into its batches. Raise max_batch_size if a larger batch is faster per \
              row, or add instances.",
         ),
-        BatchEnd::PreferredSize if is_small => Some(
+        CutReason::PreferredSize if is_small => Some(
             "Batches leave at a preferred size below the maximum. Remove preferred_batch_size if the model has no reason for \
              such sizes.",
         ),
-        BatchEnd::Shape => Some(
+        CutReason::Shape => Some(
             "Requests of different shapes do not share a batch. Let clients pad their tensors, or set allow_ragged_batch for \
              inputs of a model that supports it.",
         ),
-        BatchEnd::Strategy => Some("The library of the batching strategy decides; look at its settings."),
-        BatchEnd::Unbatched if waits && served.max_batch_size.is_some_and(|most| most > 1) => Some(
+        CutReason::Filter => Some("The library of the batching strategy decides; look at its settings."),
+        CutReason::Unbatched if waits && served.max_batch_size.is_some_and(|most| most > 1) => Some(
             "Requests wait although the model can run several of them together. Add 'dynamic_batching { }' to its \
              configuration.",
         ),
-        BatchEnd::Delay
-        | BatchEnd::IdleInstance
-        | BatchEnd::Full
-        | BatchEnd::PreferredSize
-        | BatchEnd::Drain
-        | BatchEnd::Unbatched => None,
+        CutReason::Delay
+        | CutReason::IdleInstance
+        | CutReason::Full
+        | CutReason::PreferredSize
+        | CutReason::Drain
+        | CutReason::Unbatched => None,
     }
 }
 

@@ -7,7 +7,9 @@ use inference::{
     backend::{BackendInstance, Batch, Instance, InstanceSpec},
     config::{ModelConfig, Scheduling},
 };
-use scheduling::{DirectStrategy, DynamicBatching, QueuePolicy, SequenceBatching, Strategy, TimeoutAction};
+use scheduling::{
+    DirectStrategy, DynamicBatching, QueuePolicy, SequenceBatching, SequenceStrategy, TimeoutAction,
+};
 
 use super::{
     sequence_tests::{ask, direct, oldest, sequences, start, step},
@@ -207,7 +209,7 @@ impl BackendInstance for Returns {
 /// A rescheduled request waits for requests that cannot arrive. Only its cancellation ends the wait.
 #[tokio::test]
 async fn a_cancellation_is_not_missed_by_a_request_that_comes_back() {
-    let strategy = Strategy::Direct(DirectStrategy {
+    let strategy = SequenceStrategy::Direct(DirectStrategy {
         max_queue_delay: Duration::from_secs(3_600),
         minimum_slot_utilization: 1.0,
     });

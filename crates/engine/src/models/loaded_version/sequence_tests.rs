@@ -5,11 +5,11 @@ use std::{
 };
 
 use inference::{
-    DataType, Request, Response, ResponseItem, ResponseStream, SequenceId, SequenceStep, Tensor,
+    DataType, Request, Response, ResponseItem, ResponseStream, SequenceId, SequencePosition, Tensor,
     backend::{BackendInstance, Batch, Instance, InstanceSpec},
     config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, SequenceScheduling, StateSpec},
 };
-use scheduling::{OldestStrategy, SequenceBatching, Strategy};
+use scheduling::{OldestStrategy, SequenceBatching, SequenceStrategy};
 
 use super::{
     tests::{config, instance},
@@ -131,17 +131,17 @@ pub(super) fn oldest() -> SequenceBatching {
         preferred_batch_sizes: [4].into(),
         ..OldestStrategy::default()
     };
-    SequenceBatching { strategy: Strategy::Oldest(oldest), ..direct() }
+    SequenceBatching { strategy: SequenceStrategy::Oldest(oldest), ..direct() }
 }
 
-pub(super) fn step(id: u64, start: bool, end: bool) -> SequenceStep {
-    SequenceStep { id: NonZeroU64::new(id).map(SequenceId::Number), start, end }
+pub(super) fn step(id: u64, start: bool, end: bool) -> SequencePosition {
+    SequencePosition { id: NonZeroU64::new(id).map(SequenceId::Number), start, end }
 }
 
 pub(super) fn ask(
     model: &Arc<LoadedVersion>,
     value: i32,
-    sequence: SequenceStep,
+    sequence: SequencePosition,
 ) -> Result<ResponseStream, Error> {
     let inputs = inference::RequestInputs::Tensors(vec![tensor("IN", value)]);
     model.model().infer(Request { inputs, sequence, ..Request::default() })
@@ -199,21 +199,21 @@ async fn what_is_no_step_of_a_sequence_is_refused_in_tritons_words() {
     let (model, _batches) = accumulator(direct(), 1);
     let refused = |sequence| ask(&model, 1, sequence).unwrap_err().message.into_owned();
     assert_eq!(
-        refused(SequenceStep::default()),
+        refused(SequencePosition::default()),
         "inference request to model 'm' must specify a non-zero or non-empty correlation ID"
     );
     let missing_start = "inference request for sequence 5 to model 'm' must specify the START flag on the first request of the sequence";
     assert_eq!(refused(step(5, false, false)), missing_start);
     assert_eq!(answer(ask(&model, 1, step(5, true, true))).await, 1);
     assert_eq!(refused(step(5, false, false)), missing_start);
-    let text = SequenceStep { id: Some(SequenceId::Text("x".into())), start: true, end: false };
+    let text = SequencePosition { id: Some(SequenceId::Text("x".into())), start: true, end: false };
     assert_eq!(
         refused(text),
         "[request id: <id_unknown>] sequence batching control 'CORRID' data-type is 'BYTES', but model 'm' expects 'UINT64'"
     );
     let long = SequenceId::Text("x".repeat(1025).as_str().into());
     assert_eq!(
-        refused(SequenceStep { id: Some(long), start: true, end: false }),
+        refused(SequencePosition { id: Some(long), start: true, end: false }),
         "the correlation id has 1025 bytes, and at most 1024 are allowed"
     );
     let two = inference::RequestInputs::Tensors(vec![Tensor::new(
@@ -408,7 +408,7 @@ async fn an_iterative_request_runs_until_it_is_done_and_others_join_it() {
     let (hold, held) = mpsc::channel();
     let model = start(config, Countdown { sizes: executions, hold: Arc::new(Mutex::new(held)) }, 1);
     let streams: Vec<_> =
-        [5, 1, 3].map(|from| (from, ask(&model, from, SequenceStep::default()).unwrap())).into();
+        [5, 1, 3].map(|from| (from, ask(&model, from, SequencePosition::default()).unwrap())).into();
     // All requests have arrived before the first execution ends.
     drop(hold);
     for (from, mut stream) in streams {

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, env, num::NonZeroU64};
 
 use bytes::Bytes;
-use inference::{DataType, RequestInputs, SequenceStep};
+use inference::{DataType, RequestInputs, SequencePosition};
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use super::*;
@@ -20,7 +20,7 @@ struct Parts {
     inputs: BTreeMap<&'static str, (DataType, Vec<i64>, Vec<u8>)>,
     outputs: Vec<&'static str>,
     parameters: Vec<(&'static str, Parameter)>,
-    sequence: SequenceStep,
+    sequence: SequencePosition,
 }
 
 impl Parts {
@@ -157,7 +157,7 @@ fn parameter(random: &mut StdRng) -> Parameter {
     }
 }
 
-fn sequence(random: &mut StdRng) -> SequenceStep {
+fn sequence(random: &mut StdRng) -> SequencePosition {
     let number = random.random_range(1..3);
     let id = match random.random_range(0..4) {
         0 => None,
@@ -165,7 +165,7 @@ fn sequence(random: &mut StdRng) -> SequenceStep {
         2 => Some(SequenceId::Text(number.to_string().as_str().into())),
         _ => Some(SequenceId::ServerGenerated(number)),
     };
-    SequenceStep { id, start: random.random(), end: random.random() }
+    SequencePosition { id, start: random.random(), end: random.random() }
 }
 
 fn from_environment(name: &str) -> Option<u64> {

@@ -188,14 +188,14 @@ impl AskingRequest {
     }
 
     fn execute_as(self, status: CacheStatus, leads: bool, thread: RunThread) -> Result<(), Error> {
-        let Self { execution, mut meta, queued, began, observer } = self;
+        let Self { execution, mut attributes, queued, began, observer } = self;
         // A request that has waited for an equal one does not wait its time again.
-        meta.waits_since = Some(queued);
+        attributes.waits_since = Some(queued);
         execution.responder.timeline().set_cache_status(status);
         let has_asked = matches!(status, CacheStatus::Miss | CacheStatus::TooOld);
         let looked_up = has_asked.then(|| now() - began);
         observer.decide(Decision::Execution { status, leads, looked_up });
-        observer.account.enqueue(meta, execution, queued, thread)
+        observer.account.enqueue(attributes, execution, queued, thread)
     }
 
     /// Has the model compute a new answer for later requests, unless it does so already.
@@ -213,7 +213,8 @@ impl AskingRequest {
             ..self.execution.request.share()
         };
         let timeline = Timeline::new(queued, self.execution.responder.timeline().rows);
-        let valid = ValidRequest { request, meta: self.meta.clone(), timeline, flow: Flow::unlimited() };
+        let valid =
+            ValidRequest { request, attributes: self.attributes.clone(), timeline, flow: Flow::unlimited() };
         let (asking, mut unread) = cache.ask(account, valid, key.clone(), queued);
         let turn = asking.observer.request.turn;
         // If another request leads meanwhile, this one waits with the others, and nobody reads its answer.

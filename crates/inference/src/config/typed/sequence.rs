@@ -9,7 +9,7 @@ use proto::{
         initial_state::StateData,
     },
 };
-use scheduling::{DirectStrategy, OldestStrategy, SequenceBatching, Strategy};
+use scheduling::{DirectStrategy, OldestStrategy, SequenceBatching, SequenceStrategy};
 
 use super::{
     super::{Control, ControlInput, FalseTrue, InitialState, SequenceScheduling, StateSpec},
@@ -23,12 +23,12 @@ impl ConfigConversion<'_> {
         batching: &ModelSequenceBatching,
     ) -> SequenceScheduling {
         let strategy = match &batching.strategy_choice {
-            Some(StrategyChoice::Oldest(oldest)) => Strategy::Oldest(self.oldest(oldest)),
-            Some(StrategyChoice::Direct(direct)) => Strategy::Direct(DirectStrategy {
+            Some(StrategyChoice::Oldest(oldest)) => SequenceStrategy::Oldest(self.oldest(oldest)),
+            Some(StrategyChoice::Direct(direct)) => SequenceStrategy::Direct(DirectStrategy {
                 max_queue_delay: Duration::from_micros(direct.max_queue_delay_microseconds),
                 minimum_slot_utilization: direct.minimum_slot_utilization,
             }),
-            None => Strategy::Direct(DirectStrategy::default()),
+            None => SequenceStrategy::Direct(DirectStrategy::default()),
         };
         SequenceScheduling {
             batching: SequenceBatching {

@@ -1,7 +1,7 @@
 //! Tests of the conversion of sequences, warm-up and instance groups.
 use std::time::Duration;
 
-use scheduling::{OldestStrategy, Strategy};
+use scheduling::{OldestStrategy, SequenceStrategy};
 
 use super::{
     super::{
@@ -41,7 +41,7 @@ fn the_direct_strategy_keeps_its_settings() {
         "max_batch_size: 4 sequence_batching { max_sequence_idle_microseconds: 5 iterative_sequence: true
                 direct { max_queue_delay_microseconds: 7 minimum_slot_utilization: 0.5 } }";
     let batching = sequence(text).batching;
-    let Strategy::Direct(direct) = batching.strategy else { panic!("{batching:?}") };
+    let SequenceStrategy::Direct(direct) = batching.strategy else { panic!("{batching:?}") };
     assert_eq!((direct.max_queue_delay, direct.minimum_slot_utilization), (Duration::from_micros(7), 0.5));
     assert_eq!((batching.max_batch_size, batching.iterative), (4, true));
     assert_eq!(batching.max_sequence_idle, Duration::from_micros(5));
@@ -58,9 +58,9 @@ fn the_oldest_strategy_keeps_its_settings() {
         max_queue_delay: Duration::from_micros(7),
         preserve_ordering: true,
     };
-    assert_eq!(sequence(text).batching.strategy, Strategy::Oldest(oldest));
+    assert_eq!(sequence(text).batching.strategy, SequenceStrategy::Oldest(oldest));
     let few = sequence("sequence_batching { oldest { max_candidate_sequences: -3 } }").batching.strategy;
-    assert_eq!(few, Strategy::Oldest(OldestStrategy::default()), "a negative number is none");
+    assert_eq!(few, SequenceStrategy::Oldest(OldestStrategy::default()), "a negative number is none");
 }
 
 #[test]

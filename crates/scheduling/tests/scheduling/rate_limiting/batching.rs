@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use nereid_scheduling::{
-    Claim, DynamicBatcher, DynamicBatching, EntryId, Meta, RateLimiter, Rejection, Scheduler, Timestamp,
+    Claim, DynamicBatcher, DynamicBatching, EntryId, RateLimiter, Rejection, Scheduler, SchedulingAttributes,
+    Timestamp,
 };
 
 use super::{needs, register, unlimited};
@@ -32,7 +33,7 @@ fn every_batch_is_full_if_requests_come_faster_than_batches_run() {
         let now = at(millis);
         let ended = ends.take_if(|ends| *ends <= millis).is_some();
         if millis < 8_000 {
-            scheduler.enqueue(now, Meta::default(), 0).expect("the queue has no limit");
+            scheduler.enqueue(now, SchedulingAttributes::default(), 0).expect("the queue has no limit");
         }
         let idle: &[_] = if ends.is_none() { &[0] } else { &[] };
         let Some(due) = scheduler.due(now, idle) else {
@@ -55,7 +56,7 @@ fn waiting() -> (RateLimiter, nereid_scheduling::Claimant, Scheduler<u32>, Entry
     let [holder, claimant] = [1, 1].map(|count| register(&mut limiter, &needs(&[("r", count)])));
     assert_eq!(limiter.claim(holder), Claim::Granted);
     let mut scheduler = batching(0);
-    let entry = scheduler.enqueue(at(0), Meta::default(), 0).expect("the queue has no limit");
+    let entry = scheduler.enqueue(at(0), SchedulingAttributes::default(), 0).expect("the queue has no limit");
     assert!(scheduler.due(at(0), &[0]).is_some());
     assert_eq!(limiter.claim(claimant), Claim::Queued);
     (limiter, holder, scheduler, entry)
@@ -65,7 +66,7 @@ fn waiting() -> (RateLimiter, nereid_scheduling::Claimant, Scheduler<u32>, Entry
 fn a_batch_grows_while_it_waits_for_resources() {
     let (mut limiter, holder, mut scheduler, _) = waiting();
     for id in 1..=2 {
-        scheduler.enqueue(at(1), Meta::default(), id).expect("the queue has no limit");
+        scheduler.enqueue(at(1), SchedulingAttributes::default(), id).expect("the queue has no limit");
     }
     assert!(!limiter.release(holder).is_empty());
     let due = scheduler.due(at(2), &[0]).expect("three requests wait");

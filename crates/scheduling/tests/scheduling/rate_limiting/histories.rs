@@ -7,7 +7,7 @@ use std::{
 };
 
 use nereid_scheduling::{
-    Capacities, Capacity, Claim, Claimant, Device, Grants, Need, RateLimiter, Resources, Shortage,
+    Capacities, Capacity, Claim, Claimant, Grants, InstanceDevice, Need, RateLimiter, Resources, Shortage,
 };
 use proptest::{collection, prelude::*, sample::Index};
 
@@ -15,7 +15,7 @@ use super::priority;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Register { needs: Vec<(usize, u32)>, device: Device, priority: u32 },
+    Register { needs: Vec<(usize, u32)>, device: InstanceDevice, priority: u32 },
     Unregister(Index),
     Claim(Index),
     Release(Index),
@@ -27,16 +27,16 @@ enum Step {
 const NAMES: [&str; 5] = ["a", "b", "c", "global a", "global b"];
 
 /// One resource within its scope.
-type Pool = (&'static str, Option<Device>);
+type Pool = (&'static str, Option<InstanceDevice>);
 
-fn device() -> impl Strategy<Value = Device> {
-    prop_oneof![Just(Device::Cpu), Just(Device::Gpu(0)), Just(Device::Gpu(1))]
+fn device() -> impl Strategy<Value = InstanceDevice> {
+    prop_oneof![Just(InstanceDevice::Cpu), Just(InstanceDevice::Gpu(0)), Just(InstanceDevice::Gpu(1))]
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let needs = collection::vec((0..NAMES.len(), 0..6u32), 0..4);
     prop_oneof![
-        2 => (needs, prop_oneof![4 => Just(Device::Cpu), 1 => device()], 1..4u32)
+        2 => (needs, prop_oneof![4 => Just(InstanceDevice::Cpu), 1 => device()], 1..4u32)
             .prop_map(|(needs, device, priority)| Step::Register { needs, device, priority }),
         1 => any::<Index>().prop_map(Step::Unregister),
         8 => any::<Index>().prop_map(Step::Claim),
@@ -102,7 +102,9 @@ impl History {
     fn limit(&self, (name, device): Pool) -> u32 {
         let mut best = 0;
         for scope in self.capacities.iter().filter(|entry| entry.name == name).map(|entry| entry.device) {
-            if device.is_some() && scope.is_some_and(|number| device.map(Device::number) != Some(number)) {
+            if device.is_some()
+                && scope.is_some_and(|number| device.map(InstanceDevice::number) != Some(number))
+            {
                 continue;
             }
             let same = self.capacities.iter().filter(|entry| entry.name == name && entry.device == scope);
@@ -144,7 +146,7 @@ impl History {
         })
     }
 
-    fn register(&mut self, needs: &[(usize, u32)], device: Device, its_priority: u32) {
+    fn register(&mut self, needs: &[(usize, u32)], device: InstanceDevice, its_priority: u32) {
         let need = |&(name, count): &(usize, u32)| {
             let name: &'static str = NAMES[name];
             Need { name: name.to_owned(), global: name.starts_with("global"), count }
@@ -379,7 +381,7 @@ proptest! {
         let six = |name: &str| Capacity { name: name.to_owned(), count: 6, device: None };
         let mut history = History::new(vec![six("a"), six("b")]);
         for (a, b, priority) in counts {
-            history.play(&Step::Register { needs: vec![(0, a), (1, b)], device: Device::Cpu, priority });
+            history.play(&Step::Register { needs: vec![(0, a), (1, b)], device: InstanceDevice::Cpu, priority });
         }
         for (index, renews) in turns {
             // An idle claimant claims. A running claimant renews or pauses.

@@ -1,5 +1,5 @@
 //! Tests which claimants the limiter registers, and the capacities that result.
-use nereid_scheduling::{Claim, Device, Need, Resources, Shortage};
+use nereid_scheduling::{Claim, InstanceDevice, Need, Resources, Shortage};
 
 use super::{limiter, needs, on, priority, register, try_register, unlimited};
 
@@ -37,12 +37,12 @@ fn a_claimant_of_an_unlisted_resource_is_refused() {
 fn a_resource_is_global_or_not() {
     let both = |name: &str| {
         let need = |global| Need { name: name.to_owned(), global, count: 1 };
-        Resources { needs: vec![need(true), need(false)], device: Device::Cpu }
+        Resources { needs: vec![need(true), need(false)], device: InstanceDevice::Cpu }
     };
     assert_eq!(try_register(&mut unlimited(), &both("r")), Err(conflict("r")));
 
-    let own = Resources { needs: vec![both("r").needs.remove(1)], device: Device::Gpu(3) };
-    let global = Resources { needs: vec![both("r").needs.remove(0)], device: Device::Cpu };
+    let own = Resources { needs: vec![both("r").needs.remove(1)], device: InstanceDevice::Gpu(3) };
+    let global = Resources { needs: vec![both("r").needs.remove(0)], device: InstanceDevice::Cpu };
     for (first, second) in [(&own, &global), (&global, &own)] {
         let mut limiter = unlimited();
         let claimant = register(&mut limiter, first);
@@ -58,7 +58,7 @@ fn a_refused_claimant_changes_nothing() {
     assert_eq!(try_register(&mut limiter, &needs(&[("global", 2), ("r", 4)])), Err(limited("global", 1, 2)));
     let own = Resources {
         needs: vec![Need { name: "global".to_owned(), global: false, count: 1 }],
-        device: Device::Cpu,
+        device: InstanceDevice::Cpu,
     };
     assert!(try_register(&mut limiter, &own).is_ok());
 }
@@ -88,9 +88,9 @@ fn capacity_follows_the_largest_need() {
 #[test]
 fn the_host_does_not_share_with_the_first_gpu() {
     let mut limiter = limiter(&[("r", 2, Some(0))]);
-    let host = register(&mut limiter, &on(Device::Cpu, &[("r", 2)]));
-    let gpu = register(&mut limiter, &on(Device::Gpu(0), &[("r", 2)]));
-    let second = register(&mut limiter, &on(Device::Gpu(0), &[("r", 1)]));
+    let host = register(&mut limiter, &on(InstanceDevice::Cpu, &[("r", 2)]));
+    let gpu = register(&mut limiter, &on(InstanceDevice::Gpu(0), &[("r", 2)]));
+    let second = register(&mut limiter, &on(InstanceDevice::Gpu(0), &[("r", 1)]));
     assert_eq!(limiter.claim(host), Claim::Granted);
     assert_eq!(limiter.claim(gpu), Claim::Granted);
     assert_eq!(limiter.claim(second), Claim::Queued);
@@ -99,17 +99,17 @@ fn the_host_does_not_share_with_the_first_gpu() {
 #[test]
 fn a_model_that_knows_its_device_itself_shares_with_the_host() {
     let mut limiter = limiter(&[("r", 2, None)]);
-    let [host, model] =
-        [Device::Cpu, Device::Model].map(|device| register(&mut limiter, &on(device, &[("r", 2)])));
+    let [host, model] = [InstanceDevice::Cpu, InstanceDevice::Model]
+        .map(|device| register(&mut limiter, &on(device, &[("r", 2)])));
     assert_eq!([limiter.claim(host), limiter.claim(model)], [Claim::Granted, Claim::Queued]);
 }
 
 #[test]
 fn devices_have_their_own_units_and_global_ones_are_shared() {
     let mut limiter = limiter(&[("r", 2, None), ("global", 2, None)]);
-    let first = register(&mut limiter, &on(Device::Gpu(0), &[("r", 2), ("global", 1)]));
-    let second = register(&mut limiter, &on(Device::Gpu(1), &[("r", 2), ("global", 1)]));
-    let third = register(&mut limiter, &on(Device::Gpu(2), &[("r", 2), ("global", 1)]));
+    let first = register(&mut limiter, &on(InstanceDevice::Gpu(0), &[("r", 2), ("global", 1)]));
+    let second = register(&mut limiter, &on(InstanceDevice::Gpu(1), &[("r", 2), ("global", 1)]));
+    let third = register(&mut limiter, &on(InstanceDevice::Gpu(2), &[("r", 2), ("global", 1)]));
     assert_eq!(limiter.claim(first), Claim::Granted);
     assert_eq!(limiter.claim(second), Claim::Granted);
     assert_eq!(limiter.claim(third), Claim::Queued);

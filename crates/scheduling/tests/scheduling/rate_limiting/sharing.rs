@@ -1,5 +1,5 @@
 //! Tests the share of time of each claimant when the resources do not suffice for all.
-use nereid_scheduling::{Device, RateLimiter};
+use nereid_scheduling::{InstanceDevice, RateLimiter};
 
 use super::{
     limiter, needs, on,
@@ -107,14 +107,15 @@ fn an_idle_claimant_gains_no_advantage() {
 #[test]
 fn each_resource_has_its_own_clock() {
     let mut simulation = Simulation::new(unlimited());
-    let fast = simulation.add_worker(&on(Device::Gpu(0), &[("r", 1)]), 1, 1);
-    let slow = [1, 2].map(|priority| simulation.add_worker(&on(Device::Gpu(1), &[("r", 1)]), priority, 1000));
+    let fast = simulation.add_worker(&on(InstanceDevice::Gpu(0), &[("r", 1)]), 1, 1);
+    let slow = [1, 2]
+        .map(|priority| simulation.add_worker(&on(InstanceDevice::Gpu(1), &[("r", 1)]), priority, 1000));
     simulation.give(fast, PLENTY);
     for worker in slow {
         simulation.give(worker, PLENTY);
     }
     simulation.run_until(|simulation| simulation.now == 90_000);
-    let newcomer = simulation.add_worker(&on(Device::Gpu(0), &[("r", 1)]), 1, 1);
+    let newcomer = simulation.add_worker(&on(InstanceDevice::Gpu(0), &[("r", 1)]), 1, 1);
     simulation.give(newcomer, PLENTY);
     let before = simulation.done(fast);
     simulation.run_until(|simulation| simulation.now == 90_200);

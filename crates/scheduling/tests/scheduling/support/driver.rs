@@ -1,7 +1,7 @@
 //! A model on a virtual clock: instances, a scheduler, and the loop between them.
 use std::{collections::BTreeSet, time::Duration};
 
-use nereid_scheduling::{InstanceId, Meta, Rejected, Rejection, ScheduledBatch, Timestamp};
+use nereid_scheduling::{InstanceId, Rejected, Rejection, ScheduledBatch, SchedulingAttributes, Timestamp};
 
 use crate::support::subject::Subject;
 
@@ -38,8 +38,13 @@ impl Driver {
     }
 
     /// A request arrives. Its thread may have read the clock a little earlier.
-    pub(crate) fn arrive(&mut self, request: RequestId, meta: Meta, clock_read: Timestamp) -> Vec<Outcome> {
-        match self.scheduler.enqueue(clock_read, meta, request) {
+    pub(crate) fn arrive(
+        &mut self,
+        request: RequestId,
+        attributes: SchedulingAttributes,
+        clock_read: Timestamp,
+    ) -> Vec<Outcome> {
+        match self.scheduler.enqueue(clock_read, attributes, request) {
             Ok(()) => self.settle(),
             Err(Rejected { payload, reason }) => vec![Outcome::Rejected(payload, reason)],
         }

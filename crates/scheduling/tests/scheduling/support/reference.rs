@@ -4,7 +4,9 @@
 //! which keeps results between calls, is compared with it.
 use std::time::Duration;
 
-use nereid_scheduling::{DynamicBatching, Meta, QueuePolicy, Rejection, TimeoutAction, Timestamp};
+use nereid_scheduling::{
+    DynamicBatching, QueuePolicy, Rejection, SchedulingAttributes, TimeoutAction, Timestamp,
+};
 
 use crate::support::{batch_limit::BatchLimit, driver::RequestId};
 
@@ -22,7 +24,7 @@ pub(crate) struct Reference {
 #[derive(Debug)]
 struct Waiting {
     id: RequestId,
-    meta: Meta,
+    attributes: SchedulingAttributes,
     arrived: Timestamp,
     level: u64,
     deadline: Option<Timestamp>,
@@ -51,18 +53,23 @@ impl Reference {
         }
     }
 
-    pub(crate) fn enqueue(&mut self, now: Timestamp, meta: Meta, id: RequestId) -> Result<(), Rejection> {
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Timestamp,
+        attributes: SchedulingAttributes,
+        id: RequestId,
+    ) -> Result<(), Rejection> {
         if self.draining {
             return Err(Rejection::Draining);
         }
-        let (level, policy) = (self.level(&meta), self.policy(&meta));
+        let (level, policy) = (self.level(&attributes), self.policy(&attributes));
         let in_level = self.waiting.iter().filter(|waiting| waiting.level == level).count();
         if policy.max_queue_size.is_some_and(|max| in_level >= max.get()) {
             return Err(Rejection::QueueFull);
         }
         let arrived = now.max(self.latest);
-        let deadline = timeout(policy, &meta).map(|timeout| arrived + timeout);
-        self.waiting.push(Waiting { id, meta, arrived, level, deadline, late_since: None });
+        let deadline = timeout(policy, &attributes).map(|timeout| arrived + timeout);
+        self.waiting.push(Waiting { id, attributes, arrived, level, deadline, late_since: None });
         self.accepted += 1;
         self.latest = arrived;
         Ok(())
@@ -72,7 +79,7 @@ impl Reference {
         let late = |waiting: &Waiting| waiting.deadline.is_some_and(|deadline| now > deadline);
         let mut rejected = Vec::new();
         for mut waiting in std::mem::take(&mut self.waiting) {
-            let action = self.policy(&waiting.meta).timeout_action;
+            let action = self.policy(&waiting.attributes).timeout_action;
             if late(&waiting) && action == TimeoutAction::Reject {
                 rejected.push((waiting.level, waiting.deadline, waiting.id));
                 continue;
@@ -119,20 +126,22 @@ impl Reference {
         self.delay_ended = true;
     }
 
-    pub(crate) fn in_flight(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         self.waiting.len()
     }
 
-    pub(crate) fn level(&self, meta: &Meta) -> u64 {
+    pub(crate) fn level(&self, attributes: &SchedulingAttributes) -> u64 {
         match self.config.priority_levels {
             0 => 0,
-            levels if meta.priority == 0 || meta.priority > levels => self.config.default_priority_level,
-            _ => meta.priority,
+            levels if attributes.priority == 0 || attributes.priority > levels => {
+                self.config.default_priority_level
+            }
+            _ => attributes.priority,
         }
     }
 
-    fn policy(&self, meta: &Meta) -> &QueuePolicy {
-        let own = self.config.priority_queue_policies.get(&self.level(meta));
+    fn policy(&self, attributes: &SchedulingAttributes) -> &QueuePolicy {
+        let own = self.config.priority_queue_policies.get(&self.level(attributes));
         own.unwrap_or(&self.config.default_queue_policy)
     }
 
@@ -153,14 +162,14 @@ impl Reference {
         let mut blocked = false;
         for next in self.in_order() {
             let so_far = size(&pending);
-            let grown = so_far + next.meta.batch_size.max(1);
+            let grown = so_far + next.attributes.batch_size.max(1);
             let ids: Vec<_> = pending.iter().map(|waiting| waiting.id).collect();
             let admitted = self.batch_limit.admits(&ids, next.id);
             if let Some(first) = pending.first() {
                 if grown > largest_preferred && cut == 0 {
                     cut = pending.len();
                 }
-                if grown > max || next.meta.shape_key != first.meta.shape_key || !admitted {
+                if grown > max || next.attributes.shape_key != first.attributes.shape_key || !admitted {
                     blocked = true;
                     break;
                 }
@@ -192,11 +201,11 @@ impl Reference {
 }
 
 fn size(requests: &[&Waiting]) -> u32 {
-    requests.iter().map(|waiting| waiting.meta.batch_size.max(1)).sum()
+    requests.iter().map(|waiting| waiting.attributes.batch_size.max(1)).sum()
 }
 
-fn timeout(policy: &QueuePolicy, meta: &Meta) -> Option<Duration> {
-    match (policy.default_timeout, meta.timeout) {
+fn timeout(policy: &QueuePolicy, attributes: &SchedulingAttributes) -> Option<Duration> {
+    match (policy.default_timeout, attributes.timeout) {
         (None | Some(Duration::ZERO), _) => None,
         (Some(default), Some(asked)) if policy.allow_timeout_override && asked > Duration::ZERO => {
             Some(asked.min(default))

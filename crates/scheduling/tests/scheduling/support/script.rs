@@ -20,8 +20,8 @@ use std::{
 };
 
 use nereid_scheduling::{
-    DynamicBatcher, DynamicBatching, Meta, QueuePolicy, Rejection, Row, Scheduler, TimeoutAction, Timestamp,
-    Unbatched,
+    DynamicBatcher, DynamicBatching, QueuePolicy, Rejection, Row, Scheduler, SchedulingAttributes,
+    TimeoutAction, Timestamp, Unbatched,
 };
 
 use crate::support::{
@@ -115,13 +115,13 @@ impl ScriptState {
     }
 
     fn arrive(&mut self, request: &str) -> Vec<Outcome> {
-        let (name, meta, volume) = read_request(request);
+        let (name, attributes, volume) = read_request(request);
         assert!(!self.names.iter().any(|known| known == name), "two requests are called '{name}'");
         let id = self.names.len() as RequestId;
         self.names.push(name.to_owned());
         self.waiting.push(id);
         self.batch_limit.weigh(id, volume);
-        let mut outcomes = self.model.arrive(id, meta, self.model.now);
+        let mut outcomes = self.model.arrive(id, attributes, self.model.now);
         while let Some(more) = self.model.step(self.model.now) {
             outcomes.extend(more);
         }
@@ -153,7 +153,7 @@ impl ScriptState {
     fn note(&mut self, said: String, outcomes: &[Outcome]) {
         let mut told: Vec<String> = outcomes.iter().map(|outcome| self.tell(outcome)).collect();
         let waiting = self.names_of(self.waiting.iter().copied());
-        assert_eq!(self.waiting.len(), self.model.scheduler.in_flight(), "somebody was lost");
+        assert_eq!(self.waiting.len(), self.model.scheduler.queued(), "somebody was lost");
         if !waiting.is_empty() {
             told.push(match self.model.scheduler.next_wakeup(self.model.now) {
                 _ if self.model.idle.is_empty() => format!("{waiting} waiting for an instance"),
@@ -297,20 +297,20 @@ pub(crate) fn split_requests(line: &str) -> Vec<&str> {
     .collect()
 }
 
-fn read_request(said: &str) -> (&str, Meta, u32) {
+fn read_request(said: &str) -> (&str, SchedulingAttributes, u32) {
     let (name, wishes) = said.split_once('(').unwrap_or((said, ""));
-    let (mut meta, mut volume) = (Meta::default(), 1);
+    let (mut attributes, mut volume) = (SchedulingAttributes::default(), 1);
     for wish in wishes.trim_end_matches(')').split(", ").filter(|wish| !wish.is_empty()) {
         match wish.split_once(' ') {
-            None => meta.batch_size = number(wish),
-            Some(("level", level)) => meta.priority = number(level),
-            Some(("timeout", timeout)) => meta.timeout = Some(duration(timeout)),
-            Some(("shape", shape)) => meta.shape_key = number(shape),
+            None => attributes.batch_size = number(wish),
+            Some(("level", level)) => attributes.priority = number(level),
+            Some(("timeout", timeout)) => attributes.timeout = Some(duration(timeout)),
+            Some(("shape", shape)) => attributes.shape_key = number(shape),
             Some(("volume", given)) => volume = number(given),
             Some(_) => panic!("'{said}': what is '{wish}'?"),
         }
     }
-    (name, meta, volume)
+    (name, attributes, volume)
 }
 
 pub(crate) fn split_time(said: &str) -> (Option<Timestamp>, &str) {

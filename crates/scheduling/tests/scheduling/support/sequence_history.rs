@@ -6,8 +6,8 @@ use std::{
 };
 
 use nereid_scheduling::{
-    DueBatch, Entry, EntryId, InstanceId, Meta, Note, Rejection, Row, Scheduler, SequenceBatcher, SequenceId,
-    SequenceStep, Strategy, Timestamp, VacatedSlot,
+    DueBatch, Entry, EntryId, InstanceId, Rejection, Row, Scheduler, SchedulingAttributes, SequenceBatcher,
+    SequenceId, SequencePosition, SequenceRestarted, SequenceStrategy, Timestamp, VacatedSlot,
 };
 
 use crate::sequences::RequestId;
@@ -21,7 +21,7 @@ use crate::support::{
 struct Running {
     instance: InstanceId,
     slot: u32,
-    meta: Meta,
+    attributes: SchedulingAttributes,
 }
 
 /// A model during its history: the real batcher, the reference, and what an observer can see.
@@ -83,8 +83,8 @@ impl History {
         self.tell(|| format!("{operation:?}"));
         let now = self.now;
         match *operation {
-            Operation::Arrive { ref id, flags, ref meta, clock_lag } => {
-                self.arrive(id.as_ref(), flags, meta.clone(), clock_lag);
+            Operation::Arrive { ref id, flags, ref attributes, clock_lag } => {
+                self.arrive(id.as_ref(), flags, attributes.clone(), clock_lag);
             }
             Operation::Return { which, again } => self.give_back(which, again),
             Operation::Finish { which, all } => {
@@ -140,16 +140,22 @@ impl History {
         );
     }
 
-    fn arrive(&mut self, id: Option<&SequenceId>, flags: u64, mut meta: Meta, clock_lag: u64) {
+    fn arrive(
+        &mut self,
+        id: Option<&SequenceId>,
+        flags: u64,
+        mut attributes: SchedulingAttributes,
+        clock_lag: u64,
+    ) {
         let live = id.is_some_and(|id| self.plain.is_live(id));
         let start = flags % 100 < if live { 8 } else { 90 };
         let end = (flags / 100).is_multiple_of(4);
-        meta.sequence = SequenceStep { id: id.cloned(), start, end };
+        attributes.sequence = SequencePosition { id: id.cloned(), start, end };
         let read = Timestamp::from_nanos(self.now.as_nanos() - clock_lag * 1_000);
         let request = self.arrivals;
         self.arrivals += 1;
-        let expected = self.plain.enqueue(read, &meta, request);
-        let answer = self.real.enqueue(read, meta, request).map_err(|rejected| {
+        let expected = self.plain.enqueue(read, &attributes, request);
+        let answer = self.real.enqueue(read, attributes, request).map_err(|rejected| {
             assert_eq!(rejected.payload, request, "somebody else is refused");
             rejected.reason
         });
@@ -161,8 +167,8 @@ impl History {
             self.order.entry(sequence).or_default().push(request);
         }
         let restarts = std::mem::take(&mut self.plain.restarts);
-        let expected: Vec<_> = restarts.into_iter().map(Note::Restarted).collect();
-        assert_eq!(self.real.notes(), expected);
+        let expected: Vec<_> = restarts.into_iter().map(SequenceRestarted).collect();
+        assert_eq!(self.real.take_restarts(), expected);
     }
 
     fn give_back(&mut self, which: u64, again: bool) {
@@ -176,18 +182,19 @@ impl History {
     }
 
     fn reschedule(&mut self, request: RequestId) {
-        let Running { instance, slot, meta } = self.running.remove(&request).expect("it runs");
+        let Running { instance, slot, attributes } = self.running.remove(&request).expect("it runs");
         let id = self.entries[&request];
-        let entry = Entry { id, meta: meta.clone(), arrived: Timestamp::default(), payload: request };
+        let entry =
+            Entry { id, attributes: attributes.clone(), arrived: Timestamp::default(), payload: request };
         let answer =
             self.real.reschedule(self.now, instance, slot, entry).map_err(|rejected| rejected.reason);
         if !self.setting.config.iterative {
             assert_eq!(answer, Err(Rejection::NotIterative));
-            self.running.insert(request, Running { instance, slot, meta });
+            self.running.insert(request, Running { instance, slot, attributes });
             return;
         }
         assert_eq!(answer, Ok(()));
-        self.plain.reschedule(self.now, (instance, slot), request, meta.shape_key);
+        self.plain.reschedule(self.now, (instance, slot), request, attributes.shape_key);
         self.waiting.insert(request, self.sequence_of[&request]);
         self.run_before.insert(request);
     }
@@ -358,7 +365,7 @@ impl History {
             let request = entry.payload;
             let sequence = self.waiting.remove(&request).expect("who runs has waited");
             assert_eq!(self.order[&sequence].first(), Some(&request), "{request} runs out of turn");
-            let step = &entry.meta.sequence;
+            let step = &entry.attributes.sequence;
             // An iterative request carries its state.
             if !self.setting.config.iterative {
                 let number = entry.id.sequence_number();
@@ -371,7 +378,7 @@ impl History {
             assert!(step.id.as_ref().is_some_and(|id| id.to_string() != ""), "{request} has no id");
             let again = self.run_before.contains(&request);
             assert!(!again || !(step.start || step.end), "{request} begins or ends twice");
-            self.running.insert(request, Running { instance, slot, meta: entry.meta });
+            self.running.insert(request, Running { instance, slot, attributes: entry.attributes });
         }
         self.idle.retain(|&idle| idle != instance);
         self.busy.insert(instance);
@@ -380,7 +387,7 @@ impl History {
     fn check_batch(&self, instance: InstanceId, rows: &[PlainRow]) {
         let most = self.setting.config.max_batch_size.max(1) as usize;
         assert!(rows.len() <= most, "too many rows");
-        let direct = matches!(self.setting.config.strategy, Strategy::Direct(_));
+        let direct = matches!(self.setting.config.strategy, SequenceStrategy::Direct(_));
         let mut slots = BTreeSet::new();
         for (number, row) in rows.iter().enumerate() {
             let Some((request, slot)) = *row else {
@@ -395,8 +402,8 @@ impl History {
     }
 
     fn compare(&self) {
-        assert_eq!(self.real.in_flight(), self.waiting.len(), "in_flight");
-        assert_eq!(self.plain.in_flight(), self.waiting.len(), "in_flight of the reference");
+        assert_eq!(self.real.queued(), self.waiting.len(), "queued");
+        assert_eq!(self.plain.queued(), self.waiting.len(), "queued of the reference");
         assert_eq!(self.real.live_sequences(), self.plain.live_sequences(), "live_sequences");
         let occupants = self.real.slots().filter_map(|it| Some(((it.instance, it.slot), it.sequence?)));
         assert_eq!(occupants.collect::<Vec<_>>(), self.plain.occupants());
@@ -433,7 +440,7 @@ impl History {
         let capacity = self.plain.capacity();
         for number in 0..capacity {
             let number = NonZeroU64::new(1_000 + number as u64).map(SequenceId::Number);
-            self.arrive(number.as_ref(), 100, Meta::default(), 0);
+            self.arrive(number.as_ref(), 100, SchedulingAttributes::default(), 0);
             self.compare();
         }
         assert!(self.real.backlog().next().is_none(), "there is not room for {capacity}");
@@ -442,7 +449,7 @@ impl History {
 
 fn shape(row: &Row<RequestId>) -> Option<u64> {
     match row {
-        Row::Request { entry, .. } => Some(entry.meta.shape_key),
+        Row::Request { entry, .. } => Some(entry.attributes.shape_key),
         Row::Padding => None,
     }
 }

@@ -1,7 +1,9 @@
 //! Random events for a model with sequences.
 use std::{collections::BTreeSet, num::NonZeroU64, time::Duration};
 
-use nereid_scheduling::{DirectStrategy, Meta, OldestStrategy, SequenceBatching, SequenceId, Strategy};
+use nereid_scheduling::{
+    DirectStrategy, OldestStrategy, SchedulingAttributes, SequenceBatching, SequenceId, SequenceStrategy,
+};
 
 use crate::support::random::Random;
 
@@ -12,7 +14,7 @@ pub(crate) enum Operation {
     Arrive {
         id: Option<SequenceId>,
         flags: u64,
-        meta: Meta,
+        attributes: SchedulingAttributes,
         clock_lag: u64,
     },
     /// Releases a running request, or reschedules it.
@@ -72,14 +74,14 @@ fn arrive(random: &mut Random) -> Operation {
         _ => NonZeroU64::new(number).map(SequenceId::Number),
     };
     let timeout = random.one_in(4).then(|| Duration::from_micros(random.below(150)));
-    let meta = Meta {
+    let attributes = SchedulingAttributes {
         batch_size: if random.one_in(40) { 2 } else { random.below(2) as u32 },
         timeout,
         shape_key: if random.one_in(5) { random.below(3) } else { 0 },
-        ..Meta::default()
+        ..SchedulingAttributes::default()
     };
     let clock_lag = if random.one_in(8) { random.below(6) } else { 0 };
-    Operation::Arrive { id, flags: random.next(), meta, clock_lag }
+    Operation::Arrive { id, flags: random.next(), attributes, clock_lag }
 }
 
 /// A model under test, with the data that repeats the test.
@@ -99,7 +101,7 @@ impl Setting {
             for _ in 0..random.below(3) {
                 preferred_batch_sizes.insert(1 + random.below(u64::from(max_batch_size.max(1))) as u32);
             }
-            Strategy::Oldest(OldestStrategy {
+            SequenceStrategy::Oldest(OldestStrategy {
                 max_candidate_sequences: random.below(6) as u32,
                 preferred_batch_sizes,
                 max_queue_delay,
@@ -107,7 +109,7 @@ impl Setting {
             })
         } else {
             let minimum_slot_utilization = *random.pick(&[0.0, 0.3, 0.5, 0.75, 1.0]);
-            Strategy::Direct(DirectStrategy { max_queue_delay, minimum_slot_utilization })
+            SequenceStrategy::Direct(DirectStrategy { max_queue_delay, minimum_slot_utilization })
         };
         let held = random.one_in(8);
         let config = SequenceBatching {

@@ -1,7 +1,9 @@
 //! A plain second version of the sequence batcher. It searches its lists again for every answer.
 use std::time::Duration;
 
-use nereid_scheduling::{InstanceId, Meta, Rejection, SequenceBatching, SequenceId, Strategy, Timestamp};
+use nereid_scheduling::{
+    InstanceId, Rejection, SchedulingAttributes, SequenceBatching, SequenceId, SequenceStrategy, Timestamp,
+};
 
 use crate::sequences::RequestId;
 
@@ -60,9 +62,11 @@ struct Request {
 impl Reference {
     pub(crate) fn new(config: SequenceBatching, instances: usize) -> Self {
         let slots = match &config.strategy {
-            Strategy::Direct(_) => config.max_batch_size.max(1),
-            Strategy::Oldest(oldest) if oldest.max_candidate_sequences == 0 => config.max_batch_size.max(1),
-            Strategy::Oldest(oldest) => oldest.max_candidate_sequences,
+            SequenceStrategy::Direct(_) => config.max_batch_size.max(1),
+            SequenceStrategy::Oldest(oldest) if oldest.max_candidate_sequences == 0 => {
+                config.max_batch_size.max(1)
+            }
+            SequenceStrategy::Oldest(oldest) => oldest.max_candidate_sequences,
         };
         Self {
             slots,
@@ -82,11 +86,16 @@ impl Reference {
     }
 
     /// Accepts a request, and returns the number of its sequence.
-    pub(crate) fn enqueue(&mut self, now: Timestamp, meta: &Meta, id: RequestId) -> Result<u64, Rejection> {
-        if meta.batch_size > 1 {
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Timestamp,
+        attributes: &SchedulingAttributes,
+        id: RequestId,
+    ) -> Result<u64, Rejection> {
+        if attributes.batch_size > 1 {
             return Err(Rejection::MultipleRows);
         }
-        let (step, given) = (&meta.sequence, meta.sequence.id.as_ref());
+        let (step, given) = (&attributes.sequence, attributes.sequence.id.as_ref());
         let given = given.filter(|id| id.to_string() != "");
         if given.is_none() && !self.config.iterative {
             return Err(Rejection::MissingSequence);
@@ -102,8 +111,8 @@ impl Reference {
         let request = Request {
             id,
             arrived: self.latest,
-            timeout: meta.timeout.filter(|timeout| *timeout > Duration::ZERO),
-            shape: meta.shape_key,
+            timeout: attributes.timeout.filter(|timeout| *timeout > Duration::ZERO),
+            shape: attributes.shape_key,
         };
         let last = given.is_none() || step.end;
         let number = if let Some(known) = known {
@@ -124,8 +133,8 @@ impl Reference {
         if self.held {
             let in_backlog = self.waiting(|it| it.slot.is_none());
             let enough = match self.config.strategy {
-                Strategy::Direct(_) => self.waiting(|it| it.slot.is_some()),
-                Strategy::Oldest(_) => self.sequences.iter().filter(|it| it.turn.is_some()).count(),
+                SequenceStrategy::Direct(_) => self.waiting(|it| it.slot.is_some()),
+                SequenceStrategy::Oldest(_) => self.sequences.iter().filter(|it| it.turn.is_some()).count(),
             };
             self.held =
                 enough < self.config.hold_until_queued || in_backlog < self.config.hold_until_backlogged;
@@ -157,8 +166,8 @@ impl Reference {
                 if stay == Stay::Stays && !taken {
                     let running = u32::from(self.running.contains(&(instance, slot)));
                     let rank = match self.config.strategy {
-                        Strategy::Direct(_) => [slot, running],
-                        Strategy::Oldest(_) => [running, slot],
+                        SequenceStrategy::Direct(_) => [slot, running],
+                        SequenceStrategy::Oldest(_) => [running, slot],
                     };
                     free.push((rank, instance, slot));
                 }
@@ -393,7 +402,7 @@ impl Reference {
         self.held = false;
     }
 
-    pub(crate) fn in_flight(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         self.waiting(|_| true)
     }
 
@@ -440,7 +449,7 @@ impl Reference {
         let all_are_ready = line.len() == self.sequences.iter().filter(here).count();
         let complete = self.delay_ended || (self.draining && all_are_ready);
         match &self.config.strategy {
-            Strategy::Direct(direct) => {
+            SequenceStrategy::Direct(direct) => {
                 let enough = line.len() as f32 / self.slots as f32 >= direct.minimum_slot_utilization;
                 let oldest = line.iter().map(|it| it.requests[0].arrived).min().unwrap_or_default();
                 let until = oldest + direct.max_queue_delay;
@@ -450,7 +459,7 @@ impl Reference {
                     ReferenceCut::Wait(until)
                 }
             }
-            Strategy::Oldest(oldest) => {
+            SequenceStrategy::Oldest(oldest) => {
                 let preferred: Vec<_> =
                     oldest.preferred_batch_sizes.iter().map(|&size| size as usize).collect();
                 self.cut(&line, &preferred, oldest.max_queue_delay, (now, complete))

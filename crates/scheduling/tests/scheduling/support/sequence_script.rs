@@ -21,9 +21,9 @@ use std::{
 };
 
 use nereid_scheduling::{
-    DirectStrategy, Entry, EntryId, InstanceId, Meta, Note, OldestStrategy, Rejected, Rejection, Row,
-    ScheduledBatch, Scheduler, SequenceBatcher, SequenceBatching, SequenceId, SequenceStep, Strategy,
-    Timestamp,
+    DirectStrategy, Entry, EntryId, InstanceId, OldestStrategy, Rejected, Rejection, Row, ScheduledBatch,
+    Scheduler, SchedulingAttributes, SequenceBatcher, SequenceBatching, SequenceId, SequencePosition,
+    SequenceRestarted, SequenceStrategy, Timestamp,
 };
 
 use crate::support::{
@@ -77,13 +77,13 @@ impl ScriptState {
         let mut slots = max_batch_size.max(1);
         let strategy = if options.remove("direct").is_some() {
             let minimum_slot_utilization = options.remove("utilization").map_or(0.0, number);
-            Strategy::Direct(DirectStrategy { max_queue_delay, minimum_slot_utilization })
+            SequenceStrategy::Direct(DirectStrategy { max_queue_delay, minimum_slot_utilization })
         } else {
             assert!(options.remove("oldest").is_some(), "'{line}': neither direct nor oldest");
             let preferred = options.remove("preferred");
             let max_candidate_sequences = options.remove("candidates").map_or(0, number);
             slots = if max_candidate_sequences > 0 { max_candidate_sequences } else { slots };
-            Strategy::Oldest(OldestStrategy {
+            SequenceStrategy::Oldest(OldestStrategy {
                 max_candidate_sequences,
                 preferred_batch_sizes: preferred
                     .map_or([max_batch_size].into(), |sizes| sizes.split(',').map(number).collect()),
@@ -168,11 +168,11 @@ impl ScriptState {
             }
             "again" => {
                 let (instance, slot, entry) = self.take_back(object);
-                let (id, meta) = (entry.id, entry.meta.clone());
+                let (id, attributes) = (entry.id, entry.attributes.clone());
                 if let Err(refused) = self.batcher.reschedule(self.now, instance, slot, entry) {
                     told.push(self.refusal(&refused));
                     let Rejected { payload, .. } = refused;
-                    let entry = Entry { id, meta, arrived: self.now, payload };
+                    let entry = Entry { id, attributes, arrived: self.now, payload };
                     self.running.insert(payload, (instance, slot, entry));
                 }
             }
@@ -202,7 +202,7 @@ impl ScriptState {
         let letters = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
         let mut id = Some(SequenceId::Text(letters.into()));
         let (mut start, mut end) = (false, false);
-        let mut meta = Meta::default();
+        let mut attributes = SchedulingAttributes::default();
         for wish in wishes.trim_end_matches(')').split(", ").filter(|wish| !wish.is_empty()) {
             match wish.split_once(' ').unwrap_or((wish, "")) {
                 ("start", "") => start = true,
@@ -212,21 +212,21 @@ impl ScriptState {
                     id = Some(SequenceId::Text(text.trim_matches('\'').into()));
                 }
                 ("id", other) => id = NonZeroU64::new(number(other)).map(SequenceId::Number),
-                ("timeout", timeout) => meta.timeout = Some(duration(timeout)),
-                ("shape", shape) => meta.shape_key = number(shape),
-                ("rows", rows) => meta.batch_size = number(rows),
+                ("timeout", timeout) => attributes.timeout = Some(duration(timeout)),
+                ("shape", shape) => attributes.shape_key = number(shape),
+                ("rows", rows) => attributes.batch_size = number(rows),
                 _ => panic!("'{said}': what is '{wish}'?"),
             }
         }
         assert!(!self.names.iter().any(|known| known == name), "two requests are called '{name}'");
         let request = self.names.len() as RequestId;
         self.names.push(name.to_owned());
-        meta.sequence = SequenceStep { id, start, end };
-        match self.batcher.enqueue(self.now, meta, request) {
+        attributes.sequence = SequencePosition { id, start, end };
+        match self.batcher.enqueue(self.now, attributes, request) {
             Ok(entry) => drop(self.entries.insert(request, entry)),
             Err(refused) => told.push(self.refusal(&refused)),
         }
-        for Note::Restarted(id) in self.batcher.notes() {
+        for SequenceRestarted(id) in self.batcher.take_restarts() {
             told.push(format!("{} begins again", label(&id)));
         }
     }
@@ -269,7 +269,7 @@ impl ScriptState {
         let instance = batch.instance;
         let mut rows = Vec::new();
         let mut controls: [Vec<String>; 4] = Default::default();
-        let mut control = |step: Option<&SequenceStep>| {
+        let mut control = |step: Option<&SequencePosition>| {
             let flag = |on: bool| u8::from(on).to_string();
             controls[0].push(flag(step.is_some_and(|step| step.start)));
             controls[1].push(flag(step.is_some_and(|step| step.end)));
@@ -283,7 +283,7 @@ impl ScriptState {
                 rows.push("-".to_owned());
                 continue;
             };
-            control(Some(&entry.meta.sequence));
+            control(Some(&entry.attributes.sequence));
             let slot = slot.expect("a request of a sequence has a slot");
             rows.push(self.names[entry.payload as usize].clone());
             self.running.insert(entry.payload, (instance, slot, entry));
@@ -369,7 +369,7 @@ impl ScriptState {
         if !backlog.is_empty() {
             write!(map, "| backlog {} ", backlog.join(" ")).expect("strings take all");
         }
-        if self.batcher.in_flight() > 0
+        if self.batcher.queued() > 0
             && let Some(wakeup) = self.batcher.next_wakeup(self.now)
         {
             write!(map, "| until {}", show(wakeup)).expect("strings take all");

@@ -5,7 +5,7 @@ use std::{
 };
 
 use nereid_scheduling::{
-    DynamicBatching, Meta, QueuePolicy, Rejection, ScheduledBatch, TimeoutAction, Timestamp,
+    DynamicBatching, QueuePolicy, Rejection, ScheduledBatch, SchedulingAttributes, TimeoutAction, Timestamp,
 };
 
 use crate::support::{
@@ -25,7 +25,7 @@ pub(crate) struct Arrival {
     pub(crate) gap: u64,
     /// The time between the thread's clock reading and its call to the scheduler.
     pub(crate) clock_lag: u64,
-    pub(crate) meta: Meta,
+    pub(crate) attributes: SchedulingAttributes,
     /// Time after its own arrival.
     pub(crate) cancelled_after: Option<u64>,
     pub(crate) runs_for: u64,
@@ -61,7 +61,7 @@ pub(crate) struct History {
 
 #[derive(Debug)]
 struct Waiting {
-    meta: Meta,
+    attributes: SchedulingAttributes,
     level: u64,
     arrived: Timestamp,
 }
@@ -111,13 +111,13 @@ impl History {
         if let Some(after) = arrival.cancelled_after {
             self.cancellations.insert((now + Duration::from_micros(after), id));
         }
-        let meta = arrival.meta.clone();
+        let attributes = arrival.attributes.clone();
         self.batch_limit.weigh(id, arrival.volume);
-        let level = self.levels.level(&meta);
+        let level = self.levels.level(&attributes);
         let full = self.policy(level).max_queue_size.is_some_and(|max| self.in_level(level) >= max.get());
-        self.waiting.insert(id, Waiting { meta: meta.clone(), level, arrived: now });
+        self.waiting.insert(id, Waiting { attributes: attributes.clone(), level, arrived: now });
         let clock_read = now.as_nanos().saturating_sub(arrival.clock_lag * 1_000);
-        let outcomes = self.driver.arrive(id, meta, Timestamp::from_nanos(clock_read));
+        let outcomes = self.driver.arrive(id, attributes, Timestamp::from_nanos(clock_read));
         let refused = match outcomes.first() {
             Some(Outcome::Rejected(rejected, Rejection::Draining)) => *rejected == id && self.draining,
             Some(Outcome::Rejected(rejected, Rejection::QueueFull)) => *rejected == id && full,
@@ -190,16 +190,16 @@ impl History {
                 Outcome::Started(batch) => self.start(&batch),
             }
         }
-        assert_eq!(self.waiting.len(), self.driver.scheduler.in_flight());
+        assert_eq!(self.waiting.len(), self.driver.scheduler.queued());
     }
 
     fn start(&mut self, batch: &ScheduledBatch<RequestId>) {
         let batch: Vec<_> = requests(batch).map(|id| (id, self.leave(id, None))).collect();
         assert!(!batch.is_empty(), "an empty batch left");
-        let rows: u32 = batch.iter().map(|(_, request)| request.meta.batch_size.max(1)).sum();
+        let rows: u32 = batch.iter().map(|(_, request)| request.attributes.batch_size.max(1)).sum();
         assert!(rows <= self.config.max_batch_size.max(1) || batch.len() == 1, "{rows} rows in a batch");
         assert!(
-            batch.iter().all(|(_, request)| request.meta.shape_key == batch[0].1.meta.shape_key),
+            batch.iter().all(|(_, request)| request.attributes.shape_key == batch[0].1.attributes.shape_key),
             "shapes are mixed"
         );
         let ids: Vec<_> = batch.iter().map(|(id, _)| *id).collect();
@@ -235,7 +235,7 @@ impl History {
         let policy = self.policy(request.level);
         assert_eq!(policy.timeout_action, TimeoutAction::Reject);
         let default = policy.default_timeout.expect("without a timeout nothing times out");
-        let asked = request.meta.timeout.filter(|_| policy.allow_timeout_override).unwrap_or(default);
+        let asked = request.attributes.timeout.filter(|_| policy.allow_timeout_override).unwrap_or(default);
         let waited = self.driver.now - request.arrived;
         let lag = Duration::from_micros(MAX_CLOCK_LAG);
         assert!(waited + lag > asked.min(default), "{request:?} timed out after {waited:?}");

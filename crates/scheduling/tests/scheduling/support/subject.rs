@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 
 use nereid_scheduling::{
-    DueBatch, EntryId, InstanceId, Meta, Rejected, Row, ScheduledBatch, Scheduler, Timestamp,
+    DueBatch, EntryId, InstanceId, Rejected, Row, ScheduledBatch, Scheduler, SchedulingAttributes, Timestamp,
 };
 
 use crate::support::{driver::RequestId, reference::Reference};
@@ -23,11 +23,11 @@ impl Subject {
     pub(crate) fn enqueue(
         &mut self,
         now: Timestamp,
-        meta: Meta,
+        attributes: SchedulingAttributes,
         request: RequestId,
     ) -> Result<(), Rejected<RequestId>> {
-        let plain = self.plain.as_mut().map(|plain| plain.enqueue(now, meta.clone(), request));
-        let real = self.real.enqueue(now, meta, request);
+        let plain = self.plain.as_mut().map(|plain| plain.enqueue(now, attributes.clone(), request));
+        let real = self.real.enqueue(now, attributes, request);
         if let Some(plain) = plain {
             assert_eq!(real.as_ref().err().map(|it| it.reason), plain.err(), "enqueue({request})");
         }
@@ -52,7 +52,7 @@ impl Subject {
         if let Some(plain) = &mut self.plain {
             let ids: Vec<_> = real.iter().map(|rejected| rejected.payload).collect();
             assert_eq!(ids, plain.cancel(request), "cancel({request})");
-            assert_eq!(self.real.in_flight(), plain.in_flight());
+            assert_eq!(self.real.queued(), plain.queued());
         }
         real
     }
@@ -98,8 +98,8 @@ impl Subject {
         }
     }
 
-    pub(crate) fn in_flight(&self) -> usize {
-        self.real.in_flight()
+    pub(crate) fn queued(&self) -> usize {
+        self.real.queued()
     }
 }
 

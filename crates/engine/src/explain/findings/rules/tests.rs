@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use inference::{BatchStatistic, DurationStatistic};
-use scheduling::BatchEnd;
+use scheduling::CutReason;
 
 use super::*;
 use crate::{
@@ -55,7 +55,7 @@ fn with_times(mut served: ServedSnapshot, (queue, input, infer): (u64, u64, u64)
 
 fn with_batches(
     mut served: ServedSnapshot,
-    ends: &[(BatchEnd, u64)],
+    ends: &[(CutReason, u64)],
     sizes: &[(u64, u64)],
 ) -> ServedSnapshot {
     served.batch_ends = ends.to_vec();
@@ -161,8 +161,8 @@ fn the_time_of_requests_leads_to_instances_delay_or_the_way_of_tensors() {
              outputs."
         )
     };
-    let delayed = with_batches(served(), &[(BatchEnd::Delay, 30)], &[(2, 30)]);
-    let full = with_batches(served(), &[(BatchEnd::Full, 30)], &[(8, 30)]);
+    let delayed = with_batches(served(), &[(CutReason::Delay, 30)], &[(2, 30)]);
+    let full = with_batches(served(), &[(CutReason::Full, 30)], &[(8, 30)]);
     for (served, (queue, input, infer), advice) in [
         (delayed.clone(), (80, 1, 19), "Most of the time requests wait for others"),
         (full.clone(), (80, 1, 19), "Most of the time requests wait for an instance"),
@@ -179,65 +179,65 @@ fn the_time_of_requests_leads_to_instances_delay_or_the_way_of_tensors() {
 
 #[test]
 fn batches_tell_why_they_end_and_what_makes_them_larger() {
-    let ends = |ends: &[(BatchEnd, u64)], sizes: &[(u64, u64)], queue| {
+    let ends = |ends: &[(CutReason, u64)], sizes: &[(u64, u64)], queue| {
         with_times(with_batches(served(), ends, sizes), (queue, 0, 100 - queue))
     };
     let table = [
         (
-            ends(&[(BatchEnd::Full, 17), (BatchEnd::Delay, 83)], &[(2, 90), (5, 10)], 10),
+            ends(&[(CutReason::Full, 17), (CutReason::Delay, 83)], &[(2, 90), (5, 10)], 10),
             "Batches end because the queue delay is over (83 %), they are full (17 %). A batch has 2.3 of 8 rows on average.",
             "Too few requests come within the delay",
         ),
         (
-            ends(&[(BatchEnd::Delay, 100)], &[(7, 100)], 10),
+            ends(&[(CutReason::Delay, 100)], &[(7, 100)], 10),
             "Batches end because the queue delay is over (100 %). A batch has 7.0 of 8 rows on average.",
             "",
         ),
         (
-            ends(&[(BatchEnd::IdleInstance, 100)], &[(1, 100)], 10),
+            ends(&[(CutReason::IdleInstance, 100)], &[(1, 100)], 10),
             "Batches end because an instance is idle and nothing else waits (100 %). A batch has 1.0 of 8 rows on average.",
             "Requests run at once",
         ),
         (
-            ends(&[(BatchEnd::Full, 100)], &[(8, 100)], 60),
+            ends(&[(CutReason::Full, 100)], &[(8, 100)], 60),
             "Batches end because they are full (100 %). A batch has 8.0 of 8 rows on average.",
             "The model has more requests",
         ),
         (
-            ends(&[(BatchEnd::Full, 100)], &[(8, 100)], 10),
+            ends(&[(CutReason::Full, 100)], &[(8, 100)], 10),
             "Batches end because they are full (100 %). A batch has 8.0 of 8 rows on average.",
             "",
         ),
         (
-            ends(&[(BatchEnd::PreferredSize, 60), (BatchEnd::Drain, 40)], &[(2, 100)], 10),
+            ends(&[(CutReason::PreferredSize, 60), (CutReason::Drain, 40)], &[(2, 100)], 10),
             "Batches end because they have a preferred size (60 %), the model drains (40 %). A batch has 2.0 of 8 rows on \
              average.",
             "Batches leave at a preferred size",
         ),
         (
-            ends(&[(BatchEnd::Shape, 60), (BatchEnd::Strategy, 40)], &[(2, 100)], 10),
+            ends(&[(CutReason::Shape, 60), (CutReason::Filter, 40)], &[(2, 100)], 10),
             "Batches end because the next request has another shape (60 %), the batching strategy refuses the next request \
              (40 %). A batch has 2.0 of 8 rows on average.",
             "Requests of different shapes",
         ),
         (
-            ends(&[(BatchEnd::Strategy, 60)], &[(2, 60)], 10),
+            ends(&[(CutReason::Filter, 60)], &[(2, 60)], 10),
             "Batches end because the batching strategy refuses the next request (100 %). A batch has 2.0 of 8 rows on \
              average.",
             "The library of the batching strategy",
         ),
         (
-            ends(&[(BatchEnd::Unbatched, 100)], &[(1, 100)], 60),
+            ends(&[(CutReason::Unbatched, 100)], &[(1, 100)], 60),
             "Batches end because each request runs alone (100 %). A batch has 1.0 of 8 rows on average.",
             "Requests wait although the model can run several",
         ),
         (
-            ends(&[(BatchEnd::Unbatched, 100)], &[(1, 100)], 5),
+            ends(&[(CutReason::Unbatched, 100)], &[(1, 100)], 5),
             "Batches end because each request runs alone (100 %). A batch has 1.0 of 8 rows on average.",
             "",
         ),
         (
-            ends(&[(BatchEnd::Delay, 3)], &[(1, 3)], 5),
+            ends(&[(CutReason::Delay, 3)], &[(1, 3)], 5),
             "Batches end because the queue delay is over (100 %). A batch has 1.0 of 8 rows on average.",
             "",
         ),

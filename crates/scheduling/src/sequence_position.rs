@@ -3,7 +3,7 @@ use std::{fmt, num::NonZeroU64, sync::Arc};
 
 /// A request's position in its sequence. The default is no sequence.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SequenceStep {
+pub struct SequencePosition {
     /// The sequence, if the request is part of one.
     pub id: Option<SequenceId>,
     /// The first request of the sequence (START). The model discards the state of the slot.
