@@ -45,19 +45,25 @@ impl<T> PriorityLevel<T> {
     /// Adds a request that is on time. Either all requests of a level have a deadline, or none has.
     pub(super) fn push(&mut self, entry: Entry<T>, deadline: Option<Timestamp>) {
         let serial = entry.id.serial;
-        match self.waiting.back() {
-            None => self.by_deadline = None,
-            Some(last) if self.by_deadline.is_none() && deadline < last.deadline => {
-                let waiting = self.waiting.numbered();
-                let by_deadline = waiting.filter_map(|(serial, waiting)| Some((waiting.deadline?, serial)));
-                self.by_deadline = Some(by_deadline.collect());
-            }
-            Some(_) => {}
-        }
-        if let (Some(by_deadline), Some(deadline)) = (&mut self.by_deadline, deadline) {
-            by_deadline.insert((deadline, serial));
+        if let Some(deadline) = deadline {
+            self.sort_deadline(deadline, serial);
         }
         self.waiting.push(serial, Waiting { deadline, entry });
+    }
+
+    /// Adds the deadline of a request that comes, if the deadlines are sorted or must be from now on.
+    fn sort_deadline(&mut self, deadline: Timestamp, serial: u64) {
+        let last = self.waiting.back().and_then(|last| last.deadline);
+        if last.is_none() {
+            self.by_deadline = None;
+        } else if self.by_deadline.is_none() && Some(deadline) < last {
+            let waiting = self.waiting.numbered();
+            let by_deadline = waiting.filter_map(|(serial, waiting)| Some((waiting.deadline?, serial)));
+            self.by_deadline = Some(by_deadline.collect());
+        }
+        if let Some(by_deadline) = &mut self.by_deadline {
+            by_deadline.insert((deadline, serial));
+        }
     }
 
     /// Removes the next request in the order of service.

@@ -6,20 +6,24 @@
 pub(super) struct ServiceKey {
     /// The lowest priority level is served first.
     level: u64,
-    /// Late requests of a level are served after those on time.
-    is_late: bool,
-    /// The serial number of a request on time. The number of a late request in the order in which they became late.
-    number: u64,
+    rank: LevelRank,
+}
+
+/// Late requests of a level are served after those on time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum LevelRank {
+    OnTime { serial: u64 },
+    Late { number: u64 },
 }
 
 impl ServiceKey {
     /// The key of a request on time, by its serial number.
     pub(super) const fn on_time(level: u64, serial: u64) -> Self {
-        Self { level, is_late: false, number: serial }
+        Self { level, rank: LevelRank::OnTime { serial } }
     }
 
     /// The key of a late request, by its number in the order in which requests of its level became late.
     pub(super) const fn late(level: u64, number: u64) -> Self {
-        Self { level, is_late: true, number }
+        Self { level, rank: LevelRank::Late { number } }
     }
 }
