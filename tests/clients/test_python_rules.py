@@ -39,6 +39,9 @@ class TritonPythonModel:
                 sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
 ASYNCHRONOUS = DECOUPLED.replace("    def execute", "    async def execute")
+# What `execute` returns is a coroutine, and `execute` is none.
+RETURN = "    def execute(self, requests):\n        return self.run(requests)\n\n    async def run"
+RETURNED = DECOUPLED.replace("    def execute", RETURN)
 NO_EXECUTE = "class TritonPythonModel:\n    def initialize(self, args):\n        pass\n"
 
 
@@ -49,6 +52,7 @@ def server(tmp_path_factory, python_backend):
     plugins.python_model(folder, "strict", "breaker", 'parameters { key: "STRICT_OUTPUTS" value: { string_value: "yes" } }')
     plugins.python_model(folder, "decoupled", text=DECOUPLED)
     plugins.python_model(folder, "asynchronous", text=ASYNCHRONOUS)
+    plugins.python_model(folder, "returned", text=RETURNED)
     ends = models.tensor("input", "WHAT", "BYTES", 1) + models.tensor("output", "DONE", "BYTES", 1)
     plugins.python_model(folder, "idle", text=NO_EXECUTE, config=ends)
     options, variables = python_backend.options, python_backend.variables
@@ -178,7 +182,7 @@ def test_an_exception_of_a_decoupled_model_ends_the_request(answers):
 
 # Clients of Triton wait for ever.
 @pytest.mark.parametrize("python_backend", python_backends.OURS, indirect=True)
-@pytest.mark.parametrize("model", ["decoupled", "asynchronous"])
+@pytest.mark.parametrize("model", ["decoupled", "asynchronous", "returned"])
 def test_a_stream_that_the_model_does_not_end_is_an_error(answers, model):
     said, error = answers(model, "forget the end")
     assert said == "forget the end" and error
@@ -187,8 +191,9 @@ def test_a_stream_that_the_model_does_not_end_is_an_error(answers, model):
 
 # As above: Triton only logs the exception.
 @pytest.mark.parametrize("python_backend", python_backends.OURS, indirect=True)
-def test_an_exception_of_an_asynchronous_decoupled_model_ends_the_request(answers):
-    said, error = answers("asynchronous", "send and raise")
+@pytest.mark.parametrize("model", ["asynchronous", "returned"])
+def test_an_exception_of_an_asynchronous_decoupled_model_ends_the_request(answers, model):
+    said, error = answers(model, "send and raise")
     assert said == "send and raise" and "ValueError: not today" in error
 
 

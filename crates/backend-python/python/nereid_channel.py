@@ -10,6 +10,8 @@ import marshal
 import os
 import threading
 
+from nereid_host import TritonModelException
+
 # Kinds of frames that the server sends.
 COMPLETE = 2
 INITIALIZE = 3
@@ -34,6 +36,33 @@ FREED = 11
 WANTS_SPACE = 12
 
 _TAIL_ALIGNMENT = 16
+
+# The server takes no longer message; `frames.rs` has the same number.
+_MOST_BYTES = 256 << 20
+
+# The server takes so many values in a message, and one more for each 16 bytes; `marshal.rs` has the same numbers.
+_MOST_VALUES = 1 << 20
+_BYTES_PER_VALUE = 16
+
+
+def _encoded(items):
+    """The bytes of a message. Raises TritonModelException if the server would not take it."""
+    try:
+        body = marshal.dumps(items, 2)
+    except (ValueError, MemoryError) as error:
+        raise TritonModelException(f"the message to the server cannot be written: {error}") from None
+    # Each value has a byte at least.
+    if len(body) > _MOST_VALUES:
+        if len(body) > _MOST_BYTES:
+            raise TritonModelException(f"the message to the server has {len(body)} bytes, and the limit is {_MOST_BYTES}")
+        values, most = _count_values(items), _MOST_VALUES + len(body) // _BYTES_PER_VALUE
+        if values > most:
+            raise TritonModelException(f"the message to the server has {values} values, and the limit is {most}")
+    return body
+
+
+def _count_values(values):
+    return len(values) + sum(_count_values(value) for value in values if isinstance(value, (list, tuple)))
 
 
 class Channel:
@@ -67,11 +96,16 @@ class Channel:
     # Sending.
 
     def send(self, *items):
-        """Sends items, and with them what has become free. Any thread may call it."""
-        with self._sending:
-            self._send(list(items))
-        if self.abandoned:
-            self.flush()
+        """Sends items, and with them what has become free. Any thread may call it.
+
+        Raises TritonModelException if the server would not take the message. Then none of the items is sent.
+        """
+        try:
+            with self._sending:
+                self._send(list(items))
+        finally:
+            if self.abandoned:
+                self.flush()
 
     def abandon(self, number):
         """Tells the server that the model has dropped a request. Finalizers call it, at any moment and in any thread."""
@@ -92,12 +126,21 @@ class Channel:
                 self._sending.release()
 
     def _send(self, items):
+        left = []
         freed = self._inputs.freed
         if freed:
-            items.append((FREED, [freed.popleft() for _ in range(len(freed))]))
+            left.append((FREED, [freed.popleft() for _ in range(len(freed))]))
         while self.abandoned:
-            items.append((ABANDONED, self.abandoned.popleft()))
-        body = marshal.dumps(items, 2)
+            left.append((ABANDONED, self.abandoned.popleft()))
+        try:
+            body = _encoded(items + left)
+        except TritonModelException:
+            if left:
+                self._write(_encoded(left))
+            raise
+        self._write(body)
+
+    def _write(self, body):
         try:
             self._socket.sendall(len(body).to_bytes(4, "little") + body)
         except OSError:

@@ -1,5 +1,8 @@
 """The words for exceptions of a model."""
 
+# Longer words help nobody, and a message has a limit.
+_MOST_CHARACTERS = 1 << 20
+
 
 def is_own(filename):
     """Whether a file is one of the server's modules."""
@@ -10,11 +13,12 @@ def text_of(error):
     """The type and text of an exception, and the places of the model's code from the innermost one on."""
     kind = type(error).__name__
     try:
-        text = f"{kind}: {error}"
-    except Exception:
-        text = kind
+        text = f"{kind}: {error}"[:_MOST_CHARACTERS]
+    except BaseException:
+        # The words of an exception are code of the model, too.
+        text = f"{kind}"
     places = []
-    trace = error.__traceback__
+    trace = BaseException.__traceback__.__get__(error)
     while trace is not None:
         code = trace.tb_frame.f_code
         if not is_own(code.co_filename) and code.co_filename != "<string>":

@@ -1,9 +1,11 @@
 """Runs the executions of a model, one after the other, or several at the same time where `execute` is a coroutine."""
 
+import collections
 import time
 
 import nereid_channel as channel_module
 from nereid_errors import text_of
+from nereid_host import TritonModelException
 from nereid_request import (
     TRITONSERVER_REQUEST_RELEASE_ALL,
     TRITONSERVER_REQUEST_RELEASE_RESCHEDULE,
@@ -18,6 +20,10 @@ _FLUSH_SECONDS = 200e-6
 _MOST_TASKS = 1000
 
 
+# An execution of a decoupled model whose `execute` has returned a coroutine.
+BegunExecution = collections.namedtuple("BegunExecution", "requests coroutine")
+
+
 class ModelError(Exception):
     """An execution broke a rule. The text is for the client."""
 
@@ -29,6 +35,7 @@ class Executions:
         self.model = model
         self.services = services
         self.channel = services.channel
+        self.facts = facts
         self.codec = services.codec
         self.model_name, self.model_version, self.instance, self.file = facts[0], facts[1], facts[2], facts[6]
         self.is_decoupled = services.is_decoupled
@@ -97,6 +104,22 @@ class Executions:
         request._close()
         return True
 
+    def send(self, items):
+        """Sends what executions have ended with. What the server would not take becomes an error of its execution."""
+        dropped = self.services.dropped_items()
+        try:
+            self.channel.send(*dropped, *items)
+        except TritonModelException:
+            self.channel.send(*dropped)
+            for item in items:
+                self._send_alone(item)
+
+    def _send_alone(self, item):
+        try:
+            self.channel.send(item)
+        except TritonModelException as error:
+            self.channel.send((channel_module.DONE, item[1], self.failure(error), ()))
+
     def failure(self, error):
         return self.head(str(error) if isinstance(error, ModelError) else text_of(error))
 
@@ -112,30 +135,51 @@ def _wrong_type(response):
 
 
 class SerialExecutions(Executions):
-    """One execution at a time, on the main thread."""
+    """One execution at a time, on the main thread.
+
+    A decoupled model may return a coroutine all the same. As in Triton, the coroutine then goes on beside further
+    executions.
+    """
 
     def __init__(self, model, services, facts):
         super().__init__(model, services, facts)
         self._items = []
         self._began = 0.0
 
+    def next_command(self):
+        return self.channel.next_command()
+
     def run(self, call, tail):
+        """Runs an execution. Returns what runs the following ones."""
         items = self._items
         if not items:
             self._began = time.monotonic()
-        items.append(self._done(call[0], call[1], tail))
+        done = self._done(call[0], call[1], tail)
+        if type(done) is BegunExecution:
+            self._flush()
+            concurrent = ConcurrentExecutions(self.model, self.services, self.facts)
+            concurrent.go_on(call[0], done)
+            return concurrent
+        items.append(done)
         # More executions have come with this one: their results go together, unless they take long.
         if not self.channel.commands or time.monotonic() - self._began > _FLUSH_SECONDS:
-            self._items = []
-            self.channel.send(*self.services.dropped_items(), *items)
+            self._flush()
+        return self
+
+    def _flush(self):
+        items, self._items = self._items, []
+        self.send(items)
 
     def _done(self, number, wires, tail):
+        """The item of an execution that has ended, or the execution that has only begun."""
         requests = []
         try:
             requests = [self.request(wire, tail) for wire in wires]
             self.check_execute()
             returned = self.execute(requests)
             if type(returned) is not list and hasattr(returned, "__await__"):
+                if self.is_decoupled:
+                    return BegunExecution(requests, returned)
                 returned = self._await(returned)
             return channel_module.DONE, number, None, self.answers(requests, returned)
         except BaseException as error:
@@ -145,10 +189,11 @@ class SerialExecutions(Executions):
     def _await(self, awaitable):
         import asyncio
 
-        async def result():
-            return await awaitable
+        return asyncio.run(_result_of(awaitable))
 
-        return asyncio.run(result())
+
+async def _result_of(returned):
+    return await returned if hasattr(returned, "__await__") else returned
 
 
 class ConcurrentExecutions(Executions):
@@ -165,7 +210,7 @@ class ConcurrentExecutions(Executions):
         self._last_command = None
         services.runner = self
 
-    def run_until_command(self):
+    def next_command(self):
         """Executes until there is a command that is no execution, and returns it."""
         channel = self.channel
         channel.on_command = lambda: self.loop.call_soon_threadsafe(self._take_commands)
@@ -197,22 +242,33 @@ class ConcurrentExecutions(Executions):
                 self._last_command = command
                 self.loop.stop()
                 return
-            task = self.loop.create_task(self._run(command[1], command[2]))
-            self._tasks.add(task)
-            task.add_done_callback(self._ended)
+            number, wires = command[1]
+            self._begin(self._run(number, wires, command[2]))
+
+    def go_on(self, number, begun):
+        """Takes over an execution."""
+        self._begin(self._run(number, (), None, begun))
+
+    def _begin(self, coroutine):
+        task = self.loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
 
     def _ended(self, task):
         self._tasks.discard(task)
         # A decoupled execution has sent everything before it lets its inputs go.
         self.loop.call_soon(self.channel.flush)
 
-    async def _run(self, call, tail):
-        number, wires = call
+    async def _run(self, number, wires, tail, begun=None):
         requests = []
         is_told = False
         try:
-            requests = [self.request(wire, tail) for wire in wires]
-            execution = self.loop.create_task(self.execute(requests))
+            if begun is None:
+                requests = [self.request(wire, tail) for wire in wires]
+                returned = self.execute(requests)
+            else:
+                requests, returned = begun
+            execution = self.loop.create_task(_result_of(returned))
             if self.is_decoupled and len(self._tasks) <= _MOST_TASKS:
                 # Up to its first wait the model may say that a request runs again. A coroutine that waits goes on by
                 # itself: the server gives more requests meanwhile.
@@ -223,7 +279,7 @@ class ConcurrentExecutions(Executions):
             returned = await execution
             answers = self.answers(requests, returned)
             if not is_told:
-                self.channel.send(*self.services.dropped_items(), (channel_module.DONE, number, None, answers))
+                self.send([(channel_module.DONE, number, None, answers)])
         except BaseException as error:
             text = self.failure(error)
             if is_told:

@@ -3,7 +3,7 @@
 import enum
 import weakref
 
-from nereid_host import TritonModelException, asking, connected
+from nereid_host import TritonModelException, asking, connected, real_number, text
 
 
 class MetricKind(enum.IntEnum):
@@ -25,9 +25,8 @@ class MetricFamily:
     HISTOGRAM = MetricKind.HISTOGRAM
 
     def __init__(self, name, description, kind):
-        for what, value in (("name", name), ("description", description)):
-            if not isinstance(value, str):
-                raise TypeError(f"the {what} of a MetricFamily must be text, found type {type(value)}")
+        name = text("the name of a MetricFamily", name)
+        description = text("the description of a MetricFamily", description)
         if not isinstance(kind, MetricKind):
             raise TypeError(f"the kind of a MetricFamily must be one of its constants, found type {type(kind)}")
         self._kind = kind
@@ -48,13 +47,17 @@ class MetricFamily:
         if buckets is None and self._kind == MetricKind.HISTOGRAM:
             raise TritonModelException("Failed to create metric. Missing required buckets.")
         with asking("Error when creating Metric: ") as host:
-            for key, value in (labels or {}).items():
-                if not isinstance(key, str) or not isinstance(value, str):
-                    raise TritonModelException(f"labels must be texts, found {key!r}: {value!r}")
-            bounds = None if buckets is None else [float(bound) for bound in buckets]
-            metric = Metric(host.metric(self._number, dict(labels or {}), bounds))
+            plain = dict(_plain_label(key, value) for key, value in (labels or {}).items())
+            bounds = None if buckets is None else [real_number("a bound of a bucket", bound) for bound in buckets]
+            metric = Metric._of(host.metric(self._number, plain, bounds))
         self._metrics.append(metric)
         return metric
+
+
+def _plain_label(name, value):
+    if not isinstance(name, (str, bytes)) or not isinstance(value, (str, bytes)):
+        raise TritonModelException(f"labels must be texts, found {name!r}: {value!r}")
+    return text("the name of a label", name), text("the value of a label", value)
 
 
 def _free_family(number, metrics):
@@ -70,26 +73,32 @@ def _free_family(number, metrics):
 class Metric:
     """One metric; `MetricFamily.Metric` makes it."""
 
-    def __init__(self, number):
-        self._number = number
+    def __new__(cls, *_, **__):
+        raise TypeError("Metric: No constructor defined!")
+
+    @classmethod
+    def _of(cls, number):
+        metric = object.__new__(cls)
+        metric._number = number
+        return metric
 
     def increment(self, value):
         """Adds to a counter or a gauge."""
         number = self._checked("Failed to increment metric value: ")
         with asking("Failed to increment metric value: ") as host:
-            host.metric_increment(number, float(value))
+            host.metric_increment(number, real_number("the value", value))
 
     def set(self, value):
         """Sets a gauge."""
         number = self._checked("Failed to set metric value: ")
         with asking("Failed to set metric value: ") as host:
-            host.metric_set(number, float(value))
+            host.metric_set(number, real_number("the value", value))
 
     def observe(self, value):
         """Adds a value to a histogram."""
         number = self._checked("Failed to observe metric value: ")
         with asking("Failed to observe metric value: ") as host:
-            host.metric_observe(number, float(value))
+            host.metric_observe(number, real_number("the value", value))
 
     def value(self):
         """The value of a counter or a gauge."""

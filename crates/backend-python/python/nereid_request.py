@@ -1,8 +1,19 @@
 """Requests: those that the server gives to a model, and those that a model makes to ask another one."""
 
 import enum
+import operator
 
-from nereid_host import TritonModelException, host
+from nereid_host import (
+    LEAST_INT64,
+    MOST_INT64,
+    MOST_UINT32,
+    MOST_UINT64,
+    TritonModelException,
+    host,
+    text,
+    truth,
+    whole_number,
+)
 from nereid_response import InferenceResponseSender, ResponseIterator, is_cancelled, parameters_text
 from nereid_tensor import Tensor
 
@@ -33,7 +44,7 @@ class PreferredMemory:
                 f"found type {type(preferred_memory_type)}"
             )
         self._memory_type = preferred_memory_type
-        self._device_id = preferred_device_id
+        self._device_id = whole_number("preferred_device_id", preferred_device_id, LEAST_INT64, MOST_INT64)
 
 
 class InferenceTrace:
@@ -85,16 +96,16 @@ class InferenceRequest:
         for name, value in (("inputs", inputs), ("requested_output_names", requested_output_names), ("model_name", model_name)):
             if value is _REQUIRED:
                 raise TypeError(f"InferenceRequest needs the argument '{name}'")
-        for name, value in (("request_id", request_id), ("model_name", model_name)):
-            if not isinstance(value, str):
-                raise TypeError(f"the argument '{name}' of InferenceRequest must be text, found type {type(value)}")
-        for name, value in (("model_version", model_version), ("flags", flags), ("timeout", timeout)):
-            if not isinstance(value, int) or (value < 0 and name != "model_version"):
-                raise TypeError(f"the argument '{name}' of InferenceRequest must be a whole number, found {value!r}")
-        if not isinstance(correlation_id, (int, str)):
-            raise TritonModelException("Correlation ID must be integer or string")
-        if isinstance(correlation_id, int) and not 0 <= correlation_id < 1 << 64:
-            raise TritonModelException(f"Correlation ID must be from 0 to 2^64 - 1, found {correlation_id}")
+        request_id = text(_argument("request_id"), request_id)
+        model_name = text(_argument("model_name"), model_name)
+        model_version = whole_number(_argument("model_version"), model_version, LEAST_INT64, MOST_INT64)
+        flags = whole_number(_argument("flags"), flags, 0, MOST_UINT32)
+        timeout = whole_number(_argument("timeout"), timeout, 0, MOST_UINT64)
+        correlation_id = _checked_correlation_id(correlation_id)
+        if preferred_memory is not None and not isinstance(preferred_memory, PreferredMemory):
+            raise TypeError(f"{_argument('preferred_memory')} must be a PreferredMemory, found type {type(preferred_memory)}")
+        if trace is not None and not isinstance(trace, InferenceTrace):
+            raise TypeError(f"{_argument('trace')} must be an InferenceTrace, found type {type(trace)}")
         whose = f"request with id '{request_id}' and model name '{model_name}'"
         self._number = self._wire = self._sender = None
         self._release_flags = TRITONSERVER_REQUEST_RELEASE_ALL
@@ -123,7 +134,7 @@ class InferenceRequest:
         request._inputs = fields["inputs"]
         request._release_flags = TRITONSERVER_REQUEST_RELEASE_ALL
         # A decoupled model may drop a request without having asked for its sender.
-        request._sender = InferenceResponseSender(handle, True) if fields.get("decoupled") else None
+        request._sender = InferenceResponseSender._of(handle, True) if fields.get("decoupled") else None
         return request
 
     @classmethod
@@ -137,7 +148,7 @@ class InferenceRequest:
         request._known = request._number = request._sender = None
         request._release_flags = TRITONSERVER_REQUEST_RELEASE_ALL
         if served[2]:
-            request._sender = InferenceResponseSender(request._handle, True)
+            request._sender = InferenceResponseSender._of(request._handle, True)
         return request
 
     @property
@@ -181,7 +192,7 @@ class InferenceRequest:
         return self._fields.get("flags", 0)
 
     def set_flags(self, flags):
-        self._fields["flags"] = flags
+        self._fields["flags"] = whole_number("the flags of a request", flags, 0, MOST_UINT32)
 
     def timeout(self):
         """In microseconds; 0 is none."""
@@ -210,14 +221,15 @@ class InferenceRequest:
 
     def get_response_sender(self):
         if self._sender is None:
-            self._sender = InferenceResponseSender(self._handle, None if self._handle is None else False)
+            self._sender = InferenceResponseSender._of(self._handle, None if self._handle is None else False)
         return self._sender
 
     def set_release_flags(self, flags):
-        self._release_flags = flags
+        self._release_flags = whole_number("the release flags of a request", flags, 0, MOST_UINT32)
 
     def exec(self, decoupled=False):
         """Asks the model that the request names, and waits. What fails is an error of the response."""
+        decoupled = truth("decoupled", decoupled)
         answer = host().infer(self, decoupled)
         return ResponseIterator(answer) if decoupled else answer
 
@@ -226,7 +238,7 @@ class InferenceRequest:
         # Who calls this has imported it, and other workers start without it.
         import asyncio
 
-        return asyncio.get_running_loop().create_task(self._ask(decoupled))
+        return asyncio.get_running_loop().create_task(self._ask(truth("decoupled", decoupled)))
 
     async def _ask(self, decoupled):
         answer = await host().async_infer(self, decoupled)
@@ -243,6 +255,24 @@ class InferenceRequest:
                 self._sender._closed = True
 
 
+def _argument(name):
+    return f"the argument '{name}' of InferenceRequest"
+
+
+def _checked_correlation_id(value):
+    if value is None:
+        raise TypeError(f"{_argument('correlation_id')} must be a whole number or text, found None")
+    if isinstance(value, (str, bytes, bytearray)):
+        return text(_argument("correlation_id"), value)
+    try:
+        number = int.__index__(operator.index(value))
+    except TypeError:
+        raise TritonModelException("Correlation ID must be integer or string") from None
+    if not 0 <= number <= MOST_UINT64:
+        raise TritonModelException(f"Correlation ID must be from 0 to 2^64 - 1, found {number}")
+    return number
+
+
 def _checked_inputs(inputs, whose):
     tensors = list(inputs)
     for tensor in tensors:
@@ -254,15 +284,12 @@ def _checked_inputs(inputs, whose):
 
 
 def _checked_names(names, whose):
-    if isinstance(names, str):
+    if isinstance(names, (str, bytes, bytearray)):
         raise TypeError("requested_output_names must be a list of names, found a text")
-    names = sorted(set(names))
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(f"requested_output_names must have texts, found type {type(name)}")
-        if not name:
-            raise TritonModelException(f"Requested output name for {whose} should not be empty.")
-    return names
+    plain = {text("each name in requested_output_names", name) for name in names}
+    if "" in plain:
+        raise TritonModelException(f"Requested output name for {whose} should not be empty.")
+    return sorted(plain)
 
 
 def get_input_tensor_by_name(inference_request, name):

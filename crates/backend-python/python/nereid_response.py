@@ -2,9 +2,11 @@
 
 import enum
 import json
+import operator
 import threading
 
-from nereid_host import TritonModelException, connected, host
+import numpy as np
+from nereid_host import LEAST_INT64, MOST_INT64, MOST_UINT32, TritonModelException, connected, host, text, whole_number
 from nereid_tensor import Tensor
 
 TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
@@ -38,11 +40,10 @@ class TritonError:
     __slots__ = ("_message", "_code")
 
     def __init__(self, message, code=ErrorCode.INTERNAL):
-        if not isinstance(message, str):
-            raise TypeError(f"the message of a TritonError must be text, found type {type(message)}")
         if not isinstance(code, ErrorCode):
             raise TypeError(f"the code of a TritonError must be one of its constants, found type {type(code)}")
-        self._message = message
+        # An error must reach the client, whatever characters it has.
+        self._message = text("the message of a TritonError", message, "replace")
         self._code = code
 
     def code(self):
@@ -56,16 +57,31 @@ class TritonError:
 
 
 def parameters_text(parameters):
+    """The parameters of a request or a response as JSON text."""
     if parameters is None:
         return "{}"
     if not isinstance(parameters, dict):
-        raise TypeError(f"parameters must be a dictionary, found type {type(parameters)}")
+        raise TritonModelException(f"Expect a dictionary of parameters, got {type(parameters)}")
+    plain = {}
     for key, value in parameters.items():
         if not isinstance(key, str):
             raise TritonModelException(f"Expect parameters keys to have type str, found type {type(key)}")
-        if not isinstance(value, (bool, int, str)):
-            raise TritonModelException(f"Expect parameters values to have type bool/int/str, found type {type(value)}")
-    return json.dumps(parameters)
+        plain[text("the name of a parameter", key)] = _plain_parameter(value)
+    return json.dumps(plain)
+
+
+def _plain_parameter(value):
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, str):
+        return text("the value of a parameter", value)
+    try:
+        value = operator.index(value)
+    except TypeError:
+        raise TritonModelException(
+            f"Expect parameters values to have type bool/int/str, found type {type(value)}"
+        ) from None
+    return whole_number("the value of a parameter", value, LEAST_INT64, MOST_INT64)
 
 
 class InferenceResponse:
@@ -108,18 +124,25 @@ class InferenceResponseSender:
 
     __slots__ = ("_handle", "_decoupled", "_lock", "_closed", "_sent", "__weakref__")
 
-    def __init__(self, handle, decoupled):
-        self._handle = handle
-        # None: the request was made by a model, and only the model that is asked can answer it.
-        self._decoupled = decoupled
-        self._lock = threading.Lock()
-        self._closed = False
-        self._sent = 0
+    def __new__(cls, *_, **__):
+        raise TypeError("InferenceResponseSender: No constructor defined!")
+
+    @classmethod
+    def _of(cls, handle, decoupled):
+        """The sender of a request. `decoupled` is None for a request of a model: only the model that is asked answers it."""
+        sender = object.__new__(cls)
+        sender._handle = handle
+        sender._decoupled = decoupled
+        sender._lock = threading.Lock()
+        sender._closed = False
+        sender._sent = 0
+        return sender
 
     def send(self, response=None, flags=0):
         """Sends a response, the final flag, or both. May be called by any thread."""
         if response is not None and not isinstance(response, InferenceResponse):
             raise TypeError(f"the response must be an InferenceResponse, found type {type(response)}")
+        flags = whole_number("the flags of a response", flags, 0, MOST_UINT32)
         if flags not in (0, TRITONSERVER_RESPONSE_COMPLETE_FINAL):
             raise TritonModelException("Unable to send response. Unsupported flag provided.")
         if flags == 0 and response is None:

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 
-from nereid_host import TritonModelException, asking, connected, host
+from nereid_host import TritonModelException, asking, connected, host, text, truth
 
 
 class LogLevel(enum.IntEnum):
@@ -50,10 +50,11 @@ class Logger:
 
 
 def _log(level, message):
-    if not isinstance(message, str):
-        raise TypeError(f"the message of a log line must be text, found type {type(message)}")
+    message = text("the message of a log line", message, "replace")
     caller = sys._getframe(2)
-    file, line = caller.f_code.co_filename, caller.f_lineno
+    file = text("the file of a log line", caller.f_code.co_filename, "replace")
+    # Code that a program has made may have no lines, or negative ones.
+    line = max(0, caller.f_lineno or 0)
     if connected() is not None:
         connected().log(level.name, message, file, line)
     elif level != LogLevel.VERBOSE:
@@ -63,47 +64,48 @@ def _log(level, message):
 
 def load_model(model_name, config="", files=None):
     """Loads a model. `files` are contents by their paths, as `file:1/model.onnx`. The server must let clients load models."""
-    _check_texts(model_name=model_name, config=config)
-    if files is not None:
-        contents = files.items() if isinstance(files, dict) else ((None, None),)
-        if not all(isinstance(path, str) and isinstance(content, bytes) for path, content in contents):
-            raise TritonModelException(
-                f"failed to load model '{model_name}', files should be a dictionary of file paths and file contents"
-            )
+    model_name = text("the argument 'model_name'", model_name)
+    config = text("the argument 'config'", config)
+    files = _checked_files(model_name, files)
     with asking("Failed to load model: ") as host:
         host.load_model(model_name, files or None, config or None)
 
 
 def unload_model(model_name, unload_dependents=False):
     """Unloads a model, and with `unload_dependents` the models that only it needs."""
-    _check_texts(model_name=model_name)
-    if not isinstance(unload_dependents, bool):
-        raise TypeError(f"unload_dependents must be a bool, found type {type(unload_dependents)}")
+    model_name = text("the argument 'model_name'", model_name)
+    unload_dependents = truth("unload_dependents", unload_dependents)
     with asking("Failed to unload model: ") as host:
         host.unload_model(model_name, unload_dependents)
 
 
 def is_model_ready(model_name, model_version=""):
     """Whether the model can be asked; without a version, the one that requests without a version get."""
-    _check_texts(model_name=model_name, model_version=model_version)
+    model_name = text("the argument 'model_name'", model_name)
+    model_version = text("the argument 'model_version'", model_version)
     with asking("Failed to check model readiness: ") as host:
         return host.is_model_ready(model_name, _checked_version(model_version))
 
 
-def _checked_version(text):
-    wrong = f"failed to get model version from specified version string '{text}'"
+def _checked_files(model_name, files):
+    if files is None:
+        return None
+    contents = files.items() if isinstance(files, dict) else ((None, None),)
+    if not all(isinstance(path, (str, bytes)) and isinstance(content, bytes) for path, content in contents):
+        raise TritonModelException(
+            f"failed to load model '{model_name}', files should be a dictionary of file paths and file contents"
+        )
+    return {text("a path of 'files'", path): bytes(content) for path, content in contents}
+
+
+def _checked_version(version):
+    wrong = f"failed to get model version from specified version string '{version}'"
     rule = "version should be an integral value > 0"
-    if text and not re.fullmatch(r"\s*[+-]?[0-9]+", text):
+    if version and not re.fullmatch(r"\s*[+-]?[0-9]+", version):
         raise TritonModelException(f"{wrong} (details: stol), {rule}")
-    if text and not 0 <= int(text) < 1 << 63:
+    if version and not 0 <= int(version) < 1 << 63:
         raise TritonModelException(f"{wrong}, {rule}")
-    return str(int(text)) if text else ""
-
-
-def _check_texts(**texts):
-    for name, value in texts.items():
-        if not isinstance(value, str):
-            raise TypeError(f"the argument '{name}' must be text, found type {type(value)}")
+    return str(int(version)) if version else ""
 
 
 def get_model_dir():

@@ -64,7 +64,7 @@ class Codec:
     def response_to(self, response, requested=None):
         error = response._error
         if error is not None:
-            return (int(error.code()), error.message()), (), response._parameters
+            return (int(error._code), error._message), (), response._parameters
         to_wire = self.tensor_to
         tensors = response._output_tensors
         if requested is not None:
@@ -179,9 +179,11 @@ class Services:
         number = self._number()
         answers = []
         self.channel.listeners[number] = lambda header, _: answers.append(header)
-        self.channel.send(*self._dropped(), (channel_module.ASK, number, name, arguments))
-        self.channel.wait_until(lambda: answers)
-        self.forget(number)
+        try:
+            self.channel.send(*self._dropped(), (channel_module.ASK, number, name, arguments))
+            self.channel.wait_until(lambda: answers)
+        finally:
+            self.forget(number)
         _, _, error, value = answers[0]
         if error is not None:
             raise TritonModelException(error)
@@ -217,19 +219,23 @@ class Services:
         inference = Inference(self, number, decoupled)
         wire = (
             fields["model_name"],
-            int(fields.get("model_version", -1)),
+            fields.get("model_version", -1),
             fields.get("id", ""),
             fields.get("correlation_id", 0),
-            int(fields.get("flags", 0)),
-            int(fields.get("timeout", 0)),
+            fields.get("flags", 0),
+            fields.get("timeout", 0),
             fields.get("parameters") or "{}",
             list(fields.get("requested_outputs", ())),
             [self.codec.tensor_to(tensor) for tensor in fields["inputs"]],
             None if trace is None else trace.number,
         )
         self.channel.listeners[number] = _Arrival(inference)
-        cancelled = [(channel_module.CANCEL_INFER, number) for number in self._unwanted()]
-        self.channel.send(*cancelled, (channel_module.INFER, number, wire, bool(decoupled)))
+        cancelled = [(channel_module.CANCEL_INFER, unwanted) for unwanted in self._unwanted()]
+        try:
+            self.channel.send(*cancelled, (channel_module.INFER, number, wire, decoupled))
+        except TritonModelException:
+            self.forget(number)
+            raise
         return inference
 
     def _unwanted(self):
@@ -270,7 +276,7 @@ class Services:
         self.ask("load_model", name, config or "", files or ())
 
     def unload_model(self, name, unload_dependents):
-        self.ask("unload_model", name, bool(unload_dependents))
+        self.ask("unload_model", name, unload_dependents)
 
     def is_model_ready(self, name, version):
         return self.ask("is_model_ready", name, version)
@@ -283,8 +289,7 @@ class Services:
         return number
 
     def metric(self, family, labels, buckets):
-        pairs = [(str(name), str(value)) for name, value in labels.items()]
-        number = self.ask("metric", family, pairs, None if buckets is None else list(map(float, buckets)))
+        number = self.ask("metric", family, list(labels.items()), buckets)
         self._metric_kinds[number] = self._family_kinds.get(family)
         return number
 
@@ -299,17 +304,17 @@ class Services:
             raise TritonModelException(
                 "TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by non-negative values."
             )
-        self.tell("increment", number, float(value))
+        self.tell("increment", number, value)
 
     def metric_set(self, number, value):
         if self._metric_kinds[number] != "GAUGE":
             self._unsupported(self._metric_kinds[number], "Set")
-        self.tell("set", number, float(value))
+        self.tell("set", number, value)
 
     def metric_observe(self, number, value):
         if self._metric_kinds[number] != "HISTOGRAM":
             self._unsupported(self._metric_kinds[number], "Observe")
-        self.tell("observe", number, float(value))
+        self.tell("observe", number, value)
 
     def _unsupported(self, kind, what):
         raise TritonModelException(f"TRITONSERVER_METRIC_KIND_{kind} does not support {what}")

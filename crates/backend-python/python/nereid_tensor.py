@@ -6,7 +6,7 @@ import struct
 import numpy as np
 
 import nereid_dlpack
-from nereid_host import TritonModelException
+from nereid_host import TritonModelException, text
 
 
 class TritonDataType(enum.IntEnum):
@@ -98,7 +98,8 @@ def serialize_byte_tensor(input_tensor):
 
 def deserialize_bytes_tensor(encoded_tensor):
     """The inverse of `serialize_byte_tensor`: a flat array of bytes objects."""
-    encoded = bytes(encoded_tensor)
+    # Not of the object itself: `bytes` of a number are so many zeros.
+    encoded = bytes(memoryview(encoded_tensor))
     elements, offset, end = [], 0, len(encoded)
     length_at, append = _LENGTH.unpack_from, elements.append
     try:
@@ -125,8 +126,7 @@ class Tensor:
     __slots__ = ("_name", "_datatype", "_shape", "_array", "_memory", "_source", "__weakref__")
 
     def __init__(self, name, numpy_array):
-        if not isinstance(name, str):
-            raise TypeError(f"the name of a tensor must be text, found type {type(name)}")
+        name = text("the name of a tensor", name)
         if not isinstance(numpy_array, np.ndarray):
             raise TypeError(f"the second argument of Tensor must be a NumPy array, found type {type(numpy_array)}")
         if not name:
@@ -134,8 +134,8 @@ class Tensor:
         datatype = _datatype_of(numpy_array.dtype)
         if datatype is None:
             raise TritonModelException("NumPy dtype is not supported.")
-        if not numpy_array.flags.c_contiguous:
-            numpy_array = np.ascontiguousarray(numpy_array)
+        # Subclasses may say something else of their memory: as in the reference, the memory counts.
+        numpy_array = np.asarray(numpy_array, order="C")
         self._name = name
         self._datatype = datatype
         self._shape = numpy_array.shape
@@ -209,8 +209,7 @@ class Tensor:
     @staticmethod
     def from_dlpack(name, tensor):
         """A tensor over the memory of another library's tensor, or of a capsule."""
-        if not isinstance(name, str):
-            raise TypeError(f"the name of a tensor must be text, found type {type(name)}")
+        name = text("the name of a tensor", name)
         if not name:
             raise TritonModelException("Tensor name cannot be an empty string.")
         return Tensor._from_array(name, *nereid_dlpack.take(tensor))

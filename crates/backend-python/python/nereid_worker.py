@@ -5,12 +5,14 @@ import importlib
 import importlib.util
 import json
 import marshal
+import operator
 import os
 import sys
 
 import nereid_channel as channel_module
 from nereid_channel import Channel
 from nereid_errors import text_of
+from nereid_host import text
 
 
 class _Stop(Exception):
@@ -87,23 +89,20 @@ class Worker:
         self._class = None
         self._model = None
         self._executions = None
-        self._is_concurrent = False
 
     def serve(self):
         try:
             while True:
                 command = self._next_command()
                 if command[0] == channel_module.EXECUTE:
-                    self._executions.run(command[1], command[2])
+                    self._executions = self._executions.run(command[1], command[2])
                 else:
                     self._obey(command)
         except _Stop:
             pass
 
     def _next_command(self):
-        if self._is_concurrent:
-            return self._executions.run_until_command()
-        return self._channel.next_command()
+        return self._channel.next_command() if self._executions is None else self._executions.next_command()
 
     def _obey(self, command):
         kind, *arguments = command
@@ -114,10 +113,9 @@ class Worker:
                 result = self._initialize(*arguments)
             else:
                 result = self._finalize()
+            self._channel.send((channel_module.RESULT, None, result))
         except BaseException as error:
             self._channel.send((channel_module.RESULT, text_of(error), ""))
-        else:
-            self._channel.send((channel_module.RESULT, None, result))
         if kind == channel_module.FINALIZE:
             raise _Stop
 
@@ -133,7 +131,7 @@ class Worker:
             raise TritonModelException(
                 f"auto_complete_config function in model '{self._facts[0]}' must return a valid pb.ModelConfig object."
             )
-        return json.dumps(completed._model_config)
+        return json.dumps(completed._model_config, default=_json_value)
 
     def _initialize(self, arguments):
         import nereid_readiness
@@ -152,15 +150,15 @@ class Worker:
         execute = getattr(self._model, "execute", None)
         # CO_COROUTINE: `inspect` would have to be imported for the same question.
         code = getattr(execute, "__code__", None)
-        self._is_concurrent = code is not None and bool(code.co_flags & 0x80)
-        executions = ConcurrentExecutions if self._is_concurrent else SerialExecutions
+        is_concurrent = code is not None and bool(code.co_flags & 0x80)
+        executions = ConcurrentExecutions if is_concurrent else SerialExecutions
         self._executions = executions(self._model, self._services, facts)
         nereid_readiness.serve(self._readiness, self._model, facts[2])
         self._services.may_infer = True
         # So does what the model has built.
         gc.collect()
         gc.freeze()
-        return "async" if self._is_concurrent else "serial"
+        return "async" if is_concurrent else "serial"
 
     def _finalize(self):
         self._services.may_infer = False
@@ -176,6 +174,20 @@ class Worker:
             sys.path.extend(place for place in places if place and place not in sys.path)
             self._class = _module(file, version_directory, model_directory).TritonPythonModel
         return self._class
+
+
+def _json_value(value):
+    """What JSON has for a value that it does not know: bytes, and numbers and truth values of NumPy."""
+    import numpy as np
+
+    if isinstance(value, (bytes, bytearray)):
+        return text("a text of the configuration", value)
+    if isinstance(value, np.bool_):
+        return bool(value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable") from None
 
 
 def _module(file, version_directory, model_directory):

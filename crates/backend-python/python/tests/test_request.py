@@ -128,6 +128,7 @@ REFUSALS = {
     "Correlation ID must be from 0 to": {"correlation_id": -1},
     f"Input tensor for {ID} should not be empty.": {"inputs": [None], "request_id": "r"},
     f"Requested output name for {ID} should not be empty.": {"requested_output_names": [""], "request_id": "r"},
+    "Expect a dictionary of parameters, got <class 'list'>": {"parameters": []},
     "Expect parameters keys to have type str, found type <class 'int'>": {"parameters": {1: 1}},
     "Expect parameters values to have type bool/int/str, found type <class 'float'>": {"parameters": {"a": 1.5}},
 }
@@ -150,7 +151,9 @@ def test_a_request_must_be_whole(words):
         {"flags": -1},
         {"timeout": 1.5},
         {"requested_output_names": "Y"},
-        {"parameters": []},
+        {"correlation_id": None},
+        {"preferred_memory": 1},
+        {"trace": "a trace"},
     ],
 )
 def test_a_request_has_types(wrong):
@@ -179,7 +182,7 @@ def test_a_response_has_outputs_or_an_error():
 def test_a_response_is_checked():
     with pytest.raises(TritonModelException, match="^Output tensor for inference response should not be empty.$"):
         InferenceResponse([None])
-    for wrong in ({"output_tensors": [1]}, {"error": "no"}, {"parameters": 1}):
+    for wrong in ({"output_tensors": [1]}, {"error": "no"}):
         with pytest.raises(TypeError):
             InferenceResponse(**wrong)
 
