@@ -114,6 +114,16 @@ def test_a_model_names_its_interpreter(start_python, folder):
     assert told(server, "elsewhere")[1].startswith(str(pathlib.Path(sys.executable).parent))
 
 
+# Triton's backend runs it.
+@pytest.mark.parametrize("python_backend", python_backends.OURS, indirect=True)
+def test_a_stub_in_the_directory_of_a_model_is_told_once(start_python, folder):
+    plugins.python_model(folder, "where", text=WHERE, config="instance_group [{ count: 2 }]")
+    stub = folder / "where/triton_python_backend_stub"
+    stub.touch()
+    server = start_python(folder).wait_until_ready()
+    assert server.log().count(f"the program '{stub}' is not used: model 'where' runs in ") == 1
+
+
 ENDS = models.tensor("input", "X", "FP32", 1) + models.tensor("output", "OUT", "BYTES", 2)
 FAILURES = {
     "Failed to get the canonical path for /nowhere.": parameter("EXECUTION_ENV_PATH", "/nowhere"),

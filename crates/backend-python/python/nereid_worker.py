@@ -15,6 +15,10 @@ from nereid_errors import text_of
 from nereid_host import text
 
 
+# Triton runs a model in this program, if the model's directory has it. A user makes it for another version of Python.
+_STUB = "triton_python_backend_stub"
+
+
 class _Stop(Exception):
     """The server wants the worker to end."""
 
@@ -141,6 +145,10 @@ class Worker:
         self._facts = facts = (*self._facts[:2], arguments["model_instance_name"], *self._facts[3:])
         config = json.loads(arguments["model_config"])
         self._services.instance = facts[2]
+        groups = config.get("instance_group")
+        # One of the instances tells it.
+        if groups and facts[2] == f"{groups[0].get('name')}_0":
+            self._tell_unused_stub()
         self._services.is_decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled", False))
         # Modules stay, and need not be looked at by each collection of garbage.
         gc.freeze()
@@ -159,6 +167,15 @@ class Worker:
         gc.collect()
         gc.freeze()
         return "async" if is_concurrent else "serial"
+
+    def _tell_unused_stub(self):
+        stub = os.path.join(self._facts[4], _STUB)
+        if os.path.exists(stub):
+            text = (
+                f"the program '{stub}' is not used: model '{self._facts[0]}' runs in {sys.executable}; its parameter "
+                "'PYTHON_EXECUTABLE' or 'EXECUTION_ENV_PATH' names another interpreter"
+            )
+            self._services.log("WARNING", text, stub, 0)
 
     def _finalize(self):
         self._services.may_infer = False
