@@ -24,19 +24,34 @@ class RedisError(Exception):
     """An error that the store replies."""
 
 
+class RedisEnded(Exception):
+    """The process of a store has ended by itself."""
+
+
+# Between the choice of a port and the start of the store another process may take the port.
+MOST_STARTS = 5
+
+
 class RedisServer:
     """A store that keeps nothing on disk. `options` are those of its command line."""
 
     def __init__(self, folder, *options, password=None):
-        self.port = free_port()
         self.password = password
-        self._line = [program(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
-        self._line += [*options, *(("--requirepass", password) if password else ())]
-        self.start()
+        self._options = ["--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+        self._options += [*options, *(("--requirepass", password) if password else ())]
+        for left in reversed(range(MOST_STARTS)):
+            self.port = free_port()
+            try:
+                self.start()
+                return
+            except RedisEnded:
+                if not left:
+                    raise
 
     def start(self):
         """Starts the process, again on the same port."""
-        self.process = processes.start(self._line, stdout=processes.DEVNULL)
+        line = [program(), "--port", str(self.port), *self._options]
+        self.process = processes.start(line, stdout=processes.DEVNULL)
         try:
             eventually(self._answers, "redis-server to answer")
         except BaseException:
@@ -44,7 +59,8 @@ class RedisServer:
             raise
 
     def _answers(self):
-        assert self.process.poll() is None, f"redis-server ended with {self.process.returncode}"
+        if self.process.poll() is not None:
+            raise RedisEnded(f"redis-server ended with {self.process.returncode}")
         with contextlib.suppress(OSError):
             return self.ask("PING") == b"PONG"
 

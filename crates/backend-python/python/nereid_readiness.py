@@ -1,6 +1,6 @@
 """Answers the server's questions whether the model is ready, on a thread of its own: executions may take long.
 
-`crates/backend-python/src/readiness.rs` is the other side, and describes the packets.
+`crates/backend-python/src/session/readiness.rs` is the other side, and describes the packets.
 """
 
 import _socket

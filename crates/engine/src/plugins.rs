@@ -66,13 +66,32 @@ impl MetricSource for MetricSourcePair {
 /// How the process returns freed memory to the system. This depends on its allocators.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryFunctions {
-    /// A time begins (`true`) or ends (`false`) in which freed memory goes back at once, because it is not needed again
-    /// soon or because others need it: a thread builds or ends a copy of a model, or requests hold much memory. Such times
-    /// overlap. Must not block.
-    pub return_at_once: fn(bool),
+    /// A thread begins (`true`) or ends (`false`) to build or to end a copy of a model. Meanwhile much memory is freed
+    /// that is not needed again soon. Must not block.
+    pub models_change: fn(bool),
+    /// The requests of a server begin (`true`) or end (`false`) to hold much memory. Meanwhile others need what is freed.
+    /// Must not block.
+    pub memory_is_scarce: fn(bool),
     /// Returns all freed memory. A blocking thread calls it after copies have been built or have ended, at most once a
     /// second.
     pub return_freed: fn(),
+}
+
+/// One of the [`MemoryFunctions`] has been told that something begins. It is told of the end when this is dropped, also
+/// after a panic, or with the runtime of the task that has it.
+pub(crate) struct MemoryPhase(fn(bool));
+
+impl MemoryPhase {
+    pub(crate) fn begin(function: fn(bool)) -> Self {
+        function(true);
+        Self(function)
+    }
+}
+
+impl Drop for MemoryPhase {
+    fn drop(&mut self) {
+        (self.0)(false);
+    }
 }
 
 impl From<Vec<Arc<dyn Backend>>> for Plugins {

@@ -10,23 +10,29 @@
 use std::{
     ffi::{CStr, c_char, c_int, c_long, c_void},
     mem, ptr,
+    sync::LazyLock,
 };
 
 use engine::MemoryFunctions;
 use inference::lock::Mutex;
 
 /// How the engine lets this process return memory.
-pub(crate) const MEMORY_FUNCTIONS: MemoryFunctions =
-    MemoryFunctions { return_at_once, return_freed: return_freed_memory };
+pub(crate) fn memory_functions() -> MemoryFunctions {
+    // Now, because the search may wait for a library that is being loaded.
+    LazyLock::force(&MIMALLOC);
+    MemoryFunctions { models_change, memory_is_scarce, return_freed: return_freed_memory }
+}
 
-/// The reasons to return memory at once.
-static REASONS: Mutex<ReturnReasons> = Mutex::new(ReturnReasons { count: 0, purge_delay: None });
+/// The reasons to return memory at once, in all servers of the process.
+static REASONS: Mutex<ReturnReasons> =
+    Mutex::new(ReturnReasons { changes: 0, scarcities: 0, purge_delay: None });
 
 struct ReturnReasons {
-    /// How many there are in all servers of the process: threads that load or end models, and servers whose requests hold
-    /// much memory.
-    count: usize,
-    /// How long mimalloc keeps freed memory without a reason, in milliseconds. `None` while it keeps it so long.
+    /// How many threads load or end models.
+    changes: usize,
+    /// How many servers have requests that hold much memory.
+    scarcities: usize,
+    /// How many milliseconds mimalloc keeps freed memory otherwise. `None` while it keeps it so long.
     purge_delay: Option<c_long>,
 }
 
@@ -45,23 +51,39 @@ const KEEP: Thresholds = Thresholds { map: 32 << 20, trim: 64 << 20 };
 /// While there is one. Large tensors and weights are mapped. The other memory of a model goes back with its last free.
 const RETURN: Thresholds = Thresholds { map: 1 << 20, trim: 1 << 20 };
 
-/// A reason to return memory at once begins or ends.
-fn return_at_once(begins: bool) {
-    // The lock is held while the allocators are told, so that they do what holds since the last change.
-    let mut reasons = REASONS.lock();
-    let before = reasons.count;
-    reasons.count = if begins { before + 1 } else { before.saturating_sub(1) };
-    match (before, reasons.count) {
-        (0, 1) => {
-            set(&RETURN);
-            reasons.purge_delay = replace_purge_delay(0);
-        }
-        (1, 0) => {
-            set(&KEEP);
-            if let Some(before) = reasons.purge_delay.take() {
+/// A thread begins or ends to load or to end a model.
+fn models_change(begins: bool) {
+    change(|reasons| count(&mut reasons.changes, begins));
+}
+
+/// The requests of a server begin or end to hold much memory.
+fn memory_is_scarce(begins: bool) {
+    change(|reasons| {
+        count(&mut reasons.scarcities, begins);
+        match (reasons.scarcities, reasons.purge_delay) {
+            (0, Some(before)) => {
                 replace_purge_delay(before);
+                reasons.purge_delay = None;
             }
+            (1, None) => reasons.purge_delay = replace_purge_delay(0),
+            _ => {}
         }
+    });
+}
+
+fn count(reasons: &mut usize, begins: bool) {
+    *reasons = if begins { *reasons + 1 } else { reasons.saturating_sub(1) };
+}
+
+/// Changes the reasons. The lock is held while the allocators are told, so that they do what holds since the last change.
+fn change(change: impl FnOnce(&mut ReturnReasons)) {
+    let mut reasons = REASONS.lock();
+    let has_reason = |reasons: &ReturnReasons| reasons.changes + reasons.scarcities > 0;
+    let before = has_reason(&reasons);
+    change(&mut reasons);
+    match (before, has_reason(&reasons)) {
+        (false, true) => set(&RETURN),
+        (true, false) => set(&KEEP),
         _ => {}
     }
 }
@@ -69,18 +91,11 @@ fn return_at_once(begins: bool) {
 /// Sets how many milliseconds mimalloc keeps freed memory, and returns how many it did before. `None` if the process does
 /// not have it, or if the operator has set this.
 fn replace_purge_delay(milliseconds: c_long) -> Option<c_long> {
-    if std::env::var_os("MIMALLOC_PURGE_DELAY").is_some() {
-        return None;
-    }
-    // SAFETY: the types are those of these functions, which may be called by any thread at any time. The number means the
-    // option in these versions.
+    let mimalloc = MIMALLOC.as_ref()?;
+    // SAFETY: both may be called by any thread at any time; the number is that of an option.
     unsafe {
-        let version = function::<MimallocVersion>(c"mi_version")?();
-        if version < OLDEST_MIMALLOC {
-            return None;
-        }
-        let before = function::<GetOption>(c"mi_option_get")?(PURGE_DELAY_OPTION);
-        function::<SetOption>(c"mi_option_set")?(PURGE_DELAY_OPTION, milliseconds);
+        let before = (mimalloc.get_option)(PURGE_DELAY_OPTION);
+        (mimalloc.set_option)(PURGE_DELAY_OPTION, milliseconds);
         Some(before)
     }
 }
@@ -119,6 +134,26 @@ type SetOption = unsafe extern "C" fn(c_int, c_long);
 const OLDEST_MIMALLOC: c_int = 200;
 /// `mi_option_purge_delay`: for how many milliseconds freed memory is kept.
 const PURGE_DELAY_OPTION: c_int = 15;
+
+/// The options of mimalloc.
+struct Mimalloc {
+    get_option: GetOption,
+    set_option: SetOption,
+}
+
+/// `None` if the process does not have it, or if the operator has set how long it keeps freed memory.
+static MIMALLOC: LazyLock<Option<Mimalloc>> = LazyLock::new(|| {
+    if ["MIMALLOC_PURGE_DELAY", "MIMALLOC_RESET_DELAY"].iter().any(|name| std::env::var_os(name).is_some()) {
+        return None;
+    }
+    // SAFETY: the types are those of these functions. The first may be called by any thread at any time.
+    unsafe {
+        let version = function::<MimallocVersion>(c"mi_version")?();
+        let get_option = function::<GetOption>(c"mi_option_get")?;
+        let set_option = function::<SetOption>(c"mi_option_set")?;
+        (version >= OLDEST_MIMALLOC).then_some(Mimalloc { get_option, set_option })
+    }
+});
 
 /// Empties the thread's own cache, then returns the unused pages of all arenas (4096 stands for all of them).
 const JEMALLOC_ACTIONS: [&CStr; 2] = [c"thread.tcache.flush", c"arena.4096.purge"];

@@ -12,7 +12,7 @@ use c_api::{
 use engine::Plugins;
 use object_stores::{CacheOptions, StoreOpener};
 
-use crate::{Server, custom_metrics, memory::MEMORY_FUNCTIONS};
+use crate::{Server, custom_metrics, memory::memory_functions};
 
 /// Makes the built-in backends and all plug-ins except the response cache. The library of ONNX Runtime is searched as
 /// `onnxruntime` says. Plug-ins get `server` as their server; the pointer must be valid as long as they live. Repository
@@ -36,6 +36,6 @@ pub fn plugins(
         repositories: Some(Arc::new(StoreOpener::of_this_process(copies))),
         strategies: Some(Arc::new(BatchingLibraries::new(handle))),
         more_metrics: Some(custom_metrics()),
-        memory: Some(MEMORY_FUNCTIONS),
+        memory: Some(memory_functions()),
     }
 }

@@ -58,8 +58,8 @@ impl RequestValidator {
         }
     }
 
-    /// Checks `request` against `config`, the configuration of [`new`](Self::new), gives raw bytes their shape, applies configured reshapes, and returns what the scheduler
-    /// needs.
+    /// Checks `request` against `config`, the configuration of [`new`](Self::new), gives raw bytes their shape, applies
+    /// configured reshapes, and returns what the scheduler needs.
     ///
     /// # Errors
     /// INVALID_ARG for the first rule that the request breaks.

@@ -1,5 +1,5 @@
 //! The requests of samples for warm-up. They pass the same checks as requests of clients.
-use std::collections::BTreeMap;
+use std::fmt;
 
 use bytes::Bytes;
 
@@ -10,8 +10,24 @@ use crate::{
     element_count, id_prefix,
 };
 
-/// The content of each file that a sample names, or why it cannot be read. The key is the name in the configuration.
-pub type WarmupFiles = BTreeMap<String, Result<Bytes, Error>>;
+/// Reads the files that samples name, when a sample is built that needs them.
+pub struct WarmupFiles(Box<ReadFile>);
+
+/// Returns the content of a file that has that name in the configuration.
+type ReadFile = dyn Fn(&str) -> Result<Bytes, Error> + Send + Sync;
+
+impl WarmupFiles {
+    /// Files whose content `read` returns, by the names in the configuration.
+    pub fn new(read: impl Fn(&str) -> Result<Bytes, Error> + Send + Sync + 'static) -> Self {
+        Self(Box::new(read))
+    }
+}
+
+impl fmt::Debug for WarmupFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WarmupFiles").finish_non_exhaustive()
+    }
+}
 
 /// A sample that can run. As Triton: a sample of n rows is n requests of one row, in one execution.
 #[derive(Debug)]
@@ -106,8 +122,7 @@ fn tensor(input: &WarmupInput, shape: Shape, files: &WarmupFiles) -> Result<Tens
 
 /// As much of a file as the elements need. For BYTES the whole file.
 fn content_of(file: &str, datatype: DataType, shape: &[i64], files: &WarmupFiles) -> Result<Bytes, Error> {
-    let content = files.get(file).cloned();
-    let content = content.unwrap_or_else(|| Err(Error::internal(format!("the file {file} was not read"))))?;
+    let content = (files.0)(file)?;
     let Some(element) = datatype.byte_size() else { return Ok(content) };
     let elements = element_count(shape).ok().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
     let expected = elements * element;

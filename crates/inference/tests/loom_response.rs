@@ -200,3 +200,24 @@ fn a_sender_behind_a_closed_gate_does_not_wait_for_its_client() {
         assert!(block_on(second_answer.next()).is_some());
     });
 }
+
+#[test]
+fn a_turn_that_comes_beside_the_first_look_hides_the_response() {
+    check(|| {
+        let order = Arc::default();
+        let (first, _first_answer) = in_order(&order, 1);
+        let (second, mut second_answer, _) = open(1);
+        let one = thread::spawn(move || {
+            second.line_up(&order);
+            second.complete(Response::default());
+        });
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(
+            second_answer.poll_item(&mut context).is_pending(),
+            "the second answer has overtaken the first"
+        );
+        one.join().unwrap();
+        first.complete(Response::default());
+        assert!(block_on(second_answer.next()).is_some());
+    });
+}

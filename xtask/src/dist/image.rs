@@ -92,6 +92,8 @@ fn umoci() -> Result<PathBuf> {
 /// The files of Debian's packages.
 fn make_base(base: &Path) -> Result<()> {
     make_empty(base)?;
+    // Some packages have only `lib`, which belongs there.
+    make_folder(&base.join("usr"))?;
     for package in BASE {
         let unpacked = base.with_extension("package");
         debian::unpack(package, &unpacked)?;

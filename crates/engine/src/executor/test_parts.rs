@@ -98,7 +98,7 @@ impl ExecutorParts {
             validator: Arc::new(RequestValidator::new(&config, ReadableMemory::default())),
             config: Arc::new(config),
             counters: Arc::default(),
-            warmup_files: WarmupFiles::new(),
+            warmup_files: WarmupFiles::new(|file| panic!("no sample names {file}")),
             backend: Box::new(backend),
             instances: instances.into_iter().map(Into::into).collect(),
             strategy: None,

@@ -1,7 +1,7 @@
 //! A model version that clients can use: the public part, which does not depend on how the model is executed.
 //!
 //! The model validates a request, looks it up in the response cache if the model uses one, and passes it to its runner.
-//! The responses come back through the [`RequestAccount`], the only place that counts and orders them.
+//! The responses come back through the [`RequestAccount`], the only place that counts them.
 use std::sync::Arc;
 
 use inference::{

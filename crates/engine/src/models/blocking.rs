@@ -15,11 +15,11 @@ use lifecycle::{FoundModel, ModelFiles, ModelKey, ModelListing, ModelLocation};
 use tokio::task::spawn_blocking;
 
 use super::{
-    freed_memory::ModelsChange,
     load::{LoadedModel, Loader},
     plan::{LoadBase, LoadPlan, Planned},
 };
 use crate::models::loaded_version::LoadedVersion;
+use crate::plugins::MemoryPhase;
 use crate::repository::{
     config_file::PlanError,
     given::LoadParameters,
@@ -281,7 +281,7 @@ pub(super) async fn load(
         (PlanSource::Remote(model), None) => Some(wait.of(model.fetch(&BTreeSet::from([version]))).await??),
     };
     let load = move || {
-        let _change = ModelsChange::begin(loader.memory());
+        let _change = loader.memory().map(|functions| MemoryPhase::begin(functions.models_change));
         let directory: &Path = match (&plan.source, &files) {
             (_, Some(copy)) => copy.path(),
             (PlanSource::Directory(directory), None) => directory,

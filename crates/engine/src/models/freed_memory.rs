@@ -36,26 +36,6 @@ impl FreedMemory {
     }
 }
 
-/// A thread builds or ends a copy of a model as long as this exists.
-pub(super) struct ModelsChange(Option<MemoryFunctions>);
-
-impl ModelsChange {
-    pub(super) fn begin(functions: Option<MemoryFunctions>) -> Self {
-        if let Some(MemoryFunctions { return_at_once, .. }) = functions {
-            return_at_once(true);
-        }
-        Self(functions)
-    }
-}
-
-impl Drop for ModelsChange {
-    fn drop(&mut self) {
-        if let Some(MemoryFunctions { return_at_once, .. }) = self.0 {
-            return_at_once(false);
-        }
-    }
-}
-
 async fn run(wanted: Arc<Notify>, return_freed: fn()) {
     loop {
         // One call that comes while memory is returned is kept, however many come.
@@ -69,19 +49,17 @@ async fn run(wanted: Arc<Notify>, return_freed: fn()) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::SeqCst};
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
     use tokio::time::Instant;
 
     use super::*;
 
     static RETURNS: AtomicU32 = AtomicU32::new(0);
-    static CHANGES: AtomicI32 = AtomicI32::new(0);
 
     const COUNTED: Option<MemoryFunctions> = Some(MemoryFunctions {
-        return_at_once: |begins| {
-            CHANGES.fetch_add(if begins { 1 } else { -1 }, SeqCst);
-        },
+        models_change: |_| {},
+        memory_is_scarce: |_| {},
         return_freed: || {
             RETURNS.fetch_add(1, SeqCst);
         },
@@ -108,19 +86,5 @@ mod tests {
         memory.return_soon();
         until(3).await;
         drop(memory);
-    }
-
-    #[test]
-    fn a_change_is_told_to_end_also_after_a_panic() {
-        let told = || CHANGES.load(SeqCst);
-        let changing = move || {
-            let _change = ModelsChange::begin(COUNTED);
-            assert_eq!(told(), 1);
-            panic!("a backend that panics");
-        };
-        assert!(std::thread::spawn(changing).join().is_err());
-        assert_eq!(told(), 0);
-        drop(ModelsChange::begin(None));
-        assert_eq!(told(), 0);
     }
 }

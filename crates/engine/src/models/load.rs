@@ -245,7 +245,7 @@ impl Loader {
         let files = files.map(|files| files.with_library_of(&*backend, is_outdated));
         let fingerprint = files.map(|files| files.with(&config.shown, &source.settings));
         let cached = self.cached(&config.typed, version, fingerprint)?;
-        let warmup_files = files::read_warmups(&config.typed.warmups, directory);
+        let warmup_files = files::of_warmups(directory);
         let instances = self.instances(&config.typed);
         let opened = match begun {
             BegunCopy::Opened(opened) => opened,

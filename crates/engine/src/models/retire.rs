@@ -14,8 +14,11 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{closing_threads::ClosingThreads, freed_memory::ModelsChange};
-use crate::{models::loaded_version::LoadedVersion, plugins::MemoryFunctions};
+use super::closing_threads::ClosingThreads;
+use crate::{
+    models::loaded_version::LoadedVersion,
+    plugins::{MemoryFunctions, MemoryPhase},
+};
 
 /// How long a copy waits for its backend, before the log says so.
 const TOLD_AFTER: Duration = Duration::from_secs(10);
@@ -67,7 +70,7 @@ impl Retirement {
             mem::forget(copy.clone());
         }
         let close = move || {
-            let change = ModelsChange::begin(memory);
+            let change = memory.map(|functions| MemoryPhase::begin(functions.models_change));
             copy.close();
             drop(copy);
             drop(change);

@@ -6,7 +6,7 @@ use std::{io, path::Path};
 use bytes::Bytes;
 use inference::{
     Error, WarmupFiles,
-    config::{InitialState, ModelConfig, OutputSpec, Scheduling, StateSpec, Warmup, WarmupData},
+    config::{InitialState, ModelConfig, OutputSpec, Scheduling, StateSpec},
     element_count,
 };
 
@@ -58,21 +58,15 @@ fn read_initial_state(state: &mut StateSpec, directory: &Path) -> Result<(), Err
     Ok(())
 }
 
-/// Reads the files of the samples for warm-up. A file that cannot be read is an error when a sample needs it.
-pub(crate) fn read_warmups(warmups: &[Warmup], directory: &Path) -> WarmupFiles {
+/// The files of the samples for warm-up of a model in that directory. Each is read when a sample needs it.
+pub(crate) fn of_warmups(directory: &Path) -> WarmupFiles {
     let directory = directory.join("warmup");
-    let inputs = warmups.iter().flat_map(|warmup| &warmup.inputs);
-    let files = inputs.filter_map(|input| match &input.data {
-        WarmupData::File(file) => Some(file),
-        WarmupData::Zero | WarmupData::Random => None,
-    });
-    let read = |file: &String| {
+    WarmupFiles::new(move |file| {
         let path = directory.join(file);
         let unreadable =
             |error| Error::internal(format!("failed to open text file for read {}: {error}", path.display()));
-        (file.clone(), regular_file::read(&path).map(Bytes::from).map_err(unreadable))
-    };
-    files.map(read).collect()
+        regular_file::read(&path).map(Bytes::from).map_err(unreadable)
+    })
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Error {
@@ -83,9 +77,9 @@ fn unreadable(path: &Path, error: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, num::NonZeroU32};
+    use std::fs;
 
-    use inference::{DataType, Shape, config::WarmupInput};
+    use inference::{DataType, Shape};
 
     use super::*;
 
@@ -118,24 +112,5 @@ mod tests {
             read_state(DataType::Int32, &[2], b"1234").unwrap_err(),
             "initial_state setting expects 8 bytes, but the data provided from sonly has 4 bytes."
         );
-    }
-
-    #[test]
-    fn a_missing_file_of_a_sample_is_an_error_for_later() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::create_dir(directory.path().join("warmup")).unwrap();
-        fs::write(directory.path().join("warmup/raw"), b"content").unwrap();
-        let input = |file: &str| WarmupInput {
-            name: "IN".into(),
-            datatype: DataType::Uint8,
-            dims: Shape::from_slice(&[1]),
-            data: WarmupData::File(file.to_owned()),
-        };
-        let inputs = vec![input("raw"), input("none")];
-        let warmup = Warmup { name: "s".into(), batch_size: 1, count: NonZeroU32::MIN, inputs };
-        let files = read_warmups(&[warmup], directory.path());
-        assert_eq!(files["raw"], Ok(Bytes::from_static(b"content")));
-        let refusal = &files["none"].as_ref().unwrap_err().message;
-        assert!(refusal.starts_with("failed to open text file for read "), "{refusal}");
     }
 }

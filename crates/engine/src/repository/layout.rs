@@ -120,7 +120,7 @@ pub fn check_files(config: &mut ModelConfig, directory: &Path, errors: &mut Conf
         return;
     }
     let validator = RequestValidator::new(config, ReadableMemory::default());
-    let files = files::read_warmups(&config.warmups, directory);
+    let files = files::of_warmups(directory);
     if let Err(error) = WarmupSample::build_all(config, &validator, &files, configurable_bytes()) {
         errors.push_error("model_warmup", &error);
     }

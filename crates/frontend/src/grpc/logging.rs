@@ -55,14 +55,14 @@ fn change(settings: &BTreeMap<String, SettingValue>) -> Result<LogChange, Error>
     })
 }
 
-fn show(endpoint: LogState) -> LogSettingsResponse {
+fn show(state: LogState) -> LogSettingsResponse {
     let settings = [
-        ("log_file", Shown::StringParam(endpoint.file)),
-        ("log_info", Shown::BoolParam(endpoint.info)),
-        ("log_warning", Shown::BoolParam(endpoint.warning)),
-        ("log_error", Shown::BoolParam(endpoint.error)),
-        ("log_verbose_level", Shown::Uint32Param(endpoint.verbose_level)),
-        ("log_format", Shown::StringParam(endpoint.format.to_owned())),
+        ("log_file", Shown::StringParam(state.file)),
+        ("log_info", Shown::BoolParam(state.info)),
+        ("log_warning", Shown::BoolParam(state.warning)),
+        ("log_error", Shown::BoolParam(state.error)),
+        ("log_verbose_level", Shown::Uint32Param(state.verbose_level)),
+        ("log_format", Shown::StringParam(state.format.to_owned())),
     ];
     let value = |shown| ShownValue { parameter_choice: Some(shown) };
     LogSettingsResponse { settings: settings.map(|(name, shown)| (name.to_owned(), value(shown))).into() }
@@ -73,16 +73,16 @@ mod tests {
     use super::*;
     use inference::ErrorCode;
 
-    fn settings(setting: &[(&str, Option<ParameterChoice>)]) -> BTreeMap<String, SettingValue> {
+    fn settings(pairs: &[(&str, Option<ParameterChoice>)]) -> BTreeMap<String, SettingValue> {
         let value = |choice: &Option<ParameterChoice>| SettingValue { parameter_choice: choice.clone() };
-        setting.iter().map(|(name, choice)| ((*name).to_owned(), value(choice))).collect()
+        pairs.iter().map(|(name, choice)| ((*name).to_owned(), value(choice))).collect()
     }
 
     #[test]
     fn a_change_has_only_what_the_client_names() {
         use ParameterChoice::{BoolParam, StringParam, Uint32Param};
         assert_eq!(change(&settings(&[("other", None)])), Ok(LogChange::default()));
-        let setting = settings(&[
+        let settings = settings(&[
             ("log_info", Some(BoolParam(false))),
             ("log_warning", Some(BoolParam(true))),
             ("log_error", Some(BoolParam(false))),
@@ -96,7 +96,7 @@ mod tests {
             verbose_level: Some(i32::MAX.unsigned_abs()),
             format: Some("x".to_owned()),
         };
-        assert_eq!(change(&setting), Ok(expected));
+        assert_eq!(change(&settings), Ok(expected));
     }
 
     #[test]

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_leaves_slots_to_others() {
+    fn one_address_leaves_permits_to_others() {
         let permits = ConnectionPermits::new([ConnectionCounter::new(8, None)]);
         let mut first: Vec<_> = (0..2).map(|_| permits.take(address("10.0.0.1")).unwrap()).collect();
         for same in ["10.0.0.1", "::ffff:10.0.0.1"] {

@@ -204,9 +204,11 @@ impl Channel {
             return self.push(unread, replaces);
         }
         let pushed = catch_unwind(AssertUnwindSafe(|| self.push(unread, replaces)));
-        self.turn.get().into_iter().for_each(ResponseTurn::end);
+        // The end of a turn wakes the clients of other requests.
+        let turned =
+            catch_unwind(AssertUnwindSafe(|| self.turn.get().into_iter().for_each(ResponseTurn::end)));
         self.observer.ended();
-        if let Err(panic) = pushed {
+        if let Err(panic) = pushed.and(turned) {
             resume_unwind(panic);
         }
     }
@@ -244,10 +246,16 @@ impl Channel {
     }
 
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<Option<ResponseItem>> {
-        if self.turn.get().is_some_and(|turn| turn.poll_come(context).is_pending()) {
+        let turn = self.turn.get();
+        if turn.is_some_and(|turn| turn.poll_come(context).is_pending()) {
             return Poll::Pending;
         }
         let mut queue = self.queue.lock();
+        if turn.is_none() && self.turn.get().is_some() {
+            // The request has got its turn meanwhile. What is in the queue may have come after that.
+            drop(queue);
+            return self.poll(context);
+        }
         if let Some(UnreadResponse { item, bytes }) = queue.pop() {
             if queue.senders_waiting > 0 {
                 self.capacity_freed.notify_one();

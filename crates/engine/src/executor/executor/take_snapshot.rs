@@ -29,7 +29,7 @@ impl Executor {
         let Some(driver) = self.driver_at_rest() else {
             let WaitingWork { requests, time } = self.waiting_work();
             let queue = QueueSnapshot { requests, work: time, ..QueueSnapshot::default() };
-            return ExecutorSnapshot { queue, instances: executor_view(instances), sequences: None };
+            return ExecutorSnapshot { queue, instances: instances_snapshot(instances), sequences: None };
         };
         let queue = driver.queue(now());
         let sequences = matches!(self.config.scheduling, Scheduling::Sequence(_)).then(|| driver.slots());
@@ -45,7 +45,7 @@ impl Executor {
             };
             SequencesSnapshot { slots_per_instance, ..sequences }
         });
-        ExecutorSnapshot { queue, instances: executor_view(instances), sequences }
+        ExecutorSnapshot { queue, instances: instances_snapshot(instances), sequences }
     }
 
     /// The driver, for a thread that looks at it and must not wait for a plug-in. `None` while a plug-in may be running.
@@ -118,7 +118,7 @@ impl Driver {
 }
 
 /// The instances, as the configuration and the driver describe them.
-fn executor_view(each: Vec<InstanceView>) -> InstancesSnapshot {
+fn instances_snapshot(each: Vec<InstanceView>) -> InstancesSnapshot {
     let busy = each.iter().filter(|instance| instance.runs).count();
     let (count, left_out) = (each.len(), each.len().saturating_sub(MOST_INSTANCES));
     let each = each.into_iter().take(MOST_INSTANCES).map(|instance| InstanceSnapshot {

@@ -92,7 +92,7 @@ impl VersionParts {
             namespace: None,
             version: 1,
             config: ResolvedConfig { typed: config, shown: proto::ModelConfig::default(), warnings: vec![] },
-            warmup_files: WarmupFiles::new(),
+            warmup_files: WarmupFiles::new(|file| panic!("no sample names {file}")),
             backend: Box::new(backend),
             instances: instances.into_iter().map(Into::into).collect(),
             strategy: None,
