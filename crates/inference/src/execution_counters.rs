@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use scheduling::{CutReason, Timestamp};
+use scheduling::{CutReason, Timestamp, nanos};
 
 use crate::{ExecutionTimes, ReportedTimes, lock::Mutex};
 
@@ -116,10 +116,6 @@ impl ExecutionCounters {
         let by_rows = self.by_rows.lock();
         by_rows.iter().map(|(&rows, batch)| BatchStatistic { batch_size: rows.into(), ..*batch }).collect()
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -1,18 +1,29 @@
 //! The errors for rejections, with one text for each reason.
 use scheduling::Rejection;
 
-use crate::{Error, ErrorCode, FailureReason, Name, Request, backend::not_iterative, id_prefix};
+use crate::{
+    Error, ErrorCode, FailureReason, Name, Request,
+    backend::not_iterative,
+    config::{ModelConfig, Scheduling},
+    id_prefix,
+};
 
 /// Makes the errors for the rejections of one model.
 #[derive(Debug)]
 pub struct RejectionErrors {
     /// The name of the model.
-    pub model: Name,
+    model: Name,
     /// Whether the model is a sequence model. The texts of sequence models leave the request's id out.
-    pub sequences: bool,
+    sequences: bool,
 }
 
 impl RejectionErrors {
+    /// The errors of a model with that configuration.
+    #[must_use]
+    pub fn of(config: &ModelConfig) -> Self {
+        Self { model: config.name.clone(), sequences: matches!(config.scheduling, Scheduling::Sequence(_)) }
+    }
+
     /// The error for a rejected request.
     #[must_use]
     pub fn error(&self, reason: Rejection, request: &Request) -> Error {

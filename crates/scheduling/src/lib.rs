@@ -58,5 +58,5 @@ pub use sequence::{
     DirectStrategy, OldestStrategy, SequenceBatcher, SequenceBatching, SequenceId, SequencePosition,
     SequenceStrategy, SlotState, VacatedSlot,
 };
-pub use time::Timestamp;
+pub use time::{Timestamp, nanos};
 pub use unbatched::Unbatched;

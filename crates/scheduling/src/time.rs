@@ -8,6 +8,12 @@ use std::{
     time::Duration,
 };
 
+/// The nanoseconds of a duration, at most `u64::MAX`.
+#[must_use]
+pub fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// A time of the monotonic clock (`CLOCK_MONOTONIC`), in nanoseconds since its unspecified start.
 ///
 /// Invariant: none; every value is a time. Arithmetic saturates, so that a time in the far future stays there.
@@ -36,7 +42,7 @@ impl Add<Duration> for Timestamp {
 
     /// The time `later` after this one, or the last possible time.
     fn add(self, later: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(later.as_nanos()).unwrap_or(u64::MAX)))
+        Self(self.0.saturating_add(nanos(later)))
     }
 }
 

@@ -4,6 +4,8 @@
 //! the exact quantile, an insertion is one addition, and counts of different times can be added.
 use std::time::Duration;
 
+use scheduling::nanos;
+
 /// The buckets of a doubling.
 const BUCKETS: usize = 1 << BUCKET_BITS;
 const BUCKET_BITS: u32 = 7;
@@ -27,8 +29,7 @@ impl Default for DurationCounts {
 impl DurationCounts {
     /// Counts a duration.
     pub(super) fn insert(&mut self, duration: Duration) {
-        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let (doubling, bucket) = place_of(nanos);
+        let (doubling, bucket) = place_of(nanos(duration));
         let buckets = self.doublings[doubling].get_or_insert_with(|| Box::new([0; BUCKETS]));
         buckets[bucket] = buckets[bucket].saturating_add(1);
         self.total += 1;

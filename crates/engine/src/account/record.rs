@@ -11,6 +11,7 @@ use inference::{
     BatchStatistic, DurationStatistic, ExecutionCounters, FailureReason, Name, Outcome, ReportedTimes,
     ResponseReport, Timeline, Timestamp, backend::MemoryUsage,
 };
+use scheduling::nanos;
 
 use super::{
     labels::SeriesLabels,
@@ -282,10 +283,6 @@ impl Record {
             memory_usage: Vec::new(),
         }
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

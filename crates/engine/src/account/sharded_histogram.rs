@@ -12,6 +12,7 @@ use std::{
 };
 
 use inference::{TraceId, lock::Mutex, metrics::Exemplar};
+use scheduling::nanos;
 
 /// The number of shards. A thread has one of them for all histograms.
 const SHARDS: usize = 4;
@@ -160,10 +161,6 @@ impl ShardedHistogram {
         }
         &self.shards[OF_THREAD.with(|shard| *shard)]
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

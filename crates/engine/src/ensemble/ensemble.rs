@@ -15,7 +15,7 @@ use inference::{
     config::{EnsembleScheduling, ModelConfig},
     lock::Mutex,
 };
-use scheduling::SequenceTurns;
+use scheduling::{SequenceTurns, nanos};
 use tokio::{runtime::Handle, sync::Semaphore};
 
 use super::{admission::Admission, binding::MemberBinding, turns::TurnLines};
@@ -110,7 +110,7 @@ impl Ensemble {
     fn step_ended(&self, step: usize, took: Duration) {
         let Some(count) = self.step_counts.get(step) else { return };
         count.runs.fetch_add(1, Relaxed);
-        count.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        count.nanos.fetch_add(nanos(took), Relaxed);
     }
 
     /// The steps, and what their runs took.

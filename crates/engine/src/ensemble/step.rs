@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::{Stream, StreamExt, stream::SelectAll};
 use inference::{ResponseItem, ResponseStream, SequencePosition};
-use scheduling::StepRun;
+use scheduling::{StepRun, nanos};
 use smallvec::SmallVec;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -72,11 +72,10 @@ impl StepStream {
 
     fn end(&self) -> StepEnd {
         let timeline = self.responses.timeline();
-        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let times = timeline.counted_times().map_or_else(StepTimes::default, |times| StepTimes {
-            input_ns: ns(times.input()),
-            infer_ns: ns(times.infer()),
-            output_ns: ns(times.output()),
+            input_ns: nanos(times.input()),
+            infer_ns: nanos(times.infer()),
+            output_ns: nanos(times.output()),
         });
         StepEnd { took: now() - timeline.request_start, times }
     }

@@ -124,7 +124,7 @@ impl Executor {
             instances: Instances::new(active),
             validator,
             backend_handle: BackendModelHandle::new(builder.backend),
-            rejection_errors: RejectionErrors { model: config.name.clone(), sequences: sequences.is_some() },
+            rejection_errors: RejectionErrors::of(&config),
             sequences,
             threads,
             batching,

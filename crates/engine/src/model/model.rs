@@ -256,9 +256,7 @@ impl Model {
 
     /// The error of a request that comes after the server has begun to stop.
     fn refusal(&self, request: &Request) -> Error {
-        let sequences = matches!(self.config.scheduling, Scheduling::Sequence(_));
-        let errors = RejectionErrors { model: self.config.name.clone(), sequences };
-        errors.error(Rejection::Draining, request)
+        RejectionErrors::of(&self.config).error(Rejection::Draining, request)
     }
 
     /// Whether a request continues a sequence that runs on this version or on one that waits for its sequences.

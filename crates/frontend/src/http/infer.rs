@@ -1,5 +1,5 @@
 //! `POST /v2/models/{M}[/versions/{V}]/infer`
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
 use engine::Model;
@@ -107,18 +107,20 @@ async fn read_request(context: &HttpContext, call: &mut HttpCall<'_>) -> Result<
         let (bytes, reservation) = compression::decompress(body, limit).await?;
         return Ok(ReceivedBody { bytes: bytes.into(), reservation });
     }
-    if let Ok(Some(len)) = header_length(headers)
+    // What is no number is refused when the body is there.
+    let json_len = header_length(headers).ok().flatten();
+    if let Some(len) = json_len
         && u64::try_from(len).is_ok_and(|len| len > limit as u64)
     {
         return Err(json_too_large(len.unsigned_abs().into(), limit).into());
     }
-    let refuse = |len: u64| match header_length(headers) {
+    let refuse = |len: u64| match json_len {
         _ if len > limits.max_request_bytes => body::too_large(len, limits.max_request_bytes),
-        Ok(Some(0)) => request::raw_too_large(usize::try_from(len).unwrap_or(usize::MAX), limit),
+        Some(0) => request::raw_too_large(usize::try_from(len).unwrap_or(usize::MAX), limit),
         _ => json_too_large(len, limit),
     };
     // Only binary tensors after a JSON part may exceed the limit of the JSON part.
-    let most = if matches!(header_length(headers), Ok(Some(1..))) { u64::MAX } else { limit as u64 };
+    let most = if matches!(json_len, Some(1..)) { u64::MAX } else { limit as u64 };
     Ok(body::collect(body, bounds(most), refuse).await?)
 }
 
@@ -134,7 +136,7 @@ async fn decode(
     let json_len = match header_length(headers)? {
         None => body.len(),
         Some(len) => usize::try_from(len).ok().filter(|len| *len <= body.len()).ok_or_else(|| {
-            let header = headers.get(HEADER_LENGTH).map_or_else(String::new, text);
+            let header = headers.get(HEADER_LENGTH).map(text).unwrap_or_default();
             Error::invalid(format!(
                 "inference header size should be in range (0, {}), got: {header}",
                 body.len()
@@ -219,8 +221,8 @@ fn forward_headers(
     Ok(())
 }
 
-fn text(value: &HeaderValue) -> String {
-    String::from_utf8_lossy(value.as_bytes()).into_owned()
+fn text(value: &HeaderValue) -> Cow<'_, str> {
+    String::from_utf8_lossy(value.as_bytes())
 }
 
 /// What a response names, besides its outputs.

@@ -11,7 +11,7 @@ use inference::{
     panic_message,
     rejection::cancelled,
 };
-use scheduling::{InstanceId, Row, ScheduledBatch};
+use scheduling::{InstanceId, Row, ScheduledBatch, nanos};
 
 use super::{
     super::{
@@ -114,8 +114,7 @@ impl Executor {
             self.counters.executed(&execution_times, now(), unix_time);
         }
         let end = now();
-        let nanos = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);
-        let executed = (requests > 0).then_some(Executed { nanos, requests });
+        let executed = (requests > 0).then(|| Executed { nanos: nanos(end - start), requests });
         let finished = FinishedBatch { end, instance, movable, executed };
         if self.batching.is_some() {
             self.in_step(move |me| {

@@ -4,7 +4,7 @@
 //! cost or a doubt, it says so.
 use std::time::Duration;
 
-use scheduling::CutReason;
+use scheduling::{CutReason, nanos};
 
 use super::{
     failures::{loses_processes, processes, requests},
@@ -312,7 +312,6 @@ fn cache(served: &ServedSnapshot) -> Option<ModelFinding> {
 
 fn steps(served: &ServedSnapshot) -> Option<ModelFinding> {
     let whole: Duration = served.steps.iter().map(|step| step.time).sum();
-    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     let longest = served.steps.iter().max_by_key(|step| step.time).filter(|step| step.runs > 0)?;
     let shares: Vec<_> = served
         .steps
