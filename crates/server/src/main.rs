@@ -11,7 +11,8 @@ use backend_onnx::{LibrarySearch, prevent_telemetry};
 use c_api::plugin::exit_at_once;
 use object_stores::{CacheOptions, default_cache_directory};
 use server::{
-    Extensions, StartingServer, Stopped, commands,
+    Extensions, StartingServer, Stopped,
+    commands::{self, ProgramName},
     logging::{self, LogSettings},
     options::{self, Invocation, ProcessEnvironment, ResolvedOptions, TRITON_VERSION},
     options_reload::OptionsReload,
@@ -26,11 +27,27 @@ use tokio::sync::watch;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1).peekable();
-    if let Some(code) = commands::run(&mut arguments, |options| extensions(options).plugins) {
+    let mut arguments = std::env::args_os();
+    let name = ProgramName::of(&arguments.next().unwrap_or_default());
+    name.name_process();
+    let mut arguments = arguments.peekable();
+    let mut run_command = || commands::run(&mut arguments, |options| extensions(options).plugins);
+    let ended = match name {
+        ProgramName::Nereid | ProgramName::TritonServer => run_command(),
+        ProgramName::EntryPoint => run_command().or_else(|| commands::run_program(&mut arguments)),
+        ProgramName::Serve => None,
+    };
+    if let Some(code) = ended {
         return code.into();
     }
-    let (arguments, environment) = (arguments.collect::<Vec<_>>(), ProcessEnvironment::of_this_process());
+    let (mut arguments, mut environment) =
+        (arguments.collect::<Vec<_>>(), ProcessEnvironment::of_this_process());
+    if name == ProgramName::Serve {
+        arguments = match options::sagemaker_line(arguments, &mut environment) {
+            Ok(line) => line,
+            Err(bad) => return fail(&bad.to_string()),
+        };
+    }
     match options::parse(arguments.clone(), &environment) {
         Ok(Invocation::Serve(options)) => {
             let reload = OptionsReload::new(arguments, environment, &options);

@@ -30,6 +30,7 @@ mod process_variables;
 mod reference;
 mod refusal;
 mod resolve;
+mod sagemaker_line;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -54,3 +55,4 @@ pub use meaning::{
 };
 pub use reference::reference;
 pub use refusal::BadOption;
+pub use sagemaker_line::sagemaker_line;

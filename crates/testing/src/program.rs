@@ -118,6 +118,14 @@ impl Program {
         assert!(found.is_some(), "'{words}' is not said:\n{}\n{}", self.log(), self.complaints());
     }
 
+    /// The name of the process, as `ps` shows it.
+    ///
+    /// # Errors
+    /// The program has ended.
+    pub fn name(&self) -> io::Result<String> {
+        Ok(fs::read_to_string(format!("/proc/{}/comm", self.child.id()))?.trim_end().to_owned())
+    }
+
     /// The resident memory of the program, in bytes.
     ///
     /// # Errors

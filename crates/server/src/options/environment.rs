@@ -29,6 +29,8 @@ pub struct ProcessEnvironment {
     pub sagemaker_inference_type: Option<String>,
     /// `SAGEMAKER_TRITON_DEFAULT_MODEL_NAME`: the model of that path.
     pub sagemaker_default_model: Option<String>,
+    /// The variables that become options if the program is started as `serve`, by name.
+    pub sagemaker: BTreeMap<&'static str, String>,
     /// `NEREID_SAGEMAKER_MODEL_ROOT`: where the files of models of a multi-model endpoint are, instead of
     /// `/opt/ml/models`. For tests.
     pub sagemaker_model_root: Option<PathBuf>,
@@ -48,6 +50,8 @@ pub struct ProcessEnvironment {
     pub options: BTreeMap<String, String>,
     /// Names of variables that begin with `NEREID_`, and that nothing reads.
     pub unread: BTreeSet<String>,
+    /// Warnings about variables. The server writes them when it starts.
+    pub warnings: Vec<String>,
     /// The variables of OpenTelemetry.
     pub opentelemetry: OpenTelemetryVariables,
 }

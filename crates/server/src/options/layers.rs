@@ -74,6 +74,7 @@ fn names_on(mut line: ArgumentTokens) -> (BTreeSet<&'static str>, Option<String>
 /// An option that may be given several times has a value on each line of its variable.
 fn of_environment(environment: &ProcessEnvironment, typed: &mut TypedOptions) -> Vec<LayeredOption> {
     let mut found = Vec::new();
+    typed.warnings.extend_from_slice(&environment.warnings);
     typed.warnings.extend(environment.unread.iter().map(|name| unread_variables::warning(name)));
     for option in table::all().filter(|option| option.name != CONFIG) {
         let (Some(variable), Some(text)) = (option.variable(), environment.options.get(option.name)) else {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::PathBuf};
 
 use super::environment::{OpenTelemetryVariables, ProcessEnvironment};
-use super::{table, unread_variables};
+use super::{sagemaker_line, table, unread_variables};
 
 impl ProcessEnvironment {
     /// Reads the variables of this process. Bytes that are not valid UTF-8 become replacement characters.
@@ -19,6 +19,7 @@ impl ProcessEnvironment {
             sagemaker_ping_mode: text("SAGEMAKER_TRITON_PING_MODE"),
             sagemaker_inference_type: text("SAGEMAKER_TRITON_INFERENCE_TYPE"),
             sagemaker_default_model: text("SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"),
+            sagemaker: sagemaker_line::variables(text),
             sagemaker_model_root: raw("NEREID_SAGEMAKER_MODEL_ROOT").map(PathBuf::from),
             escape_log_messages: text("TRITON_SERVER_ESCAPE_LOG_MESSAGES"),
             delay_scheduler: text("TRITONSERVER_DELAY_SCHEDULER"),
@@ -32,6 +33,7 @@ impl ProcessEnvironment {
                 .filter_map(|option| Some((option.name.to_owned(), text(&option.variable()?)?)))
                 .collect(),
             unread: unread(),
+            warnings: Vec::new(),
             opentelemetry: OpenTelemetryVariables {
                 max_queue_size: text("OTEL_BSP_MAX_QUEUE_SIZE"),
                 schedule_delay: text("OTEL_BSP_SCHEDULE_DELAY"),

@@ -9,6 +9,7 @@ mod layers;
 mod meanings;
 mod ports;
 mod refusals;
+mod start_lines;
 
 /// Every option of `tritonserver`, deprecated options included.
 const TRITON_OPTIONS: &str = "help id exit-timeout-secs exit-on-error strict-readiness disable-auto-complete-config \

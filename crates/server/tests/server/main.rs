@@ -12,6 +12,7 @@ mod golden;
 mod library;
 mod newcomer;
 mod plugins;
+mod program_names;
 mod reference;
 mod shutdown;
 mod stalled_stop;
