@@ -11,7 +11,8 @@ import processes
 from processes import PATIENCE
 from serving import eventually
 
-PORT = re.compile(r"Started HTTPService at \S*:(\d+)")
+# The port for clients, or that for a platform.
+PORT = re.compile(r"Started .*HTTPService at \S*:(\d+)")
 REQUEST = {
     "inputs": [
         {"name": name, "datatype": "INT32", "shape": [1, 16], "data": [value] * 16}
@@ -24,7 +25,7 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
 @contextlib.contextmanager
 def running(line, log_path, variables=None):
-    """Starts a server, and gives its HTTP port when it serves."""
+    """Starts a server, and gives its HTTP port when it serves. The system chooses the ports."""
     line = [*map(str, line), "--http-port=0", "--grpc-port=0", "--metrics-port=0"]
     variables = ENVIRONMENT | (variables or {})
     with (
@@ -41,10 +42,10 @@ def running(line, log_path, variables=None):
         assert process.wait(PATIENCE) == 0, log_path.read_text()[-3000:]
 
 
-def ask(port):
+def ask(port, path="/v2/models/add_sub/infer"):
     """The sums and differences of a request to `add_sub`."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-    connection.request("POST", "/v2/models/add_sub/infer", json.dumps(REQUEST))
+    connection.request("POST", path, json.dumps(REQUEST))
     response = connection.getresponse()
     answer = json.loads(response.read())
     assert response.status == 200, answer

@@ -35,6 +35,12 @@ def check_licences(folder):
     assert not names & {"criterion", "loom", "proptest"}, "what only tests use is no part"
 
 
+def check_names(programs):
+    """The program has the names by which Triton and SageMaker's script are started."""
+    for name in ("tritonserver", "serve"):
+        assert run(programs / name, "--version").startswith("nereid "), name
+
+
 def test_the_wheel_installs_a_server_that_uses_the_onnxruntime_of_its_environment(tmp_path, repository_folder):
     environment = tmp_path / "environment"
     run(sys.executable, "-m", "venv", environment)
@@ -53,6 +59,7 @@ def test_the_wheel_installs_a_server_that_uses_the_onnxruntime_of_its_environmen
     for path in run(environment / "bin/python", "-c", ask_package).split():
         assert os.path.isfile(path), path
     assert "nereid" in run(environment / "bin/python", "-m", "nereid_server", "--version")
+    check_names(environment / "bin")
     (information,) = environment.glob("lib/python3*/site-packages/nereid_server-*.dist-info")
     places = information / "licenses", information / "sboms"
     together = tmp_path / "together"
@@ -102,6 +109,7 @@ def test_the_archive_serves_where_it_was_unpacked(tmp_path, repository_folder):
     with running([tree / "bin/nereid", f"--model-repository={repository_folder}"], tmp_path / "log") as port:
         assert ask(port) == SUMS
     assert str(tree / "lib/libonnxruntime") in os.path.realpath(next((tree / "lib").glob("libonnxruntime*")))
+    check_names(tree / "bin")
     check_licences(tree / "share/doc/nereid")
     assert (tree / "share/doc/nereid/onnxruntime/LICENSE").is_file()
     assert "NEREID_HTTP_PORT" in (tree / "share/man/man1/nereid.1").read_text()
@@ -133,6 +141,7 @@ def test_the_debian_package_makes_a_user_and_folders_and_serves(installed, tmp_p
     line = [installed / "usr/bin/nereid", f"--config={settings}"]
     with running(line, tmp_path / "log") as port:
         assert ask(port) == SUMS
+    check_names(installed / "usr/bin")
     check_licences(installed / "usr/share/doc/nereid")
     share = installed / "usr/share"
     assert "http-port" in (share / "bash-completion/completions/nereid").read_text()
@@ -175,7 +184,13 @@ def image(tmp_path):
 def test_the_image_says_how_it_runs(image):
     root, configuration = image
     assert configuration["User"] == "65534:65534"
-    assert configuration["Entrypoint"] == ["/usr/bin/nereid"]
+    assert configuration["Entrypoint"] == ["/usr/bin/nereid-entrypoint"]
+    assert configuration["Cmd"] == ["tritonserver", "--model-repository=/models"]
+    release = run(root / "usr/bin/nereid", "--version").split()[-1]
+    assert {f"TRITON_SERVER_VERSION={release}", "NVIDIA_TRITON_SERVER_VERSION=26.09"} <= set(configuration["Env"])
+    assert configuration["Labels"]["com.amazonaws.sagemaker.capabilities.multi-models"] == "true"
+    assert "triton-server:x:1000:1000:" in (root / "etc/passwd").read_text()
+    assert (root / "tmp").stat().st_mode & 0o7777 == 0o1777
     assert set(configuration["ExposedPorts"]) == {"8000/tcp", "8001/tcp", "8002/tcp"}
     assert os.readlink(root / "opt/tritonserver/bin/tritonserver") == "/usr/bin/nereid"
     assert (root / "opt/tritonserver/lib/libtritonserver.so").is_file()
@@ -185,15 +200,70 @@ def test_the_image_says_how_it_runs(image):
     assert (root / "usr/share/doc/libc6/copyright").is_file()
 
 
-# A root of one's own, which nobody can write, and a user that no file knows.
-MOUNTS = 'mount --bind "$1" "$1" && mount --bind "$2" "$1/models" && mount -o remount,ro,bind "$1" && shift 2 && exec "$@"'
+# A root of one's own, which nobody can write, with the models at a place in it.
+MOUNTS = 'mount --bind "$1" "$1" && mount --bind "$2" "$1$3" && mount -o remount,ro,bind "$1" && shift 3 && exec "$@"'
 UNSHARE = ["unshare", "--mount", "--propagation", "private"]
+MOUNTS_PERMITTED = pytest.mark.skipif(not (is_root() and can(*UNSHARE, "true")), reason="this machine does not permit mounts")
 
 
-@pytest.mark.skipif(not (is_root() and can(*UNSHARE, "true")), reason="this machine does not permit mounts")
-def test_any_user_runs_the_image_on_a_root_that_nobody_can_write(image, tmp_path, repository_folder):
+def in_image(image, user, repository_folder, place, arguments):
+    """The command that runs the image with these arguments, as a runtime of containers does, and its variables."""
     root, configuration = image
-    inside = ["chroot", "--userspec=12345:54321", root, *configuration["Entrypoint"], *configuration["Cmd"]]
-    line = [*UNSHARE, "sh", "-c", MOUNTS, "sh", root, repository_folder, *inside]
-    with running(line, tmp_path / "log", {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}) as port:
+    (root / place[1:]).mkdir(parents=True, exist_ok=True)
+    inside = ["chroot", f"--userspec={user}", root, *configuration["Entrypoint"], *arguments]
+    variables = dict(variable.split("=", 1) for variable in configuration["Env"])
+    variables["PATH"] += ":/usr/sbin:/sbin:/bin"
+    return [*UNSHARE, "sh", "-c", MOUNTS, "sh", root, repository_folder, place, *inside], variables
+
+
+@MOUNTS_PERMITTED
+def test_any_user_runs_the_image_on_a_root_that_nobody_can_write(image, tmp_path, repository_folder):
+    # No file knows this user.
+    line, variables = in_image(image, "12345:54321", repository_folder, "/models", image[1]["Cmd"])
+    with running(line, tmp_path / "log", variables) as port:
         assert ask(port) == SUMS
+
+
+KSERVE = ["--model-store=/mnt/models", "--grpc-port=9000", "--http-port=8080", "--allow-grpc=true", "--allow-http=true"]
+GKE = ["--model-store=/models", "--strict-model-config=False", "--log-verbose=0", "--allow-gpu-metrics=True"]
+VERTEX = {
+    "AIP_MODE": "PREDICTION",
+    "AIP_HTTP_PORT": "0",
+    "AIP_PREDICT_ROUTE": "/v1/endpoints/1/deployedModels/2:predict",
+    "AIP_HEALTH_ROUTE": "/v1/endpoints/1/deployedModels/2",
+    "AIP_STORAGE_URI": "/models",
+}
+# Recorded from the public sources, with repositories that are folders: the folder, the arguments and variables that the
+# container gets, and the path of a request. The charts are those of Triton's repository, below `deploy`.
+STARTS = {
+    "KServe": ("/mnt/models", ["tritonserver", *KSERVE], {}, None),
+    "SageMaker": ("/opt/ml/model", ["serve"], {"SAGEMAKER_BIND_TO_PORT": "0"}, "/invocations"),
+    "Vertex AI": ("/models", ["--strict-model-config=false"], VERTEX, VERTEX["AIP_PREDICT_ROUTE"]),
+    "k8s-onprem": ("/models", ["tritonserver", "--model-repository=/models"], {}, None),
+    "aws": (
+        "/models",
+        ["tritonserver", "--model-store=/models", "--model-control-mode=poll", "--repository-poll-secs=5"],
+        {},
+        None,
+    ),
+    "gcp": ("/models", ["tritonserver", "--model-store=/models"], {}, None),
+    "gke-marketplace-app": ("/models", ["tritonserver", *GKE], {"LD_PRELOAD": ""}, None),
+}
+
+
+@MOUNTS_PERMITTED
+@pytest.mark.parametrize("platform", STARTS)
+def test_platforms_and_charts_start_the_image_as_they_start_triton(platform, image, tmp_path, repository_folder):
+    place, arguments, given, path = STARTS[platform]
+    line, variables = in_image(image, "1000:1000", repository_folder, place, arguments)
+    with running(line, tmp_path / "log", variables | given) as port:
+        assert (ask(port, path) if path else ask(port)) == SUMS
+
+
+def test_tritonserver_of_the_archive_takes_the_lines_of_platforms(tmp_path, repository_folder):
+    run("tar", "--extract", "--file", package("nereid-*-linux.tar.gz"), "--directory", tmp_path)
+    (tree,) = tmp_path.glob("nereid-*")
+    for number, options in enumerate((KSERVE, GKE)):
+        options = [option.replace("/mnt/models", "/models").replace("/models", str(repository_folder)) for option in options]
+        with running([tree / "bin/tritonserver", *options], tmp_path / f"log-{number}") as port:
+            assert ask(port) == SUMS

@@ -15,7 +15,7 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
     let files = folder.join("tar");
     make_empty(&files)?;
     let tree = files.join(&name);
-    copy(&contents.server, &tree.join("bin/nereid"))?;
+    contents.copy_server(&tree.join("bin"))?;
     copy(&contents.library, &tree.join("lib/libtritonserver.so"))?;
     // Beside the program, where it looks first.
     copy(&contents.onnxruntime, &tree.join("lib").join(file_name(&contents.onnxruntime)))?;

@@ -1,5 +1,6 @@
 //! What all packages contain.
 
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,6 +11,9 @@ use crate::build::Build;
 use crate::files::{copy, file_name, make_empty, write};
 use crate::tools::runtime_library;
 use crate::{process, workspace};
+
+/// The names of the server besides `nereid`: that of Triton, and that by which SageMaker starts a container.
+pub(super) const OTHER_NAMES: [&str; 2] = ["tritonserver", "serve"];
 
 /// The files for packages, which lie in one folder.
 pub(super) struct PackageContents {
@@ -62,6 +66,23 @@ impl PackageContents {
         let newest = [&contents.server, &contents.library].map(|file| newest_glibc(file));
         let [server, library] = newest;
         Ok(PackageContents { glibc_minor: server?.max(library?), ..contents })
+    }
+
+    /// Copies the server to a folder of programs, and gives it its other names there.
+    pub(super) fn copy_server(&self, programs: &Path) -> Result<()> {
+        copy(&self.server, &programs.join("nereid"))?;
+        for name in OTHER_NAMES {
+            let link = programs.join(name);
+            symlink("nereid", &link).with_context(|| format!("cannot make {}", link.display()))?;
+        }
+        Ok(())
+    }
+
+    /// The release of Triton that the server follows, such as 2.73.0.
+    pub(super) fn triton_version(&self) -> Result<String> {
+        let told = process::output(Command::new(&self.server).arg("--version"))?;
+        let version = told.split_whitespace().last().context("the server prints no version")?;
+        Ok(version.to_owned())
     }
 
     /// Copies the licences and the list of the parts.

@@ -15,7 +15,7 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
     let sources = workspace::root().join("packaging/debian");
     let tree = folder.join("deb");
     make_empty(&tree)?;
-    copy(&contents.server, &tree.join("usr/bin/nereid"))?;
+    contents.copy_server(&tree.join("usr/bin"))?;
     // Not where the loader looks: Triton's own package may be there, too.
     let libraries = tree.join("usr/lib/nereid");
     copy(&contents.library, &libraries.join("libtritonserver.so"))?;

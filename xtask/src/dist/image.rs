@@ -1,10 +1,10 @@
 //! A container image: a folder in the layout of the Open Container Initiative, made without a daemon.
 //!
 //! It contains the server, ONNX Runtime, and those libraries of this Debian that they need. There is no shell. Any user may
-//! run it, on a root that nobody can write. The paths of Triton's images lead to the same files.
+//! run it, on a root that nobody can write. The paths, names, users and variables of Triton's images are there, too.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,6 +30,13 @@ const UNUSED: [&str; 9] = [
     "usr/share/man",
     "usr/share/locale",
 ];
+
+/// The users. Manifests for Triton name `triton-server`, or its number.
+const USERS: &str = "root:x:0:0:root:/:/none\ntriton-server:x:1000:1000:triton-server:/:/none\n\
+                     nobody:x:65534:65534:nobody:/:/none\n";
+
+/// The release of the containers with the Triton that the server follows.
+const TRITON_RELEASE: &str = "26.09";
 
 /// The user of nobody.
 const USER: &str = "65534:65534";
@@ -57,11 +64,17 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
         "--config.user",
         USER,
         "--config.entrypoint",
-        "/usr/bin/nereid",
+        "/usr/bin/nereid-entrypoint",
+        "--config.cmd",
+        "tritonserver",
         "--config.cmd",
         "--model-repository=/models",
         "--config.env",
         "PATH=/usr/bin:/opt/tritonserver/bin",
+        "--config.env",
+        &format!("TRITON_SERVER_VERSION={}", contents.triton_version()?),
+        "--config.env",
+        &format!("NVIDIA_TRITON_SERVER_VERSION={TRITON_RELEASE}"),
         "--config.exposedports",
         "8000/tcp",
         "--config.exposedports",
@@ -70,6 +83,11 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
         "8002/tcp",
         "--config.label",
         &format!("org.opencontainers.image.version={}", contents.version),
+        // What SageMaker reads.
+        "--config.label",
+        "com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true",
+        "--config.label",
+        "com.amazonaws.sagemaker.capabilities.multi-models=true",
         "--config.label",
         "org.opencontainers.image.title=Nereid",
         "--config.label",
@@ -116,8 +134,8 @@ fn make_base(base: &Path) -> Result<()> {
         symlink(Path::new("usr").join(folder), base.join(folder))?;
     }
     write(&base.join("etc/ssl/certs/ca-certificates.crt"), &certificates(base)?)?;
-    write(&base.join("etc/passwd"), "root:x:0:0:root:/:/none\nnobody:x:65534:65534:nobody:/:/none\n")?;
-    write(&base.join("etc/group"), "root:x:0:\nnogroup:x:65534:\n")?;
+    write(&base.join("etc/passwd"), USERS)?;
+    write(&base.join("etc/group"), "root:x:0:\ntriton-server:x:1000:\nnogroup:x:65534:\n")?;
     write(&base.join("etc/nsswitch.conf"), "passwd: files\ngroup: files\nhosts: files dns\n")
 }
 
@@ -139,7 +157,8 @@ fn certificates(base: &Path) -> Result<String> {
 /// The files of the server.
 fn make_own(contents: &PackageContents, own: &Path) -> Result<()> {
     make_empty(own)?;
-    copy(&contents.server, &own.join("usr/bin/nereid"))?;
+    contents.copy_server(&own.join("usr/bin"))?;
+    symlink("nereid", own.join("usr/bin/nereid-entrypoint"))?;
     copy(&contents.library, &own.join("opt/tritonserver/lib/libtritonserver.so"))?;
     copy(&contents.onnxruntime, &own.join("usr/lib").join(file_name(&contents.onnxruntime)))?;
     copy(&contents.header, &own.join("opt/tritonserver/include/nereid.h"))?;
@@ -154,6 +173,8 @@ fn make_own(contents: &PackageContents, own: &Path) -> Result<()> {
     ] {
         make_folder(&own.join(folder))?;
     }
+    // As everywhere: all users may write there, and each removes only its own files.
+    fs::set_permissions(own.join("tmp"), fs::Permissions::from_mode(0o1777))?;
     // The loader finds it by this name, also where there is no /proc.
     symlink(file_name(&contents.onnxruntime), own.join("usr/lib/libonnxruntime.so"))?;
     symlink("/usr/bin/nereid", own.join("opt/tritonserver/bin/tritonserver"))?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::contents::PackageContents;
+use super::contents::{OTHER_NAMES, PackageContents};
 use crate::files::{copy, file_name, make_empty, make_executable, write};
 use crate::{process, python, workspace};
 
@@ -28,7 +28,7 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
     let tree = folder.join("wheel");
     make_empty(&tree)?;
     let version = &contents.version;
-    for module in ["__init__.py", "__main__.py", "demo/__init__.py", "demo/__main__.py"] {
+    for module in ["__init__.py", "__main__.py", "programs.py", "demo/__init__.py", "demo/__main__.py"] {
         let path = Path::new("nereid_server").join(module);
         copy(&sources.join(&path), &tree.join(&path))?;
     }
@@ -41,6 +41,8 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
     make_executable(&data.join("scripts/nereid"))?;
     copy(&contents.library, &data.join("data/lib/libtritonserver.so"))?;
     copy(&contents.header, &data.join("data/include/nereid.h"))?;
+    // A wheel has no links.
+    let names = OTHER_NAMES.map(|name| format!("{name} = nereid_server.programs:{name}\n")).concat();
     let info = tree.join(format!("nereid_server-{version}.dist-info"));
     for file in [&contents.licence, &contents.notices] {
         copy(file, &info.join("licenses").join(file_name(file)))?;
@@ -58,6 +60,7 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
         demo_requirements()?
     );
     write(&info.join("METADATA"), &metadata)?;
+    write(&info.join("entry_points.txt"), format!("[console_scripts]\n{names}"))?;
     let (glibc, processor) = (contents.glibc_minor, std::env::consts::ARCH);
     let tag = format!("py3-none-manylinux_2_{glibc}_{processor}");
     let generator = "Wheel-Version: 1.0\nGenerator: nereid\nRoot-Is-Purelib: false\n";
