@@ -52,6 +52,13 @@ class Collector:
         settings.append(f"opentelemetry,bsp_schedule_delay={delay_ms}")
         return [f"--trace-config={setting}" for setting in (*settings, *more)]
 
+    def resources(self):
+        """The attributes of the resource in each request."""
+        with self._lock:
+            bodies = [json.loads(body) for _, _, body in self.requests]
+        attributes = [resource["resource"]["attributes"] for body in bodies for resource in body["resourceSpans"]]
+        return [{pair["key"]: pair["value"]["stringValue"] for pair in pairs} for pairs in attributes]
+
     def spans(self):
         with self._lock:
             bodies = [json.loads(body) for _, _, body in self.requests]

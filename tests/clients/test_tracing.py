@@ -532,11 +532,17 @@ def test_spans_in_protobuf_have_their_own_content_type(serve, collector):
         assert text in body
 
 
-def test_a_collector_over_https_must_have_a_trusted_certificate(serve, tmp_path):
+@pytest.fixture
+def certificate(tmp_path):
+    """The files of the certificate of a collector, and of its key."""
     certificate = (tmp_path / "collector.pem", tmp_path / "collector.key")
     new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=collector"]
     new += ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]
     processes.run([*new, "-out", certificate[0], "-keyout", certificate[1]], check=True)
+    return certificate
+
+
+def test_a_collector_over_https_must_have_a_trusted_certificate(serve, certificate):
     with Collector(certificate=certificate) as collector:
         trusting = serve(*collector.options(), variables={"SSL_CERT_FILE": str(certificate[0])})
         ask(trusting, HTTP)
@@ -554,6 +560,26 @@ def test_the_environment_sets_what_the_command_line_does_not(serve, collector):
     assert shown["bsp_max_queue_size"] == "77" and shown["bsp_max_export_batch_size"] == "5"
     assert shown["bsp_schedule_delay"] == "50", "the command line counts"
     assert (shown["trace_mode"], shown["url"]) == ("opentelemetry", collector.url)
+
+
+def test_the_environment_names_the_collector_and_the_service(serve, certificate):
+    with Collector(certificate=certificate) as collector:
+        variables = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url.removesuffix("/v1/traces"),
+            "OTEL_EXPORTER_OTLP_CERTIFICATE": str(certificate[0]),
+            "OTEL_RESOURCE_ATTRIBUTES": "service.name=other,zone=one%2Ctwo",
+            "OTEL_SERVICE_NAME": "mine",
+            "OTEL_TRACES_SAMPLER": "always_on",
+            "OTEL_METRICS_EXPORTER": "none",
+        }
+        settings = ["mode=opentelemetry", "level=TIMESTAMPS", "opentelemetry,bsp_schedule_delay=50"]
+        server = serve(*(f"--trace-config={setting}" for setting in settings), variables=variables)
+        ask(server, HTTP)
+        assert len(collector.wait_for_roots(1)) == 3
+        assert collector.requests[0][0] == "/v1/traces"
+        resource = collector.resources()[0]
+        assert (resource["service.name"], resource["zone"]) == ("mine", "one,two")
+        assert server.log().count("does not read the environment variable OTEL_METRICS_EXPORTER") == 1
 
 
 def test_a_collector_that_is_away_costs_nothing_and_is_used_when_it_is_back(serve):

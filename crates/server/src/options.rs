@@ -24,6 +24,7 @@ mod layers;
 mod managed;
 mod manual;
 mod meaning;
+mod opentelemetry;
 mod options_file;
 mod plain_keys;
 mod process_variables;
@@ -43,7 +44,7 @@ mod values;
 pub use command_line::{Invocation, parse, parse_with_repositories};
 pub use commands::usage as command_usage;
 pub use completions::{SHELLS, completions};
-pub use environment::{OpenTelemetryVariables, ProcessEnvironment};
+pub use environment::ProcessEnvironment;
 pub use help::usage;
 pub use in_process::TRITON_VERSION;
 pub use manual::manual;
@@ -53,6 +54,7 @@ pub use meaning::{
     MetricsSettings, RepositorySettings, RequiredHeader, ResolvedOptions, RestrictionSettings,
     SageMakerSettings, ServerSettings, TestHooks, VertexAiSettings,
 };
+pub use opentelemetry::OpenTelemetryVariables;
 pub use reference::reference;
 pub use refusal::BadOption;
 pub use sagemaker_line::sagemaker_line;

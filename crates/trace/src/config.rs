@@ -56,6 +56,12 @@ pub struct OtlpConfig {
     pub url: String,
     /// Attributes of the resource, in the given order.
     pub resource: Vec<(String, String)>,
+    /// A file with the certificates in PEM that sign those of the collector. `None`: those that the system trusts.
+    pub certificates: Option<PathBuf>,
+    /// How long the collector may take for a batch.
+    pub timeout: Duration,
+    /// Whether no spans are sent.
+    pub is_off: bool,
     /// Headers of each request to the collector.
     pub headers: HeaderMap,
     /// Whether there are spans for the time in queues, and attributes for batches. Triton has neither.
@@ -75,6 +81,9 @@ impl Default for OtlpConfig {
         Self {
             url: "http://localhost:4318/v1/traces".to_owned(),
             resource: Vec::new(),
+            certificates: None,
+            timeout: Duration::from_secs(10),
+            is_off: false,
             headers: HeaderMap::new(),
             phases: false,
             protocol: OtlpProtocol::HttpJson,

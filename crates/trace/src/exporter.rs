@@ -41,6 +41,7 @@ impl Exporter {
                     ExportTarget::File(FileExporter::start(path.clone(), held, counters.clone())?)
                 }
             },
+            TraceDestination::Otlp(otlp) if otlp.is_off => ExportTarget::Nowhere,
             TraceDestination::Otlp(otlp) => ExportTarget::Otlp(OtlpExporter::start(otlp, counters.clone())?),
         };
         Ok(Arc::new(Self { budget, counters, target }))

@@ -21,7 +21,7 @@ pub mod settings;
 mod tracer;
 
 pub use config::{OtlpConfig, OtlpProtocol, TraceConfig, TraceDestination, TraceFileConfig};
-pub use otlp::read_headers;
+pub use otlp::{read_attributes, read_headers};
 pub use propagation::RemoteContext;
 pub use request_trace::{FrontendActivity, RequestTrace};
 pub use tracer::{ShownSetting, Tracer};

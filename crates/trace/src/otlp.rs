@@ -4,12 +4,12 @@
 //! bound. A collector that is slow or away loses spans, and delays nothing.
 mod client;
 mod exporter;
-mod headers;
 mod json;
+mod pairs;
 mod protobuf;
 mod queue;
 mod spans;
 mod thread;
 
 pub(crate) use exporter::OtlpExporter;
-pub use headers::read_headers;
+pub use pairs::{read_attributes, read_headers};

@@ -364,6 +364,35 @@ fn a_collector_that_refuses_or_is_away_loses_spans_and_delays_nothing() {
 }
 
 #[test]
+fn a_collector_that_does_not_answer_within_the_timeout_loses_spans() {
+    // Connections are accepted by the system, and never answered.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let otlp = OtlpConfig {
+        url: format!("http://{}", silent.local_addr().unwrap()),
+        timeout: Duration::from_millis(1),
+        schedule_delay: Duration::from_millis(10),
+        ..OtlpConfig::default()
+    };
+    let tracer = to_collector(otlp, settings(BOTH));
+    run(&sample(&tracer).unwrap());
+    while tracer.exporter.counters().read() != [0, 0, 0, 1] {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_collector_that_is_off_gets_no_spans_and_needs_no_valid_url() {
+    let otlp = OtlpConfig { url: "ftp://host".to_owned(), is_off: true, ..OtlpConfig::default() };
+    let tracer = to_collector(otlp, settings(BOTH));
+    let trace = sample(&tracer).unwrap();
+    assert!(trace.context().propagated().is_some(), "backends still get the ids of their span");
+    run(&trace);
+    drop(trace);
+    assert!(tracer.finish(LONG));
+    assert_eq!(tracer.exporter.counters().read(), [0; 4]);
+}
+
+#[test]
 fn a_collector_that_hangs_bounds_the_queue_and_the_exit() {
     // Connections are accepted by the system, and never answered.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -6,6 +6,7 @@ use std::{
     path::PathBuf,
 };
 
+use super::opentelemetry::OpenTelemetryVariables;
 use super::refusal::BadOption;
 use super::values;
 
@@ -52,23 +53,8 @@ pub struct ProcessEnvironment {
     pub unread: BTreeSet<String>,
     /// Warnings about variables. The server writes them when it starts.
     pub warnings: Vec<String>,
-    /// The variables of OpenTelemetry.
+    /// The variables of OpenTelemetry. Options take precedence.
     pub opentelemetry: OpenTelemetryVariables,
-}
-
-/// The variables of OpenTelemetry that the server reads. Options take precedence.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OpenTelemetryVariables {
-    /// `OTEL_BSP_MAX_QUEUE_SIZE`: the most spans that wait.
-    pub max_queue_size: Option<String>,
-    /// `OTEL_BSP_SCHEDULE_DELAY`: how long a span waits, in milliseconds.
-    pub schedule_delay: Option<String>,
-    /// `OTEL_BSP_MAX_EXPORT_BATCH_SIZE`: the most spans of a batch.
-    pub max_export_batch_size: Option<String>,
-    /// `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL`, otherwise `OTEL_EXPORTER_OTLP_PROTOCOL`.
-    pub protocol: Option<String>,
-    /// `OTEL_EXPORTER_OTLP_TRACES_HEADERS`, otherwise `OTEL_EXPORTER_OTLP_HEADERS`.
-    pub headers: Option<String>,
 }
 
 impl ProcessEnvironment {

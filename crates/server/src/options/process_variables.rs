@@ -1,8 +1,8 @@
 //! Reads the environment of the process.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::path::PathBuf;
 
-use super::environment::{OpenTelemetryVariables, ProcessEnvironment};
+use super::environment::ProcessEnvironment;
 use super::{sagemaker_line, table, unread_variables};
 
 impl ProcessEnvironment {
@@ -10,6 +10,10 @@ impl ProcessEnvironment {
     pub fn of_this_process() -> Self {
         let raw = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let text = |name: &str| raw(name).map(|value| value.to_string_lossy().into_owned());
+        let all: Vec<_> = std::env::vars_os()
+            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+            .collect();
+        let all = || all.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         Self {
             storage_uri: text("AIP_STORAGE_URI"),
             aip_mode: text("AIP_MODE"),
@@ -32,25 +36,9 @@ impl ProcessEnvironment {
             options: table::all()
                 .filter_map(|option| Some((option.name.to_owned(), text(&option.variable()?)?)))
                 .collect(),
-            unread: unread(),
+            unread: unread_variables::unread(all()).map(str::to_owned).collect(),
             warnings: Vec::new(),
-            opentelemetry: OpenTelemetryVariables {
-                max_queue_size: text("OTEL_BSP_MAX_QUEUE_SIZE"),
-                schedule_delay: text("OTEL_BSP_SCHEDULE_DELAY"),
-                max_export_batch_size: text("OTEL_BSP_MAX_EXPORT_BATCH_SIZE"),
-                protocol: text("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
-                    .or_else(|| text("OTEL_EXPORTER_OTLP_PROTOCOL")),
-                headers: text("OTEL_EXPORTER_OTLP_TRACES_HEADERS")
-                    .or_else(|| text("OTEL_EXPORTER_OTLP_HEADERS")),
-            },
+            opentelemetry: all().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         }
     }
-}
-
-fn unread() -> BTreeSet<String> {
-    let all: Vec<_> = std::env::vars_os()
-        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
-        .collect();
-    let all = all.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    unread_variables::unread(all).map(str::to_owned).collect()
 }

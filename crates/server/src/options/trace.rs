@@ -6,8 +6,12 @@ use trace::settings::{EffectiveSettings, TraceLevels};
 use trace::{OtlpConfig, OtlpProtocol, TraceConfig, TraceDestination, TraceFileConfig};
 
 use super::environment::ProcessEnvironment;
+use super::opentelemetry::{OpenTelemetryReader, TraceSampler};
 use super::refusal::BadOption;
 use super::values::{self, Setting};
+
+/// The rate if nothing else determines it.
+const DEFAULT_RATE: u32 = 1000;
 
 /// The largest number of 32 bits.
 const UINT_MAX: i64 = u32::MAX as i64;
@@ -17,7 +21,7 @@ pub(super) struct TypedTrace {
     /// From the deprecated options.
     level: TypedTraceLevel,
     pub(super) file: String,
-    pub(super) rate: i64,
+    pub(super) rate: Option<i64>,
     pub(super) count: i64,
     pub(super) log_frequency: i64,
     /// From `--trace-config`, in the order of the command line. The mode is in lower case.
@@ -26,8 +30,8 @@ pub(super) struct TypedTrace {
 
 impl Default for TypedTrace {
     fn default() -> Self {
-        let (level, file, settings) = Default::default();
-        Self { level, file, rate: 1000, count: -1, log_frequency: 0, settings }
+        let (level, file, rate, settings) = Default::default();
+        Self { level, file, rate, count: -1, log_frequency: 0, settings }
     }
 }
 
@@ -135,25 +139,26 @@ impl TypedTrace {
         environment: &ProcessEnvironment,
         warnings: &mut Vec<String>,
     ) -> TraceConfig {
-        let number = |mode, key, otherwise: i64| {
-            let given = self
-                .values(mode, key)
-                .last()
-                .and_then(|value| values::integer(value, i64::MIN, i64::MAX).ok());
-            given.unwrap_or(otherwise)
-        };
+        let number = |mode, key, otherwise: i64| self.number(mode, key).unwrap_or(otherwise);
         let unsigned = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
-        let settings = EffectiveSettings {
-            levels: self.levels(),
-            rate: unsigned(number(None, "rate", self.rate)),
-            count: u32::try_from(number(None, "count", self.count)).ok(),
-            log_frequency: unsigned(number(Some("triton"), "log-frequency", self.log_frequency)),
-        };
+        let mut rate = self.number(None, "rate").or(self.rate).map(unsigned);
         let destination = if self.opentelemetry() {
-            TraceDestination::Otlp(self.collector(environment, warnings))
+            let mut variables = OpenTelemetryReader::new(&environment.opentelemetry, warnings);
+            let sampler = if rate.is_none() { variables.sampler() } else { None };
+            if let Some(TraceSampler::Rate(sampled)) = sampler {
+                rate = Some(sampled);
+            }
+            let is_off = variables.is_disabled() || sampler == Some(TraceSampler::Off);
+            TraceDestination::Otlp(OtlpConfig { is_off, ..self.collector(variables) })
         } else {
             let file = self.file();
             TraceDestination::File(TraceFileConfig { path: (!file.is_empty()).then(|| file.into()) })
+        };
+        let settings = EffectiveSettings {
+            levels: self.levels(),
+            rate: rate.unwrap_or(DEFAULT_RATE),
+            count: u32::try_from(number(None, "count", self.count)).ok(),
+            log_frequency: unsigned(number(Some("triton"), "log-frequency", self.log_frequency)),
         };
         let default = i64::try_from(TraceConfig::MAX_BUFFERED_BYTES).unwrap_or(i64::MAX);
         let max_buffered_bytes = number(None, "max-buffered-bytes", default);
@@ -165,46 +170,16 @@ impl TypedTrace {
         }
     }
 
-    fn collector(&self, environment: &ProcessEnvironment, warnings: &mut Vec<String>) -> OtlpConfig {
+    fn collector(&self, mut variables: OpenTelemetryReader<'_>) -> OtlpConfig {
         let mode = Some("opentelemetry");
         let default = OtlpConfig::default();
-        let mut from_environment = |name: &str, key: &str, value: Option<&String>, low: i64| {
-            if let Some(given) = self.values(mode, key).last() {
-                return values::integer(given, low, i64::MAX).ok();
-            }
-            let parsed = values::integer(value?, low, i64::from(i32::MAX));
-            let warning = |text: &String| format!("Warning: the variable {name} is ignored: {text}");
-            warnings.extend(parsed.as_ref().err().map(warning));
-            parsed.ok()
+        let mut number = |variable: &str, key: &str, low: i64| {
+            let of_variable = |text: &str| values::integer(text, low, i64::from(i32::MAX));
+            self.number(mode, key).or_else(|| variables.read(variable, of_variable))
         };
-        let otel = &environment.opentelemetry;
-        let queue = from_environment(
-            "OTEL_BSP_MAX_QUEUE_SIZE",
-            "bsp_max_queue_size",
-            otel.max_queue_size.as_ref(),
-            1,
-        );
-        let delay = from_environment(
-            "OTEL_BSP_SCHEDULE_DELAY",
-            "bsp_schedule_delay",
-            otel.schedule_delay.as_ref(),
-            0,
-        );
-        let batch = from_environment(
-            "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
-            "bsp_max_export_batch_size",
-            otel.max_export_batch_size.as_ref(),
-            1,
-        );
-        let given_protocol = self.values(mode, "protocol").last();
-        let named = given_protocol.or(otel.protocol.as_deref()).map(protocol);
-        if let Some(Err(text)) = &named {
-            warnings.push(format!("Warning: the variable OTEL_EXPORTER_OTLP_PROTOCOL is ignored: {text}"));
-        }
-        let headers = otel.headers.as_deref().map(trace::read_headers);
-        if let Some(Err(text)) = &headers {
-            warnings.push(format!("Warning: the variable OTEL_EXPORTER_OTLP_HEADERS is ignored: {text}"));
-        }
+        let queue = number("OTEL_BSP_MAX_QUEUE_SIZE", "bsp_max_queue_size", 1);
+        let delay = number("OTEL_BSP_SCHEDULE_DELAY", "bsp_schedule_delay", 0);
+        let batch = number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "bsp_max_export_batch_size", 1);
         let size = |given: Option<i64>, otherwise| {
             given.and_then(|given| usize::try_from(given).ok()).unwrap_or(otherwise)
         };
@@ -213,16 +188,27 @@ impl TypedTrace {
             let (key, value) = text.split_once('=').unwrap_or((text, ""));
             (key.to_owned(), value.to_owned())
         };
+        let given_url = self.values(mode, "url").last().map(str::to_owned);
+        let given_protocol = self.values(mode, "protocol").last().and_then(|text| protocol(text).ok());
         OtlpConfig {
-            url: self.values(mode, "url").last().map_or(default.url, str::to_owned),
-            resource: self.values(mode, "resource").map(attribute).collect(),
+            url: given_url.or_else(|| variables.url()).unwrap_or(default.url),
+            resource: variables
+                .resource()
+                .into_iter()
+                .chain(self.values(mode, "resource").map(attribute))
+                .collect(),
+            certificates: variables.read_of_exporter("CERTIFICATE", |path| Ok(path.into())),
+            timeout: variables.timeout().unwrap_or(default.timeout),
             phases: self.values(mode, "phases").last().is_some_and(|text| values::boolean(text) == Ok(true)),
-            headers: headers.and_then(Result::ok).unwrap_or_default(),
-            protocol: named.and_then(Result::ok).unwrap_or_default(),
+            headers: variables.read_of_exporter("HEADERS", trace::read_headers).unwrap_or_default(),
+            protocol: given_protocol
+                .or_else(|| variables.read_of_exporter("PROTOCOL", protocol))
+                .unwrap_or_default(),
             max_queue_size,
             schedule_delay: delay
                 .map_or(default.schedule_delay, |millis| Duration::from_millis(millis.unsigned_abs())),
             max_export_batch_size: size(batch, default.max_export_batch_size).min(max_queue_size),
+            is_off: default.is_off,
         }
     }
 
@@ -245,6 +231,13 @@ impl TypedTrace {
 
     fn opentelemetry(&self) -> bool {
         self.values(None, "mode").last().is_some_and(|value| value.eq_ignore_ascii_case("opentelemetry"))
+    }
+
+    /// The number that a setting has last. The values have been checked.
+    fn number(&self, mode: Option<&str>, key: &str) -> Option<i64> {
+        let wanted = |setting: &&Setting| setting.name.as_deref() == mode && setting.key == key;
+        let given = self.settings.iter().rfind(wanted)?;
+        values::integer(&given.value, i64::MIN, i64::MAX).ok()
     }
 
     fn values<'a>(&'a self, mode: Option<&'a str>, key: &'a str) -> impl Iterator<Item = &'a str> {
@@ -286,12 +279,19 @@ fn protocol(text: &str) -> Result<OtlpProtocol, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::environment::OpenTelemetryVariables;
 
     fn resolved(typed: &TypedTrace, environment: &ProcessEnvironment) -> (TraceConfig, Vec<String>) {
         let mut warnings = typed.check(|_| false).unwrap();
         let config = typed.resolve(environment, &mut warnings);
         (config, warnings)
+    }
+
+    fn environment(variables: &[(&str, &str)]) -> ProcessEnvironment {
+        let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        ProcessEnvironment {
+            opentelemetry: variables.iter().map(pair).collect(),
+            ..ProcessEnvironment::default()
+        }
     }
 
     fn config(level: &[&str], settings: &[&str]) -> (TraceConfig, Vec<String>) {
@@ -337,7 +337,7 @@ mod tests {
     fn newer_options_take_precedence_over_deprecated_ones() {
         let mut typed = TypedTrace {
             file: "old".to_owned(),
-            rate: 1,
+            rate: Some(1),
             count: 2,
             log_frequency: 3,
             ..TypedTrace::default()
@@ -372,20 +372,26 @@ mod tests {
         ] {
             typed.add_setting(text).unwrap();
         }
-        let opentelemetry = OpenTelemetryVariables {
-            max_queue_size: Some("7".into()),
-            schedule_delay: Some("20".into()),
-            max_export_batch_size: Some("many".into()),
-            protocol: Some("http/protobuf".into()),
-            headers: Some("x-key=secret".into()),
-        };
-        let environment = ProcessEnvironment { opentelemetry, ..ProcessEnvironment::default() };
+        let environment = environment(&[
+            ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "many"),
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "7"),
+            ("OTEL_BSP_SCHEDULE_DELAY", "20"),
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/ca.pem"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://other"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "300"),
+            ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "x-key=secret"),
+            ("OTEL_SERVICE_NAME", "mine"),
+        ]);
         let (config, warnings) = resolved(&typed, &environment);
         assert_eq!(
             collector(config),
             OtlpConfig {
                 url: "host/x".into(),
-                resource: vec![("a".into(), "b=c".into())],
+                resource: vec![("service.name".into(), "mine".into()), ("a".into(), "b=c".into())],
+                certificates: Some("/ca.pem".into()),
+                timeout: Duration::from_millis(300),
+                is_off: false,
                 headers: trace::read_headers("x-key=secret").unwrap(),
                 phases: true,
                 protocol: OtlpProtocol::HttpProtobuf,
@@ -403,18 +409,43 @@ mod tests {
     fn a_protocol_of_the_environment_that_is_not_offered_is_ignored() {
         let mut typed = TypedTrace::default();
         typed.add_setting("mode=opentelemetry").unwrap();
-        let opentelemetry = OpenTelemetryVariables {
-            protocol: Some("grpc".into()),
-            headers: Some("secret".into()),
-            ..Default::default()
-        };
-        let environment = ProcessEnvironment { opentelemetry, ..ProcessEnvironment::default() };
-        let (config, warnings) = resolved(&typed, &environment);
+        let (config, warnings) = resolved(
+            &typed,
+            &environment(&[
+                ("OTEL_EXPORTER_OTLP_HEADERS", "secret"),
+                ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"),
+            ]),
+        );
         assert_eq!(collector(config), OtlpConfig::default());
-        assert!(warnings[0].contains("OTEL_EXPORTER_OTLP_PROTOCOL is ignored"), "{warnings:?}");
         assert_eq!(
-            warnings[1],
+            warnings[0],
             "Warning: the variable OTEL_EXPORTER_OTLP_HEADERS is ignored: header 1 has no '='"
         );
+        assert!(warnings[1].contains("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL is ignored"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_sampler_of_the_environment_counts_without_a_rate() {
+        let mut typed = TypedTrace::default();
+        typed.add_setting("mode=opentelemetry").unwrap();
+        let with = |sampler: &str, typed: &TypedTrace| {
+            let (config, warnings) = resolved(typed, &environment(&[("OTEL_TRACES_SAMPLER", sampler)]));
+            assert!(warnings.is_empty(), "{warnings:?}");
+            (config.settings.rate, collector(config).is_off)
+        };
+        assert_eq!(with("always_on", &typed), (1, false));
+        assert_eq!(with("always_off", &typed), (DEFAULT_RATE, true));
+        typed.add_setting("rate=7").unwrap();
+        assert_eq!(with("always_on", &typed), (7, false));
+        assert_eq!(with("always_off", &typed), (7, false));
+        let disabled = environment(&[("OTEL_SDK_DISABLED", "true")]);
+        assert!(collector(resolved(&typed, &disabled).0).is_off);
+    }
+
+    #[test]
+    fn without_its_mode_no_variable_of_opentelemetry_counts() {
+        let typed = TypedTrace::default();
+        let given = environment(&[("OTEL_TRACES_SAMPLER", "always_on"), ("OTEL_OTHER", "a")]);
+        assert_eq!(resolved(&typed, &given), resolved(&typed, &ProcessEnvironment::default()));
     }
 }

@@ -1,5 +1,5 @@
 //! The HTTP client of the collector.
-use std::sync::Arc;
+use std::{fmt, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use http::{
@@ -13,6 +13,10 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use inference::Error;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject},
+};
 
 use crate::config::{OtlpConfig, OtlpProtocol};
 
@@ -31,12 +35,13 @@ pub(super) struct CollectorClient {
 
 impl CollectorClient {
     /// # Errors
-    /// INVALID_ARG: the URL is not valid, or its scheme is neither `http` nor `https`.
+    /// INVALID_ARG: the URL is not valid, its scheme is neither `http` nor `https`, or the certificates cannot be read.
     pub(super) fn new(config: &OtlpConfig) -> Result<Self, Error> {
         let url = &config.url;
-        let invalid = |why: &dyn std::fmt::Display| {
+        let invalid = |why: &dyn fmt::Display| {
             Error::invalid(format!(
-                "--trace-config opentelemetry,url: '{url}' is not a URL of a collector: {why}"
+                "'{url}' is not a URL of a collector (--trace-config opentelemetry,url, or \
+                 OTEL_EXPORTER_OTLP_ENDPOINT): {why}"
             ))
         };
         let whole = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
@@ -46,11 +51,12 @@ impl CollectorClient {
             Some("https") => true,
             _ => return Err(invalid(&"the scheme must be http or https")),
         };
+        let roots = if is_secure { roots(config.certificates.as_deref())? } else { RootCertStore::empty() };
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
-            .with_tls_config(tls(is_secure)?)
+            .with_tls_config(tls(roots)?)
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
@@ -89,14 +95,29 @@ impl CollectorClient {
     }
 }
 
-/// Certificates are read only for a URL that needs them.
-fn tls(is_secure: bool) -> Result<rustls::ClientConfig, Error> {
-    let mut roots = rustls::RootCertStore::empty();
-    if is_secure {
+/// What signs the certificates that count: those of the file, or those that the system trusts. Reads files.
+fn roots(file: Option<&Path>) -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    let Some(file) = file else {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        return Ok(roots);
+    };
+    let unusable = |why: &dyn fmt::Display| {
+        Error::invalid(format!(
+            "cannot use the certificates for the collector in '{}': {why}",
+            file.display()
+        ))
+    };
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unusable(&error))? {
+        let certificate = certificate.map_err(|error| unusable(&error))?;
+        roots.add(certificate).map_err(|error| unusable(&error))?;
     }
+    if roots.is_empty() { Err(unusable(&"it contains no certificate")) } else { Ok(roots) }
+}
+
+fn tls(roots: RootCertStore) -> Result<ClientConfig, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(rustls::ClientConfig::builder_with_provider(provider)
+    Ok(ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| Error::internal(format!("TLS cannot be used: {error}")))?
         .with_root_certificates(roots)
@@ -118,6 +139,23 @@ mod tests {
         for wrong in ["ftp://host/x", "http://", "a b"] {
             let error = of(wrong).unwrap_err();
             assert!(error.message.contains(&format!("'{wrong}' is not a URL of a collector")), "{error}");
+        }
+    }
+
+    #[test]
+    fn certificates_are_read_for_a_url_that_needs_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |url: &str, name: &str| {
+            let certificates = Some(folder.path().join(name));
+            let config = OtlpConfig { url: url.to_owned(), certificates, ..OtlpConfig::default() };
+            CollectorClient::new(&config).map(drop).map_err(|error| error.message)
+        };
+        std::fs::write(folder.path().join("empty.pem"), "").unwrap();
+        for name in ["missing.pem", "empty.pem"] {
+            let error = of("https://host/x", name).unwrap_err();
+            let expected = "cannot use the certificates for the collector in '";
+            assert!(error.starts_with(expected) && error.contains(name), "{error}");
+            assert_eq!(of("http://host/x", name), Ok(()));
         }
     }
 }

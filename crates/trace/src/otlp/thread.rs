@@ -18,9 +18,6 @@ use crate::{
     metrics::TraceCounters,
 };
 
-/// How long the collector may take for a batch. The default of OpenTelemetry.
-const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// The thread does not look for spans more often than that.
 const MIN_DELAY: Duration = Duration::from_millis(10);
 
@@ -29,6 +26,7 @@ pub(super) struct OtlpThread {
     client: CollectorClient,
     protocol: OtlpProtocol,
     resource: Vec<(String, String)>,
+    timeout: Duration,
     delay: Duration,
     batch: usize,
     phases: bool,
@@ -43,6 +41,7 @@ impl OtlpThread {
             client: CollectorClient::new(config)?,
             protocol: config.protocol,
             resource: resource(&config.resource),
+            timeout: config.timeout,
             delay: config.schedule_delay.max(MIN_DELAY),
             batch: config.max_export_batch_size.max(1),
             phases: config.phases,
@@ -93,7 +92,7 @@ impl OtlpThread {
             OtlpProtocol::HttpJson => json::request(&self.resource, &batch),
             OtlpProtocol::HttpProtobuf => protobuf::request(&self.resource, &batch),
         };
-        let most = end.map_or(EXPORT_TIMEOUT, |end| EXPORT_TIMEOUT.min(end - Instant::now()));
+        let most = end.map_or(self.timeout, |end| self.timeout.min(end - Instant::now()));
         let traces = batch.iter().filter(|span| span.is_root).count() as u64;
         let sent = tokio::time::timeout(most, self.client.send(body)).await;
         queue.gone(batch.len());

@@ -48,10 +48,10 @@ pub(super) const DEPRECATED: &[OptionSpec] = &[
     ),
     OptionSpec::new(
         "trace-rate",
-        OptionValue::Integer(0, UINT_MAX, |typed, value| typed.trace.rate = value),
+        OptionValue::Integer(0, UINT_MAX, |typed, value| typed.trace.rate = Some(value)),
         "Use --trace-config=rate=<number>.",
     )
-    .default("1000")
+    .default_note("1000")
     .deprecated(
         "Warning: '--trace-rate' has been deprecated and will be removed in future releases. Please use \
          '--trace-config rate=<rate value>' instead.",

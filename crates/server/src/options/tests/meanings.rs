@@ -251,6 +251,20 @@ fn every_deprecated_option_warns_once() {
 }
 
 #[test]
+fn every_option_for_the_rate_of_traces_takes_precedence_over_a_sampler() {
+    let opentelemetry = [("OTEL_TRACES_SAMPLER".to_owned(), "always_on".to_owned())].into_iter().collect();
+    let environment = ProcessEnvironment { opentelemetry, ..ProcessEnvironment::default() };
+    let rate = |line: &[&str]| {
+        let line = [&["--trace-config=mode=opentelemetry"], line].concat();
+        options_in(&environment, &line).tracing.settings.rate
+    };
+    assert_eq!(rate(&[]), 1);
+    assert_eq!(rate(&["--trace-rate=5"]), 5);
+    assert_eq!(rate(&["--trace-rate=5", "--trace-config=rate=6"]), 6);
+    assert_eq!(options(&[]).tracing.settings.rate, 1000);
+}
+
+#[test]
 fn an_unknown_metrics_setting_is_reported() {
     let warnings = options(&["--metrics-config=colour=blue"]).warnings;
     assert_eq!(
