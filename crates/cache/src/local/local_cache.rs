@@ -19,6 +19,7 @@ use inference::{
 use tokio::runtime::Handle;
 
 use super::partition::CachePartition;
+use super::reserved::ReservedMemory;
 use super::shard::bookkeeping;
 use crate::use_counts::{UseCounts, append_gauge};
 
@@ -44,6 +45,8 @@ pub struct LocalResponseCache {
 struct Memory {
     limit: usize,
     used: AtomicUsize,
+    /// What was taken at the start for entries that have not come yet, if the operator wants that.
+    reserved: Option<ReservedMemory>,
     /// Of models without a quota.
     common: Arc<CachePartition>,
     /// Of models with a quota, by name.
@@ -74,15 +77,17 @@ pub struct CacheStatistics {
 }
 
 impl LocalResponseCache {
-    /// The cache that the settings describe: `size` is its limit in bytes. `memory` is how many bytes the process may use,
-    /// if that is known.
+    /// The cache that the settings describe: `size` is its limit in bytes. With `reserve=true` it takes them now, so
+    /// that later no other use of memory can keep it from them. `memory` is how many bytes the process may use, if that
+    /// is known.
     ///
     /// # Errors
-    /// INVALID_ARG if the size is missing, is no number, is too small, or does not fit into memory.
+    /// INVALID_ARG if the size is missing, is no number, is too small, or does not fit into memory, or if another
+    /// setting is not valid.
     pub fn open(settings: &BTreeMap<String, String>, memory: Option<usize>) -> Result<Self, Error> {
         let failed = |why: &str| Error::invalid(format!("Failed to initialize LocalCache: {why}"));
-        if let Some(key) = settings.keys().find(|key| *key != "size") {
-            return Err(failed(&format!("there is no setting '{key}'; there is 'size'")));
+        if let Some(key) = settings.keys().find(|key| !["size", "reserve"].contains(&key.as_str())) {
+            return Err(failed(&format!("there is no setting '{key}'; there are 'size' and 'reserve'")));
         }
         let size =
             settings.get("size").ok_or_else(|| failed("config didn't contain a valid 'size' field."))?;
@@ -92,20 +97,34 @@ impl LocalResponseCache {
         if limit < LEAST_BYTES {
             return Err(failed(&format!("'size' must be at least {LEAST_BYTES} bytes, but is {limit}")));
         }
-        match memory {
-            Some(memory) if limit > memory => Err(failed(&format!(
+        if let Some(memory) = memory.filter(|memory| limit > *memory) {
+            return Err(failed(&format!(
                 "'size' is {limit} bytes, but the server may use only {memory} bytes of memory"
-            ))),
-            _ => Ok(Self::of(limit)),
+            )));
+        }
+        match settings.get("reserve").map_or("false", String::as_str) {
+            "false" => Ok(Self::of(limit)),
+            "true" => {
+                let reserved = ReservedMemory::of(limit);
+                let reserved =
+                    reserved.ok_or_else(|| failed(&format!("there are no {limit} bytes of memory")))?;
+                Ok(Self::with(limit, Some(reserved)))
+            }
+            other => Err(failed(&format!("'reserve' must be 'true' or 'false', but is '{other}'"))),
         }
     }
 
     /// A cache of at most so many bytes.
     pub fn of(limit: usize) -> Self {
+        Self::with(limit, None)
+    }
+
+    fn with(limit: usize, reserved: Option<ReservedMemory>) -> Self {
         let partition = Arc::new(CachePartition::new(limit));
         let memory = Memory {
             limit,
             used: AtomicUsize::new(0),
+            reserved,
             common: partition.clone(),
             own: Mutex::default(),
             uses: UseCounts::default(),
@@ -161,6 +180,9 @@ impl LocalResponseCache {
         }
         let own = packed::packed(answer)?;
         memory.make_room(partition, weight)?;
+        if let Some(reserved) = &memory.reserved {
+            reserved.keep(memory.limit.saturating_sub(memory.used.load(Relaxed)));
+        }
         let inserted = partition.insert(key, own.into(), weight, replaces);
         match inserted {
             Some(replaced) => memory.used.fetch_sub(replaced, Relaxed),

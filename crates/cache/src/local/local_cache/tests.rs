@@ -263,11 +263,38 @@ fn sizes_that_cannot_be_are_refused() {
         refused(&[("size", "1073741825")]),
         "'size' is 1073741825 bytes, but the server may use only 1073741824 bytes of memory"
     );
-    assert_eq!(refused(&[("size", "4096"), ("sise", "1")]), "there is no setting 'sise'; there is 'size'");
+    assert_eq!(
+        refused(&[("size", "4096"), ("sise", "1")]),
+        "there is no setting 'sise'; there are 'size' and 'reserve'"
+    );
+    assert_eq!(
+        refused(&[("size", "4096"), ("reserve", "1")]),
+        "'reserve' must be 'true' or 'false', but is '1'"
+    );
     assert_eq!(
         LocalResponseCache::open(&settings(&[("size", "1024")]), None).ok().map(|cache| cache.limit()),
         Some(1024)
     );
+}
+
+#[test]
+fn reserved_memory_is_taken_at_the_start_and_goes_to_entries() {
+    const LIMIT: usize = (3 << 20) + 5;
+    let open = |reserve: &str| {
+        let given = settings(&[("size", &LIMIT.to_string()), ("reserve", reserve)]);
+        LocalResponseCache::open(&given, None).unwrap()
+    };
+    assert!(open("false").memory.reserved.is_none());
+    let cache = open("true");
+    let reserved = || cache.memory.reserved.as_ref().unwrap().bytes();
+    assert_eq!(reserved(), LIMIT);
+    for key in ["a", "b", "c", "d"] {
+        insert(&cache, key, response(vec![0_u8; 60 << 10])).unwrap();
+        let CacheStatistics { used_bytes, .. } = cache.statistics();
+        assert!(reserved() + used_bytes <= LIMIT && reserved() + used_bytes > LIMIT - (1 << 20));
+    }
+    (0..100).for_each(|key| insert(&cache, &key.to_string(), response(vec![0_u8; 60 << 10])).unwrap());
+    assert_eq!(reserved(), 0);
 }
 
 #[test]

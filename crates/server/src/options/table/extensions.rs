@@ -52,7 +52,9 @@ pub(super) const RESPONSE_CACHE: &[OptionSpec] = &[
             Ok(())
         },
         "Store responses of models with 'response_cache { enable: true }' in the cache of this name. Built in \
-             are local,size=<bytes> and redis,host=<host> with redis,port=<port>. The cache gets this setting. May be given several times for one cache. Of two values of a setting the later one counts.",
+             are local,size=<bytes>, with local,reserve=true for memory that is taken at the start, and \
+             redis,host=<host> with redis,port=<port>. The cache gets this setting. May be given several times for one \
+             cache. Of two values of a setting the later one counts.",
     ),
     text(
         "cache-directory",
