@@ -23,7 +23,7 @@ pub use client_limits::ClientLimits;
 pub(crate) use client_timeout::{ClientTimeout, idle_while_draining};
 pub use drain::Drain;
 pub(crate) use handshake::{encrypted, handshake_in_time};
-pub use listen::{BoundSocket, EndpointAddress, Listener, unix_path};
+pub use listen::{BoundSocket, EndpointAddress, Listener, host_of, unix_path};
 pub use pace::BodyPace;
 pub(crate) use pace::{BodyProgress, LateBody};
 pub(crate) use permits::NoPermit;

@@ -61,6 +61,7 @@ fn calls_that_clients_give_up_and_batchers_that_start_are_logged_in_the_words_of
     };
     let logged = |words: &str| fs::read_to_string(&file).unwrap().contains(words);
     assert!(logged("\"Starting dynamic-batcher thread for m at nice 0...\""));
+    assert!(logged("\"Server side auto-completed config: \"\nname: \"m\"\n"));
     assert!(logged(&format!("\"Started HTTPService at {}\"", served.http)));
     assert!(logged(&format!("\"Started Metrics Service at {}\"", served.metrics)));
     assert!(!logged("Cancellation notification"));

@@ -346,6 +346,12 @@ impl Loader {
             Scheduling::Unbatched | Scheduling::Ensemble(_) => {}
         }
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+        // The text is Triton's, because scripts search for it.
+        log::debug!(
+            target: MULTILINE,
+            "Server side auto-completed config: \n{}",
+            proto::text::write(&config.shown, |_| None)
+        );
         Ok(config)
     }
 

@@ -52,21 +52,34 @@ pub fn unix_path(address: &str) -> Option<&Path> {
     Some(Path::new(path.strip_prefix("//").filter(|path| path.starts_with('/')).unwrap_or(path)))
 }
 
+/// The host in an address: without `ipv4:` or `ipv6:` before it, and without brackets. The forms are those of gRPC.
+pub fn host_of(address: &str) -> &str {
+    let host = address.strip_prefix("ipv4:").or_else(|| address.strip_prefix("ipv6:")).unwrap_or(address);
+    host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host)
+}
+
 impl BoundSocket {
     /// Binds `address:port`.
     ///
-    /// `address` is a host name or an IPv4 or IPv6 address. If a host name has several addresses, the first one counts.
-    /// With port 0 the system chooses the port. With `reuse_port`, other processes with the same setting may listen on
-    /// the same port.
+    /// `address` is a host name or an IPv4 or IPv6 address, perhaps behind `ipv4:` or `ipv6:`. If a host name has
+    /// several addresses, the first one counts. With port 0 the system chooses the port. With `reuse_port`, other
+    /// processes with the same setting may listen on the same port.
     ///
     /// # Errors
     /// UNAVAILABLE, with the text of the reference if another socket listens on the port.
     pub fn bind(address: &str, port: u16, reuse_port: bool) -> Result<Self, Error> {
         let shown_address = format!("{address}:{port}");
-        let host = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
-        let target = (host, port)
+        let is_of_the_family = |found: &SocketAddr| match address.split_once(':') {
+            Some(("ipv4", _)) => found.is_ipv4(),
+            Some(("ipv6", _)) => found.is_ipv6(),
+            _ => true,
+        };
+        let target = (host_of(address), port)
             .to_socket_addrs()
-            .and_then(|mut found| found.next().ok_or_else(|| io::Error::other("the name has no address")))
+            .and_then(|mut found| {
+                let fitting = found.find(is_of_the_family);
+                fitting.ok_or_else(|| io::Error::other("there is no such address of this family"))
+            })
             .map_err(|error| Error::unavailable(format!("cannot resolve address '{address}': {error}")))?;
         let socket = bind(target, reuse_port).map_err(|error| refusal(&shown_address, &error))?;
         Ok(Self { socket, file: None, shown_address })
@@ -216,10 +229,24 @@ mod tests {
     }
 
     #[test]
-    fn brackets_around_an_ipv6_address_are_allowed() {
-        // A machine without IPv6 refuses to create the socket, before it checks the address.
-        if let Err(error) = listener("[::1]", 0, false) {
-            assert!(error.message.starts_with("cannot listen on '[::1]:0'"), "{error}");
+    fn brackets_around_an_ipv6_address_and_its_family_are_allowed() {
+        for address in ["[::1]", "ipv6:[::1]", "ipv6:::1"] {
+            // A machine without IPv6 refuses to create the socket, before it checks the address.
+            if let Err(error) = listener(address, 0, false) {
+                assert!(error.message.starts_with(&format!("cannot listen on '{address}:0'")), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_address_may_name_its_family() {
+        let listening = listener("ipv4:127.0.0.1", 0, false).unwrap();
+        assert!(listening.address().unwrap().port().unwrap().ip().is_loopback());
+        for wrong in ["ipv6:127.0.0.1", "ipv4:[::1]"] {
+            let error = BoundSocket::bind(wrong, 0, false).unwrap_err();
+            let expected =
+                format!("cannot resolve address '{wrong}': there is no such address of this family");
+            assert_eq!(error.message, expected);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Two endpoints cannot listen on one address and port.
 
-use frontend::port::unix_path;
+use frontend::port::{host_of, unix_path};
 
 use super::typed::TypedOptions;
 
@@ -12,8 +12,9 @@ struct ConfiguredEndpoint<'a> {
     others_within: Option<(i64, i64)>,
 }
 
-/// Checks the ports of every endpoint that is on. Addresses are compared as text. Port 0 never conflicts, because the
-/// system chooses a separate port for each endpoint. The ports of unix sockets do not matter.
+/// Checks the ports of every endpoint that is on. Addresses are compared as text, without their family and brackets.
+/// Port 0 never conflicts, because the system chooses a separate port for each endpoint. The ports of unix sockets do
+/// not matter.
 ///
 /// # Errors
 /// The text about the first conflict.
@@ -36,7 +37,7 @@ pub(super) fn check(typed: &TypedOptions) -> Result<(), String> {
                     path.display()
                 ));
             }
-            if this.address != other.address {
+            if host_of(this.address) != host_of(other.address) {
                 continue;
             }
             if let Some((low, high)) =

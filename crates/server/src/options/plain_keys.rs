@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use frontend::port::unix_path;
+use frontend::port::{host_of, unix_path};
 
 use super::typed::TypedOptions;
 
@@ -33,7 +33,7 @@ pub(super) fn warning(typed: &TypedOptions) -> Option<String> {
 }
 
 fn is_of_this_machine(address: &str) -> bool {
-    let host = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
+    let host = host_of(address);
     unix_path(address).is_some()
         || host == "localhost"
         || host.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())

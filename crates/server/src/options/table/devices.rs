@@ -79,7 +79,7 @@ pub(super) const DEVICES: &[OptionSpec] = &[
         "The server loads no model onto a device if more than this fraction of its memory is in use. May be given \
          several times.",
     )
-    .unsupported("limits of device memory for loading models"),
+    .without_effect("no graphics processors are used"),
     boolean("enable-peer-access", |_, _| (), "Allow devices to access each other's memory.")
         .default("true")
         .without_effect("no memory is shared between devices"),

@@ -80,8 +80,6 @@ enum Default {
 #[derive(Debug, Clone, Copy)]
 enum Support {
     Always,
-    /// Not supported: the option is always refused.
-    Never(&'static str),
     /// Refused if the typed value would switch the feature on.
     Unless(fn(&TypedOptions) -> bool, &'static str),
 }
@@ -117,11 +115,6 @@ impl OptionSpec {
 
     pub(super) const fn without_effect(mut self, why: &'static str) -> Self {
         self.without_effect = Some(why);
-        self
-    }
-
-    pub(super) const fn unsupported(mut self, what: &'static str) -> Self {
-        self.unsupported = Support::Never(what);
         self
     }
 
@@ -207,7 +200,7 @@ impl OptionSpec {
         };
         let missing = match self.unsupported {
             Support::Always => String::new(),
-            Support::Never(what) | Support::Unless(_, what) => {
+            Support::Unless(_, what) => {
                 format!(" Not supported by this version: {what}.")
             }
         };
@@ -240,7 +233,6 @@ impl OptionSpec {
     pub(in super::super) fn missing(&self, typed: &TypedOptions) -> Option<&'static str> {
         match self.unsupported {
             Support::Always => None,
-            Support::Never(what) => typed.was_given(self.name).then_some(what),
             Support::Unless(on, what) => on(typed).then_some(what),
         }
     }

@@ -390,6 +390,7 @@ fn options_without_effect_are_accepted_and_warn() {
         "cuda-virtual-address-size=0:0",
         "min-supported-compute-capability=7.5",
         "enable-peer-access=false",
+        "model-load-gpu-limit=0:0.5",
         "sagemaker-thread-count=1",
         "vertex-ai-thread-count=1",
     ] {
@@ -408,6 +409,12 @@ fn the_rate_limiter_gets_its_resources_in_their_order() {
     let expected = vec![resource("R2", 4, None), resource("R1", 3, Some(1)), resource("R2", 5, None)];
     assert_eq!((on.rate_limit, on.warnings), (Some(expected), vec![]));
     assert_eq!(options(&["--rate-limit=execution_count"]).rate_limit, Some(vec![]));
+}
+
+#[test]
+fn the_case_of_a_resource_counts() {
+    let on = options(&["--rate-limit=execution_count", "--rate-limit-resource=R1:4"]).rate_limit.unwrap();
+    assert_eq!(on[0].name, "R1");
 }
 
 #[test]

@@ -5,10 +5,8 @@ use super::{options, parse_in};
 use std::collections::BTreeSet;
 
 /// Command lines for features that this version does not have, each with the refused option.
-const UNSUPPORTED: &[(&[&str], &str)] = &[
-    (&["--model-load-gpu-limit=0:0.5"], "model-load-gpu-limit"),
-    (&["--buffer-manager-thread-count=1"], "buffer-manager-thread-count"),
-];
+const UNSUPPORTED: &[(&[&str], &str)] =
+    &[(&["--buffer-manager-thread-count=1"], "buffer-manager-thread-count")];
 
 fn refusal(line: &[&str]) -> String {
     match parse_in(&ProcessEnvironment::default(), line) {
@@ -273,6 +271,10 @@ fn endpoints_may_not_share_an_address_and_port() {
         format!("The server cannot listen to {names} at the same address and port {at}")
     };
     check_plain(&["--grpc-port=8000"], &clash("HTTP requests and GRPC requests", "0.0.0.0:8000"));
+    check_plain(
+        &["--http-address=[::1]", "--grpc-address=ipv6:[::1]", "--grpc-port=8000", "--allow-metrics=false"],
+        &clash("HTTP requests and GRPC requests", "[::1]:8000"),
+    );
     check_plain(&["--metrics-port=8001"], &clash("GRPC requests and metrics requests", "0.0.0.0:8001"));
     check_plain(
         &["--allow-sagemaker=true", "--metrics-port=8080"],
