@@ -114,9 +114,13 @@ impl<'a> OpenTelemetryReader<'a> {
 
     /// Attributes of the resource. Of two with one key the later one counts.
     pub(super) fn resource(&mut self) -> Vec<(String, String)> {
-        let attributes = self.read("OTEL_RESOURCE_ATTRIBUTES", trace::read_attributes);
-        let name = self.read("OTEL_SERVICE_NAME", |name| Ok(("service.name".to_owned(), name.to_owned())));
-        attributes.into_iter().flatten().chain(name).collect()
+        let mut attributes =
+            self.read("OTEL_RESOURCE_ATTRIBUTES", trace::read_attributes).unwrap_or_default();
+        if let Some(name) = self.read("OTEL_SERVICE_NAME", |name| Ok(name.to_owned())) {
+            attributes.retain(|(key, _)| key != "service.name");
+            attributes.push(("service.name".to_owned(), name));
+        }
+        attributes
     }
 
     /// Which requests are traced.
@@ -236,7 +240,7 @@ mod tests {
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let attributes = ("OTEL_RESOURCE_ATTRIBUTES", "service.name=one,a=b%2Cc");
         let (found, _) = read(&[attributes, ("OTEL_SERVICE_NAME", "two")], |variables| variables.resource());
-        assert_eq!(found, [pair("service.name", "one"), pair("a", "b,c"), pair("service.name", "two")]);
+        assert_eq!(found, [pair("a", "b,c"), pair("service.name", "two")]);
         let (found, warnings) =
             read(&[("OTEL_RESOURCE_ATTRIBUTES", "a=b,c")], |variables| variables.resource());
         assert!(found.is_empty());
