@@ -25,24 +25,23 @@ const DEFAULT_FILE: &str = "model.onnx";
 pub(crate) struct OnnxInspection {
     graph: GraphFile,
     file: PathBuf,
-    model_directory: PathBuf,
+    op_directories: Vec<PathBuf>,
     default_max_batch_size: i32,
 }
 
 impl OnnxInspection {
-    /// Reads the graph of a version.
+    /// Reads the graph of a version. Libraries of custom operators may be in `op_directories`.
     ///
     /// # Errors
     /// The errors of opening the model, as far as its files tell them.
-    pub(crate) fn of(source: &ModelSource) -> Result<Self, Error> {
+    pub(crate) fn of(source: &ModelSource, op_directories: Vec<PathBuf>) -> Result<Self, Error> {
         let file = model_file(source)?;
         settings::maps_external_data(&source.declared)?;
         let graph = graph_file::read(&file)
             .map_err(|error| Error::internal(format!("unable to read '{}': {error}", file.display())))?
             .ok_or_else(|| Error::invalid(format!("'{}' is not an ONNX model", file.display())))?;
         let default_max_batch_size = settings::default_max_batch_size(&source.settings)?;
-        let model_directory = source.model_directory.clone();
-        Ok(Self { graph, file, model_directory, default_max_batch_size })
+        Ok(Self { graph, file, op_directories, default_max_batch_size })
     }
 }
 
@@ -89,7 +88,7 @@ impl ModelInspection for OnnxInspection {
                 .iter()
                 .for_each(|error| errors.push_error("parameters", error));
         }
-        let settings = settings::session_settings(config, NonZeroUsize::MIN, &self.model_directory);
+        let settings = settings::session_settings(config, NonZeroUsize::MIN, &self.op_directories);
         settings.err().into_iter().for_each(|refused| errors.absorb(refused));
         errors.begin(rule::EXTERNAL_DATA);
         match external_data::missing(&self.file) {

@@ -11,11 +11,11 @@ use std::{
     sync::Arc,
 };
 
-use inference::Error;
+use inference::{Error, backend::ModelSource};
 
 use crate::{
     ort::{GlobalThreads, Runtime},
-    telemetry,
+    settings, telemetry,
 };
 
 const FILE_NAMES: [&str; 2] = ["libonnxruntime.so", "libonnxruntime.so.1"];
@@ -116,13 +116,28 @@ impl LibrarySearch {
             places.push(LibraryLocation::Directory(directory.join("../lib/nereid")));
         }
         places.extend(FILE_NAMES.map(LibraryLocation::Loader));
+        let packages = self.python_packages();
+        places.extend(packages.map(|packages| LibraryLocation::Directory(packages.join("onnxruntime/capi"))));
+        places
+    }
+
+    /// Directories of installed Python packages, in the order of preference.
+    fn python_packages(&self) -> impl Iterator<Item = PathBuf> {
         // A server that is installed in a virtual environment belongs to it, also if the environment is not active.
         let own = self.program_directory.as_deref().and_then(Path::parent);
         let own = own.filter(|prefix| prefix.join("pyvenv.cfg").is_file());
         let prefixes = own.into_iter().chain(self.python_prefixes.iter().map(PathBuf::as_path));
-        let packages = prefixes.flat_map(python_packages);
-        places.extend(packages.map(|packages| LibraryLocation::Directory(packages.join("onnxruntime/capi"))));
-        places
+        prefixes.flat_map(python_packages)
+    }
+
+    /// The directories where libraries of custom operators may be, in the order of preference: that of the model, those
+    /// that the operator of the server names, that of the backend, and those of installed Python packages.
+    pub(crate) fn op_directories(&self, source: &ModelSource) -> Vec<PathBuf> {
+        let backends = source.settings.get("backend-directory");
+        let backend = backends.map(|backends| Path::new(backends).join("onnxruntime"));
+        let named = settings::named_op_directories(&source.settings);
+        let own = std::iter::once(source.model_directory.clone());
+        own.chain(named).chain(backend).chain(self.python_packages()).collect()
     }
 }
 

@@ -89,7 +89,7 @@ impl Backend for OnnxBackend {
     }
 
     fn inspect(&self, source: &ModelSource) -> Result<Option<Box<dyn ModelInspection>>, Error> {
-        Ok(Some(Box::new(OnnxInspection::of(source)?)))
+        Ok(Some(Box::new(OnnxInspection::of(source, self.search.op_directories(source))?)))
     }
 
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
@@ -99,7 +99,7 @@ impl Backend for OnnxBackend {
         Ok(Box::new(OnnxModel {
             runtime: self.runtime(source)?,
             name: source.name.clone(),
-            directory: source.model_directory.clone(),
+            op_directories: self.search.op_directories(source),
             file,
             maps_external_data: maps,
             external_data: Mutex::new(maps.then(Arc::default)),
@@ -115,7 +115,8 @@ impl Backend for OnnxBackend {
 struct OnnxModel {
     runtime: Arc<Runtime>,
     name: Name,
-    directory: PathBuf,
+    /// Where libraries of custom operators may be.
+    op_directories: Vec<PathBuf>,
     file: PathBuf,
     /// Whether the runtime maps the files that the graph refers to.
     maps_external_data: bool,
@@ -194,7 +195,7 @@ impl BackendModel for OnnxModel {
             graph_level: GraphLevel::Disabled,
             intra_threads: 1,
             inter_threads: 1,
-            op_libraries: settings::op_libraries(names, &self.directory)?,
+            op_libraries: settings::op_libraries(names, &self.op_directories)?,
             ..SessionOptions::default()
         };
         let session = self.load(options)?;
@@ -225,7 +226,7 @@ impl BackendModel for OnnxModel {
             return Err(Error::unsupported(text));
         }
         let SessionSettings { options, run_entry } =
-            settings::session_settings(config, spec.threads, &self.directory)?;
+            settings::session_settings(config, spec.threads, &self.op_directories)?;
         let session = self.load(options)?;
         validate::validate(config, session.signature())?;
         let run_options =

@@ -1,11 +1,5 @@
 //! Reads and checks settings of the model configuration and of `--backend-config`.
-use std::{
-    collections::BTreeMap,
-    ffi::CString,
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-    thread,
-};
+use std::{collections::BTreeMap, ffi::CString, num::NonZeroUsize, path::PathBuf, thread};
 
 use inference::{
     Error,
@@ -29,6 +23,7 @@ pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
         "intra_op_thread_count",
         "library",
         "min-compute-capability",
+        OP_LIBRARY_DIRECTORIES,
         "session.intra_op.allow_spinning",
         "telemetry",
     ],
@@ -51,6 +46,8 @@ pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
 };
 
 const SPINNING: [&str; 2] = ["session.intra_op.allow_spinning", "session.inter_op.allow_spinning"];
+/// Setting with directories of libraries of custom operators, separated by colons.
+const OP_LIBRARY_DIRECTORIES: &str = "op-library-directories";
 /// Parameter that has the runtime map the files of external data.
 const MAP_EXTERNAL_DATA: &str = "MAP_EXTERNAL_DATA";
 /// Parameter that returns the arena's memory to the system after every run.
@@ -98,7 +95,7 @@ pub(crate) struct SessionSettings {
 pub(crate) fn session_settings(
     config: &ModelConfig,
     budget: NonZeroUsize,
-    model_directory: &Path,
+    op_directories: &[PathBuf],
 ) -> Result<SessionSettings, ConfigErrors> {
     let mut errors = ConfigErrors::default();
     errors.begin(rule::PARAMETER);
@@ -123,7 +120,7 @@ pub(crate) fn session_settings(
         memory_pattern: parameters.read("enable_mem_pattern", boolean),
         entries: session_entries(&mut parameters),
         op_libraries: parameters
-            .accepted("model_operations", op_libraries(&config.op_library_filenames, model_directory))
+            .accepted("model_operations", op_libraries(&config.op_library_filenames, op_directories))
             .unwrap_or_default(),
         ..SessionOptions::default()
     };
@@ -154,24 +151,39 @@ impl ParameterReader<'_> {
     }
 }
 
-/// Libraries of custom operators, which must be in the model's directory.
+/// The directories of libraries of custom operators that the operator of the server names.
+pub(crate) fn named_op_directories(settings: &BTreeMap<String, String>) -> impl Iterator<Item = PathBuf> {
+    let named = settings.get(OP_LIBRARY_DIRECTORIES).map(std::env::split_paths);
+    named.into_iter().flatten().filter(|directory| !directory.as_os_str().is_empty())
+}
+
+/// Libraries of custom operators. A name is a path in one of the directories, of which the first that has it counts, or
+/// the whole path of a file in one of them.
 ///
 /// # Errors
-/// UNSUPPORTED for files outside the directory, NOT_FOUND for files that do not exist.
-pub(crate) fn op_libraries(names: &[String], model_directory: &Path) -> Result<Vec<PathBuf>, Error> {
+/// UNSUPPORTED for files outside the directories, NOT_FOUND for files that do not exist.
+pub(crate) fn op_libraries(names: &[String], directories: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    let shown = || {
+        let shown: Vec<_> = directories.iter().map(|place| format!("'{}'", place.display())).collect();
+        shown.join(", ")
+    };
     let find = |name: &String| {
-        let wanted = model_directory.join(name);
-        let file = wanted.canonicalize().map_err(|error| {
-            Error::not_found(format!("unable to find custom op library '{}': {error}", wanted.display()))
-        })?;
-        let inside = model_directory.canonicalize().is_ok_and(|directory| file.starts_with(directory));
-        if !inside {
-            return Err(Error::unsupported(format!(
-                "custom op library '{name}' is outside the model directory '{}'",
-                model_directory.display()
-            )));
+        let files: Vec<_> =
+            directories.iter().filter_map(|place| place.join(name).canonicalize().ok()).collect();
+        if files.is_empty() {
+            let text = format!("unable to find custom op library '{name}', searched: {}", shown());
+            return Err(Error::not_found(text));
         }
-        Ok(file)
+        // What a link names must be there, too.
+        let allowed: Vec<_> = directories.iter().filter_map(|place| place.canonicalize().ok()).collect();
+        let is_allowed = |file: &PathBuf| allowed.iter().any(|place| file.starts_with(place));
+        files.into_iter().find(is_allowed).ok_or_else(|| {
+            Error::unsupported(format!(
+                "custom op library '{name}' is outside of {}; --backend-config=onnxruntime,{OP_LIBRARY_DIRECTORIES}=PATH \
+                 allows more directories",
+                shown()
+            ))
+        })
     };
     names.iter().map(find).collect()
 }
@@ -311,17 +323,39 @@ mod tests {
     }
 
     #[test]
-    fn custom_op_libraries_lie_in_the_model_directory() {
-        let repository = tempfile::tempdir().unwrap();
-        let model = repository.path().join("model");
-        std::fs::create_dir(&model).unwrap();
-        for file in [model.join("inside.so"), repository.path().join("outside.so")] {
+    fn custom_op_libraries_lie_in_the_directories_that_are_allowed() {
+        let root = tempfile::tempdir().unwrap();
+        let place = |path: &str| root.path().canonicalize().unwrap().join(path);
+        let [model, packages] = ["model", "packages"].map(place);
+        for file in ["model/own.so", "packages/ops/shared.so", "packages/own.so", "outside.so"].map(place) {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, "").unwrap();
         }
-        assert_eq!(op_libraries(&["inside.so".into()], &model).unwrap().len(), 1);
-        let outside = op_libraries(&["../outside.so".into()], &model).unwrap_err();
-        assert_eq!(outside.code, inference::ErrorCode::Unsupported);
-        let missing = op_libraries(&["missing.so".into()], &model).unwrap_err();
+        std::os::unix::fs::symlink(place("outside.so"), place("model/link.so")).unwrap();
+        let named = map(&[(OP_LIBRARY_DIRECTORIES, &format!("{}:", packages.display()))]);
+        let directories: Vec<_> =
+            std::iter::once(model.clone()).chain(named_op_directories(&named)).collect();
+        assert_eq!(directories, [model.clone(), packages.clone()]);
+        let find = |name: &str| op_libraries(&[name.to_owned()], &directories);
+        let whole = packages.join("ops/shared.so");
+        for (name, found) in [
+            ("own.so", model.join("own.so")),
+            ("../packages/own.so", packages.join("own.so")),
+            ("ops/shared.so", whole.clone()),
+            (whole.to_str().unwrap(), whole.clone()),
+        ] {
+            assert_eq!(find(name), Ok(vec![found]));
+        }
+        for name in ["../outside.so", "link.so", place("outside.so").to_str().unwrap()] {
+            let outside = find(name).unwrap_err();
+            assert_eq!(outside.code, inference::ErrorCode::Unsupported);
+            assert!(outside.message.contains(OP_LIBRARY_DIRECTORIES), "{outside}");
+        }
+        let missing = find("missing.so").unwrap_err();
         assert_eq!(missing.code, inference::ErrorCode::NotFound);
+        assert!(
+            missing.message.ends_with(&format!("'{}', '{}'", model.display(), packages.display())),
+            "{missing}"
+        );
     }
 }

@@ -111,7 +111,7 @@ pub(super) const MODEL: &[FieldNote] = &[
     )]),
     field("ModelVersionPolicy.Specific.versions", "The versions."),
     field("ModelParameter.string_value", "The value."),
-    field("ModelOperations.op_library_filename", "Libraries of custom operators in the model's directory."),
+    field("ModelOperations.op_library_filename", "Libraries of custom operators: paths in the model's directory or another one that is allowed, see onnx.md."),
     field("ModelTransactionPolicy.decoupled", ""),
     field("ModelRepositoryAgents.agents", "The agents, in their order."),
     field("ModelRepositoryAgents.Agent.name", "The agent: `libtritonrepoagent_<name>.so`."),

@@ -99,6 +99,11 @@ pub(super) const OF_BACKENDS: &[NamedValue] = &[
     named("default-max-batch-size", "`max_batch_size` of models that can batch and set none.", "4"),
     named("min-compute-capability", "For GPUs: no effect.", ""),
     named("enable-global-threadpool", "`1`: all sessions share their threads.", "`0`"),
+    named(
+        "op-library-directories",
+        "Directories, separated by colons, where libraries of custom operators may be.",
+        "none",
+    ),
     named("library", "The library of ONNX Runtime, as `--onnxruntime-library`.", "searched"),
     named(
         "session.intra_op.allow_spinning",
