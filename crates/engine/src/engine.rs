@@ -312,7 +312,7 @@ impl Engine {
         self.shared.repository.until(|table| !table.index(false).iter().any(is_there)).await;
     }
 
-    /// Adds a model repository. `names` has the names of models by the names of their directories.
+    /// Adds a model repository. `mapped` has the names of directories by the names of their models.
     ///
     /// # Errors
     /// UNSUPPORTED if the control mode is not `explicit`; ALREADY_EXISTS or INVALID_ARG for the path; the error of
@@ -320,10 +320,10 @@ impl Engine {
     pub async fn register_repository(
         &self,
         path: PathBuf,
-        names: BTreeMap<String, Name>,
+        mapped: BTreeMap<Name, String>,
     ) -> Result<(), Error> {
         self.may_change_repositories("registration")?;
-        self.shared.repository.register(path, names).await
+        self.shared.repository.register(path, mapped).await
     }
 
     /// Removes a model repository. Its models stay loaded.

@@ -118,9 +118,9 @@ pub(super) async fn find(
     serving: Vec<(ModelKey, Arc<LoadedVersion>)>,
     wait: StoreWait,
 ) -> Result<Vec<(ModelKey, FoundModel)>, Error> {
-    let asked = repositories.known.iter().filter_map(|(repository, known)| {
+    let asked = repositories.known.keys().filter_map(|repository| {
         let source = repositories.remote_of(repository)?.clone();
-        let directory = known.directory_of(&name)?.to_owned();
+        let directory = repositories.directory_of(repository, &name)?.to_owned();
         Some(async move { (source.name().clone(), source.objects(&directory).await) })
     });
     let remote = wait.of(join_all(asked.collect::<Vec<_>>())).await?.into_iter().collect();

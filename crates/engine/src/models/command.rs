@@ -27,7 +27,7 @@ pub(super) enum Command {
     /// List the models, those of the repositories that were never loaded too.
     Index { ready_only: bool, done: Done<Vec<IndexEntry>> },
     /// Add a repository.
-    Register { path: PathBuf, names: BTreeMap<String, Name>, done: Done<Result<(), Error>> },
+    Register { path: PathBuf, mapped: BTreeMap<Name, String>, done: Done<Result<(), Error>> },
     /// Remove a repository.
     Unregister { path: PathBuf, done: Done<Result<(), Error>> },
     /// Look for changes now, if the repositories are polled.

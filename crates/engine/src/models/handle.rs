@@ -117,12 +117,12 @@ impl Repository {
         self.ask(|done| Command::Index { ready_only, done }).await
     }
 
-    /// Adds a repository. `names` has the names of models by the names of their directories.
+    /// Adds a repository. `mapped` has the names of directories by the names of their models.
     ///
     /// # Errors
     /// ALREADY_EXISTS for a repository that is known, INVALID_ARG for one that is no directory.
-    pub(crate) async fn register(&self, path: PathBuf, names: BTreeMap<String, Name>) -> Result<(), Error> {
-        self.ask(|done| Command::Register { path, names, done }).await?
+    pub(crate) async fn register(&self, path: PathBuf, mapped: BTreeMap<Name, String>) -> Result<(), Error> {
+        self.ask(|done| Command::Register { path, mapped, done }).await?
     }
 
     /// Removes a repository. Its models stay as they are.

@@ -177,7 +177,7 @@ enum Event {
     Sought {
         name: Name,
         source: RepositorySource,
-        names: BTreeMap<String, Name>,
+        mapped: BTreeMap<Name, String>,
         result: Result<(), Error>,
         done: Done<Result<(), Error>>,
     },
@@ -315,8 +315,8 @@ impl RepositoryTask {
                 let models = blocking::existing(self.repositories.clone(), self.store_waits.wait());
                 self.events.spawn(async move { Event::Existing { models: models.await, ready_only, done } });
             }
-            Command::Register { path, names, done } => {
-                self.seek(&path, names, done);
+            Command::Register { path, mapped, done } => {
+                self.seek(&path, mapped, done);
             }
             Command::Unregister { path, done } => {
                 let _ = done.send(self.repositories.unregister(&path));
@@ -398,8 +398,8 @@ impl RepositoryTask {
                 actions
             }
             Event::Told => Vec::new(),
-            Event::Sought { name, source, names, result, done } => {
-                let registered = result.and_then(|()| self.repositories.register(name, source, names));
+            Event::Sought { name, source, mapped, result, done } => {
+                let registered = result.and_then(|()| self.repositories.register(name, source, mapped));
                 // The caller may have gone.
                 let _ = done.send(registered);
                 Vec::new()

@@ -24,8 +24,8 @@ pub(crate) struct Repositories {
 #[derive(Debug, Clone)]
 pub(crate) struct KnownRepository {
     pub(crate) source: RepositorySource,
-    /// The names of the models whose directories have other names, by the name of the directory.
-    pub(crate) names: BTreeMap<String, Name>,
+    /// The names of the directories of mapped models, by the names of the models.
+    pub(crate) mapped: BTreeMap<Name, String>,
 }
 
 /// Where the models of a repository are.
@@ -46,7 +46,7 @@ impl Repositories {
         let mut repositories = Self { known: BTreeMap::new(), namespacing, opener };
         for path in paths {
             let (name, source) = repositories.source(&path)?;
-            repositories.known.insert(name, KnownRepository { source, names: BTreeMap::new() });
+            repositories.known.insert(name, KnownRepository { source, mapped: BTreeMap::new() });
         }
         Ok(repositories)
     }
@@ -108,7 +108,31 @@ impl Repositories {
         Ok(())
     }
 
-    /// Adds a repository that exists. `names` has the names of models by the names of their directories.
+    /// The models that a directory of a repository may have: those that are mapped to it, or else the one of its name.
+    pub(crate) fn models_in(&self, repository: &Name, directory: &str) -> Vec<ModelKey> {
+        let mapped = self.known.get(repository).into_iter().flat_map(|known| &known.mapped);
+        let names = mapped.filter(|(_, mapped)| **mapped == *directory).map(|(model, _)| model.as_str());
+        let mut models: Vec<_> = names.map(|name| self.key(repository, name)).collect();
+        if models.is_empty() && self.directory_of(repository, directory).is_some() {
+            models.push(self.key(repository, directory));
+        }
+        models
+    }
+
+    /// The directory of a repository that may have the model of a name. A directory with mapped models is not reachable
+    /// by its own name. A name that is mapped in one repository is looked for in no other, unless they have namespaces.
+    pub(crate) fn directory_of<'a>(&'a self, repository: &Name, model: &'a str) -> Option<&'a str> {
+        let known = self.known.get(repository)?;
+        let is_mapped_elsewhere =
+            || !self.namespacing && self.known.values().any(|other| other.mapped.contains_key(model));
+        match known.mapped.get(model) {
+            Some(directory) => Some(directory),
+            None if known.mapped.values().any(|mapped| mapped == model) || is_mapped_elsewhere() => None,
+            None => Some(model),
+        }
+    }
+
+    /// Adds a repository that exists. `mapped` has the names of directories by the names of their models.
     ///
     /// # Errors
     /// ALREADY_EXISTS for a repository that is known.
@@ -116,10 +140,10 @@ impl Repositories {
         &mut self,
         name: Name,
         source: RepositorySource,
-        names: BTreeMap<String, Name>,
+        mapped: BTreeMap<Name, String>,
     ) -> Result<(), Error> {
         self.check_new(&name)?;
-        self.known.insert(name, KnownRepository { source, names });
+        self.known.insert(name, KnownRepository { source, mapped });
         Ok(())
     }
 
@@ -133,21 +157,6 @@ impl Repositories {
             Some(_) => Ok(()),
             None => Err(Error::invalid(format!("failed to unregister '{name}', repository not found"))),
         }
-    }
-}
-
-impl KnownRepository {
-    /// The name of the model in a directory.
-    pub(crate) fn model_in<'a>(&'a self, directory: &'a str) -> &'a str {
-        self.names.get(directory).map_or(directory, Name::as_str)
-    }
-
-    /// The directory that may have the model of a name. A directory with another name for the model is not reachable by
-    /// its own.
-    pub(crate) fn directory_of<'a>(&'a self, name: &'a str) -> Option<&'a str> {
-        let mapped = self.names.iter().find(|(_, model)| ***model == *name);
-        let mapped = mapped.map(|(directory, _)| directory.as_str());
-        mapped.or((!self.names.contains_key(name)).then_some(name))
     }
 }
 
@@ -176,6 +185,30 @@ pub(crate) fn directory_name(repository: &Path) -> Name {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mapped_name_is_looked_for_where_it_is_mapped() {
+        let [one, two] = ["/one", "/two"].map(Name::new);
+        for namespacing in [false, true] {
+            let paths = vec![PathBuf::from("/one"), PathBuf::from("/two")];
+            let mut repositories = Repositories::new(paths, namespacing, None).unwrap();
+            let names = ["x", "y"].map(|model| (Name::new(model), "directory".to_owned()));
+            repositories.known.get_mut(&two).unwrap().mapped = BTreeMap::from(names);
+            let directory_of = |repository, model: &'static str| repositories.directory_of(repository, model);
+            assert_eq!(directory_of(&two, "x"), Some("directory"));
+            assert_eq!(directory_of(&two, "y"), Some("directory"));
+            assert_eq!(directory_of(&two, "directory"), None);
+            assert_eq!(directory_of(&one, "directory"), Some("directory"));
+            assert_eq!(directory_of(&one, "x"), namespacing.then_some("x"));
+            assert_eq!(directory_of(&one, "plain"), Some("plain"));
+            let key = |repository: &Name, name| repositories.key(repository, name);
+            assert_eq!(repositories.models_in(&two, "directory"), [key(&two, "x"), key(&two, "y")]);
+            assert_eq!(
+                repositories.models_in(&one, "x"),
+                Vec::from_iter(namespacing.then(|| key(&one, "x")))
+            );
+        }
+    }
 
     #[tokio::test]
     async fn a_repository_is_registered_once() {

@@ -33,7 +33,7 @@ pub(crate) struct FoundPlaces {
 }
 
 /// A directory in a repository, or a model of an object store with its objects.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct FoundPlace {
     pub(crate) place: Arc<ModelLocation>,
     /// `None` for a directory.
@@ -77,9 +77,9 @@ pub(crate) fn list(
             Err(error) => found.unreadable.push((name.clone(), error)),
             Ok(places) => {
                 for place in places {
-                    let model =
-                        repositories.key(name, repository.model_in(&file_name(&place.place.directory)));
-                    found.models.entry(model).or_default().push(place);
+                    for model in repositories.models_in(name, &file_name(&place.place.directory)) {
+                        found.models.entry(model).or_default().push(place.clone());
+                    }
                 }
             }
         }
@@ -133,7 +133,7 @@ pub(crate) fn find(
     let mut found: BTreeMap<ModelKey, Vec<FoundPlace>> = BTreeMap::new();
     let mut failure = None;
     for (repository_name, repository) in &repositories.known {
-        let Some(directory) = repository.directory_of(name) else { continue };
+        let Some(directory) = repositories.directory_of(repository_name, name) else { continue };
         let place = match &repository.source {
             RepositorySource::Directory(path) => find_directory(repository_name, path.join(directory)),
             RepositorySource::Remote(_) => {

@@ -432,8 +432,8 @@ async fn repositories_come_and_go_and_may_give_models_other_names() {
     let config = format!("name: 'm' {ECHO}");
     let [first, second] = [1, 2].map(|_| Repository::new().model("m", &config, &["1"]));
     let engine = start(explicit(first.options()), echo()).await;
-    let names = BTreeMap::from([("m".to_owned(), Name::new("other"))]);
-    engine.register_repository(second.path().into(), names).await.unwrap();
+    let mapped = BTreeMap::from([(Name::new("other"), "m".to_owned())]);
+    engine.register_repository(second.path().into(), mapped).await.unwrap();
     load(&engine, "other").await.unwrap();
     load(&engine, "m").await.unwrap();
     assert_eq!(index(&engine), ["m 1 READY", "other 1 READY"]);
@@ -445,6 +445,22 @@ async fn repositories_come_and_go_and_may_give_models_other_names() {
 
 fn polling(options: EngineOptions) -> EngineOptions {
     let polling = Polling { period: Duration::from_millis(2), settle: Duration::from_millis(1) };
+#[tokio::test]
+async fn a_directory_may_have_two_names_which_other_repositories_do_not_take() {
+    let second = Repository::new().model("m", ECHO, &["2"]);
+    let first = Repository::new().model("m", ECHO, &["1"]).model("other", ECHO, &["1"]);
+    let engine = start(explicit(first.options()), echo()).await;
+    let mapped = BTreeMap::from(["m", "other"].map(|model| (Name::new(model), "m".to_owned())));
+    engine.register_repository(second.path().into(), mapped).await.unwrap();
+    for name in ["m", "other"] {
+        load(&engine, name).await.unwrap();
+    }
+    assert_eq!(index(&engine), ["m 2 READY", "other 2 READY"]);
+    engine.unregister_repository(second.path().into()).await.unwrap();
+    load(&engine, "m").await.unwrap();
+    assert_eq!(engine.model("m", None).unwrap().version(), 1, "the name is free again");
+}
+
     EngineOptions { control: ModelControl::Poll(polling), ..options }
 }
 

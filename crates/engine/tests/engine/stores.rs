@@ -294,16 +294,18 @@ async fn repositories_are_registered_by_their_urls() {
     let options = EngineOptions { control: explicit(), ..options(Vec::new()) };
     let engine = new_engine(&store, options, &Agents::default()).unwrap();
     let register = |url: &str| {
-        let names = BTreeMap::from([("m".to_owned(), Name::new("other"))]);
-        engine.register_repository(url.into(), names)
+        let mapped = ["other", "another"].map(|model| (Name::new(model), "m".to_owned()));
+        engine.register_repository(url.into(), BTreeMap::from(mapped))
     };
     assert_eq!(register("mem://").await.unwrap_err().message, "the URL has no name");
     assert_eq!(register("mem://elsewhere").await.unwrap_err().message, "no credential for 'mem://elsewhere'");
     register("mem://models//").await.unwrap();
     let again = register(URL).await.unwrap_err();
     assert_eq!(again.code, ErrorCode::AlreadyExists);
-    load(&engine, "other").await.unwrap();
-    assert!(load(&engine, "m").await.is_err(), "the model has another name");
+    for name in ["other", "another"] {
+        load(&engine, name).await.unwrap();
+    }
+    assert!(load(&engine, "m").await.is_err(), "the model has other names");
     engine.unregister_repository("mem://models/".into()).await.unwrap();
     assert!(serves(&engine, "other").await, "its models stay");
     store.objects.lock().clear();

@@ -1,8 +1,5 @@
 //! The served models: repositories, loading and unloading.
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ffi::c_char,
-};
+use std::{collections::BTreeMap, ffi::c_char};
 
 use bytes::Bytes;
 
@@ -29,20 +26,19 @@ impl Server {
     }
 }
 
-/// The names that models get, by the names of their directories.
+/// The names of directories, by the names that their models get.
 ///
 /// # Safety
 /// The array is null or has that many parameters, each null or live.
-unsafe fn names(
+unsafe fn mapped_models(
     repository: &str,
     mapping: *const *const NamedParameter,
     count: u32,
-) -> Result<BTreeMap<String, Name>, Error> {
+) -> Result<BTreeMap<Name, String>, Error> {
     if mapping.is_null() && count != 0 {
         return Err(Error::invalid("model mappings are not provided while mapping count is non-zero"));
     }
-    let mut names = BTreeMap::new();
-    let mut models = BTreeSet::new();
+    let mut mapped = BTreeMap::new();
     // SAFETY: as the caller promises.
     for parameter in unsafe { array(mapping, count)? } {
         // SAFETY: null or live.
@@ -52,14 +48,13 @@ unsafe fn names(
                 "Mapped model name must be a string, found another type for {directory}"
             )));
         };
-        names.insert(directory.to_string(), model.clone());
-        if !models.insert(model.clone()) {
+        if mapped.insert(model.clone(), directory.to_string()).is_some() {
             return Err(Error::invalid(format!(
                 "failed to register '{repository}', there is a conflicting mapping for '{model}'"
             )));
         }
     }
-    Ok(names)
+    Ok(mapped)
 }
 
 /// What a load brings.
@@ -110,7 +105,8 @@ fn type_name(value: &Parameter) -> &'static str {
     }
 }
 
-/// Adds a model repository. The mapping gives models other names than their directories have. Refused unless the models
+/// Adds a model repository. The mapping gives models other names than their directories have:
+/// one or more for each directory. A mapped name has priority over directories of that name in other repositories. Refused unless the models
 /// are loaded explicitly.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerRegisterModelRepository(
@@ -123,8 +119,8 @@ pub unsafe extern "C" fn TRITONSERVER_ServerRegisterModelRepository(
         // SAFETY: null or a live server; a text or null; that many parameters or null.
         unsafe {
             let (server, path) = (borrow(server)?, text(repository_path)?);
-            let names = names(path, name_mapping, mapping_count)?;
-            server.wait(server.engine()?.register_repository(path.into(), names))
+            let mapped = mapped_models(path, name_mapping, mapping_count)?;
+            server.wait(server.engine()?.register_repository(path.into(), mapped))
         }
     })
 }

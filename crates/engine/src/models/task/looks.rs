@@ -37,7 +37,12 @@ impl RepositoryTask {
     }
 
     /// Looks for a repository that is to be added.
-    pub(super) fn seek(&mut self, path: &Path, names: BTreeMap<String, Name>, done: Done<Result<(), Error>>) {
+    pub(super) fn seek(
+        &mut self,
+        path: &Path,
+        mapped: BTreeMap<Name, String>,
+        done: Done<Result<(), Error>>,
+    ) {
         let found = self.repositories.source(path).and_then(|(name, source)| {
             self.repositories.check_new(&name)?;
             Ok((name, source))
@@ -48,7 +53,7 @@ impl RepositoryTask {
                 let wait = self.store_waits.wait();
                 self.events.spawn(async move {
                     let result = wait.of(source.check()).await.and_then(|found| found);
-                    Event::Sought { name, source, names, result, done }
+                    Event::Sought { name, source, mapped, result, done }
                 });
             }
         }

@@ -170,8 +170,8 @@ impl SageMakerModels {
         let finding = tokio::task::spawn_blocking(move || model_url::find(&directory));
         let place = finding.await.map_err(|_| Error::internal("the search for the model has failed"))??;
         let UploadedModel { repository, directory } = place;
-        let names = BTreeMap::from([(directory, Name::new(name))]);
-        self.engine.register_repository(repository.clone(), names).await?;
+        let mapped = BTreeMap::from([(Name::new(name), directory)]);
+        self.engine.register_repository(repository.clone(), mapped).await?;
         match self.engine.load(name, LoadParameters::default()).await {
             Ok(()) => Ok(repository),
             Err(error) => {

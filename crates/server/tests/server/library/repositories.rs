@@ -25,18 +25,18 @@ fn repositories_come_and_go_and_may_give_models_other_names() {
         shell.ask(&["register", &more, "i:m=5"]),
         "Invalid argument: Mapped model name must be a string, found another type for m"
     );
-    assert_eq!(shell.ask(&["register", &more, "s:m=other"]), OK);
+    assert_eq!(shell.ask(&["register", &more, "s:m=other", "s:m=another"]), OK);
     assert_eq!(
         shell.ask(&["register", &more]),
         format!("Already exists: model repository '{more}' has already been registered")
     );
 
-    // The mapped model has only its new name.
-    for name in ["other", "n", "m"] {
+    // The mapped model has only its new names.
+    for name in ["other", "another", "n", "m"] {
         assert_eq!(shell.ask(&["load", name]), OK, "{name}");
     }
-    assert_eq!(shell.ready(), ["m 1", "n 1", "other 1"]);
-    for (name, label) in [("m", "first"), ("other", "second"), ("n", "third")] {
+    assert_eq!(shell.ready(), ["another 1", "m 1", "n 1", "other 1"]);
+    for (name, label) in [("m", "first"), ("other", "second"), ("another", "second"), ("n", "third")] {
         assert_eq!(shell.ask(&["infer", name, "1"]), format!("ok 1 {label}"));
     }
 
