@@ -14,7 +14,7 @@ use crate::{Fields, Parsed};
 /// Reads a configuration from its JSON form; `{}` is an empty configuration.
 ///
 /// Field names may be snake_case or camelCase. Integers may be numbers or strings. Enumerations may be numbers, or
-/// names in any case. `null` means that the field is absent.
+/// names in any case. `null` means that the field is absent. A list of one may be its only value.
 ///
 /// # Errors
 /// The first mistake in the source.
@@ -110,7 +110,10 @@ impl ConfigReader {
                 }
                 Value::List(list)
             }
-            (_, other) if field.is_list() => return self.expected("a list", &other),
+            // As protobuf: one value is a list of one.
+            (kind, only) if field.is_list() => {
+                Value::List(vec![self.below("[0]", |reader| reader.item(kind, only))?])
+            }
             (kind, single) => self.value(kind, single)?,
         };
         message.set_field(field, value);

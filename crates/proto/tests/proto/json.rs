@@ -157,6 +157,8 @@ fn every_notation_that_is_accepted_means_what_its_text_means() {
             "input { data_type: TYPE_FP32 } input { data_type: 11 }",
         ),
         (r#"{"input":[{"dims":["1",2,-1]}]}"#, "input { dims: [ 1, 2, -1 ] }"),
+        (r#"{"input":{"dims":"3"}}"#, "input { dims: 3 }"),
+        (r#"{"instance_group":{"count":2}}"#, "instance_group { count: 2 }"),
         (
             r#"{"parameters":{"k":{"string_value":"v"}}}"#,
             "parameters { key: 'k' value { string_value: 'v' } }",
@@ -200,7 +202,7 @@ fn mistakes_name_their_place() {
         (r#"{"input":[{"dims":[1,"x"]}]}"#, "input[0].dims[1]: expected a 64-bit integer, found 'x'"),
         (r#"{"input":[{"data_type":"FP32"}]}"#, "input[0].data_type: 'FP32' is not a value of DataType"),
         (r#"{"input":[null]}"#, "input[0]: expected an object, found null"),
-        (r#"{"input":{}}"#, "input: expected a list, found an object"),
+        (r#"{"input":"x"}"#, "input[0]: expected an object, found 'x'"),
         (r#"{"max_batch_size":1.5}"#, "max_batch_size: expected a 32-bit integer, found 1.5"),
         (r#"{"max_batch_size":2147483648}"#, "max_batch_size: expected a 32-bit integer, found 2147483648"),
         (r#"{"max_batch_size":"+1"}"#, "max_batch_size: expected a 32-bit integer, found '+1'"),
