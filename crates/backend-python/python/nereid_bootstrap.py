@@ -53,6 +53,8 @@ def _start():
     length = int.from_bytes(_receive(socket, 4), "little")
     frame = _receive(socket, length)
     _, modules, facts = marshal.loads(memoryview(frame)[4:])
+    # As in Triton: what models use that read a command line (unittest, argparse) finds none.
+    sys.argv[:] = [""]
     # The server's directory is no place for modules.
     sys.path[:] = [place for place in sys.path if place]
     sys.meta_path.insert(0, _Modules(modules))

@@ -30,6 +30,12 @@ fn a_model_gets_the_arguments_of_triton() {
 }
 
 #[test]
+fn a_model_has_no_command_line() {
+    let methods = "def initialize(self, args):\n    import sys\n    raise ValueError(sys.argv)";
+    assert!(TestModel::new(CONFIG, methods).refusal().starts_with("Internal: ValueError: ['']"));
+}
+
+#[test]
 fn a_model_that_cannot_be_loaded_says_why() {
     for (file, text) in [
         (
