@@ -123,22 +123,7 @@ impl Allocator {
         }
     }
 
-    /// The kind of host memory that the application prefers; Nereid can fill no other memory.
-    fn preferred(&self, name: &Name, mut byte_size: usize) -> (MemoryType, i64) {
-        let host = (MEMORY_CPU, 0);
-        let query = *self.functions().query.lock();
-        let Some(query) = query else { return host };
-        let (mut kind, mut number) = host;
-        // SAFETY: the application's function as the header declares it; this function owns the error it returns.
-        let result = unsafe {
-            let answer =
-                query(self.handle, self.userp, readable(name), &mut byte_size, &mut kind, &mut number);
-            consume(answer)
-        };
-        if result.is_ok() && kind != MEMORY_GPU { (kind, number) } else { host }
-    }
-
-    /// Copies an output into memory of the application.
+    /// Copies an output into memory of the application, which may choose the kind of memory.
     ///
     /// # Errors
     /// The application's error, or UNSUPPORTED if the output is in memory of a device, or the application gives such
@@ -146,7 +131,7 @@ impl Allocator {
     pub(crate) fn copy(&self, output: &Tensor) -> Result<Buffer, Error> {
         let (name, data) = (output.name(), output.host()?);
         let byte_size = data.len();
-        let (mut kind, mut number) = self.preferred(name, byte_size);
+        let (mut kind, mut number) = (MEMORY_CPU, 0);
         let (mut base, mut userp) = (ptr::null_mut(), ptr::null_mut());
         let alloc = self.functions().alloc;
         // SAFETY: the application's function as the header declares it, with places of this function; this function

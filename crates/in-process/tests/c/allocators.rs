@@ -26,6 +26,7 @@ struct AllocatorBehaviour {
     gives_null: bool,
     starts: AtomicUsize,
     asked_for: AtomicUsize,
+    queries: AtomicUsize,
     released: AtomicUsize,
 }
 
@@ -85,14 +86,15 @@ unsafe extern "C-unwind" fn start(_: *mut ResponseAllocator, userp: *mut c_void)
 
 unsafe extern "C-unwind" fn likes_pinned(
     _: *mut ResponseAllocator,
-    _: *mut c_void,
+    userp: *mut c_void,
     _: *const c_char,
     size: *mut usize,
     kind: *mut u32,
     _: *mut i64,
 ) -> *mut CError {
-    // SAFETY: places of the server.
+    // SAFETY: `userp` is as above; places of the server.
     unsafe {
+        (*userp.cast::<AllocatorBehaviour>()).queries.fetch_add(1, SeqCst);
         assert_eq!((*size, *kind), (3, 0));
         *kind = 1;
     }
@@ -178,7 +180,8 @@ fn an_allocator_chooses_the_kind_of_memory() {
         result_of(TRITONSERVER_ResponseAllocatorSetQueryFunction(allocator, Some(likes_pinned))).unwrap();
     };
     assert_eq!(ask(&manner, query), None);
-    assert_eq!(manner.asked_for.load(SeqCst), 1);
+    assert_eq!(manner.asked_for.load(SeqCst), 0, "outputs are in plain memory");
+    assert_eq!(manner.queries.load(SeqCst), 0, "no backend has asked");
 }
 
 #[test]
@@ -197,6 +200,7 @@ fn the_query_function_tells_a_backend_where_outputs_will_be() {
     };
     assert_eq!(ask_of(asks.clone(), &manner, query), None);
     assert_eq!(heard.recv().unwrap(), Ok((MemoryKind::CpuPinned, 0)));
+    assert_eq!(manner.queries.load(SeqCst), 1);
     assert_eq!(ask_of(asks, &manner, |_| ()), None);
     let error = heard.recv().unwrap().unwrap_err();
     assert_eq!(error.with_code(), "Unavailable: Output properties are not available");
