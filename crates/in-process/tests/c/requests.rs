@@ -343,6 +343,26 @@ fn a_backend_that_reads_device_memory_gets_its_address() {
 }
 
 #[test]
+fn a_request_with_device_memory_runs_without_the_cache() {
+    let executed = Arc::new(AtomicUsize::new(0));
+    let count = executed.clone();
+    let backend = Native::each(move |execution| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let output = Tensor::new("OUT".into(), DataType::Uint8, [1][..].into(), vec![7]);
+        execution.responder.complete(Response::of(vec![output]));
+    });
+    let config = format!("{MOVABLE} response_cache {{ enable: true }}");
+    let (stage, app) = (TestServer::of(&config, backend.reading_device_memory()), App::new());
+    for executions in [1, 2] {
+        let ask = TestRequest::new(&stage, &app);
+        ask.add("IN", DataType::Uint8, &[3]).unwrap();
+        append_in(&ask, ptr::without_provenance(64), 3, MEMORY_GPU, 0).unwrap();
+        assert_eq!(ask.answer(), answer(&[7]));
+        assert_eq!(executed.load(Ordering::SeqCst), executions);
+    }
+}
+
+#[test]
 fn input_data_is_in_one_memory_that_the_model_can_read() {
     let (stage, app) = (TestServer::of(MOVABLE, Native::echo()), App::new());
     let ask = TestRequest::new(&stage, &app);
