@@ -256,7 +256,8 @@ fn target(call: &HttpCall<'_>) -> Option<String> {
 
 /// The hash and the URL of a request to load a model.
 fn load_request(json: &[u8]) -> Result<(String, String), Error> {
-    let document = Document::parse_members(json)?;
+    // As Triton: what is no JSON has the status of an invalid argument, which the rest of the server's JSON has not.
+    let document = Document::parse_members(json).map_err(|error| Error::invalid(error.message))?;
     let text = |name: &str| {
         let value = document.root().find(name).map(JsonValue::as_text);
         let value = value.transpose().map_err(|error| Error::invalid(error.message))?;
