@@ -108,7 +108,7 @@ pub(super) const TRACING: &[OptionSpec] = &[checked(
              bsp_max_export_batch_size. May be given several times.",
 )];
 
-/// Quantiles with their errors: `0.5:0.05,0.99:0.001`. As Triton: a wrong pair is left out with a warning.
+/// Quantiles with their errors: `0.5:0.05,0.99:0.001`. A wrong pair is left out with a warning.
 fn quantiles(text: &str, typed: &mut TypedOptions) {
     typed.metrics.quantiles.clear();
     for pair in text.split(',') {
