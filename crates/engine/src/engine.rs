@@ -376,13 +376,14 @@ fn not_explicit() -> Error {
     Error::unavailable("explicit model load / unload is not allowed if polling is enabled")
 }
 
-/// Refuses names that are no directory of a repository.
+/// Refuses names that are no directory of a repository. As in Triton, space around a name does not hide what it is.
 fn check_name(name: &str) -> Result<(), Error> {
-    if name.is_empty() {
+    let trimmed = name.trim();
+    if trimmed.is_empty() {
         return Err(Error::invalid("Model name cannot be empty. Please enter a valid name to deploy."));
     }
     check_length("the name of the model", name, MAX_STORED_NAME)?;
-    if matches!(name, "." | "..") || name.contains(['/', '\0']) {
+    if matches!(trimmed, "." | "..") || name.contains(['/', '\0']) {
         return Err(Error::invalid(format!(
             "invalid model name '{name}', model name must not contain path traversal characters"
         )));

@@ -104,6 +104,8 @@ async fn names_that_are_no_directories_are_refused() {
     let engine = start(explicit(Repository::new().options()), echo()).await;
     for (name, text) in [
         ("", "Model name cannot be empty. Please enter a valid name to deploy."),
+        (" ", "Model name cannot be empty. Please enter a valid name to deploy."),
+        (" ..", "invalid model name ' ..', model name must not contain path traversal characters"),
         ("..", "invalid model name '..', model name must not contain path traversal characters"),
         ("a/b", "invalid model name 'a/b', model name must not contain path traversal characters"),
     ] {
@@ -443,8 +445,6 @@ async fn repositories_come_and_go_and_may_give_models_other_names() {
     assert!(load(&engine, "other").await.is_err());
 }
 
-fn polling(options: EngineOptions) -> EngineOptions {
-    let polling = Polling { period: Duration::from_millis(2), settle: Duration::from_millis(1) };
 #[tokio::test]
 async fn a_directory_may_have_two_names_which_other_repositories_do_not_take() {
     let second = Repository::new().model("m", ECHO, &["2"]);
@@ -461,6 +461,8 @@ async fn a_directory_may_have_two_names_which_other_repositories_do_not_take() {
     assert_eq!(engine.model("m", None).unwrap().version(), 1, "the name is free again");
 }
 
+fn polling(options: EngineOptions) -> EngineOptions {
+    let polling = Polling { period: Duration::from_millis(2), settle: Duration::from_millis(1) };
     EngineOptions { control: ModelControl::Poll(polling), ..options }
 }
 
