@@ -97,6 +97,9 @@ class Inference:
         _, number, is_last, wire = header
         if wire is not None:
             self.responses.append(self._services.codec.response_from(wire, tail))
+        elif self._is_decoupled:
+            # As in Triton: an end without a response is a response without outputs.
+            self.responses.append(InferenceResponse([]))
         if is_last:
             self.has_ended = True
             self._services.forget(number)
@@ -116,17 +119,11 @@ class Inference:
 
     def __next__(self):
         self._services.channel.wait_until(self.is_there)
-        while self.responses:
-            response = self.responses.popleft()
-            self._tell_taken()
-            if response._error is not None or response._output_tensors:
-                return response
-            # The end may come with a response that has nothing in it.
-            if not self.has_ended:
-                return response
-        if self.has_ended:
+        if not self.responses:
             raise StopIteration
-        return self.__next__()
+        response = self.responses.popleft()
+        self._tell_taken()
+        return response
 
     def _tell_taken(self):
         self._taken += 1

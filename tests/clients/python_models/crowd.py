@@ -44,7 +44,9 @@ class TritonPythonModel:
 
     def threads_that_read_streams(self):
         def read(n):
-            return sum(response.output_tensors()[0].as_numpy().item() for response in self.numbers(n).exec(decoupled=True))
+            *responses, end = self.numbers(n).exec(decoupled=True)
+            assert not end.output_tensors()
+            return sum(response.output_tensors()[0].as_numpy().item() for response in responses)
 
         return sum(self.threads.map(read, [20] * MANY))
 

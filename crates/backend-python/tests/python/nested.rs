@@ -85,6 +85,15 @@ fn a_model_gets_more_responses_than_it_has_room_for_in_their_order() {
 }
 
 #[test]
+fn the_responses_of_a_decoupled_model_end_with_its_empty_one() {
+    let answer =
+        "return y([len(answer.output_tensors()) for answer in self.ask('count', request, decoupled=True)])";
+    let loaded = model(answer).load().unwrap();
+    assert_eq!(loaded.ask(&[2.0]), Ok(vec![1.0, 1.0, 0.0]));
+    assert_eq!(loaded.ask(&[0.0]), Ok(vec![0.0]));
+}
+
+#[test]
 fn the_error_for_a_request_that_cannot_be_sent_names_the_model() {
     let answer = "return pb_utils.InferenceResponse(error=self.ask(('count', 'nobody')[int(x_of(request)[0])], request).error())";
     let loaded = model(answer).load().unwrap();
