@@ -32,6 +32,9 @@ struct Format {
     may_be_directory: bool,
 }
 
+/// The backend of models in Python.
+pub(super) const PYTHON: &str = "python";
+
 /// In the order in which the search tries them.
 const FORMATS: [Format; 6] = [
     Format::new("tensorrt", "tensorrt_plan", "model.plan", false),
@@ -39,7 +42,7 @@ const FORMATS: [Format; 6] = [
     Format::new("openvino", "", "model.xml", true),
     Format::new("pytorch", "pytorch_libtorch", "model.pt", false),
     Format::new("pytorch", "torch_aoti", "model.pt2", false),
-    Format::new("python", "", "model.py", true),
+    Format::new(PYTHON, "", "model.py", true),
 ];
 
 /// TensorFlow's two formats differ from the others: an explicit backend does not stop the search for the file.

@@ -13,7 +13,7 @@ use proto::{
 
 use super::{
     CompletionContext, ConfigErrors, ModelConfig, ModelLayout, VersionPolicy,
-    backend_fields::complete_backend_fields,
+    backend_fields::{PYTHON, complete_backend_fields},
     complete::{complete_instance_groups, normalise},
     typed::typed,
     validate::{
@@ -276,7 +276,9 @@ pub fn finish_all(
             return None;
         }
     };
-    if !declared.is_given && config.input.is_empty() && config.output.is_empty() {
+    // As Triton: a model in Python need not have inputs and outputs.
+    let is_given = declared.is_given || config.backend == PYTHON;
+    if !is_given && config.input.is_empty() && config.output.is_empty() {
         let text = format!("model configuration is not provided for model '{}'", config.name);
         errors.absorb(ConfigErrors::one(ErrorCode::NotFound, text));
         return None;

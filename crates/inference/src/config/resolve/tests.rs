@@ -140,6 +140,9 @@ fn a_missing_file_is_an_empty_configuration_or_an_error() {
     );
     let completed = proto::text::parse(IO.as_bytes()).unwrap().config;
     assert_eq!(finish(&declared, completed, &CompletionContext::default()).unwrap().typed.inputs.len(), 1);
+    let python = declare(source, &layout("m", "model.py"), Completion::Auto).unwrap();
+    let config = finish(&python, python.config.clone(), &CompletionContext::default()).unwrap().typed;
+    assert!(config.inputs.is_empty() && config.outputs.is_empty());
 }
 
 #[test]
