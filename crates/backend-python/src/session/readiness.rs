@@ -34,7 +34,10 @@ pub(crate) struct ReadinessSocket {
 struct QuestionState {
     /// Whether the model has the function; `None` before the first look.
     has_function: Option<bool>,
+    /// That of the last question.
     number: u32,
+    /// Nobody has read the answer to the last question.
+    is_open: bool,
 }
 
 impl ReadinessSocket {
@@ -49,7 +52,8 @@ impl ReadinessSocket {
     }
 
     /// Asks the model, which has been initialized. Waits at most `limit` for its answer, and for questions of other
-    /// threads before.
+    /// threads before. While the model still works on a question that nobody waits for any more, the answer to that one
+    /// counts, as in Triton.
     ///
     /// # Errors
     /// The reason why the model is not ready.
@@ -62,21 +66,30 @@ impl ReadinessSocket {
             return Ok(());
         }
         let deadline = Instant::now() + limit;
-        // 0 is no question.
-        state.number = state.number.wrapping_add(1).max(1);
-        let sent = send(&self.socket, &state.number.to_le_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-        if sent.is_err() {
-            // The worker has ended, or has answered none of many questions.
-            return Err(LATE.to_owned());
+        // What has been answered meanwhile is old.
+        if state.is_open && self.answer(state.number, Instant::now()).is_some() {
+            state.is_open = false;
         }
+        if !state.is_open {
+            // 0 is no question.
+            state.number = state.number.wrapping_add(1).max(1);
+            let question = state.number.to_le_bytes();
+            let sent = send(&self.socket, &question, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+            // Otherwise the worker has ended.
+            state.is_open = sent.is_ok();
+        }
+        let answer = if state.is_open { self.answer(state.number, deadline) } else { None };
+        let reason = answer.ok_or_else(|| LATE.to_owned())?;
+        state.is_open = false;
+        if reason.is_empty() { Ok(()) } else { Err(reason) }
+    }
+
+    /// The answer to a question; `None` if there is none before the deadline, or the worker has ended.
+    fn answer(&self, question: u32, deadline: Instant) -> Option<String> {
         loop {
-            match self.receive(deadline) {
-                Some((number, reason)) if number == state.number => {
-                    return if reason.is_empty() { Ok(()) } else { Err(reason) };
-                }
-                // The answer to a question that nobody waits for any more.
-                Some(_) => {}
-                None => return Err(LATE.to_owned()),
+            let (number, reason) = self.receive(deadline)?;
+            if number == question {
+                return Some(reason);
             }
         }
     }
@@ -136,15 +149,24 @@ mod tests {
         assert_eq!(server.ask(Duration::ZERO), Err(LATE.to_owned()));
         thread::scope(|scope| {
             scope.spawn(|| {
-                let late = next_question(&worker);
-                answer(&worker, late, "an old reason");
-                let question = next_question(&worker);
-                answer(&worker, question, "");
                 let question = next_question(&worker);
                 answer(&worker, question, "not today");
             });
+            assert_eq!(
+                server.ask(ANSWER_LIMIT),
+                Err("not today".to_owned()),
+                "the open question was answered"
+            );
+        });
+        assert_eq!(server.ask(Duration::ZERO), Err(LATE.to_owned()));
+        let late = next_question(&worker);
+        answer(&worker, late, "an old reason");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let question = next_question(&worker);
+                answer(&worker, question, "");
+            });
             assert_eq!(server.ask(ANSWER_LIMIT), Ok(()));
-            assert_eq!(server.ask(ANSWER_LIMIT), Err("not today".to_owned()));
         });
         drop(worker);
         assert_eq!(server.ask(ANSWER_LIMIT), Err(LATE.to_owned()));
