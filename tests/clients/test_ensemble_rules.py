@@ -295,6 +295,14 @@ MEMBERS = {
         ),
         "in ensemble E, step of model 'pair' receives inputs originated from different decoupled models",
     ),
+    "two streams as outputs": (
+        config(
+            step("repeat", {"IN": "IN"}, {"OUT": "OUT"}),
+            step("repeat_too", {"IN": "IN"}, {"OUT": "MORE"}),
+            tensors=INTEGERS + tensor("output", "MORE", "INT32", 1),
+        ),
+        "in ensemble E, step of model 'E' receives inputs originated from different decoupled models",
+    ),
     "itself as a member": (
         config(FIRST, step("E", {"IN": "middle"}, {"OUT": "OUT"})),
         "circular dependency between ensembles: E -> ... -> E -> E",

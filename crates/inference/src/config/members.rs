@@ -253,8 +253,8 @@ fn number_tensors(config: &ModelConfig, steps: &[EnsembleStep]) -> BTreeMap<Name
     numbers
 }
 
-/// Requires that no step joins the responses of different decoupled steps, or such responses and single tensors: there
-/// would be no rule which of them belong together.
+/// Requires that no step joins the responses of different decoupled steps, or such responses and single tensors, and that
+/// the outputs do not: there would be no rule which of them belong together.
 fn check_streams(
     config: &ModelConfig,
     scheduling: &EnsembleScheduling,
@@ -274,15 +274,25 @@ fn check_streams(
         let mut of_inputs = step.inputs.iter().filter_map(|input| sources[input.tensor]);
         let source = of_inputs.next().unwrap_or_default();
         if of_inputs.any(|other| other != source) {
-            let text = format!(
-                "in ensemble {}, step of model '{}' receives inputs originated from different decoupled models",
-                config.name, scheduling.steps[index].model
-            );
-            errors.invalid(&format!("ensemble_scheduling.step[{index}].input_map"), text);
+            let field = format!("ensemble_scheduling.step[{index}].input_map");
+            errors.invalid(&field, joined_streams(config, &scheduling.steps[index].model));
         }
         let follows = if step.is_decoupled { Some(index) } else { source };
         step.outputs.iter().for_each(|&output| sources[output] = Some(follows));
     }
+    let mut of_outputs = graph.outputs.iter().filter_map(|&output| sources[output]);
+    let source = of_outputs.next();
+    if of_outputs.any(|other| Some(other) != source) {
+        // As Triton: what gathers the outputs is a step of the ensemble.
+        errors.invalid("output", joined_streams(config, &config.name));
+    }
+}
+
+fn joined_streams(config: &ModelConfig, model: &Name) -> String {
+    format!(
+        "in ensemble {}, step of model '{model}' receives inputs originated from different decoupled models",
+        config.name
+    )
 }
 
 /// Refuses a response cache for an ensemble whose answers depend on more than the request (S-W36).
@@ -410,6 +420,29 @@ mod tests {
             cached.starts_with("Response Cache does not currently support model e with 'decoupled'"),
             "{cached}"
         );
+    }
+
+    #[test]
+    fn outputs_do_not_join_the_responses_of_different_decoupled_steps() {
+        let text = "name: 'e' platform: 'ensemble' input { name: 'IN' data_type: TYPE_FP32 dims: 4 }
+            output { name: 'P' data_type: TYPE_FP32 dims: 4 } output { name: 'Q' data_type: TYPE_FP32 dims: 4 }
+            ensemble_scheduling {
+                step { model_name: 'a' input_map { key: 'X' value: 'IN' } output_map { key: 'Y' value: 'P' } }
+                step { model_name: 'a' input_map { key: 'X' value: 'IN' } output_map { key: 'Y' value: 'Q' } } }";
+        let config = resolved("e", text);
+        let Scheduling::Ensemble(scheduling) = &config.scheduling else { panic!("an ensemble") };
+        let plain = resolved("a", MEMBER);
+        let decoupled = resolved("a", &format!("{MEMBER} model_transaction_policy {{ decoupled: true }}"));
+        assert!(fit_members(&config, scheduling, &[&plain, &plain]).is_ok());
+        for members in [[&decoupled, &decoupled], [&plain, &decoupled]] {
+            let refused = fit_members(&config, scheduling, &members).unwrap_err();
+            assert!(
+                refused.message.contains(
+                    "in ensemble e, step of model 'e' receives inputs originated from different decoupled models"
+                ),
+                "{refused}"
+            );
+        }
     }
 
     #[test]
