@@ -1057,8 +1057,9 @@ TRITONSERVER_Error *TRITONSERVER_ServerSetExitTimeout(
     TRITONSERVER_Server *server, unsigned int timeout);
 
 /**
- * Adds a model repository. The mapping gives models other names than their directories have.
- * Refused unless the models are loaded explicitly.
+ * Adds a model repository. The mapping gives models other names than their directories have: one or
+ * more for each directory. A mapped name has priority over directories of that name in other
+ * repositories. Refused unless the models are loaded explicitly.
  */
 TRITONSERVER_Error *TRITONSERVER_ServerRegisterModelRepository(
     TRITONSERVER_Server *server, const char *repository_path,
