@@ -18,6 +18,7 @@ use crate::console::heading;
 use crate::files::{last_lines, make_folder};
 use crate::process::descendants;
 use crate::process::supervised::{End, Supervised};
+use crate::workspace::target;
 
 /// How many lines of its output stand for a step that could not say itself what happened.
 const LAST_LINES: usize = 30;
@@ -159,6 +160,7 @@ impl Steps {
         }
         let failed = self.done.iter().filter(|step| matches!(step.outcome, StepOutcome::Failed(_))).count();
         let clean = self.clean_up(failed == 0);
+        print_free_space();
         let minutes = self.started.elapsed().as_secs_f64() / 60.0;
         match failed {
             0 => println!("all steps passed in {minutes:.1} minutes"),
@@ -188,6 +190,13 @@ impl Steps {
         }
         left.is_empty()
     }
+}
+
+/// A full disk fails programs in many ways, and few of them say so.
+fn print_free_space() {
+    let Ok(disk) = rustix::fs::statvfs(target()) else { return };
+    let bytes = disk.f_bavail.saturating_mul(disk.f_frsize);
+    println!("free space: {:.1} GiB on the disk of the target folder", bytes as f64 / f64::from(1 << 30));
 }
 
 /// This program, also after cargo has built it again, does a step.

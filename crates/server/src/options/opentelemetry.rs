@@ -168,6 +168,10 @@ fn rate_of_ratio(text: &str) -> Result<u32, String> {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "a method's path has one lifetime, `read` wants each"
+)]
 mod tests {
     use super::*;
 
