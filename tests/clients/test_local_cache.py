@@ -122,7 +122,7 @@ def test_the_deprecated_option_sets_the_size(start, folder):
         ("size=1023", "'size' must be at least 1024 bytes, but is 1023"),
         ("size=1e9", "'size' must be a number of bytes, but is '1e9'"),
         ("size=1000000000000000", "'size' is 1000000000000000 bytes, but the server may use only "),
-        ("colour=blue", "there is no setting 'colour'; there is 'size'"),
+        ("colour=blue", "there is no setting 'colour'; there are 'size' and 'reserve'"),
     ],
 )
 def test_a_size_that_cannot_be_keeps_the_server_from_starting(tmp_path, folder, setting, text):
