@@ -4,8 +4,8 @@
 
 use std::{env, sync::LazyLock};
 
+use fuzz::{FuzzTarget, find_target};
 use libfuzzer_sys::fuzz_target;
-use nereid_fuzz::{FuzzTarget, find_target};
 
 const VARIABLE: &str = "NEREID_FUZZ_TARGET";
 

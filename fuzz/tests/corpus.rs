@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use nereid_fuzz::{FuzzTarget, Mutator, SavedInput, TARGETS, corpus, find_target};
+use fuzz::{FuzzTarget, Mutator, SavedInput, TARGETS, corpus, find_target};
 
 /// The mutated inputs of each target. All targets together take about 30 seconds on one processor, without optimisation.
 const MUTATIONS: usize = 2000;

@@ -217,4 +217,4 @@ def test_an_endpoint_may_be_left_out(empty):
 
 
 def test_the_binary_is_the_one_asked_for():
-    assert os.access(BINARY, os.X_OK), f"{BINARY} is not there: cargo build -p nereid-server"
+    assert os.access(BINARY, os.X_OK), f"{BINARY} is not there: cargo build -p server"

@@ -119,7 +119,7 @@ def test_a_setting_leaves_telemetry_to_the_runtime(start, folder, variables, hom
 
 def embed(folder, tmp_path, variables, threads):
     if not LIBRARY.exists():
-        programs.missing(f"there is no {LIBRARY}", "cargo build -p nereid-libtritonserver")
+        programs.missing(f"there is no {LIBRARY}", "cargo build -p libtritonserver")
     script = tmp_path / "embedding.py"
     script.write_text(EMBEDDING)
     line = [sys.executable, "-I", script, LIBRARY, folder, threads]

@@ -40,7 +40,7 @@ impl Build {
     /// # Errors
     /// The server cannot be built.
     pub(crate) fn server(self) -> Result<PathBuf> {
-        Ok(self.run(&["nereid-server"])?.join("nereid"))
+        Ok(self.run(&["server"])?.join("nereid"))
     }
 
     /// As [`Self::server`], with a limit.
@@ -48,7 +48,7 @@ impl Build {
     /// # Errors
     /// The server cannot be built within this time.
     pub(crate) fn server_within(self, limit: Duration) -> Result<PathBuf> {
-        process::run_within(&mut self.command(&["nereid-server"]), limit)?;
+        process::run_within(&mut self.command(&["server"]), limit)?;
         Ok(self.folder().join("nereid"))
     }
 

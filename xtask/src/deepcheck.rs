@@ -58,10 +58,8 @@ pub(crate) fn run(only: Option<&str>) -> Result<bool> {
 /// checked code is the real one, with the model checker's locks and atomics.
 pub(crate) fn model_checker(switches: u32) -> Result<()> {
     // With the same packages and features both commands share what cargo builds.
-    let mut build = vec!["test", "--locked", "--features", "nereid-engine/loom,nereid-frontend/loom"];
-    build.extend(
-        ["nereid-inference", "nereid-engine", "nereid-frontend"].iter().flat_map(|name| ["--package", name]),
-    );
+    let mut build = vec!["test", "--locked", "--features", "engine/loom,frontend/loom"];
+    build.extend(["inference", "engine", "frontend"].iter().flat_map(|name| ["--package", name]));
     for tests in [&["--test", "loom_response"][..], &["--lib", "loom_tests"]] {
         let mut command = cargo(&[&build, tests].concat());
         process::run(command.env("LOOM_MAX_PREEMPTIONS", switches.to_string()))?;
@@ -85,7 +83,7 @@ struct Sanitizer {
 const ADDRESS: Sanitizer = Sanitizer {
     name: "address",
     runtime: "asan",
-    packages: &["nereid-c-api", "nereid-in-process", "nereid-backend-onnx"],
+    packages: &["c-api", "in-process", "backend-onnx"],
     tests: &["--lib", "--tests"],
     options: ("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1"),
 };
@@ -93,7 +91,7 @@ const ADDRESS: Sanitizer = Sanitizer {
 const THREAD: Sanitizer = Sanitizer {
     name: "thread",
     runtime: "tsan",
-    packages: &["nereid-inference", "nereid-engine"],
+    packages: &["inference", "engine"],
     tests: &["--lib"],
     options: ("TSAN_OPTIONS", "halt_on_error=1 suppressions=xtask/thread-sanitizer.txt"),
 };
@@ -137,6 +135,6 @@ fn miri() -> Result<()> {
         bail!(CannotRun("miri is not installed (rustup +nightly component add miri)".to_owned()));
     }
     let tests = ["stable_box", "words::parameter", "words::buffer_attributes", "handle"];
-    let mut command = cargo(&["miri", "test", "--package", "nereid-c-api", "--lib", "--"]);
+    let mut command = cargo(&["miri", "test", "--package", "c-api", "--lib", "--"]);
     process::run(command.args(tests))
 }

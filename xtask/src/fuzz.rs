@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: libFuzzer over the parsers of bytes from outside, which are the targets of the package `nereid-fuzz`.
+//! `cargo xtask fuzz`: libFuzzer over the parsers of bytes from outside, which are the targets of the package `fuzz`.
 //!
 //! The compiler puts counters into all code, so that libFuzzer sees which input does something new. Flags that need no
 //! other toolchain do that; the build has a target folder of its own.
@@ -106,7 +106,7 @@ fn folder() -> PathBuf {
 fn build() -> Result<PathBuf> {
     // With a target of its own, the compiler gives no counters to build scripts.
     let host = workspace::host()?;
-    let mut command = cargo(&["build", "--locked", "--package", "nereid-fuzz", "--bin", "fuzz"]);
+    let mut command = cargo(&["build", "--locked", "--package", "fuzz", "--bin", "fuzz"]);
     command
         .args(["--features", "libfuzzer", "--profile", "fuzz", "--target", &host])
         .env("RUSTFLAGS", COUNTERS.join(" "))

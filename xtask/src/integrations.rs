@@ -60,6 +60,6 @@ fn clients_of(step: &str, marker: &str, tools: &[Tool]) -> Result<()> {
 
 /// Object stores, by the tests of their crate.
 fn stores() -> Result<()> {
-    let ignored = ["--package", "nereid-object-stores", "--run-ignored", "only"];
+    let ignored = ["--package", "object-stores", "--run-ignored", "only"];
     nextest("stores", &ignored, &tools::fetch(tools::STORES)?)
 }

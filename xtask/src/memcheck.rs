@@ -62,7 +62,7 @@ pub(crate) fn run(requests: Option<u32>) -> Result<()> {
 fn check(requests: u32) -> Result<()> {
     // Two runs need it at the same time.
     VALGRIND.fetch()?;
-    Build::DevWorkspace.run(&["nereid-libtritonserver"])?;
+    Build::DevWorkspace.run(&["libtritonserver"])?;
     let place = workspace::target().join("memcheck");
     files::remove_folder(&place)?;
     if has_sanitizers() {

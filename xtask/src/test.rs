@@ -141,7 +141,7 @@ fn rust_tests_of_changes() -> Result<()> {
 
 fn rust_tests_with(step: &str, arguments: &[&str]) -> Result<()> {
     // Programs in C are linked with this library. No Rust test is, so cargo would not build it for the tests.
-    BUILD.run(&["nereid-libtritonserver"])?;
+    BUILD.run(&["libtritonserver"])?;
     // The tests of the backend for Python run models in this environment.
     python::install("tests/requirements.txt")?;
     let variables = tools::fetch(tools::OF_TESTS)?;

@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use backend_onnx::{BareLoop, LibrarySearch};
 use inference::Error;
-use nereid_backend_onnx::{BareLoop, LibrarySearch};
 
 /// Runs between two readings of the clock.
 const CHUNK: u32 = 64;

@@ -15,8 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use backend_onnx::{BareLoop, LibrarySearch};
 use inference::Error;
-use nereid_backend_onnx::{BareLoop, LibrarySearch};
 
 /// Runs of each model before the measurement.
 const WARM_UP: u32 = 16;

@@ -8,6 +8,7 @@ use std::{
     time::Instant,
 };
 
+use backend_onnx::{BareLoop, LibrarySearch, OnnxBackend};
 use bytes::Bytes;
 use inference::{
     DataType, Error, ExecutionTimes, Flow, Request, RequestInputs, Response, ResponseStream, Shape, Tensor,
@@ -16,7 +17,6 @@ use inference::{
     config::{Completion, CompletionContext, ConfigSource, ModelLayout, declare, finish},
     response_channel,
 };
-use nereid_backend_onnx::{BareLoop, LibrarySearch, OnnxBackend};
 
 #[expect(dead_code, reason = "one graph needs only a part of it")]
 #[path = "../tests/onnx/graph.rs"]

@@ -20,6 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use backend_onnx::{LibrarySearch, OnnxBackend};
 use inference::{
     DataType, ExecutionTimes, Flow, OutputSelection, Request, RequestInputs, ResponseStream, Tensor,
     TensorData, Timeline, Timestamp, Unobserved,
@@ -33,7 +34,6 @@ use inference::{
     },
     response_channel,
 };
-use nereid_backend_onnx::{LibrarySearch, OnnxBackend};
 use parking_lot::Mutex;
 
 type Failure = Box<dyn Error>;

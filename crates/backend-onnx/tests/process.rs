@@ -71,7 +71,7 @@ fn sessions_share_a_pool_and_failures_are_logged() {
     assert!(!heard().contains("ERROR"), "{}", heard());
     sessions[0].run(vec![index(9)]).pop().unwrap().unwrap_err();
     let heard = heard();
-    assert!(heard.contains("INFO nereid_backend_onnx::model using ONNX Runtime 1."), "{heard}");
+    assert!(heard.contains("INFO backend_onnx::model using ONNX Runtime 1."), "{heard}");
     assert!(heard.contains("ERROR onnxruntime "), "{heard}");
     let details = ["DEBUG onnxruntime ", "TRACE onnxruntime "];
     assert!(

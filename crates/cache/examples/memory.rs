@@ -1,6 +1,6 @@
 //! Fills a local cache with small responses and compares the memory of the process with what the cache says it uses.
 //!
-//! `cargo run --release -p nereid-cache --example memory -- [MIB] [BYTES]`: a cache of so many MiB (1024), responses of so
+//! `cargo run --release -p cache --example memory -- [MIB] [BYTES]`: a cache of so many MiB (1024), responses of so
 //! many bytes (200). Prints the ratio after filling, and after all entries have been replaced twice.
 use std::{
     fs,
@@ -8,11 +8,11 @@ use std::{
     task::{Context, Waker},
 };
 
+use cache::local::LocalResponseCache;
 use inference::{
     DataType, Error, Name, Response, Tensor,
     cache::{ResponseCache, StorageTerms},
 };
-use nereid_cache::local::LocalResponseCache;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -11,11 +11,11 @@ use std::{
     time::Duration,
 };
 
+use cache::redis::RedisResponseCache;
 use inference::{
     DataType, Response, Tensor,
     cache::{ResponseCache, StorageTerms},
 };
-use nereid_cache::redis::RedisResponseCache;
 use tempfile::TempDir;
 use testing::{TestProcess, command, eventually};
 use tokio::runtime::{Builder, Runtime};

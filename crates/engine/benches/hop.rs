@@ -13,13 +13,13 @@ use std::{
 };
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use engine::{Engine, EngineOptions, MetricsOptions, Model, ServerMetadata};
 use inference::{
     DataType, Error, Request, RequestInputs, Response, Tensor,
     backend::{Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelSource},
     config::ModelConfig,
     metrics::MetricsForm,
 };
-use nereid_engine::{Engine, EngineOptions, MetricsOptions, Model, ServerMetadata};
 use tokio::runtime::Runtime;
 
 const CONFIG: &str = "backend: 'empty' max_batch_size: 8 instance_group { count: 1 }
@@ -63,7 +63,7 @@ async fn start(models: &[String], metrics: MetricsOptions) -> Engine {
         fs::write(repository.path().join(model).join("config.pbtxt"), CONFIG).expect("the directory is ours");
     }
     let options = EngineOptions {
-        control: nereid_engine::ModelControl::None,
+        control: engine::ModelControl::None,
         namespacing: false,
         sequence_limit: std::time::Duration::from_secs(60),
         server: ServerMetadata::default(),
@@ -75,7 +75,7 @@ async fn start(models: &[String], metrics: MetricsOptions) -> Engine {
         config_name: None,
         agent_directory: "/agents".into(),
         backend_settings: Vec::new(),
-        limits: nereid_engine::MemoryLimits::default(),
+        limits: engine::MemoryLimits::default(),
         metrics,
         hold_until_queued: 0,
         hold_until_backlogged: 0,

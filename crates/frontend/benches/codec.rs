@@ -3,14 +3,14 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use inference::{DataType, Name, Response, Tensor, TensorData};
-use nereid_frontend::{
+use frontend::{
     http::{
         request::{DecodeContext, decode},
         response::{ResponseIdentity, encode},
     },
     kserve::output::{Placement, RequestedOutputs},
 };
+use inference::{DataType, Name, Response, Tensor, TensorData};
 use shared_memory::ClientRegions;
 
 static NO_REGIONS: ClientRegions = ClientRegions::forbidden();

@@ -19,13 +19,13 @@ mod web_pages;
 use std::{io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
 use engine::{Engine, MetricsOptions, ModelControl, ServerMetadata};
-use inference::backend::Backend;
-use nereid_frontend::{
+use frontend::{
     access::{Category, Restrictions},
     http::{self, HttpService, PortOptions},
     metrics::MetricsService,
     port::{BodyPace, BoundSocket, ClientLimits, ConnectionPermits, Drain},
 };
+use inference::backend::Backend;
 use testing::{
     Gate, Identity, Repository, eventually,
     http::{Connection, Response, TIMEOUT, request},

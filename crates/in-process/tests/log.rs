@@ -3,7 +3,7 @@ use std::{ffi::CString, fs, ptr};
 
 use c_api::types::error::{CError, consume};
 use frontend::log_control::{LogControl, LogState};
-use nereid_in_process::{logging, options::*};
+use in_process::{logging, options::*};
 
 fn fine(error: *mut CError) {
     // SAFETY: null or an error that this function owns.

@@ -11,11 +11,11 @@ use std::{
     },
 };
 
-use loom::{future::block_on, model::Builder, thread};
-use nereid_inference::{
+use inference::{
     EntryId, Error, Flow, PassingResponse, Responder, Response, ResponseObserver, ResponseOrder,
     ResponseStream, Timeline, response_channel,
 };
+use loom::{future::block_on, model::Builder, thread};
 use scheduling::Timestamp;
 
 /// Counts ends and cancellations, with counters of the standard library, which the model checker does not track.

@@ -5,7 +5,7 @@
 use std::{hint::black_box, num::NonZeroU64, time::Duration};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use nereid_scheduling::{
+use scheduling::{
     DirectStrategy, DynamicBatcher, DynamicBatching, OldestStrategy, QueuePolicy, Row, Scheduler,
     SchedulingAttributes, SequenceBatcher, SequenceBatching, SequenceId, SequencePosition, SequenceStrategy,
     TimeoutAction, Timestamp, Unbatched,

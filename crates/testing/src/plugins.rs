@@ -85,7 +85,7 @@ pub fn library_beside(program: &Path) -> PathBuf {
     let library = program.with_file_name("libtritonserver.so");
     assert!(
         library.is_file(),
-        "this test needs {}: 'cargo build --package nereid-libtritonserver' makes it, and so does 'cargo xtask test'",
+        "this test needs {}: 'cargo build --package libtritonserver' makes it, and so does 'cargo xtask test'",
         library.display()
     );
     library

@@ -21,7 +21,7 @@ pub(super) struct BareLoopProgram {
 impl BareLoopProgram {
     pub(super) fn build(setup: &BenchSetup) -> Result<BareLoopProgram> {
         Ok(BareLoopProgram {
-            binary: bare_programs::build("nereid-backend-onnx", "bare_loop")?,
+            binary: bare_programs::build("backend-onnx", "bare_loop")?,
             model: setup.folder.join("ours/conv/1/model.onnx"),
             library: setup.library.clone(),
         })

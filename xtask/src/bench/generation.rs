@@ -43,7 +43,7 @@ struct Whole<'a> {
 /// Measures, prints and writes the table. Returns true if every request was answered, with the same texts on both
 /// sides.
 pub(super) fn run(setup: &BenchSetup, ours: &ServerContender) -> Result<bool> {
-    let whole = Whole { binary: bare_programs::build("nereid-backend-onnx", "whole_batch")?, setup };
+    let whole = Whole { binary: bare_programs::build("backend-onnx", "whole_batch")?, setup };
 
     heading(NAME);
     let mut rounds = Vec::new();

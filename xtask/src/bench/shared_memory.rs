@@ -29,7 +29,7 @@ pub(super) fn perf_options(output_bytes: usize) -> [String; 2] {
 
 /// Measures, prints and writes the table. Returns true if every request to ours was answered.
 pub(super) fn run(setup: &BenchSetup) -> Result<bool> {
-    let bare = bare_programs::build("nereid-server", "bare_shared_memory")?;
+    let bare = bare_programs::build("server", "bare_shared_memory")?;
     let in_place = [ALLOWED.to_owned(), "--client-shm-in-place=true".to_owned()];
     let ours = |name, more: &[String]| ServerContender::ours(setup, name, more);
     let mut contenders = vec![ours("ours, copies", &in_place[..1])?, ours("ours, in place", &in_place)?];

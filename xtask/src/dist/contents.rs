@@ -39,7 +39,7 @@ pub(super) struct PackageContents {
 impl PackageContents {
     pub(super) fn make(build: Build, folder: &Path) -> Result<PackageContents> {
         make_empty(folder)?;
-        let built = build.run(&["nereid-server", "nereid-libtritonserver"])?;
+        let built = build.run(&["server", "libtritonserver"])?;
         let root = workspace::root();
         let contents = PackageContents {
             version: version()?,
@@ -113,9 +113,9 @@ impl PackageContents {
 /// The version of the workspace.
 fn version() -> Result<String> {
     let packages = workspace::packages()?;
-    let server = packages.iter().find(|package| package["name"] == "nereid-server");
+    let server = packages.iter().find(|package| package["name"] == "server");
     let version = server.and_then(|server| server["version"].as_str());
-    Ok(version.context("the workspace has no nereid-server")?.to_owned())
+    Ok(version.context("the workspace has no server")?.to_owned())
 }
 
 /// The newest release of glibc whose symbols a file uses.

@@ -11,7 +11,7 @@ use crate::process;
 use crate::workspace::{self, cargo};
 
 /// What is built: the server, and the library with the C interface.
-const ROOTS: [&str; 2] = ["nereid-server", "nereid-libtritonserver"];
+const ROOTS: [&str; 2] = ["server", "libtritonserver"];
 
 /// A crate from a registry.
 pub(super) struct BuiltCrate {

@@ -10,12 +10,8 @@ use crate::repository_files;
 
 /// Dependencies that no source of their package names, each with its reason.
 const UNNAMED: &[(&str, &str, &str)] = &[
-    ("nereid-proto", "prost", "the generated types name it"),
-    (
-        "nereid-testing",
-        "regex-syntax",
-        "so that builds of one package have the features of the whole workspace",
-    ),
+    ("proto", "prost", "the generated types name it"),
+    ("testing", "regex-syntax", "so that builds of one package have the features of the whole workspace"),
 ];
 
 /// Unused dependencies, one line each. `packages` are those of `cargo metadata`.

@@ -70,24 +70,21 @@ const TABLE: &[(&str, &[&str])] = &[
 /// Only tests may use it, of any crate.
 const ONLY_FOR_TESTS: &str = "testing";
 
-const PREFIX: &str = "nereid-";
-
 /// Dependencies that break the table, and entries of the table that no dependency needs, one line each. `packages` are those of `cargo metadata`.
 pub(crate) fn broken(packages: &[Value]) -> Vec<String> {
     let mut broken = Vec::new();
     for package in packages {
-        let name = short(package["name"].as_str().unwrap_or_default());
+        let name = package["name"].as_str().unwrap_or_default();
         let Some((_, allowed)) = TABLE.iter().find(|(known, _)| *known == name) else {
             broken.push(format!("crate {name} is not in the table of layers"));
             continue;
         };
         let mut used_arrows = BTreeSet::new();
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            let full = dependency["name"].as_str().unwrap_or_default();
-            if !full.starts_with(PREFIX) {
+            let used = dependency["name"].as_str().unwrap_or_default();
+            if !TABLE.iter().any(|(known, _)| *known == used) {
                 continue;
             }
-            let used = short(full);
             let for_tests = dependency["kind"].as_str() == Some("dev");
             if !for_tests {
                 used_arrows.insert(used);
@@ -105,10 +102,6 @@ pub(crate) fn broken(packages: &[Value]) -> Vec<String> {
     broken
 }
 
-fn short(name: &str) -> &str {
-    name.strip_prefix(PREFIX).unwrap_or(name)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -122,12 +115,12 @@ mod tests {
 
     #[test]
     fn an_arrow_of_the_table_is_fine_and_must_be_there() {
-        assert!(broken(&[package("nereid-lifecycle", "nereid-scheduling", None)]).len() == 1);
-        let both = json!({"name": "nereid-lifecycle", "dependencies": [
-            {"name": "nereid-scheduling", "kind": null}, {"name": "nereid-inference", "kind": null}]});
+        assert!(broken(&[package("lifecycle", "scheduling", None)]).len() == 1);
+        let both = json!({"name": "lifecycle", "dependencies": [
+            {"name": "scheduling", "kind": null}, {"name": "inference", "kind": null}]});
         assert!(broken(&[both]).is_empty());
         assert_eq!(
-            broken(&[package("nereid-shared-memory", "nereid-inference", Some("dev"))]),
+            broken(&[package("shared-memory", "inference", Some("dev"))]),
             ["crate shared-memory does not use inference: the table of layers needs no such arrow"]
         );
     }
@@ -135,19 +128,19 @@ mod tests {
     #[test]
     fn an_arrow_upwards_is_named() {
         assert_eq!(
-            broken(&[package("nereid-scheduling", "nereid-engine", None)]),
+            broken(&[package("scheduling", "engine", None)]),
             ["crate scheduling must not use engine"]
         );
         assert_eq!(
-            broken(&[package("nereid-plot", "nereid-engine", Some("dev"))]),
+            broken(&[package("plot", "engine", Some("dev"))]),
             ["crate plot must not use engine in its tests"]
         );
     }
 
     #[test]
     fn testing_is_for_tests() {
-        assert!(broken(&[package("nereid-plot", "nereid-testing", Some("dev"))]).is_empty());
-        assert_eq!(broken(&[package("nereid-plot", "nereid-testing", None)]).len(), 1);
+        assert!(broken(&[package("plot", "testing", Some("dev"))]).is_empty());
+        assert_eq!(broken(&[package("plot", "testing", None)]).len(), 1);
     }
 
     #[test]

@@ -136,7 +136,7 @@ mod tests {
     fn the_table_of_crates_has_the_crates_of_the_workspace() {
         let text =
             format!("{CRATES}\n|---|---|---|\n| `engine` | a | b |\n| `old` | a | b |\n\n| `other` |\n");
-        let packages = [json!({ "name": "nereid-engine" }), json!({ "name": "xtask" })];
+        let packages = [json!({ "name": "engine" }), json!({ "name": "xtask" })];
         let pages = [("ARCHITECTURE.md".to_owned(), text)];
         assert_eq!(
             broken(&[], &pages, &packages),

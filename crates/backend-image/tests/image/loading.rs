@@ -1,6 +1,6 @@
 //! What is refused when a model is loaded.
+use backend_image::ImageBackend;
 use inference::backend::{Backend, InstanceDevice};
-use nereid_backend_image::ImageBackend;
 
 use crate::support::{config, load, load_on, parameters, refusal};
 

@@ -1,6 +1,7 @@
 //! Support for all tests: a model, its instance, requests and their answers, and pictures.
 use std::{io::Cursor, num::NonZeroUsize, path::Path, sync::Arc};
 
+use backend_image::ImageBackend;
 use bytes::Bytes;
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 use inference::{
@@ -13,7 +14,6 @@ use inference::{
     config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish},
     response_channel,
 };
-use nereid_backend_image::ImageBackend;
 
 /// The configuration of a model with that output, and with further lines.
 pub(crate) fn config(max_batch_size: u32, datatype: &str, dims: &str, rest: &str) -> String {

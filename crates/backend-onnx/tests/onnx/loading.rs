@@ -1,8 +1,8 @@
 //! Tests of what a model's file determines, where it may be, and which settings it accepts.
 use std::{fs, num::NonZeroUsize};
 
+use backend_onnx::{BareLoop, LibrarySearch, OnnxBackend};
 use inference::{DataType, backend::Backend};
-use nereid_backend_onnx::{BareLoop, LibrarySearch, OnnxBackend};
 
 use crate::{
     graph::Graph,

@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use backend_onnx::{LibrarySearch, OnnxBackend};
 use bytes::Bytes;
 use inference::{
     DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponseObserver,
@@ -21,7 +22,6 @@ use inference::{
     },
     response_channel,
 };
-use nereid_backend_onnx::{LibrarySearch, OnnxBackend};
 
 use crate::graph::Graph;
 

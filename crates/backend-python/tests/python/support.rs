@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use backend_python::PythonBackend;
 use bytes::Bytes;
 use inference::{
     DataType, Error, ExecutionTimes, Flow, Inferer, Name, Request, RequestInputs, Response, ResponseItem,
@@ -17,7 +18,6 @@ use inference::{
     config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish},
     response_channel,
 };
-use nereid_backend_python::PythonBackend;
 
 /// Longer than anything takes that works.
 const PATIENCE: Duration = Duration::from_secs(60);

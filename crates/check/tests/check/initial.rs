@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
+use check::{CheckOptions, initial_config};
 use inference::{
     Error,
     backend::{Backend, BackendModel, ModelSource},
 };
-use nereid_check::{CheckOptions, initial_config};
 
 /// A backend that opens a model when it is told to.
 struct WaitingBackend(Mutex<Receiver<()>>);

@@ -2,10 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 use std::{fs, sync::Arc};
 
+use check::{CheckOptions, CheckReport, Severity, check_repositories, effective_config, json, sarif, text};
 use inference::backend::Backend;
-use nereid_check::{
-    CheckOptions, CheckReport, Severity, check_repositories, effective_config, json, sarif, text,
-};
 use tempfile::TempDir;
 use testing::Identity;
 

@@ -9,9 +9,9 @@ use std::{
     sync::Arc,
 };
 
+use check::{CheckOptions, CheckReport, Severity, check_repositories};
 use engine::{Engine, EngineOptions, MetricsOptions, ModelControl, ModelState, ServerMetadata};
 use inference::backend::Backend;
-use nereid_check::{CheckOptions, CheckReport, Severity, check_repositories};
 use testing::Identity;
 
 use crate::table::{self, Row};

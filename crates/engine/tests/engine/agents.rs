@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, mpsc},
 };
 
+use engine::{Engine, EngineOptions, Plugins};
 use inference::{
     Error, ErrorCode,
     agent::{
@@ -13,7 +14,6 @@ use inference::{
     },
     backend::Backend,
 };
-use nereid_engine::{Engine, EngineOptions, Plugins};
 use parking_lot::Mutex;
 use testing::Agents;
 

@@ -11,8 +11,8 @@ use std::{
     time::Duration,
 };
 
+use engine::{Engine, ReadinessRule};
 use inference::{DurationStatistic, Error, MemoryKind, ResponseReport, backend::MemoryUsage};
-use nereid_engine::{Engine, ReadinessRule};
 use parking_lot::Mutex;
 
 use crate::{

@@ -5,11 +5,11 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
+use engine::{Engine, EngineOptions, MemoryLimits};
 use inference::{
     DataType, ErrorCode, REQUEST_BYTES, Request, RequestInputs, Response, ResponseItem, ResponseStream,
     Tensor, backend::Execution,
 };
-use nereid_engine::{Engine, EngineOptions, MemoryLimits};
 
 use crate::support::{Native, Repository, TIMEOUT, ask, echo, serves, until, value};
 

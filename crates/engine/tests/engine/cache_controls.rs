@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
+use engine::{Engine, Plugins};
 use inference::{
     DataType, Request, Response, ResponseStream, Tensor,
     backend::Execution,
     cache::{CacheControl, CacheStatus},
 };
-use nereid_engine::{Engine, Plugins};
 use testing::{Gate, MemoryCache};
 
 use crate::{

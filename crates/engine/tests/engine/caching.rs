@@ -1,13 +1,13 @@
 //! Tests of the response cache: which requests it answers, what it stores, and what is counted.
 use std::sync::Arc;
 
+use engine::{Engine, EngineOptions, MetricsOptions, ModelStatistics, Plugins};
 use futures_util::FutureExt;
 use inference::{
     DataType, DurationStatistic, Error, ErrorCode, FailureReason, ForeignMemory, MemoryKind, Name,
     OutputPlacement, Parameter, Request, RequestInputs, Response, ResponseStream, Tensor, backend::Execution,
     metrics::MetricsForm,
 };
-use nereid_engine::{Engine, EngineOptions, MetricsOptions, ModelStatistics, Plugins};
 use testing::{Gate, MemoryCache, TestRegion};
 
 use crate::ensembles::chain;

@@ -2,8 +2,8 @@
 //! instances.
 use std::sync::mpsc;
 
+use engine::Engine;
 use inference::{backend::Execution, metrics::MetricsForm};
-use nereid_engine::Engine;
 
 use crate::support::{Begun, ECHO, Native, Repository, TIMEOUT, answer, ask, echo, held, value};
 

@@ -11,11 +11,11 @@ use std::{
     time::Duration,
 };
 
-use inference::{Error, ErrorCode, Name, SequenceId, SequencePosition, agent::AgentFinder, backend::Backend};
-use nereid_engine::{
+use engine::{
     Engine, EngineOptions, IndexEntry, LoadParameters, Model, ModelControl, ModelState, Plugins, Polling,
     StartupModels,
 };
+use inference::{Error, ErrorCode, Name, SequenceId, SequencePosition, agent::AgentFinder, backend::Backend};
 use parking_lot::Mutex;
 use testing::{Agents, Gate};
 

@@ -5,11 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use engine::{Engine, MetricsOptions};
 use inference::{
     Request, Timestamp, TraceActivity, TraceContext, TraceId, TraceIdentity, TraceSink,
     metrics::MetricsForm::{self, OpenMetrics, Prometheus},
 };
-use nereid_engine::{Engine, MetricsOptions};
 
 use crate::{
     caching,

@@ -1,12 +1,12 @@
 //! Tests of the two example configurations in Triton's documentation of stateful models.
 use std::{num::NonZeroU64, sync::mpsc};
 
+use engine::Engine;
 use inference::{
     DataType, Request, RequestInputs, Response, ResponseStream, SequenceId, SequencePosition, Tensor,
     backend::Execution,
     config::{Completion, CompletionContext, ConfigSource, ModelLayout, declare, finish},
 };
-use nereid_engine::Engine;
 
 use crate::support::{Begun, Native, Repository, TIMEOUT, held, index};
 

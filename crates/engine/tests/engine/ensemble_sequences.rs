@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, Mutex, mpsc},
 };
 
+use engine::Engine;
 use inference::{Error, ResponseStream, SequenceId, SequencePosition, backend::Execution};
-use nereid_engine::Engine;
 
 use crate::{
     ensembles::chain,

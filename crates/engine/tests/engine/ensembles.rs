@@ -10,12 +10,10 @@ use std::{
     time::Duration,
 };
 
+use engine::{Engine, EngineOptions, LoadParameters, MemoryLimits, ModelControl, Polling, StartupModels};
 use inference::{
     Error, ErrorCode, FailureReason, Parameter, Request, Response, ResponseStream, Tensor, TensorData,
     backend::{Batch, Execution},
-};
-use nereid_engine::{
-    Engine, EngineOptions, LoadParameters, MemoryLimits, ModelControl, Polling, StartupModels,
 };
 use parking_lot::Mutex;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
@@ -89,7 +87,7 @@ async fn result(stream: ResponseStream) -> Result<Vec<u8>, Error> {
 async fn explicit(repository: &Repository, names: &[&str], backend: Native) -> Engine {
     let names = names.iter().map(|name| (*name).to_owned()).collect();
     let control = ModelControl::Explicit(StartupModels::Named(names));
-    let engine = start(nereid_engine::EngineOptions { control, ..repository.options() }, backend).await;
+    let engine = start(engine::EngineOptions { control, ..repository.options() }, backend).await;
     engine.load_models().await.unwrap();
     engine
 }
@@ -322,7 +320,7 @@ async fn requests_wait_while_the_ensemble_holds_as_many_bytes_as_it_may() {
     let repository =
         Repository::new().model("m", &member, &["1"]).model("e", &chain(&["m", "m"], ""), &["1"]);
     let limits = MemoryLimits { intermediate_bytes: 3, ..MemoryLimits::default() };
-    let engine = start(nereid_engine::EngineOptions { limits, ..repository.options() }, backend).await;
+    let engine = start(engine::EngineOptions { limits, ..repository.options() }, backend).await;
     engine.load_models().await.unwrap();
     let streams: Vec<_> = (0..20).map(|value| ask(&engine, "e", value)).collect();
     let late = {

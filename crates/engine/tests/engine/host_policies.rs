@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use nereid_engine::{EngineOptions, HostPolicy, ProcessorSet};
+use engine::{EngineOptions, HostPolicy, ProcessorSet};
 use rustix::{
     process::getpriority_process,
     thread::{CpuSet, sched_getaffinity},

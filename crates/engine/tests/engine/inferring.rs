@@ -1,8 +1,8 @@
 //! Tests of a backend that sends requests to other models.
 use std::sync::{Arc, OnceLock};
 
+use engine::Engine;
 use inference::{ErrorCode, Inferer, backend::Execution};
-use nereid_engine::Engine;
 
 use crate::support::{ECHO, Native, Repository, ask, echo, request};
 

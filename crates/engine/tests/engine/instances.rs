@@ -8,8 +8,8 @@ use std::{
     },
 };
 
+use engine::{Engine, EngineOptions, LoadParameters, ModelControl, RateLimitResource, StartupModels};
 use inference::{Error, SequenceId, SequencePosition};
-use nereid_engine::{Engine, EngineOptions, LoadParameters, ModelControl, RateLimitResource, StartupModels};
 use parking_lot::Mutex;
 
 use crate::support::{

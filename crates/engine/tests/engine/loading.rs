@@ -11,8 +11,8 @@ use std::{
     thread,
 };
 
+use engine::{BackendSetting, usable_processors};
 use inference::{Error, backend::InstanceDevice, config::Scheduling};
-use nereid_engine::{BackendSetting, usable_processors};
 use parking_lot::Mutex;
 use proto::model_config::SchedulingChoice;
 

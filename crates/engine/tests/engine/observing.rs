@@ -1,12 +1,12 @@
 //! Tests of index, statistics and metrics: what they report about models, and that the numbers agree.
 use std::{collections::BTreeMap, sync::Arc, thread};
 
+use engine::{Engine, MetricsOptions, ModelStatistics};
 use inference::{
     Error, ErrorCode, FailureReason, MemoryKind, Response,
     backend::{Execution, MemoryUsage},
     metrics::MetricsForm,
 };
-use nereid_engine::{Engine, MetricsOptions, ModelStatistics};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use crate::support::{ECHO, Native, Repository, answer, ask, echo, index, request, start, value};

@@ -1,6 +1,6 @@
 //! Tests of which models and versions are found, and of the reasons of those that cannot be served.
+use engine::{Engine, LoadParameters, Plugins, ReadinessRule};
 use inference::{ErrorCode, metrics::MetricsForm};
-use nereid_engine::{Engine, LoadParameters, Plugins, ReadinessRule};
 
 use crate::support::{ECHO, Native, Repository, echo, index, options, serves, start};
 

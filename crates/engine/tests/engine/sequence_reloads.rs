@@ -2,8 +2,8 @@
 //! sequence: all of them come to one copy of it, in their order.
 use std::{collections::BTreeSet, num::NonZeroU64};
 
+use engine::{Engine, EngineOptions, LoadParameters, ModelControl, StartupModels};
 use inference::{ResponseStream, SequenceId, SequencePosition};
-use nereid_engine::{Engine, EngineOptions, LoadParameters, ModelControl, StartupModels};
 
 use crate::{
     ensemble_sequences::{SEQUENCE, backend, result},

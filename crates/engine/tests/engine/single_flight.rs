@@ -5,12 +5,12 @@ use std::{
     time::Duration,
 };
 
+use engine::Engine;
 use futures_util::StreamExt;
 use inference::{
     Error, ErrorCode, FailureReason, Request, Response, ResponseStream, backend::Execution,
     cache::CacheStatus,
 };
-use nereid_engine::Engine;
 use parking_lot::Mutex;
 use testing::{Gate, MemoryCache};
 

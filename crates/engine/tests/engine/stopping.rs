@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use engine::{Engine, LoadParameters, ModelControl, StartupModels};
 use inference::{Error, ErrorCode, backend::Batch};
-use nereid_engine::{Engine, LoadParameters, ModelControl, StartupModels};
 use parking_lot::Mutex;
 
 use crate::support::{

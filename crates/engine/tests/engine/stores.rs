@@ -11,13 +11,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use engine::{Engine, EngineOptions, LoadParameters, ModelControl, Plugins, Polling, StartupModels};
 use inference::{
     Error, ErrorCode, Name,
     agent::AgentFinder,
     backend::Backend,
     repository::{ModelCopy, ObjectKind, ObjectRepository, RepositoryOpener, StoreFuture, StoredObject},
 };
-use nereid_engine::{Engine, EngineOptions, LoadParameters, ModelControl, Plugins, Polling, StartupModels};
 use parking_lot::Mutex;
 use testing::Agents;
 use tokio::sync::watch;

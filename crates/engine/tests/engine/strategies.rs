@@ -5,13 +5,13 @@ use std::{
     sync::{Arc, mpsc},
 };
 
+use engine::{BackendSetting, Engine, EngineOptions, Plugins};
 use inference::{
     Error, Request, RequestInputs, ResponseStream,
     backend::{Backend, ModelSource},
     batching::{BatchingStrategy, PendingBatch, StrategyOpener},
     metrics::MetricsForm,
 };
-use nereid_engine::{BackendSetting, Engine, EngineOptions, Plugins};
 use parking_lot::Mutex;
 
 use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, echo, index, request, value};

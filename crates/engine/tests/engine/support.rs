@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use engine::{Engine, EngineOptions, MetricsOptions, ModelState, ServerMetadata};
 use inference::{
     DataType, Error, Request, RequestInputs, Response, ResponseStream, Tensor,
     backend::{
@@ -19,7 +20,6 @@ use inference::{
     },
     config::ModelConfig,
 };
-use nereid_engine::{Engine, EngineOptions, MetricsOptions, ModelState, ServerMetadata};
 use parking_lot::{Condvar, Mutex};
 
 /// A timeout longer than any step of these tests. A step that takes so long has failed.
@@ -71,7 +71,7 @@ impl Repository {
 
 pub(crate) fn options(repositories: Vec<PathBuf>) -> EngineOptions {
     EngineOptions {
-        control: nereid_engine::ModelControl::None,
+        control: engine::ModelControl::None,
         namespacing: false,
         sequence_limit: std::time::Duration::from_secs(60),
         server: ServerMetadata::default(),
@@ -83,7 +83,7 @@ pub(crate) fn options(repositories: Vec<PathBuf>) -> EngineOptions {
         config_name: None,
         agent_directory: "/agents".into(),
         backend_settings: Vec::new(),
-        limits: nereid_engine::MemoryLimits::default(),
+        limits: engine::MemoryLimits::default(),
         metrics: MetricsOptions { host: false, ..MetricsOptions::default() },
         hold_until_queued: 0,
         hold_until_backlogged: 0,
@@ -355,7 +355,7 @@ pub(crate) async fn serves(engine: &Engine, model: &str) -> bool {
 
 /// The index, one line for each entry: name, version, state and reason, `-` for absent fields.
 pub(crate) fn index(engine: &Engine) -> Vec<String> {
-    let line = |entry: nereid_engine::IndexEntry| {
+    let line = |entry: engine::IndexEntry| {
         let version = entry.version.map_or("-".to_owned(), |version| version.to_string());
         let state = entry.state.map_or("-", ModelState::as_str);
         format!("{} {version} {state} {}", entry.name, entry.reason).trim_end().to_owned()

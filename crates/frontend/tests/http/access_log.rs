@@ -1,7 +1,7 @@
 //! The access log of the HTTP endpoint, and the times that a client asks for.
 use std::sync::Mutex;
 
-use nereid_frontend::access::{AccessEntry, AccessLog, RequestTimes};
+use frontend::access::{AccessEntry, AccessLog, RequestTimes};
 use testing::fixtures;
 
 use super::*;

@@ -11,6 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use frontend::http::{self, HttpEndpoint};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use inference::{
@@ -18,7 +19,6 @@ use inference::{
     backend::{Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelSource},
     config::ModelConfig,
 };
-use nereid_frontend::http::{self, HttpEndpoint};
 use testing::{
     Repository, fixtures,
     http::{Connection, request},

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use engine::{ModelControl, StartupModels};
-use nereid_frontend::http::{self, HttpService, SageMakerOptions, SageMakerService};
+use frontend::http::{self, HttpService, SageMakerOptions, SageMakerService};
 use shared_memory::{ClientRegions, RegionLimits, SharedMemoryOptions};
 use testing::{
     Gate, Identity, Repository,

@@ -2,7 +2,7 @@
 use std::{fs, net::SocketAddr, sync::Arc};
 
 use engine::{ModelControl, StartupModels};
-use nereid_frontend::{
+use frontend::{
     access::{ApiKeys, Category, Restrictions, api_keys::digest_text},
     http::{self, HttpService, SageMakerOptions, SageMakerService},
 };

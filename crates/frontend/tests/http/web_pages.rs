@@ -2,7 +2,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use engine::{ModelControl, StartupModels};
-use nereid_frontend::{
+use frontend::{
     http::{
         self, HttpEndpoint, OriginRules, PortOptions, SageMakerOptions, SageMakerService, VertexAiOptions,
         VertexAiService,

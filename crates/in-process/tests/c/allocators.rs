@@ -12,8 +12,8 @@ use c_api::types::{
     buffer_attributes::BufferAttributes,
     error::{CError, TRITONSERVER_ErrorNew},
 };
+use in_process::allocator::*;
 use inference::MemoryKind;
-use nereid_in_process::allocator::*;
 
 use crate::support::{App, MOVABLE, Native, TestRequest, TestServer, echoed, result_of};
 

@@ -8,8 +8,8 @@ use std::{
     },
 };
 
+use in_process::{infer::*, request::*, response::*};
 use inference::DataType;
-use nereid_in_process::{infer::*, request::*, response::*};
 
 use parking_lot::Mutex;
 

@@ -5,7 +5,7 @@ use std::{
 };
 
 use c_api::types::error::CError;
-use nereid_in_process::{options::*, server::TRITONSERVER_ServerNew};
+use in_process::{options::*, server::TRITONSERVER_ServerNew};
 
 use crate::{servers::Chosen, support::result_of};
 
@@ -88,7 +88,7 @@ fn what_a_build_without_gpus_takes_is_taken() {
             assert_eq!(result_of(taken), Ok(()));
         }
         let server = options.server().unwrap();
-        result_of(nereid_in_process::server::TRITONSERVER_ServerDelete(server)).unwrap();
+        result_of(in_process::server::TRITONSERVER_ServerDelete(server)).unwrap();
     }
 }
 
@@ -184,7 +184,7 @@ fn every_setter_refuses_null() {
         let set: SetTexts = TRITONSERVER_ServerOptionsSetBackendConfig;
         assert_eq!(result_of(set(options.handle, c"b".as_ptr(), text, c"v".as_ptr())), no_text);
         assert_eq!(result_of(TRITONSERVER_ServerOptionsDelete(null)), Ok(()));
-        let new = nereid_in_process::server::TRITONSERVER_ServerNew;
+        let new = in_process::server::TRITONSERVER_ServerNew;
         let mut server = ptr::null_mut();
         assert_eq!(result_of(new(&mut server, null)), missing);
     }

@@ -13,10 +13,10 @@ use c_api::types::{
     buffer_attributes::BufferAttributes,
     enums::{MEMORY_GPU, datatype_number},
 };
+use in_process::{infer::*, request::*, response::*};
 use inference::{
     DataType, DevicePiece, Error, Parameter, Response, Tensor, TensorMemory, backend::Execution,
 };
-use nereid_in_process::{infer::*, request::*, response::*};
 use parking_lot::Mutex;
 use testing::Gate;
 

@@ -9,7 +9,7 @@ use c_api::types::{
     metrics::*,
     parameter::{NamedParameter, TRITONSERVER_ParameterNew},
 };
-use nereid_in_process::{Server, metrics::*, options::*, server::*};
+use in_process::{Server, metrics::*, options::*, server::*};
 
 use crate::support::{App, MOVABLE, Native, TestRequest, TestServer, c, json, read, result_of};
 
@@ -69,7 +69,7 @@ fn a_handle_without_an_engine_is_not_live_and_refuses_the_rest() {
         let refused = Err(NOT_READY.to_owned());
         assert_eq!(result_of(TRITONSERVER_ServerLoadModel(handle, c"m".as_ptr())), refused);
         assert_eq!(result_of(TRITONSERVER_ServerMetrics(handle, &mut metrics)), refused);
-        let new = nereid_in_process::request::TRITONSERVER_InferenceRequestNew;
+        let new = in_process::request::TRITONSERVER_InferenceRequestNew;
         assert_eq!(result_of(new(&mut request, handle, c"m".as_ptr(), -1)), refused);
         assert_eq!(result_of(TRITONSERVER_ServerPollModelRepository(handle)), Ok(()));
     }

@@ -17,6 +17,7 @@ use c_api::types::{
 };
 use cache::local::LocalResponseCache;
 use engine::{Engine, EngineOptions, LoadParameters, MetricsOptions, ModelControl, Plugins, ServerMetadata};
+use in_process::{Server, allocator::*, infer::*, request::*, response::*};
 use inference::{
     DataType, Error, MemoryKind, Response, Tensor,
     backend::{
@@ -25,7 +26,6 @@ use inference::{
     },
     config::ModelConfig,
 };
-use nereid_in_process::{Server, allocator::*, infer::*, request::*, response::*};
 use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Runtime;
 
@@ -199,7 +199,7 @@ impl TestServer {
             let plugins = Plugins {
                 backends: vec![Arc::new(backend)],
                 cache: Some(Arc::new(LocalResponseCache::of(1 << 20))),
-                more_metrics: Some(nereid_in_process::custom_metrics()),
+                more_metrics: Some(in_process::custom_metrics()),
                 ..Plugins::default()
             };
             let engine = Engine::new(options, plugins).unwrap();

@@ -1,6 +1,6 @@
 //! Which version answers says so, also if it has been replaced and only ends its sequences.
 use engine::{ModelControl, StartupModels};
-use nereid_in_process::request::*;
+use in_process::request::*;
 
 use crate::support::{App, MOVABLE, Native, TestRequest, TestServer, pinned, result_of};
 

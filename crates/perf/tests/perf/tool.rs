@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(crate) fn perf(line: &str) -> (u8, String, String) {
     let (mut out, mut errors) = (Vec::new(), Vec::new());
     let arguments = ["perf"].into_iter().chain(line.split_whitespace()).map(Into::into);
-    let status = nereid_perf::run(arguments, &mut out, &mut errors);
+    let status = perf::run(arguments, &mut out, &mut errors);
     (status, String::from_utf8(out).unwrap(), String::from_utf8(errors).unwrap())
 }
 

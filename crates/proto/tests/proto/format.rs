@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 use std::fs;
 
-use nereid_proto::text::{format, leaves, parse, write};
+use proto::text::{format, leaves, parse, write};
 
 /// The sample configurations.
 fn samples() -> Vec<String> {

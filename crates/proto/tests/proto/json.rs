@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use nereid_proto::json::{parse, to_json};
-use nereid_proto::{ModelConfig, text};
+use proto::json::{parse, to_json};
+use proto::{ModelConfig, text};
 
 fn from_text(source: &str) -> ModelConfig {
     text::parse(source.as_bytes()).unwrap_or_else(|error| panic!("{source}\n{error}")).config

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use nereid_proto::text::parse;
+use proto::text::parse;
 
 /// A small reproducible generator of numbers (Knuth's constants).
 struct TestRandom(u64);
@@ -42,8 +42,8 @@ fn a_changed_character_gives_a_configuration_or_an_error_on_a_line_of_the_file()
             let mutated = mutate(&source, &mut dice);
             match parse(&mutated) {
                 Ok(parsed) => {
-                    let json = nereid_proto::json::to_json(&parsed.config);
-                    nereid_proto::json::parse(&json).unwrap_or_else(|error| panic!("{error} in {json}"));
+                    let json = proto::json::to_json(&parsed.config);
+                    proto::json::parse(&json).unwrap_or_else(|error| panic!("{error} in {json}"));
                     read += 1;
                 }
                 Err(error) => {

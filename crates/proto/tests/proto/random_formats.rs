@@ -1,7 +1,7 @@
 //! The formatter on random texts: each token and each comment is there as often as before.
 use std::collections::BTreeMap;
 
-use nereid_proto::text::{format, parse};
+use proto::text::{format, parse};
 
 const TEXTS: u64 = 1_500;
 

@@ -1,7 +1,7 @@
 //! Tests of sources that the text format accepts and refuses, one row for each rule.
 
-use nereid_proto::text::{MistakeKind, parse, parse_what_can_be};
-use nereid_proto::{ModelConfig, json};
+use proto::text::{MistakeKind, parse, parse_what_can_be};
+use proto::{ModelConfig, json};
 
 fn config(source: &str) -> ModelConfig {
     parse(source.as_bytes()).unwrap_or_else(|error| panic!("{source}\n{error}")).config
@@ -80,7 +80,7 @@ fn floats_have_words_suffixes_and_whole_numbers() {
         format!("model_metrics {{ metric_control {{ histogram_options {{ buckets: [ {buckets} ] }} }} }}");
     let config = config(&source);
     let control = &config.model_metrics.unwrap().metric_control[0];
-    let Some(nereid_proto::model_metrics::metric_control::MetricOptions::HistogramOptions(options)) =
+    let Some(proto::model_metrics::metric_control::MetricOptions::HistogramOptions(options)) =
         &control.metric_options
     else {
         panic!("no histogram options in {control:?}")

@@ -1,6 +1,6 @@
 //! Plays the scripts in `scripts`, and compares the results. Each paragraph is the life of a request.
 //!
-//! `UPDATE=1 cargo test -p nereid-scheduling ensemble` writes the real results into the scripts. Read the difference
+//! `UPDATE=1 cargo test -p scheduling ensemble` writes the real results into the scripts. Read the difference
 //! before you commit it.
 //!
 //! A paragraph that begins with `inputs` is a graph: its inputs, its outputs, and a line for each step. `mask?` is an

@@ -2,11 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by it")]
 use std::{collections::BTreeSet, num::NonZero, time::Duration};
 
-use nereid_scheduling::{
+use proptest::prelude::*;
+use scheduling::{
     BatchFilter, DynamicBatcher, DynamicBatching, QueuePolicy, Row, ScheduledBatch, Scheduler,
     SchedulingAttributes, Timestamp,
 };
-use proptest::prelude::*;
 
 type Request = usize;
 
@@ -116,10 +116,7 @@ fn a_filter_that_has_forgotten_the_batch_lets_nobody_join() {
 
 #[test]
 fn requests_that_run_alone_stay_alone() {
-    assert_eq!(
-        grown(Scheduler::Unbatched(nereid_scheduling::Unbatched::new()), &[with_rows(1)]),
-        (vec![0], 1)
-    );
+    assert_eq!(grown(Scheduler::Unbatched(scheduling::Unbatched::new()), &[with_rows(1)]), (vec![0], 1));
 }
 
 fn arrivals() -> impl proptest::strategy::Strategy<Value = Vec<(u64, SchedulingAttributes)>> {

@@ -4,11 +4,11 @@
 //! histories than the default.
 use std::{collections::BTreeMap, env, num::NonZero, time::Duration};
 
-use nereid_scheduling::{
+use proptest::prelude::*;
+use scheduling::{
     DynamicBatcher, DynamicBatching, QueuePolicy, Rejection, Scheduler, SchedulingAttributes, TimeoutAction,
     Unbatched,
 };
-use proptest::prelude::*;
 
 use crate::support::{
     batch_limit::{BatchLimit, Limit},

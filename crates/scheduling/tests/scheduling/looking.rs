@@ -1,7 +1,7 @@
 //! What somebody who only looks sees of the waiting requests, the slots and the resources.
 use std::{collections::BTreeSet, num::NonZeroU64, time::Duration};
 
-use nereid_scheduling::{
+use scheduling::{
     Capacities, DynamicBatcher, DynamicBatching, InstanceDevice, Need, QueuePolicy, RateLimiter, Resources,
     Scheduler, SchedulingAttributes, SequenceBatcher, SequenceBatching, SequenceId, SequencePosition,
     TimeoutAction, Timestamp, Unbatched,

@@ -1,9 +1,7 @@
 //! Tests of instances that share resources: capacities, turns, shares, and the promises in every history.
 use std::num::NonZeroU32;
 
-use nereid_scheduling::{
-    Capacities, Capacity, Claimant, InstanceDevice, Need, RateLimiter, Resources, Shortage,
-};
+use scheduling::{Capacities, Capacity, Claimant, InstanceDevice, Need, RateLimiter, Resources, Shortage};
 
 mod batching;
 mod histories;

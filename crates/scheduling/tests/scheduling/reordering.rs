@@ -1,6 +1,6 @@
 //! Tests that responses leave in the order of their tickets and as early as possible, whatever order they arrive in.
-use nereid_scheduling::{ReorderBuffer, Ticket};
 use proptest::{collection, prelude::*, sample};
+use scheduling::{ReorderBuffer, Ticket};
 
 /// The next step of a ticket's owner.
 #[derive(Debug, Clone, Copy)]

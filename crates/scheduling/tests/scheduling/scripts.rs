@@ -1,6 +1,6 @@
 //! Plays the scripts in `tests/scripts`, one behaviour in each paragraph, and compares the results.
 //!
-//! `UPDATE=1 cargo test -p nereid-scheduling --test scheduling scripts` writes the real results into the scripts. Read the
+//! `UPDATE=1 cargo test -p scheduling --test scheduling scripts` writes the real results into the scripts. Read the
 //! difference before you commit it.
 use std::{env, fs, path::Path};
 

@@ -163,7 +163,7 @@ fn measure(
 impl<'a> Program<'a> {
     /// The program with each model at the batch size where it is fastest alone.
     fn of(setup: &'a BenchSetup, bare: &BareLoopProgram, pipeline: &Pipeline) -> Result<Program<'a>> {
-        let binary = bare_programs::build("nereid-backend-onnx", "bare_pipeline")?;
+        let binary = bare_programs::build("backend-onnx", "bare_pipeline")?;
         let mut steps = Vec::new();
         for member in pipeline.members {
             let model = setup.folder.join("ours").join(member).join("1/model.onnx");

@@ -1,6 +1,6 @@
 //! Pairs of random requests that differ in one thing have different keys.
 //!
-//! `CACHE_KEY_PAIRS=10000000 cargo test --release -p nereid-engine --lib pairs_of_requests` tries as many pairs.
+//! `CACHE_KEY_PAIRS=10000000 cargo test --release -p engine --lib pairs_of_requests` tries as many pairs.
 //! `CACHE_KEY_SEED` repeats a failure.
 use std::{collections::BTreeMap, env, num::NonZeroU64};
 

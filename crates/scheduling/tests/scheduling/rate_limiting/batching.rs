@@ -2,7 +2,7 @@
 //! resources.
 use std::time::Duration;
 
-use nereid_scheduling::{
+use scheduling::{
     Claim, DynamicBatcher, DynamicBatching, EntryId, RateLimiter, Rejection, Scheduler, SchedulingAttributes,
     Timestamp,
 };
@@ -51,7 +51,7 @@ fn every_batch_is_full_if_requests_come_faster_than_batches_run() {
 }
 
 /// A batcher whose instance waits, because another claimant holds the resources.
-fn waiting() -> (RateLimiter, nereid_scheduling::Claimant, Scheduler<u32>, EntryId) {
+fn waiting() -> (RateLimiter, scheduling::Claimant, Scheduler<u32>, EntryId) {
     let mut limiter = unlimited();
     let [holder, claimant] = [1, 1].map(|count| register(&mut limiter, &needs(&[("r", count)])));
     assert_eq!(limiter.claim(holder), Claim::Granted);

@@ -6,10 +6,10 @@ use std::{
     env,
 };
 
-use nereid_scheduling::{
+use proptest::{collection, prelude::*, sample::Index};
+use scheduling::{
     Capacities, Capacity, Claim, Claimant, Grants, InstanceDevice, Need, RateLimiter, Resources, Shortage,
 };
-use proptest::{collection, prelude::*, sample::Index};
 
 use super::priority;
 

@@ -1,5 +1,5 @@
 //! Tests which claimants the limiter registers, and the capacities that result.
-use nereid_scheduling::{Claim, InstanceDevice, Need, Resources, Shortage};
+use scheduling::{Claim, InstanceDevice, Need, Resources, Shortage};
 
 use super::{limiter, needs, on, priority, register, try_register, unlimited};
 

@@ -1,5 +1,5 @@
 //! Tests the share of time of each claimant when the resources do not suffice for all.
-use nereid_scheduling::{InstanceDevice, RateLimiter};
+use scheduling::{InstanceDevice, RateLimiter};
 
 use super::{
     limiter, needs, on,

@@ -2,7 +2,7 @@
 //! does.
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use nereid_scheduling::{Claim, Claimant, Grants, RateLimiter, Resources};
+use scheduling::{Claim, Claimant, Grants, RateLimiter, Resources};
 
 use super::priority;
 

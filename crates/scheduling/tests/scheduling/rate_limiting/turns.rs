@@ -1,5 +1,5 @@
 //! Tests of the order of claims and grants, and of how long small claims may overtake a large one.
-use nereid_scheduling::{Claim, Claimant, RateLimiter};
+use scheduling::{Claim, Claimant, RateLimiter};
 
 use super::{limiter, needs, priority, register};
 

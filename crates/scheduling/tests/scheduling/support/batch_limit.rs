@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use nereid_scheduling::BatchFilter;
+use scheduling::BatchFilter;
 
 use crate::support::driver::RequestId;
 

@@ -1,7 +1,7 @@
 //! A model on a virtual clock: instances, a scheduler, and the loop between them.
 use std::{collections::BTreeSet, time::Duration};
 
-use nereid_scheduling::{InstanceId, Rejected, Rejection, ScheduledBatch, SchedulingAttributes, Timestamp};
+use scheduling::{InstanceId, Rejected, Rejection, ScheduledBatch, SchedulingAttributes, Timestamp};
 
 use crate::support::subject::Subject;
 

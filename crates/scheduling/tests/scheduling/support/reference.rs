@@ -4,9 +4,7 @@
 //! which keeps results between calls, is compared with it.
 use std::time::Duration;
 
-use nereid_scheduling::{
-    DynamicBatching, QueuePolicy, Rejection, SchedulingAttributes, TimeoutAction, Timestamp,
-};
+use scheduling::{DynamicBatching, QueuePolicy, Rejection, SchedulingAttributes, TimeoutAction, Timestamp};
 
 use crate::support::{batch_limit::BatchLimit, driver::RequestId};
 

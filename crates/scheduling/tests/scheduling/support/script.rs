@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use nereid_scheduling::{
+use scheduling::{
     DynamicBatcher, DynamicBatching, QueuePolicy, Rejection, Row, Scheduler, SchedulingAttributes,
     TimeoutAction, Timestamp, Unbatched,
 };

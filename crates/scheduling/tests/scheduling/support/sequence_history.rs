@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use nereid_scheduling::{
+use scheduling::{
     DueBatch, Entry, EntryId, InstanceId, Rejection, Row, Scheduler, SchedulingAttributes, SequenceBatcher,
     SequenceId, SequencePosition, SequenceRestarted, SequenceStrategy, Timestamp, VacatedSlot,
 };

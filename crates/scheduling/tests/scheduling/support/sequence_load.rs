@@ -1,7 +1,7 @@
 //! Random events for a model with sequences.
 use std::{collections::BTreeSet, num::NonZeroU64, time::Duration};
 
-use nereid_scheduling::{
+use scheduling::{
     DirectStrategy, OldestStrategy, SchedulingAttributes, SequenceBatching, SequenceId, SequenceStrategy,
 };
 

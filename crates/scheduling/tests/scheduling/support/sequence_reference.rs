@@ -1,7 +1,7 @@
 //! A plain second version of the sequence batcher. It searches its lists again for every answer.
 use std::time::Duration;
 
-use nereid_scheduling::{
+use scheduling::{
     InstanceId, Rejection, SchedulingAttributes, SequenceBatching, SequenceId, SequenceStrategy, Timestamp,
 };
 

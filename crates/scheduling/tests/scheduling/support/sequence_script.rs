@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use nereid_scheduling::{
+use scheduling::{
     DirectStrategy, Entry, EntryId, InstanceId, OldestStrategy, Rejected, Rejection, Row, ScheduledBatch,
     Scheduler, SchedulingAttributes, SequenceBatcher, SequenceBatching, SequenceId, SequencePosition,
     SequenceRestarted, SequenceStrategy, Timestamp,

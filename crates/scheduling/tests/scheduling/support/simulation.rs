@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-use nereid_scheduling::{
+use scheduling::{
     DynamicBatching, QueuePolicy, Rejection, ScheduledBatch, SchedulingAttributes, TimeoutAction, Timestamp,
 };
 

@@ -1,7 +1,7 @@
 //! The scheduler under test, and the plain reference, which must give the same answers.
 use std::collections::BTreeMap;
 
-use nereid_scheduling::{
+use scheduling::{
     DueBatch, EntryId, InstanceId, Rejected, Row, ScheduledBatch, Scheduler, SchedulingAttributes, Timestamp,
 };
 

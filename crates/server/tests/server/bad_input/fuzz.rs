@@ -1,7 +1,7 @@
 //! Sends a number of mutated requests. The seed is fixed, so the sequence of requests is the same each time.
 //!
 //! Each gets an answer of its protocol, or none, and then the end of its connection. The parsers themselves have fuzzers
-//! of their own, which count memory: the package `nereid-fuzz`.
+//! of their own, which count memory: the package `fuzz`.
 use std::{env, net::SocketAddr};
 
 use serde_json::json;
