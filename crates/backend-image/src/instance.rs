@@ -1,9 +1,9 @@
 //! Runs batches: row by row, each request on its own.
 use inference::{
-    Error, ErrorCode, FailureReason, OutputSelection, Request, Response, Shape, Tensor,
+    OutputSelection, Request, Response,
     backend::{BackendInstance, Batch},
-    bytes_elements,
 };
+use vocabulary::{Error, ErrorCode, FailureReason, Shape, Tensor, bytes_elements};
 
 use crate::{
     decode::{PictureFault, decode, into_grey, into_rgb},

@@ -2,10 +2,10 @@
 use std::sync::Arc;
 
 use inference::{
-    Error,
     backend::{Backend, BackendModel, Instance, InstanceDevice, InstanceSpec, ModelInspection, ModelSource},
     config::{ConfigErrors, KnownNames, ModelConfig, rule},
 };
+use vocabulary::Error;
 
 use crate::{
     instance::PictureInstance,

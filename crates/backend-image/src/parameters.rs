@@ -1,7 +1,8 @@
 //! Reads the parameters of a model's configuration. Each error names the model, the parameter and the rule.
 use std::collections::BTreeMap;
 
-use inference::{Name, config::KnownNames};
+use inference::config::KnownNames;
+use vocabulary::Name;
 
 use crate::refusal::SettingRefusal;
 

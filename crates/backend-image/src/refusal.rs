@@ -1,5 +1,5 @@
 //! Why the backend refuses a configuration.
-use inference::Error;
+use vocabulary::Error;
 
 /// The broken rule.
 #[derive(Debug)]

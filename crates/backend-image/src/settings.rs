@@ -1,10 +1,8 @@
 //! What a model does with pictures, from its configuration.
 use std::num::NonZeroU32;
 
-use inference::{
-    DataType, Name, Shape,
-    config::{InputSpec, ModelConfig, OutputSpec, Scheduling},
-};
+use inference::config::{InputSpec, ModelConfig, OutputSpec, Scheduling};
+use vocabulary::{DataType, Name, Shape};
 
 use crate::{
     layout::{PictureLayout, PixelValues},

@@ -11,7 +11,7 @@ use std::{
 };
 
 use backend_onnx::{BareLoop, LibrarySearch};
-use inference::Error;
+use vocabulary::Error;
 
 /// Runs between two readings of the clock.
 const CHUNK: u32 = 64;

@@ -16,7 +16,7 @@ use std::{
 };
 
 use backend_onnx::{BareLoop, LibrarySearch};
-use inference::Error;
+use vocabulary::Error;
 
 /// Runs of each model before the measurement.
 const WARM_UP: u32 = 16;

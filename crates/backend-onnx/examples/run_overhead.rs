@@ -11,12 +11,12 @@ use std::{
 use backend_onnx::{BareLoop, LibrarySearch, OnnxBackend};
 use bytes::Bytes;
 use inference::{
-    DataType, Error, ExecutionTimes, Flow, Request, RequestInputs, Response, ResponseStream, Shape, Tensor,
-    Timeline, Timestamp, Unobserved,
+    ExecutionTimes, Flow, Request, RequestInputs, Response, ResponseStream, Timeline, Timestamp, Unobserved,
     backend::{Backend, Batch, Execution, Instance, InstanceDevice, InstanceSpec, ModelSource},
     config::{Completion, CompletionContext, ConfigSource, ModelLayout, declare, finish},
     response_channel,
 };
+use vocabulary::{DataType, Error, Shape, Tensor};
 
 #[expect(dead_code, reason = "one graph needs only a part of it")]
 #[path = "../tests/onnx/graph.rs"]

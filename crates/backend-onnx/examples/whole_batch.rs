@@ -22,8 +22,8 @@ use std::{
 
 use backend_onnx::{LibrarySearch, OnnxBackend};
 use inference::{
-    DataType, ExecutionTimes, Flow, OutputSelection, Request, RequestInputs, ResponseStream, Tensor,
-    TensorData, Timeline, Timestamp, Unobserved,
+    ExecutionTimes, Flow, OutputSelection, Request, RequestInputs, ResponseStream, Timeline, Timestamp,
+    Unobserved,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceDevice, InstanceSpec,
         ModelSource, SequenceState, SlotGuard, SlotOwner, SlotRef,
@@ -35,6 +35,7 @@ use inference::{
     response_channel,
 };
 use parking_lot::Mutex;
+use vocabulary::{DataType, Tensor, TensorData};
 
 type Failure = Box<dyn Error>;
 
@@ -175,7 +176,7 @@ impl SlotOwner for Rows {
         self: Arc<Self>,
         slot_ref: SlotRef,
         execution: Execution,
-    ) -> Result<(), (inference::Error, Execution)> {
+    ) -> Result<(), (vocabulary::Error, Execution)> {
         self.0.lock().push((slot_ref.slot, execution));
         Ok(())
     }
@@ -326,7 +327,7 @@ impl Loaded {
             return Err("the model has no sequences".into());
         };
         Ok(SequenceState::new(sequence.states.iter().map(|state| {
-            let shape = std::iter::once(1).chain(state.dims.iter().copied()).collect::<inference::Shape>();
+            let shape = std::iter::once(1).chain(state.dims.iter().copied()).collect::<vocabulary::Shape>();
             let count: i64 = shape.iter().product();
             let size = usize::try_from(count).unwrap_or(0) * state.datatype.byte_size().unwrap_or(4);
             let zeros = Tensor::new(state.input_name.clone(), state.datatype, shape, vec![0; size]);

@@ -1,6 +1,7 @@
 //! Inputs that describe the composition of the batch to a model.
-use inference::{DataType, Shape, config::BatchInputKind};
+use inference::config::BatchInputKind;
 use smallvec::SmallVec;
+use vocabulary::{DataType, Shape};
 
 /// Shape and bytes of a batch input.
 #[derive(Debug, PartialEq, Eq)]

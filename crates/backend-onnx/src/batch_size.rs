@@ -1,6 +1,7 @@
 //! Completes the batch size of a configuration that sets none.
-use inference::{Error, config::KEEP_BATCH_PARAMETER as KEEP_BATCH};
+use inference::config::KEEP_BATCH_PARAMETER as KEEP_BATCH;
 use proto::model_config::SchedulingChoice;
+use vocabulary::Error;
 
 use crate::{
     ort::{Signature, ValueInfo, ValueKind},

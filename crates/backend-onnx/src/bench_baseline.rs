@@ -3,7 +3,7 @@
 //! Benchmarks compare the server with this baseline. It uses the same wrapper as the backend.
 use std::{num::NonZeroUsize, path::Path, sync::Arc};
 
-use inference::{DataType, Error, ForeignMemory};
+use vocabulary::{DataType, Error, ForeignMemory};
 
 use crate::{
     LibrarySearch,

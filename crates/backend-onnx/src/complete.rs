@@ -4,8 +4,8 @@
 //! backend only sets datatypes and dims that an entry lacks. So labels, reshapes and flags survive.
 use std::collections::BTreeSet;
 
-use inference::{Error, ErrorCode};
 use proto::model_config::SchedulingChoice;
+use vocabulary::{Error, ErrorCode};
 
 use crate::{
     batch_size::complete_batching,
@@ -148,7 +148,7 @@ impl Completed {
 
 #[cfg(test)]
 mod tests {
-    use inference::DataType;
+    use vocabulary::DataType;
 
     use super::*;
     use inference::config::KEEP_BATCH_PARAMETER as KEEP_BATCH;

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use inference::Error;
+use vocabulary::Error;
 
 use crate::{
     ort::{FileContent, FilesInMemory},

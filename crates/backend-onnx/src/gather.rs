@@ -11,8 +11,9 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use inference::{DataType, Error, FailureReason, Shape, Tensor, TensorMemory, backend::Execution};
+use inference::backend::Execution;
 use smallvec::SmallVec;
+use vocabulary::{DataType, Error, FailureReason, Shape, Tensor, TensorMemory};
 
 use crate::{
     batch_inputs::compose,

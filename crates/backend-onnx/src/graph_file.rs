@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-use inference::{Name, Shape};
+use vocabulary::{Name, Shape};
 
 use crate::{
     ort::{Element, Signature, ValueInfo, ValueKind},
@@ -207,7 +207,7 @@ fn dims(stream: &mut BufReader<impl Read + Seek>, end: u64) -> io::Result<Shape>
 
 #[cfg(test)]
 mod tests {
-    use inference::DataType;
+    use vocabulary::DataType;
 
     use super::*;
 

@@ -5,10 +5,10 @@ use std::{
 };
 
 use inference::{
-    Error,
     backend::{ModelInspection, ModelSource},
     config::{ConfigErrors, ModelConfig, rule},
 };
+use vocabulary::Error;
 
 use crate::{
     complete, external_data,

@@ -2,10 +2,11 @@
 use std::sync::{Arc, Weak};
 
 use inference::{
-    Error, ExecutionTimes, FailureReason, OutputSelection, Response, Shape, Tensor,
+    ExecutionTimes, OutputSelection, Response,
     backend::{BackendInstance, Batch, Execution},
 };
 use smallvec::SmallVec;
+use vocabulary::{Error, FailureReason, Shape, Tensor};
 
 use crate::{
     gather::{CopiedBytes, Gathering, RequestErrors},

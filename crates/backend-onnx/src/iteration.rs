@@ -5,10 +5,11 @@
 //! that have arrived meanwhile. The data that it needs is in its state. A decoupled model answers after every run,
 //! another model only after the last.
 use inference::{
-    DataType, Error, ErrorCode, FailureReason, RequestInputs, Response,
+    RequestInputs, Response,
     backend::Execution,
     config::{ModelConfig, Scheduling},
 };
+use vocabulary::{DataType, Error, ErrorCode, FailureReason};
 
 use crate::{
     ort::{Element, OutputValue, Signature, ValueKind},

@@ -11,7 +11,8 @@ use std::{
     sync::Arc,
 };
 
-use inference::{Error, backend::ModelSource};
+use inference::backend::ModelSource;
+use vocabulary::Error;
 
 use crate::{
     ort::{GlobalThreads, Runtime},
@@ -252,7 +253,7 @@ mod tests {
         let settings = BTreeMap::from([("backend-directory".to_owned(), "/nowhere/backends".to_owned())]);
         // If the loader itself finds a library, there is no error to test.
         if let Err(error) = search.open(&settings, None) {
-            assert_eq!(error.code, inference::ErrorCode::Unavailable);
+            assert_eq!(error.code, vocabulary::ErrorCode::Unavailable);
             for part in
                 ["'/nowhere/backends/onnxruntime'", "'/nowhere/bin/../lib'", "pip install onnxruntime"]
             {

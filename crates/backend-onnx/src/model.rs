@@ -6,7 +6,6 @@ use std::{
 };
 
 use inference::{
-    Error, FailureReason, MemoryKind, Name,
     backend::{
         Backend, BackendModel, Instance, InstanceDevice, InstanceSpec, MemoryUsage, ModelInspection,
         ModelSource,
@@ -14,6 +13,7 @@ use inference::{
     config::{KnownNames, ModelConfig},
     lock::{LockRank, Mutex},
 };
+use vocabulary::{Error, FailureReason, MemoryKind, Name};
 
 use crate::{
     LibrarySearch, complete, external_data,

@@ -3,8 +3,9 @@
 //! The runtime needs the shape of such an output before the run. The shapes of most graphs follow from the shapes of their
 //! inputs. So an instance remembers the shapes of its last run, and expects them again if the shapes of the inputs are the
 //! same. If a run shows that the shapes depend on the contents, the instance never expects them again.
-use inference::{DataType, ForeignMemory, Shape, Tensor, backend::Execution};
+use inference::backend::Execution;
 use smallvec::SmallVec;
+use vocabulary::{DataType, ForeignMemory, Shape, Tensor};
 
 use crate::{
     ort::{OrtError, OutputPlace, Runtime},

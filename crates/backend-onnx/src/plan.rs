@@ -1,12 +1,10 @@
 //! The inputs and outputs of every run, decided once when an instance is built.
 use std::num::NonZeroU32;
 
-use inference::{
-    DataType, Name, Shape,
-    config::{
-        BatchInputKind, Control, ControlInput, FalseTrue, ModelConfig, OutputSpec, Scheduling, StateSpec,
-    },
+use inference::config::{
+    BatchInputKind, Control, ControlInput, FalseTrue, ModelConfig, OutputSpec, Scheduling, StateSpec,
 };
+use vocabulary::{DataType, Name, Shape};
 
 use crate::ort::{Signature, ValueInfo, ValueKind};
 

@@ -5,7 +5,7 @@
 //! and together. It costs as much as a few requests of few rows.
 use std::sync::Arc;
 
-use inference::{DataType, Shape};
+use vocabulary::{DataType, Shape};
 
 use crate::ort::{
     AlignedBuffer, Feed, InputValue, OrtError, OutputValue, RunOptions, Session, Strings, ValueKind,

@@ -9,8 +9,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use inference::{DataType, Error, FailureReason, ForeignMemory, Name, Shape, Tensor, backend::Execution};
+use inference::backend::Execution;
 use smallvec::SmallVec;
+use vocabulary::{DataType, Error, FailureReason, ForeignMemory, Name, Shape, Tensor};
 
 use crate::{
     gather::CopiedBytes,

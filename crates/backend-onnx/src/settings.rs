@@ -1,10 +1,8 @@
 //! Reads and checks settings of the model configuration and of `--backend-config`.
 use std::{collections::BTreeMap, ffi::CString, num::NonZeroUsize, path::PathBuf, thread};
 
-use inference::{
-    Error,
-    config::{ConfigErrors, KnownNames, ModelConfig, rule},
-};
+use inference::config::{ConfigErrors, KnownNames, ModelConfig, rule};
+use vocabulary::Error;
 
 use crate::ort::{GlobalThreads, GraphLevel, SessionOptions};
 
@@ -348,11 +346,11 @@ mod tests {
         }
         for name in ["../outside.so", "link.so", place("outside.so").to_str().unwrap()] {
             let outside = find(name).unwrap_err();
-            assert_eq!(outside.code, inference::ErrorCode::Unsupported);
+            assert_eq!(outside.code, vocabulary::ErrorCode::Unsupported);
             assert!(outside.message.contains(OP_LIBRARY_DIRECTORIES), "{outside}");
         }
         let missing = find("missing.so").unwrap_err();
-        assert_eq!(missing.code, inference::ErrorCode::NotFound);
+        assert_eq!(missing.code, vocabulary::ErrorCode::NotFound);
         assert!(
             missing.message.ends_with(&format!("'{}', '{}'", model.display(), packages.display())),
             "{missing}"

@@ -2,8 +2,9 @@
 //!
 //! After a state has joined the inputs of its request, it is an input like any other. A part of an output becomes the
 //! next state without a change: for a request that runs alone, no number is copied from step to step.
-use inference::{Error, RequestInputs, Tensor, backend::Execution};
+use inference::{RequestInputs, backend::Execution};
 use smallvec::{SmallVec, smallvec};
+use vocabulary::{Error, Tensor};
 
 use crate::plan::ExecutionPlan;
 

@@ -2,7 +2,7 @@
 //!
 //! The conversion keeps all lengths, so a string may contain any byte, also NUL.
 use bytes::Bytes;
-use inference::{Error, TensorData};
+use vocabulary::{Error, TensorData};
 
 use crate::ort::{OrtError, Strings};
 

@@ -6,7 +6,7 @@
 //! [`prevent_telemetry`] before it starts threads. The backend checks the result when it opens the library.
 use std::collections::BTreeMap;
 
-use inference::Error;
+use vocabulary::Error;
 
 use crate::{
     ort::{self, Runtime},

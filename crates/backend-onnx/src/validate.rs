@@ -4,10 +4,10 @@
 use std::fmt::Write;
 
 use inference::{
-    Error,
     config::{BatchInput, ConfigErrors, ControlInput, InputSpec, ModelConfig, OutputSpec, StateSpec, rule},
     nearest,
 };
+use vocabulary::Error;
 
 use crate::{
     complete::check_kinds,
@@ -271,7 +271,7 @@ fn check_datatype(
     if model == configured {
         return Ok(());
     }
-    let expected = configured.datatype().map_or("TYPE_INVALID", inference::DataType::config_name);
+    let expected = configured.datatype().map_or("TYPE_INVALID", vocabulary::DataType::config_name);
     let provided = model.name();
     Err(unable(
         config,

@@ -4,7 +4,7 @@
 
 use std::sync::Mutex;
 
-use inference::DataType;
+use vocabulary::DataType;
 
 use crate::{
     graph::Graph,

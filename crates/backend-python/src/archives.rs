@@ -13,8 +13,9 @@ use std::{
 };
 
 use flate2::read::GzDecoder;
-use inference::{Error, lock::Mutex};
+use inference::lock::Mutex;
 use tempfile::TempDir;
+use vocabulary::Error;
 
 /// The smallest piece of an archive.
 const TAR_BLOCK_BYTES: usize = 512;

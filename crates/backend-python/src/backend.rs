@@ -6,12 +6,12 @@ use std::{
 };
 
 use inference::{
-    Error,
     backend::{Backend, BackendModel, ModelInspection, ModelSource},
     config::KnownNames,
     lock::Mutex,
     metric_registry::MetricRegistry,
 };
+use vocabulary::Error;
 
 use crate::{
     archives::UnpackedArchives,

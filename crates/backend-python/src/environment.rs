@@ -6,7 +6,8 @@ use std::{
     sync::Arc,
 };
 
-use inference::{Error, backend::ModelSource};
+use inference::backend::ModelSource;
+use vocabulary::Error;
 
 use crate::{
     archives::{self, UnpackedArchive, UnpackedArchives},

@@ -1,7 +1,7 @@
 //! The settings of environments that are made from files beside models.
 use std::{collections::BTreeMap, env, path::PathBuf, time::Duration};
 
-use inference::Error;
+use vocabulary::Error;
 
 /// See the module documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]

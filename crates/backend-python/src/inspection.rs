@@ -2,10 +2,10 @@
 use std::{fs, path::Path};
 
 use inference::{
-    Error,
     backend::{ModelInspection, ModelSource, PythonSource},
     config::{ConfigErrors, ModelConfig, rule},
 };
+use vocabulary::Error;
 
 use crate::{
     environment::{check_environment, plain_interpreters},

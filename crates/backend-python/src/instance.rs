@@ -5,10 +5,10 @@ use std::{
 };
 
 use inference::{
-    Error, FailureReason,
     backend::{BackendInstance, Batch, InstanceDevice, InstanceSpec},
     config::{ModelConfig, Scheduling},
 };
+use vocabulary::{Error, FailureReason};
 
 use crate::{
     alarm::Alarm,

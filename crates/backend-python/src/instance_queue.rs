@@ -9,11 +9,11 @@ use std::{
 };
 
 use inference::{
-    Error, FailureReason,
     backend::Batch,
     config::ModelConfig,
     lock::{Condvar, Mutex, MutexGuard},
 };
+use vocabulary::{Error, FailureReason};
 
 use crate::{
     alarm::Alarm,
@@ -250,7 +250,7 @@ impl InstanceQueue {
 
     fn refuse(&self, late: Vec<WaitingCall>) {
         let mut error = unhealthy(&self.instance);
-        error.code = inference::ErrorCode::Unavailable;
+        error.code = vocabulary::ErrorCode::Unavailable;
         late.into_iter().for_each(|call| call.fail(&error));
     }
 

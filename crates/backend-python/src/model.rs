@@ -2,11 +2,11 @@
 use std::sync::{Arc, Weak};
 
 use inference::{
-    Error, FailureReason,
     backend::{BackendModel, Instance, InstanceSpec},
     config::ModelConfig,
     lock::Mutex,
 };
+use vocabulary::{Error, FailureReason};
 
 use crate::{
     alarm::Alarm,

@@ -5,7 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use inference::{Error, Inferer, Name, backend::ModelSource, metric_registry::MetricRegistry};
+use inference::{Inferer, backend::ModelSource, metric_registry::MetricRegistry};
+use vocabulary::{Error, Name};
 
 use crate::{
     archives::UnpackedArchives,

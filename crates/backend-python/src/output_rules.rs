@@ -1,7 +1,8 @@
 //! How the outputs of a model are compared with its configuration.
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use inference::{Error, FailureReason, config::ModelConfig};
+use inference::config::ModelConfig;
+use vocabulary::{Error, FailureReason};
 
 use crate::wire::messages::WireTensor;
 

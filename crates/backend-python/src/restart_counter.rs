@@ -8,10 +8,10 @@ use std::{
 };
 
 use inference::{
-    Error,
     metric_registry::{CustomMetric, CustomMetricFamily, MetricRegistry},
     metrics::{MetricKind, MetricLabels},
 };
+use vocabulary::Error;
 
 /// The counter of one model version. It is shown as long as the version is loaded.
 pub(crate) struct RestartCounter {

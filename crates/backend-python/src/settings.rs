@@ -1,7 +1,8 @@
 //! The settings of `--backend-config=python,...` and the parameters of a model.
 use std::{collections::BTreeMap, time::Duration};
 
-use inference::{Error, ErrorCode, config::KnownNames};
+use inference::config::KnownNames;
+use vocabulary::{Error, ErrorCode};
 
 use crate::{
     environment_settings::EnvironmentSettings,

@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use inference::{Error, FailureReason};
+use vocabulary::{Error, FailureReason};
 
 use crate::{
     environment_settings::EnvironmentSettings,

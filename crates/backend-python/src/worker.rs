@@ -11,7 +11,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use inference::{Error, FailureReason};
 use rustix::{
     io::Errno,
     net::{
@@ -19,6 +18,7 @@ use rustix::{
         sendmsg, socketpair,
     },
 };
+use vocabulary::{Error, FailureReason};
 
 use crate::{
     alarm::Alarm,

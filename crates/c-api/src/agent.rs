@@ -13,10 +13,10 @@ use std::{
 };
 
 use inference::{
-    Error,
     agent::{AgentAction, AgentFinder, AgentModel, ArtifactType, ModelAgent, RepositoryAgent, not_found},
     lock::{LockRank, Mutex},
 };
+use vocabulary::Error;
 
 use crate::{
     backend::model::check_version,

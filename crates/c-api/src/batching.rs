@@ -2,10 +2,10 @@
 use std::{ffi::c_void, path::Path, ptr, sync::Arc};
 
 use inference::{
-    Error,
     backend::ModelSource,
     batching::{BatchingStrategy, PendingBatch, StrategyOpener},
 };
+use vocabulary::Error;
 
 use crate::{
     backend::{Model, Request, ServerHandle},

@@ -4,7 +4,7 @@
 //! call an exported function while another exported function has called the library.
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use inference::{Error, panic_message};
+use vocabulary::{Error, panic_message};
 
 pub use crate::pointers::*;
 use crate::types::error::{CError, into_c};

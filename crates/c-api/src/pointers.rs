@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use inference::{Error, Name};
+use vocabulary::{Error, Name};
 
 /// A type that C knows as an opaque handle.
 pub trait Handle {

@@ -10,9 +10,10 @@ use std::{
 
 use cache::local::LocalResponseCache;
 use inference::{
-    DataType, Error, Name, Response, Tensor,
+    Response,
     cache::{ResponseCache, StorageTerms},
 };
+use vocabulary::{DataType, Error, Name, Tensor};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

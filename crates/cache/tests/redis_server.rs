@@ -13,12 +13,13 @@ use std::{
 
 use cache::redis::RedisResponseCache;
 use inference::{
-    DataType, Response, Tensor,
+    Response,
     cache::{ResponseCache, StorageTerms},
 };
 use tempfile::TempDir;
 use testing::{TestProcess, command, eventually};
 use tokio::runtime::{Builder, Runtime};
+use vocabulary::{DataType, Tensor};
 
 /// A running store and a cache that uses it.
 struct StoreProcess {

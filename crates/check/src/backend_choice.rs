@@ -2,10 +2,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use inference::{
-    Error,
     backend::{Backend, ModelSource},
     nearest,
 };
+use vocabulary::Error;
 
 use crate::CheckOptions;
 

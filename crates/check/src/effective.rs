@@ -2,8 +2,9 @@
 use std::{collections::BTreeMap, path::Path};
 
 use engine::layout;
-use inference::{Error, config::GivenConfig};
+use inference::config::GivenConfig;
 use proto::text::{leaves, write};
+use vocabulary::Error;
 
 use crate::{
     CheckOptions, CheckReport, Finding,

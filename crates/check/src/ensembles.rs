@@ -2,10 +2,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use inference::{
-    Name,
     config::{ConfigErrors, EnsembleStep, ModelConfig, check_members, fit_members, rule},
     nearest,
 };
+use vocabulary::Name;
 
 use crate::{
     Finding, Severity,

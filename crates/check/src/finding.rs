@@ -1,10 +1,8 @@
 //! What a check has found.
 use std::path::{Path, PathBuf};
 
-use inference::{
-    Error,
-    config::{ConfigErrors, Problem, Rule},
-};
+use inference::config::{ConfigErrors, Problem, Rule};
+use vocabulary::Error;
 
 /// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

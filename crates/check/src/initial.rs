@@ -71,7 +71,7 @@ fn completed(
     opens_for: Option<Duration>,
 ) -> Result<ToldConfig, String> {
     let mut config = declared.to_be_completed();
-    let failed = |error: inference::Error| error.message.to_string();
+    let failed = |error: vocabulary::Error| error.message.to_string();
     let inspection = backend.inspect(&source).map_err(failed)?;
     if let Some(inspection) = &inspection {
         inspection.complete_config(&mut config).map_err(failed)?;

@@ -7,7 +7,6 @@ use std::{
 
 use engine::layout;
 use inference::{
-    Error, ErrorCode, Name,
     agent::not_found,
     backend::{Backend, ModelInspection, ModelSource, PythonSource},
     config::{
@@ -18,6 +17,7 @@ use inference::{
     nearest,
 };
 use proto::model_config::SchedulingChoice;
+use vocabulary::{Error, ErrorCode, Name};
 
 use crate::{
     CheckOptions, Finding, Severity,

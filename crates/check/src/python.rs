@@ -5,7 +5,8 @@
 //! the caller says so. Otherwise the operator's interpreter compiles the file, whose version may be another one.
 use std::collections::BTreeMap;
 
-use inference::{Name, backend::PythonSource, nearest};
+use inference::{backend::PythonSource, nearest};
+use vocabulary::Name;
 
 use crate::{
     Finding, Severity,

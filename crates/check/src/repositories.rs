@@ -7,7 +7,7 @@ use std::{
 };
 
 use engine::layout;
-use inference::Name;
+use vocabulary::Name;
 
 use crate::{
     CheckOptions, CheckReport, Finding, Severity,

@@ -15,12 +15,13 @@ use std::{
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use engine::{Engine, EngineOptions, MetricsOptions, Model, ServerMetadata};
 use inference::{
-    DataType, Error, Request, RequestInputs, Response, Tensor,
+    Request, RequestInputs, Response,
     backend::{Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelSource},
     config::ModelConfig,
     metrics::MetricsForm,
 };
 use tokio::runtime::Runtime;
+use vocabulary::{DataType, Error, Tensor};
 
 const CONFIG: &str = "backend: 'empty' max_batch_size: 8 instance_group { count: 1 }
     input { name: 'IN' data_type: TYPE_FP32 dims: 16 } output { name: 'OUT' data_type: TYPE_FP32 dims: 16 }";

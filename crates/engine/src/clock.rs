@@ -17,9 +17,9 @@ use std::{
 use inference::{
     Timestamp,
     lock::{Condvar, Mutex},
-    panic_message,
 };
 use rustix::time::{ClockId, clock_gettime};
+use vocabulary::panic_message;
 
 use crate::ThreadGroup;
 

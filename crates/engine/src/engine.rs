@@ -8,7 +8,8 @@ use std::{
     },
 };
 
-use inference::{ByteBudget, Error, MAX_STORED_NAME, Name, check_length, metrics::MetricsForm};
+use inference::metrics::MetricsForm;
+use vocabulary::{ByteBudget, Error, MAX_STORED_NAME, Name, check_length};
 
 use crate::{
     account::ModelStatistics,

@@ -11,8 +11,9 @@ use std::{collections::BTreeMap, fs, io, num::NonZeroUsize, path::Path, sync::Ar
 
 #[cfg(test)]
 use inference::config::InstanceKind;
-use inference::{Error, Name, backend::InstanceSpec, config::InstanceGroup};
+use inference::{backend::InstanceSpec, config::InstanceGroup};
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
+use vocabulary::{Error, Name};
 
 use crate::processors::ProcessorSet;
 

@@ -6,13 +6,13 @@ use std::{
 };
 
 use inference::{
-    Error,
     config::{RateLimits, ResourceNeed},
     lock::Mutex,
 };
 use scheduling::{
     Capacities, Claim, Claimant, Grants, InstanceDevice, InstanceId, Need, RateLimiter, Resources, Shortage,
 };
+use vocabulary::Error;
 
 use crate::executor::snapshot::ResourceSnapshot;
 

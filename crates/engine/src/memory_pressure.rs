@@ -1,8 +1,8 @@
 //! While requests hold much memory, what the process frees goes back to the system at once.
 use std::sync::Arc;
 
-use inference::ByteBudget;
 use tokio::sync::watch;
+use vocabulary::ByteBudget;
 
 use crate::plugins::{MemoryFunctions, MemoryPhase};
 

@@ -1,5 +1,5 @@
 //! Plain types of which models there are, and in which state.
-use inference::Name;
+use vocabulary::Name;
 
 /// Whether a model version can be used (protocol extension "model repository").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

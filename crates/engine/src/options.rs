@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use inference::Error;
+use vocabulary::Error;
 
 use crate::{host_policy::HostPolicy, limits::MemoryLimits};
 

@@ -1,7 +1,8 @@
 //! When the server counts as ready for requests.
 use std::{collections::BTreeSet, sync::Arc};
 
-use inference::{Name, lock::Mutex};
+use inference::lock::Mutex;
+use vocabulary::Name;
 
 use crate::{
     model_state::NotReady, models::ModelTable, models::loaded_version::LoadedVersion, options::ReadinessRule,

@@ -1,8 +1,9 @@
 //! What all models of a server are made with.
 use std::sync::Arc;
 
-use inference::{ByteBudget, Inferer, UnreadBudget};
+use inference::{Inferer, UnreadBudget};
 use tokio::runtime::Handle;
+use vocabulary::ByteBudget;
 
 use crate::{engine_threads::EngineThreads, options::MetricsOptions};
 

@@ -3,8 +3,8 @@
 //! Executors and counters fill them in, [`explain`](crate::explain) puts them together and reads them.
 use std::time::Duration;
 
-use inference::Name;
 use scheduling::CutReason;
+use vocabulary::Name;
 
 use crate::{
     account::ModelStatistics,

@@ -10,8 +10,9 @@ use frontend::{
     },
     kserve::output::{Placement, RequestedOutputs},
 };
-use inference::{DataType, Name, Response, Tensor, TensorData};
+use inference::Response;
 use shared_memory::ClientRegions;
+use vocabulary::{DataType, Name, Tensor, TensorData};
 
 static NO_REGIONS: ClientRegions = ClientRegions::forbidden();
 

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, io::IoSlice};
 
 use bytes::{Buf, Bytes};
-use inference::{ByteReservation, NoRoom, TensorData};
+use vocabulary::{ByteReservation, NoRoom, TensorData};
 
 use crate::counted_bytes::{UNCOUNTED, hold, resized};
 
@@ -181,7 +181,7 @@ impl Buf for Chunks {
 
 #[cfg(test)]
 mod tests {
-    use inference::ByteBudget;
+    use vocabulary::ByteBudget;
 
     use super::*;
 

@@ -11,7 +11,7 @@ use flate2::{
     bufread::{MultiGzDecoder, ZlibDecoder},
     write::{GzEncoder, ZlibEncoder},
 };
-use inference::{ByteReservation, NoRoom};
+use vocabulary::{ByteReservation, NoRoom};
 
 use crate::{
     chunks::Chunks,

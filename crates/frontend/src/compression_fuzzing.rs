@@ -1,6 +1,6 @@
 //! Inflation on the caller's thread, as an entrance for fuzzers.
 use bytes::{Buf, Bytes};
-use inference::ByteBudget;
+use vocabulary::ByteBudget;
 
 use super::{Coding, Inflater, STEP};
 use crate::chunks::Chunks;

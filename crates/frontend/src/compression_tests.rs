@@ -1,7 +1,7 @@
 //! The written bytes bound an inflation, and a deflated text inflates to itself.
 use std::io;
 
-use inference::ByteBudget;
+use vocabulary::ByteBudget;
 
 use super::*;
 

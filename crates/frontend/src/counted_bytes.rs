@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use inference::{ByteBudget, ByteReservation, NoRoom, ResponseStream};
+use inference::ResponseStream;
+use vocabulary::{ByteBudget, ByteReservation, NoRoom};
 
 /// The most bytes of a response that are not counted. An open call and an open connection have about as many anyway.
 pub(crate) const UNCOUNTED: usize = 4 << 10;
@@ -54,7 +55,7 @@ pub(crate) fn room_of(responses: &ResponseStream, budget: &Arc<ByteBudget>) -> B
 
 #[cfg(test)]
 mod tests {
-    use inference::ByteBudget;
+    use vocabulary::ByteBudget;
 
     use super::*;
 

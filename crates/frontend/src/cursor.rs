@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use inference::TensorData;
+use vocabulary::TensorData;
 
 static NO_PIECE: Bytes = Bytes::new();
 

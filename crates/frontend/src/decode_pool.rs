@@ -16,12 +16,12 @@ use std::{
     task::{Context, Poll},
 };
 
-use inference::Error;
 use tokio::{
     runtime::Handle,
     sync::oneshot,
     task::{self, futures::TaskLocalFuture},
 };
+use vocabulary::Error;
 
 use crate::turns::{Permit, Turns};
 

@@ -1,6 +1,6 @@
 //! The HTTP status of each error, and the body with its text.
 use http::StatusCode;
-use inference::{Error, ErrorCode};
+use vocabulary::{Error, ErrorCode};
 
 use crate::{
     access::{KnownFacts, RequestFacts},

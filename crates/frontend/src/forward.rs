@@ -1,6 +1,6 @@
 //! Forwards request headers or gRPC metadata as parameters of the request.
-use inference::{Error, Name, Parameter, Parameters};
 use regex::Regex;
+use vocabulary::{Error, Name, Parameter, Parameters};
 
 use crate::kserve::parameters;
 

@@ -1,5 +1,5 @@
 //! The log settings as clients see and change them. The process's log implements the interface.
-use inference::Error;
+use vocabulary::Error;
 
 /// The log of the process.
 pub trait LogControl: std::fmt::Debug + Send + Sync {

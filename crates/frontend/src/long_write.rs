@@ -2,7 +2,7 @@
 //! memory that the next piece fills.
 use std::fmt;
 
-use inference::{ByteReservation, Error, ErrorCode};
+use vocabulary::{ByteReservation, Error, ErrorCode};
 
 use crate::decode_pool::PooledResult;
 
@@ -84,7 +84,7 @@ impl<'w> LongWrite<'w> {
 mod tests {
     use std::cell::Cell;
 
-    use inference::ByteBudget;
+    use vocabulary::ByteBudget;
 
     use super::*;
 

@@ -3,8 +3,9 @@ use std::sync::Arc;
 
 use engine::Engine;
 use http::{HeaderMap, Method, Response, StatusCode, header::ACCEPT};
-use inference::{Error, metrics::MetricsForm};
+use inference::metrics::MetricsForm;
 use tokio::sync::Semaphore;
+use vocabulary::Error;
 
 use crate::http::{HttpCall, HttpEndpoint, ResponseBody, reply};
 

@@ -39,7 +39,7 @@ struct Server {
     service: Arc<HttpService>,
     address: SocketAddr,
     drain: Drain,
-    serving: JoinHandle<Result<(), inference::Error>>,
+    serving: JoinHandle<Result<(), vocabulary::Error>>,
     _repository: Repository,
 }
 

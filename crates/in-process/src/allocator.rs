@@ -12,7 +12,8 @@ use c_api::{
         error::{CError, consume},
     },
 };
-use inference::{Error, MemoryKind, Name, OutputPlacement, Tensor, TensorData, lock::Mutex};
+use inference::{OutputPlacement, lock::Mutex};
+use vocabulary::{Error, MemoryKind, Name, Tensor, TensorData};
 
 /// `TRITONSERVER_ResponseAllocatorAllocFn_t`.
 pub type AllocFn = unsafe extern "C-unwind" fn(
@@ -285,7 +286,7 @@ mod tests {
     use std::mem::MaybeUninit;
 
     use bytes::Bytes;
-    use inference::DataType;
+    use vocabulary::DataType;
 
     use super::*;
 

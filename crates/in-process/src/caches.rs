@@ -3,10 +3,8 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use c_api::cache::CacheLibraries;
 use cache::{local::LocalResponseCache, redis::RedisResponseCache};
-use inference::{
-    Error,
-    cache::{CacheFinder, ResponseCache},
-};
+use inference::cache::{CacheFinder, ResponseCache};
+use vocabulary::Error;
 
 /// Caches in shared libraries, and the built-in `local` and `redis`. A library of such a name comes first.
 #[derive(Debug, Default)]

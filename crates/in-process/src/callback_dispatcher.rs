@@ -14,7 +14,8 @@ use std::{
 };
 
 use engine::Model;
-use inference::{Name, ResponseItem, ResponseStream, lock::Mutex};
+use inference::{ResponseItem, ResponseStream, lock::Mutex};
+use vocabulary::Name;
 
 use crate::{
     calls::CallbackQueue,

@@ -14,10 +14,8 @@ use std::{
 };
 
 use engine::ThreadGroup;
-use inference::{
-    lock::{Condvar, Mutex, MutexGuard},
-    panic_message,
-};
+use inference::lock::{Condvar, Mutex, MutexGuard};
+use vocabulary::panic_message;
 
 /// The maximum number of threads per server. While that many callbacks have not returned, further callbacks wait.
 /// Nothing else in the server waits for callbacks.

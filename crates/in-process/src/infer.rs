@@ -8,7 +8,8 @@ use c_api::{
         trace::{Trace, owned::OwnedTrace},
     },
 };
-use inference::{Error, TraceContext};
+use inference::TraceContext;
+use vocabulary::Error;
 
 use crate::{
     Server,

@@ -8,7 +8,8 @@ use c_api::{
     handle::{Handle, borrow, delete, give, guard, put},
     types::error::CError,
 };
-use inference::{Error, lock::Mutex};
+use inference::lock::Mutex;
+use vocabulary::Error;
 
 use crate::Server;
 

@@ -23,10 +23,8 @@ use engine::{
     BackendSetting, ControlMode, HostPolicy, LoadPolicy, MetricsOptions, ModelControl, Polling,
     RateLimitResource, ReadinessRule, ServerMetadata,
 };
-use inference::{
-    Error,
-    lock::{Mutex, MutexGuard},
-};
+use inference::lock::{Mutex, MutexGuard};
+use vocabulary::Error;
 
 pub use self::{devices::*, general::*, log::*, metrics::*, plugins::*};
 use crate::{EXTENSIONS, TRITON_VERSION, logging};

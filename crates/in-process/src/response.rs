@@ -14,7 +14,8 @@ use c_api::{
     },
 };
 use engine::Model;
-use inference::{DataType, Error, Name, Parameters, Response, Shape, Tensor};
+use inference::Response;
+use vocabulary::{DataType, Error, Name, Parameters, Shape, Tensor};
 
 use crate::allocator::{Allocator, Buffer};
 

@@ -16,11 +16,11 @@ use std::{
 use c_api::handle::Handle;
 use engine::{Engine, Model};
 use inference::{
-    Error,
     lock::Mutex,
     metrics::{MetricsForm, MetricsText},
 };
 use tokio::runtime::{self, Runtime};
+use vocabulary::Error;
 
 pub use about::*;
 pub use lifetime::*;

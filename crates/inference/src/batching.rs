@@ -5,7 +5,8 @@
 //! strategy.
 use std::path::Path;
 
-use crate::{Error, Request, backend::ModelSource};
+use crate::{Request, backend::ModelSource};
+use vocabulary::Error;
 
 /// Opens the libraries of batching strategies.
 pub trait StrategyOpener: Send + Sync {

@@ -1,4 +1,4 @@
-//! The shared types: tensors, requests, responses, errors, model configurations and backends.
+//! Requests, responses, the channel between them, model configurations, and what a backend implements.
 //!
 //! Every other crate uses these types. This crate contains no I/O, no clock and no protocol, and starts no threads. It
 //! makes threads wait that ask for it: by its locks, and where a model waits for a client ([`Flow`]). Callers pass every
@@ -9,19 +9,14 @@
 pub mod agent;
 pub mod backend;
 pub mod batching;
-mod byte_budget;
 pub mod cache;
 mod client_id;
 pub mod config;
-mod error;
 mod execution_counters;
 mod inferer;
 pub mod lock;
-pub mod log_target;
 pub mod metric_registry;
 pub mod metrics;
-mod name;
-mod parameter;
 pub mod rejection;
 mod report;
 pub mod repository;
@@ -31,20 +26,14 @@ mod response;
 mod response_channel;
 mod runner;
 pub mod sync;
-mod tensor;
-mod tensor_memory;
 mod timeline;
 mod trace;
 mod warmup;
 
-pub use byte_budget::{ByteBudget, ByteReservation, NoRoom, REQUEST_BYTES};
 pub use client_id::ClientId;
-pub use error::{Error, ErrorCode, FailureReason, panic_message};
 pub use execution_counters::{BatchStatistic, DurationStatistic, ExecutionCounters};
 pub use inferer::{Inferer, ModelChangeDone, ModelLoader};
 pub use metrics::MetricSource;
-pub use name::{MAX_STORED_NAME, Name, check_length};
-pub use parameter::{Parameter, Parameters};
 pub use proto::nearest;
 pub use report::ResponseReport;
 pub use request::{OutputPlacement, OutputSelection, Request, RequestInputs, id_prefix};
@@ -56,10 +45,6 @@ pub use response_channel::{
 };
 pub use runner::{ModelRunner, RunThread};
 pub use scheduling::{EntryId, SequenceId, SequencePosition, Timestamp};
-pub use tensor::{DataType, Shape, ShapeError, Tensor, bytes_elements, element_count};
-pub use tensor_memory::{
-    DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion, MemoryKind, TensorData, TensorMemory,
-};
 pub use timeline::{ExecutionTimes, ReportedTimes, Timeline};
 pub use trace::{TensorActivity, TraceActivity, TraceContext, TraceId, TraceIdentity, TraceSink};
 pub use warmup::{WarmupFiles, WarmupSample};

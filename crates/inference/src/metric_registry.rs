@@ -11,10 +11,11 @@ use std::{
 };
 
 use crate::{
-    Error, ErrorCode, MetricSource,
+    MetricSource,
     lock::Mutex,
     metrics::{MetricFamilyText, MetricKind as Kind, MetricLabels as Labels, MetricsText, label_text},
 };
+use vocabulary::{Error, ErrorCode};
 
 fn does_not_support(kind: Kind, what: &str) -> Error {
     let name = kind.as_str().to_uppercase();

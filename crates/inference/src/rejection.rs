@@ -2,11 +2,12 @@
 use scheduling::Rejection;
 
 use crate::{
-    Error, ErrorCode, FailureReason, Name, Request,
+    Request,
     backend::not_iterative,
     config::{ModelConfig, Scheduling},
     id_prefix,
 };
+use vocabulary::{Error, ErrorCode, FailureReason, Name};
 
 /// Makes the errors for the rejections of one model.
 #[derive(Debug)]

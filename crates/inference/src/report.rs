@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use scheduling::Timestamp;
 
-use crate::{Error, ErrorCode};
+use vocabulary::{Error, ErrorCode};
 
 /// How the backend made one response. The variant determines which times the statistics count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

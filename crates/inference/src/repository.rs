@@ -4,7 +4,7 @@
 //! copies of the objects that a model needs.
 use std::{collections::BTreeMap, path::Path, pin::Pin, sync::Arc, time::SystemTime};
 
-use crate::{Error, Name};
+use vocabulary::{Error, Name};
 
 /// A result for which a store is asked. Dropping the future ends the requests.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;

@@ -3,9 +3,10 @@ use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use scheduling::SequencePosition;
 
-use crate::{
-    ByteReservation, ClientId, Error, ForeignMemory, MemoryKind, Name, NoRoom, Parameters, REQUEST_BYTES,
-    Tensor, TensorData, TensorMemory, TraceContext, cache::CacheControl,
+use crate::{ClientId, TraceContext, cache::CacheControl};
+use vocabulary::{
+    ByteReservation, Error, ForeignMemory, MemoryKind, Name, NoRoom, Parameters, REQUEST_BYTES, Tensor,
+    TensorData, TensorMemory,
 };
 
 /// A decoded inference request. It does not depend on the protocol of the client.
@@ -242,7 +243,7 @@ pub fn id_prefix(request_id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DataType, DeviceMemory, DevicePiece};
+    use vocabulary::{DataType, DeviceMemory, DevicePiece};
 
     #[test]
     fn memory_of_a_device_takes_no_room_on_the_host() {

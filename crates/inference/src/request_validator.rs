@@ -11,10 +11,13 @@ use std::{
 use scheduling::{SchedulingAttributes, SequencePosition};
 
 use crate::{
-    DataType, Error, MAX_STORED_NAME, Name, Request, RequestInputs, SequenceId, Shape, ShapeError, Tensor,
-    TensorData, TensorMemory, bytes_elements, check_length,
+    Request, RequestInputs, SequenceId,
     config::{Control, InputSpec, ModelConfig, Scheduling},
-    element_count, id_prefix,
+    id_prefix,
+};
+use vocabulary::{
+    DataType, Error, MAX_STORED_NAME, Name, Shape, ShapeError, Tensor, TensorData, TensorMemory,
+    bytes_elements, check_length, element_count,
 };
 
 /// The most dimensions of a shape that a text shows. A client may send far more.

@@ -1,5 +1,5 @@
 //! The responses of a model: output tensors and parameters.
-use crate::{Error, Parameters, Tensor};
+use vocabulary::{Error, Parameters, Tensor};
 
 /// One response to a request. A decoupled model may send none or many.
 #[derive(Debug, Clone, Default)]

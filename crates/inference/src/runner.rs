@@ -3,7 +3,8 @@ use std::sync::Arc;
 
 use scheduling::{EntryId, SchedulingAttributes, SequenceId, SequencePosition, Timestamp};
 
-use crate::{Error, ResponseOrder, backend::Execution};
+use crate::{ResponseOrder, backend::Execution};
+use vocabulary::Error;
 
 /// Does the work of a model version: instances of a backend, the members of an ensemble, or something else.
 ///

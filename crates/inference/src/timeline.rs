@@ -15,9 +15,10 @@ use std::{
 use scheduling::Timestamp;
 
 use crate::{
-    Response, Tensor, TensorActivity, TraceActivity, TraceContext, cache::CacheStatus, lock::Mutex,
+    Response, TensorActivity, TraceActivity, TraceContext, cache::CacheStatus, lock::Mutex,
     trace::WeakTraceContext,
 };
+use vocabulary::Tensor;
 
 /// The times at which an execution reached each phase, as the backend reports them
 /// (`TRITONBACKEND_ModelInstanceReportStatistics`).

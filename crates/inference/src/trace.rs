@@ -10,7 +10,7 @@ use std::{
 
 use scheduling::Timestamp;
 
-use crate::{Name, Tensor};
+use vocabulary::{Name, Tensor};
 
 /// The steps of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -4,11 +4,11 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::{
-    DataType, Error, Name, Request, RequestInputs, RequestValidator, Shape, Tensor,
-    byte_budget::require_memory,
+    Request, RequestInputs, RequestValidator,
     config::{ModelConfig, Warmup, WarmupData, WarmupInput},
-    element_count, id_prefix,
+    id_prefix,
 };
+use vocabulary::{DataType, Error, Name, Shape, Tensor, element_count, require_memory};
 
 /// Reads the files that samples name, when a sample is built that needs them.
 pub struct WarmupFiles(Box<ReadFile>);

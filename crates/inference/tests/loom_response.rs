@@ -12,11 +12,12 @@ use std::{
 };
 
 use inference::{
-    EntryId, Error, Flow, PassingResponse, Responder, Response, ResponseObserver, ResponseOrder,
-    ResponseStream, Timeline, response_channel,
+    EntryId, Flow, PassingResponse, Responder, Response, ResponseObserver, ResponseOrder, ResponseStream,
+    Timeline, response_channel,
 };
 use loom::{future::block_on, model::Builder, thread};
 use scheduling::Timestamp;
+use vocabulary::Error;
 
 /// Counts ends and cancellations, with counters of the standard library, which the model checker does not track.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! What is to be done.
 use std::sync::Arc;
 
-use inference::{Error, Name};
+use vocabulary::{Error, Name};
 
 use crate::keys::{CommandId, Generation, LoadedVersionId, ModelKey, ModelLocation};
 

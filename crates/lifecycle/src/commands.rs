@@ -1,5 +1,5 @@
 //! What operators and clients want.
-use inference::Name;
+use vocabulary::Name;
 
 /// Where the configuration and the files of a load come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-use inference::{Error, Name};
 use scheduling::Timestamp;
+use vocabulary::{Error, Name};
 
 use super::*;
 

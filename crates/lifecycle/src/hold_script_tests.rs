@@ -1,5 +1,5 @@
 //! Members that are unloaded or disappear while ensembles need them, step by step.
-use inference::Error;
+use vocabulary::Error;
 
 use super::{
     script_tests::{OPTIONS, POLLS, Script, model},

@@ -1,7 +1,7 @@
 //! The names of models, loads, copies and commands.
 use std::{fmt, path::PathBuf};
 
-use inference::Name;
+use vocabulary::Name;
 
 /// A model: its name and, if the server uses namespaces, the repository that it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

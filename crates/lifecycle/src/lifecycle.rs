@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
-use inference::{Error, Name};
 use scheduling::Timestamp;
+use vocabulary::{Error, Name};
 
 use crate::{
     actions::{LifecycleAction, LogLevel},

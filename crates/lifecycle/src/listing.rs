@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use inference::Name;
 use scheduling::Timestamp;
+use vocabulary::Name;
 
 use crate::{
     files::{DirectoryStamp, ModelFiles},

@@ -4,7 +4,7 @@ use std::{
     sync::Arc,
 };
 
-use inference::{Error, Name};
+use vocabulary::{Error, Name};
 
 use crate::{
     files::ModelFiles,

@@ -1,7 +1,7 @@
 //! Random histories of ensembles: members come, go and change, in any order, with circles among them.
 use std::collections::{BTreeMap, BTreeSet};
 
-use inference::Name;
+use vocabulary::Name;
 
 use super::{
     ensemble_world::{CopyContent, NAMES, World, binds},

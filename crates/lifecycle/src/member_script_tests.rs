@@ -1,5 +1,5 @@
 //! Ensembles step by step: which operations come first, what is told, and what comes back by itself.
-use inference::{Error, Name};
+use vocabulary::{Error, Name};
 
 use super::{
     ensemble_world::World,

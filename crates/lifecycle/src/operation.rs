@@ -1,7 +1,7 @@
 //! Operations on the models of one name follow each other.
 use std::collections::VecDeque;
 
-use inference::Error;
+use vocabulary::Error;
 
 use crate::{
     commands::ModelOrigin,

@@ -1,7 +1,7 @@
 //! What reading the configuration of a load has shown.
 use std::collections::BTreeSet;
 
-use inference::{Error, Name};
+use vocabulary::{Error, Name};
 
 /// What two configurations are compared by.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,8 +1,8 @@
 //! Histories step by step: the order of actions, the texts of errors and lines of the log.
 use std::{sync::Arc, time::Duration};
 
-use inference::{Error, Name};
 use scheduling::Timestamp;
+use vocabulary::{Error, Name};
 
 use super::*;
 

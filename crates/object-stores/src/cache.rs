@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use inference::Error;
+use vocabulary::Error;
 
 /// Where the cache is, and how much it keeps.
 #[derive(Debug, Clone)]

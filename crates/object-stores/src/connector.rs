@@ -15,7 +15,6 @@ use hyper_rustls::HttpsConnector as TlsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector as TcpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use inference::Error;
 use object_store::ClientOptions;
 use object_store::client::{
     ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
@@ -23,6 +22,7 @@ use object_store::client::{
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use vocabulary::Error;
 
 use crate::limited_body::{LimitedBody, RequestProblem};
 

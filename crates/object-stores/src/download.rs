@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use inference::Error;
 use inference::repository::StoredObject;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore};
 use tokio::sync::Semaphore;
+use vocabulary::Error;
 
 use crate::listing::bare_etag;
 use crate::store::spawn;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::error::Error as StdError;
 
-use inference::Error;
+use vocabulary::Error;
 
 use crate::url::{ObjectUrl, Service};
 
@@ -163,7 +163,7 @@ fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use inference::ErrorCode;
+    use vocabulary::ErrorCode;
 
     use super::*;
 

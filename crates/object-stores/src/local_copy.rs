@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use inference::{Error, lock::Mutex};
+use inference::lock::Mutex;
+use vocabulary::Error;
 
 use crate::cache::{LocalCache, failed, in_background, remove};
 

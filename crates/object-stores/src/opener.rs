@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use inference::repository::{ModelCopy, ObjectRepository, RepositoryOpener, StoreFuture, StoredObject};
-use inference::{Error, Name};
 use tokio::sync::OnceCell;
+use vocabulary::{Error, Name};
 
 use crate::cache::CacheOptions;
 use crate::local_copy::LocalCopy;

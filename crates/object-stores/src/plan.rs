@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use inference::Error;
 use inference::repository::{ObjectKind, StoredObject};
 use object_store::path::Path;
+use vocabulary::Error;
 
 use crate::cache::contents::ContentId;
 use crate::url::{ObjectUrl, is_segment};

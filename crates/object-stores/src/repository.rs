@@ -5,11 +5,11 @@ use std::fs::File;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use inference::Error;
 use inference::repository::StoredObject;
 use object_store::ObjectMeta;
 use object_store::path::Path;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
+use vocabulary::Error;
 
 use crate::cache::contents::ContentOrigin;
 use crate::cache::{self, LocalCache};

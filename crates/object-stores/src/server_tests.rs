@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use inference::ErrorCode;
 use inference::repository::StoredObject;
 use object_store::{BackoffConfig, RetryConfig};
+use vocabulary::ErrorCode;
 
 use super::*;
 use crate::failure;

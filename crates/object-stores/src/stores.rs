@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use inference::Error;
 use tokio::sync::Semaphore;
+use vocabulary::Error;
 
 use crate::cache::{CacheOptions, LocalCache};
 use crate::connector::{RequestTimeouts, StoreConnector};

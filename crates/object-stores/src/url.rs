@@ -6,7 +6,7 @@
 //!
 //! Repeated slashes count as one. A URL is shown in errors, so one that may contain a secret is refused without being shown.
 
-use inference::Error;
+use vocabulary::Error;
 
 /// The schemes with which a URL of an object store begins.
 const SCHEMES: [&str; 3] = ["s3://", "gs://", "as://"];

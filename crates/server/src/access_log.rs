@@ -19,9 +19,10 @@ use std::{
 use frontend::access::{AccessEntry, AccessLog};
 use in_process::logging::{WaitingStdout, timestamp};
 use inference::{
-    Error, MetricSource,
+    MetricSource,
     metrics::{MetricFamilyText, MetricKind, MetricsText},
 };
+use vocabulary::Error;
 
 use crate::options::AccessLogSettings;
 

@@ -2,10 +2,8 @@
 use std::sync::Arc;
 
 use engine::Plugins;
-use inference::{
-    Error,
-    cache::{CacheFinder, ResponseCache},
-};
+use inference::cache::{CacheFinder, ResponseCache};
+use vocabulary::Error;
 
 use crate::options::CacheSettings;
 

@@ -189,7 +189,7 @@ async fn run(
     Ok(ended(server.stop().await))
 }
 
-fn ended(stopped: Result<Stopped, inference::Error>) -> Ended {
+fn ended(stopped: Result<Stopped, vocabulary::Error>) -> Ended {
     match stopped {
         Ok(Stopped::Whole) => Ended::InOrder,
         Ok(Stopped::ThreadsLeft) => Ended::ThreadsLeft,

@@ -4,9 +4,9 @@
 //! Source of the contracts: sd_listen_fds(3) and sd_notify(3).
 use std::net::TcpListener;
 
-use inference::Error;
 use listenfd::ListenFd;
 use sd_notify::NotifyState;
+use vocabulary::Error;
 
 /// The listening sockets that the service manager has opened, with their ports.
 #[derive(Debug, Default)]

@@ -2,7 +2,8 @@
 use std::sync::Arc;
 
 use engine::{ControlMode, Engine, RateLimitResource, ReadinessRule};
-use inference::{backend::Backend, log_target::MULTILINE};
+use inference::backend::Backend;
+use vocabulary::log_target::MULTILINE;
 
 use crate::{
     options::{ResolvedOptions, TRITON_VERSION},

@@ -1,7 +1,8 @@
 //! The regions of all clients of the process, whichever protocol they use.
 use std::sync::Arc;
 
-use inference::{Error, ForeignMemory, lock::Mutex};
+use inference::lock::Mutex;
+use vocabulary::{Error, ForeignMemory};
 
 use crate::{
     bus_errors::MOST_RANGES,
@@ -132,7 +133,7 @@ impl ClientRegions {
         let unknown = || Error::not_found(format!("Unable to find shared memory region: '{name}'"));
         let regions = self.0.as_ref().ok_or_else(unknown)?;
         let region = regions.table.lock().find(name)?;
-        let region_byte_size = inference::ForeignRegion::byte_size(&*region);
+        let region_byte_size = vocabulary::ForeignRegion::byte_size(&*region);
         let (offset, byte_size) = check_range(name, region_byte_size, offset, byte_size)?;
         ForeignMemory::range(region, offset, byte_size).ok_or_else(unknown)
     }

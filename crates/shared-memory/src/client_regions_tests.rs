@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
 };
 
-use inference::{ErrorCode, TensorData, TensorMemory};
+use vocabulary::{ErrorCode, TensorData, TensorMemory};
 
 use super::*;
 

@@ -1,12 +1,12 @@
 //! Opens the shared memory objects of the system.
 use std::os::fd::{AsFd, OwnedFd};
 
-use inference::Error;
 use rustix::{
     fs::{FileType, Mode, fstat},
     io::Errno,
     shm,
 };
+use vocabulary::Error;
 
 /// An open object. It belongs to a client, who may change its length at any time.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 //! A registered region: a mapped part of a client's shared memory object.
-use inference::{Error, ForeignRegion};
+use vocabulary::{Error, ForeignRegion};
 
 use crate::{
     bus_errors::ensure_handled,

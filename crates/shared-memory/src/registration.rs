@@ -1,5 +1,5 @@
 //! What a client says when it registers a region, and the rules that need neither the table nor the system.
-use inference::{Error, MAX_STORED_NAME, check_length};
+use vocabulary::{Error, MAX_STORED_NAME, check_length};
 
 /// The prefix of the objects by which Triton's Python backend talks to its processes. Clients must not write there.
 const RESERVED_PREFIX: &str = "triton_python_backend_shm_region_";

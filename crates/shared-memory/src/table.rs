@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use inference::Error;
+use vocabulary::Error;
 
 /// The kind of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl<R> RegionTable<R> {
         self.forget_unused();
         if self.entries.contains_key(name) {
             let text = format!("shared memory region '{name}' already in manager");
-            return Err(Error::new(inference::ErrorCode::AlreadyExists, text));
+            return Err(Error::new(vocabulary::ErrorCode::AlreadyExists, text));
         }
         let RegionLimits { regions, .. } = self.limits;
         if self.entries.len() >= regions {

@@ -1,6 +1,6 @@
 //! The rules of the table, without any memory.
-use inference::ErrorCode;
 use proptest::prelude::*;
+use vocabulary::ErrorCode;
 
 use super::*;
 

@@ -2,10 +2,10 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use inference::{
-    Error,
     agent::{AgentAction, AgentFinder, AgentModel, ModelAgent, RepositoryAgent, not_found},
     lock::Mutex,
 };
+use vocabulary::Error;
 
 type Act = dyn Fn(&mut AgentModel, AgentAction) -> Result<(), Error> + Send + Sync;
 

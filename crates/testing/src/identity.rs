@@ -2,12 +2,13 @@
 use std::{sync::Arc, thread, time::Duration};
 
 use inference::{
-    Error, FailureReason, Request, Response, Tensor,
+    Request, Response,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelInspection, ModelSource,
     },
     config::ModelConfig,
 };
+use vocabulary::{Error, FailureReason, Tensor};
 
 use crate::Gate;
 

@@ -11,11 +11,11 @@ use std::{
 };
 
 use inference::{
-    Error, ErrorCode,
     cache::{CacheFinder, CacheFuture, CachedAnswer, ResponseCache, StorageTerms, no_library, packed},
     lock::Mutex,
 };
 use tokio::sync::Notify;
+use vocabulary::{Error, ErrorCode};
 
 /// Keeps every entry until the end, with the error texts of Triton's `local` cache.
 #[derive(Debug, Default)]
@@ -203,7 +203,8 @@ impl CacheFinder for MemoryCaches {
 
 #[cfg(test)]
 mod tests {
-    use inference::{Parameter, Response};
+    use inference::Response;
+    use vocabulary::Parameter;
 
     use super::*;
 

@@ -1,7 +1,8 @@
 //! Foreign memory whose owner, the test, writes it and makes it smaller while requests use it.
 use std::sync::Arc;
 
-use inference::{Error, ForeignMemory, ForeignRegion, lock::Mutex};
+use inference::lock::Mutex;
+use vocabulary::{Error, ForeignMemory, ForeignRegion};
 
 /// A region of foreign memory. It has no address, so only native backends can read it.
 #[derive(Debug)]

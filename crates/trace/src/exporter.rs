@@ -1,7 +1,7 @@
 //! Where finished traces go. Nothing here blocks a request: traces are handed to a thread.
 use std::{sync::Arc, time::Duration};
 
-use inference::{ByteBudget, Error};
+use vocabulary::{ByteBudget, Error};
 
 use crate::{
     config::{TraceConfig, TraceDestination},

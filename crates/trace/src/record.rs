@@ -1,6 +1,7 @@
 //! What a trace has collected, while it is collected and on its way to a file or a collector.
 use bytes::Bytes;
-use inference::{ByteReservation, DataType, Name, TensorActivity, Timestamp, TraceIdentity};
+use inference::{TensorActivity, Timestamp, TraceIdentity};
+use vocabulary::{ByteReservation, DataType, Name};
 
 /// What the memory budget counts for an element, in bytes.
 pub(crate) const ELEMENT_BYTES: usize = 96;

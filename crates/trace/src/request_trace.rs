@@ -6,9 +6,9 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    ByteReservation, Name, Tensor, TensorActivity, Timestamp, TraceActivity, TraceContext, TraceId,
-    TraceIdentity, TraceSink, lock::Mutex,
+    TensorActivity, Timestamp, TraceActivity, TraceContext, TraceId, TraceIdentity, TraceSink, lock::Mutex,
 };
+use vocabulary::{ByteReservation, Name, Tensor};
 
 use crate::{
     active::ActiveSetting,

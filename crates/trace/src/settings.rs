@@ -4,7 +4,7 @@
 //! This module is pure. The times and the requests are elsewhere.
 use std::collections::BTreeMap;
 
-use inference::Error;
+use vocabulary::Error;
 
 /// What a trace contains. Nothing of both means `OFF`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use inference::{Error, MetricSource, Timestamp, lock::Mutex};
+use inference::{MetricSource, Timestamp, lock::Mutex};
+use vocabulary::Error;
 
 use crate::{
     active::{ActiveSetting, ActiveSettings},

@@ -8,8 +8,9 @@ use std::{
     thread,
 };
 
-use inference::{DataType, Tensor, TensorActivity, TraceActivity, TraceSink};
+use inference::{TensorActivity, TraceActivity, TraceSink};
 use serde_json::Value;
+use vocabulary::{DataType, Tensor};
 
 use super::*;
 use crate::{

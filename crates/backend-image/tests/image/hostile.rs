@@ -115,7 +115,7 @@ fn damaged_pictures_never_stop_the_model() {
             }
             Err(error) => {
                 refused += 1;
-                assert_eq!(error.code, inference::ErrorCode::InvalidArgument, "round {round}: {error}");
+                assert_eq!(error.code, vocabulary::ErrorCode::InvalidArgument, "round {round}: {error}");
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Requests of several rows, and batches of several requests.
-use inference::{ErrorCode, FailureReason, OutputSelection, Request};
+use inference::{OutputSelection, Request};
+use vocabulary::{ErrorCode, FailureReason};
 
 use crate::support::{bytes_of, config, load, png, request, rgb};
 

@@ -5,8 +5,7 @@ use backend_image::ImageBackend;
 use bytes::Bytes;
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 use inference::{
-    DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponseStream, Tensor,
-    Timeline, Timestamp, Unobserved,
+    ExecutionTimes, Flow, Request, RequestInputs, Response, ResponseStream, Timeline, Timestamp, Unobserved,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceDevice, InstanceSpec,
         ModelSource,
@@ -14,6 +13,7 @@ use inference::{
     config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish},
     response_channel,
 };
+use vocabulary::{DataType, Error, Name, Tensor};
 
 /// The configuration of a model with that output, and with further lines.
 pub(crate) fn config(max_batch_size: u32, datatype: &str, dims: &str, rest: &str) -> String {

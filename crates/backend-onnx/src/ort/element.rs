@@ -1,6 +1,6 @@
 //! Element types by the numbers of the runtime's C interface, and their datatypes.
-use inference::DataType;
 use ort_sys::ONNXTensorElementDataType as Sys;
+use vocabulary::DataType;
 
 /// An element type by the runtime's number. The number may be unknown to this crate and to `ort-sys`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

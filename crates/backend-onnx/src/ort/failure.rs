@@ -1,5 +1,5 @@
 //! The error of a failed call of the runtime.
-use inference::{Error, FailureReason};
+use vocabulary::{Error, FailureReason};
 
 /// A failed call: the runtime's code and message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -5,8 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use inference::{DataType, Shape};
 use ort_sys as sys;
+use vocabulary::{DataType, Shape};
 
 use super::{Feed, OrtError, Session, runtime::not_null, signature::element_and_shape, value::byte_count};
 

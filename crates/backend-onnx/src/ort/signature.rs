@@ -4,8 +4,8 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use inference::{Name, Shape};
 use ort_sys as sys;
+use vocabulary::{Name, Shape};
 
 use super::{Element, OrtError, Runtime, runtime::not_null};
 
@@ -175,7 +175,7 @@ impl ValueInfo {
 #[cfg(test)]
 impl ValueInfo {
     /// A tensor, for tests of code that reads a signature.
-    pub(crate) fn tensor(name: &str, datatype: inference::DataType, dims: &[i64]) -> Self {
+    pub(crate) fn tensor(name: &str, datatype: vocabulary::DataType, dims: &[i64]) -> Self {
         let symbol = CString::new(name).unwrap();
         Self { name: Name::new(name), symbol, kind: ValueKind::Tensor(Element::of(datatype), dims.into()) }
     }

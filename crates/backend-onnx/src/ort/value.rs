@@ -6,8 +6,8 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use inference::{DataType, ForeignMemory};
 use ort_sys as sys;
+use vocabulary::{DataType, ForeignMemory};
 
 use super::{Element, OrtError, Runtime, runtime::not_null};
 

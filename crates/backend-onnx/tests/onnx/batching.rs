@@ -1,5 +1,6 @@
 //! Tests of how requests become one run, and how its outputs become their responses.
-use inference::{DataType, ErrorCode, FailureReason, Request};
+use inference::Request;
+use vocabulary::{DataType, ErrorCode, FailureReason};
 
 use crate::{
     graph::{Attribute, Graph},

@@ -1,7 +1,7 @@
 //! Tests that values of every datatype pass unchanged, and that numbers of a request that runs alone are not copied.
 use bytes::Bytes;
-use inference::{DataType, TensorData};
 use testing::TestRegion;
+use vocabulary::{DataType, TensorData};
 
 use crate::{
     graph::Graph,

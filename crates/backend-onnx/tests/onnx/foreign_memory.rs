@@ -2,10 +2,9 @@
 //! allows it.
 use std::sync::Arc;
 
-use inference::{
-    DataType, Error, ForeignMemory, MemoryKind, Name, OutputPlacement, Request, Response, TensorMemory,
-};
+use inference::{OutputPlacement, Request, Response};
 use testing::TestRegion;
+use vocabulary::{DataType, Error, ForeignMemory, MemoryKind, Name, TensorMemory};
 
 use crate::{
     graph::Graph,

@@ -1,5 +1,5 @@
 //! Builds ONNX files: encodes the few messages of the format that small graphs need.
-use inference::DataType;
+use vocabulary::DataType;
 
 /// The number of a datatype in ONNX files.
 pub(crate) fn onnx_type(datatype: DataType) -> i64 {

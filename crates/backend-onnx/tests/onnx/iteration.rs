@@ -3,10 +3,11 @@
 use std::{mem::take, sync::Arc};
 
 use inference::{
-    DataType, Error, Request, Response, ResponseItem, ResponseStream, Unobserved,
+    Request, Response, ResponseItem, ResponseStream, Unobserved,
     backend::{Execution, SequenceState, SlotGuard, SlotOwner, SlotRef, not_iterative},
 };
 use parking_lot::Mutex;
+use vocabulary::{DataType, Error};
 
 use crate::{
     graph::{Attribute, Graph},

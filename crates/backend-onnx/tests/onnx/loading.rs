@@ -2,7 +2,8 @@
 use std::{fs, num::NonZeroUsize};
 
 use backend_onnx::{BareLoop, LibrarySearch, OnnxBackend};
-use inference::{DataType, backend::Backend};
+use inference::backend::Backend;
+use vocabulary::DataType;
 
 use crate::{
     graph::Graph,

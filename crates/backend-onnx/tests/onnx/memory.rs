@@ -1,7 +1,8 @@
 //! Tests of the memory of models: what they tell of it, and that they free it.
 use std::fs;
 
-use inference::{DataType, MemoryKind, backend::MemoryUsage};
+use inference::backend::MemoryUsage;
+use vocabulary::{DataType, MemoryKind};
 
 use crate::{
     graph::Graph,

@@ -1,5 +1,5 @@
 //! Tests of graphs whose open first dimension may be a batch or not: at load, two requests run alone and together.
-use inference::DataType;
+use vocabulary::DataType;
 
 use crate::{
     graph::{Attribute, Graph},

@@ -1,7 +1,7 @@
 //! Tests of contradictions between graph, configuration and settings, with the texts that clients know.
 use std::fs;
 
-use inference::DataType;
+use vocabulary::DataType;
 
 use crate::{
     graph::Graph,

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use inference::{
-    DataType, OutputSelection, PassingResponse, Request, RequestInputs, ResponseObserver,
+    OutputSelection, PassingResponse, Request, RequestInputs, ResponseObserver,
     backend::{Execution, SequenceState, SlotGuard, SlotOwner, SlotRef},
 };
 use parking_lot::Mutex;
+use vocabulary::DataType;
 
 use crate::{
     graph::{Attribute, Graph},
@@ -235,7 +236,7 @@ impl SlotOwner for EventRecorder {
         self: Arc<Self>,
         _: SlotRef,
         execution: Execution,
-    ) -> Result<(), (inference::Error, Execution)> {
+    ) -> Result<(), (vocabulary::Error, Execution)> {
         Err((inference::backend::not_iterative(), execution))
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the states of sequences: pairs, shapes and datatypes, and how few bytes are copied.
-use inference::{DataType, Request, Response, backend::SequenceState};
+use inference::{Request, Response, backend::SequenceState};
+use vocabulary::DataType;
 
 use crate::{
     graph::{Attribute, Graph},
@@ -152,7 +153,7 @@ fn grow(
     model: &mut Loaded,
     rows: &[(&SequenceState, Vec<u8>)],
     datatype: DataType,
-) -> Vec<Result<Response, inference::Error>> {
+) -> Vec<Result<Response, vocabulary::Error>> {
     let rows = rows
         .iter()
         .map(|(state, x)| (request(vec![tensor("X", datatype, &[1, 1], x.clone())]), Some((*state).clone())));

@@ -10,8 +10,8 @@ use std::{
 use backend_onnx::{LibrarySearch, OnnxBackend};
 use bytes::Bytes;
 use inference::{
-    DataType, Error, ExecutionTimes, Flow, Name, Request, RequestInputs, Response, ResponseObserver,
-    ResponseStream, Tensor, TensorMemory, Timeline, Timestamp, Unobserved,
+    ExecutionTimes, Flow, Request, RequestInputs, Response, ResponseObserver, ResponseStream, Timeline,
+    Timestamp, Unobserved,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceDevice, InstanceSpec,
         ModelSource, SequenceState,
@@ -22,6 +22,7 @@ use inference::{
     },
     response_channel,
 };
+use vocabulary::{DataType, Error, Name, Tensor, TensorMemory};
 
 use crate::graph::Graph;
 

@@ -1,7 +1,7 @@
 //! Tests of classifiers that end in a ZipMap, as scikit-learn's converter exports them by default.
 use std::fs;
 
-use inference::DataType;
+use vocabulary::DataType;
 
 use crate::{
     graph::Graph,

@@ -1,5 +1,6 @@
 //! From the items of a worker to the answers of its requests.
-use inference::{Error, FailureReason, OutputSelection, Response};
+use inference::{OutputSelection, Response};
+use vocabulary::{Error, FailureReason};
 
 use crate::{
     answering::outputs::{TensorReader, response},

@@ -1,9 +1,8 @@
 //! From the requests of a model to other models to the responses that its worker gets.
 use std::{num::NonZeroU64, time::Duration};
 
-use inference::{
-    Error, OutputSelection, Request, RequestInputs, ResponseStream, SequenceId, SequencePosition, Tensor,
-};
+use inference::{OutputSelection, Request, RequestInputs, ResponseStream, SequenceId, SequencePosition};
+use vocabulary::{Error, Tensor};
 
 use crate::{
     answering::outputs::TensorReader,

@@ -3,11 +3,10 @@
 //! What a worker says of its tensors is compared with the configuration, with itself, and with the memory that the worker
 //! can have, before a byte is read.
 use bytes::Bytes;
-use inference::{
-    Error, FailureReason, OutputSelection, Response, Tensor, TensorData, config::ModelConfig, element_count,
-};
+use inference::{OutputSelection, Response, config::ModelConfig};
 use rustix::io::Errno;
 use smallvec::SmallVec;
+use vocabulary::{Error, FailureReason, Tensor, TensorData, element_count};
 
 use crate::{
     output_rules::OutputRules,

@@ -1,8 +1,8 @@
 //! The settings of sandboxes, and the parameter of a model.
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
-use inference::Error;
 use rustix::process::{getgid, getuid};
+use vocabulary::Error;
 
 const SANDBOX: &str = "sandbox";
 const USER: &str = "sandbox-user";

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use inference::Error;
+use vocabulary::Error;
 
 use super::{
     gate::gated,

@@ -9,7 +9,8 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use inference::{Error, ErrorCode, Inferer, Response, ResponseItem, ResponseStream, lock::Mutex};
+use inference::{Inferer, Response, ResponseItem, ResponseStream, lock::Mutex};
+use vocabulary::{Error, ErrorCode};
 
 use crate::{alarm::Alarm, model_context::ModelContext};
 

@@ -2,10 +2,10 @@
 use std::{collections::HashMap, sync::Arc};
 
 use inference::{
-    Error,
     metric_registry::{CustomMetric, CustomMetricFamily, MetricRegistry},
     metrics::{MetricKind, MetricLabels},
 };
+use vocabulary::Error;
 
 use crate::{
     services::service_answer::{ServiceAnswer, ServiceValue},

@@ -2,7 +2,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use inference::{Error, ModelChangeDone, ModelLoader, lock::Mutex};
+use inference::{ModelChangeDone, ModelLoader, lock::Mutex};
+use vocabulary::Error;
 
 use crate::{
     alarm::Alarm,

@@ -1,7 +1,8 @@
 //! Threads that answer questions which may take long. There are few of them, and they end when nothing is asked.
 use std::{collections::VecDeque, sync::Arc, thread};
 
-use inference::{Error, lock::Mutex};
+use inference::lock::Mutex;
+use vocabulary::Error;
 
 /// The most threads of a worker.
 const MOST_THREADS: usize = 8;

@@ -1,5 +1,5 @@
 //! The answers that a model gets to its questions.
-use inference::Error;
+use vocabulary::Error;
 
 use crate::wire::marshal::MarshalWriter;
 

@@ -11,12 +11,12 @@ use std::{
     sync::Arc,
 };
 
-use inference::{Error, Tensor, TensorData};
 use rustix::{
     buffer::spare_capacity,
     fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create},
     io::{Errno, pread, pwrite},
 };
+use vocabulary::{Error, Tensor, TensorData};
 
 use crate::session::ranges::{AreaFull, RangeTable};
 
@@ -199,7 +199,7 @@ pub(crate) fn failed(errno: Errno) -> Error {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use inference::{DataType, ErrorCode};
+    use vocabulary::{DataType, ErrorCode};
 
     use super::*;
 

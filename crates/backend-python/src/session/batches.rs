@@ -1,9 +1,10 @@
 //! Batches on their way to a worker.
 use inference::{
-    Error, ErrorCode, FailureReason, OutputSelection, Request, SequenceId, TraceContext,
+    OutputSelection, Request, SequenceId, TraceContext,
     backend::{Batch, Execution},
     config::ModelConfig,
 };
+use vocabulary::{Error, ErrorCode, FailureReason};
 
 use crate::{
     session::{

@@ -1,7 +1,8 @@
 //! The executions and the requests that a worker has.
 use std::{collections::HashMap, sync::Arc};
 
-use inference::{Error, ExecutionTimes, OutputSelection, Responder, Response, backend::Execution};
+use inference::{ExecutionTimes, OutputSelection, Responder, Response, backend::Execution};
+use vocabulary::Error;
 
 /// The executions and requests that a worker has.
 #[derive(Debug, Default)]

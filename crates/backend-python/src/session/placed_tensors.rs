@@ -1,6 +1,6 @@
 //! Tensors in a message to a worker.
-use inference::{Error, Tensor};
 use smallvec::SmallVec;
+use vocabulary::{Error, Tensor};
 
 use crate::{session::worker_session::WorkerSession, wire::frames::FrameWriter};
 

@@ -10,14 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use inference::{
-    Error, Tensor,
-    lock::{LockRank, Mutex, MutexGuard},
-};
+use inference::lock::{LockRank, Mutex, MutexGuard};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::{Shutdown, shutdown},
 };
+use vocabulary::{Error, Tensor};
 
 use crate::{
     alarm::Alarm,

@@ -1,7 +1,7 @@
 //! The messages of a worker, from their values to types. `python/nereid_channel.py` writes them.
 use std::borrow::Cow;
 
-use inference::{DataType, Error, ErrorCode, FailureReason, Parameter, Parameters, Shape};
+use vocabulary::{DataType, Error, ErrorCode, FailureReason, Parameter, Parameters, Shape};
 
 use crate::wire::marshal::{DamagedMessage, MarshalValue};
 

@@ -1,5 +1,5 @@
 //! What goes wrong in a model, in Triton's words. The instance goes on.
-use inference::ErrorCode;
+use vocabulary::ErrorCode;
 
 use crate::support::{CONFIG, TestModel, request};
 

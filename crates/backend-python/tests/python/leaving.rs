@@ -1,9 +1,8 @@
 //! An instance that leaves, because the model has fewer of them or ends: first everything that it was given ends.
 use std::{fs, path::Path, process::Command, sync::Arc};
 
-use inference::{
-    DataType, Error, ForeignMemory, ForeignRegion, Name, Request, RequestInputs, ResponseItem, Tensor,
-};
+use inference::{Request, RequestInputs, ResponseItem};
+use vocabulary::{DataType, Error, ForeignMemory, ForeignRegion, Name, Tensor};
 
 use crate::support::{CONFIG, Loaded, TestModel, eventually, floats, next, only, request};
 

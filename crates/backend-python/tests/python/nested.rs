@@ -2,9 +2,10 @@
 use std::sync::Arc;
 
 use inference::{
-    Error, Flow, Inferer, ModelLoader, Request, Response, ResponseStream, Timeline, Timestamp, Unobserved,
+    Flow, Inferer, ModelLoader, Request, Response, ResponseStream, Timeline, Timestamp, Unobserved,
     response_channel,
 };
+use vocabulary::Error;
 
 use crate::support::{CONFIG, TestModel, floats_of_input, tensor};
 

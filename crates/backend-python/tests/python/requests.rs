@@ -1,7 +1,6 @@
 //! Requests and responses: tensors of all sizes, batches, and what a model hears.
-use inference::{
-    DataType, OutputSelection, Parameter, Request, RequestInputs, SequenceId, SequencePosition, Tensor,
-};
+use inference::{OutputSelection, Request, RequestInputs, SequenceId, SequencePosition};
+use vocabulary::{DataType, Parameter, Tensor};
 
 use crate::support::{CONFIG, TestModel, bytes_of, floats, next, only, request};
 

@@ -12,12 +12,13 @@ use std::{
 use backend_python::PythonBackend;
 use bytes::Bytes;
 use inference::{
-    DataType, Error, ExecutionTimes, Flow, Inferer, Name, Request, RequestInputs, Response, ResponseItem,
-    ResponseStream, Tensor, Timeline, Timestamp, Unobserved,
+    ExecutionTimes, Flow, Inferer, Request, RequestInputs, Response, ResponseItem, ResponseStream, Timeline,
+    Timestamp, Unobserved,
     backend::{Backend, BackendModel, Batch, Execution, Instance, InstanceDevice, InstanceSpec, ModelSource},
     config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish},
     response_channel,
 };
+use vocabulary::{DataType, Error, Name, Tensor};
 
 /// Longer than anything takes that works.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,7 +1,7 @@
 //! What happens to a worker: it dies, hangs, is stopped, or has too much. Its requests fail soon, and another one starts.
 use std::{fs, process::Command};
 
-use inference::{Error, ErrorCode};
+use vocabulary::{Error, ErrorCode};
 
 use crate::support::{CONFIG, Loaded, TestModel, eventually, request};
 

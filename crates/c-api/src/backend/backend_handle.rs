@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use inference::{Error, Name};
+use vocabulary::{Error, Name};
 
 use super::{
     attributes::{AttributeValues, Attributes},

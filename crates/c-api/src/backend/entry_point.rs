@@ -1,5 +1,5 @@
 //! The functions that a backend's library defines for objects of the server.
-use inference::Error;
+use vocabulary::Error;
 
 use crate::types::error::{CError, consume};
 

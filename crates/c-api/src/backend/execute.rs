@@ -1,11 +1,9 @@
 //! An instance of a library's model as the engine executes it.
 use std::{path::Path, ptr, sync::Arc};
 
-use inference::{
-    Error, FailureReason,
-    backend::{BackendInstance, Batch},
-};
+use inference::backend::{BackendInstance, Batch};
 use smallvec::SmallVec;
+use vocabulary::{Error, FailureReason};
 
 use super::{
     ModelInstance, Request,

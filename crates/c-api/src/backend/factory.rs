@@ -7,7 +7,8 @@ use std::{
     },
 };
 
-use inference::{Error, Responder, ResponseReport};
+use inference::{Responder, ResponseReport};
+use vocabulary::Error;
 
 use super::{Model, Request, Response, in_use::InUseGuard, response::FINAL};
 use crate::{

@@ -11,10 +11,10 @@ use std::{
 };
 
 use inference::{
-    Error,
     backend::{Backend, BackendFinder, BackendSettings, ModelSource},
     lock::{LockRank, Mutex},
 };
+use vocabulary::Error;
 
 use super::{
     backend_handle::{LibraryOpening, ServerHandle},

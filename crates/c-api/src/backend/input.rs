@@ -5,8 +5,8 @@ use std::{
     sync::OnceLock,
 };
 
-use inference::{DevicePiece, MemoryKind, Tensor, TensorMemory};
 use smallvec::SmallVec;
+use vocabulary::{DevicePiece, MemoryKind, Tensor, TensorMemory};
 
 use crate::{
     handle::{Handle, borrow, guard, put, put_if_wanted, readable},
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn TRITONBACKEND_InputBufferAttributes(
 mod tests {
     use std::sync::Arc;
 
-    use inference::{DataType, DeviceMemory, ForeignMemory};
+    use vocabulary::{DataType, DeviceMemory, ForeignMemory};
 
     use super::*;
 

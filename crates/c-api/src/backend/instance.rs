@@ -13,11 +13,12 @@ use std::{
 };
 
 use inference::{
-    BatchReporter, Error, Name,
+    BatchReporter,
     backend::{InstanceDevice, InstanceSpec},
     config::{InstanceGroup, ModelConfig},
     lock::Mutex,
 };
+use vocabulary::{Error, Name};
 
 use super::{
     Model,

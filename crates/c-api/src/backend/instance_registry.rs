@@ -4,7 +4,8 @@
 //! registry and after all callers that found it there have finished.
 use std::sync::{Arc, Weak};
 
-use inference::{Error, lock::Mutex};
+use inference::lock::Mutex;
+use vocabulary::Error;
 
 use super::ModelInstance;
 

@@ -5,7 +5,7 @@ use std::{
     ptr::NonNull,
 };
 
-use inference::{Error, ErrorCode};
+use vocabulary::{Error, ErrorCode};
 
 use crate::{
     handle::{Handle, borrow, guard, put},

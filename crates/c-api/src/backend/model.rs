@@ -12,12 +12,12 @@ use std::{
 };
 
 use inference::{
-    Error, Name,
     backend::ModelSource,
     config::{ModelConfig, complete},
     lock::Mutex,
 };
 use proto::ModelParameter;
+use vocabulary::{Error, Name};
 
 use super::{
     Backend, ServerHandle,

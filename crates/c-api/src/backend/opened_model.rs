@@ -2,10 +2,10 @@
 use std::sync::Arc;
 
 use inference::{
-    Error,
     backend::{BackendModel, Instance, InstanceSpec, MemoryUsage, ModelSource, ReleaseFuture},
     config::ModelConfig,
 };
+use vocabulary::Error;
 
 use super::{
     Backend, Model, ModelInstance,

@@ -1,9 +1,8 @@
 //! `TRITONBACKEND_Output`: one output of a response, and the memory the backend writes it into.
 use std::ffi::c_void;
 
-use inference::{
-    DataType, Error, ErrorCode, ForeignMemory, Name, Shape, Tensor, TensorData, TensorMemory, lock::Mutex,
-};
+use inference::lock::Mutex;
+use vocabulary::{DataType, Error, ErrorCode, ForeignMemory, Name, Shape, Tensor, TensorData, TensorMemory};
 
 use super::memory::zeroed;
 use crate::{

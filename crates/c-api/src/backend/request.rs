@@ -8,11 +8,12 @@ use std::{
 };
 
 use inference::{
-    Error, Name, OutputPlacement, OutputSelection, Parameter, RequestInputs, Responder, SequenceId,
+    OutputPlacement, OutputSelection, RequestInputs, Responder, SequenceId,
     backend::{Execution, SequenceState},
     lock::Mutex,
 };
 use smallvec::SmallVec;
+use vocabulary::{Error, Name, Parameter};
 
 use super::{Model, ModelInstance, in_use::InUseGuard, input::Input, state::State};
 use crate::{

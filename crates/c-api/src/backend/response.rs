@@ -1,10 +1,9 @@
 //! `TRITONBACKEND_Response`: a response that a backend is making.
 use std::{ffi::c_char, ptr, sync::Arc};
 
-use inference::{
-    Error, FailureReason, Name, OutputPlacement, Parameter, Parameters, Responder, Shape, lock::Mutex,
-};
+use inference::{OutputPlacement, Responder, lock::Mutex};
 use smallvec::SmallVec;
+use vocabulary::{Error, FailureReason, Name, Parameter, Parameters, Shape};
 
 use super::{Model, Request, in_use::InUseGuard, output::Output};
 use crate::{

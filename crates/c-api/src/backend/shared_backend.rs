@@ -4,10 +4,8 @@ use std::{
     sync::Arc,
 };
 
-use inference::{
-    Error,
-    backend::{Backend as BackendInterface, BackendModel, ModelSource},
-};
+use inference::backend::{Backend as BackendInterface, BackendModel, ModelSource};
+use vocabulary::Error;
 
 use super::{
     backend_handle::{Backend, LibraryOpening},

@@ -1,9 +1,8 @@
 //! `TRITONBACKEND_State`: a state that a model stores for its sequence.
 use std::{ffi::c_void, ptr};
 
-use inference::{
-    DataType, Error, ForeignMemory, Name, Shape, Tensor, TensorMemory, backend::SequenceState, lock::Mutex,
-};
+use inference::{backend::SequenceState, lock::Mutex};
+use vocabulary::{DataType, Error, ForeignMemory, Name, Shape, Tensor, TensorMemory};
 
 use super::memory::zeroed;
 use crate::{

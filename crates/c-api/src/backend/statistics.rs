@@ -4,7 +4,8 @@
 //! Times are those of the monotonic clock (`CLOCK_MONOTONIC`) in nanoseconds, as in the whole server.
 use std::ptr;
 
-use inference::{Error, ErrorCode, ReportedTimes, ResponseReport, Timestamp, lock::Mutex};
+use inference::{ReportedTimes, ResponseReport, Timestamp, lock::Mutex};
+use vocabulary::{Error, ErrorCode};
 
 use super::{ModelInstance, Request, factory::ResponseFactory};
 use crate::{

@@ -8,7 +8,8 @@ use std::{
     },
 };
 
-use inference::{Error, MemoryKind, backend::MemoryUsage, lock::Mutex};
+use inference::{backend::MemoryUsage, lock::Mutex};
+use vocabulary::{Error, MemoryKind};
 
 use crate::{
     handle::{array, borrow},

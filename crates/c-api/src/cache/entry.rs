@@ -1,7 +1,8 @@
 //! The entries of a response cache, and how the cache copies them.
 use std::{ffi::c_void, mem::MaybeUninit, ptr};
 
-use inference::{Error, lock::Mutex};
+use inference::lock::Mutex;
+use vocabulary::Error;
 
 use crate::{
     handle::{Handle, borrow, give, guard, put, take},

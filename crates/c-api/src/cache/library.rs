@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-use inference::{
-    Error, ErrorCode,
-    cache::{CacheFinder, CacheFuture, CachedAnswer, ResponseCache, StorageTerms, no_library, packed},
+use inference::cache::{
+    CacheFinder, CacheFuture, CachedAnswer, ResponseCache, StorageTerms, no_library, packed,
 };
+use vocabulary::{Error, ErrorCode};
 
 use super::{
     entry::{Allocator, CacheEntry, Copy, EntryBuffer},

@@ -11,8 +11,9 @@ use std::{
     time::Duration,
 };
 
-use inference::{Error, cache::CacheFuture, lock::Mutex};
+use inference::{cache::CacheFuture, lock::Mutex};
 use tokio::sync::oneshot;
+use vocabulary::Error;
 
 /// How many calls of a cache run at the same time. A cache in memory is busy with copying; a cache in the network
 /// waits.

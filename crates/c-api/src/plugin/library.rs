@@ -15,12 +15,10 @@ use std::{
     sync::Arc,
 };
 
-use inference::{
-    Error,
-    lock::{LockRank, Mutex},
-};
+use inference::lock::{LockRank, Mutex};
 use libloading::os::unix::{self, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, memfd_create};
+use vocabulary::Error;
 
 use super::{elf, identity::FileIdentity, placeholder};
 

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use inference::MemoryKind;
+use vocabulary::MemoryKind;
 
 use super::{
     enums::{MEMORY_CPU, MemoryType, memory_number},

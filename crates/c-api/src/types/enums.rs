@@ -3,7 +3,7 @@
 //! C may pass any number. So the functions take numbers and convert them into Rust enumerations.
 use std::ffi::{CStr, c_char};
 
-use inference::{DataType, Error, MemoryKind};
+use vocabulary::{DataType, Error, MemoryKind};
 
 /// `TRITONSERVER_DataType`.
 pub type CDataType = u32;

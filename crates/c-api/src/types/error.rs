@@ -1,7 +1,7 @@
 //! `TRITONSERVER_Error`: null is success. The receiver of an error must delete it.
 use std::ffi::{CString, c_char};
 
-use inference::{Error, ErrorCode};
+use vocabulary::{Error, ErrorCode};
 
 use crate::pointers;
 

@@ -4,7 +4,7 @@ use std::{
     ptr,
 };
 
-use inference::Error;
+use vocabulary::Error;
 
 use super::error::{CError, c_text};
 use crate::handle::{Handle, array, borrow, delete, give, guard, put};

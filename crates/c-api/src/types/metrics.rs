@@ -8,7 +8,8 @@ use std::{
     },
 };
 
-use inference::{Error, MetricSource, Parameter, lock::Mutex};
+use inference::{MetricSource, lock::Mutex};
+use vocabulary::{Error, Parameter};
 
 use super::{error::CError, parameter::NamedParameter};
 use crate::handle::{Handle, array, borrow, delete, give, guard, put, text};

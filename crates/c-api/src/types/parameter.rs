@@ -5,7 +5,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use inference::{Error, Name, Parameter};
+use vocabulary::{Error, Name, Parameter};
 
 use super::enums::{
     PARAMETER_BOOL, PARAMETER_BYTES, PARAMETER_DOUBLE, PARAMETER_INT, PARAMETER_STRING, ParameterType,

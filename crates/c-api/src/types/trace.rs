@@ -8,7 +8,8 @@ use std::{
     ptr,
 };
 
-use inference::{Name, Timestamp, TraceContext, TraceIdentity, lock::Mutex};
+use inference::{Timestamp, TraceContext, TraceIdentity, lock::Mutex};
+use vocabulary::Name;
 
 use super::enums::{CDataType, MemoryType};
 use crate::handle::Handle;

@@ -11,12 +11,13 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    Error, ErrorCode, MetricSource, Name,
+    MetricSource,
     cache::{CacheFuture, CacheUsage, CachedAnswer, ResponseCache, StorageTerms, packed},
     lock::Mutex,
     metrics::MetricsText,
 };
 use tokio::runtime::Handle;
+use vocabulary::{Error, ErrorCode, Name};
 
 use super::partition::CachePartition;
 use super::reserved::ReservedMemory;

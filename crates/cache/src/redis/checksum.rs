@@ -2,8 +2,8 @@
 use std::{fmt, fs::File, io::Read, path::Path};
 
 use blake3::Hasher;
-use inference::Error;
 use subtle::ConstantTimeEq;
+use vocabulary::Error;
 
 use super::settings::invalid;
 

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use inference::{
-    Error, MetricSource,
+    MetricSource,
     cache::{CacheFuture, CachedAnswer, ResponseCache, StorageTerms},
     metrics::MetricsText,
 };
@@ -17,6 +17,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinHandle,
 };
+use vocabulary::Error;
 
 use super::{
     checksum::EntryChecksum,

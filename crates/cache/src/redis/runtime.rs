@@ -5,11 +5,11 @@ use std::{
     time::Duration,
 };
 
-use inference::Error;
 use tokio::{
     runtime::{Builder, Handle},
     sync::oneshot,
 };
+use vocabulary::Error;
 
 /// How long the end of the cache waits for the system's search of a host name.
 const GRACE: Duration = Duration::from_secs(1);

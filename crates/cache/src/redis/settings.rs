@@ -1,7 +1,7 @@
 //! What `--cache-config=redis,<setting>=<value>` says. Parsing is pure: the caller passes the environment.
 use std::{collections::BTreeMap, fmt, num::ParseIntError, path::PathBuf, str::FromStr, time::Duration};
 
-use inference::Error;
+use vocabulary::Error;
 
 /// How long a connection may take if the settings do not say it. Only the start waits for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -197,7 +197,7 @@ pub(super) fn invalid(why: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use inference::ErrorCode;
+    use vocabulary::ErrorCode;
 
     use super::*;
 

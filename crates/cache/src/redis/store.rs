@@ -8,9 +8,10 @@ use std::{
     time::Duration,
 };
 
-use inference::{Error, Timestamp, lock::Mutex};
+use inference::{Timestamp, lock::Mutex};
 use redis::{Cmd, FromRedisValue, aio::MultiplexedConnection};
 use tokio::{sync::Notify, time::Instant};
+use vocabulary::Error;
 
 use super::{
     breaker::{CircuitBreaker, ConnectionFailure, ConnectionGeneration, StoreChange},

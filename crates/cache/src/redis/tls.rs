@@ -1,13 +1,13 @@
 //! TLS to the store. The files are read once, at the start. Errors name the setting and the file.
 use std::{fmt, fs, path::Path, sync::Arc};
 
-use inference::Error;
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
 use tokio_rustls::TlsConnector;
+use vocabulary::Error;
 
 use super::settings::{RedisTlsSettings, invalid};
 

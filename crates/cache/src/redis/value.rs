@@ -10,10 +10,8 @@
 //! Without a key, the checksum detects damage, not forgery: whoever may write to the store is trusted. With a key, an
 //! entry that a server without the key has written is not read.
 use bytes::Bytes;
-use inference::{
-    Error,
-    cache::{CachedAnswer, packed},
-};
+use inference::cache::{CachedAnswer, packed};
+use vocabulary::Error;
 
 use super::checksum::{CHECKSUM_BYTES, EntryChecksum};
 
@@ -80,7 +78,8 @@ fn covered<'a>(key_length: &'a [u8; 8], key: &'a str, body: &'a [u8]) -> [&'a [u
 mod tests {
     use std::{fmt::Write as _, fs, time::Duration};
 
-    use inference::{DataType, Parameter, Response, Tensor};
+    use inference::Response;
+    use vocabulary::{DataType, Parameter, Tensor};
 
     use blake3::Hasher;
 

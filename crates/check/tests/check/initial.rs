@@ -10,10 +10,8 @@ use std::{
 };
 
 use check::{CheckOptions, initial_config};
-use inference::{
-    Error,
-    backend::{Backend, BackendModel, ModelSource},
-};
+use inference::backend::{Backend, BackendModel, ModelSource};
+use vocabulary::Error;
 
 /// A backend that opens a model when it is told to.
 struct WaitingBackend(Mutex<Receiver<()>>);

@@ -1,9 +1,7 @@
 //! The labels of one model version, in the form of the metrics' text. They never change, so they are made once.
-use inference::{
-    FailureReason,
-    metrics::{MetricLabels, label_text},
-};
+use inference::metrics::{MetricLabels, label_text};
 use scheduling::CutReason;
+use vocabulary::FailureReason;
 
 /// See the module documentation.
 pub(crate) struct SeriesLabels {

@@ -8,10 +8,11 @@ use std::{
 };
 
 use inference::{
-    BatchStatistic, DurationStatistic, ExecutionCounters, FailureReason, Name, Outcome, ReportedTimes,
-    ResponseReport, Timeline, Timestamp, backend::MemoryUsage,
+    BatchStatistic, DurationStatistic, ExecutionCounters, Outcome, ReportedTimes, ResponseReport, Timeline,
+    Timestamp, backend::MemoryUsage,
 };
 use scheduling::nanos;
+use vocabulary::{FailureReason, Name};
 
 use super::{
     labels::SeriesLabels,
@@ -288,8 +289,9 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use inference::{
-        BackendReport, Error, ExecutionTimes, Flow, PassingResponse, ResponseObserver, response_channel,
+        BackendReport, ExecutionTimes, Flow, PassingResponse, ResponseObserver, response_channel,
     };
+    use vocabulary::Error;
 
     use super::*;
 

@@ -2,10 +2,11 @@
 use std::sync::Arc;
 
 use inference::{
-    BackendReport, EntryId, Error, ModelRunner, PassingResponse, ResponseObserver, RunThread, Timeline,
-    Timestamp, backend::Execution,
+    BackendReport, EntryId, ModelRunner, PassingResponse, ResponseObserver, RunThread, Timeline, Timestamp,
+    backend::Execution,
 };
 use scheduling::SchedulingAttributes;
+use vocabulary::Error;
 
 use super::{
     in_flight::InFlight,

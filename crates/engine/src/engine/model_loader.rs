@@ -2,8 +2,9 @@
 use std::sync::Weak;
 
 use bytes::Bytes;
-use inference::{Error, ModelChangeDone, ModelLoader};
+use inference::{ModelChangeDone, ModelLoader};
 use tokio::runtime::Handle;
+use vocabulary::Error;
 
 use super::{Engine, EngineInner};
 use crate::repository::LoadParameters;

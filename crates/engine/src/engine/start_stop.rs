@@ -11,8 +11,8 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use inference::Error;
 use tokio::runtime::Handle;
+use vocabulary::Error;
 
 use super::{Engine, EngineInner, model_loader::EngineModelLoader};
 use crate::{

@@ -3,11 +3,12 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use inference::{
-    Error, Name, OutputSelection, Shape,
+    OutputSelection,
     config::{EnsembleScheduling, FittedEnsemble, ModelConfig, OutputSpec, fit_members},
 };
 use scheduling::EnsembleGraph;
 use smallvec::SmallVec;
+use vocabulary::{Error, Name, Shape};
 
 use crate::{account::ModelPin, model::Model};
 

@@ -11,12 +11,13 @@ use std::{
 use arc_swap::ArcSwap;
 use futures_util::task::AtomicWaker;
 use inference::{
-    EntryId, Error, UnreadBudget,
+    EntryId, UnreadBudget,
     config::{EnsembleScheduling, ModelConfig},
     lock::Mutex,
 };
 use scheduling::{SequenceTurns, nanos};
 use tokio::{runtime::Handle, sync::Semaphore};
+use vocabulary::Error;
 
 use super::{admission::Admission, binding::MemberBinding, turns::TurnLines};
 use crate::snapshot::StepSnapshot;

@@ -1,10 +1,9 @@
 //! The tensors of an ensemble's request.
 use std::{num::NonZeroU64, sync::Arc};
 
-use inference::{
-    Error, Name, Parameter, Response, SequenceId, SequencePosition, Shape, Tensor, config::OutputSpec,
-};
+use inference::{Response, SequenceId, SequencePosition, config::OutputSpec};
 use scheduling::TensorValue;
+use vocabulary::{Error, Name, Parameter, Shape, Tensor};
 
 use super::admission::HeldBytes;
 
@@ -139,7 +138,7 @@ fn attached(
 
 #[cfg(test)]
 mod tests {
-    use inference::DataType;
+    use vocabulary::DataType;
 
     use super::*;
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use inference::{
-    Error, Name, ReadableMemory, RequestValidator, Timestamp,
+    ReadableMemory, RequestValidator, Timestamp,
     cache::ResponseCache,
     config::{EnsembleScheduling, FittedEnsemble, ModelConfig, ResolvedConfig},
 };
 use proto::ModelTransactionPolicy;
+use vocabulary::{Error, Name};
 
 use super::{
     binding::{EnsembleMember, MemberBinding},

@@ -2,10 +2,11 @@
 use std::sync::Arc;
 
 use inference::{
-    ExecutionTimes, ResponseStream, Tensor,
+    ExecutionTimes, ResponseStream,
     backend::{Batch, Execution, SlotOwner},
 };
 use scheduling::{InstanceId, Row};
+use vocabulary::Tensor;
 
 use super::sequence_inputs::{Sequences, SlotAssignment};
 use crate::clock::now;

@@ -8,11 +8,11 @@ use std::{
 };
 
 use inference::{
-    Error, FailureReason,
     backend::{BackendModel, MemoryUsage},
     lock::{Condvar, Mutex},
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use vocabulary::{Error, FailureReason};
 
 /// See the module documentation.
 pub(super) struct BackendModelHandle {
@@ -122,10 +122,10 @@ mod tests {
     use std::{sync::mpsc, thread};
 
     use inference::{
-        MemoryKind,
         backend::{Instance, InstanceSpec},
         config::ModelConfig,
     };
+    use vocabulary::MemoryKind;
 
     use super::*;
 

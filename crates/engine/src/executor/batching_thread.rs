@@ -11,7 +11,8 @@ use std::{
     thread,
 };
 
-use inference::{lock::Mutex, panic_message};
+use inference::lock::Mutex;
+use vocabulary::panic_message;
 
 use super::driver::WaitingWork;
 use crate::thread_group::ThreadGroup;

@@ -2,11 +2,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use inference::{
-    Name,
     backend::Execution,
     batching::{BatchingStrategy, PendingBatch},
 };
 use scheduling::BatchFilter;
+use vocabulary::Name;
 
 /// A batching strategy, with the batch under construction.
 pub(super) struct CustomBatchFilter {
@@ -61,12 +61,13 @@ mod tests {
     use std::sync::Arc;
 
     use inference::{
-        Error, ModelRunner, Request,
+        ModelRunner, Request,
         backend::{BackendInstance, BackendModel, Batch, Instance, InstanceSpec},
         config::{ModelConfig, Scheduling},
         lock::Mutex,
     };
     use scheduling::DynamicBatching;
+    use vocabulary::Error;
 
     use super::*;
     use crate::executor::{

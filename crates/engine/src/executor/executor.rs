@@ -5,7 +5,7 @@ use std::sync::{
 };
 
 use inference::{
-    EntryId, Error, ExecutionCounters, ModelRunner, RequestValidator, ResponseOrder, RunThread, SequenceId,
+    EntryId, ExecutionCounters, ModelRunner, RequestValidator, ResponseOrder, RunThread, SequenceId,
     SequencePosition, Timestamp, WarmupFiles,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
@@ -15,6 +15,7 @@ use inference::{
 };
 use scheduling::{DynamicBatcher, Rejected, Scheduler, SchedulingAttributes, SequenceBatcher, Unbatched};
 use tokio::sync::Notify;
+use vocabulary::Error;
 
 use super::{
     backend_handle::BackendModelHandle,

@@ -8,13 +8,13 @@ use std::{
 };
 
 use inference::{
-    Error,
     backend::{BackendInstance, BackendModel, Execution, Instance, InstanceSpec},
     config::ModelConfig,
     sync::{Condvar, Mutex},
 };
 use rustix::process::setpriority_process;
 use scheduling::ScheduledBatch;
+use vocabulary::Error;
 
 use super::warmup::WarmUp;
 use crate::{

@@ -2,11 +2,11 @@
 use std::sync::Arc;
 
 use inference::{
-    Name,
     config::{InstanceGroup, InstanceKind},
     lock::Mutex,
 };
 use scheduling::InstanceId;
+use vocabulary::Name;
 
 use super::instance::{BuiltInstance, MovableInstance, RunWork, WorkSlot, WorkerMessage};
 use crate::{host_policy::Placed, instance_table::InstanceTable, thread_group::GroupThread};

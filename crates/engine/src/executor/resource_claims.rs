@@ -2,11 +2,11 @@
 use std::sync::{Arc, Weak};
 
 use inference::{
-    Error,
     backend::InstanceDevice,
     config::{InstanceGroup, InstanceKind, ModelConfig},
 };
 use scheduling::{Claimant, InstanceId};
+use vocabulary::Error;
 
 use crate::limiter::{GrantListener, Limiter, PendingGrants};
 

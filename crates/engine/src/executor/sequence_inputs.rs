@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use inference::{
-    DataType, Error, Flow, Name, OutputSelection, Request, RequestInputs, ResponseStream, Shape, Tensor,
-    Timeline, Unobserved,
+    Flow, OutputSelection, Request, RequestInputs, ResponseStream, Timeline, Unobserved,
     backend::{Execution, SequenceState, SlotGuard, SlotOwner, SlotRef},
     config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, StateSpec},
     lock::Mutex,
     response_channel,
 };
 use scheduling::{Entry, InstanceId, SequenceId, SequencePosition, VacatedSlot};
+use vocabulary::{DataType, Error, Name, Shape, Tensor};
 
 use crate::{clock::now, instance_table::InstanceTable, limits::configurable_bytes};
 

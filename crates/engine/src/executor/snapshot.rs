@@ -1,7 +1,7 @@
 //! What an executor does at one moment, for people: what waits, what runs, which sequence has which slot.
 use std::time::Duration;
 
-use inference::Name;
+use vocabulary::Name;
 
 /// So many instances of a model.
 pub(crate) const MOST_INSTANCES: usize = 64;

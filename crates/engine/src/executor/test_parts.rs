@@ -6,8 +6,8 @@ use std::{
 };
 
 use inference::{
-    DataType, Flow, ModelRunner, ReadableMemory, Request, RequestInputs, RequestValidator, ResponseStream,
-    RunThread, Tensor, Timeline, Unobserved, WarmupFiles,
+    Flow, ModelRunner, ReadableMemory, Request, RequestInputs, RequestValidator, ResponseStream, RunThread,
+    Timeline, Unobserved, WarmupFiles,
     backend::{BackendModel, Execution, InstanceDevice, InstanceSpec},
     config::{
         InputSpec, InstanceGroup, InstanceKind, ModelConfig, OutputSpec, RateLimits, Scheduling,
@@ -16,6 +16,7 @@ use inference::{
     response_channel,
 };
 use scheduling::SchedulingAttributes;
+use vocabulary::{DataType, Tensor};
 
 use super::{Executor, ExecutorParts};
 use crate::{clock::now, engine_threads::EngineThreads};

@@ -9,12 +9,12 @@ use std::{
 };
 
 use inference::{
-    Error, ExecutionTimes, Flow, Name, RequestValidator, ResponseStream, Timeline, Unobserved, WarmupFiles,
-    WarmupSample,
+    ExecutionTimes, Flow, RequestValidator, ResponseStream, Timeline, Unobserved, WarmupFiles, WarmupSample,
     backend::{BackendInstance, Batch, Execution},
     config::ModelConfig,
     response_channel,
 };
+use vocabulary::{Error, Name};
 
 use super::sequence_inputs::Sequences;
 use crate::{clock::now, limits::configurable_bytes};

@@ -1,8 +1,9 @@
 //! Takes the snapshot: reads each model, and holds no lock for longer than its numbers take to copy.
 use std::sync::Arc;
 
-use inference::{ByteBudget, Error, FailureReason, cache::ResponseCache, config::Scheduling};
+use inference::{cache::ResponseCache, config::Scheduling};
 use scheduling::{CutReason, SequenceStrategy};
+use vocabulary::{ByteBudget, Error, FailureReason};
 
 use super::order::{ModelActivity, rank};
 use crate::{

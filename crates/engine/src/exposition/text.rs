@@ -5,10 +5,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use inference::{
-    MetricSource, Name,
+    MetricSource,
     cache::ResponseCache,
     metrics::{MetricKind, MetricLabels, MetricsForm, MetricsText, label_text},
 };
+use vocabulary::Name;
 
 use super::{
     distributions,

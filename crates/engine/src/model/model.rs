@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use inference::{
-    Error, Flow, Name, Request, RequestValidator, ResponseStream, RunThread, SequenceId, Timeline,
-    UnreadBudget,
+    Flow, Request, RequestValidator, ResponseStream, RunThread, SequenceId, Timeline, UnreadBudget,
     backend::Execution,
     config::{ModelConfig, Scheduling},
     rejection::RejectionErrors,
     response_channel,
 };
 use scheduling::Rejection;
+use vocabulary::{Error, Name};
 
 use super::succession::Succession;
 use crate::{

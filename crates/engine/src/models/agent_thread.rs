@@ -4,8 +4,9 @@ use std::{
     thread,
 };
 
-use inference::{Error, agent::AgentAction};
+use inference::agent::AgentAction;
 use tokio::sync::oneshot;
+use vocabulary::Error;
 
 use super::plan::KeptFiles;
 use crate::ThreadGroup;

@@ -10,9 +10,10 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use inference::{Error, Name, repository::ModelCopy};
+use inference::repository::ModelCopy;
 use lifecycle::{FoundModel, ModelFiles, ModelKey, ModelListing, ModelLocation};
 use tokio::task::spawn_blocking;
+use vocabulary::{Error, Name};
 
 use super::{
     load::{LoadedModel, Loader},

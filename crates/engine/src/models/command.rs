@@ -1,8 +1,8 @@
 //! The commands to the repository task.
 use std::{collections::BTreeMap, path::PathBuf};
 
-use inference::{Error, Name};
 use tokio::sync::oneshot;
+use vocabulary::{Error, Name};
 
 use crate::model_state::IndexEntry;
 use crate::repository::given::LoadParameters;

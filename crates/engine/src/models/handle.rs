@@ -2,8 +2,9 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use arc_swap::ArcSwap;
-use inference::{Error, ModelLoader, Name};
+use inference::ModelLoader;
 use tokio::sync::{Notify, mpsc, oneshot};
+use vocabulary::{Error, Name};
 
 use super::{
     command::{Command, Done},

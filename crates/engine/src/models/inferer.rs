@@ -5,7 +5,8 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use inference::{Error, Inferer, ModelLoader, Request, ResponseStream};
+use inference::{Inferer, ModelLoader, Request, ResponseStream};
+use vocabulary::Error;
 
 use super::table::ModelTable;
 

@@ -11,15 +11,15 @@ use std::{
 };
 
 use inference::{
-    ByteBudget, Error, Inferer, Name, UnreadBudget,
+    Inferer, UnreadBudget,
     backend::{Backend, BackendModel, InstanceDevice, InstanceSpec, ModelSource},
     cache::ResponseCache,
     config::{
         Completion, CompletionContext, ConfigErrors, InstanceGroup, InstanceKind, ModelConfig,
         ResolvedConfig, Scheduling, finish, misspelt_names, unused_cache,
     },
-    log_target::MULTILINE,
 };
+use vocabulary::{ByteBudget, Error, Name, log_target::MULTILINE};
 
 use scheduling::Capacity;
 use tokio::runtime::Handle;

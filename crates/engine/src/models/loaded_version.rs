@@ -9,12 +9,13 @@ use std::{
 };
 
 use inference::{
-    Error, ModelRunner, Name, ReadableMemory, RequestValidator, Timestamp, WarmupFiles,
+    ModelRunner, ReadableMemory, RequestValidator, Timestamp, WarmupFiles,
     backend::BackendModel,
     batching::BatchingStrategy,
     config::{ResolvedConfig, Scheduling},
     lock::Mutex,
 };
+use vocabulary::{Error, Name};
 
 use super::loaded_work::LoadedWork;
 use crate::{

@@ -1,9 +1,10 @@
 //! What will be loaded for a model: its configuration and its versions.
 use std::{collections::BTreeSet, sync::Arc};
 
-use inference::{Name, config::Declared, repository::ModelCopy};
+use inference::{config::Declared, repository::ModelCopy};
 use lifecycle::{ConfigIdentity, PlannedModel};
 use proto::model_config::SchedulingChoice;
+use vocabulary::Name;
 
 use crate::models::loaded_version::LoadedVersion;
 use crate::repository::{agents::Agents, private_directory::PrivateDirectory, remote::PlanSource};

@@ -1,8 +1,8 @@
 //! When the repositories are looked at for changes.
 use std::time::Duration;
 
-use inference::Error;
 use tokio::time::Instant;
+use vocabulary::Error;
 
 use super::command::Done;
 use crate::options::Polling;

@@ -104,12 +104,12 @@ async fn released(name: &str, copy: &LoadedVersion) {
 #[cfg(test)]
 mod tests {
     use inference::{
-        Error,
         backend::{BackendModel, Instance, InstanceSpec, ReleaseFuture},
         config::{ModelConfig, Scheduling},
         lock::Mutex,
     };
     use tokio::sync::oneshot;
+    use vocabulary::Error;
 
     use super::*;
     use crate::{

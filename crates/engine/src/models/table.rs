@@ -4,10 +4,10 @@ use std::{
     sync::Arc,
 };
 
-use inference::{Error, Name};
 use lifecycle::{
     IN_TWO_REPOSITORIES, Lifecycle, LoadedVersionId, ModelKey, NoVersion, NoVersionCause, VersionStatus,
 };
+use vocabulary::{Error, Name};
 
 use crate::{
     model_state::{IndexEntry, ModelState, NotReady},

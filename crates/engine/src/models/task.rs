@@ -7,10 +7,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use inference::{
-    Error, Name,
-    repository::{ModelCopy, RepositoryOpener},
-};
+use inference::repository::{ModelCopy, RepositoryOpener};
 use lifecycle::{
     CommandId, FoundModel, Generation, Lifecycle, LifecycleAction, LifecycleCommand, LifecycleOptions,
     LoadedVersionId, ModelFiles, ModelKey, ModelOrigin, VersionStatus,
@@ -21,6 +18,7 @@ use tokio::{
     task::{JoinError, JoinSet},
     time::{Instant, sleep_until},
 };
+use vocabulary::{Error, Name};
 
 use super::{
     agent_thread::AgentThread,

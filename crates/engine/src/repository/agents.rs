@@ -10,10 +10,10 @@ use std::{
 };
 
 use inference::{
-    Error, Name,
     agent::{AgentAction, AgentModel, Directories, ModelAgent, RepositoryAgent},
     lock::Mutex,
 };
+use vocabulary::{Error, Name};
 
 use super::private_directory::PrivateDirectory;
 

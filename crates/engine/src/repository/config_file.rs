@@ -5,11 +5,11 @@ use std::{
 };
 
 use inference::{
-    Error,
     config::{Completion, ConfigSource, GivenConfig, read},
     repository::StoredObject,
 };
 use lifecycle::{NoVersion, NoVersionCause, PlanFailure};
+use vocabulary::Error;
 
 use super::given::LoadParameters;
 use crate::regular_file;

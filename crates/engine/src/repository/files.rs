@@ -5,10 +5,10 @@ use std::{io, path::Path};
 
 use bytes::Bytes;
 use inference::{
-    Error, WarmupFiles,
+    WarmupFiles,
     config::{InitialState, ModelConfig, OutputSpec, Scheduling, StateSpec},
-    element_count,
 };
+use vocabulary::{Error, element_count};
 
 use crate::regular_file;
 
@@ -79,7 +79,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Error {
 mod tests {
     use std::fs;
 
-    use inference::{DataType, Shape};
+    use vocabulary::{DataType, Shape};
 
     use super::*;
 

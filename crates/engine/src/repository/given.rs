@@ -5,7 +5,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use inference::Error;
+use vocabulary::Error;
 
 use super::private_directory::PrivateDirectory;
 

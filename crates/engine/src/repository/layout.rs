@@ -10,10 +10,11 @@ use std::{
 };
 
 use inference::{
-    Error, Name, ReadableMemory, RequestValidator, WarmupSample,
+    ReadableMemory, RequestValidator, WarmupSample,
     backend::{Backend, ModelSource, SequenceState},
     config::{ConfigErrors, FileEntry, ModelConfig, Scheduling, VersionDirectory, rule, version_directory},
 };
+use vocabulary::{Error, Name};
 
 use super::{
     config_file::{self, unreadable},

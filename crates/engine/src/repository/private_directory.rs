@@ -11,11 +11,9 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use inference::{
-    Error,
-    lock::{Mutex, MutexGuard},
-};
+use inference::lock::{Mutex, MutexGuard};
 use tempfile::TempDir;
+use vocabulary::Error;
 
 const PREFIX: &str = "nereid-model-";
 const LOCK: &str = "lock";

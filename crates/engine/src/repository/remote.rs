@@ -11,7 +11,6 @@ use std::{
 
 use futures_util::future::join_all;
 use inference::{
-    Error, Name,
     config::{FileEntry, VersionDirectory, version_directory},
     lock::Mutex,
     repository::{ModelCopy, ObjectKind, ObjectRepository, RepositoryOpener, StoredObject},
@@ -21,6 +20,7 @@ use tokio::{
     task::AbortHandle,
     time::timeout,
 };
+use vocabulary::{Error, Name};
 
 /// The objects of each model, by the model's directory.
 pub(crate) type RemoteModels = BTreeMap<String, Vec<StoredObject>>;

@@ -5,9 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use inference::{Error, ErrorCode, Name, repository::RepositoryOpener};
+use inference::repository::RepositoryOpener;
 use lifecycle::ModelKey;
 use tokio::task::spawn_blocking;
+use vocabulary::{Error, ErrorCode, Name};
 
 use super::remote::RemoteSource;
 

@@ -7,11 +7,11 @@ use std::{
 };
 
 use inference::{
-    Error, Name,
     config::{FileEntry, VersionDirectory, version_directory},
     repository::StoredObject,
 };
 use lifecycle::{DirectoryStamp, ModelKey, ModelLocation};
+use vocabulary::{Error, Name};
 
 use super::{
     remote::{RemoteModels, model_url},

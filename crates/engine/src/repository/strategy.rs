@@ -8,11 +8,11 @@ use std::{
 };
 
 use inference::{
-    Error,
     backend::{Backend, ModelSource},
     batching::{BatchingStrategy, StrategyOpener},
     config::{ModelConfig, ResolvedConfig, Scheduling},
 };
+use vocabulary::Error;
 
 const PARAMETER: &str = "TRITON_BATCH_STRATEGY_PATH";
 const FILE: &str = "batchstrategy.so";

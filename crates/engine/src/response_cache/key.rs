@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use aegis::aegis128x4::Aegis128X4Mac;
 use blake3::Hasher;
-use inference::{Error, Name, Parameter, Request, SequenceId, Tensor};
+use inference::{Request, SequenceId};
 use parking_lot::RwLock;
 use smallvec::SmallVec;
+use vocabulary::{Error, Name, Parameter, Tensor};
 
 use crate::fingerprint::Fingerprint;
 
@@ -221,7 +222,8 @@ mod tests {
     use std::{collections::BTreeSet, num::NonZeroU64, time::Duration};
 
     use bytes::Bytes;
-    use inference::{DataType, RequestInputs, SequencePosition, TensorData};
+    use inference::{RequestInputs, SequencePosition};
+    use vocabulary::{DataType, TensorData};
 
     use super::*;
 

@@ -16,7 +16,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use inference::{
-    Error, Flow, Name, Request, Response, ResponseStream, Timeline, Timestamp,
+    Flow, Request, Response, ResponseStream, Timeline, Timestamp,
     backend::Execution,
     cache::{CacheStatus, CachedAnswer, ResponseCache},
     config::{ModelConfig, ResponseCaching, Scheduling},
@@ -25,6 +25,7 @@ use inference::{
 };
 use scheduling::SchedulingAttributes;
 use smallvec::SmallVec;
+use vocabulary::{Error, Name};
 
 use super::{
     flights::{FlightKey, FlightTurn, Flights},

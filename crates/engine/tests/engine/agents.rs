@@ -7,7 +7,6 @@ use std::{
 
 use engine::{Engine, EngineOptions, Plugins};
 use inference::{
-    Error, ErrorCode,
     agent::{
         AgentAction::{Load, LoadComplete, LoadFail, Unload, UnloadComplete},
         AgentFinder, AgentModel, ArtifactType,
@@ -16,6 +15,7 @@ use inference::{
 };
 use parking_lot::Mutex;
 use testing::Agents;
+use vocabulary::{Error, ErrorCode};
 
 use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, ask, echo, index, serves};
 

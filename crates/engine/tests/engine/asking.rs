@@ -12,8 +12,9 @@ use std::{
 };
 
 use engine::{Engine, ReadinessRule};
-use inference::{DurationStatistic, Error, MemoryKind, ResponseReport, backend::MemoryUsage};
+use inference::{DurationStatistic, ResponseReport, backend::MemoryUsage};
 use parking_lot::Mutex;
+use vocabulary::{Error, MemoryKind};
 
 use crate::{
     stopping::refusal,

@@ -6,10 +6,8 @@ use std::sync::{
 };
 
 use engine::{Engine, EngineOptions, MemoryLimits};
-use inference::{
-    DataType, ErrorCode, REQUEST_BYTES, Request, RequestInputs, Response, ResponseItem, ResponseStream,
-    Tensor, backend::Execution,
-};
+use inference::{Request, RequestInputs, Response, ResponseItem, ResponseStream, backend::Execution};
+use vocabulary::{DataType, ErrorCode, REQUEST_BYTES, Tensor};
 
 use crate::support::{Native, Repository, TIMEOUT, ask, echo, serves, until, value};
 

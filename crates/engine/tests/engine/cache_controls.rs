@@ -9,11 +9,12 @@ use std::{
 
 use engine::{Engine, Plugins};
 use inference::{
-    DataType, Request, Response, ResponseStream, Tensor,
+    Request, Response, ResponseStream,
     backend::Execution,
     cache::{CacheControl, CacheStatus},
 };
 use testing::{Gate, MemoryCache};
+use vocabulary::{DataType, Tensor};
 
 use crate::{
     caching::{cached, counts, first_byte, send, serve_with},

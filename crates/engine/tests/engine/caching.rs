@@ -4,11 +4,13 @@ use std::sync::Arc;
 use engine::{Engine, EngineOptions, MetricsOptions, ModelStatistics, Plugins};
 use futures_util::FutureExt;
 use inference::{
-    DataType, DurationStatistic, Error, ErrorCode, FailureReason, ForeignMemory, MemoryKind, Name,
-    OutputPlacement, Parameter, Request, RequestInputs, Response, ResponseStream, Tensor, backend::Execution,
+    DurationStatistic, OutputPlacement, Request, RequestInputs, Response, ResponseStream, backend::Execution,
     metrics::MetricsForm,
 };
 use testing::{Gate, MemoryCache, TestRegion};
+use vocabulary::{
+    DataType, Error, ErrorCode, FailureReason, ForeignMemory, MemoryKind, Name, Parameter, Tensor,
+};
 
 use crate::ensembles::chain;
 use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, ask, echo, request, serves, value};

@@ -15,9 +15,10 @@ use engine::{
     Engine, EngineOptions, IndexEntry, LoadParameters, Model, ModelControl, ModelState, Plugins, Polling,
     StartupModels,
 };
-use inference::{Error, ErrorCode, Name, SequenceId, SequencePosition, agent::AgentFinder, backend::Backend};
+use inference::{SequenceId, SequencePosition, agent::AgentFinder, backend::Backend};
 use parking_lot::Mutex;
 use testing::{Agents, Gate};
+use vocabulary::{Error, ErrorCode, Name};
 
 use crate::support::{
     self, ECHO, Repository, TIMEOUT, answer, ask, echo, held, index, options, request, serves, start, value,

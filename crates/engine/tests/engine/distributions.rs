@@ -228,7 +228,7 @@ async fn the_first_response_counts_in_the_buckets_that_the_model_chooses() {
     let backend = echo().execute(|_, batch| {
         for execution in batch.executions {
             if value(&execution.request) == 9 {
-                execution.responder.fail(inference::Error::internal("no"));
+                execution.responder.fail(vocabulary::Error::internal("no"));
             } else {
                 answer(execution);
             }

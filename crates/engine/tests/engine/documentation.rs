@@ -3,10 +3,11 @@ use std::{num::NonZeroU64, sync::mpsc};
 
 use engine::Engine;
 use inference::{
-    DataType, Request, RequestInputs, Response, ResponseStream, SequenceId, SequencePosition, Tensor,
+    Request, RequestInputs, Response, ResponseStream, SequenceId, SequencePosition,
     backend::Execution,
     config::{Completion, CompletionContext, ConfigSource, ModelLayout, declare, finish},
 };
+use vocabulary::{DataType, Tensor};
 
 use crate::support::{Begun, Native, Repository, TIMEOUT, held, index};
 

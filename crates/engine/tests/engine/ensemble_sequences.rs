@@ -6,7 +6,8 @@ use std::{
 };
 
 use engine::Engine;
-use inference::{Error, ResponseStream, SequenceId, SequencePosition, backend::Execution};
+use inference::{ResponseStream, SequenceId, SequencePosition, backend::Execution};
+use vocabulary::Error;
 
 use crate::{
     ensembles::chain,

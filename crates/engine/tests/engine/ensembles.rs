@@ -12,11 +12,12 @@ use std::{
 
 use engine::{Engine, EngineOptions, LoadParameters, MemoryLimits, ModelControl, Polling, StartupModels};
 use inference::{
-    Error, ErrorCode, FailureReason, Parameter, Request, Response, ResponseStream, Tensor, TensorData,
+    Request, Response, ResponseStream,
     backend::{Batch, Execution},
 };
 use parking_lot::Mutex;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use vocabulary::{Error, ErrorCode, FailureReason, Parameter, Tensor, TensorData};
 
 use crate::support::{
     Begun, ECHO, Native, Repository, TIMEOUT, answer, ask, echo, held, index, options, request, start, until,
@@ -69,7 +70,7 @@ fn add_one(Execution { request, responder, .. }: Execution) {
     let shape = request.input("IN").unwrap().shape().into();
     responder.complete(Response::of(vec![Tensor::new(
         "OUT".into(),
-        inference::DataType::Uint8,
+        vocabulary::DataType::Uint8,
         shape,
         bytes,
     )]));
@@ -352,7 +353,7 @@ async fn a_decoupled_member_waits_for_a_client_that_limits_its_unread_responses(
         for execution in batch.executions {
             for count in 0..100_u8 {
                 let output =
-                    Tensor::new("OUT".into(), inference::DataType::Uint8, [1, 1][..].into(), vec![count]);
+                    Tensor::new("OUT".into(), vocabulary::DataType::Uint8, [1, 1][..].into(), vec![count]);
                 execution.responder.send(Response::of(vec![output]));
             }
             execution.responder.finish();

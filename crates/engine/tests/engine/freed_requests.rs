@@ -10,11 +10,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use inference::{
-    DataType, Error, MemoryKind, Name, OutputPlacement, Request, RequestInputs, Response, ResponseStream,
-    Tensor, backend::Execution,
-};
+use inference::{OutputPlacement, Request, RequestInputs, Response, ResponseStream, backend::Execution};
 use testing::{Gate, MemoryCache};
+use vocabulary::{DataType, Error, MemoryKind, Name, Tensor};
 
 use crate::{
     caching::{cached, serve_with},

@@ -2,7 +2,8 @@
 use std::sync::{Arc, OnceLock};
 
 use engine::Engine;
-use inference::{ErrorCode, Inferer, backend::Execution};
+use inference::{Inferer, backend::Execution};
+use vocabulary::ErrorCode;
 
 use crate::support::{ECHO, Native, Repository, ask, echo, request};
 

@@ -9,8 +9,9 @@ use std::{
 };
 
 use engine::{Engine, EngineOptions, LoadParameters, ModelControl, RateLimitResource, StartupModels};
-use inference::{Error, SequenceId, SequencePosition};
+use inference::{SequenceId, SequencePosition};
 use parking_lot::Mutex;
+use vocabulary::Error;
 
 use crate::support::{
     Begun, ECHO, Native, Repository, TIMEOUT, answer, ask, echo, held, index, request, serves, start, until,

@@ -12,9 +12,10 @@ use std::{
 };
 
 use engine::{BackendSetting, usable_processors};
-use inference::{Error, backend::InstanceDevice, config::Scheduling};
+use inference::{backend::InstanceDevice, config::Scheduling};
 use parking_lot::Mutex;
 use proto::model_config::SchedulingChoice;
+use vocabulary::Error;
 
 use crate::support::{ECHO, Rendezvous, Repository, TIMEOUT, answer, ask, echo, index, serves, start};
 

@@ -3,11 +3,12 @@ use std::{collections::BTreeMap, sync::Arc, thread};
 
 use engine::{Engine, MetricsOptions, ModelStatistics};
 use inference::{
-    Error, ErrorCode, FailureReason, MemoryKind, Response,
+    Response,
     backend::{Execution, MemoryUsage},
     metrics::MetricsForm,
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
+use vocabulary::{Error, ErrorCode, FailureReason, MemoryKind};
 
 use crate::support::{ECHO, Native, Repository, answer, ask, echo, index, request, start, value};
 

@@ -4,7 +4,8 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use inference::{Error, backend::InstanceDevice};
+use inference::backend::InstanceDevice;
+use vocabulary::Error;
 
 use crate::support::{ECHO, Repository, echo, index, serves, start};
 

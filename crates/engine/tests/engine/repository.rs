@@ -1,6 +1,7 @@
 //! Tests of which models and versions are found, and of the reasons of those that cannot be served.
 use engine::{Engine, LoadParameters, Plugins, ReadinessRule};
-use inference::{ErrorCode, metrics::MetricsForm};
+use inference::metrics::MetricsForm;
+use vocabulary::ErrorCode;
 
 use crate::support::{ECHO, Native, Repository, echo, index, options, serves, start};
 
@@ -64,7 +65,7 @@ async fn the_default_version_is_the_largest_that_is_ready() {
     let repository =
         Repository::new().model("m", &format!("{ECHO} version_policy {{ all {{}} }}"), &["1", "2", "3"]);
     let backend = echo().open(|source| match source.version {
-        3 => Err(inference::Error::internal("no good")),
+        3 => Err(vocabulary::Error::internal("no good")),
         _ => Ok(()),
     });
     let mut options = repository.options();
@@ -94,7 +95,7 @@ async fn a_model_one_of_whose_versions_fails_is_not_served() {
     let repository =
         Repository::new().model("m", &format!("{ECHO} version_policy {{ all {{}} }}"), &["1", "2", "3"]);
     let backend = echo().open(|source| match source.version {
-        2 => Err(inference::Error::internal("no good")),
+        2 => Err(vocabulary::Error::internal("no good")),
         _ => Ok(()),
     });
     let engine = repository.serve(backend).await;
@@ -114,7 +115,7 @@ async fn a_model_one_of_whose_versions_fails_is_not_served() {
 #[tokio::test]
 async fn a_model_without_a_ready_version_has_no_default() {
     let repository = Repository::new().model("m", ECHO, &["1"]);
-    let engine = repository.serve(echo().open(|_| Err(inference::Error::internal("no")))).await;
+    let engine = repository.serve(echo().open(|_| Err(vocabulary::Error::internal("no")))).await;
     let error = engine.model("m", None).unwrap_err();
     assert_eq!(
         (error.code, &error.message[..]),

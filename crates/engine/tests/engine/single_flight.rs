@@ -7,12 +7,10 @@ use std::{
 
 use engine::Engine;
 use futures_util::StreamExt;
-use inference::{
-    Error, ErrorCode, FailureReason, Request, Response, ResponseStream, backend::Execution,
-    cache::CacheStatus,
-};
+use inference::{Request, Response, ResponseStream, backend::Execution, cache::CacheStatus};
 use parking_lot::Mutex;
 use testing::{Gate, MemoryCache};
+use vocabulary::{Error, ErrorCode, FailureReason};
 
 use crate::{
     caching::{cached, counts, echo_behind, first_byte, send, serve_with, statistics},

@@ -10,8 +10,9 @@ use std::{
 };
 
 use engine::{Engine, LoadParameters, ModelControl, StartupModels};
-use inference::{Error, ErrorCode, backend::Batch};
+use inference::backend::Batch;
 use parking_lot::Mutex;
+use vocabulary::{Error, ErrorCode};
 
 use crate::support::{
     ECHO, Native, Repository, TIMEOUT, answer, ask, echo, index, request, serves, start, value,

@@ -13,7 +13,6 @@ use std::{
 
 use engine::{Engine, EngineOptions, LoadParameters, ModelControl, Plugins, Polling, StartupModels};
 use inference::{
-    Error, ErrorCode, Name,
     agent::AgentFinder,
     backend::Backend,
     repository::{ModelCopy, ObjectKind, ObjectRepository, RepositoryOpener, StoreFuture, StoredObject},
@@ -21,6 +20,7 @@ use inference::{
 use parking_lot::Mutex;
 use testing::Agents;
 use tokio::sync::watch;
+use vocabulary::{Error, ErrorCode, Name};
 
 use crate::support::{ECHO, TIMEOUT, echo, index, options, serves, until};
 

@@ -7,12 +7,13 @@ use std::{
 
 use engine::{BackendSetting, Engine, EngineOptions, Plugins};
 use inference::{
-    Error, Request, RequestInputs, ResponseStream,
+    Request, RequestInputs, ResponseStream,
     backend::{Backend, ModelSource},
     batching::{BatchingStrategy, PendingBatch, StrategyOpener},
     metrics::MetricsForm,
 };
 use parking_lot::Mutex;
+use vocabulary::Error;
 
 use crate::support::{ECHO, Native, Repository, TIMEOUT, answer, echo, index, request, value};
 

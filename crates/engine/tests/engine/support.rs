@@ -13,7 +13,7 @@ use std::{
 
 use engine::{Engine, EngineOptions, MetricsOptions, ModelState, ServerMetadata};
 use inference::{
-    DataType, Error, Request, RequestInputs, Response, ResponseStream, Tensor,
+    Request, RequestInputs, Response, ResponseStream,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceSpec, MemoryUsage,
         ModelSource,
@@ -21,6 +21,7 @@ use inference::{
     config::ModelConfig,
 };
 use parking_lot::{Condvar, Mutex};
+use vocabulary::{DataType, Error, Tensor};
 
 /// A timeout longer than any step of these tests. A step that takes so long has failed.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use inference::Name;
+use vocabulary::Name;
 
 use super::request_facts::{RequestFacts, RequestTimes};
 

@@ -3,7 +3,8 @@ use std::{fmt::Write, time::Duration};
 
 use engine::Model;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use inference::{Name, ResponseStream, Timeline, lock::Mutex};
+use inference::{ResponseStream, Timeline, lock::Mutex};
+use vocabulary::Name;
 
 /// The times of one inference. Phases that a request did not have are absent: a cached answer has no execution, and the
 /// members of an ensemble have its executions.

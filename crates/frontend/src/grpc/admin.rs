@@ -3,7 +3,6 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use engine::{Engine, IndexEntry, LoadParameters};
-use inference::Error;
 use prost::Message;
 use proto::{
     ModelConfigRequest, ModelConfigResponse, ModelMetadataRequest, ModelReadyRequest, ModelReadyResponse,
@@ -15,6 +14,7 @@ use proto::{
     model_repository_parameter::ParameterChoice,
     trace_setting_response::SettingValue,
 };
+use vocabulary::Error;
 
 use super::{
     grpc_context::GrpcContext,

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderName};
-use inference::Error;
+use vocabulary::Error;
 
 use super::{
     message::prefix::PREFIX,
@@ -104,7 +104,7 @@ fn prefixed(mut compressed: Vec<u8>) -> Option<Chunks> {
 mod tests {
     use http::HeaderValue;
 
-    use inference::ByteBudget;
+    use vocabulary::ByteBudget;
 
     use super::*;
 

@@ -5,11 +5,11 @@ use bytes::Bytes;
 use http::Request;
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use inference::Error;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
     time::{sleep, timeout},
 };
+use vocabulary::Error;
 
 use super::{
     call_tasks::{CallCounter, CallExecutor},

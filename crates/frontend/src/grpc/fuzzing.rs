@@ -9,7 +9,8 @@ use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use inference::{ByteBudget, Request};
+use inference::Request;
+use vocabulary::ByteBudget;
 
 use super::{
     frame_limits::{FrameRateLimits, PingRules},

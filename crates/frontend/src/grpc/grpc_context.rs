@@ -1,6 +1,6 @@
 //! What all connections of the endpoint share.
 use engine::Engine;
-use inference::{ByteReservation, Error};
+use vocabulary::{ByteReservation, Error};
 
 use super::{options::GrpcOptions, reflection::Reflection, windows::WindowBudget};
 use crate::port::Drain;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use engine::now;
 use http::Response;
 use hyper::body::Incoming;
-use inference::{Error, Name, Request, ResponseStream};
+use inference::{Request, ResponseStream};
+use vocabulary::{Error, Name};
 
 use super::{
     call::CallHead,

@@ -1,12 +1,12 @@
 //! `LogSettings`: shows and changes the log settings.
 use std::collections::BTreeMap;
 
-use inference::Error;
 use proto::{
     LogSettingsRequest, LogSettingsResponse,
     log_settings_request::{SettingValue, setting_value::ParameterChoice},
     log_settings_response::{SettingValue as ShownValue, setting_value::ParameterChoice as Shown},
 };
+use vocabulary::Error;
 
 use crate::log_control::{self, LogChange, LogControl, LogState, UnknownLogFormat};
 
@@ -71,7 +71,7 @@ fn show(state: LogState) -> LogSettingsResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inference::ErrorCode;
+    use vocabulary::ErrorCode;
 
     fn settings(pairs: &[(&str, Option<ParameterChoice>)]) -> BTreeMap<String, SettingValue> {
         let value = |choice: &Option<ParameterChoice>| SettingValue { parameter_choice: choice.clone() };

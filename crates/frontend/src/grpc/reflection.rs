@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use inference::Error;
 use tonic_reflection::pb::{
     v1::{
         self, ErrorResponse, ExtensionNumberResponse, FileDescriptorResponse, ListServiceResponse,
@@ -13,6 +12,7 @@ use tonic_reflection::pb::{
     },
     v1alpha,
 };
+use vocabulary::Error;
 
 use super::{
     message::wire::{Malformed, WireReader, WireType},

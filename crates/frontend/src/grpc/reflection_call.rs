@@ -10,7 +10,7 @@ use std::{
 use bytes::Buf;
 use http_body::Frame;
 use hyper::body::Incoming;
-use inference::ByteReservation;
+use vocabulary::ByteReservation;
 
 use super::{
     deadline::CallDeadline,

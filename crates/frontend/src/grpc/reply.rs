@@ -11,7 +11,7 @@ use http::{
     header::{ACCEPT, ALLOW, CONTENT_TYPE},
 };
 use http_body::{Body, Frame};
-use inference::{ByteReservation, Error};
+use vocabulary::{ByteReservation, Error};
 
 use super::{
     call_tasks,

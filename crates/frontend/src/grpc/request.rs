@@ -6,12 +6,12 @@ use std::{num::NonZeroU64, sync::Arc};
 
 use engine::Model;
 use http::HeaderMap;
-use inference::{
-    ByteBudget, ByteReservation, DataType, Error, Name, Request, RequestInputs, Tensor, TensorData,
-    TensorMemory, check_length, id_prefix,
-};
+use inference::{Request, RequestInputs, id_prefix};
 use shared_memory::ClientRegions;
 use trace::RequestTrace;
+use vocabulary::{
+    ByteBudget, ByteReservation, DataType, Error, Name, Tensor, TensorData, TensorMemory, check_length,
+};
 
 use super::{
     call::CallHead,

@@ -3,7 +3,8 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
 use hyper::body::Incoming;
-use inference::{ClientId, Error};
+use inference::ClientId;
+use vocabulary::Error;
 
 use super::{
     admin::AdminCall,

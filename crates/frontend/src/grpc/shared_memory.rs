@@ -1,6 +1,5 @@
 //! The calls about regions of shared memory.
 use bytes::Bytes;
-use inference::Error;
 use proto::{
     CudaSharedMemoryRegisterRequest, CudaSharedMemoryRegisterResponse, CudaSharedMemoryStatusRequest,
     CudaSharedMemoryStatusResponse, CudaSharedMemoryUnregisterRequest, CudaSharedMemoryUnregisterResponse,
@@ -13,6 +12,7 @@ use proto::{
 use shared_memory::{
     ClientRegions, CudaRegistration, RegionKind, RegionOrigin, RegionStatus, SystemRegistration,
 };
+use vocabulary::Error;
 
 use super::{
     message::generated::{decode, encode},

@@ -2,9 +2,9 @@
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use inference::{Error, ErrorCode};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 pub(crate) use tonic::Code;
+use vocabulary::{Error, ErrorCode};
 
 use super::message::decode::InvalidMessage;
 use crate::access::AccessDenied;

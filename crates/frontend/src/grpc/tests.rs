@@ -35,7 +35,7 @@ struct Server {
     address: SocketAddr,
     engine: Engine,
     drain: Drain,
-    serving: JoinHandle<Result<(), inference::Error>>,
+    serving: JoinHandle<Result<(), vocabulary::Error>>,
     /// Executions of model `gated` wait here.
     gate: Arc<Gate>,
     repository: Repository,

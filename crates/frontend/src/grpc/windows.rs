@@ -5,7 +5,7 @@
 //! windows when it begins, from an amount that all connections share (ADR 0055).
 use std::sync::Arc;
 
-use inference::{ByteBudget, ByteReservation};
+use vocabulary::{ByteBudget, ByteReservation};
 
 /// The smallest window of a connection, in bytes. It is in no budget: the number of connections has a limit.
 const MIN_WINDOW: usize = 128 << 10;

@@ -12,8 +12,8 @@ use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
-use inference::{ByteBudget, ByteReservation, Error, NoRoom, TensorData};
 use smallvec::SmallVec;
+use vocabulary::{ByteBudget, ByteReservation, Error, NoRoom, TensorData};
 
 use super::activity::OpenRequestGuard;
 use crate::{
@@ -367,7 +367,7 @@ impl Body for ResponseBody {
 mod tests {
     use futures_util::stream;
     use http_body_util::StreamBody;
-    use inference::ErrorCode;
+    use vocabulary::ErrorCode;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 //! decompression.
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
-use inference::{ByteReservation, Error};
+use vocabulary::{ByteReservation, Error};
 
 use super::body::ReceivedBody;
 use crate::{
@@ -90,7 +90,7 @@ pub(super) async fn compress(response: Chunks, coding: Coding) -> Option<Bytes> 
 
 #[cfg(test)]
 mod tests {
-    use inference::{ByteBudget, TensorData};
+    use vocabulary::{ByteBudget, TensorData};
 
     use super::*;
 

@@ -16,11 +16,11 @@ use http::{
 use http_body::Body;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use inference::{ByteBudget, Error};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{Instant, Sleep, sleep},
 };
+use vocabulary::{ByteBudget, Error};
 
 use super::{
     activity::ConnectionActivity,

@@ -1,7 +1,7 @@
 //! What all areas of the endpoint need to answer a request: the engine, the settings, and bodies that are JSON.
 use bytes::Bytes;
 use engine::Engine;
-use inference::Error;
+use vocabulary::Error;
 
 use super::{
     body::{self, BodyLimits, ReceivedBody},

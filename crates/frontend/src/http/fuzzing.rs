@@ -1,7 +1,8 @@
 //! The readers of HTTP requests, as entrances for fuzzers.
 use bytes::Bytes;
-use inference::{DataType, TensorData, config::InputSpec};
+use inference::config::InputSpec;
 use shared_memory::ClientRegions;
+use vocabulary::{DataType, TensorData};
 
 use super::{generate, json, request, router::Route};
 

@@ -13,8 +13,9 @@ use std::{
     task::{Context, Poll},
 };
 
-use inference::{ByteBudget, ByteReservation, lock::Mutex};
+use inference::lock::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use vocabulary::{ByteBudget, ByteReservation};
 
 use super::activity::ConnectionActivity;
 

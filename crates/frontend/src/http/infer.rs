@@ -4,8 +4,9 @@ use std::{borrow::Cow, sync::Arc};
 use bytes::Bytes;
 use engine::Model;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING};
-use inference::{ByteReservation, Error, Name, Parameters, Response};
+use inference::Response;
 use trace::RequestTrace;
+use vocabulary::{ByteReservation, Error, Name, Parameters};
 
 use super::{
     body::{self, BodyLimits, ReceivedBody, ResponseBody},

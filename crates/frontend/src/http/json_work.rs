@@ -1,5 +1,5 @@
 //! Reads the JSON of a request: a short text at once, a long one in the pool and in pieces.
-use inference::{ByteReservation, Error, TensorData};
+use vocabulary::{ByteReservation, Error, TensorData};
 
 use super::{
     body::ReceivedBody,

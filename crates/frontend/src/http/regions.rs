@@ -3,8 +3,8 @@ use std::borrow::Cow;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::StatusCode;
-use inference::Error;
 use shared_memory::{CudaRegistration, RegionKind, SystemRegistration};
+use vocabulary::Error;
 
 use super::{
     body::ResponseBody,

@@ -4,7 +4,7 @@ use http::{
     header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE},
 };
 use hyper::ext::ReasonPhrase;
-use inference::{Error, NoRoom};
+use vocabulary::{Error, NoRoom};
 
 use super::body::{BodyFailure, ResponseBody};
 use crate::{

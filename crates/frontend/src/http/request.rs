@@ -5,12 +5,13 @@
 //! check the request against the model's configuration.
 use std::num::NonZeroU64;
 
-use inference::{
-    DataType, Error, ErrorCode, ForeignMemory, Name, Parameter, Request, RequestInputs, Shape, ShapeError,
-    Tensor, TensorData, TensorMemory, element_count,
-};
+use inference::{Request, RequestInputs};
 use shared_memory::ClientRegions;
 use smallvec::SmallVec;
+use vocabulary::{
+    DataType, Error, ErrorCode, ForeignMemory, Name, Parameter, Shape, ShapeError, Tensor, TensorData,
+    TensorMemory, element_count,
+};
 
 use super::json::{Document, JsonText, JsonValue, Number, during};
 use crate::{

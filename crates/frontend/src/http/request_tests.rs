@@ -2,9 +2,10 @@
 use std::{num::NonZeroU64, time::Duration};
 
 use bytes::Bytes;
-use inference::{DataType, Error, OutputSelection, Parameter, RequestInputs, SequenceId, TensorData};
+use inference::{OutputSelection, RequestInputs, SequenceId};
 use proptest::prelude::*;
 use shared_memory::ClientRegions;
+use vocabulary::{DataType, Error, Parameter, TensorData};
 
 use super::request::{DecodeContext, DecodedRequest, decode, raw};
 use crate::{

@@ -1,7 +1,8 @@
 //! An inference response in the form of HTTP: a JSON part, and after it the bytes of the binary outputs.
 use bytes::Bytes;
-use inference::{DataType, Error, Name, Parameter, Response, Tensor, bytes_elements};
+use inference::Response;
 use smallvec::SmallVec;
+use vocabulary::{DataType, Error, Name, Parameter, Tensor, bytes_elements};
 
 use super::json::{write_double, write_escaped, write_int, write_single, write_string, write_uint};
 use crate::{
@@ -317,7 +318,7 @@ fn write_text(json: &mut Vec<u8>, text: &[u8], long: Option<&mut LongWrite<'_>>)
 mod tests {
     use std::{cell::Cell, num::NonZeroU64};
 
-    use inference::ByteBudget;
+    use vocabulary::ByteBudget;
 
     use super::*;
     use crate::kserve::output::RequestedOutput;

@@ -1,7 +1,7 @@
 //! What a route asks of its requests, and the model that a path names.
 use std::borrow::Cow;
 
-use inference::Error;
+use vocabulary::Error;
 
 use crate::{access::Category, kserve::version};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use engine::Engine;
 use http::{Response, StatusCode, header::EXPECT};
 use http_body::Body;
-use inference::ByteBudget;
 use trace::RequestTrace;
+use vocabulary::ByteBudget;
 
 use super::{
     body::{self, ResponseBody},

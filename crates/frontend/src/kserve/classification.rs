@@ -1,7 +1,7 @@
 //! The classification extension: the best classes of an output, as text, in place of its elements.
 use std::{cmp::Ordering, fmt::Display, num::NonZeroU64};
 
-use inference::{DataType, Error, Shape, Tensor};
+use vocabulary::{DataType, Error, Shape, Tensor};
 
 use crate::long_write::LongWrite;
 
@@ -154,7 +154,7 @@ fn rank<const N: usize, T: Copy + Display>(
 mod tests {
     use std::cell::Cell;
 
-    use inference::{ByteBudget, bytes_elements};
+    use vocabulary::{ByteBudget, bytes_elements};
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! How long the ids and names of an infer request may be, whatever the protocol: the server copies them into queues, logs and
 //! error texts.
-use inference::{Error, Name, check_length};
+use vocabulary::{Error, Name, check_length};
 
 /// The longest id of a request, and the longest name in an infer request, in bytes.
 pub const MAX_ID: usize = 64 << 10;

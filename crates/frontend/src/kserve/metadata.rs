@@ -1,9 +1,10 @@
 //! The metadata of the server and of its models.
-use inference::{Error, config::ModelConfig};
+use inference::config::ModelConfig;
 use proto::{
     ModelMetadataResponse, RepositoryIndexResponse, ServerMetadataResponse,
     model_metadata_response::TensorMetadata, repository_index_response::ModelIndex,
 };
+use vocabulary::Error;
 
 /// The server's name, version and extensions.
 pub fn server(server: &engine::ServerMetadata) -> ServerMetadataResponse {
@@ -30,7 +31,7 @@ pub fn of_model(
 
 /// A model's tensors.
 fn model(config: &ModelConfig, versions: &[i64]) -> ModelMetadataResponse {
-    let tensor = |name: &str, datatype: inference::DataType, dims: &[i64]| TensorMetadata {
+    let tensor = |name: &str, datatype: vocabulary::DataType, dims: &[i64]| TensorMetadata {
         name: name.to_owned(),
         datatype: datatype.protocol_name().to_owned(),
         shape: config.client_dims(dims).to_vec(),

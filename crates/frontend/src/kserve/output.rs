@@ -1,8 +1,9 @@
 //! The requested form of each output of a response: JSON, binary data, its best classes, or a region of shared memory.
 use std::{num::NonZeroU64, sync::Arc};
 
-use inference::{Error, Name, OutputPlacement, Tensor, config::ModelConfig};
+use inference::{OutputPlacement, config::ModelConfig};
 use smallvec::SmallVec;
+use vocabulary::{Error, Name, Tensor};
 
 use super::{classification, shared_memory::RequestRegions};
 use crate::{decode_pool::BRIEF, long_write::LongWrite};

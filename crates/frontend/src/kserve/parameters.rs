@@ -4,7 +4,8 @@
 //! reads its own values and words its own refusals. This module defines what the values mean.
 use std::{num::NonZeroU64, time::Duration};
 
-use inference::{Error, Name, Parameter, Request, SequenceId};
+use inference::{Request, SequenceId};
+use vocabulary::{Error, Name, Parameter};
 
 /// Names that cannot be custom parameters, except `headers`, which only should not be one. The comparison is
 /// case-sensitive.

@@ -1,8 +1,9 @@
 //! The shared memory that a request uses: inputs are read from regions, and outputs are written to regions.
 use std::{borrow::Cow, sync::Arc};
 
-use inference::{Error, ForeignMemory, MemoryKind, Name, OutputPlacement, Tensor, TensorData, TensorMemory};
+use inference::OutputPlacement;
 use shared_memory::ClientRegions;
+use vocabulary::{Error, ForeignMemory, MemoryKind, Name, Tensor, TensorData, TensorMemory};
 
 /// The part of a region that a tensor names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,8 +114,8 @@ fn write(output: &Tensor, memory: &ForeignMemory) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use inference::DataType;
     use testing::TestRegion;
+    use vocabulary::DataType;
 
     use super::*;
 

@@ -74,7 +74,8 @@ fn duration(statistic: DurationStatistic) -> Option<StatisticDuration> {
 
 #[cfg(test)]
 mod tests {
-    use inference::{MemoryKind, backend::MemoryUsage};
+    use inference::backend::MemoryUsage;
+    use vocabulary::MemoryKind;
 
     use super::*;
 

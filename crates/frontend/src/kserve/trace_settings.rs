@@ -1,10 +1,10 @@
 //! The settings of tracing, as both protocols read and change them.
 use engine::Engine;
-use inference::Error;
 use trace::{
     Tracer,
     settings::{FieldChange, SettingsChange, TraceLevels},
 };
+use vocabulary::Error;
 
 /// What a client says about a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]

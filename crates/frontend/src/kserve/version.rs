@@ -1,5 +1,5 @@
 //! Reads versions of models as clients write them.
-use inference::Error;
+use vocabulary::Error;
 
 /// The version that a client requests. The empty text requests the default version.
 ///

@@ -1,12 +1,12 @@
 //! The accept loop of every port.
 use std::{io, pin::pin, time::Duration};
 
-use inference::Error;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     task::{JoinError, JoinSet},
     time::{Instant, sleep_until, timeout},
 };
+use vocabulary::Error;
 
 use super::{
     drain::Drain,

@@ -9,8 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use inference::Error;
 use socket2::{Domain, Protocol, Socket, Type};
+use vocabulary::Error;
 
 use super::unix_socket::{self, SocketFile};
 

@@ -15,7 +15,8 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, Guard};
-use inference::{Error, lock::Mutex};
+use inference::lock::Mutex;
+use vocabulary::Error;
 
 /// Something that is made from files.
 pub trait Reload: Send + Sync {

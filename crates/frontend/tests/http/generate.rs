@@ -15,7 +15,7 @@ use frontend::http::{self, HttpEndpoint};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use inference::{
-    DataType, Error, Response, Tensor,
+    Response,
     backend::{Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelSource},
     config::ModelConfig,
 };
@@ -23,6 +23,7 @@ use testing::{
     Repository, fixtures,
     http::{Connection, request},
 };
+use vocabulary::{DataType, Error, Tensor};
 
 use super::Server;
 

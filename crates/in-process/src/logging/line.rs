@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use inference::log_target::MULTILINE;
 use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, Record};
+use vocabulary::log_target::MULTILINE;
 
 use super::{LogFormat, json};
 

@@ -5,8 +5,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use inference::{Error, ErrorCode};
 use log::{Log, Metadata, Record};
+use vocabulary::{Error, ErrorCode};
 
 use super::{
     line::{LogStyle, line},

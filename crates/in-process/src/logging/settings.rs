@@ -6,9 +6,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use inference::{Error, lock::Mutex};
+use inference::lock::Mutex;
 use log::{Level, LevelFilter};
 use parking_lot::RwLock;
+use vocabulary::Error;
 
 use super::sink::{LogSink, flush_streams};
 use super::tail::LogTail;

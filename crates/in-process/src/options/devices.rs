@@ -9,7 +9,7 @@ use c_api::{
     },
 };
 use engine::{BackendSetting, ProcessorSet};
-use inference::Error;
+use vocabulary::Error;
 
 use super::{ServerOptions, not_offered, set};
 

@@ -3,7 +3,7 @@ use std::ffi::{c_char, c_int};
 
 use c_api::{handle::text, types::error::CError};
 use engine::ControlMode;
-use inference::Error;
+use vocabulary::Error;
 
 use super::{ServerOptions, set};
 

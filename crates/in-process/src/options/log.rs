@@ -8,7 +8,7 @@ use c_api::{
     handle::{borrow, guard, text},
     types::error::CError,
 };
-use inference::Error;
+use vocabulary::Error;
 
 use super::ServerOptions;
 use crate::logging::{self, Levels, LogFormat, LogSettings};

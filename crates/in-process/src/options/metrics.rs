@@ -3,7 +3,7 @@ use std::{ffi::c_char, time::Duration};
 
 use c_api::{handle::text, types::error::CError};
 use engine::MetricsOptions;
-use inference::Error;
+use vocabulary::Error;
 
 use super::{OptionSettings, ServerOptions, not_offered, set};
 

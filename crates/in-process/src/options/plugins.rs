@@ -3,8 +3,8 @@ use std::{collections::BTreeMap, ffi::c_char};
 
 use c_api::{handle::text, types::error::CError};
 use engine::BackendSetting;
-use inference::Error;
 use serde_json::Value;
+use vocabulary::Error;
 
 use super::{ServerOptions, set};
 

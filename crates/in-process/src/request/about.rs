@@ -5,7 +5,7 @@ use c_api::{
     handle::{guard, put, readable, text},
     types::error::CError,
 };
-use inference::{Error, Parameter};
+use vocabulary::{Error, Parameter};
 
 use super::{
     attributes::Correlation,

@@ -7,9 +7,9 @@ use std::{
 };
 
 use engine::Model;
-use inference::{
-    DataType, DeviceMemory, Error, Name, Parameter, Parameters, Request, RequestInputs, SequenceId,
-    SequencePosition, Shape, Tensor, TensorData, TensorMemory, config::Scheduling,
+use inference::{Request, RequestInputs, SequenceId, SequencePosition, config::Scheduling};
+use vocabulary::{
+    DataType, DeviceMemory, Error, Name, Parameter, Parameters, Shape, Tensor, TensorData, TensorMemory,
 };
 
 use super::borrowed_inputs::{BorrowedInput, MemoryOwner};

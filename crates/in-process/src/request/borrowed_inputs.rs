@@ -2,7 +2,7 @@
 use std::{any::Any, ptr::NonNull, sync::Arc};
 
 use bytes::Bytes;
-use inference::DevicePiece;
+use vocabulary::DevicePiece;
 
 /// Whoever holds it may read the memory of the inputs.
 pub(crate) type MemoryOwner = Arc<dyn Any + Send + Sync>;

@@ -11,9 +11,10 @@ use c_api::{
 };
 use engine::Model;
 use inference::{
-    Canceller, Error,
+    Canceller,
     lock::{Mutex, MutexGuard},
 };
+use vocabulary::Error;
 
 use super::attributes::RequestAttributes;
 use crate::{

@@ -12,7 +12,7 @@ use c_api::{
         error::CError,
     },
 };
-use inference::{DevicePiece, Error};
+use vocabulary::{DevicePiece, Error};
 
 use super::{
     borrowed_inputs::{BorrowedHostInput, BorrowedInput},

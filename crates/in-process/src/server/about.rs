@@ -12,7 +12,7 @@ use c_api::{
     },
 };
 use frontend::{http::show, kserve};
-use inference::Error;
+use vocabulary::Error;
 
 use super::{Server, choice};
 

@@ -11,8 +11,8 @@ use c_api::{
     handle::{borrow, guard, put, text},
     types::error::CError,
 };
-use inference::Error;
 use tokio::runtime::{self, Runtime};
+use vocabulary::Error;
 
 use super::{Server, not_ready};
 use crate::options::ServerOptions;

@@ -8,7 +8,7 @@ use c_api::{
     types::{error::CError, parameter::NamedParameter},
 };
 use engine::LoadParameters;
-use inference::{Error, Name, Parameter};
+use vocabulary::{Error, Name, Parameter};
 
 use super::Server;
 

@@ -10,12 +10,12 @@ use std::{
 use backend_onnx::{LibrarySearch, prevent_telemetry, python_prefixes};
 use engine::{Engine, Plugins};
 use inference::{
-    Error,
     cache::{CacheFinder, ResponseCache},
     lock::Mutex,
 };
 use object_stores::{CacheOptions, DEFAULT_UNUSED_BYTES, default_cache_directory};
 use tokio::runtime::{self, Runtime};
+use vocabulary::Error;
 
 use super::{Own, Server};
 use crate::{AssembledCaches, calls::CallbackPool, options::OptionSettings, plugins};

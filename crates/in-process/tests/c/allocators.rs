@@ -13,7 +13,7 @@ use c_api::types::{
     error::{CError, TRITONSERVER_ErrorNew},
 };
 use in_process::allocator::*;
-use inference::MemoryKind;
+use vocabulary::MemoryKind;
 
 use crate::support::{App, MOVABLE, Native, TestRequest, TestServer, echoed, result_of};
 

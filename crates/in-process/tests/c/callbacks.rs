@@ -9,7 +9,7 @@ use std::{
 };
 
 use in_process::{infer::*, request::*, response::*};
-use inference::DataType;
+use vocabulary::DataType;
 
 use parking_lot::Mutex;
 
@@ -251,7 +251,7 @@ fn a_response_outlives_its_request_and_all_its_fields_are_readable() {
     let labelled = MOVABLE.replace("name: 'OUT'", "name: 'OUT' label_filename: 'labels.txt'");
     let backend = Native::each(|execution| {
         let mut response = crate::support::echoed(&execution);
-        response.parameters.push(("key".into(), inference::Parameter::Int(5)));
+        response.parameters.push(("key".into(), vocabulary::Parameter::Int(5)));
         execution.responder.complete(response);
     });
     let (stage, app) = (TestServer::of(&labelled, backend), App::new());

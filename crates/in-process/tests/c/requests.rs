@@ -14,11 +14,10 @@ use c_api::types::{
     enums::{MEMORY_GPU, datatype_number},
 };
 use in_process::{infer::*, request::*, response::*};
-use inference::{
-    DataType, DevicePiece, Error, Parameter, Response, Tensor, TensorMemory, backend::Execution,
-};
+use inference::{Response, backend::Execution};
 use parking_lot::Mutex;
 use testing::Gate;
+use vocabulary::{DataType, DevicePiece, Error, Parameter, Tensor, TensorMemory};
 
 use crate::support::{
     Answer, App, Event, MOVABLE, Native, TestRequest, TestServer, c, echoed, pinned, read, result_of,

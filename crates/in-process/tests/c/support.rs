@@ -19,7 +19,7 @@ use cache::local::LocalResponseCache;
 use engine::{Engine, EngineOptions, LoadParameters, MetricsOptions, ModelControl, Plugins, ServerMetadata};
 use in_process::{Server, allocator::*, infer::*, request::*, response::*};
 use inference::{
-    DataType, Error, MemoryKind, Response, Tensor,
+    Response,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceSpec, MemoryUsage,
         ModelSource,
@@ -28,6 +28,7 @@ use inference::{
 };
 use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Runtime;
+use vocabulary::{DataType, Error, MemoryKind, Tensor};
 
 /// Longer than anything in these tests takes; a wait of this length has failed.
 const TIMEOUT: Duration = Duration::from_secs(60);

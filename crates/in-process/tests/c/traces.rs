@@ -2,8 +2,9 @@
 use std::sync::Arc;
 
 use c_api::types::trace::{TENSORS, TIMESTAMPS};
-use inference::{DataType, Response, Tensor, Timestamp, TraceContext};
+use inference::{Response, Timestamp, TraceContext};
 use parking_lot::Mutex;
+use vocabulary::{DataType, Tensor};
 
 use crate::support::{App, Event, MOVABLE, Native, TestRequest, TestServer, pinned};
 

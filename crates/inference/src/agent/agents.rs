@@ -2,7 +2,7 @@
 use std::{path::Path, sync::Arc};
 
 use super::{action::AgentAction, model::AgentModel};
-use crate::Error;
+use vocabulary::Error;
 
 /// Finds repository agents.
 pub trait AgentFinder: Send + Sync {

@@ -5,7 +5,7 @@ use std::{
 };
 
 use super::action::AgentAction;
-use crate::{Error, Name};
+use vocabulary::{Error, Name};
 
 /// Creates and removes the directories that agents request.
 pub trait Directories: Send + Sync {
@@ -181,7 +181,8 @@ impl Drop for AgentModel {
 mod tests {
 
     use super::*;
-    use crate::{ErrorCode, lock::Mutex};
+    use crate::lock::Mutex;
+    use vocabulary::ErrorCode;
 
     /// Imaginary directories: the test only counts what was created and removed.
     #[derive(Default)]

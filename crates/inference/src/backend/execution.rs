@@ -4,7 +4,8 @@ use std::{fmt, sync::Arc};
 use scheduling::{InstanceId, SchedulingAttributes};
 
 use super::SequenceState;
-use crate::{Error, Request, Responder, Response};
+use crate::{Request, Responder, Response};
+use vocabulary::Error;
 
 /// A request and its responder.
 ///
@@ -153,7 +154,8 @@ mod tests {
     use scheduling::Timestamp;
 
     use super::*;
-    use crate::{DataType, Flow, RequestInputs, Tensor, Timeline, Unobserved, response_channel};
+    use crate::{Flow, RequestInputs, Timeline, Unobserved, response_channel};
+    use vocabulary::{DataType, Tensor};
 
     #[derive(Default)]
     struct Slots {

@@ -5,9 +5,10 @@ use scheduling::InstanceDevice;
 
 use super::execution::Execution;
 use crate::{
-    Error, ExecutionTimes, Inferer, MemoryKind, Name,
+    ExecutionTimes, Inferer,
     config::{ConfigErrors, KnownNames, ModelConfig},
 };
+use vocabulary::{Error, MemoryKind, Name};
 
 /// A framework that can open models.
 pub trait Backend: Send + Sync {

@@ -2,11 +2,10 @@
 use std::sync::Arc;
 
 use crate::{
-    Error, ForeignMemory, Name, Shape, Tensor, TensorMemory,
-    byte_budget::require_memory,
     config::{ModelConfig, SequenceScheduling, StateSpec},
     lock::Mutex,
 };
+use vocabulary::{Error, ForeignMemory, Name, Shape, Tensor, TensorMemory, require_memory};
 
 /// The implicit state of one sequence (`state` of a configuration). Clones share the memory.
 ///
@@ -158,7 +157,7 @@ fn first_dims(state: &StateSpec) -> Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::DataType;
+    use vocabulary::DataType;
 
     fn value(name: &str, byte: u8) -> Tensor {
         Tensor::new(name.into(), DataType::Uint8, [1][..].into(), vec![byte])

@@ -12,9 +12,9 @@ use std::{mem::MaybeUninit, time::Duration};
 use bytes::Bytes;
 
 use super::CachedAnswer;
-use crate::{
-    DataType, Error, Name, Parameter, Response, Shape, Tensor, bytes_elements, element_count,
-    tensor_memory::initialise,
+use crate::Response;
+use vocabulary::{
+    DataType, Error, Name, Parameter, Shape, Tensor, bytes_elements, element_count, initialise,
 };
 
 /// Bytes that [`write()`] needs.
@@ -294,7 +294,7 @@ impl<'b> Reader<'b> {
 
 #[cfg(test)]
 mod tests {
-    use crate::TensorData;
+    use vocabulary::TensorData;
 
     use super::*;
 

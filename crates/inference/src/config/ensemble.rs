@@ -4,7 +4,7 @@ use std::{
     num::{NonZeroU32, NonZeroUsize},
 };
 
-use crate::Name;
+use vocabulary::Name;
 
 /// The steps of an ensemble. Each step sends a request to a member, which is another model of the server.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use std::{
 use proto::{Fields, TextPosition, text::MistakeKind, text::TextError};
 
 use super::rule::{self, Rule};
-use crate::{Error, ErrorCode};
+use vocabulary::{Error, ErrorCode};
 
 /// One broken rule.
 #[derive(Debug, Clone, PartialEq, Eq)]

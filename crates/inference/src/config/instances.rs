@@ -1,7 +1,7 @@
 //! `instance_group`: the number of instances of a model, their devices, and the resources that each instance needs.
 use std::num::{NonZeroU32, NonZeroUsize};
 
-use crate::Name;
+use vocabulary::Name;
 
 /// One entry of `instance_group`, with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]

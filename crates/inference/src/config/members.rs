@@ -7,7 +7,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use scheduling::{EnsembleGraph, GraphStep, StepInput};
 
 use super::{ConfigErrors, EnsembleScheduling, EnsembleStep, ModelConfig, rule};
-use crate::{DataType, Error, ErrorCode, Name, Shape, nearest};
+use crate::nearest;
+use vocabulary::{DataType, Error, ErrorCode, Name, Shape};
 
 /// What follows from an ensemble together with its members.
 #[derive(Debug)]

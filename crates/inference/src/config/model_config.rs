@@ -9,7 +9,7 @@ use std::{
 use scheduling::DynamicBatching;
 
 use super::{EnsembleScheduling, InstanceGroup, SequenceScheduling, VersionPolicy, Warmup};
-use crate::{DataType, Name, Shape};
+use vocabulary::{DataType, Name, Shape};
 
 /// A validated configuration with all defaults filled in.
 #[derive(Debug, Clone)]

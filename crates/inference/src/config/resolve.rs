@@ -21,7 +21,7 @@ use super::{
         directory_has_the_name,
     },
 };
-use crate::ErrorCode;
+use vocabulary::ErrorCode;
 
 /// The parameter that marks a `max_batch_size` of 0 as intended: value `no`.
 pub const KEEP_BATCH_PARAMETER: &str = "AUTOCOMPLETE_BATCH";

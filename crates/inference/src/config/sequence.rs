@@ -2,7 +2,7 @@
 use bytes::Bytes;
 use scheduling::SequenceBatching;
 
-use crate::{DataType, Name, Shape};
+use vocabulary::{DataType, Name, Shape};
 
 /// The `sequence_batching` section.
 #[derive(Debug, Clone)]

@@ -19,7 +19,7 @@ use proto::{
 };
 
 use super::{Accelerator, ConfigErrors, ModelConfig, Scheduling, VersionPolicy, rule};
-use crate::{DataType, Name, Shape, element_count};
+use vocabulary::{DataType, Name, Shape, element_count};
 
 /// Converts a configuration that passed all rules. Also returns the warnings.
 ///

@@ -73,8 +73,8 @@ pub fn absent_versions(policy: &VersionPolicy, existing: &[i64], model: &str) ->
 }
 
 /// The error of a model without any selected version.
-pub fn no_version_available(model: &str) -> crate::Error {
-    crate::Error::invalid(format!(
+pub fn no_version_available(model: &str) -> vocabulary::Error {
+    vocabulary::Error::invalid(format!(
         "at least one version must be available under the version policy of model '{model}'"
     ))
 }

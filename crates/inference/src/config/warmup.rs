@@ -1,7 +1,7 @@
 //! `model_warmup`: the batches that an instance runs before it may serve requests.
 use std::num::NonZeroU32;
 
-use crate::{DataType, Name, Shape};
+use vocabulary::{DataType, Name, Shape};
 
 /// One entry of `model_warmup`: sample requests that form one batch.
 #[derive(Debug, Clone, PartialEq, Eq)]

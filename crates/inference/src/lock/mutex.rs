@@ -165,7 +165,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::panic_message;
+    use vocabulary::panic_message;
 
     /// What the panic says that this leads to, if it does.
     fn panic_of(run: impl FnOnce()) -> Option<String> {

@@ -8,10 +8,8 @@ use std::{
 use bytes::Bytes;
 
 use super::*;
-use crate::{
-    DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion,
-    config::{Completion, CompletionContext, ConfigSource, FileEntry, ModelLayout, declare, finish},
-};
+use crate::config::{Completion, CompletionContext, ConfigSource, FileEntry, ModelLayout, declare, finish};
+use vocabulary::{DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion};
 
 /// A region that its owner, the test, writes. It has no address.
 #[derive(Debug)]

@@ -16,12 +16,13 @@ use super::{
     unread::{Account, UnreadBytes},
 };
 use crate::{
-    ByteReservation, ClientId, Error, FailureReason, Response, ResponseItem, Timeline,
+    ClientId, Response, ResponseItem, Timeline,
     sync::{
         Condvar, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering, fence},
     },
 };
+use vocabulary::{ByteReservation, Error, FailureReason};
 
 /// The limit on bytes of responses that wait for their clients, in the whole process.
 ///

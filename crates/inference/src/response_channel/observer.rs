@@ -3,7 +3,8 @@ use std::{fmt, sync::Arc};
 
 use scheduling::{EntryId, Timestamp};
 
-use crate::{Error, ExecutionTimes, ReportedTimes, Response, ResponseItem, ResponseReport, Timeline};
+use crate::{ExecutionTimes, ReportedTimes, Response, ResponseItem, ResponseReport, Timeline};
+use vocabulary::Error;
 
 /// Sees each response of a request once, before its client can read it. Therefore the observer is the one place where
 /// responses are counted, cached and traced. No function may block.

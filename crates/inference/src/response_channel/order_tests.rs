@@ -13,7 +13,8 @@ use std::{
 use scheduling::Timestamp;
 
 use super::*;
-use crate::{Error, Response, ResponseItem, Timeline};
+use crate::{Response, ResponseItem, Timeline};
+use vocabulary::Error;
 
 fn send(order: &Arc<ResponseOrder>, flow: Flow) -> (Responder, ResponseStream) {
     let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
@@ -103,7 +104,7 @@ fn an_error_replaces_the_responses_of_a_request_that_has_ended_before_its_turn()
     first.finish();
     while matches!(first_stream.poll_item(&mut context), Poll::Ready(Some(_))) {}
     let Poll::Ready(Some(item)) = second_stream.poll_item(&mut context) else { panic!("its turn has come") };
-    assert_eq!((item.last, item.result.unwrap_err().code), (true, crate::ErrorCode::ResourceExhausted));
+    assert_eq!((item.last, item.result.unwrap_err().code), (true, vocabulary::ErrorCode::ResourceExhausted));
     assert!(matches!(second_stream.poll_item(&mut context), Poll::Ready(None)));
     assert_eq!(budget.used(), 0);
 }

@@ -1,7 +1,8 @@
 //! The responses of one request that its client has not read.
 use std::{collections::VecDeque, task::Waker};
 
-use crate::{ByteReservation, ResponseItem};
+use crate::ResponseItem;
+use vocabulary::ByteReservation;
 
 /// See the module documentation. The lock of the channel is around it.
 #[derive(Default)]

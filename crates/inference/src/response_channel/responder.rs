@@ -12,7 +12,8 @@ use super::{
     observer::{BackendReport, BatchReporter},
     response_order::ResponseOrder,
 };
-use crate::{Error, FailureReason, ReportedTimes, Response, ResponseReport, Timeline};
+use crate::{ReportedTimes, Response, ResponseReport, Timeline};
+use vocabulary::{Error, FailureReason};
 
 /// The only way to respond to a request. All clones respond to the same request. A backend may keep a clone after it
 /// has released the request.

@@ -8,7 +8,8 @@ use std::{
 };
 
 use super::channel::Channel;
-use crate::{ByteReservation, Error, ErrorCode, Response, ResponseItem, Timeline};
+use crate::{Response, ResponseItem, Timeline};
+use vocabulary::{ByteReservation, Error, ErrorCode};
 
 /// Cancels a request. The holder need not own the stream of the responses.
 #[derive(Clone)]

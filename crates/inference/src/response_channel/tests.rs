@@ -11,7 +11,8 @@ use std::{
 use scheduling::{EntryId, Timestamp};
 
 use super::*;
-use crate::{ClientId, Error, ErrorCode, Response, ResponseItem, Tensor, Timeline};
+use crate::{ClientId, Response, ResponseItem, Timeline};
+use vocabulary::{Error, ErrorCode, Tensor};
 
 #[derive(Default)]
 struct Counter {
@@ -233,7 +234,7 @@ fn responses_without_a_receiver_are_dropped() {
     let shared = bytes::Bytes::from(vec![0; 8]);
     let response = || {
         let shape = [8].as_slice().into();
-        Response::of(vec![Tensor::new("OUT".into(), crate::DataType::Uint8, shape, shared.clone())])
+        Response::of(vec![Tensor::new("OUT".into(), vocabulary::DataType::Uint8, shape, shared.clone())])
     };
     responder.send(response());
     stream.cancel();
@@ -256,7 +257,7 @@ fn a_waiting_sender_continues_when_the_stream_is_dropped() {
 /// A response of approximately this many bytes.
 fn sized(bytes: usize) -> Response {
     let data = vec![0; bytes];
-    Response::of(vec![Tensor::new("OUT".into(), crate::DataType::Uint8, [1][..].into(), data)])
+    Response::of(vec![Tensor::new("OUT".into(), vocabulary::DataType::Uint8, [1][..].into(), data)])
 }
 
 fn budgeted(

@@ -1,8 +1,8 @@
 //! Circles among ensembles: of loads that wait for each other, and of models that would serve with each other.
 use std::collections::{BTreeMap, BTreeSet};
 
-use inference::{Error, Name};
 use scheduling::Timestamp;
+use vocabulary::{Error, Name};
 
 use super::Lifecycle;
 use crate::{

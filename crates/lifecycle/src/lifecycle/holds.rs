@@ -3,7 +3,7 @@
 //! What other loads of ensembles wait for crosses such an unload in the queue of the name. So no load waits for itself.
 use std::collections::BTreeSet;
 
-use inference::Name;
+use vocabulary::Name;
 
 use super::{DeferredAction, Lifecycle, circles::binds};
 use crate::keys::ModelKey;

@@ -4,8 +4,8 @@ use std::{
     sync::Arc,
 };
 
-use inference::{Error, Name};
 use scheduling::Timestamp;
+use vocabulary::{Error, Name};
 
 use super::{Lifecycle, server_exits};
 use crate::{

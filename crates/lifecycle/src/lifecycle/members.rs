@@ -5,8 +5,8 @@
 //! built would form a circle of members with it.
 use std::{collections::BTreeSet, sync::Arc};
 
-use inference::{Error, Name};
 use scheduling::Timestamp;
+use vocabulary::{Error, Name};
 
 use super::{
     DeferredAction, Lifecycle,

@@ -1,6 +1,6 @@
 //! Operations on names, and the answers of commands.
-use inference::{Error, Name};
 use scheduling::Timestamp;
+use vocabulary::{Error, Name};
 
 use super::Lifecycle;
 use crate::{

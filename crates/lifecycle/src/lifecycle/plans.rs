@@ -1,8 +1,8 @@
 //! Loads until the configuration is known: the model is found, compared with what serves, and planned.
 use std::{collections::BTreeSet, sync::Arc};
 
-use inference::Error;
 use scheduling::Timestamp;
+use vocabulary::Error;
 
 use super::{Lifecycle, ModelLoad, not_read, server_exits};
 use crate::{

@@ -1,8 +1,8 @@
 //! Listings in control mode `poll`: what each model of a listing leads to.
 use std::collections::BTreeSet;
 
-use inference::Name;
 use scheduling::Timestamp;
+use vocabulary::Name;
 
 use super::Lifecycle;
 use crate::{

@@ -6,8 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use inference::Error;
 use inference::repository::StoredObject;
+use vocabulary::Error;
 
 use super::{LocalCache, TemporaryFile, failed, remove};
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use inference::Error;
+use vocabulary::Error;
 
 /// What proves to a store who asks. It has no `Debug`, so that no secret can be logged.
 #[derive(Clone, PartialEq)]

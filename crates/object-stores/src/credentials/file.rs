@@ -5,8 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use inference::Error;
 use serde_json::{Map, Value};
+use vocabulary::Error;
 
 use super::credential::{AzureAuthentication, AzureCredential, Credential, GcsCredential, S3Credential};
 use super::profile;

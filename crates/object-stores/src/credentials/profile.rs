@@ -7,7 +7,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use inference::Error;
+use vocabulary::Error;
 
 use super::credential::S3Credential;
 use super::variables::StoreVariables;
@@ -54,7 +54,7 @@ pub(super) fn complete(
         (false, None) => Ok(S3Credential { region: found.region, ..credential }),
         (false, Some(name)) => Err(match UNSUPPORTED.iter().find(|setting| all.contains_key(**setting)) {
             Some(setting) => Error::new(
-                inference::ErrorCode::Unsupported,
+                vocabulary::ErrorCode::Unsupported,
                 format!("profile '{name}' of AWS uses {setting}, which is not supported: give it a key"),
             ),
             None => Error::invalid(format!("profile '{name}' of AWS has no key")),

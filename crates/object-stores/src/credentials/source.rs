@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use inference::Error;
+use vocabulary::Error;
 
 use super::credential::{AzureAuthentication, AzureCredential, Credential, GcsCredential, S3Credential};
 use super::variables::StoreVariables;

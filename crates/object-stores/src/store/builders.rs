@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use inference::{Error, ErrorCode};
 use object_store::ClientOptions;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::GoogleCloudStorageBuilder;
+use vocabulary::{Error, ErrorCode};
 
 use crate::credentials::{AzureAuthentication, AzureCredential, GcsCredential, S3Credential, StoreVariables};
 use crate::failure::Redaction;

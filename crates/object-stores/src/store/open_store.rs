@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use inference::Error;
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
+use vocabulary::Error;
 
 use super::builders;
 use crate::connector::StoreConnector;

@@ -11,8 +11,8 @@ mod process;
 use std::fs;
 use std::path::Path;
 
-use inference::ErrorCode;
 use object_stores::{CacheOptions, ObjectKind, ObjectStores, RemoteRepository};
+use vocabulary::ErrorCode;
 
 /// Writes and deletes objects in the bucket or container of a test.
 trait Writer {

@@ -1,7 +1,7 @@
 //! The endpoints of a server, and why one did not start.
 use std::fmt;
 
-use inference::Error;
+use vocabulary::Error;
 
 /// The protocol of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

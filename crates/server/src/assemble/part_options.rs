@@ -10,9 +10,9 @@ use frontend::{
     log_control::LogControl,
     port::{ClientLimits, ConnectionPermits, Drain},
 };
-use inference::Error;
 use shared_memory::ClientRegions;
 use trace::Tracer;
+use vocabulary::Error;
 
 use super::ports::Credentials;
 use crate::{

@@ -9,7 +9,7 @@ use frontend::{
         unix_path,
     },
 };
-use inference::Error;
+use vocabulary::Error;
 
 use super::endpoint_service::{EndpointService, StartError, creating};
 use crate::{

@@ -12,10 +12,10 @@ use frontend::{
     metrics::MetricsService,
     port::{BoundSocket, Drain, EndpointAddress, Listener, ReloadThread},
 };
-use inference::Error;
 use shared_memory::ClientRegions;
 use tokio::task::JoinHandle;
 use trace::Tracer;
+use vocabulary::Error;
 
 use super::{
     endpoint_service::{EndpointService, StartError},

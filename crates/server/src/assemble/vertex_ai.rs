@@ -1,7 +1,7 @@
 //! What the endpoint for Vertex AI needs: two routes, and a model for predictions.
 use engine::{Engine, ModelState};
 use frontend::http::VertexAiOptions;
-use inference::Error;
+use vocabulary::Error;
 
 use super::endpoint_service::{EndpointService, StartError};
 use crate::options::{ResolvedOptions, VertexAiSettings};

@@ -1,7 +1,7 @@
 //! Where the server hands over traces for files.
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use inference::Error;
+use vocabulary::Error;
 
 use super::{
     queue::{FileMessage, FileQueue},

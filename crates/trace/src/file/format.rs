@@ -91,7 +91,8 @@ fn put_text(text: &mut Vec<u8>, content: &str) {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use inference::{ByteBudget, DataType, TraceIdentity};
+    use inference::TraceIdentity;
+    use vocabulary::{ByteBudget, DataType};
 
     use super::*;
     use crate::record::ModelSpans;

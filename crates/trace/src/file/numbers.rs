@@ -1,6 +1,6 @@
 //! The elements of a tensor as text, separated by commas.
 use half::{bf16, f16};
-use inference::{DataType, bytes_elements};
+use vocabulary::{DataType, bytes_elements};
 
 /// The elements of a tensor with these bytes. An incomplete element at the end is left out.
 pub(super) fn text(datatype: DataType, data: &[u8]) -> String {

@@ -1,8 +1,9 @@
 //! What the files contain, and when.
 use std::fs;
 
-use inference::{ByteBudget, TraceIdentity};
+use inference::TraceIdentity;
 use serde_json::Value;
+use vocabulary::ByteBudget;
 
 use super::*;
 use crate::record::{FinishedRequest, ModelSpans, TraceElement};

@@ -12,11 +12,11 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use inference::Error;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem::PemObject},
 };
+use vocabulary::Error;
 
 use crate::config::{OtlpConfig, OtlpProtocol};
 

@@ -1,7 +1,7 @@
 //! Where the server hands over traces for a collector.
 use std::{sync::Arc, time::Duration};
 
-use inference::Error;
+use vocabulary::Error;
 
 use super::{queue::SpanQueue, thread::OtlpThread};
 use crate::{config::OtlpConfig, metrics::TraceCounters, record::FinishedTrace};

@@ -1,5 +1,6 @@
 //! The spans of traces.
-use inference::{ByteBudget, Timestamp, TraceIdentity};
+use inference::{Timestamp, TraceIdentity};
+use vocabulary::ByteBudget;
 
 use super::*;
 use crate::record::ModelSpans;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use inference::Error;
+use vocabulary::Error;
 
 use super::{
     client::CollectorClient,

@@ -1,7 +1,7 @@
 //! The states that a request writes for its sequence.
 use std::ffi::c_char;
 
-use inference::{DataType, Error};
+use vocabulary::{DataType, Error};
 
 use super::Request;
 use crate::{

@@ -1,7 +1,8 @@
 //! A request as a library sees it.
 use std::sync::Arc;
 
-use inference::{DataType, Tensor, TraceContext, backend::ModelSource};
+use inference::{TraceContext, backend::ModelSource};
+use vocabulary::{DataType, Tensor};
 
 use super::*;
 use crate::{

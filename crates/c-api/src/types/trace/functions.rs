@@ -4,7 +4,7 @@ use std::{
     ptr,
 };
 
-use inference::{Error, Name};
+use vocabulary::{Error, Name};
 
 use super::{
     About, Activity, ActivityFn, MAX, MIN, ProgramListener, TENSORS, TIMESTAMPS, TensorActivityFn, Trace,

@@ -2,9 +2,9 @@
 use std::{ptr::NonNull, sync::Arc};
 
 use inference::{
-    DataType, Name, Tensor, TensorActivity, Timestamp, TraceActivity, TraceContext, TraceIdentity, TraceSink,
-    bytes_elements, element_count, lock::Mutex,
+    TensorActivity, Timestamp, TraceActivity, TraceContext, TraceIdentity, TraceSink, lock::Mutex,
 };
+use vocabulary::{DataType, Name, Tensor, bytes_elements, element_count};
 
 use super::{
     Activity, COMPUTE_END, COMPUTE_INPUT_END, COMPUTE_OUTPUT_START, COMPUTE_START, ProgramListener,

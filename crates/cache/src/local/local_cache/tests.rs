@@ -5,7 +5,8 @@ use std::{
     thread,
 };
 
-use inference::{DataType, Parameter, Response, Tensor, TensorData};
+use inference::Response;
+use vocabulary::{DataType, Parameter, Tensor, TensorData};
 
 use super::*;
 

@@ -5,8 +5,9 @@ use std::{
     thread::{self, Thread},
 };
 
-use inference::{DataType, ErrorCode, Parameter, Response, Tensor};
+use inference::Response;
 use testing::eventually;
+use vocabulary::{DataType, ErrorCode, Parameter, Tensor};
 
 use super::*;
 use crate::redis::{breaker::ConnectionFailure, fake_store::FakeStore};

@@ -11,11 +11,12 @@ use std::{
 
 use futures_util::task::AtomicWaker;
 use inference::{
-    EntryId, Error, ExecutionTimes, FailureReason, Name, Parameter, ReportedTimes, Request, RequestInputs,
-    Responder, Response, ResponseItem, SequenceId, SequencePosition, Timestamp, TraceContext, id_prefix,
+    EntryId, ExecutionTimes, ReportedTimes, Request, RequestInputs, Responder, Response, ResponseItem,
+    SequenceId, SequencePosition, Timestamp, TraceContext, id_prefix,
     rejection::{cancelled, timed_out},
 };
 use scheduling::{EnsembleAction, EnsembleRun, StepRun};
+use vocabulary::{Error, FailureReason, Name, Parameter};
 
 use super::Ensemble;
 use crate::{

@@ -6,9 +6,10 @@ use std::{
 
 use futures_util::task::AtomicWaker;
 use inference::{
-    EntryId, Error, ModelRunner, RunThread, SequenceId, SequencePosition, Timestamp, backend::Execution,
+    EntryId, ModelRunner, RunThread, SequenceId, SequencePosition, Timestamp, backend::Execution,
 };
 use scheduling::SchedulingAttributes;
+use vocabulary::Error;
 
 use super::{Ensemble, request::EnsembleRequest};
 use crate::ensemble::binding::{MemberBinding, Pins};

@@ -4,11 +4,9 @@
 //! outside of the lock.
 use std::sync::Arc;
 
-use inference::{
-    Error,
-    backend::{Execution, SlotGuard, SlotOwner, SlotRef},
-};
+use inference::backend::{Execution, SlotGuard, SlotOwner, SlotRef};
 use scheduling::{Entry, InstanceId, Rejected};
+use vocabulary::Error;
 
 use super::{
     super::{driver::Actions, driver_event::DriverEvent},

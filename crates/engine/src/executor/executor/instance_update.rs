@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use inference::{
-    Error, Name, WarmupFiles,
+    WarmupFiles,
     config::{InstanceGroup, ModelConfig},
 };
 use scheduling::Claimant;
+use vocabulary::{Error, Name};
 
 use super::{
     super::{

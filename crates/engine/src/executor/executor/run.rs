@@ -6,12 +6,12 @@ use std::{
 };
 
 use inference::{
-    Error, FailureReason, Request, Tensor, Timestamp,
+    Request, Timestamp,
     backend::{BackendInstance, Execution, SlotOwner},
-    panic_message,
     rejection::cancelled,
 };
 use scheduling::{InstanceId, Row, ScheduledBatch, nanos};
+use vocabulary::{Error, FailureReason, Tensor, panic_message};
 
 use super::{
     super::{

@@ -3,10 +3,11 @@ use std::{num::NonZeroU32, sync::mpsc};
 
 use bytes::Bytes;
 use inference::{
-    DataType, ModelRunner, Response,
+    ModelRunner, Response,
     backend::{BackendModel, Instance, InstanceSpec},
     config::{Scheduling, Warmup, WarmupData, WarmupInput},
 };
+use vocabulary::DataType;
 
 use super::*;
 use crate::executor::{

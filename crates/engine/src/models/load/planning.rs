@@ -7,7 +7,6 @@ use std::{
 };
 
 use inference::{
-    Error, Name,
     agent::{self, RepositoryAgent},
     config::{
         Declared, FileEntry, GivenConfig, ModelLayout, absent_versions, no_version_available, select_versions,
@@ -15,6 +14,7 @@ use inference::{
 };
 use lifecycle::{ModelKey, NoVersionCause};
 use proto::model_instance_group::Kind;
+use vocabulary::{Error, Name};
 
 use super::{Loader, report};
 use crate::{

@@ -3,13 +3,14 @@
 use std::{num::NonZeroUsize, sync::mpsc, thread};
 
 use inference::{
-    ErrorCode, FailureReason, Request, Response, ResponseStream,
+    Request, Response, ResponseStream,
     backend::{BackendInstance, Batch, Instance, InstanceSpec},
     config::{ModelConfig, Scheduling},
 };
 use scheduling::{
     DirectStrategy, DynamicBatching, QueuePolicy, SequenceBatching, SequenceStrategy, TimeoutAction,
 };
+use vocabulary::{ErrorCode, FailureReason};
 
 use super::{
     sequence_tests::{ask, direct, oldest, sequences, start, step},

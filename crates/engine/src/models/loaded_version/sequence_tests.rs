@@ -5,11 +5,12 @@ use std::{
 };
 
 use inference::{
-    DataType, Request, Response, ResponseItem, ResponseStream, SequenceId, SequencePosition, Tensor,
+    Request, Response, ResponseItem, ResponseStream, SequenceId, SequencePosition,
     backend::{BackendInstance, Batch, Instance, InstanceSpec},
     config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, SequenceScheduling, StateSpec},
 };
 use scheduling::{OldestStrategy, SequenceBatching, SequenceStrategy};
+use vocabulary::{DataType, Tensor};
 
 use super::{
     tests::{config, instance},
@@ -497,7 +498,7 @@ async fn a_panicking_instance_fails_its_sequences_once_and_the_others_finish() {
         let backlogged = ask(&model, 3, step(3, true, true)).unwrap();
         doomed.0.send(false).unwrap();
         for stream in doomed.1 {
-            assert_eq!(only_item(stream).await.unwrap_err().code, inference::ErrorCode::Internal);
+            assert_eq!(only_item(stream).await.unwrap_err().code, vocabulary::ErrorCode::Internal);
         }
         assert!(only_item(backlogged).await.is_err());
         lucky.0.send(true).unwrap();

@@ -6,13 +6,13 @@ use std::{
 };
 
 use inference::{
-    ByteBudget, DataType, ErrorCode, FailureReason, Request, RequestInputs, Response, ResponseItem,
-    ResponseStream, Tensor, UnreadBudget,
+    Request, RequestInputs, Response, ResponseItem, ResponseStream, UnreadBudget,
     backend::{BackendInstance, Batch, Execution, Instance, InstanceSpec},
     config::{ModelConfig, Scheduling},
 };
 use scheduling::{DynamicBatching, QueuePolicy, TimeoutAction};
 use tokio::runtime::Runtime;
+use vocabulary::{ByteBudget, DataType, ErrorCode, FailureReason, Tensor};
 
 use super::*;
 use crate::engine_threads::EngineThreads;

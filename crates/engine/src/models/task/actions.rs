@@ -2,10 +2,11 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use inference::{Error, Name, agent::AgentAction, log_target::MULTILINE};
+use inference::agent::AgentAction;
 use lifecycle::{
     CommandId, Generation, LifecycleAction, LoadedVersionId, LogLevel, ModelKey, ModelLocation, VersionStatus,
 };
+use vocabulary::{Error, Name, log_target::MULTILINE};
 
 use super::{Event, Job, RepositoryTask, WaitingCaller};
 use crate::models::{

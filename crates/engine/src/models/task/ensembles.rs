@@ -1,8 +1,9 @@
 //! Binds ensembles to the copies of their members that serve, each time these change.
 use std::sync::Arc;
 
-use inference::{Error, Name, config::EnsembleScheduling};
+use inference::config::EnsembleScheduling;
 use lifecycle::{LifecycleAction, LoadedVersionId, ManagedModel, ModelKey, VersionStatus};
+use vocabulary::{Error, Name};
 
 use super::RepositoryTask;
 use crate::{clock::now, ensemble::EnsembleParts, models::loaded_version::LoadedVersion};

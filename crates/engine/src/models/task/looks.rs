@@ -4,9 +4,9 @@ use std::{
     path::Path,
 };
 
-use inference::{Error, Name};
 use lifecycle::ModelKey;
 use tokio::time::Instant;
+use vocabulary::{Error, Name};
 
 use super::{Event, RepositoryTask};
 use crate::{

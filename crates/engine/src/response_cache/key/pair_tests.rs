@@ -5,8 +5,9 @@
 use std::{collections::BTreeMap, env, num::NonZeroU64};
 
 use bytes::Bytes;
-use inference::{DataType, RequestInputs, SequencePosition};
+use inference::{RequestInputs, SequencePosition};
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use vocabulary::DataType;
 
 use super::*;
 

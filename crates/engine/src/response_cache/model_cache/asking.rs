@@ -6,9 +6,10 @@ use std::{
 };
 
 use inference::{
-    Error, Flow, Request, RunThread, Timeline,
+    Flow, Request, RunThread, Timeline,
     cache::{CacheControl, CacheStatus, CachedAnswer},
 };
+use vocabulary::Error;
 
 use super::{AskingRequest, CacheObserver, Decision, LONGEST_LOOK_UP, ValidRequest};
 use crate::{

@@ -7,9 +7,10 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use inference::{
-    Error, ErrorCode, Timestamp,
+    Timestamp,
     cache::{CachedAnswer, StorageTerms},
 };
+use vocabulary::{Error, ErrorCode};
 
 use super::ModelCache;
 use crate::{account::Record, clock::now, response_cache::flights::FlightKey};

@@ -3,11 +3,12 @@
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use inference::{
-    BackendReport, EntryId, Error, FailureReason, Outcome, PassingResponse, ResponseObserver,
+    BackendReport, EntryId, Outcome, PassingResponse, ResponseObserver,
     cache::{CacheStatus, CachedAnswer},
     id_prefix,
     rejection::cancelled,
 };
+use vocabulary::{Error, FailureReason};
 
 use super::{AskingRequest, CacheObserver, Collected, Decision, Followers, ModelCache, insertion::Insertion};
 use crate::clock::{now, unix_time};

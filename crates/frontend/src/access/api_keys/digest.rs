@@ -1,9 +1,9 @@
 //! New keys, and the digests of keys.
-use inference::Error;
 use ring::{
     digest::{SHA256, digest},
     rand::{SecureRandom, SystemRandom},
 };
+use vocabulary::Error;
 
 /// A SHA-256 digest.
 pub(super) type KeyDigest = [u8; 32];

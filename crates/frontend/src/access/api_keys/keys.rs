@@ -2,7 +2,7 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use arc_swap::Guard;
-use inference::Error;
+use vocabulary::Error;
 
 use super::{file, table::KeyTable};
 use crate::port::{FileBacked, Reload};

@@ -1,7 +1,7 @@
 //! The bytes of an input with typed contents, and the shared-memory region that an input names.
 use std::borrow::Cow;
 
-use inference::{ByteReservation, DataType, Error, TensorData};
+use vocabulary::{ByteReservation, DataType, Error, TensorData};
 
 use super::{
     decode::{GrpcParameter, InferParameters, InvalidMessage},
@@ -226,9 +226,9 @@ pub(crate) fn region<'p>(
 
 #[cfg(test)]
 mod tests {
-    use inference::ByteBudget;
     use prost::Message;
     use proto::InferTensorContents;
+    use vocabulary::ByteBudget;
 
     use super::*;
 

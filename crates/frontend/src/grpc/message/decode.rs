@@ -8,8 +8,8 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use inference::{DataType, Error, Name, NoRoom, Shape, TensorData};
 use smallvec::SmallVec;
+use vocabulary::{DataType, Error, Name, NoRoom, Shape, TensorData};
 
 use super::wire::{Malformed, WireReader, WireType};
 use crate::{decode_pool::BRIEF, kserve::lengths};

@@ -2,7 +2,6 @@
 //! frames.
 use std::{cell::Cell, collections::BTreeMap};
 
-use inference::ByteBudget;
 use proptest::{collection, option, prelude::*};
 use prost::Message;
 use proto::{
@@ -10,6 +9,7 @@ use proto::{
     infer_parameter::ParameterChoice,
     model_infer_request::{InferInputTensor, InferRequestedOutputTensor},
 };
+use vocabulary::ByteBudget;
 
 use super::*;
 use crate::grpc::message::contents::{self, ContentsRoom};

@@ -4,8 +4,8 @@
 //! A message starts with the five bytes that gRPC puts before each message. Field numbers are those of
 //! `grpc_service.proto`. In the property tests the generated decoder reads the encoded messages.
 use bytes::{BufMut, BytesMut};
-use inference::{Error, Name, Parameter, Tensor};
 use smallvec::SmallVec;
+use vocabulary::{Error, Name, Parameter, Tensor};
 
 use super::prefix::{MAX_MESSAGE, PREFIX};
 use crate::chunks::Chunks;

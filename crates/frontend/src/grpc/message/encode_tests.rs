@@ -1,12 +1,12 @@
 //! The generated decoder reads the messages that the encoder writes.
 use bytes::{Buf, Bytes};
-use inference::{DataType, Shape, TensorData};
 use proptest::{collection, option, prelude::*};
 use prost::Message;
 use proto::{
     InferParameter, ModelInferResponse, ModelStreamInferResponse, infer_parameter::ParameterChoice,
     model_infer_response::InferOutputTensor,
 };
+use vocabulary::{DataType, Shape, TensorData};
 
 use super::*;
 
@@ -138,7 +138,7 @@ fn a_response_beyond_the_limit_is_refused_by_its_size() {
 fn a_parameter_of_bytes_cannot_be_sent() {
     let parameters = [(Name::new("key"), Parameter::Bytes(Bytes::new()))];
     let refused = InferResponse { parameters: &parameters, ..InferResponse::default() }.unary().unwrap_err();
-    assert_eq!(refused.code, inference::ErrorCode::Unsupported);
+    assert_eq!(refused.code, vocabulary::ErrorCode::Unsupported);
 }
 
 #[test]

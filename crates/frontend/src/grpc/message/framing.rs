@@ -13,8 +13,8 @@ use std::{
 
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::Body;
-use inference::{ByteBudget, ByteReservation, Error, Name, NoRoom};
 use smallvec::SmallVec;
+use vocabulary::{ByteBudget, ByteReservation, Error, Name, NoRoom};
 
 use super::{
     decode,

@@ -1,7 +1,7 @@
 //! The codec of rare messages, which uses the generated types.
 use bytes::{BufMut, Bytes, BytesMut};
-use inference::Error;
 use prost::Message;
+use vocabulary::Error;
 
 use super::prefix::{MAX_MESSAGE, PREFIX};
 use crate::{

@@ -3,7 +3,8 @@
 //! As Triton: infer_handler.cc, SetInferenceRequestMetadata.
 use std::borrow::Cow;
 
-use inference::{Error, Name, Parameter, Request, check_length};
+use inference::Request;
+use vocabulary::{Error, Name, Parameter, check_length};
 
 use super::decode::{GrpcParameter, InferParameters};
 use crate::kserve::{lengths::MAX_ID, parameters as meaning};

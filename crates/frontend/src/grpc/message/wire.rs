@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use inference::TensorData;
+use vocabulary::TensorData;
 
 use crate::cursor::Cursor;
 

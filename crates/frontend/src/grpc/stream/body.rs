@@ -28,7 +28,8 @@ use engine::now;
 use futures_util::{StreamExt, stream::SelectAll};
 use http_body::Frame;
 use hyper::body::Incoming;
-use inference::{ByteReservation, Error, Name, Request, Timestamp};
+use inference::{Request, Timestamp};
+use vocabulary::{ByteReservation, Error, Name};
 
 use super::{
     carried_sequences::CarriedSequences,

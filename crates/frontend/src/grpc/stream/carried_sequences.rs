@@ -6,7 +6,8 @@ use std::{
 };
 
 use engine::Model;
-use inference::{Name, Request, SequenceId};
+use inference::{Request, SequenceId};
+use vocabulary::Name;
 
 /// At this number, those that the server has ended by itself are looked for.
 const FEW: usize = 64;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Buf;
-use inference::{ByteBudget, ByteReservation, Error};
+use vocabulary::{ByteBudget, ByteReservation, Error};
 
 use crate::{
     chunks::Chunks,

@@ -7,7 +7,8 @@ use std::{
 
 use bytes::Buf;
 use futures_util::Stream;
-use inference::{ByteBudget, Error, Name, Response, ResponseItem, ResponseStream};
+use inference::{Response, ResponseItem, ResponseStream};
+use vocabulary::{ByteBudget, Error, Name};
 
 use crate::{
     access::AccessLine,

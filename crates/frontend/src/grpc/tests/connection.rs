@@ -34,7 +34,7 @@ fn encrypted(mutual: bool) -> Arc<TlsPort> {
     port(options).unwrap()
 }
 
-fn port(options: TlsOptions) -> Result<Arc<TlsPort>, inference::Error> {
+fn port(options: TlsOptions) -> Result<Arc<TlsPort>, vocabulary::Error> {
     TlsPort::new("gRPC", options, TlsProtocol::Http2)
 }
 

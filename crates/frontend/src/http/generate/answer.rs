@@ -10,8 +10,9 @@ use bytes::Bytes;
 use engine::Model;
 use futures_core::Stream;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING};
-use inference::{ByteBudget, ByteReservation, Error, Name, Response, ResponseStream};
+use inference::{Response, ResponseStream};
 use trace::RequestTrace;
+use vocabulary::{ByteBudget, ByteReservation, Error, Name};
 
 use super::{
     load_report,

@@ -1,7 +1,8 @@
 //! The conversion of generate requests: names, shapes, parameters, and refusals.
 use std::{num::NonZeroU64, time::Duration};
 
-use inference::{DataType, Error, Parameter, Request, SequenceId, config::InputSpec};
+use inference::{Request, SequenceId, config::InputSpec};
+use vocabulary::{DataType, Error, Parameter};
 
 use super::request::{Schema, decode, spread};
 use crate::error::status;

@@ -1,6 +1,7 @@
 //! A response of a model as one flat JSON object. Its members are sorted by name.
-use inference::{Error, Parameter, Response, Tensor};
+use inference::Response;
 use smallvec::SmallVec;
+use vocabulary::{Error, Parameter, Tensor};
 
 use crate::{
     http::{
@@ -85,7 +86,7 @@ fn write_output(to: &mut Vec<u8>, output: &Tensor, long: Option<&mut LongWrite<'
 
 #[cfg(test)]
 mod tests {
-    use inference::{DataType, Name};
+    use vocabulary::{DataType, Name};
 
     use super::*;
 

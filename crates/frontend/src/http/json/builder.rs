@@ -7,7 +7,7 @@
 //! before it. The memory that is reserved for elements before they are read is at most a multiple of the text.
 use std::borrow::Cow;
 
-use inference::{DataType, Error};
+use vocabulary::{DataType, Error};
 
 use super::{
     document::{Document, JsonNode, JsonValue},

@@ -3,8 +3,8 @@
 //! The tree lies in one vector. After each container follow the nodes that it contains. `builder` makes the tree.
 use std::{borrow::Cow, collections::HashSet};
 
-use inference::{DataType, Error};
 use smallvec::SmallVec;
+use vocabulary::{DataType, Error};
 
 use super::{
     elements::TensorElements,

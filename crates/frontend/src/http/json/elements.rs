@@ -4,7 +4,7 @@
 //! takes precedence. And the shape, which may come later, determines whether the element counts at all.
 use std::borrow::Cow;
 
-use inference::{DataType, Error};
+use vocabulary::{DataType, Error};
 
 use super::{
     long_read::JsonText,

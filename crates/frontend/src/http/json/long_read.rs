@@ -2,7 +2,7 @@
 //! memory that the next piece may take.
 use std::cell::{Cell, RefCell};
 
-use inference::{ByteReservation, Error, NoRoom};
+use vocabulary::{ByteReservation, Error, NoRoom};
 
 use super::syntax::JsonSyntaxError;
 use crate::long_write::PIECE;
@@ -113,7 +113,7 @@ impl<'w> LongRead<'w> {
 
 #[cfg(test)]
 mod tests {
-    use inference::{ByteBudget, DataType, TensorData};
+    use vocabulary::{ByteBudget, DataType, TensorData};
 
     use super::*;
     use crate::http::json::Document;

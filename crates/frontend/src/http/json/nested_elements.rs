@@ -1,8 +1,8 @@
 //! Elements whose nesting defines the shape of their tensor: arrays of arrays, or a single element without an array.
 use std::borrow::Cow;
 
-use inference::{DataType, Shape};
 use smallvec::SmallVec;
+use vocabulary::{DataType, Shape};
 
 use super::{
     elements::{ElementsError, MAX_DEPTH, ReadElements},

@@ -1,5 +1,5 @@
 //! What the reader and the writer share: errors and their texts, numbers, and where the plain part of a string ends.
-use inference::Error;
+use vocabulary::Error;
 
 /// An error in the grammar, and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

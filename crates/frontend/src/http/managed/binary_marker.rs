@@ -1,6 +1,6 @@
 //! The content type by which a platform marks binary requests.
 use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
-use inference::Error;
+use vocabulary::Error;
 
 use crate::http::infer::HEADER_LENGTH;
 

@@ -5,8 +5,8 @@ use http::{
     HeaderValue, Method, StatusCode,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE},
 };
-use inference::{ByteBudget, Error};
 use percent_encoding::percent_decode_str;
+use vocabulary::{ByteBudget, Error};
 
 use super::{
     binary_marker::read_binary_marker,

@@ -8,8 +8,9 @@ use std::{
 
 use engine::{Engine, LoadParameters};
 use http::StatusCode;
-use inference::{Error, ErrorCode, Name, lock::Mutex};
+use inference::lock::Mutex;
 use tokio::time::timeout;
+use vocabulary::{Error, ErrorCode, Name};
 
 use super::model_url::{self, UploadedModel, UrlRefusal};
 

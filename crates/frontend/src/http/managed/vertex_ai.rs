@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use http::{Method, StatusCode};
-use inference::ByteBudget;
+use vocabulary::ByteBudget;
 
 use super::binary_marker::read_binary_marker;
 use crate::{

@@ -2,7 +2,7 @@
 use std::borrow::Cow;
 
 use http::StatusCode;
-use inference::Error;
+use vocabulary::Error;
 
 use super::repository;
 use crate::{

@@ -2,7 +2,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use engine::{IndexEntry, LoadParameters};
 use http::StatusCode;
-use inference::Error;
+use vocabulary::Error;
 
 use crate::{
     access::Access,

@@ -1,6 +1,6 @@
 //! `/v2/logging`: shows and changes the log settings.
 use http::{Method, StatusCode};
-use inference::Error;
+use vocabulary::Error;
 
 use crate::http::{
     call::HttpCall,

@@ -1,6 +1,6 @@
 //! `/v2[/models/{M}]/trace/setting`: reads and changes the settings of tracing.
 use http::{Method, StatusCode};
-use inference::Error;
+use vocabulary::Error;
 
 use crate::http::{
     call::HttpCall,

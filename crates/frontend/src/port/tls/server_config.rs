@@ -4,7 +4,6 @@ use std::{
     sync::Arc,
 };
 
-use inference::Error;
 use rustls::{
     InconsistentKeys, RootCertStore, ServerConfig,
     crypto::ring,
@@ -12,6 +11,7 @@ use rustls::{
     server::{ClientCertVerifierBuilder, WebPkiClientVerifier, danger::ClientCertVerifier},
     sign::{CertifiedKey, SingleCertAndKey},
 };
+use vocabulary::Error;
 
 use super::{
     client_certificates::ClientCertificates,

@@ -6,13 +6,14 @@ use std::{
 };
 
 use inference::{
-    Error, MetricSource,
+    MetricSource,
     metrics::{MetricsForm, MetricsText},
 };
 use rustls::{
     pki_types::{CertificateDer, UnixTime, pem::PemObject},
     server::danger::ClientCertVerifier,
 };
+use vocabulary::Error;
 
 use super::{server_config::RevocationLists, *};
 use crate::port::Reload;

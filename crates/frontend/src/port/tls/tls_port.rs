@@ -2,11 +2,12 @@
 use std::{fmt, sync::Arc};
 
 use inference::{
-    Error, MetricSource,
+    MetricSource,
     metrics::{MetricFamilyText, MetricKind, MetricLabels, MetricsText, label_text},
 };
 use rustls::pki_types::UnixTime;
 use tokio_rustls::TlsAcceptor;
+use vocabulary::Error;
 
 use super::{
     options::{TlsOptions, TlsProtocol},

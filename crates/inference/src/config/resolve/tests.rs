@@ -2,10 +2,8 @@
 use std::{num::NonZeroU32, path::Path, time::Duration};
 
 use super::*;
-use crate::{
-    DataType,
-    config::{FileEntry, InstanceKind, Scheduling},
-};
+use crate::config::{FileEntry, InstanceKind, Scheduling};
+use vocabulary::DataType;
 
 const PATH: &str = "models/m/config.pbtxt";
 

@@ -10,7 +10,7 @@ use super::{
     super::{InstanceGroup, InstanceKind, RateLimits, ResourceNeed, SecondaryDevice},
     ConfigConversion,
 };
-use crate::ErrorCode;
+use vocabulary::ErrorCode;
 
 impl ConfigConversion<'_> {
     pub(super) fn instance_groups(&mut self, config: &proto::ModelConfig) -> Vec<InstanceGroup> {

@@ -7,7 +7,7 @@ use super::{
     super::{BatchInput, BatchInputKind, BatchOutput, InputSpec, OutputSpec},
     ConfigConversion,
 };
-use crate::{Name, Shape};
+use vocabulary::{Name, Shape};
 
 impl ConfigConversion<'_> {
     pub(super) fn inputs(&mut self, config: &proto::ModelConfig) -> Vec<InputSpec> {

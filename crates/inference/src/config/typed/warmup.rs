@@ -10,7 +10,7 @@ use super::{
     super::{Warmup, WarmupData, WarmupInput},
     ConfigConversion,
 };
-use crate::DataType;
+use vocabulary::DataType;
 
 impl ConfigConversion<'_> {
     pub(super) fn warmups(&mut self, config: &proto::ModelConfig) -> Vec<Warmup> {

@@ -2,10 +2,8 @@
 use proto::{ModelConfig, ModelInstanceGroup, model_instance_group::Kind};
 
 use super::super::{ConfigErrors, rule};
-use crate::{
-    ErrorCode,
-    config::complete::{CompletionContext, is_ensemble, is_gpu},
-};
+use crate::config::complete::{CompletionContext, is_ensemble, is_gpu};
+use vocabulary::ErrorCode;
 
 /// The smallest CUDA compute capability, as the error about GPUs prints it.
 const MIN_COMPUTE_CAPABILITY: &str = "6.000000";

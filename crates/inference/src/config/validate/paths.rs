@@ -7,7 +7,7 @@ use proto::{
 };
 
 use super::super::{ConfigErrors, rule};
-use crate::ErrorCode;
+use vocabulary::ErrorCode;
 
 /// Checks label files as Triton does. The same rule applies to the model file and the files of warmup and initial
 /// states.

@@ -10,7 +10,8 @@ use super::{
     },
     ensemble, priorities, sequence,
 };
-use crate::{ErrorCode, nearest};
+use crate::nearest;
+use vocabulary::ErrorCode;
 
 /// The platforms of Triton's backends.
 const PLATFORMS: [&str; 7] = [

@@ -7,7 +7,8 @@ use proto::{
 };
 
 use super::super::{ConfigErrors, rule};
-use crate::{ErrorCode, ShapeError, element_count, nearest};
+use crate::nearest;
+use vocabulary::{ErrorCode, ShapeError, element_count};
 
 /// The fields that inputs and outputs share.
 struct TensorField<'a> {

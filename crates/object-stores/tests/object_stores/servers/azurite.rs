@@ -2,9 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use inference::ErrorCode;
 use ring::hmac;
 use tempfile::TempDir;
+use vocabulary::ErrorCode;
 
 use super::http_client::{encoded, send};
 use super::process::{StoreServer, program};

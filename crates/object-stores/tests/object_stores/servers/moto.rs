@@ -1,8 +1,8 @@
 //! S3, as moto's server implements it.
 
-use inference::ErrorCode;
 use object_stores::ObjectKind;
 use std::fs;
+use vocabulary::ErrorCode;
 
 use super::http_client::{encoded, send};
 use super::process::{StoreServer, program};

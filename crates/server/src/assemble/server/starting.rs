@@ -3,10 +3,11 @@ use std::sync::Arc;
 
 use engine::{Engine, Plugins};
 use inference::{
-    Error, MetricSource,
+    MetricSource,
     backend::{Backend, BackendFinder},
 };
 use trace::Tracer;
+use vocabulary::Error;
 
 use super::{Server, StopTimes, Stopped, stopped};
 use crate::{

@@ -3,9 +3,9 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use engine::Engine;
 use frontend::port::Drain;
-use inference::Error;
 use tokio::time::Instant;
 use trace::Tracer;
+use vocabulary::Error;
 
 use super::{Endpoint, Server, Stopped, stopped};
 use crate::assemble::endpoint_service::EndpointService;

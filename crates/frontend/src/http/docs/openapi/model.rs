@@ -1,11 +1,9 @@
 //! The paths of one model, described by its configuration.
 use engine::Model;
-use inference::{
-    DataType,
-    config::{InputSpec, ModelConfig},
-};
+use inference::config::{InputSpec, ModelConfig};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
+use vocabulary::DataType;
 
 use super::{
     fragments::{Paths, json_content, reference},

@@ -1,6 +1,6 @@
 //! The parameter `name` of `/v2/explain`: only models whose names contain a text, in upper or lower case.
-use inference::Error;
 use percent_encoding::percent_decode_str;
+use vocabulary::Error;
 
 /// See the module documentation. Without a text, all models are meant.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -201,7 +201,7 @@ impl Drop for ByteReservation {
 ///
 /// # Errors
 /// INVALID_ARG beyond the bound; INTERNAL if the process does not get the memory. `what` is the subject.
-pub(crate) fn require_memory(what: &str, bytes: u128, bound: usize) -> Result<(), Error> {
+pub fn require_memory(what: &str, bytes: u128, bound: usize) -> Result<(), Error> {
     let Some(bytes) = usize::try_from(bytes).ok().filter(|bytes| *bytes <= bound) else {
         let text =
             format!("{what} takes {bytes} bytes, more than half of the memory of the server ({bound} bytes)");

@@ -472,7 +472,7 @@ impl fmt::Debug for DeviceMemory {
 }
 
 /// Copies bytes to memory of the same length that nobody has written yet. The compiler makes one copy of the loop.
-pub(crate) fn initialise(target: &mut [MaybeUninit<u8>], bytes: &[u8]) {
+pub fn initialise(target: &mut [MaybeUninit<u8>], bytes: &[u8]) {
     debug_assert_eq!(target.len(), bytes.len());
     for (place, byte) in target.iter_mut().zip(bytes) {
         place.write(*byte);

@@ -23,7 +23,7 @@ pub enum Parameter {
 
 impl Parameter {
     /// Bytes of memory that the value uses.
-    pub(crate) fn byte_size(&self) -> usize {
+    pub fn byte_size(&self) -> usize {
         size_of::<Self>()
             + match self {
                 Self::String(text) => text.len(),

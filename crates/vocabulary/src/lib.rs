@@ -1,0 +1,23 @@
+//! The words of all crates: errors, names, datatypes, shapes, tensors, the memory of tensors, and budgets of bytes.
+//!
+//! Every other crate uses these types. This crate knows nothing: no request, no model, no configuration, no protocol. It
+//! contains no I/O and no clock, and starts no threads.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod byte_budget;
+mod error;
+pub mod log_target;
+mod name;
+mod parameter;
+mod tensor;
+mod tensor_memory;
+
+pub use byte_budget::{ByteBudget, ByteReservation, NoRoom, REQUEST_BYTES, require_memory};
+pub use error::{Error, ErrorCode, FailureReason, panic_message};
+pub use name::{MAX_STORED_NAME, Name, check_length};
+pub use parameter::{Parameter, Parameters};
+pub use tensor::{DataType, Shape, ShapeError, Tensor, bytes_elements, element_count};
+pub use tensor_memory::{
+    DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion, MemoryKind, TensorData, TensorMemory, initialise,
+};
