@@ -1,9 +1,9 @@
 //! The backend and its models. A model has no files, only a configuration.
 use std::sync::Arc;
 
-use inference::{
-    backend::{Backend, BackendModel, Instance, InstanceDevice, InstanceSpec, ModelInspection, ModelSource},
-    config::{ConfigErrors, KnownNames, ModelConfig, rule},
+use config::{ConfigErrors, KnownNames, ModelConfig, rule};
+use inference::backend::{
+    Backend, BackendModel, Instance, InstanceDevice, InstanceSpec, ModelInspection, ModelSource,
 };
 use vocabulary::Error;
 

@@ -1,7 +1,7 @@
 //! Reads the parameters of a model's configuration. Each error names the model, the parameter and the rule.
 use std::collections::BTreeMap;
 
-use inference::config::KnownNames;
+use config::KnownNames;
 use vocabulary::Name;
 
 use crate::refusal::SettingRefusal;

@@ -1,7 +1,7 @@
 //! What a model does with pictures, from its configuration.
 use std::num::NonZeroU32;
 
-use inference::config::{InputSpec, ModelConfig, OutputSpec, Scheduling};
+use config::{InputSpec, ModelConfig, OutputSpec, Scheduling};
 use vocabulary::{DataType, Name, Shape};
 
 use crate::{

@@ -10,10 +10,10 @@ use std::{
 
 use backend_onnx::{BareLoop, LibrarySearch, OnnxBackend};
 use bytes::Bytes;
+use config::{Completion, CompletionContext, ConfigSource, ModelLayout, declare, finish};
 use inference::{
     ExecutionTimes, Flow, Request, RequestInputs, Response, ResponseStream, Timeline, Timestamp, Unobserved,
     backend::{Backend, Batch, Execution, Instance, InstanceDevice, InstanceSpec, ModelSource},
-    config::{Completion, CompletionContext, ConfigSource, ModelLayout, declare, finish},
     response_channel,
 };
 use vocabulary::{DataType, Error, Shape, Tensor};

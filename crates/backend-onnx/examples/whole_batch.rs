@@ -21,16 +21,16 @@ use std::{
 };
 
 use backend_onnx::{LibrarySearch, OnnxBackend};
+use config::{
+    Completion, CompletionContext, ConfigSource, Control, FileEntry, ModelConfig, ModelLayout, Scheduling,
+    declare, finish,
+};
 use inference::{
     ExecutionTimes, Flow, OutputSelection, Request, RequestInputs, ResponseStream, Timeline, Timestamp,
     Unobserved,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceDevice, InstanceSpec,
         ModelSource, SequenceState, SlotGuard, SlotOwner, SlotRef,
-    },
-    config::{
-        Completion, CompletionContext, ConfigSource, Control, FileEntry, ModelConfig, ModelLayout,
-        Scheduling, declare, finish,
     },
     response_channel,
 };
@@ -229,7 +229,7 @@ impl Loaded {
 
     /// A request with the values of a JSON object.
     fn request(&self, values: &serde_json::Value) -> Result<Request, Failure> {
-        let tensor = |input: &inference::config::InputSpec| -> Result<Tensor, Failure> {
+        let tensor = |input: &config::InputSpec| -> Result<Tensor, Failure> {
             let value = &values[input.name.as_str()][0];
             let bytes = match input.datatype {
                 DataType::Int64 => value.as_i64().ok_or("no integer")?.to_le_bytes().to_vec(),

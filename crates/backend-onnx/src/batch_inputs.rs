@@ -1,5 +1,5 @@
 //! Inputs that describe the composition of the batch to a model.
-use inference::config::BatchInputKind;
+use config::BatchInputKind;
 use smallvec::SmallVec;
 use vocabulary::{DataType, Shape};
 

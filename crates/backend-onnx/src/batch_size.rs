@@ -1,5 +1,5 @@
 //! Completes the batch size of a configuration that sets none.
-use inference::config::KEEP_BATCH_PARAMETER as KEEP_BATCH;
+use config::KEEP_BATCH_PARAMETER as KEEP_BATCH;
 use proto::model_config::SchedulingChoice;
 use vocabulary::Error;
 

@@ -151,7 +151,7 @@ mod tests {
     use vocabulary::DataType;
 
     use super::*;
-    use inference::config::KEEP_BATCH_PARAMETER as KEEP_BATCH;
+    use config::KEEP_BATCH_PARAMETER as KEEP_BATCH;
 
     fn signature(inputs: &[(&str, &[i64])], outputs: &[(&str, &[i64])]) -> Signature {
         let slots = |sides: &[(&str, &[i64])]| {

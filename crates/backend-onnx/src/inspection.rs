@@ -4,10 +4,8 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use inference::{
-    backend::{ModelInspection, ModelSource},
-    config::{ConfigErrors, ModelConfig, rule},
-};
+use config::{ConfigErrors, ModelConfig, rule};
+use inference::backend::{ModelInspection, ModelSource};
 use vocabulary::Error;
 
 use crate::{

@@ -4,11 +4,8 @@
 //! `ITERATION_DONE_OUTPUT`. The backend reschedules a request that is not done. The request runs again, with requests
 //! that have arrived meanwhile. The data that it needs is in its state. A decoupled model answers after every run,
 //! another model only after the last.
-use inference::{
-    RequestInputs, Response,
-    backend::Execution,
-    config::{ModelConfig, Scheduling},
-};
+use config::{ModelConfig, Scheduling};
+use inference::{RequestInputs, Response, backend::Execution};
 use vocabulary::{DataType, Error, ErrorCode, FailureReason};
 
 use crate::{

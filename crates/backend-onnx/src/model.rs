@@ -5,12 +5,12 @@ use std::{
     sync::{Arc, Once},
 };
 
+use config::{KnownNames, ModelConfig};
 use inference::{
     backend::{
         Backend, BackendModel, Instance, InstanceDevice, InstanceSpec, MemoryUsage, ModelInspection,
         ModelSource,
     },
-    config::{KnownNames, ModelConfig},
     lock::{LockRank, Mutex},
 };
 use vocabulary::{Error, FailureReason, MemoryKind, Name};

@@ -1,7 +1,7 @@
 //! The inputs and outputs of every run, decided once when an instance is built.
 use std::num::NonZeroU32;
 
-use inference::config::{
+use config::{
     BatchInputKind, Control, ControlInput, FalseTrue, ModelConfig, OutputSpec, Scheduling, StateSpec,
 };
 use vocabulary::{DataType, Name, Shape};

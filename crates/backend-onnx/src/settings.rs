@@ -1,7 +1,7 @@
 //! Reads and checks settings of the model configuration and of `--backend-config`.
 use std::{collections::BTreeMap, ffi::CString, num::NonZeroUsize, path::PathBuf, thread};
 
-use inference::config::{ConfigErrors, KnownNames, ModelConfig, rule};
+use config::{ConfigErrors, KnownNames, ModelConfig, rule};
 use vocabulary::Error;
 
 use crate::ort::{GlobalThreads, GraphLevel, SessionOptions};

@@ -3,10 +3,8 @@
 //! Clients know every text of this module, and their tests compare them.
 use std::fmt::Write;
 
-use inference::{
-    config::{BatchInput, ConfigErrors, ControlInput, InputSpec, ModelConfig, OutputSpec, StateSpec, rule},
-    nearest,
-};
+use config::{BatchInput, ConfigErrors, ControlInput, InputSpec, ModelConfig, OutputSpec, StateSpec, rule};
+use inference::nearest;
 use vocabulary::Error;
 
 use crate::{

@@ -5,9 +5,9 @@ use std::{
     sync::Arc,
 };
 
+use config::KnownNames;
 use inference::{
     backend::{Backend, BackendModel, ModelInspection, ModelSource},
-    config::KnownNames,
     lock::Mutex,
     metric_registry::MetricRegistry,
 };

@@ -1,10 +1,8 @@
 //! What the files of a model in Python say, before a worker runs them.
 use std::{fs, path::Path};
 
-use inference::{
-    backend::{ModelInspection, ModelSource, PythonSource},
-    config::{ConfigErrors, ModelConfig, rule},
-};
+use config::{ConfigErrors, ModelConfig, rule};
+use inference::backend::{ModelInspection, ModelSource, PythonSource};
 use vocabulary::Error;
 
 use crate::{

@@ -4,10 +4,8 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use inference::{
-    backend::{BackendInstance, Batch, InstanceDevice, InstanceSpec},
-    config::{ModelConfig, Scheduling},
-};
+use config::{ModelConfig, Scheduling};
+use inference::backend::{BackendInstance, Batch, InstanceDevice, InstanceSpec};
 use vocabulary::{Error, FailureReason};
 
 use crate::{

@@ -8,9 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use config::ModelConfig;
 use inference::{
     backend::Batch,
-    config::ModelConfig,
     lock::{Condvar, Mutex, MutexGuard},
 };
 use vocabulary::{Error, FailureReason};

@@ -1,9 +1,9 @@
 //! A model version in Python: its configuration, its instances and their readiness.
 use std::sync::{Arc, Weak};
 
+use config::ModelConfig;
 use inference::{
     backend::{BackendModel, Instance, InstanceSpec},
-    config::ModelConfig,
     lock::Mutex,
 };
 use vocabulary::{Error, FailureReason};

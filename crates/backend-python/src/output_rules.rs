@@ -1,7 +1,7 @@
 //! How the outputs of a model are compared with its configuration.
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use inference::config::ModelConfig;
+use config::ModelConfig;
 use vocabulary::{Error, FailureReason};
 
 use crate::wire::messages::WireTensor;

@@ -1,7 +1,7 @@
 //! The settings of `--backend-config=python,...` and the parameters of a model.
 use std::{collections::BTreeMap, time::Duration};
 
-use inference::config::KnownNames;
+use config::KnownNames;
 use vocabulary::{Error, ErrorCode};
 
 use crate::{

@@ -1,8 +1,8 @@
 //! The configuration that a server would use, with the origin of each value.
 use std::{collections::BTreeMap, path::Path};
 
+use config::GivenConfig;
 use engine::layout;
-use inference::config::GivenConfig;
 use proto::text::{leaves, write};
 use vocabulary::Error;
 

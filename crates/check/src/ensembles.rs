@@ -1,10 +1,8 @@
 //! Checks ensembles together with their members, with the texts of the server.
 use std::collections::{BTreeMap, BTreeSet};
 
-use inference::{
-    config::{ConfigErrors, EnsembleStep, ModelConfig, check_members, fit_members, rule},
-    nearest,
-};
+use config::{ConfigErrors, EnsembleStep, ModelConfig, check_members, fit_members, rule};
+use inference::nearest;
 use vocabulary::Name;
 
 use crate::{
@@ -86,7 +84,7 @@ impl EnsembleCheck<'_> {
         &self,
         name: &Name,
         config: &ModelConfig,
-        ensemble: &inference::config::EnsembleScheduling,
+        ensemble: &config::EnsembleScheduling,
         findings: &mut Vec<Finding>,
     ) -> Option<ModelConfig> {
         let model = &self.models[name];

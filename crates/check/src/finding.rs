@@ -1,7 +1,7 @@
 //! What a check has found.
 use std::path::{Path, PathBuf};
 
-use inference::config::{ConfigErrors, Problem, Rule};
+use config::{ConfigErrors, Problem, Rule};
 use vocabulary::Error;
 
 /// How serious a finding is.
@@ -135,7 +135,7 @@ impl CheckReport {
 
 #[cfg(test)]
 mod tests {
-    use inference::config::rule;
+    use config::rule;
 
     use super::*;
 

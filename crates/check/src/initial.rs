@@ -9,11 +9,9 @@ use std::{
     time::Duration,
 };
 
+use config::{Completion, ConfigSource, Declared, ModelLayout, declare, rule};
 use engine::layout;
-use inference::{
-    backend::{Backend, ModelSource},
-    config::{Completion, ConfigSource, Declared, ModelLayout, declare, rule},
-};
+use inference::backend::{Backend, ModelSource};
 use proto::{ModelConfig, text::write};
 
 use crate::{CheckOptions, CheckReport, Finding, Severity, backend_choice::built_in, effective::check_one};

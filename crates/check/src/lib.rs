@@ -1,7 +1,7 @@
 //! Checks model repositories without loading them.
 //!
 //! The crate reads models as the server does, with the functions of `engine::layout`, and judges them by the rules of
-//! `inference::config`. Backends tell what their files say (`Backend::inspect`). Nothing is opened by a runtime, no
+//! `config`. Backends tell what their files say (`Backend::inspect`). Nothing is opened by a runtime, no
 //! library is loaded, and no port is used. [`check_repositories`] reports every problem of every model at once.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

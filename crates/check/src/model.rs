@@ -5,15 +5,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use config::{
+    Completion, CompletionContext, ConfigErrors, ConfigSource, Declared, FileEntry, GivenConfig, ModelConfig,
+    ModelLayout, ResolvedConfig, Rule, Scheduling, absent_versions, examine, finish_all, misspelt_names,
+    no_version_available, read, rule, select_versions, unused_cache,
+};
 use engine::layout;
 use inference::{
     agent::not_found,
     backend::{Backend, ModelInspection, ModelSource, PythonSource},
-    config::{
-        Completion, CompletionContext, ConfigErrors, ConfigSource, Declared, FileEntry, GivenConfig,
-        ModelConfig, ModelLayout, ResolvedConfig, Rule, Scheduling, absent_versions, examine, finish_all,
-        misspelt_names, no_version_available, read, rule, select_versions, unused_cache,
-    },
     nearest,
 };
 use proto::model_config::SchedulingChoice;
@@ -384,7 +384,7 @@ fn inspect(
 }
 
 /// The steps of an ensemble.
-pub(crate) fn ensemble_of(config: &ModelConfig) -> Option<&inference::config::EnsembleScheduling> {
+pub(crate) fn ensemble_of(config: &ModelConfig) -> Option<&config::EnsembleScheduling> {
     match &config.scheduling {
         Scheduling::Ensemble(ensemble) => Some(ensemble),
         Scheduling::Unbatched | Scheduling::Dynamic(_) | Scheduling::Sequence(_) => None,

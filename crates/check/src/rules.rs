@@ -1,5 +1,5 @@
 //! The rules that only this crate checks, and the list of all rules.
-use inference::config::{Rule, rule};
+use config::{Rule, rule};
 
 /// A repository can be read.
 pub(crate) const REPOSITORY: Rule = Rule::new("repository", "A repository is a directory of models.");

@@ -1,8 +1,9 @@
 //! Files in a model's directory that nothing reads, and that look as if something should.
 use std::{collections::BTreeSet, path::Path};
 
+use config::{VersionDirectory, version_directory};
 use engine::layout;
-use inference::{config::VersionDirectory, config::version_directory, nearest};
+use inference::nearest;
 
 use crate::{Finding, Severity, rules::UNREAD_FILE};
 

@@ -12,12 +12,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use config::ModelConfig;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use engine::{Engine, EngineOptions, MetricsOptions, Model, ServerMetadata};
 use inference::{
     Request, RequestInputs, Response,
     backend::{Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelSource},
-    config::ModelConfig,
     metrics::MetricsForm,
 };
 use tokio::runtime::Runtime;

@@ -14,10 +14,8 @@ use std::{
 };
 
 use blake3::Hasher;
-use inference::{
-    backend::Backend,
-    config::{VersionDirectory, version_directory},
-};
+use config::{VersionDirectory, version_directory};
+use inference::backend::Backend;
 
 /// Different for versions whose answers may differ.
 pub(crate) type Fingerprint = [u8; blake3::OUT_LEN];

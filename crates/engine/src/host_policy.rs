@@ -9,9 +9,10 @@
 //! binding. If the node has free memory, the first touch allocates the memory there anyway.
 use std::{collections::BTreeMap, fs, io, num::NonZeroUsize, path::Path, sync::Arc};
 
+use config::InstanceGroup;
 #[cfg(test)]
-use inference::config::InstanceKind;
-use inference::{backend::InstanceSpec, config::InstanceGroup};
+use config::InstanceKind;
+use inference::backend::InstanceSpec;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use vocabulary::{Error, Name};
 
@@ -97,7 +98,7 @@ impl From<InstanceSpec> for Placed {
             host_policy: kind.usual_host_policy().into(),
             profiles: Vec::new(),
             secondary_devices: Vec::new(),
-            rate_limiter: inference::config::RateLimits::default(),
+            rate_limiter: config::RateLimits::default(),
         };
         Self { spec, policy: None, group: Arc::new(group) }
     }

@@ -5,10 +5,8 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use inference::{
-    config::{RateLimits, ResourceNeed},
-    lock::Mutex,
-};
+use config::{RateLimits, ResourceNeed};
+use inference::lock::Mutex;
 use scheduling::{
     Capacities, Claim, Claimant, Grants, InstanceDevice, InstanceId, Need, RateLimiter, Resources, Shortage,
 };

@@ -1,4 +1,4 @@
-//! Requests, responses, the channel between them, model configurations, and what a backend implements.
+//! Requests, responses, the channel between them, and what a backend implements.
 //!
 //! Every other crate uses these types. This crate contains no I/O, no clock and no protocol, and starts no threads. It
 //! makes threads wait that ask for it: by its locks, and where a model waits for a client ([`Flow`]). Callers pass every
@@ -11,7 +11,6 @@ pub mod backend;
 pub mod batching;
 pub mod cache;
 mod client_id;
-pub mod config;
 mod execution_counters;
 mod inferer;
 pub mod lock;

@@ -1,12 +1,8 @@
 //! The errors for rejections, with one text for each reason.
 use scheduling::Rejection;
 
-use crate::{
-    Request,
-    backend::not_iterative,
-    config::{ModelConfig, Scheduling},
-    id_prefix,
-};
+use crate::{Request, backend::not_iterative, id_prefix};
+use config::{ModelConfig, Scheduling};
 use vocabulary::{Error, ErrorCode, FailureReason, Name};
 
 /// Makes the errors for the rejections of one model.

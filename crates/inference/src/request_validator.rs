@@ -10,11 +10,8 @@ use std::{
 
 use scheduling::{SchedulingAttributes, SequencePosition};
 
-use crate::{
-    Request, RequestInputs, SequenceId,
-    config::{Control, InputSpec, ModelConfig, Scheduling},
-    id_prefix,
-};
+use crate::{Request, RequestInputs, SequenceId, id_prefix};
+use config::{Control, InputSpec, ModelConfig, Scheduling};
 use vocabulary::{
     DataType, Error, MAX_STORED_NAME, Name, Shape, ShapeError, Tensor, TensorData, TensorMemory,
     bytes_elements, check_length, element_count,

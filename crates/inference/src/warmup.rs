@@ -3,11 +3,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::{
-    Request, RequestInputs, RequestValidator,
-    config::{ModelConfig, Warmup, WarmupData, WarmupInput},
-    id_prefix,
-};
+use crate::{Request, RequestInputs, RequestValidator, id_prefix};
+use config::{ModelConfig, Warmup, WarmupData, WarmupInput};
 use vocabulary::{DataType, Error, Name, Shape, Tensor, element_count, require_memory};
 
 /// Reads the files that samples name, when a sample is built that needs them.

@@ -2,7 +2,8 @@
 //! reads.
 use std::{path::Path, sync::Arc};
 
-use inference::{backend::Backend, config::unknown_setting, nearest};
+use config::unknown_setting;
+use inference::{backend::Backend, nearest};
 
 use crate::options::{BackendSetting, ResolvedOptions};
 

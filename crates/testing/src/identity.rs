@@ -1,12 +1,12 @@
 //! A backend that returns its inputs, with the delay or the failure that the model's configuration sets.
 use std::{sync::Arc, thread, time::Duration};
 
+use config::ModelConfig;
 use inference::{
     Request, Response,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelInspection, ModelSource,
     },
-    config::ModelConfig,
 };
 use vocabulary::{Error, FailureReason, Tensor};
 

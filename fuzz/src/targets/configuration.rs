@@ -2,10 +2,8 @@
 use std::{collections::BTreeMap, path::Path};
 
 use bytes::Bytes;
-use inference::{
-    cache::packed,
-    config::{Completion, ConfigErrors, FileEntry, ModelLayout, examine},
-};
+use config::{Completion, ConfigErrors, FileEntry, ModelLayout, examine};
+use inference::cache::packed;
 
 use crate::{Bound, Effort, FuzzTarget};
 

@@ -3,6 +3,7 @@ use std::{io::Cursor, num::NonZeroUsize, path::Path, sync::Arc};
 
 use backend_image::ImageBackend;
 use bytes::Bytes;
+use config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish};
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 use inference::{
     ExecutionTimes, Flow, Request, RequestInputs, Response, ResponseStream, Timeline, Timestamp, Unobserved,
@@ -10,7 +11,6 @@ use inference::{
         Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceDevice, InstanceSpec,
         ModelSource,
     },
-    config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish},
     response_channel,
 };
 use vocabulary::{DataType, Error, Name, Tensor};

@@ -25,7 +25,7 @@ fn a_model_without_configuration_is_completed_from_its_graph() {
     let config = &model.opened.config;
     assert_eq!(config.max_rows(), 4);
     assert_eq!(config.inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>(), ["B", "A"]);
-    assert!(matches!(config.scheduling, inference::config::Scheduling::Dynamic(_)));
+    assert!(matches!(config.scheduling, config::Scheduling::Dynamic(_)));
     let inputs = vec![floats("A", &[1, 2], &[1., 2.]), floats("B", &[1, 2], &[5., 5.])];
     assert_eq!(read_floats(&model.infer(inputs).unwrap(), "Y"), [4., 3.]);
 }

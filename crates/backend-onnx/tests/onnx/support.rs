@@ -9,16 +9,16 @@ use std::{
 
 use backend_onnx::{LibrarySearch, OnnxBackend};
 use bytes::Bytes;
+use config::{
+    Completion, CompletionContext, ConfigErrors, ConfigSource, Declared, FileEntry, ModelConfig, ModelLayout,
+    declare, finish,
+};
 use inference::{
     ExecutionTimes, Flow, Request, RequestInputs, Response, ResponseObserver, ResponseStream, Timeline,
     Timestamp, Unobserved,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceDevice, InstanceSpec,
         ModelSource, SequenceState,
-    },
-    config::{
-        Completion, CompletionContext, ConfigErrors, ConfigSource, Declared, FileEntry, ModelConfig,
-        ModelLayout, declare, finish,
     },
     response_channel,
 };

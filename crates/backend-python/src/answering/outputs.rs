@@ -3,7 +3,8 @@
 //! What a worker says of its tensors is compared with the configuration, with itself, and with the memory that the worker
 //! can have, before a byte is read.
 use bytes::Bytes;
-use inference::{OutputSelection, Response, config::ModelConfig};
+use config::ModelConfig;
+use inference::{OutputSelection, Response};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use vocabulary::{Error, FailureReason, Tensor, TensorData, element_count};

@@ -1,8 +1,8 @@
 //! Batches on their way to a worker.
+use config::ModelConfig;
 use inference::{
     OutputSelection, Request, SequenceId, TraceContext,
     backend::{Batch, Execution},
-    config::ModelConfig,
 };
 use vocabulary::{Error, ErrorCode, FailureReason};
 

@@ -11,11 +11,11 @@ use std::{
 
 use backend_python::PythonBackend;
 use bytes::Bytes;
+use config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish};
 use inference::{
     ExecutionTimes, Flow, Inferer, Request, RequestInputs, Response, ResponseItem, ResponseStream, Timeline,
     Timestamp, Unobserved,
     backend::{Backend, BackendModel, Batch, Execution, Instance, InstanceDevice, InstanceSpec, ModelSource},
-    config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish},
     response_channel,
 };
 use vocabulary::{DataType, Error, Name, Tensor};

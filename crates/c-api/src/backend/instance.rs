@@ -12,10 +12,10 @@ use std::{
     time::Duration,
 };
 
+use config::{InstanceGroup, ModelConfig};
 use inference::{
     BatchReporter,
     backend::{InstanceDevice, InstanceSpec},
-    config::{InstanceGroup, ModelConfig},
     lock::Mutex,
 };
 use vocabulary::{Error, Name};

@@ -11,11 +11,8 @@ use std::{
     },
 };
 
-use inference::{
-    backend::ModelSource,
-    config::{ModelConfig, complete},
-    lock::Mutex,
-};
+use config::{ModelConfig, complete};
+use inference::{backend::ModelSource, lock::Mutex};
 use proto::ModelParameter;
 use vocabulary::{Error, Name};
 

@@ -1,10 +1,8 @@
 //! A model of a library as the engine uses it.
 use std::sync::Arc;
 
-use inference::{
-    backend::{BackendModel, Instance, InstanceSpec, MemoryUsage, ModelSource, ReleaseFuture},
-    config::ModelConfig,
-};
+use config::ModelConfig;
+use inference::backend::{BackendModel, Instance, InstanceSpec, MemoryUsage, ModelSource, ReleaseFuture};
 use vocabulary::Error;
 
 use super::{

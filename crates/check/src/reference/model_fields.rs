@@ -1,6 +1,6 @@
 //! Notes about the fields of a model, its tensors, instances and samples.
 
-use inference::config::rule;
+use config::rule;
 
 use crate::rules::REPOSITORY_AGENT;
 

@@ -1,6 +1,6 @@
 //! What the schema of configurations does not say about a field.
 
-use inference::config::Rule;
+use config::Rule;
 
 /// What is to be known about a field beside its name, type and comment.
 #[derive(Clone, Copy)]

@@ -1,6 +1,6 @@
 //! Notes about the fields of batchers, ensembles and optimizations.
 
-use inference::config::rule;
+use config::rule;
 
 use super::notes::{FieldNote, field, shown, value};
 

@@ -1,7 +1,7 @@
 //! One wrong character in a word of a configuration: the check names the word that was meant.
 use std::{fs, path::Path};
 
-use inference::config::examine;
+use config::examine;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 const TYPOS: usize = 200;

@@ -1,7 +1,8 @@
 //! How the durations of a model's requests are distributed: histograms, and the summaries if the operator wants them.
 use std::{sync::Arc, time::Duration};
 
-use inference::{ReportedTimes, Timeline, Timestamp, config::ModelConfig, lock::Mutex};
+use config::ModelConfig;
+use inference::{ReportedTimes, Timeline, Timestamp, lock::Mutex};
 
 use super::{
     sharded_histogram::{HistogramReading, ShardedHistogram},

@@ -2,10 +2,8 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use inference::{
-    OutputSelection,
-    config::{EnsembleScheduling, FittedEnsemble, ModelConfig, OutputSpec, fit_members},
-};
+use config::{EnsembleScheduling, FittedEnsemble, ModelConfig, OutputSpec, fit_members};
+use inference::OutputSelection;
 use scheduling::EnsembleGraph;
 use smallvec::SmallVec;
 use vocabulary::{Error, Name, Shape};

@@ -9,12 +9,9 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use config::{EnsembleScheduling, ModelConfig};
 use futures_util::task::AtomicWaker;
-use inference::{
-    EntryId, UnreadBudget,
-    config::{EnsembleScheduling, ModelConfig},
-    lock::Mutex,
-};
+use inference::{EntryId, UnreadBudget, lock::Mutex};
 use scheduling::{SequenceTurns, nanos};
 use tokio::{runtime::Handle, sync::Semaphore};
 use vocabulary::Error;

@@ -1,7 +1,8 @@
 //! The tensors of an ensemble's request.
 use std::{num::NonZeroU64, sync::Arc};
 
-use inference::{Response, SequenceId, SequencePosition, config::OutputSpec};
+use config::OutputSpec;
+use inference::{Response, SequenceId, SequencePosition};
 use scheduling::TensorValue;
 use vocabulary::{Error, Name, Parameter, Shape, Tensor};
 

@@ -2,11 +2,8 @@
 //! model over the same ensemble.
 use std::sync::Arc;
 
-use inference::{
-    ReadableMemory, RequestValidator, Timestamp,
-    cache::ResponseCache,
-    config::{EnsembleScheduling, FittedEnsemble, ModelConfig, ResolvedConfig},
-};
+use config::{EnsembleScheduling, FittedEnsemble, ModelConfig, ResolvedConfig};
+use inference::{ReadableMemory, RequestValidator, Timestamp, cache::ResponseCache};
 use proto::ModelTransactionPolicy;
 use vocabulary::{Error, Name};
 

@@ -121,10 +121,8 @@ impl BackendModelHandle {
 mod tests {
     use std::{sync::mpsc, thread};
 
-    use inference::{
-        backend::{Instance, InstanceSpec},
-        config::ModelConfig,
-    };
+    use config::ModelConfig;
+    use inference::backend::{Instance, InstanceSpec};
     use vocabulary::MemoryKind;
 
     use super::*;

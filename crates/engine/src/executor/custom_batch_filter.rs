@@ -60,10 +60,10 @@ fn catch_panic<A>(model: &Name, ask: impl FnOnce() -> A) -> Option<A> {
 mod tests {
     use std::sync::Arc;
 
+    use config::{ModelConfig, Scheduling};
     use inference::{
         ModelRunner, Request,
         backend::{BackendInstance, BackendModel, Batch, Instance, InstanceSpec},
-        config::{ModelConfig, Scheduling},
         lock::Mutex,
     };
     use scheduling::DynamicBatching;

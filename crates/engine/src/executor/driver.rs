@@ -6,7 +6,8 @@
 //! and waking.
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use inference::{Timestamp, backend::Execution, batching::BatchingStrategy, config::InstanceGroup};
+use config::InstanceGroup;
+use inference::{Timestamp, backend::Execution, batching::BatchingStrategy};
 use scheduling::{
     DueBatch, InstanceId, Rejected, Rejection, ScheduledBatch, Scheduler, SequenceRestarted, Unbatched,
     VacatedSlot,

@@ -1,7 +1,8 @@
 //! What can happen to the driver of a model version.
 use std::sync::Arc;
 
-use inference::{EntryId, Timestamp, backend::Execution, config::InstanceGroup};
+use config::InstanceGroup;
+use inference::{EntryId, Timestamp, backend::Execution};
 use scheduling::{Claimant, Entry, InstanceId, SchedulingAttributes};
 
 use super::instance::MovableInstance;

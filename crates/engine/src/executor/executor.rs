@@ -4,12 +4,12 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use config::{ModelConfig, Scheduling};
 use inference::{
     EntryId, ExecutionCounters, ModelRunner, RequestValidator, ResponseOrder, RunThread, SequenceId,
     SequencePosition, Timestamp, WarmupFiles,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
-    config::{ModelConfig, Scheduling},
     lock::{Condvar, LockRank, Mutex},
     rejection::RejectionErrors,
 };

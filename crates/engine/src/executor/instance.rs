@@ -7,9 +7,9 @@ use std::{
     thread,
 };
 
+use config::ModelConfig;
 use inference::{
     backend::{BackendInstance, BackendModel, Execution, Instance, InstanceSpec},
-    config::ModelConfig,
     sync::{Condvar, Mutex},
 };
 use rustix::process::setpriority_process;

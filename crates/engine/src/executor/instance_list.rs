@@ -1,10 +1,8 @@
 //! The instances of an executor: their threads, and the messages to them.
 use std::sync::Arc;
 
-use inference::{
-    config::{InstanceGroup, InstanceKind},
-    lock::Mutex,
-};
+use config::{InstanceGroup, InstanceKind};
+use inference::lock::Mutex;
 use scheduling::InstanceId;
 use vocabulary::Name;
 

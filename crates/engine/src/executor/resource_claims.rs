@@ -1,10 +1,8 @@
 //! The shared resources that the instances of a model hold, where the server has a rate limiter.
 use std::sync::{Arc, Weak};
 
-use inference::{
-    backend::InstanceDevice,
-    config::{InstanceGroup, InstanceKind, ModelConfig},
-};
+use config::{InstanceGroup, InstanceKind, ModelConfig};
+use inference::backend::InstanceDevice;
 use scheduling::{Claimant, InstanceId};
 use vocabulary::Error;
 

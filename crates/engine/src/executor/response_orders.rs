@@ -1,11 +1,8 @@
 //! Which requests of a model version are answered in the order in which they were dequeued (`preserve_ordering`).
 use std::sync::Arc;
 
-use inference::{
-    ResponseOrder,
-    backend::Execution,
-    config::{Scheduling, SequenceScheduling},
-};
+use config::{Scheduling, SequenceScheduling};
+use inference::{ResponseOrder, backend::Execution};
 use scheduling::{InstanceId, Row, ScheduledBatch, SequenceStrategy};
 
 use crate::instance_table::InstanceTable;

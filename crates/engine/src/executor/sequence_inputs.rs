@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, StateSpec};
 use inference::{
     Flow, OutputSelection, Request, RequestInputs, ResponseStream, Timeline, Unobserved,
     backend::{Execution, SequenceState, SlotGuard, SlotOwner, SlotRef},
-    config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, StateSpec},
     lock::Mutex,
     response_channel,
 };

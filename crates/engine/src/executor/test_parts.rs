@@ -5,14 +5,13 @@ use std::{
     sync::Arc,
 };
 
+use config::{
+    InputSpec, InstanceGroup, InstanceKind, ModelConfig, OutputSpec, RateLimits, Scheduling, VersionPolicy,
+};
 use inference::{
     Flow, ModelRunner, ReadableMemory, Request, RequestInputs, RequestValidator, ResponseStream, RunThread,
     Timeline, Unobserved, WarmupFiles,
     backend::{BackendModel, Execution, InstanceDevice, InstanceSpec},
-    config::{
-        InputSpec, InstanceGroup, InstanceKind, ModelConfig, OutputSpec, RateLimits, Scheduling,
-        VersionPolicy,
-    },
     response_channel,
 };
 use scheduling::SchedulingAttributes;

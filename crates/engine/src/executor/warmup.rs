@@ -8,10 +8,10 @@ use std::{
     thread::{self, Thread},
 };
 
+use config::ModelConfig;
 use inference::{
     ExecutionTimes, Flow, RequestValidator, ResponseStream, Timeline, Unobserved, WarmupFiles, WarmupSample,
     backend::{BackendInstance, Batch, Execution},
-    config::ModelConfig,
     response_channel,
 };
 use vocabulary::{Error, Name};

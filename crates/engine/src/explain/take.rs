@@ -1,7 +1,8 @@
 //! Takes the snapshot: reads each model, and holds no lock for longer than its numbers take to copy.
 use std::sync::Arc;
 
-use inference::{cache::ResponseCache, config::Scheduling};
+use config::Scheduling;
+use inference::cache::ResponseCache;
 use scheduling::{CutReason, SequenceStrategy};
 use vocabulary::{ByteBudget, Error, FailureReason};
 

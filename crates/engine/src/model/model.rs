@@ -4,12 +4,10 @@
 //! The responses come back through the [`RequestAccount`], the only place that counts them.
 use std::sync::Arc;
 
+use config::{ModelConfig, Scheduling};
 use inference::{
     Flow, Request, RequestValidator, ResponseStream, RunThread, SequenceId, Timeline, UnreadBudget,
-    backend::Execution,
-    config::{ModelConfig, Scheduling},
-    rejection::RejectionErrors,
-    response_channel,
+    backend::Execution, rejection::RejectionErrors, response_channel,
 };
 use scheduling::Rejection;
 use vocabulary::{Error, Name};

@@ -10,14 +10,14 @@ use std::{
     sync::Arc,
 };
 
+use config::{
+    Completion, CompletionContext, ConfigErrors, InstanceGroup, InstanceKind, ModelConfig, ResolvedConfig,
+    Scheduling, finish, misspelt_names, unused_cache,
+};
 use inference::{
     Inferer, UnreadBudget,
     backend::{Backend, BackendModel, InstanceDevice, InstanceSpec, ModelSource},
     cache::ResponseCache,
-    config::{
-        Completion, CompletionContext, ConfigErrors, InstanceGroup, InstanceKind, ModelConfig,
-        ResolvedConfig, Scheduling, finish, misspelt_names, unused_cache,
-    },
 };
 use vocabulary::{ByteBudget, Error, Name, log_target::MULTILINE};
 

@@ -8,12 +8,10 @@ use std::{
     time::Duration,
 };
 
+use config::{ResolvedConfig, Scheduling};
 use inference::{
-    ModelRunner, ReadableMemory, RequestValidator, Timestamp, WarmupFiles,
-    backend::BackendModel,
-    batching::BatchingStrategy,
-    config::{ResolvedConfig, Scheduling},
-    lock::Mutex,
+    ModelRunner, ReadableMemory, RequestValidator, Timestamp, WarmupFiles, backend::BackendModel,
+    batching::BatchingStrategy, lock::Mutex,
 };
 use vocabulary::{Error, Name};
 

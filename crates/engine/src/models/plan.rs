@@ -1,7 +1,8 @@
 //! What will be loaded for a model: its configuration and its versions.
 use std::{collections::BTreeSet, sync::Arc};
 
-use inference::{config::Declared, repository::ModelCopy};
+use config::Declared;
+use inference::repository::ModelCopy;
 use lifecycle::{ConfigIdentity, PlannedModel};
 use proto::model_config::SchedulingChoice;
 use vocabulary::Name;

@@ -103,9 +103,9 @@ async fn released(name: &str, copy: &LoadedVersion) {
 
 #[cfg(test)]
 mod tests {
+    use config::{ModelConfig, Scheduling};
     use inference::{
         backend::{BackendModel, Instance, InstanceSpec, ReleaseFuture},
-        config::{ModelConfig, Scheduling},
         lock::Mutex,
     };
     use tokio::sync::oneshot;

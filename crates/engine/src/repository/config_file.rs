@@ -4,10 +4,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use inference::{
-    config::{Completion, ConfigSource, GivenConfig, read},
-    repository::StoredObject,
-};
+use config::{Completion, ConfigSource, GivenConfig, read};
+use inference::repository::StoredObject;
 use lifecycle::{NoVersion, NoVersionCause, PlanFailure};
 use vocabulary::Error;
 

@@ -4,10 +4,8 @@
 use std::{io, path::Path};
 
 use bytes::Bytes;
-use inference::{
-    WarmupFiles,
-    config::{InitialState, ModelConfig, OutputSpec, Scheduling, StateSpec},
-};
+use config::{InitialState, ModelConfig, OutputSpec, Scheduling, StateSpec};
+use inference::WarmupFiles;
 use vocabulary::{Error, element_count};
 
 use crate::regular_file;

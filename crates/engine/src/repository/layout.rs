@@ -9,10 +9,10 @@ use std::{
     sync::Arc,
 };
 
+use config::{ConfigErrors, FileEntry, ModelConfig, Scheduling, VersionDirectory, rule, version_directory};
 use inference::{
     ReadableMemory, RequestValidator, WarmupSample,
     backend::{Backend, ModelSource, SequenceState},
-    config::{ConfigErrors, FileEntry, ModelConfig, Scheduling, VersionDirectory, rule, version_directory},
 };
 use vocabulary::{Error, Name};
 

@@ -9,9 +9,9 @@ use std::{
     time::Duration,
 };
 
+use config::{FileEntry, VersionDirectory, version_directory};
 use futures_util::future::join_all;
 use inference::{
-    config::{FileEntry, VersionDirectory, version_directory},
     lock::Mutex,
     repository::{ModelCopy, ObjectKind, ObjectRepository, RepositoryOpener, StoredObject},
 };

@@ -6,10 +6,8 @@ use std::{
     sync::Arc,
 };
 
-use inference::{
-    config::{FileEntry, VersionDirectory, version_directory},
-    repository::StoredObject,
-};
+use config::{FileEntry, VersionDirectory, version_directory};
+use inference::repository::StoredObject;
 use lifecycle::{DirectoryStamp, ModelKey, ModelLocation};
 use vocabulary::{Error, Name};
 

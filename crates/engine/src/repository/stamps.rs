@@ -1,10 +1,8 @@
 //! Looks at the files of a model without reading them.
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path, time::SystemTime};
 
-use inference::{
-    config::{VersionDirectory, version_directory},
-    repository::StoredObject,
-};
+use config::{VersionDirectory, version_directory};
+use inference::repository::StoredObject;
 use lifecycle::{DirectoryStamp, FileStamp, ModelFiles, is_by_product};
 
 use super::remote::version_of;

@@ -7,10 +7,10 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use config::{ModelConfig, ResolvedConfig, Scheduling};
 use inference::{
     backend::{Backend, ModelSource},
     batching::{BatchingStrategy, StrategyOpener},
-    config::{ModelConfig, ResolvedConfig, Scheduling},
 };
 use vocabulary::Error;
 

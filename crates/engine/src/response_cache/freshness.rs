@@ -1,7 +1,8 @@
 //! Whether a stored answer is still good. Pure.
 use std::time::Duration;
 
-use inference::{cache::CacheControl, config::ResponseCaching};
+use config::ResponseCaching;
+use inference::cache::CacheControl;
 
 /// What an answer of some age is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

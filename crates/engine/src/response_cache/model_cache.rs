@@ -14,12 +14,12 @@ use std::{
     time::Duration,
 };
 
+use config::{ModelConfig, ResponseCaching, Scheduling};
 use futures_util::future::BoxFuture;
 use inference::{
     Flow, Request, Response, ResponseStream, Timeline, Timestamp,
     backend::Execution,
     cache::{CacheStatus, CachedAnswer, ResponseCache},
-    config::{ModelConfig, ResponseCaching, Scheduling},
     lock::Mutex,
     rejection, response_channel,
 };

@@ -1,11 +1,10 @@
 //! Tests of the two example configurations in Triton's documentation of stateful models.
 use std::{num::NonZeroU64, sync::mpsc};
 
+use config::{Completion, CompletionContext, ConfigSource, ModelLayout, declare, finish};
 use engine::Engine;
 use inference::{
-    Request, RequestInputs, Response, ResponseStream, SequenceId, SequencePosition,
-    backend::Execution,
-    config::{Completion, CompletionContext, ConfigSource, ModelLayout, declare, finish},
+    Request, RequestInputs, Response, ResponseStream, SequenceId, SequencePosition, backend::Execution,
 };
 use vocabulary::{DataType, Tensor};
 

@@ -11,8 +11,9 @@ use std::{
     thread,
 };
 
+use config::Scheduling;
 use engine::{BackendSetting, usable_processors};
-use inference::{backend::InstanceDevice, config::Scheduling};
+use inference::backend::InstanceDevice;
 use parking_lot::Mutex;
 use proto::model_config::SchedulingChoice;
 use vocabulary::Error;

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use config::ModelConfig;
 use engine::{Engine, EngineOptions, MetricsOptions, ModelState, ServerMetadata};
 use inference::{
     Request, RequestInputs, Response, ResponseStream,
@@ -18,7 +19,6 @@ use inference::{
         Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceSpec, MemoryUsage,
         ModelSource,
     },
-    config::ModelConfig,
 };
 use parking_lot::{Condvar, Mutex};
 use vocabulary::{DataType, Error, Tensor};

@@ -1,5 +1,5 @@
 //! The cost of decoding, in steps: it is linear in the length of the text, for any input.
-use inference::config::InputSpec;
+use config::InputSpec;
 use vocabulary::{DataType, TensorData};
 
 use super::{generate, json, request};

@@ -1,6 +1,6 @@
 //! The readers of HTTP requests, as entrances for fuzzers.
 use bytes::Bytes;
-use inference::config::InputSpec;
+use config::InputSpec;
 use shared_memory::ClientRegions;
 use vocabulary::{DataType, TensorData};
 

@@ -1,5 +1,5 @@
 //! The metadata of the server and of its models.
-use inference::config::ModelConfig;
+use config::ModelConfig;
 use proto::{
     ModelMetadataResponse, RepositoryIndexResponse, ServerMetadataResponse,
     model_metadata_response::TensorMetadata, repository_index_response::ModelIndex,

@@ -1,7 +1,8 @@
 //! The requested form of each output of a response: JSON, binary data, its best classes, or a region of shared memory.
 use std::{num::NonZeroU64, sync::Arc};
 
-use inference::{OutputPlacement, config::ModelConfig};
+use config::ModelConfig;
+use inference::OutputPlacement;
 use smallvec::SmallVec;
 use vocabulary::{Error, Name, Tensor};
 

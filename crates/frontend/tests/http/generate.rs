@@ -11,13 +11,13 @@ use std::{
 };
 
 use bytes::Bytes;
+use config::ModelConfig;
 use frontend::http::{self, HttpEndpoint};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use inference::{
     Response,
     backend::{Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelSource},
-    config::ModelConfig,
 };
 use testing::{
     Repository, fixtures,

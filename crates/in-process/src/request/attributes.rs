@@ -6,8 +6,9 @@ use std::{
     time::Duration,
 };
 
+use config::Scheduling;
 use engine::Model;
-use inference::{Request, RequestInputs, SequenceId, SequencePosition, config::Scheduling};
+use inference::{Request, RequestInputs, SequenceId, SequencePosition};
 use vocabulary::{
     DataType, DeviceMemory, Error, Name, Parameter, Parameters, Shape, Tensor, TensorData, TensorMemory,
 };

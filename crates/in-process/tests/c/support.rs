@@ -16,6 +16,7 @@ use c_api::types::{
     trace::{Activity, Trace, TraceLevel, functions::TRITONSERVER_InferenceTraceTensorNew},
 };
 use cache::local::LocalResponseCache;
+use config::ModelConfig;
 use engine::{Engine, EngineOptions, LoadParameters, MetricsOptions, ModelControl, Plugins, ServerMetadata};
 use in_process::{Server, allocator::*, infer::*, request::*, response::*};
 use inference::{
@@ -24,7 +25,6 @@ use inference::{
         Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceSpec, MemoryUsage,
         ModelSource,
     },
-    config::ModelConfig,
 };
 use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Runtime;

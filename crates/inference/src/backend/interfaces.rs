@@ -4,10 +4,8 @@ use std::{collections::BTreeMap, path::PathBuf, pin::Pin, sync::Arc};
 use scheduling::InstanceDevice;
 
 use super::execution::Execution;
-use crate::{
-    ExecutionTimes, Inferer,
-    config::{ConfigErrors, KnownNames, ModelConfig},
-};
+use crate::{ExecutionTimes, Inferer};
+use config::{ConfigErrors, KnownNames, ModelConfig};
 use vocabulary::{Error, MemoryKind, Name};
 
 /// A framework that can open models.

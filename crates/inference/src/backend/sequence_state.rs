@@ -1,10 +1,8 @@
 //! The tensors that the server keeps for one sequence between its requests (implicit state).
 use std::sync::Arc;
 
-use crate::{
-    config::{ModelConfig, SequenceScheduling, StateSpec},
-    lock::Mutex,
-};
+use crate::lock::Mutex;
+use config::{ModelConfig, SequenceScheduling, StateSpec};
 use vocabulary::{Error, ForeignMemory, Name, Shape, Tensor, TensorMemory, require_memory};
 
 /// The implicit state of one sequence (`state` of a configuration). Clones share the memory.

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 
 use super::*;
-use crate::config::{Completion, CompletionContext, ConfigSource, FileEntry, ModelLayout, declare, finish};
+use config::{Completion, CompletionContext, ConfigSource, FileEntry, ModelLayout, declare, finish};
 use vocabulary::{DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion};
 
 /// A region that its owner, the test, writes. It has no address.

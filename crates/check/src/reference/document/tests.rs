@@ -1,7 +1,7 @@
 //! The notes agree with the schema, the rules and the server.
 use std::{collections::BTreeSet, fs};
 
-use inference::config::Rule;
+use config::Rule;
 use testing::Identity;
 
 use super::*;
@@ -75,24 +75,24 @@ fn a_model_without_these_values_is_good() {
 
 /// Rules that are not about the value of a field: about texts and files, or about what follows from them.
 const OF_FILES: [Rule; 12] = [
-    inference::config::rule::SYNTAX,
-    inference::config::rule::UNKNOWN_FIELD,
-    inference::config::rule::UNKNOWN_VALUE,
-    inference::config::rule::MODEL_FILE,
-    inference::config::rule::GRAPH,
-    inference::config::rule::EXTERNAL_DATA,
-    inference::config::rule::ENSEMBLE_TENSORS,
-    inference::config::rule::ENSEMBLE_MEMBERS,
-    inference::config::rule::CONFIGURATION,
-    inference::config::rule::WRONG_VALUE,
-    inference::config::rule::PARAMETER,
-    inference::config::rule::REPEATED_FIELD,
+    config::rule::SYNTAX,
+    config::rule::UNKNOWN_FIELD,
+    config::rule::UNKNOWN_VALUE,
+    config::rule::MODEL_FILE,
+    config::rule::GRAPH,
+    config::rule::EXTERNAL_DATA,
+    config::rule::ENSEMBLE_TENSORS,
+    config::rule::ENSEMBLE_MEMBERS,
+    config::rule::CONFIGURATION,
+    config::rule::WRONG_VALUE,
+    config::rule::PARAMETER,
+    config::rule::REPEATED_FIELD,
 ];
 
 #[test]
 fn each_rule_about_fields_is_in_the_reference() {
     let named: BTreeSet<_> = notes().flat_map(|note| note.refusals).map(|refusal| refusal.rule.id).collect();
-    let rules = inference::config::rule::ALL.iter().filter(|rule| !OF_FILES.contains(rule));
+    let rules = config::rule::ALL.iter().filter(|rule| !OF_FILES.contains(rule));
     let rules: BTreeSet<_> = rules.map(|rule| rule.id).collect();
     assert_eq!(rules.difference(&named).collect::<Vec<_>>(), Vec::<&&str>::new());
 }
@@ -100,7 +100,7 @@ fn each_rule_about_fields_is_in_the_reference() {
 #[test]
 fn parameters_of_the_server_are_those_that_it_knows() {
     let listed: BTreeSet<_> = parameters::OF_THE_SERVER.iter().map(|value| value.name).collect();
-    assert_eq!(listed, inference::config::server_parameters().into_iter().collect());
+    assert_eq!(listed, config::server_parameters().into_iter().collect());
     let all = parameters::OF_BACKENDS.iter().map(|value| value.name);
     assert_eq!(all.clone().collect::<BTreeSet<_>>().len(), all.count(), "a name is listed twice");
 }

@@ -5,10 +5,8 @@
 //! each leaves when its batch has ended and its sequences have.
 use std::sync::Arc;
 
-use inference::{
-    WarmupFiles,
-    config::{InstanceGroup, ModelConfig},
-};
+use config::{InstanceGroup, ModelConfig};
+use inference::WarmupFiles;
 use scheduling::Claimant;
 use vocabulary::{Error, Name};
 

@@ -1,11 +1,8 @@
 //! Takes the snapshot of an executor: its queue, its instances and its slots.
 use std::{sync::Arc, time::Duration};
 
-use inference::{
-    Timestamp,
-    config::{InstanceKind, Scheduling},
-    lock::MutexGuard,
-};
+use config::{InstanceKind, Scheduling};
+use inference::{Timestamp, lock::MutexGuard};
 
 use super::{
     super::{

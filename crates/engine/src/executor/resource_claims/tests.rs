@@ -1,10 +1,10 @@
 //! Tests of models that share resources.
 use std::{num::NonZeroU32, sync::mpsc};
 
+use config::{RateLimits, ResourceNeed, Scheduling};
 use inference::{
     ModelRunner, Response,
     backend::{BackendInstance, BackendModel, Batch, Instance, InstanceSpec},
-    config::{RateLimits, ResourceNeed, Scheduling},
 };
 use scheduling::Capacity;
 

@@ -2,10 +2,10 @@
 use std::{num::NonZeroU32, sync::mpsc};
 
 use bytes::Bytes;
+use config::{Scheduling, Warmup, WarmupData, WarmupInput};
 use inference::{
     ModelRunner, Response,
     backend::{BackendModel, Instance, InstanceSpec},
-    config::{Scheduling, Warmup, WarmupData, WarmupInput},
 };
 use vocabulary::DataType;
 

@@ -6,12 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use inference::{
-    agent::{self, RepositoryAgent},
-    config::{
-        Declared, FileEntry, GivenConfig, ModelLayout, absent_versions, no_version_available, select_versions,
-    },
+use config::{
+    Declared, FileEntry, GivenConfig, ModelLayout, absent_versions, no_version_available, select_versions,
 };
+use inference::agent::{self, RepositoryAgent};
 use lifecycle::{ModelKey, NoVersionCause};
 use proto::model_instance_group::Kind;
 use vocabulary::{Error, Name};

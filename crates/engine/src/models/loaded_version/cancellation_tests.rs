@@ -2,10 +2,10 @@
 //! wait.
 use std::{num::NonZeroUsize, sync::mpsc, thread};
 
+use config::{ModelConfig, Scheduling};
 use inference::{
     Request, Response, ResponseStream,
     backend::{BackendInstance, Batch, Instance, InstanceSpec},
-    config::{ModelConfig, Scheduling},
 };
 use scheduling::{
     DirectStrategy, DynamicBatching, QueuePolicy, SequenceBatching, SequenceStrategy, TimeoutAction,

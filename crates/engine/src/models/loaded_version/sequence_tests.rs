@@ -4,10 +4,10 @@ use std::{
     sync::mpsc,
 };
 
+use config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, SequenceScheduling, StateSpec};
 use inference::{
     Request, Response, ResponseItem, ResponseStream, SequenceId, SequencePosition,
     backend::{BackendInstance, Batch, Instance, InstanceSpec},
-    config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, SequenceScheduling, StateSpec},
 };
 use scheduling::{OldestStrategy, SequenceBatching, SequenceStrategy};
 use vocabulary::{DataType, Tensor};

@@ -5,10 +5,10 @@ use std::{
     thread::{self, ThreadId},
 };
 
+use config::{ModelConfig, Scheduling};
 use inference::{
     Request, RequestInputs, Response, ResponseItem, ResponseStream, UnreadBudget,
     backend::{BackendInstance, Batch, Execution, Instance, InstanceSpec},
-    config::{ModelConfig, Scheduling},
 };
 use scheduling::{DynamicBatching, QueuePolicy, TimeoutAction};
 use tokio::runtime::Runtime;

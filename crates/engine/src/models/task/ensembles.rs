@@ -1,7 +1,7 @@
 //! Binds ensembles to the copies of their members that serve, each time these change.
 use std::sync::Arc;
 
-use inference::config::EnsembleScheduling;
+use config::EnsembleScheduling;
 use lifecycle::{LifecycleAction, LoadedVersionId, ManagedModel, ModelKey, VersionStatus};
 use vocabulary::{Error, Name};
 
@@ -81,7 +81,7 @@ impl RepositoryTask {
                 missing.join(", ")
             )));
         }
-        let member = |step: &inference::config::EnsembleStep| {
+        let member = |step: &config::EnsembleStep| {
             let name = &step.model;
             let depends =
                 |why: String| Error::invalid(format!("ensemble '{ensemble}' depends on '{name}' {why}"));

@@ -6,7 +6,8 @@
 //! arrays define the shape of their tensor (P-W52). A flat array or a scalar is spread over the model's dimensions.
 use std::collections::HashSet;
 
-use inference::{Request, RequestInputs, config::InputSpec, id_prefix};
+use config::InputSpec;
+use inference::{Request, RequestInputs, id_prefix};
 use vocabulary::{Error, Name, Shape, Tensor};
 
 use crate::{

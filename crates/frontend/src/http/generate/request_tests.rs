@@ -1,7 +1,8 @@
 //! The conversion of generate requests: names, shapes, parameters, and refusals.
 use std::{num::NonZeroU64, time::Duration};
 
-use inference::{Request, SequenceId, config::InputSpec};
+use config::InputSpec;
+use inference::{Request, SequenceId};
 use vocabulary::{DataType, Error, Parameter};
 
 use super::request::{Schema, decode, spread};

@@ -1,6 +1,6 @@
 //! The paths of one model, described by its configuration.
+use config::{InputSpec, ModelConfig};
 use engine::Model;
-use inference::config::{InputSpec, ModelConfig};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use vocabulary::DataType;

@@ -2,7 +2,7 @@
 use std::{num::NonZeroU32, path::Path, time::Duration};
 
 use super::*;
-use crate::config::{FileEntry, InstanceKind, Scheduling};
+use crate::{FileEntry, InstanceKind, Scheduling};
 use vocabulary::DataType;
 
 const PATH: &str = "models/m/config.pbtxt";

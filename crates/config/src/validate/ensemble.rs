@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proto::{ModelConfig, ModelEnsembling, model_config::SchedulingChoice};
 
 use super::super::{ConfigErrors, complete::is_ensemble, rule};
-use crate::nearest;
+use proto::nearest;
 use vocabulary::ErrorCode;
 
 const FIELD: &str = "ensemble_scheduling";

@@ -7,7 +7,7 @@ use proto::{
 };
 
 use super::super::{ConfigErrors, rule};
-use crate::nearest;
+use proto::nearest;
 use vocabulary::{ErrorCode, ShapeError, element_count};
 
 /// The fields that inputs and outputs share.

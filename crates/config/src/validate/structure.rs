@@ -10,7 +10,7 @@ use super::{
     },
     ensemble, priorities, sequence,
 };
-use crate::nearest;
+use proto::nearest;
 use vocabulary::ErrorCode;
 
 /// The platforms of Triton's backends.

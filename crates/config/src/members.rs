@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use scheduling::{EnsembleGraph, GraphStep, StepInput};
 
 use super::{ConfigErrors, EnsembleScheduling, EnsembleStep, ModelConfig, rule};
-use crate::nearest;
+use proto::nearest;
 use vocabulary::{DataType, Error, ErrorCode, Name, Shape};
 
 /// What follows from an ensemble together with its members.

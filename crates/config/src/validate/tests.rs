@@ -2,7 +2,7 @@
 use proto::ModelConfig;
 
 use super::*;
-use crate::config::{
+use crate::{
     ConfigErrors,
     complete::{CompletionContext, complete_instance_groups, normalise},
 };

@@ -2,7 +2,7 @@
 use proto::{ModelConfig, ModelInstanceGroup, model_instance_group::Kind};
 
 use super::super::{ConfigErrors, rule};
-use crate::config::complete::{CompletionContext, is_ensemble, is_gpu};
+use crate::complete::{CompletionContext, is_ensemble, is_gpu};
 use vocabulary::ErrorCode;
 
 /// The smallest CUDA compute capability, as the error about GPUs prints it.

@@ -7,7 +7,7 @@ use proto::{
 };
 
 use super::super::{ConfigErrors, rule};
-use crate::config::typed::caching::is_cached;
+use crate::typed::caching::is_cached;
 
 const FIELD: &str = "sequence_batching";
 const PAIRS: &str = "'int32_false_true', 'fp32_false_true' and 'bool_false_true'";

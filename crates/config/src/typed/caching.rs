@@ -2,24 +2,24 @@
 use std::time::Duration;
 
 use super::ConfigConversion;
-use crate::config::ResponseCaching;
+use crate::ResponseCaching;
 
-pub(in crate::config) const TIME_TO_LIVE: &str = "CACHE_TTL_SECONDS";
-pub(in crate::config) const STALE_TIME: &str = "CACHE_STALE_SECONDS";
-pub(in crate::config) const MAX_ANSWER_BYTES: &str = "CACHE_MAX_ANSWER_BYTES";
-pub(in crate::config) const QUOTA_BYTES: &str = "CACHE_QUOTA_BYTES";
-pub(in crate::config) const DECOUPLED: &str = "CACHE_DECOUPLED";
+pub(crate) const TIME_TO_LIVE: &str = "CACHE_TTL_SECONDS";
+pub(crate) const STALE_TIME: &str = "CACHE_STALE_SECONDS";
+pub(crate) const MAX_ANSWER_BYTES: &str = "CACHE_MAX_ANSWER_BYTES";
+pub(crate) const QUOTA_BYTES: &str = "CACHE_QUOTA_BYTES";
+pub(crate) const DECOUPLED: &str = "CACHE_DECOUPLED";
 
 /// A longer time is a mistake: 100 years.
 const LONGEST_SECONDS: f64 = 100.0 * 366.0 * 24.0 * 3600.0;
 
 /// Whether the configuration enables the response cache.
-pub(in crate::config) fn is_cached(config: &proto::ModelConfig) -> bool {
+pub(crate) fn is_cached(config: &proto::ModelConfig) -> bool {
     config.response_cache.as_ref().is_some_and(|cache| cache.enable)
 }
 
 /// Whether the configuration allows to cache the responses of a decoupled model.
-pub(in crate::config) fn caches_decoupled(config: &proto::ModelConfig) -> bool {
+pub(crate) fn caches_decoupled(config: &proto::ModelConfig) -> bool {
     config.parameters.get(DECOUPLED).is_some_and(|value| value.string_value == "true")
 }
 

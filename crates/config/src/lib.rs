@@ -3,6 +3,11 @@
 //! Files contain the protobuf form ([`proto::ModelConfig`]), and clients see it. The server converts it into
 //! [`ModelConfig`] once, in four steps: parse, override, complete and validate. The rest of the server reads only the
 //! typed form.
+//!
+//! This crate knows no request and no backend, and contains no I/O, no clock and no thread.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
 mod backend_fields;
 mod complete;
 mod ensemble;
