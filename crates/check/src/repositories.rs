@@ -60,7 +60,7 @@ pub fn check_repositories(repositories: &BTreeSet<PathBuf>, options: &CheckOptio
 
 /// Checks each model, on as many threads as there are processors.
 fn check_each(directories: &[PathBuf], options: &CheckOptions) -> Vec<CheckedModel> {
-    let threads = engine::usable_processors().get().min(directories.len());
+    let threads = host::usable_processors().get().min(directories.len());
     let next = AtomicUsize::new(0);
     let check_some = || {
         let mut checked = Vec::new();

@@ -76,7 +76,7 @@ async fn start(models: &[String], metrics: MetricsOptions) -> Engine {
         config_name: None,
         agent_directory: "/agents".into(),
         backend_settings: Vec::new(),
-        limits: engine::MemoryLimits::default(),
+        limits: host::MemoryLimits::default(),
         metrics,
         hold_until_queued: 0,
         hold_until_backlogged: 0,

@@ -1,7 +1,8 @@
 //! The threads that all models of an engine share.
 use std::{io, sync::Arc};
 
-use crate::{ThreadGroup, clock::TimerThread, network_threads::NetworkThreads};
+use crate::network_threads::NetworkThreads;
+use host::{ThreadGroup, TimerThread};
 
 /// See the module documentation. Cheap to clone.
 #[derive(Clone)]

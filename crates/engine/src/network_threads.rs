@@ -16,7 +16,7 @@ use std::{
 use inference::Timestamp;
 use tokio::runtime::Handle;
 
-use crate::clock::{TimerTarget, TimerThread, now};
+use host::{TimerTarget, TimerThread, now};
 
 /// For how long no thread may watch the sockets after a thread has been lent. Short against what a client notices, long
 /// against the cost of waking a thread.
@@ -141,7 +141,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::ThreadGroup;
+    use host::ThreadGroup;
 
     fn runtime(workers: usize) -> Runtime {
         Builder::new_multi_thread().worker_threads(workers).enable_all().build().unwrap()

@@ -7,7 +7,7 @@ use std::{
 
 use vocabulary::Error;
 
-use crate::{host_policy::HostPolicy, limits::MemoryLimits};
+use host::{HostPolicy, MemoryLimits};
 
 /// The settings of an engine, fixed at its start.
 #[derive(Debug, Clone)]

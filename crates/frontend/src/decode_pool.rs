@@ -35,7 +35,7 @@ type ConnectionTask = Option<task::Id>;
 /// Permits to work: one for every second processor, and at least one. Two on a machine of two processors would leave no
 /// processor to the requests of other clients.
 static PERMITS: LazyLock<Arc<Turns<ConnectionTask>>> =
-    LazyLock::new(|| Turns::new((engine::usable_processors().get() / 2).max(1)));
+    LazyLock::new(|| Turns::new((host::usable_processors().get() / 2).max(1)));
 
 tokio::task_local! {
     /// The task of the connection that a task of one call belongs to.

@@ -1,5 +1,5 @@
 //! What both protocols tell the trace of a request.
-use engine::now;
+use host::now;
 use http::{HeaderMap, HeaderValue};
 use inference::Timestamp;
 use trace::{FrontendActivity, RemoteContext, RequestTrace, Tracer};

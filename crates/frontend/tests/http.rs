@@ -78,7 +78,7 @@ impl Server {
             config_name: None,
             agent_directory: Default::default(),
             backend_settings: Vec::new(),
-            limits: engine::MemoryLimits::default(),
+            limits: host::MemoryLimits::default(),
             metrics: MetricsOptions { host: false, ..MetricsOptions::default() },
             hold_until_queued: 0,
             hold_until_backlogged: 0,

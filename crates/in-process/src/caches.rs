@@ -19,7 +19,7 @@ impl CacheFinder for AssembledCaches {
     ) -> Result<Arc<dyn ResponseCache>, Error> {
         match name {
             _ if CacheLibraries::has(name, directory) => CacheLibraries.open(name, settings, directory),
-            cache::local::NAME => Ok(Arc::new(LocalResponseCache::open(settings, engine::usable_memory())?)),
+            cache::local::NAME => Ok(Arc::new(LocalResponseCache::open(settings, host::usable_memory())?)),
             cache::redis::NAME => Ok(Arc::new(RedisResponseCache::open(settings)?)),
             _ => CacheLibraries.open(name, settings, directory),
         }

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engine::ThreadGroup;
+use host::ThreadGroup;
 use inference::lock::{Condvar, Mutex, MutexGuard};
 use vocabulary::panic_message;
 

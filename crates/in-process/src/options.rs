@@ -20,9 +20,10 @@ use c_api::{
     types::error::CError,
 };
 use engine::{
-    BackendSetting, ControlMode, HostPolicy, LoadPolicy, MetricsOptions, ModelControl, Polling,
-    RateLimitResource, ReadinessRule, ServerMetadata,
+    BackendSetting, ControlMode, LoadPolicy, MetricsOptions, ModelControl, Polling, RateLimitResource,
+    ReadinessRule, ServerMetadata,
 };
+use host::HostPolicy;
 use inference::lock::{Mutex, MutexGuard};
 use vocabulary::Error;
 
@@ -164,7 +165,7 @@ impl OptionSettings {
             config_name: self.config_name.clone(),
             // As Triton: the program's settings come first, so that they cannot override these.
             backend_settings: self.backend_settings.iter().cloned().chain(own).collect(),
-            limits: engine::MemoryLimits::default(),
+            limits: host::MemoryLimits::default(),
             metrics: if self.metrics { self.shown_metrics.clone() } else { MetricsOptions::none() },
             hold_until_queued: 0,
             hold_until_backlogged: 0,

@@ -115,7 +115,7 @@ fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Re
     server::descriptors::make_room(descriptors);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // The engine lends threads to executions, but never the last one: so each processor can have one.
-        .worker_threads(engine::usable_processors().get() + 1)
+        .worker_threads(host::usable_processors().get() + 1)
         .thread_name("network")
         .thread_stack_size(NETWORK_STACK_BYTES)
         .enable_all()

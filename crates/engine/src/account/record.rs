@@ -19,7 +19,7 @@ use super::{
     latencies::Latencies,
     responses::{ResponseStatistic, Responses},
 };
-use crate::clock::unix_time;
+use host::unix_time;
 
 /// Counters of one model version since its load (protocol extension "statistics").
 #[derive(Debug, Clone, Default)]

@@ -12,7 +12,7 @@ use super::{
     in_flight::InFlight,
     record::{Lookup, Record},
 };
-use crate::clock::now;
+use host::now;
 
 /// Counts the requests of a model version from their acceptance to their last response. The models of one ensemble
 /// share an account.

@@ -12,7 +12,7 @@ use scheduling::{StepRun, nanos};
 use smallvec::SmallVec;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::clock::now;
+use host::now;
 
 /// The responses of a request to a member. Dropping it cancels the request.
 pub(super) struct StepStream {

@@ -13,12 +13,12 @@ use super::{
 };
 use crate::{
     account::{Latencies, Record, RequestAccount},
-    clock::now,
     fingerprint::{self, Fingerprint},
     model::{Model, ModelParts},
     response_cache::{ModelCache, ModelCacheParts},
     server_parts::ServerParts,
 };
+use host::now;
 
 /// What an ensemble is built from, besides its members.
 pub(crate) struct EnsembleParts {

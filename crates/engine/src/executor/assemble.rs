@@ -9,7 +9,7 @@ use scheduling::{InstanceId, Row};
 use vocabulary::Tensor;
 
 use super::sequence_inputs::{Sequences, SlotAssignment};
-use crate::clock::now;
+use host::now;
 
 /// A batch for a backend, and the values that must outlive it.
 pub(super) struct Assembled {

@@ -15,7 +15,7 @@ use inference::lock::Mutex;
 use vocabulary::panic_message;
 
 use super::driver::WaitingWork;
-use crate::thread_group::ThreadGroup;
+use host::ThreadGroup;
 
 /// Steps the driver, among other things.
 type DeferredStep = Box<dyn FnOnce() + Send>;

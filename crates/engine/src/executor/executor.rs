@@ -32,10 +32,10 @@ use super::{
 };
 use crate::{
     engine_threads::EngineThreads,
-    host_policy::Placed,
     limiter::{GrantListener, Limiter},
     notified::notified_until,
 };
+use host::Placed;
 
 mod backend_calls;
 mod events;

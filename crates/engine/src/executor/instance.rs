@@ -17,10 +17,7 @@ use scheduling::ScheduledBatch;
 use vocabulary::Error;
 
 use super::warmup::WarmUp;
-use crate::{
-    host_policy::Placed,
-    thread_group::{GroupThread, ThreadGroup},
-};
+use host::{GroupThread, Placed, ThreadGroup};
 
 /// An instance that any thread may run, one at a time.
 pub(super) type MovableInstance = Box<dyn BackendInstance + Send>;

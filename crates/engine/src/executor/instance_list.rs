@@ -7,7 +7,8 @@ use scheduling::InstanceId;
 use vocabulary::Name;
 
 use super::instance::{BuiltInstance, MovableInstance, RunWork, WorkSlot, WorkerMessage};
-use crate::{host_policy::Placed, instance_table::InstanceTable, thread_group::GroupThread};
+use crate::instance_table::InstanceTable;
+use host::{GroupThread, Placed};
 
 /// The instances of an executor.
 pub(super) struct Instances {

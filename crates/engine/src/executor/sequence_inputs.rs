@@ -13,7 +13,8 @@ use inference::{
 use scheduling::{Entry, InstanceId, SequenceId, SequencePosition, VacatedSlot};
 use vocabulary::{DataType, Error, Name, Shape, Tensor};
 
-use crate::{clock::now, instance_table::InstanceTable, limits::configurable_bytes};
+use crate::instance_table::InstanceTable;
+use host::{configurable_bytes, now};
 
 /// What the executor adds to the requests of a sequence model.
 pub(super) struct Sequences {

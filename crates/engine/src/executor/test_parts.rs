@@ -18,7 +18,8 @@ use scheduling::SchedulingAttributes;
 use vocabulary::{DataType, Tensor};
 
 use super::{Executor, ExecutorParts};
-use crate::{clock::now, engine_threads::EngineThreads};
+use crate::engine_threads::EngineThreads;
+use host::{Placed, now};
 
 /// A model with one input and one output of any number of bytes.
 pub(crate) fn config(scheduling: Scheduling) -> ModelConfig {
@@ -86,6 +87,22 @@ pub(crate) fn instance(name: &str) -> InstanceSpec {
     }
 }
 
+/// An instance without a policy.
+pub(crate) fn placed(spec: InstanceSpec) -> Placed {
+    let kind = InstanceKind::Cpu;
+    let group = InstanceGroup {
+        name: "group".into(),
+        kind,
+        count: NonZeroUsize::MIN,
+        passive: spec.passive,
+        host_policy: kind.usual_host_policy().into(),
+        profiles: vec![],
+        secondary_devices: vec![],
+        rate_limiter: RateLimits::default(),
+    };
+    Placed { spec, policy: None, group: Arc::new(group) }
+}
+
 impl ExecutorParts {
     /// The parts of version 1 of a model that loads no files, without limits.
     pub(super) fn for_test(
@@ -100,7 +117,7 @@ impl ExecutorParts {
             counters: Arc::default(),
             warmup_files: WarmupFiles::new(|file| panic!("no sample names {file}")),
             backend: Box::new(backend),
-            instances: instances.into_iter().map(Into::into).collect(),
+            instances: instances.into_iter().map(placed).collect(),
             strategy: None,
             threads: EngineThreads::start().unwrap(),
             limiter: None,

@@ -17,7 +17,7 @@ use inference::{
 use vocabulary::{Error, Name};
 
 use super::sequence_inputs::Sequences;
-use crate::{clock::now, limits::configurable_bytes};
+use host::{configurable_bytes, now};
 
 /// The samples of a model. Any of its instances can run them.
 pub(super) struct WarmUp {

@@ -2,10 +2,10 @@
 use std::{cmp::Reverse, time::Duration};
 
 use crate::{
-    clock::unix_time,
     model_state::{IndexEntry, ModelState},
     models::loaded_version::LoadedVersion,
 };
+use host::unix_time;
 
 /// A version that has run a batch within this time is busy, also if nothing runs at this moment.
 const LATELY: Duration = Duration::from_secs(10);

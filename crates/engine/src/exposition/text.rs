@@ -16,9 +16,8 @@ use super::{
     host::Host,
     series::{Series, family},
 };
-use crate::{
-    account::ModelStatistics, clock::now, models::loaded_version::LoadedVersion, options::MetricsOptions,
-};
+use crate::{account::ModelStatistics, models::loaded_version::LoadedVersion, options::MetricsOptions};
+use host::now;
 
 /// Writes the text on demand.
 pub(crate) struct Exposition {

@@ -15,11 +15,11 @@ use vocabulary::{Error, Name};
 use super::succession::Succession;
 use crate::{
     account::RequestAccount,
-    clock::now,
     fingerprint::Fingerprint,
     response_cache::{ModelCache, ValidRequest},
     server_parts::ServerParts,
 };
+use host::now;
 
 /// One served version of a model. A caller that holds it may use it, even if the repository has replaced it meanwhile.
 pub struct Model {

@@ -19,7 +19,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::ThreadGroup;
+use host::ThreadGroup;
 
 /// How many copies are closed at a time. Models in Python may take seconds, and a stop closes all models.
 const MOST_THREADS: usize = 64;

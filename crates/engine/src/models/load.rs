@@ -27,20 +27,17 @@ use tokio::runtime::Handle;
 use super::plan::{LoadBase, LoadPlan};
 use crate::repository::{config_file::ConfigFileReader, files, strategy};
 use crate::{
-    clock::now,
     engine_threads::EngineThreads,
     ensemble::EnsembleParts,
     fingerprint::{Files, Fingerprint},
-    host_policy::{Binding, HostPolicy, Placed},
     limiter::Limiter,
     models::loaded_version::{LoadedVersion, UpdateParts, VersionParts},
     options::{BackendSetting, EngineOptions, LoadPolicy, RateLimitResource},
     plugins::{MemoryFunctions, Plugins},
-    processors,
     response_cache::{ModelCache, ModelCacheParts, cache_for_model},
     server_parts::ServerParts,
-    thread_group::ThreadGroup,
 };
+use host::{Binding, HostPolicy, Placed, ThreadGroup, now, usable_processors};
 
 mod planning;
 
@@ -399,7 +396,7 @@ impl Loader {
     fn instances(&self, config: &ModelConfig) -> Vec<Placed> {
         let working = config.instance_groups.iter().filter(|group| !group.passive);
         let all: usize = working.map(|group| group.count.get()).sum();
-        let share = NonZeroUsize::new(processors::usable().get() / all.max(1)).unwrap_or(NonZeroUsize::MIN);
+        let share = NonZeroUsize::new(usable_processors().get() / all.max(1)).unwrap_or(NonZeroUsize::MIN);
         let of_group = |group: &InstanceGroup| {
             let device = match group.kind {
                 InstanceKind::Cpu => InstanceDevice::Cpu,

@@ -18,16 +18,15 @@ use vocabulary::{Error, Name};
 use super::loaded_work::LoadedWork;
 use crate::{
     account::{InFlight, Latencies, ModelStatistics, Record, RequestAccount},
-    clock::now,
     ensemble::{EnsembleMember, EnsembleParts, EnsembleVersion},
     executor::{Executor, ExecutorParts, ExecutorUpdateParts, PreparedUpdate},
     fingerprint::Fingerprint,
-    host_policy::Placed,
     limiter::Limiter,
     model::{Model, ModelParts},
     response_cache::ModelCache,
     server_parts::ServerParts,
 };
+use host::{Placed, now};
 
 mod ending;
 

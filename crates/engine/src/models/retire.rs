@@ -112,13 +112,11 @@ mod tests {
     use vocabulary::Error;
 
     use super::*;
-    use crate::{
-        ThreadGroup,
-        models::loaded_version::{
-            VersionParts,
-            tests::{GateAnswer, ask, config, echoed, gated},
-        },
+    use crate::models::loaded_version::{
+        VersionParts,
+        tests::{GateAnswer, ask, config, echoed, gated},
     };
+    use host::ThreadGroup;
 
     fn retirement(is_stopping: watch::Receiver<bool>) -> Retirement {
         Retirement {

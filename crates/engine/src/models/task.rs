@@ -39,7 +39,8 @@ use crate::repository::{
     repositories::{Repositories, RepositorySource},
     watch::FileWatcher,
 };
-use crate::{clock::now, model_state::IndexEntry, models::loaded_version::LoadedVersion, options::Polling};
+use crate::{model_state::IndexEntry, models::loaded_version::LoadedVersion, options::Polling};
+use host::now;
 
 mod abandoned;
 mod actions;

@@ -20,7 +20,8 @@ use super::{
     config_file::{self, unreadable},
     files, repositories, scan, strategy,
 };
-use crate::{limits::configurable_bytes, regular_file};
+use crate::regular_file;
+use host::configurable_bytes;
 
 /// The first bytes of a shared library.
 const ELF_MAGIC: [u8; 4] = *b"\x7fELF";

@@ -33,10 +33,10 @@ use super::{
 };
 use crate::{
     account::{Lookup, RequestAccount},
-    clock::{TimerTarget, now},
     fingerprint::Fingerprint,
     server_parts::ServerParts,
 };
+use host::{TimerTarget, now};
 
 mod asking;
 mod insertion;

@@ -5,7 +5,8 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use engine::{Engine, EngineOptions, MemoryLimits};
+use engine::{Engine, EngineOptions};
+use host::MemoryLimits;
 use inference::{Request, RequestInputs, Response, ResponseItem, ResponseStream, backend::Execution};
 use vocabulary::{DataType, ErrorCode, REQUEST_BYTES, Tensor};
 

@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-use engine::{Engine, EngineOptions, LoadParameters, MemoryLimits, ModelControl, Polling, StartupModels};
+use engine::{Engine, EngineOptions, LoadParameters, ModelControl, Polling, StartupModels};
+use host::MemoryLimits;
 use inference::{
     Request, Response, ResponseStream,
     backend::{Batch, Execution},

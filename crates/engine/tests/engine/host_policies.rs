@@ -5,7 +5,8 @@ use std::{
     thread,
 };
 
-use engine::{EngineOptions, HostPolicy, ProcessorSet};
+use engine::EngineOptions;
+use host::{HostPolicy, ProcessorSet};
 use rustix::{
     process::getpriority_process,
     thread::{CpuSet, sched_getaffinity},

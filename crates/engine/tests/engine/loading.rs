@@ -12,7 +12,8 @@ use std::{
 };
 
 use config::Scheduling;
-use engine::{BackendSetting, usable_processors};
+use engine::BackendSetting;
+use host::usable_processors;
 use inference::backend::InstanceDevice;
 use parking_lot::Mutex;
 use proto::model_config::SchedulingChoice;

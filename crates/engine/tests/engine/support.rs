@@ -84,7 +84,7 @@ pub(crate) fn options(repositories: Vec<PathBuf>) -> EngineOptions {
         config_name: None,
         agent_directory: "/agents".into(),
         backend_settings: Vec::new(),
-        limits: engine::MemoryLimits::default(),
+        limits: host::MemoryLimits::default(),
         metrics: MetricsOptions { host: false, ..MetricsOptions::default() },
         hold_until_queued: 0,
         hold_until_backlogged: 0,

@@ -102,7 +102,7 @@ pub(crate) fn timing(responses: &ResponseStream) -> (HeaderName, HeaderValue) {
         ("compute_input", compute_input),
         ("compute_infer", compute_infer),
         ("compute_output", compute_output),
-        ("total", Some(engine::now() - timeline.request_start)),
+        ("total", Some(host::now() - timeline.request_start)),
     ];
     (SERVER_TIMING, written(&phases))
 }

@@ -1,7 +1,7 @@
 //! `ModelInfer`: one request, one response.
 use std::sync::Arc;
 
-use engine::now;
+use host::now;
 use http::Response;
 use hyper::body::Incoming;
 use inference::{Request, ResponseStream};

@@ -43,17 +43,17 @@ struct Server {
 
 impl Server {
     async fn start(options: GrpcOptions) -> Self {
-        Self::start_within(options, engine::MemoryLimits::default()).await
+        Self::start_within(options, host::MemoryLimits::default()).await
     }
 
-    async fn start_within(options: GrpcOptions, limits: engine::MemoryLimits) -> Self {
+    async fn start_within(options: GrpcOptions, limits: host::MemoryLimits) -> Self {
         Self::start_controlled(options, limits, ModelControl::None, &[]).await
     }
 
     /// A server that loads models as `control` says. `more` models have a name and a configuration.
     async fn start_controlled(
         options: GrpcOptions,
-        limits: engine::MemoryLimits,
+        limits: host::MemoryLimits,
         control: ModelControl,
         more: &[(&str, &str)],
     ) -> Self {

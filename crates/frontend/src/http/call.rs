@@ -2,7 +2,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::{Model, now};
+use engine::Model;
+use host::now;
 use http::{HeaderMap, Method, Uri, request::Parts};
 use http_body::Body;
 use trace::{FrontendActivity, RequestTrace, Tracer};

@@ -8,7 +8,8 @@ use c_api::{
         error::CError,
     },
 };
-use engine::{BackendSetting, ProcessorSet};
+use engine::BackendSetting;
+use host::ProcessorSet;
 use vocabulary::Error;
 
 use super::{ServerOptions, not_offered, set};
@@ -137,7 +138,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetHostPolicy(
     }
 }
 
-fn apply(policy: &mut engine::HostPolicy, setting: &str, value: &str) -> Result<(), Error> {
+fn apply(policy: &mut host::HostPolicy, setting: &str, value: &str) -> Result<(), Error> {
     let wrong = || Error::invalid(format!("host policy setting '{setting}' cannot be '{value}'"));
     match setting {
         "numa-node" => policy.numa_node = Some(value.parse().map_err(|_| wrong())?),

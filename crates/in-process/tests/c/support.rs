@@ -185,7 +185,7 @@ impl TestServer {
             auto_complete: false,
             config_name: None,
             backend_settings: vec![],
-            limits: engine::MemoryLimits::default(),
+            limits: host::MemoryLimits::default(),
             metrics: MetricsOptions { counter_latencies: false, host: false, ..MetricsOptions::default() },
             hold_until_queued: 0,
             hold_until_backlogged: 0,

@@ -8,16 +8,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use engine::BackendSetting;
-use engine::{
-    ControlMode, HostPolicy, LoadPolicy, MemoryLimits, MetricsOptions, Polling, RateLimitResource,
-    ReadinessRule,
-};
+use engine::{ControlMode, LoadPolicy, MetricsOptions, Polling, RateLimitResource, ReadinessRule};
 use frontend::{
     access::Category,
     grpc::{CompressionLevel, KeepaliveRules, PingRules},
     http::{OriginRules, SageMakerOptions},
     port::{ClientLimits, tls::TlsOptions},
 };
+use host::{HostPolicy, MemoryLimits};
 use shared_memory::SharedMemoryOptions;
 use trace::TraceConfig;
 

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::{ControlMode, LoadPolicy, MemoryLimits, MetricsOptions, Polling, ReadinessRule};
+use engine::{ControlMode, LoadPolicy, MetricsOptions, Polling, ReadinessRule};
 use frontend::{
     grpc::{CompressionLevel, KeepaliveRules, PingRules},
     port::{
@@ -14,6 +14,7 @@ use frontend::{
         unix_path,
     },
 };
+use host::MemoryLimits;
 use shared_memory::{RegionLimits, SharedMemoryOptions};
 
 use super::environment::ProcessEnvironment;

@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use engine::{ControlMode, HostPolicy, RateLimitResource};
+use engine::{ControlMode, RateLimitResource};
 use frontend::http::OriginRules;
+use host::HostPolicy;
 
 use super::meaning::{BackendSetting, GivenOptions, RestrictionSettings};
 use super::trace;

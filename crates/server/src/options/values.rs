@@ -2,8 +2,9 @@
 
 use std::str::FromStr;
 
-use engine::{ProcessorSet, RateLimitResource};
+use engine::RateLimitResource;
 use frontend::access::Category;
+use host::ProcessorSet;
 
 use super::meaning::{RequiredHeader, RestrictionSettings};
 

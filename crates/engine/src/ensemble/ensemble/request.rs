@@ -20,7 +20,6 @@ use vocabulary::{Error, FailureReason, Name, Parameter};
 
 use super::Ensemble;
 use crate::{
-    clock::now,
     ensemble::{
         admission::{Admitted, AwaitedAdmission},
         binding::{MemberBinding, Pins},
@@ -31,6 +30,7 @@ use crate::{
     },
     model::RequestOrigin,
 };
+use host::now;
 
 /// A decoupled member waits while the ensemble has not read so many of its responses.
 const MOST_UNREAD: NonZeroUsize = NonZeroUsize::new(16).unwrap();

@@ -12,10 +12,8 @@ use super::{
     super::{driver::Actions, driver_event::DriverEvent},
     Executor,
 };
-use crate::{
-    clock::{TimerTarget, now},
-    limiter::{GrantListener, PendingGrants},
-};
+use crate::limiter::{GrantListener, PendingGrants};
+use host::{TimerTarget, now};
 
 impl Executor {
     /// Lets the driver handle an event. The caller performs the actions.

@@ -21,10 +21,8 @@ use super::{
     },
     Executor,
 };
-use crate::{
-    host_policy::Placed,
-    limiter::{GrantListener, Limiter},
-};
+use crate::limiter::{GrantListener, Limiter};
+use host::Placed;
 
 /// What changes the instances of an executor.
 pub(crate) struct ExecutorUpdateParts {

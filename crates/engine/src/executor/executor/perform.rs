@@ -8,7 +8,8 @@ use super::{
     super::{driver::Actions, instance::WorkerMessage},
     Executor,
 };
-use crate::{clock::TimerTarget, limiter::PendingGrants};
+use crate::limiter::PendingGrants;
+use host::TimerTarget;
 
 impl Executor {
     /// Performs the actions, except for the grants to instances, which may belong to other models: the caller notifies

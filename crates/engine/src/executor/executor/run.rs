@@ -22,10 +22,8 @@ use super::{
     },
     Executor,
 };
-use crate::{
-    clock::{now, unix_time},
-    network_threads::LentThread,
-};
+use crate::network_threads::LentThread;
+use host::{now, unix_time};
 
 impl Executor {
     /// Whether a batch may run on the thread of the caller whose request completed it. `measured`: the last executions of

@@ -16,7 +16,8 @@ use super::{
     },
     Executor,
 };
-use crate::{clock::now, limiter::Limiter};
+use crate::limiter::Limiter;
+use host::now;
 
 impl Executor {
     /// What the executor does now; of the queue only its length while a plug-in may be forming a batch. Holds the lock of

@@ -16,7 +16,7 @@ use vocabulary::{ByteBudget, DataType, ErrorCode, FailureReason, Tensor};
 
 use super::*;
 use crate::engine_threads::EngineThreads;
-pub(crate) use crate::executor::test_parts::{config, instance};
+pub(crate) use crate::executor::test_parts::{config, instance, placed};
 
 /// What an instance reports to the test when it begins a batch, and the permission that it then waits for.
 pub(crate) struct Begun {
@@ -94,7 +94,7 @@ impl VersionParts {
             config: ResolvedConfig { typed: config, shown: proto::ModelConfig::default(), warnings: vec![] },
             warmup_files: WarmupFiles::new(|file| panic!("no sample names {file}")),
             backend: Box::new(backend),
-            instances: instances.into_iter().map(Into::into).collect(),
+            instances: instances.into_iter().map(placed).collect(),
             strategy: None,
             limiter: None,
             cached: None,

@@ -4,10 +4,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use tokio::task::spawn_blocking;
 
 use super::{Event, RepositoryTask};
-use crate::{
-    clock::now,
-    models::{blocking::LoadedCopy, command::Done, load::LoadedModel},
-};
+use crate::models::{blocking::LoadedCopy, command::Done, load::LoadedModel};
+use host::now;
 
 impl RepositoryTask {
     /// Does not wait for loads any more. Answers whether threads still work on them, or read repositories, or backends still

@@ -6,7 +6,8 @@ use lifecycle::{LifecycleAction, LoadedVersionId, ManagedModel, ModelKey, Versio
 use vocabulary::{Error, Name};
 
 use super::RepositoryTask;
-use crate::{clock::now, ensemble::EnsembleParts, models::loaded_version::LoadedVersion};
+use crate::{ensemble::EnsembleParts, models::loaded_version::LoadedVersion};
+use host::now;
 
 impl RepositoryTask {
     /// Makes an ensemble that has been loaded, with its members as they serve now.

@@ -14,12 +14,12 @@ use vocabulary::Error;
 use super::{AskingRequest, CacheObserver, Decision, LONGEST_LOOK_UP, ValidRequest};
 use crate::{
     account::Lookup,
-    clock::{now, unix_time},
     response_cache::{
         flights::FlightRole,
         freshness::{Freshness, freshness},
     },
 };
+use host::{now, unix_time};
 
 impl AskingRequest {
     /// # Errors

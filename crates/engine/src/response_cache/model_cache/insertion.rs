@@ -13,7 +13,8 @@ use inference::{
 use vocabulary::{Error, ErrorCode};
 
 use super::ModelCache;
-use crate::{account::Record, clock::now, response_cache::flights::FlightKey};
+use crate::{account::Record, response_cache::flights::FlightKey};
+use host::now;
 
 /// What remains of an insertion that the cache could not do at once.
 pub(super) type RestOfInsertion = BoxFuture<'static, ()>;

@@ -11,7 +11,7 @@ use inference::{
 use vocabulary::{Error, FailureReason};
 
 use super::{AskingRequest, CacheObserver, Collected, Decision, Followers, ModelCache, insertion::Insertion};
-use crate::clock::{now, unix_time};
+use host::{now, unix_time};
 
 /// The most bytes of the responses of a decoupled model that are kept until the last one, if the configuration sets no
 /// limit.

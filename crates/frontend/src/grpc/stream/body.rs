@@ -24,8 +24,8 @@ use std::{
 };
 
 use bytes::Buf;
-use engine::now;
 use futures_util::{StreamExt, stream::SelectAll};
+use host::now;
 use http_body::Frame;
 use hyper::body::Incoming;
 use inference::{Request, Timestamp};

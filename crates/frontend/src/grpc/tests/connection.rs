@@ -256,7 +256,7 @@ async fn windows_come_from_an_eighth_of_the_budget() {
     for (inflight_bytes, first, last) in
         [(8 << 30, 16 << 20, 13 << 20), (256 << 20, 512 << 10, 400 << 10), (1 << 20, 128 << 10, 128 << 10)]
     {
-        let limits = engine::MemoryLimits { inflight_bytes, ..engine::MemoryLimits::default() };
+        let limits = host::MemoryLimits { inflight_bytes, ..host::MemoryLimits::default() };
         let server = Server::start_within(GrpcOptions::default(), limits).await;
         let mut open = Vec::new();
         for _ in 0..10 {

@@ -54,7 +54,7 @@ async fn a_question_is_short_and_well_formed() {
 
 #[tokio::test]
 async fn an_open_call_takes_room_until_it_ends() {
-    let limits = engine::MemoryLimits { inflight_bytes: 5000, ..engine::MemoryLimits::default() };
+    let limits = host::MemoryLimits { inflight_bytes: 5000, ..host::MemoryLimits::default() };
     let server = Server::start_within(GrpcOptions::default(), limits).await;
     let connection = server.connect().await;
     let mut first = open(&connection, PATHS[0], &[]).await;

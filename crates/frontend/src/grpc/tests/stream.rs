@@ -73,7 +73,7 @@ fn ok() -> Status {
 
 #[tokio::test]
 async fn open_calls_without_requests_take_room_until_they_end() {
-    let limits = engine::MemoryLimits { inflight_bytes: 10_000, ..engine::MemoryLimits::default() };
+    let limits = host::MemoryLimits { inflight_bytes: 10_000, ..host::MemoryLimits::default() };
     let server = Server::start_within(GrpcOptions::default(), limits).await;
     let connection = server.connect().await;
     let [first, mut second] = [open(&connection, &[]).await, open(&connection, &[]).await];
@@ -220,7 +220,7 @@ async fn a_refused_request_does_not_end_the_stream() {
 
 #[tokio::test]
 async fn a_request_without_room_does_not_end_the_stream() {
-    let limits = engine::MemoryLimits { inflight_bytes: 100_000, ..engine::MemoryLimits::default() };
+    let limits = host::MemoryLimits { inflight_bytes: 100_000, ..host::MemoryLimits::default() };
     let server = Server::start_within(GrpcOptions::default(), limits).await;
     let connection = server.connect().await;
     let large = |id| request("id_int32", id, &[0; 100_000]);

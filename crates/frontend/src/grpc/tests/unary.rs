@@ -439,7 +439,7 @@ async fn shapes_ids_and_names_have_limits() {
 
 #[tokio::test]
 async fn a_decoded_tensor_is_reserved_besides_its_message() {
-    let limits = engine::MemoryLimits { inflight_bytes: 100_000, ..engine::MemoryLimits::default() };
+    let limits = host::MemoryLimits { inflight_bytes: 100_000, ..host::MemoryLimits::default() };
     let server = Server::start_within(GrpcOptions::default(), limits).await;
     let connection = server.connect().await;
     let of = |count| typed(request("id_int32", "", &vec![1; count]));

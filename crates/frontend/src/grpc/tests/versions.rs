@@ -23,7 +23,7 @@ async fn version_of(connection: &Connection, request: &ModelInferRequest) -> Str
 async fn a_retired_version_that_answers_a_sequence_names_itself() {
     let control = ModelControl::Explicit(StartupModels::Named(["counted".to_owned()].into()));
     let models = [("counted", &*Identity::config(SEQUENCES))];
-    let limits = engine::MemoryLimits::default();
+    let limits = host::MemoryLimits::default();
     let server = Server::start_controlled(GrpcOptions::default(), limits, control, &models).await;
     server.gate.open();
     let connection = server.connect().await;

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::{options, options_in};
 use crate::logging::LogFormat;
-use engine::{HostPolicy, ProcessorSet, RateLimitResource, ReadinessRule};
+use engine::{RateLimitResource, ReadinessRule};
 use frontend::{
     access::Category,
     grpc::{CompressionLevel, KeepaliveRules, PingRules},
@@ -13,6 +13,7 @@ use frontend::{
         tls::{ClientCertificateRules, TlsOptions},
     },
 };
+use host::{HostPolicy, ProcessorSet};
 use shared_memory::{RegionLimits, SharedMemoryOptions};
 use std::time::Duration;
 

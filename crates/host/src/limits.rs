@@ -27,7 +27,7 @@ const FALLBACK: usize = 4 << 30;
 
 /// Bytes that a configuration may ask for at once, such as a sample for warm-up or a state: half of the memory that the
 /// process may use.
-pub(crate) fn configurable_bytes() -> usize {
+pub fn configurable_bytes() -> usize {
     usable_memory().unwrap_or(FALLBACK) / 2
 }
 

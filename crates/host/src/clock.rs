@@ -31,19 +31,19 @@ pub fn now() -> Timestamp {
 }
 
 /// The time since 1970 by the clock of the system, which other servers have too.
-pub(crate) fn unix_time() -> Duration {
+pub fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// What the timer thread can wake.
-pub(crate) trait TimerTarget: Send + Sync {
+pub trait TimerTarget: Send + Sync {
     /// Called at the requested time. Must not block, and must not run code of a plug-in.
     fn wake(self: Arc<Self>);
 }
 
 /// Schedules wake-up calls. Cheap to clone; the thread ends when the last handle is dropped.
 #[derive(Clone)]
-pub(crate) struct TimerThread {
+pub struct TimerThread {
     shared: Arc<TimerState>,
     _alive: Arc<Alive>,
 }
@@ -76,7 +76,7 @@ impl TimerThread {
     ///
     /// # Errors
     /// The system refuses to start one.
-    pub(crate) fn start(threads: &ThreadGroup) -> std::io::Result<Self> {
+    pub fn start(threads: &ThreadGroup) -> std::io::Result<Self> {
         let shared = Arc::new(TimerState { queue: Mutex::default(), changed: Condvar::new() });
         let clock = shared.clone();
         threads.spawn(thread::Builder::new().name("clock".into()), move || clock.run())?;
@@ -84,7 +84,7 @@ impl TimerThread {
     }
 
     /// Ends the thread: no wake-up call comes any more.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.shared.end();
     }
 
@@ -92,7 +92,7 @@ impl TimerThread {
     ///
     /// Only the earliest call of a target counts: the woken target checks its state and schedules the next call itself.
     /// Otherwise outdated calls would accumulate, and each would cause another one.
-    pub(crate) fn wake_at(&self, at: Timestamp, timer_target: Weak<dyn TimerTarget>) {
+    pub fn wake_at(&self, at: Timestamp, timer_target: Weak<dyn TimerTarget>) {
         let mut queue = self.shared.queue.lock();
         let address = timer_target.as_ptr().cast::<()>().addr();
         let later = match queue.wake_times.get(&address) {

@@ -10,8 +10,6 @@
 use std::{collections::BTreeMap, fs, io, num::NonZeroUsize, path::Path, sync::Arc};
 
 use config::InstanceGroup;
-#[cfg(test)]
-use config::InstanceKind;
 use inference::backend::InstanceSpec;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use vocabulary::{Error, Name};
@@ -29,7 +27,7 @@ pub struct HostPolicy {
 
 impl HostPolicy {
     /// The settings in the form of the command line.
-    pub(crate) fn settings(&self) -> BTreeMap<String, String> {
+    pub fn settings(&self) -> BTreeMap<String, String> {
         let node = self.numa_node.map(|node| ("numa-node".to_owned(), node.to_string()));
         let cores = self.cpu_cores.as_ref().map(|cores| ("cpu-cores".to_owned(), cores.to_string()));
         node.into_iter().chain(cores).collect()
@@ -63,14 +61,14 @@ const NODES: &str = "/sys/devices/system/node";
 
 /// A policy with settings, and its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Binding {
+pub struct Binding {
     name: Name,
     policy: HostPolicy,
 }
 
 impl Binding {
     /// The policy with that name. `None` for an unknown name or a policy without settings.
-    pub(crate) fn of(name: &Name, policies: &BTreeMap<String, HostPolicy>) -> Option<Self> {
+    pub fn of(name: &Name, policies: &BTreeMap<String, HostPolicy>) -> Option<Self> {
         let policy = policies.get(name.as_str()).filter(|policy| **policy != HostPolicy::default())?;
         Some(Self { name: name.clone(), policy: policy.clone() })
     }
@@ -78,35 +76,18 @@ impl Binding {
 
 /// An instance to be built, and the policy that binds it.
 #[derive(Debug, Clone)]
-pub(crate) struct Placed {
-    pub(crate) spec: InstanceSpec,
-    pub(crate) policy: Option<Binding>,
+pub struct Placed {
+    /// What is to be built.
+    pub spec: InstanceSpec,
+    /// What binds its thread. `None`: it may run on all processors.
+    pub policy: Option<Binding>,
     /// The instance's group without its name and its count: instances of equal groups can stand for each other.
-    pub(crate) group: Arc<InstanceGroup>,
-}
-
-/// An instance without a policy.
-#[cfg(test)]
-impl From<InstanceSpec> for Placed {
-    fn from(spec: InstanceSpec) -> Self {
-        let kind = InstanceKind::Cpu;
-        let group = InstanceGroup {
-            name: "group".into(),
-            kind,
-            count: NonZeroUsize::MIN,
-            passive: spec.passive,
-            host_policy: kind.usual_host_policy().into(),
-            profiles: Vec::new(),
-            secondary_devices: Vec::new(),
-            rate_limiter: config::RateLimits::default(),
-        };
-        Self { spec, policy: None, group: Arc::new(group) }
-    }
+    pub group: Arc<InstanceGroup>,
 }
 
 impl Placed {
     /// Whether the instance must stay on its own thread.
-    pub(crate) fn is_bound(&self) -> bool {
+    pub fn is_bound(&self) -> bool {
         self.policy.is_some()
     }
 
@@ -115,7 +96,7 @@ impl Placed {
     ///
     /// # Errors
     /// INVALID_ARG: a node that this host does not have, or processors none of which the process may use.
-    pub(crate) fn bind_this_thread(&self) -> Result<InstanceSpec, Error> {
+    pub fn bind_this_thread(&self) -> Result<InstanceSpec, Error> {
         let mut spec = self.spec.clone();
         if let Some(Binding { name, policy }) = &self.policy {
             let bound = policy.processors(Path::new(NODES)).and_then(|wanted| match wanted {
