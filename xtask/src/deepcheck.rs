@@ -58,8 +58,8 @@ pub(crate) fn run(only: Option<&str>) -> Result<bool> {
 /// checked code is the real one, with the model checker's locks and atomics.
 pub(crate) fn model_checker(switches: u32) -> Result<()> {
     // With the same packages and features both commands share what cargo builds.
-    let mut build = vec!["test", "--locked", "--features", "engine/loom,frontend/loom"];
-    build.extend(["inference", "engine", "frontend"].iter().flat_map(|name| ["--package", name]));
+    let mut build = vec!["test", "--locked", "--features", "executor/loom,frontend/loom"];
+    build.extend(["inference", "executor", "frontend"].iter().flat_map(|name| ["--package", name]));
     for tests in [&["--test", "loom_response"][..], &["--lib", "loom_tests"]] {
         let mut command = cargo(&[&build, tests].concat());
         process::run(command.env("LOOM_MAX_PREEMPTIONS", switches.to_string()))?;
@@ -91,7 +91,7 @@ const ADDRESS: Sanitizer = Sanitizer {
 const THREAD: Sanitizer = Sanitizer {
     name: "thread",
     runtime: "tsan",
-    packages: &["inference", "engine"],
+    packages: &["inference", "host", "executor", "engine"],
     tests: &["--lib"],
     options: ("TSAN_OPTIONS", "halt_on_error=1 suppressions=xtask/thread-sanitizer.txt"),
 };

@@ -13,18 +13,17 @@ use vocabulary::{ByteBudget, Error, MAX_STORED_NAME, Name, check_length};
 
 use crate::{
     account::ModelStatistics,
-    engine_threads::EngineThreads,
     explain,
     exposition::Exposition,
     model::Model,
     model_state::{IndexEntry, ModelState, NotReady},
-    models::Repository,
-    models::loaded_version::LoadedVersion,
+    models::{Repository, loaded_version::LoadedVersion},
     options::{ModelControl, ServerMetadata},
     readiness::{KnownReadiness, Readiness, ReadinessPolicy},
     repository::LoadParameters,
     snapshot::EngineSnapshot,
 };
+use executor::EngineThreads;
 
 mod model_loader;
 mod start_stop;

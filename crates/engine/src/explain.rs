@@ -8,13 +8,13 @@ mod order;
 mod take;
 mod words;
 
-pub use crate::executor::snapshot::{
-    InstanceSnapshot, InstanceState, InstancesSnapshot, QueueSnapshot, ResourceSnapshot, SequencesSnapshot,
-    SlotSnapshot,
-};
 pub use crate::snapshot::{
     CacheSnapshot, EngineSnapshot, FailureCounts, MOST_MODELS, ModelSnapshot, SchedulerKind,
     SchedulerSnapshot, ServedSnapshot, StepSnapshot, TimeQuantiles, TimesSnapshot,
+};
+pub use executor::snapshot::{
+    InstanceSnapshot, InstanceState, InstancesSnapshot, QueueSnapshot, ResourceSnapshot, SequencesSnapshot,
+    SlotSnapshot,
 };
 pub use findings::{ModelFinding, findings};
 pub(crate) use take::take;

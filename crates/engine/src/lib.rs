@@ -6,20 +6,14 @@
 #![deny(missing_docs)]
 mod account;
 mod engine;
-mod engine_threads;
 mod ensemble;
-mod executor;
 pub mod explain;
 mod exposition;
 mod fingerprint;
-mod instance_table;
-mod limiter;
 mod memory_pressure;
 mod model;
 mod model_state;
 mod models;
-mod network_threads;
-mod notified;
 mod options;
 mod plugins;
 mod readiness;

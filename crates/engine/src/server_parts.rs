@@ -5,7 +5,8 @@ use inference::{Inferer, UnreadBudget};
 use tokio::runtime::Handle;
 use vocabulary::ByteBudget;
 
-use crate::{engine_threads::EngineThreads, options::MetricsOptions};
+use crate::options::MetricsOptions;
+use executor::EngineThreads;
 
 /// See the module documentation.
 #[derive(Clone)]

@@ -6,11 +6,8 @@ use std::time::Duration;
 use scheduling::CutReason;
 use vocabulary::Name;
 
-use crate::{
-    account::ModelStatistics,
-    executor::snapshot::{InstancesSnapshot, QueueSnapshot, ResourceSnapshot, SequencesSnapshot},
-    model_state::ModelState,
-};
+use crate::{account::ModelStatistics, model_state::ModelState};
+use executor::snapshot::{InstancesSnapshot, QueueSnapshot, ResourceSnapshot, SequencesSnapshot};
 
 /// A snapshot describes so many versions of models.
 pub const MOST_MODELS: usize = 100;

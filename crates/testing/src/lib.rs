@@ -16,6 +16,7 @@ pub mod grpc;
 pub mod http;
 mod identity;
 mod memory_cache;
+pub mod model_parts;
 pub mod plugins;
 mod process;
 mod program;

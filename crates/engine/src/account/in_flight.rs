@@ -7,7 +7,7 @@ use std::sync::{
 use inference::lock::{Condvar, Mutex};
 use tokio::sync::Notify;
 
-use crate::notified::notified_until;
+use executor::notified_until;
 
 /// Counts requests from acceptance to their last response (S-W41).
 #[derive(Default)]

@@ -16,16 +16,15 @@ use vocabulary::Error;
 
 use super::{Engine, EngineInner, model_loader::EngineModelLoader};
 use crate::{
-    engine_threads::EngineThreads,
     exposition::Exposition,
     memory_pressure,
-    models::loaded_version::LoadedVersion,
-    models::{Loader, Repository, RepositoryOptions},
+    models::{Loader, Repository, RepositoryOptions, loaded_version::LoadedVersion},
     options::{EngineOptions, ModelControl, StartupModels},
     plugins::Plugins,
     readiness::ReadinessPolicy,
     repository::LoadParameters,
 };
+use executor::EngineThreads;
 
 /// How often a stopping server logs what it waits for.
 const SECOND: Duration = Duration::from_secs(1);

@@ -8,14 +8,13 @@ use vocabulary::{ByteBudget, Error, FailureReason};
 
 use super::order::{ModelActivity, rank};
 use crate::{
-    executor::snapshot::ExecutorSnapshot,
-    models::ModelTable,
-    models::loaded_version::LoadedVersion,
+    models::{ModelTable, loaded_version::LoadedVersion},
     snapshot::{
         CacheSnapshot, EngineSnapshot, FailureCounts, MOST_MODELS, ModelSnapshot, SchedulerKind,
         SchedulerSnapshot, ServedSnapshot,
     },
 };
+use executor::snapshot::ExecutorSnapshot;
 
 /// What the server does now, of the models that `shows` permits, of one model, or of one version.
 ///

@@ -13,8 +13,9 @@ use super::{
     table::ModelTable,
     task::{RepositoryOptions, RepositoryTask},
 };
+use crate::model_state::IndexEntry;
 use crate::repository::{given::LoadParameters, private_directory, repositories::Repositories};
-use crate::{model_state::IndexEntry, notified::notified_until};
+use executor::notified_until;
 
 /// The handle of the repository task.
 pub(crate) struct Repository {

@@ -27,16 +27,15 @@ use tokio::runtime::Handle;
 use super::plan::{LoadBase, LoadPlan};
 use crate::repository::{config_file::ConfigFileReader, files, strategy};
 use crate::{
-    engine_threads::EngineThreads,
     ensemble::EnsembleParts,
     fingerprint::{Files, Fingerprint},
-    limiter::Limiter,
     models::loaded_version::{LoadedVersion, UpdateParts, VersionParts},
     options::{BackendSetting, EngineOptions, LoadPolicy, RateLimitResource},
     plugins::{MemoryFunctions, Plugins},
     response_cache::{ModelCache, ModelCacheParts, cache_for_model},
     server_parts::ServerParts,
 };
+use executor::{EngineThreads, Limiter};
 use host::{Binding, HostPolicy, Placed, ThreadGroup, now, usable_processors};
 
 mod planning;

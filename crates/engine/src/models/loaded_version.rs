@@ -19,13 +19,12 @@ use super::loaded_work::LoadedWork;
 use crate::{
     account::{InFlight, Latencies, ModelStatistics, Record, RequestAccount},
     ensemble::{EnsembleMember, EnsembleParts, EnsembleVersion},
-    executor::{Executor, ExecutorParts, ExecutorUpdateParts, PreparedUpdate},
     fingerprint::Fingerprint,
-    limiter::Limiter,
     model::{Model, ModelParts},
     response_cache::ModelCache,
     server_parts::ServerParts,
 };
+use executor::{Executor, ExecutorParts, ExecutorUpdateParts, Limiter, PreparedUpdate};
 use host::{Placed, now};
 
 mod ending;

@@ -3,14 +3,10 @@ use std::sync::Arc;
 
 use inference::backend::MemoryUsage;
 
-use crate::{
-    ensemble::EnsembleVersion,
-    executor::{
-        Executor, WaitingWork,
-        snapshot::{ExecutorSnapshot, QueueSnapshot},
-    },
-    limiter::Limiter,
-    snapshot::StepSnapshot,
+use crate::{ensemble::EnsembleVersion, snapshot::StepSnapshot};
+use executor::{
+    Executor, Limiter, WaitingWork,
+    snapshot::{ExecutorSnapshot, QueueSnapshot},
 };
 
 /// See the module documentation.

@@ -12,11 +12,11 @@ use super::{
 };
 use crate::{
     ModelStatistics,
-    executor::snapshot::InstanceState,
     explain::words::{counted, duration, percent, seconds, share},
     model_state::ModelState,
     snapshot::{ModelSnapshot, SchedulerKind, ServedSnapshot},
 };
+use executor::snapshot::InstanceState;
 
 /// With fewer batches or requests than these, a share says little.
 const ENOUGH: u64 = 20;

@@ -15,8 +15,8 @@ use tokio::runtime::Runtime;
 use vocabulary::{ByteBudget, DataType, ErrorCode, FailureReason, Tensor};
 
 use super::*;
-use crate::engine_threads::EngineThreads;
-pub(crate) use crate::executor::test_parts::{config, instance, placed};
+use executor::EngineThreads;
+pub(crate) use testing::model_parts::{config, instance, placed};
 
 /// What an instance reports to the test when it begins a batch, and the permission that it then waits for.
 pub(crate) struct Begun {

@@ -7,10 +7,10 @@ use scheduling::CutReason;
 use super::*;
 use crate::{
     ModelStatistics,
-    executor::snapshot::{
-        InstanceSnapshot, InstancesSnapshot, QueueSnapshot, SequencesSnapshot, SlotSnapshot,
-    },
     snapshot::{FailureCounts, SchedulerSnapshot, StepSnapshot},
+};
+use executor::snapshot::{
+    InstanceSnapshot, InstancesSnapshot, QueueSnapshot, SequencesSnapshot, SlotSnapshot,
 };
 
 /// A model with a dynamic batcher that has done nothing.

@@ -12,7 +12,7 @@ use scheduling::{
 };
 use vocabulary::Error;
 
-use crate::executor::snapshot::ResourceSnapshot;
+use crate::snapshot::ResourceSnapshot;
 
 /// Claims resources for instances.
 pub(crate) trait GrantListener: Send + Sync {
@@ -43,7 +43,7 @@ impl PendingGrants {
 }
 
 /// The server's limiter (`--rate-limit=execution_count`).
-pub(crate) struct Limiter {
+pub struct Limiter {
     state: Mutex<LimiterState>,
 }
 
@@ -53,7 +53,8 @@ struct LimiterState {
 }
 
 impl Limiter {
-    pub(crate) fn new(capacities: Capacities) -> Self {
+    /// A limiter with these capacities of resources.
+    pub fn new(capacities: Capacities) -> Self {
         Self {
             state: Mutex::new(LimiterState { policy: RateLimiter::new(capacities), owners: BTreeMap::new() }),
         }
@@ -119,7 +120,7 @@ impl Limiter {
     }
 
     /// The resources, and the number of instances that wait for some.
-    pub(crate) fn usage(&self) -> (Vec<ResourceSnapshot>, usize) {
+    pub fn usage(&self) -> (Vec<ResourceSnapshot>, usize) {
         let state = self.state.lock();
         let resources = state.policy.resources().map(|resource| ResourceSnapshot {
             name: resource.name.to_owned(),

@@ -7,12 +7,10 @@ use inference::{
     backend::{BackendInstance, BackendModel, Batch, Instance, InstanceSpec},
 };
 use scheduling::Capacity;
+use testing::model_parts;
 
 use super::*;
-use crate::executor::{
-    Executor, ExecutorParts,
-    test_parts::{self, ask},
-};
+use crate::{Executor, ExecutorParts, test_parts::ask};
 
 /// Reports the begin of each batch and waits until the test lets it continue.
 #[derive(Clone)]
@@ -46,11 +44,11 @@ fn start(
     needs: &[(&str, bool, u32)],
     backend: Gated,
 ) -> Result<Arc<Executor>, Error> {
-    let mut config = test_parts::config(Scheduling::Unbatched);
+    let mut config = model_parts::config(Scheduling::Unbatched);
     let need = |&(name, global, count): &(&str, bool, u32)| ResourceNeed { name: name.into(), global, count };
     config.instance_groups[0].rate_limiter =
         RateLimits { resources: needs.iter().map(need).collect(), priority: NonZeroU32::MIN };
-    let parts = ExecutorParts::for_test(config, backend, vec![test_parts::instance("m_0")]);
+    let parts = ExecutorParts::for_test(config, backend, vec![model_parts::instance("m_0")]);
     Executor::start(ExecutorParts { limiter: Some(limiter.clone()), ..parts })
 }
 

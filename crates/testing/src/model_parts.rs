@@ -1,4 +1,4 @@
-//! What tests build executors of.
+//! A model with one input and one output of bytes, and its instances, as tests of what executes models need them.
 use std::{
     collections::BTreeMap,
     num::{NonZeroU32, NonZeroUsize},
@@ -8,21 +8,12 @@ use std::{
 use config::{
     InputSpec, InstanceGroup, InstanceKind, ModelConfig, OutputSpec, RateLimits, Scheduling, VersionPolicy,
 };
-use inference::{
-    Flow, ModelRunner, ReadableMemory, Request, RequestInputs, RequestValidator, ResponseStream, RunThread,
-    Timeline, Unobserved, WarmupFiles,
-    backend::{BackendModel, Execution, InstanceDevice, InstanceSpec},
-    response_channel,
-};
-use scheduling::SchedulingAttributes;
-use vocabulary::{DataType, Tensor};
-
-use super::{Executor, ExecutorParts};
-use crate::engine_threads::EngineThreads;
-use host::{Placed, now};
+use host::Placed;
+use inference::backend::{InstanceDevice, InstanceSpec};
+use vocabulary::DataType;
 
 /// A model with one input and one output of any number of bytes.
-pub(crate) fn config(scheduling: Scheduling) -> ModelConfig {
+pub fn config(scheduling: Scheduling) -> ModelConfig {
     let dims = [-1_i64];
     ModelConfig {
         name: "m".into(),
@@ -78,7 +69,7 @@ pub(crate) fn config(scheduling: Scheduling) -> ModelConfig {
 }
 
 /// An instance on the CPU.
-pub(crate) fn instance(name: &str) -> InstanceSpec {
+pub fn instance(name: &str) -> InstanceSpec {
     InstanceSpec {
         name: name.into(),
         device: InstanceDevice::Cpu,
@@ -88,7 +79,7 @@ pub(crate) fn instance(name: &str) -> InstanceSpec {
 }
 
 /// An instance without a policy.
-pub(crate) fn placed(spec: InstanceSpec) -> Placed {
+pub fn placed(spec: InstanceSpec) -> Placed {
     let kind = InstanceKind::Cpu;
     let group = InstanceGroup {
         name: "group".into(),
@@ -101,40 +92,4 @@ pub(crate) fn placed(spec: InstanceSpec) -> Placed {
         rate_limiter: RateLimits::default(),
     };
     Placed { spec, policy: None, group: Arc::new(group) }
-}
-
-impl ExecutorParts {
-    /// The parts of version 1 of a model that loads no files, without limits.
-    pub(super) fn for_test(
-        config: ModelConfig,
-        backend: impl BackendModel + 'static,
-        instances: Vec<InstanceSpec>,
-    ) -> Self {
-        Self {
-            version: 1,
-            validator: Arc::new(RequestValidator::new(&config, ReadableMemory::default())),
-            config: Arc::new(config),
-            counters: Arc::default(),
-            warmup_files: WarmupFiles::new(|file| panic!("no sample names {file}")),
-            backend: Box::new(backend),
-            instances: instances.into_iter().map(placed).collect(),
-            strategy: None,
-            threads: EngineThreads::start().unwrap(),
-            limiter: None,
-        }
-    }
-}
-
-/// Enqueues a request of one byte.
-pub(super) fn ask(executor: &Arc<Executor>) -> ResponseStream {
-    let input = Tensor::new("IN".into(), DataType::Uint8, [1, 1][..].into(), vec![1]);
-    let request = Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() };
-    let (responder, stream) =
-        response_channel(Timeline::new(now(), 1), Arc::new(Unobserved), Flow::unlimited());
-    let execution = Box::new(Execution::new(request, responder));
-    executor
-        .clone()
-        .enqueue(SchedulingAttributes::default(), execution, now(), RunThread::CallersMay)
-        .unwrap();
-    stream
 }

@@ -6,11 +6,12 @@ use host::{ThreadGroup, TimerThread};
 
 /// See the module documentation. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct EngineThreads {
-    pub(crate) clock: TimerThread,
+pub struct EngineThreads {
+    /// The thread that wakes others at the times that they name.
+    pub clock: TimerThread,
     pub(crate) network: Arc<NetworkThreads>,
     /// All threads that the engine has started, so that its end can wait for them.
-    pub(crate) group: ThreadGroup,
+    pub group: ThreadGroup,
 }
 
 impl EngineThreads {
@@ -18,7 +19,7 @@ impl EngineThreads {
     ///
     /// # Errors
     /// The system refuses to start a thread.
-    pub(crate) fn start() -> io::Result<Self> {
+    pub fn start() -> io::Result<Self> {
         let group = ThreadGroup::default();
         let clock = TimerThread::start(&group)?;
         Ok(Self { network: NetworkThreads::new(clock.clone()), clock, group })

@@ -45,7 +45,7 @@ mod run;
 mod take_snapshot;
 
 /// Executes the requests of one model version on its instances.
-pub(crate) struct Executor {
+pub struct Executor {
     version: i64,
     config: Arc<ModelConfig>,
     counters: Arc<ExecutionCounters>,
@@ -69,19 +69,27 @@ pub(crate) struct Executor {
 }
 
 /// What an executor is built from.
-pub(crate) struct ExecutorParts {
-    pub(crate) version: i64,
-    pub(crate) config: Arc<ModelConfig>,
-    pub(crate) validator: Arc<RequestValidator>,
+pub struct ExecutorParts {
+    /// The version of the model.
+    pub version: i64,
+    /// Its configuration.
+    pub config: Arc<ModelConfig>,
+    /// Checks the samples for warm-up.
+    pub validator: Arc<RequestValidator>,
     /// What the executor counts.
-    pub(crate) counters: Arc<ExecutionCounters>,
+    pub counters: Arc<ExecutionCounters>,
     /// The files of the samples for warm-up.
-    pub(crate) warmup_files: WarmupFiles,
-    pub(crate) backend: Box<dyn BackendModel>,
-    pub(crate) instances: Vec<Placed>,
-    pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
-    pub(crate) threads: EngineThreads,
-    pub(crate) limiter: Option<Arc<Limiter>>,
+    pub warmup_files: WarmupFiles,
+    /// The model, opened by its backend.
+    pub backend: Box<dyn BackendModel>,
+    /// The instances to build.
+    pub instances: Vec<Placed>,
+    /// Decides which requests share a batch, if the model has a strategy of its own.
+    pub strategy: Option<Box<dyn BatchingStrategy>>,
+    /// The threads of the engine.
+    pub threads: EngineThreads,
+    /// Grants the resources that the instances need. `None`: they need none.
+    pub limiter: Option<Arc<Limiter>>,
 }
 
 impl Executor {
@@ -89,7 +97,7 @@ impl Executor {
     ///
     /// # Errors
     /// The first error of an instance.
-    pub(crate) fn start(parts: ExecutorParts) -> Result<Arc<Self>, Error> {
+    pub fn start(parts: ExecutorParts) -> Result<Arc<Self>, Error> {
         let ExecutorParts { version, config, validator, counters, warmup_files, .. } = parts;
         let ExecutorParts { backend, mut instances, strategy, threads, limiter, .. } = parts;
         let warm_up = Arc::new(WarmUp::prepare(&config, &validator, &warmup_files)?);
@@ -164,7 +172,7 @@ impl Executor {
     }
 
     /// Returns when no sequence may still get requests.
-    pub(crate) async fn sequences_ended(&self) {
+    pub async fn sequences_ended(&self) {
         notified_until(&self.without_sequences, || self.driver.lock().has_no_sequence()).await;
     }
 

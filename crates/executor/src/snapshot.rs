@@ -16,10 +16,13 @@ pub(crate) const MEASURED_REQUESTS: usize = 64;
 
 /// What an executor does at one moment.
 #[derive(Default)]
-pub(crate) struct ExecutorSnapshot {
-    pub(crate) queue: QueueSnapshot,
-    pub(crate) instances: InstancesSnapshot,
-    pub(crate) sequences: Option<SequencesSnapshot>,
+pub struct ExecutorSnapshot {
+    /// The requests that wait.
+    pub queue: QueueSnapshot,
+    /// The instances.
+    pub instances: InstancesSnapshot,
+    /// The sequences; `None` if the model has none.
+    pub sequences: Option<SequencesSnapshot>,
 }
 
 /// The requests that wait.

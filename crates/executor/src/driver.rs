@@ -66,11 +66,11 @@ impl Policy {
 
 /// The work that waits for an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WaitingWork {
+pub struct WaitingWork {
     /// The number of requests.
-    pub(crate) requests: usize,
+    pub requests: usize,
     /// How long the instances probably need for them. `None` if they wait and nothing was executed yet.
-    pub(crate) time: Option<Duration>,
+    pub time: Option<Duration>,
 }
 
 /// The actions that an event asks its thread to perform.

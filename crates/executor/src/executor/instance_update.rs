@@ -25,13 +25,13 @@ use crate::limiter::{GrantListener, Limiter};
 use host::Placed;
 
 /// What changes the instances of an executor.
-pub(crate) struct ExecutorUpdateParts {
+pub struct ExecutorUpdateParts {
     /// The new configuration.
-    pub(crate) config: Arc<ModelConfig>,
+    pub config: Arc<ModelConfig>,
     /// The files of the samples for warm-up.
-    pub(crate) warmup_files: WarmupFiles,
+    pub warmup_files: WarmupFiles,
     /// All instances that the executor is to have.
-    pub(crate) instances: Vec<Placed>,
+    pub instances: Vec<Placed>,
 }
 
 /// An instance that is built, and what the configuration says of it.
@@ -42,7 +42,7 @@ struct NewInstance {
 }
 
 /// An update whose instances are built. If it is dropped, nothing has changed; the instances end.
-pub(crate) struct PreparedUpdate {
+pub struct PreparedUpdate {
     limiter: Option<Arc<Limiter>>,
     new: Vec<NewInstance>,
     /// One for each new active instance, in their order. `None` without a limiter.
@@ -66,7 +66,7 @@ impl Executor {
     /// # Errors
     /// The first error of an instance, or INVALID_ARG for one whose claim on shared resources could never be granted.
     /// The executor stays as it is.
-    pub(crate) fn prepare(&self, parts: ExecutorUpdateParts) -> Result<PreparedUpdate, Error> {
+    pub fn prepare(&self, parts: ExecutorUpdateParts) -> Result<PreparedUpdate, Error> {
         let ExecutorUpdateParts { config, warmup_files, instances } = parts;
         // An earlier update may still wait for the batching thread.
         self.batching.iter().for_each(BatchingThread::flush);
@@ -108,7 +108,7 @@ impl Executor {
     /// The updates of an executor come one after the other, each with its preparation, and before the executor is
     /// closed: the operations on a model follow each other (`lifecycle`), and the repository's task performs them. So
     /// the records stay as they are between the steps of an update, though their lock is not held.
-    pub(crate) fn update(self: &Arc<Self>, update: PreparedUpdate, shown: &proto::ModelConfig) {
+    pub fn update(self: &Arc<Self>, update: PreparedUpdate, shown: &proto::ModelConfig) {
         self.in_step(move |me| me.change_instances(update));
         self.backend_handle.configured(shown);
     }

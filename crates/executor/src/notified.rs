@@ -4,7 +4,7 @@ use std::pin::pin;
 use tokio::sync::Notify;
 
 /// Returns when `holds` is true. `told` must be notified after each change that may make it true.
-pub(crate) async fn notified_until(told: &Notify, mut holds: impl FnMut() -> bool) {
+pub async fn notified_until(told: &Notify, mut holds: impl FnMut() -> bool) {
     loop {
         // Listens before it looks: a change after the look is heard of.
         let mut change = pin!(told.notified());

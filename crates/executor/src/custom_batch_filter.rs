@@ -67,13 +67,11 @@ mod tests {
         lock::Mutex,
     };
     use scheduling::DynamicBatching;
+    use testing::model_parts::{config, instance};
     use vocabulary::Error;
 
     use super::*;
-    use crate::executor::{
-        Executor, ExecutorParts,
-        test_parts::{config, instance},
-    };
+    use crate::{Executor, ExecutorParts};
 
     type Ends = Arc<Mutex<Vec<&'static str>>>;
 

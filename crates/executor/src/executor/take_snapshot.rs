@@ -22,7 +22,7 @@ use host::now;
 impl Executor {
     /// What the executor does now; of the queue only its length while a plug-in may be forming a batch. Holds the lock of
     /// the driver while numbers and slots are copied.
-    pub(crate) fn look(&self) -> ExecutorSnapshot {
+    pub fn look(&self) -> ExecutorSnapshot {
         let mut instances = self.instances.list();
         let Some(driver) = self.driver_at_rest() else {
             let WaitingWork { requests, time } = self.waiting_work();
@@ -55,7 +55,7 @@ impl Executor {
     }
 
     /// The work that waits for an instance. While a plug-in may be running, what waited before.
-    pub(crate) fn waiting_work(&self) -> WaitingWork {
+    pub fn waiting_work(&self) -> WaitingWork {
         let work = self.driver_at_rest().map(|driver| driver.waiting_work());
         match (&self.batching, work) {
             (Some(batching), work) => batching.last_work(work),
@@ -65,7 +65,7 @@ impl Executor {
     }
 
     /// The server's rate limiter, if it has one and no plug-in may be forming a batch.
-    pub(crate) fn limiter(&self) -> Option<Arc<Limiter>> {
+    pub fn limiter(&self) -> Option<Arc<Limiter>> {
         self.driver_at_rest()?.resource_claims().limiter().cloned()
     }
 }

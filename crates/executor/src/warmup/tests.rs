@@ -7,13 +7,11 @@ use inference::{
     ModelRunner, Response,
     backend::{BackendModel, Instance, InstanceSpec},
 };
+use testing::model_parts::{config, instance};
 use vocabulary::DataType;
 
 use super::*;
-use crate::executor::{
-    Executor, ExecutorParts,
-    test_parts::{config, instance},
-};
+use crate::{Executor, ExecutorParts};
 
 /// Reports the inputs of each request of each execution. Fails requests whose first byte is 9.
 struct ReportsInputs(mpsc::Sender<Vec<Vec<Vec<u8>>>>);
