@@ -2,8 +2,8 @@
 use std::{collections::BTreeMap, path::Path};
 
 use config::GivenConfig;
-use engine::layout;
 use proto::text::{leaves, write};
+use repository::layout;
 use vocabulary::Error;
 
 use crate::{

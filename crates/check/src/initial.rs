@@ -10,9 +10,9 @@ use std::{
 };
 
 use config::{Completion, ConfigSource, Declared, ModelLayout, declare, rule};
-use engine::layout;
 use inference::backend::{Backend, ModelSource};
 use proto::{ModelConfig, text::write};
+use repository::layout;
 
 use crate::{CheckOptions, CheckReport, Finding, Severity, backend_choice::built_in, effective::check_one};
 

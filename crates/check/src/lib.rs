@@ -1,6 +1,6 @@
 //! Checks model repositories without loading them.
 //!
-//! The crate reads models as the server does, with the functions of `engine::layout`, and judges them by the rules of
+//! The crate reads models as the server does, with the functions of `repository::layout`, and judges them by the rules of
 //! `config`. Backends tell what their files say (`Backend::inspect`). Nothing is opened by a runtime, no
 //! library is loaded, and no port is used. [`check_repositories`] reports every problem of every model at once.
 #![forbid(unsafe_code)]

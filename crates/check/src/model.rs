@@ -10,13 +10,13 @@ use config::{
     ModelLayout, ResolvedConfig, Rule, Scheduling, absent_versions, examine, finish_all, misspelt_names,
     no_version_available, read, rule, select_versions, unused_cache,
 };
-use engine::layout;
 use inference::{
     agent::not_found,
     backend::{Backend, ModelInspection, ModelSource, PythonSource},
     nearest,
 };
 use proto::model_config::SchedulingChoice;
+use repository::layout;
 use vocabulary::{Error, ErrorCode, Name};
 
 use crate::{

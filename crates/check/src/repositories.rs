@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use engine::layout;
+use repository::layout;
 use vocabulary::Name;
 
 use crate::{

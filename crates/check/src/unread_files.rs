@@ -2,8 +2,8 @@
 use std::{collections::BTreeSet, path::Path};
 
 use config::{VersionDirectory, version_directory};
-use engine::layout;
 use inference::nearest;
+use repository::layout;
 
 use crate::{Finding, Severity, rules::UNREAD_FILE};
 

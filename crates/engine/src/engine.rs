@@ -20,10 +20,10 @@ use crate::{
     models::{Repository, loaded_version::LoadedVersion},
     options::{ModelControl, ServerMetadata},
     readiness::{KnownReadiness, Readiness, ReadinessPolicy},
-    repository::LoadParameters,
     snapshot::EngineSnapshot,
 };
 use executor::EngineThreads;
+use repository::LoadParameters;
 
 mod model_loader;
 mod start_stop;

@@ -17,8 +17,6 @@ mod models;
 mod options;
 mod plugins;
 mod readiness;
-mod regular_file;
-mod repository;
 mod response_cache;
 mod server_parts;
 mod snapshot;
@@ -33,4 +31,3 @@ pub use options::{
 };
 pub use plugins::{MemoryFunctions, Plugins};
 pub use readiness::Readiness;
-pub use repository::{LoadParameters, NoPrivateDirectories, layout, remove_private_directories};

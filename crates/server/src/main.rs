@@ -145,7 +145,7 @@ fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Re
         Ok(Ended::TimedOut) => 1,
     };
     runtime.shutdown_timeout(ABANDON_GRACE);
-    let _none = engine::remove_private_directories();
+    let _none = repository::remove_private_directories();
     log::logger().flush();
     exit_at_once(status)
 }

@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use vocabulary::Error;
 
 use super::{Engine, EngineInner};
-use crate::repository::LoadParameters;
+use repository::LoadParameters;
 
 /// Performs commands of backends as those of clients. Does not keep the engine alive.
 pub(super) struct EngineModelLoader {

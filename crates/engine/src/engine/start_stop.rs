@@ -22,9 +22,9 @@ use crate::{
     options::{EngineOptions, ModelControl, StartupModels},
     plugins::Plugins,
     readiness::ReadinessPolicy,
-    repository::LoadParameters,
 };
 use executor::EngineThreads;
+use repository::LoadParameters;
 
 /// How often a stopping server logs what it waits for.
 const SECOND: Duration = Duration::from_secs(1);

@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 use vocabulary::Error;
 
 use super::plan::KeptFiles;
-use crate::repository::agents::Agents;
 use host::ThreadGroup;
+use repository::agents::Agents;
 
 /// Sends actions to the agents of one load. When this is dropped, the agents are dropped on their thread.
 pub(super) struct AgentThread {

@@ -21,9 +21,9 @@ use super::{
 };
 use crate::models::loaded_version::LoadedVersion;
 use crate::plugins::MemoryPhase;
-use crate::repository::{
+use repository::{
+    LoadParameters,
     config_file::PlanError,
-    given::LoadParameters,
     remote::{self, LISTING_PATIENCE, PlanSource, RemoteModel, RemoteModels, RemoteSource, StoreWait},
     repositories::Repositories,
     scan::{self, FoundPlace},

@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 use vocabulary::{Error, Name};
 
 use crate::model_state::IndexEntry;
-use crate::repository::given::LoadParameters;
+use repository::LoadParameters;
 
 /// Where a command is answered.
 pub(super) type Done<T> = oneshot::Sender<T>;

@@ -14,8 +14,8 @@ use super::{
     task::{RepositoryOptions, RepositoryTask},
 };
 use crate::model_state::IndexEntry;
-use crate::repository::{given::LoadParameters, private_directory, repositories::Repositories};
 use executor::notified_until;
+use repository::{LoadParameters, private_directory, repositories::Repositories};
 
 /// The handle of the repository task.
 pub(crate) struct Repository {

@@ -25,7 +25,6 @@ use scheduling::Capacity;
 use tokio::runtime::Handle;
 
 use super::plan::{LoadBase, LoadPlan};
-use crate::repository::{config_file::ConfigFileReader, files, strategy};
 use crate::{
     ensemble::EnsembleParts,
     fingerprint::{Files, Fingerprint},
@@ -37,6 +36,7 @@ use crate::{
 };
 use executor::{EngineThreads, Limiter};
 use host::{Binding, HostPolicy, Placed, ThreadGroup, now, usable_processors};
+use repository::{config_file::ConfigFileReader, files, strategy};
 
 mod planning;
 

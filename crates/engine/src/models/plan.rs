@@ -8,7 +8,7 @@ use proto::model_config::SchedulingChoice;
 use vocabulary::Name;
 
 use crate::models::loaded_version::LoadedVersion;
-use crate::repository::{agents::Agents, private_directory::PrivateDirectory, remote::PlanSource};
+use repository::{agents::Agents, private_directory::PrivateDirectory, remote::PlanSource};
 
 /// The plan of one model, and what must stay until the last copy of the load has ended.
 pub(super) struct Planned {

@@ -32,15 +32,15 @@ use super::{
     retire::Retirement,
     table::ModelTable,
 };
-use crate::repository::{
+use crate::{model_state::IndexEntry, models::loaded_version::LoadedVersion, options::Polling};
+use host::now;
+use repository::{
+    LoadParameters,
     config_file::PlanError,
-    given::LoadParameters,
     remote::{StoreWait, StoreWaitEnd},
     repositories::{Repositories, RepositorySource},
     watch::FileWatcher,
 };
-use crate::{model_state::IndexEntry, models::loaded_version::LoadedVersion, options::Polling};
-use host::now;
 
 mod abandoned;
 mod actions;

@@ -12,11 +12,11 @@ use std::{
 };
 
 use engine::{
-    Engine, EngineOptions, IndexEntry, LoadParameters, Model, ModelControl, ModelState, Plugins, Polling,
-    StartupModels,
+    Engine, EngineOptions, IndexEntry, Model, ModelControl, ModelState, Plugins, Polling, StartupModels,
 };
 use inference::{SequenceId, SequencePosition, agent::AgentFinder, backend::Backend};
 use parking_lot::Mutex;
+use repository::LoadParameters;
 use testing::{Agents, Gate};
 use vocabulary::{Error, ErrorCode, Name};
 

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use engine::{Engine, EngineOptions, LoadParameters, ModelControl, Polling, StartupModels};
+use engine::{Engine, EngineOptions, ModelControl, Polling, StartupModels};
 use host::MemoryLimits;
 use inference::{
     Request, Response, ResponseStream,
@@ -18,6 +18,7 @@ use inference::{
 };
 use parking_lot::Mutex;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use repository::LoadParameters;
 use vocabulary::{Error, ErrorCode, FailureReason, Parameter, Tensor, TensorData};
 
 use crate::support::{

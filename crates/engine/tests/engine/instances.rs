@@ -8,9 +8,10 @@ use std::{
     },
 };
 
-use engine::{Engine, EngineOptions, LoadParameters, ModelControl, RateLimitResource, StartupModels};
+use engine::{Engine, EngineOptions, ModelControl, RateLimitResource, StartupModels};
 use inference::{SequenceId, SequencePosition};
 use parking_lot::Mutex;
+use repository::LoadParameters;
 use vocabulary::Error;
 
 use crate::support::{

@@ -1,6 +1,7 @@
 //! Tests of which models and versions are found, and of the reasons of those that cannot be served.
-use engine::{Engine, LoadParameters, Plugins, ReadinessRule};
+use engine::{Engine, Plugins, ReadinessRule};
 use inference::metrics::MetricsForm;
+use repository::LoadParameters;
 use vocabulary::ErrorCode;
 
 use crate::support::{ECHO, Native, Repository, echo, index, options, serves, start};

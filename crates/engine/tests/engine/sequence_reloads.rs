@@ -2,8 +2,9 @@
 //! sequence: all of them come to one copy of it, in their order.
 use std::{collections::BTreeSet, num::NonZeroU64};
 
-use engine::{Engine, EngineOptions, LoadParameters, ModelControl, StartupModels};
+use engine::{Engine, EngineOptions, ModelControl, StartupModels};
 use inference::{ResponseStream, SequenceId, SequencePosition};
+use repository::LoadParameters;
 
 use crate::{
     ensemble_sequences::{SEQUENCE, backend, result},

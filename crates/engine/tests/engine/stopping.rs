@@ -9,9 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engine::{Engine, LoadParameters, ModelControl, StartupModels};
+use engine::{Engine, ModelControl, StartupModels};
 use inference::backend::Batch;
 use parking_lot::Mutex;
+use repository::LoadParameters;
 use vocabulary::{Error, ErrorCode};
 
 use crate::support::{

@@ -11,13 +11,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use engine::{Engine, EngineOptions, LoadParameters, ModelControl, Plugins, Polling, StartupModels};
+use engine::{Engine, EngineOptions, ModelControl, Plugins, Polling, StartupModels};
 use inference::{
     agent::AgentFinder,
     backend::Backend,
     repository::{ModelCopy, ObjectKind, ObjectRepository, RepositoryOpener, StoreFuture, StoredObject},
 };
 use parking_lot::Mutex;
+use repository::LoadParameters;
 use testing::Agents;
 use tokio::sync::watch;
 use vocabulary::{Error, ErrorCode, Name};

@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use engine::{Engine, IndexEntry, LoadParameters};
+use engine::{Engine, IndexEntry};
 use prost::Message;
 use proto::{
     ModelConfigRequest, ModelConfigResponse, ModelMetadataRequest, ModelReadyRequest, ModelReadyResponse,
@@ -14,6 +14,7 @@ use proto::{
     model_repository_parameter::ParameterChoice,
     trace_setting_response::SettingValue,
 };
+use repository::LoadParameters;
 use vocabulary::Error;
 
 use super::{

@@ -1,5 +1,6 @@
 //! Which version answers says so, also if it has been replaced and only ends its sequences.
-use engine::{LoadParameters, StartupModels};
+use engine::StartupModels;
+use repository::LoadParameters;
 
 use super::*;
 

@@ -7,7 +7,7 @@ use c_api::{
     handle::{array, borrow, guard, text},
     types::{error::CError, parameter::NamedParameter},
 };
-use engine::LoadParameters;
+use repository::LoadParameters;
 use vocabulary::{Error, Name, Parameter};
 
 use super::Server;

@@ -17,7 +17,7 @@ use c_api::types::{
 };
 use cache::local::LocalResponseCache;
 use config::ModelConfig;
-use engine::{Engine, EngineOptions, LoadParameters, MetricsOptions, ModelControl, Plugins, ServerMetadata};
+use engine::{Engine, EngineOptions, MetricsOptions, ModelControl, Plugins, ServerMetadata};
 use in_process::{Server, allocator::*, infer::*, request::*, response::*};
 use inference::{
     Response,
@@ -27,6 +27,7 @@ use inference::{
     },
 };
 use parking_lot::{Condvar, Mutex};
+use repository::LoadParameters;
 use tokio::runtime::Runtime;
 use vocabulary::{DataType, Error, MemoryKind, Tensor};
 

@@ -15,17 +15,16 @@ use proto::model_instance_group::Kind;
 use vocabulary::{Error, Name};
 
 use super::{Loader, report};
-use crate::{
-    models::plan::{KeptFiles, LoadPlan, Planned},
-    repository::{
-        agents::Agents,
-        config_file::PlanError,
-        given::{LoadParameters, write_files},
-        layout,
-        private_directory::PrivateDirectory,
-        remote::{PlanSource, RemoteModel},
-        scan,
-    },
+use crate::models::plan::{KeptFiles, LoadPlan, Planned};
+use repository::{
+    LoadParameters,
+    agents::Agents,
+    config_file::PlanError,
+    given::write_files,
+    layout,
+    private_directory::PrivateDirectory,
+    remote::{PlanSource, RemoteModel},
+    scan,
 };
 
 impl Loader {

@@ -1,6 +1,7 @@
 //! Which version answers says so, also if it has been replaced and only ends its sequences.
-use engine::{LoadParameters, StartupModels};
+use engine::StartupModels;
 use proto::ModelStreamInferResponse;
+use repository::LoadParameters;
 
 use super::*;
 

@@ -6,9 +6,10 @@ use std::{
     time::Duration,
 };
 
-use engine::{Engine, LoadParameters};
+use engine::Engine;
 use http::StatusCode;
 use inference::lock::Mutex;
+use repository::LoadParameters;
 use tokio::time::timeout;
 use vocabulary::{Error, ErrorCode, Name};
 

@@ -1,7 +1,8 @@
 //! What operators do: index, load, unload, and the response cache of a model.
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use engine::{IndexEntry, LoadParameters};
+use engine::IndexEntry;
 use http::StatusCode;
+use repository::LoadParameters;
 use vocabulary::Error;
 
 use crate::{

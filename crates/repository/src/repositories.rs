@@ -14,8 +14,9 @@ use super::remote::RemoteSource;
 
 /// The repositories, by their names.
 #[derive(Clone, Default)]
-pub(crate) struct Repositories {
-    pub(crate) known: BTreeMap<Name, KnownRepository>,
+pub struct Repositories {
+    /// Each with its name.
+    pub known: BTreeMap<Name, KnownRepository>,
     /// Models of different repositories may have the same name (`--model-namespacing`).
     namespacing: bool,
     opener: Option<Arc<dyn RepositoryOpener>>,
@@ -23,7 +24,7 @@ pub(crate) struct Repositories {
 
 /// A repository.
 #[derive(Debug, Clone)]
-pub(crate) struct KnownRepository {
+pub struct KnownRepository {
     pub(crate) source: RepositorySource,
     /// The names of the directories of mapped models, by the names of the models.
     pub(crate) mapped: BTreeMap<Name, String>,
@@ -31,15 +32,17 @@ pub(crate) struct KnownRepository {
 
 /// Where the models of a repository are.
 #[derive(Debug, Clone)]
-pub(crate) enum RepositorySource {
+pub enum RepositorySource {
+    /// A directory of this machine.
     Directory(PathBuf),
+    /// In an object store.
     Remote(Arc<RemoteSource>),
 }
 
 impl Repositories {
     /// # Errors
     /// INVALID_ARG for a URL that breaks a rule.
-    pub(crate) fn new(
+    pub fn new(
         paths: Vec<PathBuf>,
         namespacing: bool,
         opener: Option<Arc<dyn RepositoryOpener>>,
@@ -56,7 +59,7 @@ impl Repositories {
     ///
     /// # Errors
     /// INVALID_ARG for a URL that breaks a rule.
-    pub(crate) fn source(&self, path: &Path) -> Result<(Name, RepositorySource), Error> {
+    pub fn source(&self, path: &Path) -> Result<(Name, RepositorySource), Error> {
         let directory = || (directory_name(path), RepositorySource::Directory(path.to_owned()));
         let (Some(opener), Some(text)) = (&self.opener, path.to_str()) else { return Ok(directory()) };
         match opener.name(text) {
@@ -70,7 +73,7 @@ impl Repositories {
     }
 
     /// The repositories in directories.
-    pub(crate) fn directories(&self) -> impl Iterator<Item = &Path> {
+    pub fn directories(&self) -> impl Iterator<Item = &Path> {
         self.known.values().filter_map(|repository| match &repository.source {
             RepositorySource::Directory(path) => Some(path.as_path()),
             RepositorySource::Remote(_) => None,
@@ -78,7 +81,7 @@ impl Repositories {
     }
 
     /// The repositories in object stores.
-    pub(crate) fn remote(&self) -> Vec<Arc<RemoteSource>> {
+    pub fn remote(&self) -> Vec<Arc<RemoteSource>> {
         let remote = self.known.values().filter_map(|repository| match &repository.source {
             RepositorySource::Directory(_) => None,
             RepositorySource::Remote(source) => Some(source.clone()),
@@ -87,7 +90,7 @@ impl Repositories {
     }
 
     /// The repository of that name, if it is in an object store.
-    pub(crate) fn remote_of(&self, name: &Name) -> Option<&Arc<RemoteSource>> {
+    pub fn remote_of(&self, name: &Name) -> Option<&Arc<RemoteSource>> {
         match &self.known.get(name)?.source {
             RepositorySource::Directory(_) => None,
             RepositorySource::Remote(source) => Some(source),
@@ -101,7 +104,7 @@ impl Repositories {
 
     /// # Errors
     /// ALREADY_EXISTS for a repository that is known.
-    pub(crate) fn check_new(&self, name: &Name) -> Result<(), Error> {
+    pub fn check_new(&self, name: &Name) -> Result<(), Error> {
         if self.known.contains_key(name) {
             let text = format!("model repository '{name}' has already been registered");
             return Err(Error::new(ErrorCode::AlreadyExists, text));
@@ -122,7 +125,7 @@ impl Repositories {
 
     /// The directory of a repository that may have the model of a name. A directory with mapped models is not reachable
     /// by its own name. A name that is mapped in one repository is looked for in no other, unless they have namespaces.
-    pub(crate) fn directory_of<'a>(&'a self, repository: &Name, model: &'a str) -> Option<&'a str> {
+    pub fn directory_of<'a>(&'a self, repository: &Name, model: &'a str) -> Option<&'a str> {
         let known = self.known.get(repository)?;
         let is_mapped_elsewhere =
             || !self.namespacing && self.known.values().any(|other| other.mapped.contains_key(model));
@@ -137,7 +140,7 @@ impl Repositories {
     ///
     /// # Errors
     /// ALREADY_EXISTS for a repository that is known.
-    pub(crate) fn register(
+    pub fn register(
         &mut self,
         name: Name,
         source: RepositorySource,
@@ -152,7 +155,7 @@ impl Repositories {
     ///
     /// # Errors
     /// INVALID_ARG for a repository that is not known, or for a URL that breaks a rule.
-    pub(crate) fn unregister(&mut self, path: &Path) -> Result<(), Error> {
+    pub fn unregister(&mut self, path: &Path) -> Result<(), Error> {
         let (name, _) = self.source(path)?;
         match self.known.remove(&name) {
             Some(_) => Ok(()),
@@ -166,7 +169,7 @@ impl RepositorySource {
     ///
     /// # Errors
     /// INVALID_ARG for a path that is no directory; the error of the store.
-    pub(crate) async fn check(&self) -> Result<(), Error> {
+    pub async fn check(&self) -> Result<(), Error> {
         let path = match self {
             Self::Remote(source) => return source.check().await,
             Self::Directory(path) => path.clone(),

@@ -30,7 +30,7 @@ impl LoadParameters {
 /// # Errors
 /// INVALID_ARG for a path that leaves the directory, or that is a file and a directory; INTERNAL if a file cannot be
 /// written.
-pub(crate) fn write_files(files: &[(String, Bytes)]) -> Result<PrivateDirectory, Error> {
+pub fn write_files(files: &[(String, Bytes)]) -> Result<PrivateDirectory, Error> {
     let directory = PrivateDirectory::new()?;
     for (path, content) in files {
         let relative = inside(path)?;

@@ -22,7 +22,7 @@ const FILE: &str = "batchstrategy.so";
 /// # Errors
 /// INVALID_ARG for a library outside the model's directory, or for a model with sequences; NOT_FOUND if the file does
 /// not exist; UNSUPPORTED if the engine has no opener; and the errors of the opener.
-pub(crate) fn open(
+pub fn open(
     opener: Option<&dyn StrategyOpener>,
     backend: &dyn Backend,
     source: &ModelSource,

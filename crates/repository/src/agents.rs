@@ -18,7 +18,7 @@ use vocabulary::{Error, Name};
 use super::private_directory::PrivateDirectory;
 
 /// The agents of one model, at least one. Drop notifies them of the actions that are still due, which may block.
-pub(crate) struct Agents {
+pub struct Agents {
     attached: Vec<AttachedAgent>,
 }
 
@@ -38,7 +38,7 @@ impl Agents {
     /// # Errors
     /// The error of the first agent that is missing or refuses. The agents before it have been notified that the load
     /// has failed.
-    pub(crate) fn load(
+    pub fn load(
         config: &proto::ModelConfig,
         directory: &Path,
         find: impl Fn(&str) -> Result<Arc<dyn RepositoryAgent>, Error>,
@@ -68,7 +68,7 @@ impl Agents {
 
     /// Notifies all agents of an action after LOAD. Their errors are logged and have no other effect: the other agents
     /// are notified all the same. Blocks.
-    pub(crate) fn notify(&mut self, action: AgentAction) {
+    pub fn notify(&mut self, action: AgentAction) {
         let tell = |attached: &mut AttachedAgent| attached.act_or_log(action);
         match action {
             AgentAction::Load | AgentAction::Unload => self.attached.iter_mut().for_each(tell),

@@ -23,13 +23,13 @@ use tokio::{
 use vocabulary::{Error, Name};
 
 /// The objects of each model, by the model's directory.
-pub(crate) type RemoteModels = BTreeMap<String, Vec<StoredObject>>;
+pub type RemoteModels = BTreeMap<String, Vec<StoredObject>>;
 
 /// How long a look at all repositories waits for the listing of one store.
-pub(crate) const LISTING_PATIENCE: Duration = Duration::from_secs(5);
+pub const LISTING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A repository in an object store. It is opened when it is needed first, again if that fails.
-pub(crate) struct RemoteSource {
+pub struct RemoteSource {
     access: Arc<StoreAccess>,
     listing: Mutex<ListingState>,
 }
@@ -75,7 +75,7 @@ impl RemoteSource {
     }
 
     /// The URL.
-    pub(crate) fn name(&self) -> &Name {
+    pub fn name(&self) -> &Name {
         &self.access.name
     }
 
@@ -83,7 +83,7 @@ impl RemoteSource {
     ///
     /// # Errors
     /// As [`ObjectRepository::check`].
-    pub(crate) async fn check(&self) -> Result<(), Error> {
+    pub async fn check(&self) -> Result<(), Error> {
         self.access.open().await?.check().await
     }
 
@@ -91,7 +91,7 @@ impl RemoteSource {
     ///
     /// # Errors
     /// As [`ObjectRepository::objects`].
-    pub(crate) async fn objects(&self, model: &str) -> Result<Vec<StoredObject>, Error> {
+    pub async fn objects(&self, model: &str) -> Result<Vec<StoredObject>, Error> {
         self.access.open().await?.objects(model).await
     }
 
@@ -172,7 +172,7 @@ impl StoreAccess {
 }
 
 /// The models of several repositories, which are asked at the same time.
-pub(crate) async fn models_of(
+pub async fn models_of(
     sources: Vec<Arc<RemoteSource>>,
     patience: Option<Duration>,
 ) -> BTreeMap<Name, ListingResult> {
@@ -183,7 +183,7 @@ pub(crate) async fn models_of(
 
 /// A model in an object store, with the objects that its load uses.
 #[derive(Clone)]
-pub(crate) struct RemoteModel {
+pub struct RemoteModel {
     pub(crate) source: Arc<RemoteSource>,
     /// The model's directory in the repository.
     pub(crate) directory: String,
@@ -195,7 +195,7 @@ impl RemoteModel {
     ///
     /// # Errors
     /// NOT_FOUND if there is no such directory. Otherwise as [`ObjectRepository::objects`].
-    pub(crate) async fn find(source: Arc<RemoteSource>, directory: String) -> Result<Self, Error> {
+    pub async fn find(source: Arc<RemoteSource>, directory: String) -> Result<Self, Error> {
         let objects: Arc<[_]> = source.objects(&directory).await?.into();
         let model = Self { source, directory, objects };
         if model.objects.is_empty() {
@@ -206,7 +206,7 @@ impl RemoteModel {
     }
 
     /// The URL of the model's directory.
-    pub(crate) fn url(&self) -> PathBuf {
+    pub fn url(&self) -> PathBuf {
         model_url(self.source.name(), &self.directory)
     }
 
@@ -221,7 +221,7 @@ impl RemoteModel {
     ///
     /// # Errors
     /// As [`ObjectRepository::fetch`].
-    pub(crate) async fn fetch(&self, versions: &BTreeSet<i64>) -> Result<Arc<dyn ModelCopy>, Error> {
+    pub async fn fetch(&self, versions: &BTreeSet<i64>) -> Result<Arc<dyn ModelCopy>, Error> {
         self.source.fetch(&self.directory, &self.used_by(versions)).await
     }
 
@@ -229,12 +229,12 @@ impl RemoteModel {
     ///
     /// # Errors
     /// As [`ObjectRepository::fetch`].
-    pub(crate) async fn fetch_all(&self) -> Result<Arc<dyn ModelCopy>, Error> {
+    pub async fn fetch_all(&self) -> Result<Arc<dyn ModelCopy>, Error> {
         self.source.fetch(&self.directory, &self.objects).await
     }
 
     /// The versions and what is in the directory of each. Logs names that are almost versions.
-    pub(crate) fn versions(&self) -> BTreeMap<i64, Vec<FileEntry>> {
+    pub fn versions(&self) -> BTreeMap<i64, Vec<FileEntry>> {
         let mut versions: BTreeMap<i64, BTreeMap<&str, bool>> = BTreeMap::new();
         let mut ignored = BTreeSet::new();
         for object in &*self.objects {
@@ -272,7 +272,7 @@ pub(crate) fn model_url(repository: &Name, directory: &str) -> PathBuf {
 }
 
 /// Where the files of a load are.
-pub(crate) enum PlanSource {
+pub enum PlanSource {
     /// In the repository, or where an agent has put them.
     Directory(PathBuf),
     /// In an object store. Each version is fetched when it is loaded.
@@ -280,7 +280,8 @@ pub(crate) enum PlanSource {
 }
 
 impl PlanSource {
-    pub(crate) fn is_same_place(&self, other: &Self) -> bool {
+    /// Whether both are the same directory, or the same model of a store.
+    pub fn is_same_place(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Directory(one), Self::Directory(other)) => one == other,
             (Self::Remote(one), Self::Remote(other)) => one.url() == other.url(),
@@ -290,7 +291,7 @@ impl PlanSource {
 }
 
 /// The version that an object belongs to; `None` for what all versions use.
-pub(crate) fn version_of(object: &StoredObject) -> Option<i64> {
+pub fn version_of(object: &StoredObject) -> Option<i64> {
     let top = match object.path.split_once('/') {
         Some((top, _)) => top,
         None if object.kind == ObjectKind::Directory => &object.path,
@@ -304,31 +305,38 @@ pub(crate) fn version_of(object: &StoredObject) -> Option<i64> {
 
 /// Ends work that waits for stores: for one model, or for all.
 #[derive(Clone)]
-pub(crate) struct StoreWait(watch::Receiver<Option<Error>>);
+pub struct StoreWait(watch::Receiver<Option<Error>>);
 
 /// The other end of [`StoreWait`]. Dropping it ends nothing.
-pub(crate) struct StoreWaitEnd(watch::Sender<Option<Error>>);
+pub struct StoreWaitEnd(watch::Sender<Option<Error>>);
 
 impl StoreWaitEnd {
-    pub(crate) fn new() -> Self {
+    /// An end of no work yet.
+    #[expect(
+        clippy::new_without_default,
+        reason = "it has no usual value: each ends the work of one model or of all"
+    )]
+    pub fn new() -> Self {
         Self(watch::channel(None).0)
     }
 
     /// What waits, and what waits later, fails with this error.
-    pub(crate) fn end(&self, error: Error) {
+    pub fn end(&self, error: Error) {
         self.0.send_replace(Some(error));
     }
 
-    pub(crate) fn has_ended(&self) -> bool {
+    /// Whether it has ended the work.
+    pub fn has_ended(&self) -> bool {
         self.0.borrow().is_some()
     }
 
     /// Whether anything may wait.
-    pub(crate) fn is_used(&self) -> bool {
+    pub fn is_used(&self) -> bool {
         self.0.receiver_count() > 0
     }
 
-    pub(crate) fn wait(&self) -> StoreWait {
+    /// What the work waits with.
+    pub fn wait(&self) -> StoreWait {
         StoreWait(self.0.subscribe())
     }
 }
@@ -338,7 +346,7 @@ impl StoreWait {
     ///
     /// # Errors
     /// The error with which the wait was ended.
-    pub(crate) async fn of<T>(mut self, work: impl Future<Output = T>) -> Result<T, Error> {
+    pub async fn of<T>(mut self, work: impl Future<Output = T>) -> Result<T, Error> {
         let ended = async move {
             match self.0.wait_for(Option::is_some).await.map(|error| error.clone()) {
                 Ok(Some(error)) => error,

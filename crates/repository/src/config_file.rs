@@ -13,9 +13,11 @@ use super::given::LoadParameters;
 use crate::regular_file;
 
 /// Why a model has no plan.
-pub(crate) struct PlanError {
-    pub(crate) cause: NoVersionCause,
-    pub(crate) error: Error,
+pub struct PlanError {
+    /// What the index of the models shows.
+    pub cause: NoVersionCause,
+    /// The error of the load.
+    pub error: Error,
 }
 
 impl From<Error> for PlanError {
@@ -31,25 +33,26 @@ impl From<PlanError> for PlanFailure {
 }
 
 /// Finds and reads the file with a model's configuration.
-pub(crate) struct ConfigFileReader {
+pub struct ConfigFileReader {
     completion: Completion,
     /// `configs/<name>.pbtxt` takes precedence (`--model-config-name`).
     config_name: Option<String>,
 }
 
 impl ConfigFileReader {
-    pub(crate) fn new(auto_complete: bool, config_name: Option<String>) -> Self {
+    /// A reader. With `auto_complete`, configurations may leave out what the backend knows.
+    pub fn new(auto_complete: bool, config_name: Option<String>) -> Self {
         let completion = if auto_complete { Completion::Auto } else { Completion::Strict };
         Self { completion, config_name }
     }
 
     /// Whether configurations may leave something open.
-    pub(crate) fn completion(&self) -> Completion {
+    pub fn completion(&self) -> Completion {
         self.completion
     }
 
     /// The configuration of a request, or else of a directory, which errors show as `shown`.
-    pub(crate) fn given(
+    pub fn given(
         &self,
         directory: &Path,
         shown: &Path,
@@ -70,20 +73,20 @@ impl ConfigFileReader {
     }
 
     /// The path of a model's configuration below the model's directory.
-    pub(crate) fn config_name(&self, directory: &Path) -> String {
+    pub fn config_name(&self, directory: &Path) -> String {
         let path = self.config_path(directory);
         path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned()
     }
 
     /// The same for a model in an object store.
-    pub(crate) fn config_name_of(&self, objects: &[StoredObject]) -> String {
+    pub fn config_name_of(&self, objects: &[StoredObject]) -> String {
         let custom = self.config_name.as_ref().map(|name| format!("configs/{name}.pbtxt"));
         let is_there = |name: &String| objects.iter().any(|object| object.path == *name);
         custom.filter(is_there).unwrap_or_else(|| "config.pbtxt".to_owned())
     }
 
     /// The configuration in a model's directory, which errors show as `shown`.
-    pub(crate) fn read(&self, directory: &Path, shown: &Path) -> Result<GivenConfig, Error> {
+    pub fn read(&self, directory: &Path, shown: &Path) -> Result<GivenConfig, Error> {
         let path = self.config_path(directory);
         let content = match regular_file::read(&path) {
             Ok(content) => Some(content),

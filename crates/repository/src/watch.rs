@@ -19,7 +19,7 @@ use notify::{
 use tokio::sync::Notify;
 
 /// Watches the directories of the repositories.
-pub(crate) struct FileWatcher {
+pub struct FileWatcher {
     shared: Arc<WatcherState>,
     /// `None` before the first call, and if the system has refused one.
     watcher: Mutex<Option<RecommendedWatcher>>,
@@ -57,18 +57,18 @@ impl Root {
 
 impl FileWatcher {
     /// Watches nothing yet.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self { shared: Arc::default(), watcher: Mutex::ranked(LockRank::FileWatches, None) }
     }
 
     /// Returns when something may have changed since the last return.
-    pub(crate) async fn changed(&self) {
+    pub async fn changed(&self) {
         self.shared.changed.notified().await;
     }
 
     /// Watches these directories and all below them, and nothing else. A directory that was replaced is watched anew.
     /// Instead of a missing one, the directory above it is watched. Returns why some cannot be watched. Blocks.
-    pub(crate) fn watch<'a>(&self, directories: impl Iterator<Item = &'a Path>) -> Vec<String> {
+    pub fn watch<'a>(&self, directories: impl Iterator<Item = &'a Path>) -> Vec<String> {
         let mut wanted = BTreeMap::new();
         for (directory, root) in directories.filter_map(Root::of) {
             let known = wanted.entry(directory).or_insert(root);

@@ -23,7 +23,7 @@ const ATTEMPTS: usize = 10;
 
 /// A temporary directory. It is removed when this value is dropped.
 #[derive(Debug)]
-pub(crate) struct PrivateDirectory {
+pub struct PrivateDirectory {
     directory: TempDir,
     _all: Arc<PrivateDirectories>,
 }
@@ -55,7 +55,8 @@ impl PrivateDirectory {
         Ok(Self { directory, _all: all })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Its path.
+    pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
@@ -120,7 +121,7 @@ pub fn remove_private_directories() -> NoPrivateDirectories {
 }
 
 /// Removes what processes of this user have left that were killed. Blocks.
-pub(crate) fn remove_left_behind() {
+pub fn remove_left_behind() {
     let own = rustix::process::geteuid().as_raw();
     let entries = fs::read_dir(env::temp_dir()).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {

@@ -14,7 +14,7 @@ use crate::regular_file;
 ///
 /// # Errors
 /// INTERNAL for a file that cannot be read, INVALID_ARG for a file that is too short.
-pub(crate) fn read(config: &mut ModelConfig, directory: &Path) -> Result<(), Error> {
+pub fn read(config: &mut ModelConfig, directory: &Path) -> Result<(), Error> {
     for output in &mut config.outputs {
         read_labels(output, directory)?;
     }
@@ -57,7 +57,7 @@ fn read_initial_state(state: &mut StateSpec, directory: &Path) -> Result<(), Err
 }
 
 /// The files of the samples for warm-up of a model in that directory. Each is read when a sample needs it.
-pub(crate) fn of_warmups(directory: &Path) -> WarmupFiles {
+pub fn of_warmups(directory: &Path) -> WarmupFiles {
     let directory = directory.join("warmup");
     WarmupFiles::new(move |file| {
         let path = directory.join(file);

@@ -19,23 +19,24 @@ use super::{
 
 /// The models of all repositories.
 #[derive(Debug, Default)]
-pub(crate) struct FoundPlaces {
+pub struct FoundPlaces {
     /// The places of each model: one, or several if several repositories have a model of the name.
-    pub(crate) models: BTreeMap<ModelKey, Vec<FoundPlace>>,
+    pub models: BTreeMap<ModelKey, Vec<FoundPlace>>,
     /// The directories of the repositories, as they were before they were listed.
-    pub(crate) repositories: BTreeMap<Name, DirectoryStamp>,
+    pub repositories: BTreeMap<Name, DirectoryStamp>,
     /// Repositories that cannot be read, with their errors.
-    pub(crate) unreadable: Vec<(Name, Error)>,
+    pub unreadable: Vec<(Name, Error)>,
     /// Warnings for the log: ignored directories, and directories that do not look like a repository.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// A directory in a repository, or a model of an object store with its objects.
 #[derive(Debug, Clone)]
-pub(crate) struct FoundPlace {
-    pub(crate) place: Arc<ModelLocation>,
+pub struct FoundPlace {
+    /// Where it is.
+    pub place: Arc<ModelLocation>,
     /// `None` for a directory.
-    pub(crate) objects: Option<Vec<StoredObject>>,
+    pub objects: Option<Vec<StoredObject>>,
 }
 
 impl FoundPlace {
@@ -50,7 +51,7 @@ const EXPECTED: &str = "a repository has a directory for each model, with a dire
 
 /// Lists the repositories. `remote` has the listings of the object stores. Hidden directories and `lost+found` are not
 /// models (M-W14).
-pub(crate) fn list(
+pub fn list(
     repositories: &Repositories,
     mut remote: BTreeMap<Name, Result<Arc<RemoteModels>, Error>>,
 ) -> FoundPlaces {
@@ -123,7 +124,7 @@ fn list_objects(url: &Name, models: Arc<RemoteModels>, warnings: &mut Vec<String
 ///
 /// # Errors
 /// A repository that cannot be read, if no other one has the model.
-pub(crate) fn find(
+pub fn find(
     repositories: &Repositories,
     mut remote: BTreeMap<Name, Result<Vec<StoredObject>, Error>>,
     name: &str,
@@ -187,7 +188,7 @@ fn unlike_a_repository(repository: &Path, directories: &[String]) -> Option<Stri
 }
 
 /// The text about a model's directory without version directories. It is shown as `shown`.
-pub(crate) fn without_versions(directory: &Path, shown: &Path) -> String {
+pub fn without_versions(directory: &Path, shown: &Path) -> String {
     let (place, seen) = (shown.display(), contents(directory));
     format!(
         "no version of a model is in '{place}' ({seen}): expected a directory named by a number, such as \
@@ -256,7 +257,7 @@ fn ignored_by_name(name: &str, shown: &str) -> Option<String> {
 }
 
 /// The versions in a model's directory. None if it cannot be read.
-pub(crate) fn versions(directory: &Path) -> Vec<i64> {
+pub fn versions(directory: &Path) -> Vec<i64> {
     let entries = entries(directory).unwrap_or_default();
     let version = |entry: FileEntry| match version_directory(&entry.name) {
         VersionDirectory::Version(version) if entry.is_directory => Some(version),

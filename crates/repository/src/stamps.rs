@@ -20,7 +20,7 @@ const INCOMPLETE: &str = ".triton_incomplete";
 ///
 /// # Errors
 /// The directory cannot be read, or it changes while it is read.
-pub(crate) fn files(directory: &Path, config: &str) -> io::Result<ModelFiles> {
+pub fn files(directory: &Path, config: &str) -> io::Result<ModelFiles> {
     let mut stamps = Vec::new();
     let mut versions = Vec::new();
     let mut open = vec![(directory.to_path_buf(), String::new(), 0)];
@@ -58,7 +58,7 @@ pub(crate) fn files(directory: &Path, config: &str) -> io::Result<ModelFiles> {
 }
 
 /// The same of a model in an object store, by its objects. `config` is the path of the configuration.
-pub(crate) fn of_objects(objects: &[StoredObject], config: &str) -> ModelFiles {
+pub fn of_objects(objects: &[StoredObject], config: &str) -> ModelFiles {
     let is_change = |object: &&StoredObject| !object.path.split('/').any(is_by_product);
     let objects: Vec<_> = objects.iter().filter(is_change).collect();
     let versions = objects.iter().filter_map(|object| version_of(object));
@@ -76,7 +76,7 @@ pub(crate) fn of_objects(objects: &[StoredObject], config: &str) -> ModelFiles {
 }
 
 /// Whether a marker says that the model is being written.
-pub(crate) fn is_incomplete(directory: &Path) -> bool {
+pub fn is_incomplete(directory: &Path) -> bool {
     directory.join(INCOMPLETE).exists()
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn directory(metadata: &fs::Metadata) -> DirectoryStamp {
 }
 
 /// Whether a marker among the objects says that the model is being written.
-pub(crate) fn are_incomplete(objects: &[StoredObject]) -> bool {
+pub fn are_incomplete(objects: &[StoredObject]) -> bool {
     objects.iter().any(|object| object.path == INCOMPLETE)
 }
 
