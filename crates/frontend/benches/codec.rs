@@ -3,14 +3,12 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use frontend::{
-    http::{
-        request::{DecodeContext, decode},
-        response::{ResponseIdentity, encode},
-    },
-    kserve::output::{Placement, RequestedOutputs},
+use frontend::http::{
+    request::{DecodeContext, decode},
+    response::{ResponseIdentity, encode},
 };
 use inference::Response;
+use kserve::output::{Placement, RequestedOutputs};
 use shared_memory::ClientRegions;
 use vocabulary::{DataType, Name, Tensor, TensorData};
 

@@ -13,10 +13,8 @@ use flate2::{
 };
 use vocabulary::{ByteReservation, NoRoom};
 
-use crate::{
-    chunks::Chunks,
-    decode_pool::{BRIEF, PooledResult},
-};
+use crate::{chunks::Chunks, decode_pool::PooledResult};
+use kserve::long_write::BRIEF;
 
 /// The most bytes that one step in the pool writes. Between two steps the work checks whether its future still exists.
 const STEP: usize = 256 << 10;

@@ -16,18 +16,15 @@ use std::{
     task::{Context, Poll},
 };
 
+use kserve::long_write::{BRIEF, LongWrite};
 use tokio::{
     runtime::Handle,
     sync::oneshot,
     task::{self, futures::TaskLocalFuture},
 };
-use vocabulary::Error;
+use vocabulary::{ByteReservation, Error};
 
 use crate::turns::{Permit, Turns};
-
-/// The most bytes of work on the network thread: JSON text, a gRPC message without its raw contents, or bytes that
-/// inflation reads and writes.
-pub(crate) const BRIEF: usize = 64 << 10;
 
 /// The task of the connection whose work it is. `None` outside of tasks.
 type ConnectionTask = Option<task::Id>;
@@ -144,6 +141,22 @@ impl<T: Unpin> Future for PooledResult<T> {
             Self::Pooled(future) => future.as_mut().poll(context),
         }
     }
+}
+
+/// What was written, and its reservation if it is long.
+pub(crate) type Written<T> = (T, Option<ByteReservation>);
+
+/// Writes something long in the pool. What is written is reserved in `reservation`, which comes back with it.
+pub(crate) fn write_in_pool<T: Send + 'static>(
+    reservation: ByteReservation,
+    write: impl FnOnce(&mut LongWrite<'_>) -> Result<T, Error> + Send + 'static,
+) -> PooledResult<Result<Written<T>, Error>> {
+    PooledResult::pooled(move |turn| {
+        let goes_on = || turn.goes_on();
+        let mut long = LongWrite::new(reservation, &goes_on);
+        let written = write(&mut long)?;
+        Ok((written, Some(long.into_reservation())))
+    })
 }
 
 #[cfg(test)]

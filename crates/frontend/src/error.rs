@@ -2,10 +2,8 @@
 use http::StatusCode;
 use vocabulary::{Error, ErrorCode};
 
-use crate::{
-    access::{KnownFacts, RequestFacts},
-    http::json::write_string,
-};
+use crate::access::{KnownFacts, RequestFacts};
+use kserve::json_text::write_string;
 
 /// The HTTP status of an error. As Triton: http_server.cc, HttpCodeFromError.
 pub fn status(code: ErrorCode) -> StatusCode {

@@ -2,7 +2,7 @@
 use regex::Regex;
 use vocabulary::{Error, Name, Parameter, Parameters};
 
-use crate::kserve::parameters;
+use kserve::parameters;
 
 /// The headers to forward: the pattern matches a part of their name. Case does not matter.
 #[derive(Debug, Clone)]

@@ -33,7 +33,6 @@ mod route_rules;
 mod router;
 mod server;
 mod service;
-pub mod show;
 
 pub use body::ResponseBody;
 pub use call::{HttpCall, IncomingBody};

@@ -1,6 +1,6 @@
 //! KServe v2 over HTTP and gRPC, and the metrics endpoint.
 //!
-//! An endpoint decodes a request, passes it to the engine, and encodes the responses. [`kserve`] defines what a request
+//! An endpoint decodes a request, passes it to the engine, and encodes the responses. The crate `kserve` defines what a request
 //! means. [`http`] and [`grpc`] define its form on the wire. Neither decides anything about scheduling or models.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -19,9 +19,6 @@ pub mod forward;
 pub mod fuzzing;
 pub mod grpc;
 pub mod http;
-pub mod kserve;
-pub mod log_control;
-mod long_write;
 pub mod metrics;
 pub mod port;
 mod tracing;

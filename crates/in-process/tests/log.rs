@@ -2,8 +2,8 @@
 use std::{ffi::CString, fs, ptr};
 
 use c_api::types::error::{CError, consume};
-use frontend::log_control::{LogControl, LogState};
 use in_process::{logging, options::*};
+use kserve::log_control::{LogControl, LogState};
 
 fn fine(error: *mut CError) {
     // SAFETY: null or an error that this function owns.

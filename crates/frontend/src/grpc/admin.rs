@@ -27,11 +27,11 @@ use super::{
 use crate::{
     access::{Access, Category},
     chunks::Chunks,
-    kserve::{
-        metadata, statistics,
-        trace_settings::{self, CountErrorForm, GivenSetting},
-        version,
-    },
+};
+use kserve::{
+    metadata, statistics,
+    trace_settings::{self, CountErrorForm, GivenSetting},
+    version,
 };
 
 /// A rare call.

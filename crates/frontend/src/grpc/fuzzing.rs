@@ -23,10 +23,8 @@ use super::{
     },
     unix_authority::AuthorityRewriter,
 };
-use crate::{
-    kserve::version,
-    port::{ClientLimits, Drain},
-};
+use crate::port::{ClientLimits, Drain};
+use kserve::version;
 
 /// How many frames a fuzzer cuts from the beginning of a message. The rest is one frame.
 const CUTS: usize = 32;

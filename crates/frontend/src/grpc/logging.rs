@@ -8,7 +8,7 @@ use proto::{
 };
 use vocabulary::Error;
 
-use crate::log_control::{self, LogChange, LogControl, LogState, UnknownLogFormat};
+use kserve::log_control::{self, LogChange, LogControl, LogState, UnknownLogFormat};
 
 /// Applies the settings of the request, if there are any, and shows all.
 ///

@@ -8,9 +8,9 @@ use super::{frame_limits::PingRules, keepalive::KeepaliveRules};
 use crate::{
     access::{AccessLog, ApiKeys, Restrictions},
     forward::HeaderForward,
-    log_control::LogControl,
     port::{ClientLimits, ConnectionPermits, tls::TlsPort},
 };
+use kserve::log_control::LogControl;
 
 /// Settings of the gRPC endpoint; the defaults are those of the command line.
 #[derive(Debug, Clone)]

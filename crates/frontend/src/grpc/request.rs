@@ -30,15 +30,14 @@ use super::{
 use crate::{
     access::{Category, is_key_header},
     cache_headers,
-    decode_pool::PooledResult,
-    kserve::{
-        lengths::MAX_ID,
-        output::{Placement, RequestedOutput, RequestedOutputs},
-        shared_memory::RegionRange,
-        version,
-    },
-    long_write::{self, Written},
+    decode_pool::{self, PooledResult, Written},
     tracing::MessageTimes,
+};
+use kserve::{
+    lengths::MAX_ID,
+    output::{Placement, RequestedOutput, RequestedOutputs},
+    shared_memory::RegionRange,
+    version,
 };
 
 /// A response that gets the form that the client asked for, in the pool.
@@ -169,7 +168,7 @@ impl RequestContext {
         budget: &Arc<ByteBudget>,
     ) -> FinishWork {
         let (model, requested_outputs) = (self.model.clone(), self.requested_outputs.clone());
-        long_write::in_pool(budget.reservation(), move |long| {
+        decode_pool::write_in_pool(budget.reservation(), move |long| {
             requested_outputs.finish_for(model.config(), &mut response.outputs, Some(long))?;
             Ok(response)
         })

@@ -9,12 +9,10 @@ use super::{
     json_work,
     options::HttpOptions,
     reply::HttpFailure,
-    show,
 };
-use crate::{
-    access::{Category, Denied},
-    kserve,
-};
+use crate::access::{Category, Denied};
+use kserve;
+use kserve::show;
 
 /// The longest JSON of a request that neither runs nor loads a model, in bytes.
 const MAX_ADMINISTRATIVE: usize = 4 << 20;

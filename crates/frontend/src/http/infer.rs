@@ -24,11 +24,13 @@ use crate::{
     access::{Category, is_key_header, request_facts},
     cache_headers,
     counted_bytes::room_of,
-    decode_pool::{BRIEF, PooledResult},
+    decode_pool::{self, PooledResult},
     forward::HeaderForward,
-    kserve::output::RequestedOutputs,
-    long_write::{self, LongWrite},
     tracing::response_complete,
+};
+use kserve::{
+    long_write::{BRIEF, LongWrite},
+    output::RequestedOutputs,
 };
 
 /// The header with the length of the JSON part of a body, in bytes.
@@ -76,7 +78,7 @@ pub(super) async fn answer(
         let room = room_of(&responses, context.engine.inflight_bytes());
         let write =
             move |long: &mut LongWrite<'_>| encode(&identity, response, &requested_outputs, Some(long));
-        long_write::in_pool(room, write).await??
+        decode_pool::write_in_pool(room, write).await??
     } else {
         (encode(&identity, response, &requested_outputs, None)?, None)
     };

@@ -20,7 +20,6 @@ mod number;
 mod reader;
 mod steps;
 mod syntax;
-mod write;
 
 pub(crate) use document::{Document, JsonValue};
 pub(crate) use long_read::{JsonText, LongRead};
@@ -28,4 +27,3 @@ pub(crate) use nested_elements::NestedElements;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use steps::of as steps_of;
 pub(crate) use syntax::{Number, access, during};
-pub(crate) use write::{write_double, write_escaped, write_int, write_single, write_string, write_uint};

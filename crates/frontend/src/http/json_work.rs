@@ -5,7 +5,8 @@ use super::{
     body::ReceivedBody,
     json::{JsonText, LongRead},
 };
-use crate::decode_pool::{BRIEF, PooledResult, WorkTurn};
+use crate::decode_pool::{PooledResult, WorkTurn};
+use kserve::long_write::BRIEF;
 
 /// What was made of a text, and the reservation of its bytes.
 type JsonRead<T> = Result<(T, ByteReservation), Error>;

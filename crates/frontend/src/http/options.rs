@@ -7,9 +7,9 @@ use trace::Tracer;
 use crate::{
     access::{AccessLog, ApiKeys, Restrictions},
     forward::HeaderForward,
-    log_control::LogControl,
     port::{ClientLimits, Drain},
 };
+use kserve::log_control::LogControl;
 
 /// The settings of the endpoint. They do not change while the server runs.
 #[derive(Debug, Clone)]

@@ -13,9 +13,9 @@ use super::{
     json::{Document, JsonValue},
     reply::{self, HttpFailure, HttpOutcome},
     route_rules::{Methods, RouteRules},
-    show,
 };
 use crate::access::Category;
+use kserve::show;
 
 /// `/v2/systemsharedmemory[/region/{R}]/{action}` and the same for CUDA
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,14 +14,12 @@ use vocabulary::{
 };
 
 use super::json::{Document, JsonText, JsonValue, Number, during};
-use crate::{
-    cursor::Cursor,
-    kserve::{
-        lengths,
-        output::{Placement, RequestedOutput, RequestedOutputs},
-        parameters,
-        shared_memory::RegionRange,
-    },
+use crate::cursor::Cursor;
+use kserve::{
+    lengths,
+    output::{Placement, RequestedOutput, RequestedOutputs},
+    parameters,
+    shared_memory::RegionRange,
 };
 
 /// A request, and the requested form of its outputs.

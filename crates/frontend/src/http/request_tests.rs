@@ -8,10 +8,8 @@ use shared_memory::ClientRegions;
 use vocabulary::{DataType, Error, Parameter, TensorData};
 
 use super::request::{DecodeContext, DecodedRequest, decode, raw};
-use crate::{
-    error::status,
-    kserve::output::{Placement, RequestedOutput},
-};
+use crate::error::status;
+use kserve::output::{Placement, RequestedOutput};
 
 static NO_REGIONS: ClientRegions = ClientRegions::forbidden();
 

@@ -4,10 +4,10 @@ use inference::Response;
 use smallvec::SmallVec;
 use vocabulary::{DataType, Error, Name, Parameter, Tensor, bytes_elements};
 
-use super::json::{write_double, write_escaped, write_int, write_single, write_string, write_uint};
-use crate::{
-    kserve::output::{Placement, RequestedOutputs},
+use kserve::json_text::{write_double, write_escaped, write_int, write_single, write_string, write_uint};
+use kserve::{
     long_write::{LongWrite, PIECE},
+    output::{Placement, RequestedOutputs},
 };
 
 /// The request and the model that a response belongs to.
@@ -321,7 +321,7 @@ mod tests {
     use vocabulary::ByteBudget;
 
     use super::*;
-    use crate::kserve::output::RequestedOutput;
+    use kserve::output::RequestedOutput;
 
     fn output(name: &str, datatype: DataType, shape: &[i64], bytes: Vec<u8>) -> Tensor {
         Tensor::new(name.into(), datatype, shape.into(), bytes)

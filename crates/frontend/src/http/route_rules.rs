@@ -3,7 +3,8 @@ use std::borrow::Cow;
 
 use vocabulary::Error;
 
-use crate::{access::Category, kserve::version};
+use crate::access::Category;
+use kserve::version;
 
 /// What a route asks of its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

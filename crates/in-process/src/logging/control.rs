@@ -1,5 +1,5 @@
 //! The log settings for clients of the network protocols.
-use frontend::log_control::{LogChange, LogControl, LogLine, LogState, UnknownLogFormat};
+use kserve::log_control::{LogChange, LogControl, LogLine, LogState, UnknownLogFormat};
 
 use super::{LogFormat, LogSettings, tail::LogTail};
 

@@ -1,8 +1,8 @@
 //! The last lines of the log, for people who look at the status page. Bounded in lines and in bytes.
 use std::collections::VecDeque;
 
-use frontend::log_control::LogLine;
 use inference::lock::{LockRank, Mutex};
+use kserve::log_control::LogLine;
 use log::Level;
 
 /// All lines together have no more bytes.

@@ -11,7 +11,7 @@ use c_api::{
         message::{Message, give_json},
     },
 };
-use frontend::{http::show, kserve};
+use kserve::{self, show};
 use vocabulary::Error;
 
 use super::{Server, choice};

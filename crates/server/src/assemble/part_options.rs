@@ -7,9 +7,9 @@ use frontend::{
     forward::HeaderForward,
     grpc::GrpcOptions,
     http,
-    log_control::LogControl,
     port::{ClientLimits, ConnectionPermits, Drain},
 };
+use kserve::log_control::LogControl;
 use shared_memory::ClientRegions;
 use trace::Tracer;
 use vocabulary::Error;

@@ -7,7 +7,7 @@ use super::{
     decode::{GrpcParameter, InferParameters, InvalidMessage},
     wire::{Malformed, WireReader, WireType},
 };
-use crate::kserve::shared_memory::RegionRange;
+use kserve::shared_memory::RegionRange;
 
 /// How error texts name an unknown datatype.
 pub(crate) const INVALID: &str = "<invalid>";

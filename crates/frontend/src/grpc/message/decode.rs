@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use vocabulary::{DataType, Error, Name, NoRoom, Shape, TensorData};
 
 use super::wire::{Malformed, WireReader, WireType};
-use crate::{decode_pool::BRIEF, kserve::lengths};
+use kserve::{lengths, long_write::BRIEF};
 
 /// Parameters by key, sorted; `None` is a parameter without a choice.
 pub(crate) type InferParameters<'a> = Vec<(Cow<'a, str>, Option<GrpcParameter<'a>>)>;

@@ -4,11 +4,8 @@ use prost::Message;
 use vocabulary::Error;
 
 use super::prefix::{MAX_MESSAGE, PREFIX};
-use crate::{
-    chunks::Chunks,
-    decode_pool::{BRIEF, PooledResult},
-    grpc::status::Status,
-};
+use crate::{chunks::Chunks, decode_pool::PooledResult, grpc::status::Status};
+use kserve::long_write::BRIEF;
 
 /// Decodes the message of a call; a long one in the decode pool.
 pub(in crate::grpc) async fn decode<M>(frames: &[Bytes]) -> Result<M, Status>

@@ -56,9 +56,9 @@ use crate::{
         request::{self, RequestContext},
         status::Status,
     },
-    kserve::lengths,
     tracing::{MessageTimes, TracedSend},
 };
+use kserve::lengths;
 
 /// The most requests of one call in flight. At this limit the body reads no more requests. The limit is high because
 /// requests of a sequence may wait for others that come later on the same call.

@@ -2,7 +2,8 @@
 use proto::{ModelStreamInferResponse, infer_parameter::ParameterChoice};
 
 use super::*;
-use crate::{decode_pool::BRIEF, grpc::message::decode::tests::decoded_here};
+use crate::grpc::message::decode::tests::decoded_here;
+use kserve::long_write::BRIEF;
 
 /// The content of a response: its error, id, version, final flag, and its only output.
 #[derive(Debug, PartialEq, Eq)]

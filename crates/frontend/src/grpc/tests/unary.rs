@@ -12,11 +12,11 @@ use testing::grpc::framed_gzip;
 use super::*;
 use crate::{
     access::{Category, Restrictions},
-    decode_pool::BRIEF,
     forward::HeaderForward,
     grpc::{CompressionLevel, message::decode::tests::decoded_here},
     port::ClientLimits,
 };
+use kserve::long_write::BRIEF;
 
 const SERVICE: &str = "/inference.GRPCInferenceService/";
 
@@ -383,7 +383,7 @@ async fn metadata_is_forwarded_by_pattern() {
 #[tokio::test]
 async fn the_model_is_looked_up_before_tensors_are_decoded() {
     let (_server, connection) = connected().await;
-    for count in [1, 2 * crate::decode_pool::BRIEF] {
+    for count in [1, 2 * kserve::long_write::BRIEF] {
         let malformed = |model: &str| {
             let mut message = request(model, "", &[]);
             message.raw_input_contents.clear();

@@ -23,7 +23,7 @@ use crate::{
     access::{Category, RequestFacts, request_facts},
     cache_headers,
     counted_bytes::{counted, room_of},
-    decode_pool::PooledResult,
+    decode_pool::{self, PooledResult, Written},
     error,
     http::{
         body::ResponseBody,
@@ -34,10 +34,9 @@ use crate::{
         response::ResponseIdentity,
         route_rules::{Methods, ModelPath, RouteRules},
     },
-    kserve::output::RequestedOutputs,
-    long_write::{self, Written},
     tracing::{TracedSend, response_complete},
 };
+use kserve::output::RequestedOutputs;
 
 /// The bytes before the JSON of an event.
 const DATA: &[u8] = b"data: ";
@@ -266,7 +265,7 @@ impl GenerateCall {
             );
         }
         let (model, id, reservation) = (self.model.clone(), self.id.clone(), self.room());
-        long_write::in_pool(reservation, move |long| {
+        decode_pool::write_in_pool(reservation, move |long| {
             let mut json = prefix.to_vec();
             let identity = ResponseIdentity { id: &id, model: model.name(), version };
             response::encode(&mut json, identity, &response, Some(long)).map(|()| json)

@@ -3,11 +3,9 @@ use inference::Response;
 use smallvec::SmallVec;
 use vocabulary::{Error, Parameter, Tensor};
 
-use crate::{
-    http::{
-        json::{write_int, write_string},
-        response::{NotUtf8, ResponseIdentity, estimated_size, write_data, write_parameter},
-    },
+use crate::http::response::{NotUtf8, ResponseIdentity, estimated_size, write_data, write_parameter};
+use kserve::{
+    json_text::{write_int, write_string},
     long_write::LongWrite,
 };
 

@@ -4,12 +4,14 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
+use kserve::json_text::plain_len;
+
 use super::{
     long_read::{JsonText, LongRead},
     steps,
-    syntax::{JsonSyntaxError, Number, plain_len, reason},
+    syntax::{JsonSyntaxError, Number, reason},
 };
-use crate::long_write::PIECE;
+use kserve::long_write::PIECE;
 
 /// A value that is not a container.
 #[derive(Debug, Clone, PartialEq)]

@@ -76,37 +76,3 @@ impl Number {
         }
     }
 }
-
-/// The number of bytes of `text` that need no escape: up to the first quotation mark, backslash or control character.
-/// The function reads eight bytes at a time, because names are short but tensors of strings are long.
-pub(super) fn plain_len(text: &[u8]) -> usize {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
-    // Both set the top bit of the first matching byte, and of no byte before it.
-    let below = |word: u64, bound: u64| word.wrapping_sub(ONES * bound) & !word & TOPS;
-    let equal = |word: u64, byte: u64| below(word ^ (ONES * byte), 1);
-    let (words, rest) = text.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let special = below(word, 0x20) | equal(word, 0x22) | equal(word, 0x5c);
-        if special != 0 {
-            return index * 8 + special.trailing_zeros() as usize / 8;
-        }
-    }
-    let tail = rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\');
-    text.len() - rest.len() + tail.unwrap_or(rest.len())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::plain_len;
-
-    proptest::proptest! {
-        #[test]
-        fn the_first_special_byte_is_found(text in proptest::collection::vec(0x1e..0x60_u8, 0..40), high: bool) {
-            let text: Vec<u8> = text.iter().map(|byte| if high && byte % 5 > 1 { byte | 0x80 } else { *byte }).collect();
-            let expected = text.iter().position(|byte| *byte < 0x20 || *byte == b'"' || *byte == b'\\');
-            proptest::prop_assert_eq!(plain_len(&text), expected.unwrap_or(text.len()));
-        }
-    }
-}

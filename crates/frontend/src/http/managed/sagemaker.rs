@@ -20,7 +20,7 @@ use crate::{
         connection::HttpEndpoint,
         generate::GenerateRoute,
         infer::{self, HEADER_LENGTH},
-        json::{Document, JsonValue, write_string},
+        json::{Document, JsonValue},
         models::ModelsRoute,
         reply::{self, HttpFailure, HttpOutcome, HttpReply},
         route_rules::ModelPath,
@@ -29,6 +29,7 @@ use crate::{
         service::HttpService,
     },
 };
+use kserve::json_text::write_string;
 
 const BINARY: &str = "application/vnd.sagemaker-triton.binary+json;json-header-size=";
 

@@ -13,10 +13,9 @@ use crate::{
         context::HttpContext,
         reply::{self, HttpOutcome},
         route_rules::{Methods, ModelPath, RouteRules},
-        show,
     },
-    kserve,
 };
+use kserve::{self, show};
 
 /// The routes of models.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,9 +15,9 @@ use crate::{
         json_work,
         reply::{self, HttpOutcome, HttpReply},
         route_rules::ModelPath,
-        show,
     },
 };
+use kserve::show;
 
 /// `POST /v2/repository/index`
 pub(super) async fn index(context: &HttpContext, call: &mut HttpCall<'_>) -> HttpOutcome {

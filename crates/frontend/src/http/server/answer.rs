@@ -13,9 +13,9 @@ use crate::{
         context::HttpContext,
         reply::{self, HttpOutcome, HttpReply},
         route_rules::{Methods, RouteRules},
-        show,
     },
 };
+use kserve::show;
 
 /// The routes of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,10 +5,11 @@ use vocabulary::Error;
 use crate::http::{
     call::HttpCall,
     context::HttpContext,
-    json::{Document, JsonValue, write_string},
+    json::{Document, JsonValue},
     reply::{self, HttpOutcome},
 };
-use crate::log_control::{self, LogChange, LogState, UnknownLogFormat};
+use kserve::json_text::write_string;
+use kserve::log_control::{self, LogChange, LogState, UnknownLogFormat};
 
 /// `GET` and `POST /v2/logging`
 pub(super) async fn answer(context: &HttpContext, call: &mut HttpCall<'_>) -> HttpOutcome {

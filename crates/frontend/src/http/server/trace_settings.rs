@@ -7,9 +7,9 @@ use crate::http::{
     context::HttpContext,
     json::{Document, JsonValue},
     reply::{self, HttpOutcome},
-    show,
 };
-use crate::kserve::trace_settings::{self, CountErrorForm, GivenSetting};
+use kserve::show;
+use kserve::trace_settings::{self, CountErrorForm, GivenSetting};
 
 /// What a client says about each setting, in the order of [`trace_settings::CHANGEABLE`].
 type SettingMembers = Vec<(&'static str, GivenSetting)>;

@@ -15,8 +15,8 @@ use crate::{
         reply::{self, HttpOutcome},
         route_rules::{Methods, ModelPath, RouteRules},
     },
-    log_control::LogLine,
 };
+use kserve::log_control::LogLine;
 
 /// The page.
 const PAGE: PageFiles = PageFiles {

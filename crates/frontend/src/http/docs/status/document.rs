@@ -8,7 +8,7 @@ use engine::explain::{
 use inference::DurationStatistic;
 use serde_json::{Map, Value, json};
 
-use crate::log_control::LogLine;
+use kserve::log_control::LogLine;
 
 pub(super) fn log_line(line: &LogLine) -> Value {
     json!({ "level": line.level, "text": line.text })

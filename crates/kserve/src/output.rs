@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use vocabulary::{Error, Name, Tensor};
 
 use super::{classification, shared_memory::RequestRegions};
-use crate::{decode_pool::BRIEF, long_write::LongWrite};
+use crate::long_write::{BRIEF, LongWrite};
 
 /// The part of the response that contains the elements of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,7 +75,7 @@ impl RequestedOutputs {
     ///
     /// # Errors
     /// As [`RequestedOutputs::classify`] and [`RequestRegions::finish`].
-    pub(crate) fn finish_for(
+    pub fn finish_for(
         &self,
         config: &ModelConfig,
         outputs: &mut [Tensor],
@@ -90,7 +90,7 @@ impl RequestedOutputs {
     }
 
     /// Whether it takes long to write the outputs of a response in the requested form.
-    pub(crate) fn is_long(&self, outputs: &[Tensor]) -> bool {
+    pub fn is_long(&self, outputs: &[Tensor]) -> bool {
         let written = |output: &&Tensor| {
             let requested = self.of(output.name());
             requested.placement == Placement::Json || requested.classes.is_some()
@@ -104,7 +104,7 @@ impl RequestedOutputs {
     ///
     /// # Errors
     /// As [`classification::classify`].
-    pub(crate) fn classify<'m>(
+    pub fn classify<'m>(
         &self,
         outputs: &mut [Tensor],
         batched: bool,

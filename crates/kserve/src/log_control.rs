@@ -62,17 +62,17 @@ pub struct LogChange {
 pub struct UnknownLogFormat;
 
 /// The error of a server whose process has another program's log.
-pub(crate) fn absent() -> Error {
+pub fn absent() -> Error {
     Error::unsupported("the log of this process is not the server's to set")
 }
 
 /// The error of a client that sets the log file.
-pub(crate) fn fixed_file() -> Error {
+pub fn fixed_file() -> Error {
     Error::unsupported("log file location can not be updated through network protocol")
 }
 
 /// The verbosity for a number of the protocol. The reference takes large numbers as negative ones, and logs nothing.
-pub(crate) fn verbosity(level: u64) -> u32 {
+pub fn verbosity(level: u64) -> u32 {
     const MOST: u32 = i32::MAX.unsigned_abs();
     u32::try_from(level).map_or(MOST, |level| level.min(MOST))
 }

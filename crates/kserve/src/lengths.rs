@@ -9,7 +9,7 @@ pub const MAX_ID: usize = 64 << 10;
 ///
 /// # Errors
 /// INVALID_ARG if it is too long.
-pub(crate) fn id(text: &str) -> Result<Name, Error> {
+pub fn id(text: &str) -> Result<Name, Error> {
     check_length("the id of the request", text, MAX_ID)?;
     Ok(Name::new(text))
 }
@@ -18,7 +18,7 @@ pub(crate) fn id(text: &str) -> Result<Name, Error> {
 ///
 /// # Errors
 /// INVALID_ARG if it is too long.
-pub(crate) fn name(what: &str, text: &str) -> Result<Name, Error> {
+pub fn name(what: &str, text: &str) -> Result<Name, Error> {
     check_length(what, text, MAX_ID)?;
     Ok(Name::new(text))
 }

@@ -1,9 +1,8 @@
 //! Writes JSON texts: strings as bytes, numbers in the shortest form that reads back as the same value.
-use super::syntax::plain_len;
 
 /// Appends `text` as a JSON string. Only quotation marks, backslashes and control characters are escaped. Bytes that
 /// are not UTF-8 would stay as they are; the caller passes none.
-pub(crate) fn write_string(to: &mut Vec<u8>, text: &[u8]) {
+pub fn write_string(to: &mut Vec<u8>, text: &[u8]) {
     to.push(b'"');
     write_escaped(to, text);
     to.push(b'"');
@@ -11,7 +10,7 @@ pub(crate) fn write_string(to: &mut Vec<u8>, text: &[u8]) {
 
 /// Appends the content of a JSON string, or a part of it: each byte has its own text.
 #[inline]
-pub(crate) fn write_escaped(to: &mut Vec<u8>, text: &[u8]) {
+pub fn write_escaped(to: &mut Vec<u8>, text: &[u8]) {
     let mut rest = text;
     loop {
         let at = plain_len(rest);
@@ -38,17 +37,17 @@ pub(crate) fn write_escaped(to: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// Appends an unsigned integer.
-pub(crate) fn write_uint(to: &mut Vec<u8>, value: u64) {
+pub fn write_uint(to: &mut Vec<u8>, value: u64) {
     to.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// Appends a signed integer.
-pub(crate) fn write_int(to: &mut Vec<u8>, value: i64) {
+pub fn write_int(to: &mut Vec<u8>, value: i64) {
     to.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// Appends the shortest text that reads back to this double.
-pub(crate) fn write_double(to: &mut Vec<u8>, value: f64) {
+pub fn write_double(to: &mut Vec<u8>, value: f64) {
     if value.is_finite() {
         layout(to, ryu::Buffer::new().format_finite(value).as_bytes());
     } else {
@@ -58,7 +57,7 @@ pub(crate) fn write_double(to: &mut Vec<u8>, value: f64) {
 
 /// Appends the shortest text that reads back as this single: `0.1`. The same value as a double would print as
 /// `0.10000000149011612` (P-W50).
-pub(crate) fn write_single(to: &mut Vec<u8>, value: f32) {
+pub fn write_single(to: &mut Vec<u8>, value: f32) {
     if value.is_finite() {
         layout(to, ryu::Buffer::new().format_finite(value).as_bytes());
     } else {
@@ -110,6 +109,27 @@ fn layout(to: &mut Vec<u8>, shortest: &[u8]) {
         to.push(b'e');
         write_int(to, exponent.into());
     }
+}
+
+/// The number of bytes of `text` that need no escape: up to the first quotation mark, backslash or control character.
+/// The function reads eight bytes at a time, because names are short but tensors of strings are long.
+#[inline]
+pub fn plain_len(text: &[u8]) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
+    // Both set the top bit of the first matching byte, and of no byte before it.
+    let below = |word: u64, bound: u64| word.wrapping_sub(ONES * bound) & !word & TOPS;
+    let equal = |word: u64, byte: u64| below(word ^ (ONES * byte), 1);
+    let (words, rest) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let special = below(word, 0x20) | equal(word, 0x22) | equal(word, 0x5c);
+        if special != 0 {
+            return index * 8 + special.trailing_zeros() as usize / 8;
+        }
+    }
+    let tail = rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\');
+    text.len() - rest.len() + tail.unwrap_or(rest.len())
 }
 
 #[cfg(test)]
@@ -180,6 +200,15 @@ mod tests {
             if small.is_finite() {
                 proptest::prop_assert_eq!(single(small).parse::<f32>().unwrap().to_bits(), small.to_bits());
             }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_first_special_byte_is_found(text in proptest::collection::vec(0x1e..0x60_u8, 0..40), high: bool) {
+            let text: Vec<u8> = text.iter().map(|byte| if high && byte % 5 > 1 { byte | 0x80 } else { *byte }).collect();
+            let expected = text.iter().position(|byte| *byte < 0x20 || *byte == b'"' || *byte == b'\\');
+            proptest::prop_assert_eq!(plain_len(&text), expected.unwrap_or(text.len()));
         }
     }
 }

@@ -8,7 +8,7 @@ use proto::{
 use shared_memory::{RegionOrigin, RegionStatus};
 use trace::ShownSetting;
 
-use super::json::{write_int, write_string, write_uint};
+use crate::json_text::{write_int, write_string, write_uint};
 
 /// Writes a JSON object or array, with its commas.
 struct JsonWriter {

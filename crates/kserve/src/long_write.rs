@@ -4,13 +4,15 @@ use std::fmt;
 
 use vocabulary::{ByteReservation, Error, ErrorCode};
 
-use crate::decode_pool::PooledResult;
+/// The most bytes of work on the network thread: JSON text, a gRPC message without its raw contents, or bytes that
+/// inflation reads and writes.
+pub const BRIEF: usize = 64 << 10;
 
 /// The most bytes that work reads or writes before it lets others work.
-pub(crate) const PIECE: usize = 64 << 10;
+pub const PIECE: usize = 64 << 10;
 
 /// The writing of something long.
-pub(crate) struct LongWrite<'w> {
+pub struct LongWrite<'w> {
     /// Lets others work. False if nobody wants the result any more.
     goes_on: &'w dyn Fn() -> bool,
     reservation: ByteReservation,
@@ -26,26 +28,10 @@ impl fmt::Debug for LongWrite<'_> {
     }
 }
 
-/// What was written, and its reservation if it is long.
-pub(crate) type Written<T> = (T, Option<ByteReservation>);
-
-/// Writes something long in the pool. What is written is reserved in `reservation`, which comes back with it.
-pub(crate) fn in_pool<T: Send + 'static>(
-    reservation: ByteReservation,
-    write: impl FnOnce(&mut LongWrite<'_>) -> Result<T, Error> + Send + 'static,
-) -> PooledResult<Result<Written<T>, Error>> {
-    PooledResult::pooled(move |turn| {
-        let goes_on = || turn.goes_on();
-        let mut long = LongWrite::new(reservation, &goes_on);
-        let written = write(&mut long)?;
-        Ok((written, Some(long.into_reservation())))
-    })
-}
-
 impl<'w> LongWrite<'w> {
     /// Work that calls `goes_on` between two pieces, and ends if that returns false. What it writes is reserved in
     /// `reservation`.
-    pub(crate) fn new(reservation: ByteReservation, goes_on: &'w dyn Fn() -> bool) -> Self {
+    pub fn new(reservation: ByteReservation, goes_on: &'w dyn Fn() -> bool) -> Self {
         let kept = reservation.bytes();
         Self { goes_on, reservation, kept, left: 0 }
     }
@@ -54,7 +40,7 @@ impl<'w> LongWrite<'w> {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED without room. CANCELLED if nobody wants the result.
-    pub(crate) fn make_room(&mut self, written: usize, next: usize) -> Result<(), Error> {
+    pub fn make_room(&mut self, written: usize, next: usize) -> Result<(), Error> {
         if next > self.left {
             let piece = next.max(PIECE);
             self.reservation.grow_to(self.kept + written + piece)?;
@@ -68,13 +54,13 @@ impl<'w> LongWrite<'w> {
     }
 
     /// What is being written is complete, and has so many bytes.
-    pub(crate) fn keep(&mut self, bytes: usize) {
+    pub fn keep(&mut self, bytes: usize) {
         self.kept += bytes;
         self.left = 0;
     }
 
     /// The reservation of all that was written.
-    pub(crate) fn into_reservation(mut self) -> ByteReservation {
+    pub fn into_reservation(mut self) -> ByteReservation {
         self.reservation.shrink_to(self.kept);
         self.reservation
     }
