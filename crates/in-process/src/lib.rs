@@ -16,20 +16,14 @@
 #![expect(clippy::missing_safety_doc, reason = "said once for all of them above")]
 
 pub mod allocator;
-mod caches;
 mod callback_dispatcher;
 mod calls;
 pub mod infer;
-pub mod logging;
-mod memory;
 pub mod metrics;
 pub mod options;
-mod plugins;
 pub mod request;
 pub mod response;
 pub mod server;
 
 pub use c_api::types::metrics::source as custom_metrics;
-pub use caches::AssembledCaches;
-pub use plugins::plugins;
 pub use server::{EXTENSIONS, Server, TRITON_VERSION};

@@ -28,7 +28,8 @@ use inference::lock::{Mutex, MutexGuard};
 use vocabulary::Error;
 
 pub use self::{devices::*, general::*, log::*, metrics::*, plugins::*};
-use crate::{EXTENSIONS, TRITON_VERSION, logging};
+use crate::{EXTENSIONS, TRITON_VERSION};
+use assembly::logging;
 
 /// `TRITONSERVER_ServerOptions`.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use c_api::handle::Handle;
+use c_api::{backend::ServerHandle, handle::Handle};
 use engine::{Engine, Model};
 use inference::{
     lock::Mutex,
@@ -108,6 +108,11 @@ impl Server {
     /// The handle as plug-ins get it; valid while the server is held.
     pub fn as_ptr(self: &Arc<Self>) -> *mut Self {
         Arc::as_ptr(self).cast_mut()
+    }
+
+    /// The handle as backends and batching strategies in libraries get it; valid while the server is held.
+    pub fn handle(self: &Arc<Self>) -> ServerHandle {
+        ServerHandle(self.as_ptr().cast())
     }
 
     fn attached(&self) -> Result<&Attached, Error> {

@@ -1,8 +1,9 @@
 //! The options of the log. This test has a process of its own, so that no other test writes to the log.
 use std::{ffi::CString, fs, ptr};
 
+use assembly::logging;
 use c_api::types::error::{CError, consume};
-use in_process::{logging, options::*};
+use in_process::options::*;
 use kserve::log_control::{LogControl, LogState};
 
 fn fine(error: *mut CError) {

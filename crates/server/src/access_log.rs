@@ -16,8 +16,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use assembly::logging::{WaitingStdout, timestamp};
 use frontend::access::{AccessEntry, AccessLog};
-use in_process::logging::{WaitingStdout, timestamp};
 use inference::{
     MetricSource,
     metrics::{MetricFamilyText, MetricKind, MetricsText},

@@ -18,5 +18,5 @@ pub mod table;
 
 pub use access_log::AccessLogWriter;
 pub use assemble::{Server, StartError, StartingServer, Stopped};
+pub use assembly::logging;
 pub use extensions::Extensions;
-pub use in_process::logging;

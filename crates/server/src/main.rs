@@ -215,6 +215,6 @@ fn extensions(options: &ResolvedOptions) -> Extensions {
         max_unused_bytes: options.repository.cache_byte_size,
     };
     let agents = options.repository.agent_directory.clone();
-    let plugins = in_process::plugins(&host, onnxruntime, agents, cache);
-    Extensions { plugins, host: Some(host), cache_finder: Some(Arc::new(in_process::AssembledCaches)) }
+    let plugins = assembly::plugins(host.handle(), onnxruntime, agents, cache);
+    Extensions { plugins, host: Some(host), cache_finder: Some(Arc::new(assembly::AssembledCaches)) }
 }

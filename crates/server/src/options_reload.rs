@@ -1,7 +1,7 @@
 //! Reads the file of options (`--config`) again while the server runs.
 use std::ffi::OsString;
 
-use in_process::logging::LogSettings;
+use assembly::logging::LogSettings;
 
 use crate::options::{self, GivenOptions, Invocation, ProcessEnvironment, ResolvedOptions};
 

@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use in_process::logging::{self, LogSettings};
+use assembly::logging::{self, LogSettings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 

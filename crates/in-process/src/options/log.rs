@@ -11,7 +11,7 @@ use c_api::{
 use vocabulary::Error;
 
 use super::ServerOptions;
-use crate::logging::{self, Levels, LogFormat, LogSettings};
+use assembly::logging::{self, Levels, LogFormat, LogSettings};
 
 /// Changes the process's log.
 ///

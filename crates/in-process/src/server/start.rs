@@ -18,7 +18,8 @@ use tokio::runtime::{self, Runtime};
 use vocabulary::Error;
 
 use super::{Own, Server};
-use crate::{AssembledCaches, calls::CallbackPool, options::OptionSettings, plugins};
+use crate::{calls::CallbackPool, options::OptionSettings};
+use assembly::{AssembledCaches, plugins};
 
 impl Server {
     /// Makes a server with these options and a runtime of its own. Blocks until each model is ready or has failed.
@@ -75,7 +76,8 @@ impl Server {
         let agents = settings.agent_directory.clone().into();
         let copies =
             CacheOptions { directory: default_cache_directory(), max_unused_bytes: DEFAULT_UNUSED_BYTES };
-        let plugins = Plugins { cache: cache(settings)?, ..plugins(self, library_search(), agents, copies) };
+        let plugins =
+            Plugins { cache: cache(settings)?, ..plugins(self.handle(), library_search(), agents, copies) };
         runtime.block_on(async {
             let engine = Engine::new(settings.engine_options()?, plugins)?;
             self.attach(engine.clone());

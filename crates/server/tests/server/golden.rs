@@ -177,7 +177,7 @@ fn the_recorded_models_in_python_answer_as_recorded_or_as_listed() {
     replay_all(&[&setting], || {
         let nowhere = LibrarySearch { named: None, program_directory: None, python_prefixes: Vec::new() };
         let copies = CacheOptions { directory: PathBuf::new(), max_unused_bytes: 0 };
-        let all = in_process::plugins(&in_process::Server::hosting(), nowhere, PathBuf::new(), copies);
+        let all = assembly::plugins(in_process::Server::hosting().handle(), nowhere, PathBuf::new(), copies);
         Plugins::from(all.backends).with_metrics(all.more_metrics)
     });
 }

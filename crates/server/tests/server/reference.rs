@@ -38,7 +38,7 @@ fn each_name_that_a_backend_knows_is_described() {
         .collect();
     let host = in_process::Server::hosting();
     let cache = CacheOptions { directory: "/none".into(), max_unused_bytes: 0 };
-    let plugins = in_process::plugins(&host, Default::default(), "/none".into(), cache);
+    let plugins = assembly::plugins(host.handle(), Default::default(), "/none".into(), cache);
     let known = plugins.backends.iter().filter_map(|backend| backend.known_names());
     let missing: Vec<_> = known
         .flat_map(|names| [names.parameters, names.settings].concat())

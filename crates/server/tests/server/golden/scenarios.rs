@@ -153,7 +153,7 @@ fn metrics(record: &Record, _: &Stage<'_>) -> Result<(), String> {
     let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(Python)];
     let extensions = Extensions {
         plugins: backends.into(),
-        cache_finder: Some(Arc::new(in_process::AssembledCaches)),
+        cache_finder: Some(Arc::new(assembly::AssembledCaches)),
         ..Extensions::default()
     };
     let arguments = ["--exit-on-error=false", "--cache-config=local,size=1048576"];

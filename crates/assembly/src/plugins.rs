@@ -12,30 +12,29 @@ use c_api::{
 use engine::Plugins;
 use object_stores::{CacheOptions, StoreOpener};
 
-use crate::{Server, custom_metrics, memory::memory_functions};
+use crate::memory::memory_functions;
 
 /// Makes the built-in backends and all plug-ins except the response cache. The library of ONNX Runtime is searched as
 /// `onnxruntime` says. Plug-ins get `server` as their server; the pointer must be valid as long as they live. Repository
 /// agents are in the directory `agents`, and copies of models from object stores in `copies`.
 pub fn plugins(
-    server: &Arc<Server>,
+    server: ServerHandle,
     onnxruntime: LibrarySearch,
     agents: PathBuf,
     copies: CacheOptions,
 ) -> Plugins {
-    let handle = ServerHandle(server.as_ptr().cast());
     Plugins {
         backends: vec![
             Arc::new(OnnxBackend::new(onnxruntime)),
             Arc::new(ImageBackend),
             Arc::new(PythonBackend::new(c_api::types::metrics::registry())),
         ],
-        finder: Some(Arc::new(BackendLibraries::new(handle))),
+        finder: Some(Arc::new(BackendLibraries::new(server))),
         cache: None,
         agents: Some(Arc::new(AgentLibraries::new(agents))),
         repositories: Some(Arc::new(StoreOpener::of_this_process(copies))),
-        strategies: Some(Arc::new(BatchingLibraries::new(handle))),
-        more_metrics: Some(custom_metrics()),
+        strategies: Some(Arc::new(BatchingLibraries::new(server))),
+        more_metrics: Some(c_api::types::metrics::source()),
         memory: Some(memory_functions()),
     }
 }
