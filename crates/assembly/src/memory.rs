@@ -13,7 +13,7 @@ use std::{
     sync::LazyLock,
 };
 
-use engine::MemoryFunctions;
+use inference::MemoryFunctions;
 use inference::lock::Mutex;
 
 /// How the engine lets this process return memory.

@@ -9,7 +9,7 @@ use c_api::{
     backend::{BackendLibraries, ServerHandle},
     batching::BatchingLibraries,
 };
-use engine::Plugins;
+use inference::Plugins;
 use object_stores::{CacheOptions, StoreOpener};
 
 use crate::memory::memory_functions;

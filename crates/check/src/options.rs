@@ -1,7 +1,7 @@
 //! What a check must know of the server.
 use std::path::PathBuf;
 
-use engine::{BackendSetting, Plugins};
+use inference::{BackendSetting, Plugins};
 
 use crate::python::SourceChecks;
 

@@ -10,12 +10,12 @@ mod ensemble;
 pub mod explain;
 mod exposition;
 mod fingerprint;
+mod memory_phase;
 mod memory_pressure;
 mod model;
 mod model_state;
 mod models;
 mod options;
-mod plugins;
 mod readiness;
 mod response_cache;
 mod server_parts;
@@ -26,8 +26,7 @@ pub use engine::Engine;
 pub use model::Model;
 pub use model_state::{IndexEntry, ModelState, NotReady};
 pub use options::{
-    BackendSetting, ControlMode, EngineOptions, LoadPolicy, MetricsOptions, ModelControl, Polling,
-    RateLimitResource, ReadinessRule, ServerMetadata, StartupModels,
+    ControlMode, EngineOptions, LoadPolicy, MetricsOptions, ModelControl, Polling, RateLimitResource,
+    ReadinessRule, ServerMetadata, StartupModels,
 };
-pub use plugins::{MemoryFunctions, Plugins};
 pub use readiness::Readiness;

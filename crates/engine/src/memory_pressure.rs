@@ -4,7 +4,8 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use vocabulary::ByteBudget;
 
-use crate::plugins::{MemoryFunctions, MemoryPhase};
+use crate::memory_phase::MemoryPhase;
+use inference::MemoryFunctions;
 
 /// The budget of the requests. A task tells the allocators when its pressure begins and ends. Must be called in a tokio
 /// runtime. The task ends with the budget, or with the runtime.

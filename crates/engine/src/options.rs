@@ -36,7 +36,7 @@ pub struct EngineOptions {
     /// Directory of repository agents (`--repoagent-directory`). The error for a missing agent names it.
     pub agent_directory: PathBuf,
     /// `--backend-config`, in order: backend or all, setting, value.
-    pub backend_settings: Vec<BackendSetting>,
+    pub backend_settings: Vec<inference::BackendSetting>,
     /// How much memory the server may hold for clients.
     pub limits: MemoryLimits,
     /// Which metrics the engine shows.
@@ -166,17 +166,6 @@ pub struct RateLimitResource {
     pub count: u32,
     /// The device that has the units; `None`: each device has them.
     pub device: Option<u32>,
-}
-
-/// One `--backend-config`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackendSetting {
-    /// The backend; `None` means all backends.
-    pub backend: Option<String>,
-    /// Name of the setting.
-    pub key: String,
-    /// Value of the setting.
-    pub value: String,
 }
 
 /// What the server reports about itself.

@@ -20,10 +20,11 @@ use c_api::{
     types::error::CError,
 };
 use engine::{
-    BackendSetting, ControlMode, LoadPolicy, MetricsOptions, ModelControl, Polling, RateLimitResource,
-    ReadinessRule, ServerMetadata,
+    ControlMode, LoadPolicy, MetricsOptions, ModelControl, Polling, RateLimitResource, ReadinessRule,
+    ServerMetadata,
 };
 use host::HostPolicy;
+use inference::BackendSetting;
 use inference::lock::{Mutex, MutexGuard};
 use vocabulary::Error;
 

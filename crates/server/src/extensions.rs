@@ -1,7 +1,7 @@
 //! The extensions of a server: its plug-ins, and the finder of the response cache.
 use std::sync::Arc;
 
-use engine::Plugins;
+use inference::Plugins;
 use inference::cache::{CacheFinder, ResponseCache};
 use vocabulary::Error;
 

@@ -20,10 +20,10 @@ use crate::{
     memory_pressure,
     models::{Loader, Repository, RepositoryOptions, loaded_version::LoadedVersion},
     options::{EngineOptions, ModelControl, StartupModels},
-    plugins::Plugins,
     readiness::ReadinessPolicy,
 };
 use executor::EngineThreads;
+use inference::Plugins;
 use repository::LoadParameters;
 
 /// How often a stopping server logs what it waits for.

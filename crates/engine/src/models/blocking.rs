@@ -19,8 +19,8 @@ use super::{
     load::{LoadedModel, Loader},
     plan::{LoadBase, LoadPlan, Planned},
 };
+use crate::memory_phase::MemoryPhase;
 use crate::models::loaded_version::LoadedVersion;
-use crate::plugins::MemoryPhase;
 use repository::{
     LoadParameters,
     config_file::PlanError,

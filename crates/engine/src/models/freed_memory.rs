@@ -7,7 +7,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::plugins::MemoryFunctions;
+use inference::MemoryFunctions;
 
 /// The shortest time between two returns. A return may hold up the threads that allocate meanwhile.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -29,13 +29,13 @@ use crate::{
     ensemble::EnsembleParts,
     fingerprint::{Files, Fingerprint},
     models::loaded_version::{LoadedVersion, UpdateParts, VersionParts},
-    options::{BackendSetting, EngineOptions, LoadPolicy, RateLimitResource},
-    plugins::{MemoryFunctions, Plugins},
+    options::{EngineOptions, LoadPolicy, RateLimitResource},
     response_cache::{ModelCache, ModelCacheParts, cache_for_model},
     server_parts::ServerParts,
 };
 use executor::{EngineThreads, Limiter};
 use host::{Binding, HostPolicy, Placed, ThreadGroup, now, usable_processors};
+use inference::{BackendSetting, MemoryFunctions, Plugins};
 use repository::{config_file::ConfigFileReader, files, strategy};
 
 mod planning;

@@ -15,10 +15,8 @@ use std::{
 use tokio::sync::watch;
 
 use super::closing_threads::ClosingThreads;
-use crate::{
-    models::loaded_version::LoadedVersion,
-    plugins::{MemoryFunctions, MemoryPhase},
-};
+use crate::{memory_phase::MemoryPhase, models::loaded_version::LoadedVersion};
+use inference::MemoryFunctions;
 
 /// How long a copy waits for its backend, before the log says so.
 const TOLD_AFTER: Duration = Duration::from_secs(10);

@@ -5,7 +5,8 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-use engine::{Engine, EngineOptions, Plugins};
+use engine::{Engine, EngineOptions};
+use inference::Plugins;
 use inference::{
     agent::{
         AgentAction::{Load, LoadComplete, LoadFail, Unload, UnloadComplete},

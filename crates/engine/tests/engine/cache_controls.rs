@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use engine::{Engine, Plugins};
+use engine::Engine;
+use inference::Plugins;
 use inference::{
     Request, Response, ResponseStream,
     backend::Execution,

@@ -1,8 +1,9 @@
 //! Tests of the response cache: which requests it answers, what it stores, and what is counted.
 use std::sync::Arc;
 
-use engine::{Engine, EngineOptions, MetricsOptions, ModelStatistics, Plugins};
+use engine::{Engine, EngineOptions, MetricsOptions, ModelStatistics};
 use futures_util::FutureExt;
+use inference::Plugins;
 use inference::{
     DurationStatistic, OutputPlacement, Request, RequestInputs, Response, ResponseStream, backend::Execution,
     metrics::MetricsForm,

@@ -11,9 +11,8 @@ use std::{
     time::Duration,
 };
 
-use engine::{
-    Engine, EngineOptions, IndexEntry, Model, ModelControl, ModelState, Plugins, Polling, StartupModels,
-};
+use engine::{Engine, EngineOptions, IndexEntry, Model, ModelControl, ModelState, Polling, StartupModels};
+use inference::Plugins;
 use inference::{SequenceId, SequencePosition, agent::AgentFinder, backend::Backend};
 use parking_lot::Mutex;
 use repository::LoadParameters;

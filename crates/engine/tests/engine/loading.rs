@@ -12,8 +12,8 @@ use std::{
 };
 
 use config::Scheduling;
-use engine::BackendSetting;
 use host::usable_processors;
+use inference::BackendSetting;
 use inference::backend::InstanceDevice;
 use parking_lot::Mutex;
 use proto::model_config::SchedulingChoice;

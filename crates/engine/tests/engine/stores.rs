@@ -11,7 +11,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use engine::{Engine, EngineOptions, ModelControl, Plugins, Polling, StartupModels};
+use engine::{Engine, EngineOptions, ModelControl, Polling, StartupModels};
+use inference::Plugins;
 use inference::{
     agent::AgentFinder,
     backend::Backend,

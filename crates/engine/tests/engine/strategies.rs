@@ -5,7 +5,8 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-use engine::{BackendSetting, Engine, EngineOptions, Plugins};
+use engine::{Engine, EngineOptions};
+use inference::{BackendSetting, Plugins};
 use inference::{
     Request, RequestInputs, ResponseStream,
     backend::{Backend, ModelSource},

@@ -8,8 +8,8 @@ use c_api::{
         error::CError,
     },
 };
-use engine::BackendSetting;
 use host::ProcessorSet;
+use inference::BackendSetting;
 use vocabulary::Error;
 
 use super::{ServerOptions, not_offered, set};

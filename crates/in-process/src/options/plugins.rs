@@ -2,7 +2,7 @@
 use std::{collections::BTreeMap, ffi::c_char};
 
 use c_api::{handle::text, types::error::CError};
-use engine::BackendSetting;
+use inference::BackendSetting;
 use serde_json::Value;
 use vocabulary::Error;
 

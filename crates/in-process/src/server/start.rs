@@ -8,7 +8,8 @@ use std::{
 };
 
 use backend_onnx::{LibrarySearch, prevent_telemetry, python_prefixes};
-use engine::{Engine, Plugins};
+use engine::Engine;
+use inference::Plugins;
 use inference::{
     cache::{CacheFinder, ResponseCache},
     lock::Mutex,

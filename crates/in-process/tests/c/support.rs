@@ -17,8 +17,9 @@ use c_api::types::{
 };
 use cache::local::LocalResponseCache;
 use config::ModelConfig;
-use engine::{Engine, EngineOptions, MetricsOptions, ModelControl, Plugins, ServerMetadata};
+use engine::{Engine, EngineOptions, MetricsOptions, ModelControl, ServerMetadata};
 use in_process::{Server, allocator::*, infer::*, request::*, response::*};
+use inference::Plugins;
 use inference::{
     Response,
     backend::{

@@ -7,7 +7,7 @@ use std::{
 };
 
 use check::{CheckOptions, CheckReport, Severity, all_rules, check_repositories, json, sarif, text};
-use engine::Plugins;
+use inference::Plugins;
 
 use super::streams::{Streams, refuse};
 use crate::{

@@ -9,7 +9,7 @@ use std::{
 };
 
 use check::{CheckOptions, CheckReport, EffectiveConfig, Severity, effective_config, initial_config, text};
-use engine::Plugins;
+use inference::Plugins;
 use serde_json::{Value, json};
 
 use super::{

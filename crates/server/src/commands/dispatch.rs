@@ -1,7 +1,7 @@
 //! Which command a command line begins with.
 use std::{ffi::OsString, io, iter::Peekable};
 
-use engine::Plugins;
+use inference::Plugins;
 
 use super::{api_key, check, config, explain, record, references, streams::Streams, tune};
 use crate::options::{ProcessEnvironment, ResolvedOptions};

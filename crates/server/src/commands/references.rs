@@ -1,7 +1,7 @@
 //! `nereid completions` and `nereid man`: what the tables of options and configurations say.
 use std::ffi::OsString;
 
-use engine::Plugins;
+use inference::Plugins;
 
 use super::streams::{Streams, asks_for_help, refuse};
 use crate::options::{self, Invocation, ProcessEnvironment, ResolvedOptions};

@@ -7,7 +7,6 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use engine::BackendSetting;
 use engine::{ControlMode, LoadPolicy, MetricsOptions, Polling, RateLimitResource, ReadinessRule};
 use frontend::{
     access::Category,
@@ -16,6 +15,7 @@ use frontend::{
     port::{ClientLimits, tls::TlsOptions},
 };
 use host::{HostPolicy, MemoryLimits};
+pub use inference::BackendSetting;
 use shared_memory::SharedMemoryOptions;
 use trace::TraceConfig;
 

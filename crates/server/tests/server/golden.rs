@@ -19,7 +19,7 @@ use std::{
 };
 
 use backend_onnx::LibrarySearch;
-use engine::Plugins;
+use inference::Plugins;
 use inference::{MetricSource, backend::Backend, metrics::MetricsText};
 use object_stores::CacheOptions;
 use server::{Extensions, options::ProcessEnvironment};

@@ -1,7 +1,8 @@
 //! A server until it serves: ports are bound, then models are loaded.
 use std::sync::Arc;
 
-use engine::{Engine, Plugins};
+use engine::Engine;
+use inference::Plugins;
 use inference::{
     MetricSource,
     backend::{Backend, BackendFinder},

@@ -1,7 +1,7 @@
-//! The plug-ins of an engine, as interfaces.
+//! The plug-ins of an engine, as interfaces, and what an operator sets for them.
 use std::sync::Arc;
 
-use inference::{
+use crate::{
     MetricSource,
     agent::AgentFinder,
     backend::{Backend, BackendFinder},
@@ -77,25 +77,19 @@ pub struct MemoryFunctions {
     pub return_freed: fn(),
 }
 
-/// One of the [`MemoryFunctions`] has been told that something begins. It is told of the end when this is dropped, also
-/// after a panic, or with the runtime of the task that has it.
-pub(crate) struct MemoryPhase(fn(bool));
-
-impl MemoryPhase {
-    pub(crate) fn begin(function: fn(bool)) -> Self {
-        function(true);
-        Self(function)
-    }
-}
-
-impl Drop for MemoryPhase {
-    fn drop(&mut self) {
-        (self.0)(false);
-    }
-}
-
 impl From<Vec<Arc<dyn Backend>>> for Plugins {
     fn from(backends: Vec<Arc<dyn Backend>>) -> Self {
         Self { backends, ..Self::default() }
     }
+}
+
+/// One `--backend-config`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackendSetting {
+    /// The backend; `None` means all backends.
+    pub backend: Option<String>,
+    /// Name of the setting.
+    pub key: String,
+    /// Value of the setting.
+    pub value: String,
 }
