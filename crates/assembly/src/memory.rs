@@ -13,8 +13,7 @@ use std::{
     sync::LazyLock,
 };
 
-use inference::MemoryFunctions;
-use inference::lock::Mutex;
+use inference::{MemoryFunctions, lock::Mutex};
 
 /// How the engine lets this process return memory.
 pub(crate) fn memory_functions() -> MemoryFunctions {

@@ -148,10 +148,10 @@ impl Completed {
 
 #[cfg(test)]
 mod tests {
+    use config::KEEP_BATCH_PARAMETER as KEEP_BATCH;
     use vocabulary::DataType;
 
     use super::*;
-    use config::KEEP_BATCH_PARAMETER as KEEP_BATCH;
 
     fn signature(inputs: &[(&str, &[i64])], outputs: &[(&str, &[i64])]) -> Signature {
         let slots = |sides: &[(&str, &[i64])]| {

@@ -6,8 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use vocabulary::{Error, panic_message};
 
-pub use crate::pointers::*;
 use crate::types::error::{CError, into_c};
+
+pub use crate::pointers::*;
 
 /// Runs the body of an exported function. An error, or a panic, becomes an error object that the caller owns.
 pub fn guard(body: impl FnOnce() -> Result<(), Error>) -> *mut CError {

@@ -2,8 +2,9 @@
 //!
 //! As Triton: model_config_utils.cc, AutoCompleteBackendFields. Unlike Triton, the search uses the files of the
 //! versions, the highest version first, and not those of the directory whose name sorts first.
-use super::{ConfigErrors, VersionPolicy, rule, select_versions};
 use vocabulary::ErrorCode;
+
+use super::{ConfigErrors, VersionPolicy, rule, select_versions};
 
 /// The parts of a model's directory that determine the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

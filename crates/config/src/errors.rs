@@ -5,9 +5,9 @@ use std::{
 };
 
 use proto::{Fields, TextPosition, text::MistakeKind, text::TextError};
+use vocabulary::{Error, ErrorCode};
 
 use super::rule::{self, Rule};
-use vocabulary::{Error, ErrorCode};
 
 /// One broken rule.
 #[derive(Debug, Clone, PartialEq, Eq)]

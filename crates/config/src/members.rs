@@ -4,11 +4,11 @@
 //! compares the version that the step names (S-W51).
 use std::{collections::BTreeMap, sync::Arc};
 
+use proto::nearest;
 use scheduling::{EnsembleGraph, GraphStep, StepInput};
+use vocabulary::{DataType, Error, ErrorCode, Name, Shape};
 
 use super::{ConfigErrors, EnsembleScheduling, EnsembleStep, ModelConfig, rule};
-use proto::nearest;
-use vocabulary::{DataType, Error, ErrorCode, Name, Shape};
 
 /// What follows from an ensemble together with its members.
 #[derive(Debug)]

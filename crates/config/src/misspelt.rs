@@ -2,8 +2,9 @@
 //!
 //! A configuration may contain parameters for other readers. So this module warns about a name that the backend does
 //! not know only if the name is close to one that the backend knows.
-use super::typed::{MOST_UNREAD_RESPONSES, caching};
 use proto::nearest;
+
+use super::typed::{MOST_UNREAD_RESPONSES, caching};
 
 /// The parameters that the server reads itself, for models of every backend.
 const OF_THE_SERVER: [&str; 7] = [

@@ -7,9 +7,9 @@ use std::{
 };
 
 use scheduling::DynamicBatching;
+use vocabulary::{DataType, Name, Shape};
 
 use super::{EnsembleScheduling, InstanceGroup, SequenceScheduling, VersionPolicy, Warmup};
-use vocabulary::{DataType, Name, Shape};
 
 /// A validated configuration with all defaults filled in.
 #[derive(Debug, Clone)]

@@ -10,6 +10,7 @@ use proto::{
     model_config::SchedulingChoice,
     text::{MistakeKind, TextError},
 };
+use vocabulary::ErrorCode;
 
 use super::{
     CompletionContext, ConfigErrors, ModelConfig, ModelLayout, VersionPolicy,
@@ -21,7 +22,6 @@ use super::{
         directory_has_the_name,
     },
 };
-use vocabulary::ErrorCode;
 
 /// The parameter that marks a `max_batch_size` of 0 as intended: value `no`.
 pub const KEEP_BATCH_PARAMETER: &str = "AUTOCOMPLETE_BATCH";

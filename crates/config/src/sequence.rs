@@ -1,7 +1,6 @@
 //! `sequence_batching`: how requests of sequences are scheduled, their control inputs and their state.
 use bytes::Bytes;
 use scheduling::SequenceBatching;
-
 use vocabulary::{DataType, Name, Shape};
 
 /// The `sequence_batching` section.

@@ -17,9 +17,9 @@ use proto::{
     model_config::SchedulingChoice, model_metrics::metric_control::MetricOptions,
     model_optimization_policy::ModelPriority,
 };
+use vocabulary::{DataType, Name, Shape, element_count};
 
 use super::{Accelerator, ConfigErrors, ModelConfig, Scheduling, VersionPolicy, rule};
-use vocabulary::{DataType, Name, Shape, element_count};
 
 /// Converts a configuration that passed all rules. Also returns the warnings.
 ///

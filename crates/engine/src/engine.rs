@@ -8,7 +8,9 @@ use std::{
     },
 };
 
+use executor::EngineThreads;
 use inference::metrics::MetricsForm;
+use repository::LoadParameters;
 use vocabulary::{ByteBudget, Error, MAX_STORED_NAME, Name, check_length};
 
 use crate::{
@@ -22,8 +24,6 @@ use crate::{
     readiness::{KnownReadiness, Readiness, ReadinessPolicy},
     snapshot::EngineSnapshot,
 };
-use executor::EngineThreads;
-use repository::LoadParameters;
 
 mod model_loader;
 mod start_stop;

@@ -1,4 +1,4 @@
-//! The runtime: owns models, threads, clocks and counters, and drives the pure policies.
+//! The models of a server: loads, replaces and ends them, counts and caches their responses, and runs ensembles.
 //!
 //! [`Engine`] is its whole public interface. It knows no protocol and no C type. Backends implement the traits of
 //! [`inference::backend`].

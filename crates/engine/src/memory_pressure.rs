@@ -1,11 +1,11 @@
 //! While requests hold much memory, what the process frees goes back to the system at once.
 use std::sync::Arc;
 
+use inference::MemoryFunctions;
 use tokio::sync::watch;
 use vocabulary::ByteBudget;
 
 use crate::memory_phase::MemoryPhase;
-use inference::MemoryFunctions;
 
 /// The budget of the requests. A task tells the allocators when its pressure begins and ends. Must be called in a tokio
 /// runtime. The task ends with the budget, or with the runtime.

@@ -5,9 +5,8 @@ use std::{
     time::Duration,
 };
 
-use vocabulary::Error;
-
 use host::{HostPolicy, MemoryLimits};
+use vocabulary::Error;
 
 /// The settings of an engine, fixed at its start.
 #[derive(Debug, Clone)]

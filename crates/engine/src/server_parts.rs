@@ -1,12 +1,12 @@
 //! What all models of a server are made with.
 use std::sync::Arc;
 
+use executor::EngineThreads;
 use inference::{Inferer, UnreadBudget};
 use tokio::runtime::Handle;
 use vocabulary::ByteBudget;
 
 use crate::options::MetricsOptions;
-use executor::EngineThreads;
 
 /// See the module documentation.
 #[derive(Clone)]

@@ -3,11 +3,11 @@
 //! Executors and counters fill them in, [`explain`](crate::explain) puts them together and reads them.
 use std::time::Duration;
 
+use executor::snapshot::{InstancesSnapshot, QueueSnapshot, ResourceSnapshot, SequencesSnapshot};
 use scheduling::CutReason;
 use vocabulary::Name;
 
 use crate::{account::ModelStatistics, model_state::ModelState};
-use executor::snapshot::{InstancesSnapshot, QueueSnapshot, ResourceSnapshot, SequencesSnapshot};
 
 /// A snapshot describes so many versions of models.
 pub const MOST_MODELS: usize = 100;

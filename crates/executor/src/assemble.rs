@@ -1,6 +1,7 @@
 //! Turns the rows of a policy's batch into the executions of a backend's batch, with rows of padding.
 use std::sync::Arc;
 
+use host::now;
 use inference::{
     ExecutionTimes, ResponseStream,
     backend::{Batch, Execution, SlotOwner},
@@ -9,7 +10,6 @@ use scheduling::{InstanceId, Row};
 use vocabulary::Tensor;
 
 use super::sequence_inputs::{Sequences, SlotAssignment};
-use host::now;
 
 /// A batch for a backend, and the values that must outlive it.
 pub(super) struct Assembled {

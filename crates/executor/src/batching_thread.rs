@@ -11,11 +11,11 @@ use std::{
     thread,
 };
 
+use host::ThreadGroup;
 use inference::lock::Mutex;
 use vocabulary::panic_message;
 
 use super::driver::WaitingWork;
-use host::ThreadGroup;
 
 /// Steps the driver, among other things.
 type DeferredStep = Box<dyn FnOnce() + Send>;

@@ -1,8 +1,9 @@
 //! The threads that all models of an engine share.
 use std::{io, sync::Arc};
 
-use crate::network_threads::NetworkThreads;
 use host::{ThreadGroup, TimerThread};
+
+use crate::network_threads::NetworkThreads;
 
 /// See the module documentation. Cheap to clone.
 #[derive(Clone)]

@@ -5,6 +5,7 @@ use std::sync::{
 };
 
 use config::{ModelConfig, Scheduling};
+use host::Placed;
 use inference::{
     EntryId, ExecutionCounters, ModelRunner, RequestValidator, ResponseOrder, RunThread, SequenceId,
     SequencePosition, Timestamp, WarmupFiles,
@@ -35,7 +36,6 @@ use crate::{
     limiter::{GrantListener, Limiter},
     notified::notified_until,
 };
-use host::Placed;
 
 mod backend_calls;
 mod events;

@@ -8,6 +8,7 @@ use std::{
 };
 
 use config::ModelConfig;
+use host::{GroupThread, Placed, ThreadGroup};
 use inference::{
     backend::{BackendInstance, BackendModel, Execution, Instance, InstanceSpec},
     sync::{Condvar, Mutex},
@@ -17,7 +18,6 @@ use scheduling::ScheduledBatch;
 use vocabulary::Error;
 
 use super::warmup::WarmUp;
-use host::{GroupThread, Placed, ThreadGroup};
 
 /// An instance that any thread may run, one at a time.
 pub(super) type MovableInstance = Box<dyn BackendInstance + Send>;

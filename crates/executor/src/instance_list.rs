@@ -2,13 +2,13 @@
 use std::sync::Arc;
 
 use config::{InstanceGroup, InstanceKind};
+use host::{GroupThread, Placed};
 use inference::lock::Mutex;
 use scheduling::InstanceId;
 use vocabulary::Name;
 
 use super::instance::{BuiltInstance, MovableInstance, RunWork, WorkSlot, WorkerMessage};
 use crate::instance_table::InstanceTable;
-use host::{GroupThread, Placed};
 
 /// The instances of an executor.
 pub(super) struct Instances {

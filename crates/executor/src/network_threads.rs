@@ -13,10 +13,9 @@ use std::{
     time::Duration,
 };
 
+use host::{TimerTarget, TimerThread, now};
 use inference::Timestamp;
 use tokio::runtime::Handle;
-
-use host::{TimerTarget, TimerThread, now};
 
 /// For how long no thread may watch the sockets after a thread has been lent. Short against what a client notices, long
 /// against the cost of waking a thread.
@@ -134,6 +133,7 @@ mod tests {
         sync::mpsc,
     };
 
+    use host::ThreadGroup;
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpListener,
@@ -141,7 +141,6 @@ mod tests {
     };
 
     use super::*;
-    use host::ThreadGroup;
 
     fn runtime(workers: usize) -> Runtime {
         Builder::new_multi_thread().worker_threads(workers).enable_all().build().unwrap()

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, StateSpec};
+use host::{configurable_bytes, now};
 use inference::{
     Flow, OutputSelection, Request, RequestInputs, ResponseStream, Timeline, Unobserved,
     backend::{Execution, SequenceState, SlotGuard, SlotOwner, SlotRef},
@@ -14,7 +15,6 @@ use scheduling::{Entry, InstanceId, SequenceId, SequencePosition, VacatedSlot};
 use vocabulary::{DataType, Error, Name, Shape, Tensor};
 
 use crate::instance_table::InstanceTable;
-use host::{configurable_bytes, now};
 
 /// What the executor adds to the requests of a sequence model.
 pub(super) struct Sequences {

@@ -9,6 +9,7 @@ use std::{
 };
 
 use config::ModelConfig;
+use host::{configurable_bytes, now};
 use inference::{
     ExecutionTimes, Flow, RequestValidator, ResponseStream, Timeline, Unobserved, WarmupFiles, WarmupSample,
     backend::{BackendInstance, Batch, Execution},
@@ -17,7 +18,6 @@ use inference::{
 use vocabulary::{Error, Name};
 
 use super::sequence_inputs::Sequences;
-use host::{configurable_bytes, now};
 
 /// The samples of a model. Any of its instances can run them.
 pub(super) struct WarmUp {

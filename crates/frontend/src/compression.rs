@@ -11,10 +11,10 @@ use flate2::{
     bufread::{MultiGzDecoder, ZlibDecoder},
     write::{GzEncoder, ZlibEncoder},
 };
+use kserve::long_write::BRIEF;
 use vocabulary::{ByteReservation, NoRoom};
 
 use crate::{chunks::Chunks, decode_pool::PooledResult};
-use kserve::long_write::BRIEF;
 
 /// The most bytes that one step in the pool writes. Between two steps the work checks whether its future still exists.
 const STEP: usize = 256 << 10;

@@ -1,9 +1,9 @@
 //! The HTTP status of each error, and the body with its text.
 use http::StatusCode;
+use kserve::json_text::write_string;
 use vocabulary::{Error, ErrorCode};
 
 use crate::access::{KnownFacts, RequestFacts};
-use kserve::json_text::write_string;
 
 /// The HTTP status of an error. As Triton: http_server.cc, HttpCodeFromError.
 pub fn status(code: ErrorCode) -> StatusCode {

@@ -1,8 +1,7 @@
 //! Forwards request headers or gRPC metadata as parameters of the request.
+use kserve::parameters;
 use regex::Regex;
 use vocabulary::{Error, Name, Parameter, Parameters};
-
-use kserve::parameters;
 
 /// The headers to forward: the pattern matches a part of their name. Case does not matter.
 #[derive(Debug, Clone)]

@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use assembly::logging;
 use c_api::{
     handle::{Handle, borrow, delete, give, guard},
     types::error::CError,
@@ -24,13 +25,15 @@ use engine::{
     ServerMetadata,
 };
 use host::HostPolicy;
-use inference::BackendSetting;
-use inference::lock::{Mutex, MutexGuard};
+use inference::{
+    BackendSetting,
+    lock::{Mutex, MutexGuard},
+};
 use vocabulary::Error;
 
-pub use self::{devices::*, general::*, log::*, metrics::*, plugins::*};
 use crate::{EXTENSIONS, TRITON_VERSION};
-use assembly::logging;
+
+pub use self::{devices::*, general::*, log::*, metrics::*, plugins::*};
 
 /// `TRITONSERVER_ServerOptions`.
 #[derive(Debug, Default)]

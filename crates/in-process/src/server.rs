@@ -22,14 +22,14 @@ use inference::{
 use tokio::runtime::{self, Runtime};
 use vocabulary::Error;
 
-pub use about::*;
-pub use lifetime::*;
-pub use models::*;
-
 use crate::{
     calls::{CallbackPool, CallbackQueue},
     custom_metrics,
 };
+
+pub use about::*;
+pub use lifetime::*;
+pub use models::*;
 
 /// The Triton release whose behaviour the server follows.
 pub const TRITON_VERSION: &str = "2.73.0";

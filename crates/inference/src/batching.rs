@@ -5,8 +5,9 @@
 //! strategy.
 use std::path::Path;
 
-use crate::{Request, backend::ModelSource};
 use vocabulary::Error;
+
+use crate::{Request, backend::ModelSource};
 
 /// Opens the libraries of batching strategies.
 pub trait StrategyOpener: Send + Sync {

@@ -2,9 +2,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use vocabulary::Error;
 
 use crate::{Request, ResponseStream};
-use vocabulary::Error;
 
 /// Sends requests to models by name. Ensembles use it, and backends that call other models. They do not depend on the
 /// engine.

@@ -10,12 +10,13 @@ use std::{
     },
 };
 
+use vocabulary::{Error, ErrorCode};
+
 use crate::{
     MetricSource,
     lock::Mutex,
     metrics::{MetricFamilyText, MetricKind as Kind, MetricLabels as Labels, MetricsText, label_text},
 };
-use vocabulary::{Error, ErrorCode};
 
 fn does_not_support(kind: Kind, what: &str) -> Error {
     let name = kind.as_str().to_uppercase();

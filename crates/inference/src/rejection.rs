@@ -1,9 +1,9 @@
 //! The errors for rejections, with one text for each reason.
+use config::{ModelConfig, Scheduling};
 use scheduling::Rejection;
+use vocabulary::{Error, ErrorCode, FailureReason, Name};
 
 use crate::{Request, backend::not_iterative, id_prefix};
-use config::{ModelConfig, Scheduling};
-use vocabulary::{Error, ErrorCode, FailureReason, Name};
 
 /// Makes the errors for the rejections of one model.
 #[derive(Debug)]

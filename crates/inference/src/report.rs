@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use scheduling::Timestamp;
-
 use vocabulary::{Error, ErrorCode};
 
 /// How the backend made one response. The variant determines which times the statistics count.

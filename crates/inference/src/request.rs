@@ -2,12 +2,12 @@
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use scheduling::SequencePosition;
-
-use crate::{ClientId, TraceContext, cache::CacheControl};
 use vocabulary::{
     ByteReservation, Error, ForeignMemory, MemoryKind, Name, NoRoom, Parameters, REQUEST_BYTES, Tensor,
     TensorData, TensorMemory,
 };
+
+use crate::{ClientId, TraceContext, cache::CacheControl};
 
 /// A decoded inference request. It does not depend on the protocol of the client.
 #[derive(Debug, Default)]
@@ -242,8 +242,9 @@ pub fn id_prefix(request_id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use vocabulary::{DataType, DeviceMemory, DevicePiece};
+
+    use super::*;
 
     #[test]
     fn memory_of_a_device_takes_no_room_on_the_host() {

@@ -8,14 +8,14 @@ use std::{
     sync::LazyLock,
 };
 
-use scheduling::{SchedulingAttributes, SequencePosition};
-
-use crate::{Request, RequestInputs, SequenceId, id_prefix};
 use config::{Control, InputSpec, ModelConfig, Scheduling};
+use scheduling::{SchedulingAttributes, SequencePosition};
 use vocabulary::{
     DataType, Error, MAX_STORED_NAME, Name, Shape, ShapeError, Tensor, TensorData, TensorMemory,
     bytes_elements, check_length, element_count,
 };
+
+use crate::{Request, RequestInputs, SequenceId, id_prefix};
 
 /// The most dimensions of a shape that a text shows. A client may send far more.
 const SHOWN_DIMS: usize = 32;

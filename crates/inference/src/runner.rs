@@ -2,9 +2,9 @@
 use std::sync::Arc;
 
 use scheduling::{EntryId, SchedulingAttributes, SequenceId, SequencePosition, Timestamp};
+use vocabulary::Error;
 
 use crate::{ResponseOrder, backend::Execution};
-use vocabulary::Error;
 
 /// Does the work of a model version: instances of a backend, the members of an ensemble, or something else.
 ///

@@ -13,12 +13,12 @@ use std::{
 };
 
 use scheduling::Timestamp;
+use vocabulary::Tensor;
 
 use crate::{
     Response, TensorActivity, TraceActivity, TraceContext, cache::CacheStatus, lock::Mutex,
     trace::WeakTraceContext,
 };
-use vocabulary::Tensor;
 
 /// The times at which an execution reached each phase, as the backend reports them
 /// (`TRITONBACKEND_ModelInstanceReportStatistics`).

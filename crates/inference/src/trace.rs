@@ -9,7 +9,6 @@ use std::{
 };
 
 use scheduling::Timestamp;
-
 use vocabulary::{Name, Tensor};
 
 /// The steps of a request.

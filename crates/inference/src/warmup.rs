@@ -2,10 +2,10 @@
 use std::fmt;
 
 use bytes::Bytes;
-
-use crate::{Request, RequestInputs, RequestValidator, id_prefix};
 use config::{ModelConfig, Warmup, WarmupData, WarmupInput};
 use vocabulary::{DataType, Error, Name, Shape, Tensor, element_count, require_memory};
+
+use crate::{Request, RequestInputs, RequestValidator, id_prefix};
 
 /// Reads the files that samples name, when a sample is built that needs them.
 pub struct WarmupFiles(Box<ReadFile>);

@@ -4,7 +4,6 @@ use proto::{
     InferBatchStatistics, InferStatistics, ModelMetadataResponse, ModelStatistics, ModelStatisticsResponse,
     ServerMetadataResponse, StatisticDuration, model_metadata_response::TensorMetadata,
 };
-
 use shared_memory::{RegionOrigin, RegionStatus};
 use trace::ShownSetting;
 

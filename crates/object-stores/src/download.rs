@@ -132,8 +132,9 @@ fn parts(object: &StoredObject) -> Vec<Range<u64>> {
 mod tests {
     use std::time::SystemTime;
 
-    use super::*;
     use inference::repository::ObjectKind;
+
+    use super::*;
 
     fn object(byte_size: u64, etag: Option<&str>) -> StoredObject {
         let etag = etag.map(str::to_owned);

@@ -10,6 +10,7 @@ use std::{
 };
 
 use config::{ConfigErrors, FileEntry, ModelConfig, Scheduling, VersionDirectory, rule, version_directory};
+use host::configurable_bytes;
 use inference::{
     ReadableMemory, RequestValidator, WarmupSample,
     backend::{Backend, ModelSource, SequenceState},
@@ -21,7 +22,6 @@ use super::{
     files, repositories, scan, strategy,
 };
 use crate::regular_file;
-use host::configurable_bytes;
 
 /// The first bytes of a shared library.
 const ELF_MAGIC: [u8; 4] = *b"\x7fELF";

@@ -122,8 +122,12 @@ pub fn remove_private_directories() -> NoPrivateDirectories {
 
 /// Removes what processes of this user have left that were killed. Blocks.
 pub fn remove_left_behind() {
+    remove_left_behind_in(&env::temp_dir());
+}
+
+fn remove_left_behind_in(parent: &Path) {
     let own = rustix::process::geteuid().as_raw();
-    let entries = fs::read_dir(env::temp_dir()).into_iter().flatten().flatten();
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
         let (path, is_own) = (entry.path(), |found: fs::Metadata| found.is_dir() && found.uid() == own);
         // A directory without a lock is being made.
@@ -175,11 +179,13 @@ mod tests {
 
     #[test]
     fn what_was_left_is_removed_and_what_is_being_made_is_not() {
-        let left = make(&env::temp_dir()).unwrap();
-        let begun = make(&env::temp_dir()).unwrap();
+        // A place of its own: servers of other tests remove what they find in the common one.
+        let place = tempfile::tempdir().unwrap();
+        let left = make(place.path()).unwrap();
+        let begun = make(place.path()).unwrap();
         fs::write(left.path().join(LOCK), "").unwrap();
         fs::create_dir(left.path().join("model")).unwrap();
-        remove_left_behind();
+        remove_left_behind_in(place.path());
         assert!(!left.path().exists() && begun.path().exists());
     }
 }

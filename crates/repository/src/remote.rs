@@ -310,16 +310,14 @@ pub struct StoreWait(watch::Receiver<Option<Error>>);
 /// The other end of [`StoreWait`]. Dropping it ends nothing.
 pub struct StoreWaitEnd(watch::Sender<Option<Error>>);
 
-impl StoreWaitEnd {
-    /// An end of no work yet.
-    #[expect(
-        clippy::new_without_default,
-        reason = "it has no usual value: each ends the work of one model or of all"
-    )]
-    pub fn new() -> Self {
+impl Default for StoreWaitEnd {
+    /// The end of no work yet.
+    fn default() -> Self {
         Self(watch::channel(None).0)
     }
+}
 
+impl StoreWaitEnd {
     /// What waits, and what waits later, fails with this error.
     pub fn end(&self, error: Error) {
         self.0.send_replace(Some(error));

@@ -55,12 +55,14 @@ impl Root {
     }
 }
 
-impl FileWatcher {
+impl Default for FileWatcher {
     /// Watches nothing yet.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self { shared: Arc::default(), watcher: Mutex::ranked(LockRank::FileWatches, None) }
     }
+}
 
+impl FileWatcher {
     /// Returns when something may have changed since the last return.
     pub async fn changed(&self) {
         self.shared.changed.notified().await;
@@ -174,7 +176,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let repository = root.path().join("models");
         fs::create_dir_all(repository.join("m/1")).unwrap();
-        let watcher = FileWatcher::new();
+        let watcher = FileWatcher::default();
         let watch = || assert_eq!(watcher.watch([&*repository].into_iter()), [""; 0]);
         watch();
         fs::write(repository.join("m/1/model.onnx"), "x").unwrap();
@@ -194,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_repository_that_does_not_exist_is_no_problem_of_the_watcher() {
-        let watcher = FileWatcher::new();
+        let watcher = FileWatcher::default();
         assert_eq!(watcher.watch([Path::new("/there/is/none")].into_iter()), [""; 0]);
         assert_eq!(watcher.watch(std::iter::empty()), [""; 0]);
     }

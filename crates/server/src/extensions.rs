@@ -1,8 +1,10 @@
 //! The extensions of a server: its plug-ins, and the finder of the response cache.
 use std::sync::Arc;
 
-use inference::Plugins;
-use inference::cache::{CacheFinder, ResponseCache};
+use inference::{
+    Plugins,
+    cache::{CacheFinder, ResponseCache},
+};
 use vocabulary::Error;
 
 use crate::options::CacheSettings;

@@ -19,7 +19,6 @@ use server::{
     service_manager::{self, GivenSockets},
     signals::{self, Signals},
 };
-
 use tokio::sync::watch;
 
 /// One thread makes tensors and another frees them. This allocator is fast in that case.

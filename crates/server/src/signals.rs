@@ -105,8 +105,9 @@ impl Signals {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use rustix::process::{Signal as Number, getpid, kill_process};
+
+    use super::*;
 
     // This is one test, because signals belong to the whole process.
     #[test]

@@ -20,8 +20,14 @@ const MACHINE_PATHS: &[&str] =
     &[concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
 
 /// The crates that may contain unsafe code.
-const UNSAFE_CRATES: &[&str] =
-    &["crates/backend-onnx/", "crates/c-api/", "crates/in-process/", "crates/shared-memory/", "fuzz/"];
+const UNSAFE_CRATES: &[&str] = &[
+    "crates/assembly/",
+    "crates/backend-onnx/",
+    "crates/c-api/",
+    "crates/in-process/",
+    "crates/shared-memory/",
+    "fuzz/",
+];
 
 /// Libraries whose locks do not know their order.
 const OTHER_LOCKS: &[&str] = &["parking_lot::", "std::sync::"];

@@ -87,8 +87,9 @@ impl Log for Logger {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use log::Level;
+
+    use super::*;
 
     fn config(file: PathBuf) -> LogConfig {
         LogConfig { levels: Levels::default(), file: Some(file), escape_messages: true }

@@ -8,17 +8,19 @@ use std::{
     },
 };
 
-use inference::{MetricSource, lock::Mutex};
+use inference::{
+    MetricSource,
+    lock::Mutex,
+    metric_registry::{CustomMetric as Value, CustomMetricFamily as Family},
+    metrics::MetricLabels as Labels,
+};
 use vocabulary::{Error, Parameter};
 
 use super::{error::CError, parameter::NamedParameter};
 use crate::handle::{Handle, array, borrow, delete, give, guard, put, text};
+
 pub use inference::metric_registry::MetricRegistry;
 pub use inference::metrics::MetricKind as Kind;
-use inference::{
-    metric_registry::{CustomMetric as Value, CustomMetricFamily as Family},
-    metrics::MetricLabels as Labels,
-};
 
 /// The only state that the C interface keeps for the whole process: these functions name no server.
 static REGISTRY: LazyLock<Arc<MetricRegistry>> = LazyLock::new(Arc::default);

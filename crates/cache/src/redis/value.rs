@@ -78,10 +78,9 @@ fn covered<'a>(key_length: &'a [u8; 8], key: &'a str, body: &'a [u8]) -> [&'a [u
 mod tests {
     use std::{fmt::Write as _, fs, time::Duration};
 
+    use blake3::Hasher;
     use inference::Response;
     use vocabulary::{DataType, Parameter, Tensor};
-
-    use blake3::Hasher;
 
     use super::*;
 

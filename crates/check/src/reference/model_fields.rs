@@ -2,9 +2,8 @@
 
 use config::rule;
 
-use crate::rules::REPOSITORY_AGENT;
-
 use super::notes::{FieldNote, field, shown, value};
+use crate::rules::REPOSITORY_AGENT;
 
 pub(super) const MODEL: &[FieldNote] = &[
     field("ModelConfig.name", "").default("the name of the directory").refused(&[value(

@@ -1,9 +1,10 @@
 //! Tests of all steps of a configuration, from its source to its typed form.
 use std::{num::NonZeroU32, path::Path, time::Duration};
 
+use vocabulary::DataType;
+
 use super::*;
 use crate::{FileEntry, InstanceKind, Scheduling};
-use vocabulary::DataType;
 
 const PATH: &str = "models/m/config.pbtxt";
 

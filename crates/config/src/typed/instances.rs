@@ -5,12 +5,12 @@ use proto::{
     ModelInstanceGroup,
     model_instance_group::{Kind, secondary_device::SecondaryDeviceKind},
 };
+use vocabulary::ErrorCode;
 
 use super::{
     super::{InstanceGroup, InstanceKind, RateLimits, ResourceNeed, SecondaryDevice},
     ConfigConversion,
 };
-use vocabulary::ErrorCode;
 
 impl ConfigConversion<'_> {
     pub(super) fn instance_groups(&mut self, config: &proto::ModelConfig) -> Vec<InstanceGroup> {

@@ -2,12 +2,12 @@
 use std::sync::Arc;
 
 use proto::{ModelTensorReshape, batch_input::Kind as BatchKind};
+use vocabulary::{Name, Shape};
 
 use super::{
     super::{BatchInput, BatchInputKind, BatchOutput, InputSpec, OutputSpec},
     ConfigConversion,
 };
-use vocabulary::{Name, Shape};
 
 impl ConfigConversion<'_> {
     pub(super) fn inputs(&mut self, config: &proto::ModelConfig) -> Vec<InputSpec> {

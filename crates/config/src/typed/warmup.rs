@@ -5,12 +5,12 @@ use proto::{
     ModelWarmup,
     model_warmup::{Input, input::InputDataType},
 };
+use vocabulary::DataType;
 
 use super::{
     super::{Warmup, WarmupData, WarmupInput},
     ConfigConversion,
 };
-use vocabulary::DataType;
 
 impl ConfigConversion<'_> {
     pub(super) fn warmups(&mut self, config: &proto::ModelConfig) -> Vec<Warmup> {

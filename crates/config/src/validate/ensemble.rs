@@ -2,11 +2,11 @@
 //! some step uses it.
 use std::collections::{BTreeMap, BTreeSet};
 
+use proto::nearest;
 use proto::{ModelConfig, ModelEnsembling, model_config::SchedulingChoice};
+use vocabulary::ErrorCode;
 
 use super::super::{ConfigErrors, complete::is_ensemble, rule};
-use proto::nearest;
-use vocabulary::ErrorCode;
 
 const FIELD: &str = "ensemble_scheduling";
 

@@ -1,9 +1,9 @@
 //! The rules of `instance_group`, after every group has its defaults.
 use proto::{ModelConfig, ModelInstanceGroup, model_instance_group::Kind};
+use vocabulary::ErrorCode;
 
 use super::super::{ConfigErrors, rule};
 use crate::complete::{CompletionContext, is_ensemble, is_gpu};
-use vocabulary::ErrorCode;
 
 /// The smallest CUDA compute capability, as the error about GPUs prints it.
 const MIN_COMPUTE_CAPABILITY: &str = "6.000000";

@@ -5,9 +5,9 @@ use proto::{
     ModelConfig, model_config::SchedulingChoice, model_sequence_batching::initial_state::StateData,
     model_warmup::input::InputDataType,
 };
+use vocabulary::ErrorCode;
 
 use super::super::{ConfigErrors, rule};
-use vocabulary::ErrorCode;
 
 /// Checks label files as Triton does. The same rule applies to the model file and the files of warmup and initial
 /// states.

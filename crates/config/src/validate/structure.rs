@@ -1,5 +1,7 @@
 //! The rules that depend neither on the backend nor on the machine.
+use proto::nearest;
 use proto::{ModelConfig, model_config::SchedulingChoice, model_metrics::metric_control::MetricOptions};
+use vocabulary::ErrorCode;
 
 use super::{
     super::{
@@ -10,8 +12,6 @@ use super::{
     },
     ensemble, priorities, sequence,
 };
-use proto::nearest;
-use vocabulary::ErrorCode;
 
 /// The platforms of Triton's backends.
 const PLATFORMS: [&str; 7] = [

@@ -1,14 +1,14 @@
 //! The rules of `input`, `output`, `batch_input` and `batch_output`.
 use std::collections::HashSet;
 
+use proto::nearest;
 use proto::{
     DataType, ModelConfig, ModelTensorReshape, batch_input::Kind as InputKind,
     batch_output::Kind as OutputKind, model_input::Format,
 };
+use vocabulary::{ErrorCode, ShapeError, element_count};
 
 use super::super::{ConfigErrors, rule};
-use proto::nearest;
-use vocabulary::{ErrorCode, ShapeError, element_count};
 
 /// The fields that inputs and outputs share.
 struct TensorField<'a> {

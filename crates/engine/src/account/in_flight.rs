@@ -4,10 +4,9 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
 };
 
+use executor::notified_until;
 use inference::lock::{Condvar, Mutex};
 use tokio::sync::Notify;
-
-use executor::notified_until;
 
 /// Counts requests from acceptance to their last response (S-W41).
 #[derive(Default)]

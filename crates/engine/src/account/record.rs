@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use host::unix_time;
 use inference::{
     BatchStatistic, DurationStatistic, ExecutionCounters, Outcome, ReportedTimes, ResponseReport, Timeline,
     Timestamp, backend::MemoryUsage,
@@ -19,7 +20,6 @@ use super::{
     latencies::Latencies,
     responses::{ResponseStatistic, Responses},
 };
-use host::unix_time;
 
 /// Counters of one model version since its load (protocol extension "statistics").
 #[derive(Debug, Clone, Default)]

@@ -1,6 +1,7 @@
 //! The account of a model version's requests: it sees each of their responses once.
 use std::sync::Arc;
 
+use host::now;
 use inference::{
     BackendReport, EntryId, ModelRunner, PassingResponse, ResponseObserver, RunThread, Timeline, Timestamp,
     backend::Execution,
@@ -12,7 +13,6 @@ use super::{
     in_flight::InFlight,
     record::{Lookup, Record},
 };
-use host::now;
 
 /// Counts the requests of a model version from their acceptance to their last response. The models of one ensemble
 /// share an account.

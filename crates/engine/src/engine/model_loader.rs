@@ -3,11 +3,11 @@ use std::sync::Weak;
 
 use bytes::Bytes;
 use inference::{ModelChangeDone, ModelLoader};
+use repository::LoadParameters;
 use tokio::runtime::Handle;
 use vocabulary::Error;
 
 use super::{Engine, EngineInner};
-use repository::LoadParameters;
 
 /// Performs commands of backends as those of clients. Does not keep the engine alive.
 pub(super) struct EngineModelLoader {

@@ -10,7 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use executor::EngineThreads;
 use futures_util::future::join_all;
+use inference::Plugins;
+use repository::LoadParameters;
 use tokio::runtime::Handle;
 use vocabulary::Error;
 
@@ -22,9 +25,6 @@ use crate::{
     options::{EngineOptions, ModelControl, StartupModels},
     readiness::ReadinessPolicy,
 };
-use executor::EngineThreads;
-use inference::Plugins;
-use repository::LoadParameters;
 
 /// How often a stopping server logs what it waits for.
 const SECOND: Duration = Duration::from_secs(1);

@@ -7,12 +7,11 @@ use std::{
 };
 
 use futures_util::{Stream, StreamExt, stream::SelectAll};
+use host::now;
 use inference::{ResponseItem, ResponseStream, SequencePosition};
 use scheduling::{StepRun, nanos};
 use smallvec::SmallVec;
 use tokio::sync::OwnedSemaphorePermit;
-
-use host::now;
 
 /// The responses of a request to a member. Dropping it cancels the request.
 pub(super) struct StepStream {

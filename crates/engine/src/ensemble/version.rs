@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use config::{EnsembleScheduling, FittedEnsemble, ModelConfig, ResolvedConfig};
+use host::now;
 use inference::{ReadableMemory, RequestValidator, Timestamp, cache::ResponseCache};
 use proto::ModelTransactionPolicy;
 use vocabulary::{Error, Name};
@@ -18,7 +19,6 @@ use crate::{
     response_cache::{ModelCache, ModelCacheParts},
     server_parts::ServerParts,
 };
-use host::now;
 
 /// What an ensemble is built from, besides its members.
 pub(crate) struct EnsembleParts {

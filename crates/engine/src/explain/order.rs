@@ -1,11 +1,12 @@
 //! Which versions a snapshot describes if there are too many: those that are not ready, then the busiest.
 use std::{cmp::Reverse, time::Duration};
 
+use host::unix_time;
+
 use crate::{
     model_state::{IndexEntry, ModelState},
     models::loaded_version::LoadedVersion,
 };
-use host::unix_time;
 
 /// A version that has run a batch within this time is busy, also if nothing runs at this moment.
 const LATELY: Duration = Duration::from_secs(10);

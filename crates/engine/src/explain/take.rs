@@ -2,6 +2,7 @@
 use std::sync::Arc;
 
 use config::Scheduling;
+use executor::snapshot::ExecutorSnapshot;
 use inference::cache::ResponseCache;
 use scheduling::{CutReason, SequenceStrategy};
 use vocabulary::{ByteBudget, Error, FailureReason};
@@ -14,7 +15,6 @@ use crate::{
         SchedulerSnapshot, ServedSnapshot,
     },
 };
-use executor::snapshot::ExecutorSnapshot;
 
 /// What the server does now, of the models that `shows` permits, of one model, or of one version.
 ///

@@ -4,6 +4,7 @@
 //! are in nanoseconds, and this module divides them, so that the fractions of fast models add up (P-W31).
 use std::{collections::BTreeMap, sync::Arc};
 
+use host::now;
 use inference::{
     MetricSource,
     cache::ResponseCache,
@@ -17,7 +18,6 @@ use super::{
     series::{Series, family},
 };
 use crate::{account::ModelStatistics, models::loaded_version::LoadedVersion, options::MetricsOptions};
-use host::now;
 
 /// Writes the text on demand.
 pub(crate) struct Exposition {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use config::{ModelConfig, Scheduling};
+use host::now;
 use inference::{
     Flow, Request, RequestValidator, ResponseStream, RunThread, SequenceId, Timeline, UnreadBudget,
     backend::Execution, rejection::RejectionErrors, response_channel,
@@ -19,7 +20,6 @@ use crate::{
     response_cache::{ModelCache, ValidRequest},
     server_parts::ServerParts,
 };
-use host::now;
 
 /// One served version of a model. A caller that holds it may use it, even if the repository has replaced it meanwhile.
 pub struct Model {

@@ -4,13 +4,13 @@ use std::{
     thread,
 };
 
+use host::ThreadGroup;
 use inference::agent::AgentAction;
+use repository::agents::Agents;
 use tokio::sync::oneshot;
 use vocabulary::Error;
 
 use super::plan::KeptFiles;
-use host::ThreadGroup;
-use repository::agents::Agents;
 
 /// Sends actions to the agents of one load. When this is dropped, the agents are dropped on their thread.
 pub(super) struct AgentThread {

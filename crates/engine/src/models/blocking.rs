@@ -12,15 +12,6 @@ use std::{
 use futures_util::future::join_all;
 use inference::repository::ModelCopy;
 use lifecycle::{FoundModel, ModelFiles, ModelKey, ModelListing, ModelLocation};
-use tokio::task::spawn_blocking;
-use vocabulary::{Error, Name};
-
-use super::{
-    load::{LoadedModel, Loader},
-    plan::{LoadBase, LoadPlan, Planned},
-};
-use crate::memory_phase::MemoryPhase;
-use crate::models::loaded_version::LoadedVersion;
 use repository::{
     LoadParameters,
     config_file::PlanError,
@@ -30,6 +21,15 @@ use repository::{
     stamps,
     watch::FileWatcher,
 };
+use tokio::task::spawn_blocking;
+use vocabulary::{Error, Name};
+
+use super::{
+    load::{LoadedModel, Loader},
+    plan::{LoadBase, LoadPlan, Planned},
+};
+use crate::memory_phase::MemoryPhase;
+use crate::models::loaded_version::LoadedVersion;
 
 /// What the repositories have, and what is wrong with them.
 #[derive(Default)]

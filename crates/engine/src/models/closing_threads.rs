@@ -13,13 +13,12 @@ use std::{
     time::Duration,
 };
 
+use host::ThreadGroup;
 use inference::lock::Mutex;
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep},
 };
-
-use host::ThreadGroup;
 
 /// How many copies are closed at a time. Models in Python may take seconds, and a stop closes all models.
 const MOST_THREADS: usize = 64;

@@ -1,11 +1,11 @@
 //! The commands to the repository task.
 use std::{collections::BTreeMap, path::PathBuf};
 
+use repository::LoadParameters;
 use tokio::sync::oneshot;
 use vocabulary::{Error, Name};
 
 use crate::model_state::IndexEntry;
-use repository::LoadParameters;
 
 /// Where a command is answered.
 pub(super) type Done<T> = oneshot::Sender<T>;

@@ -1,13 +1,12 @@
 //! Returns memory to the system that loads and ended models have freed.
 use std::{sync::Arc, time::Duration};
 
+use inference::MemoryFunctions;
 use tokio::{
     sync::Notify,
     task::{JoinSet, spawn_blocking},
     time::sleep,
 };
-
-use inference::MemoryFunctions;
 
 /// The shortest time between two returns. A return may hold up the threads that allocate meanwhile.
 const PAUSE: Duration = Duration::from_secs(1);

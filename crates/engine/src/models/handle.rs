@@ -2,7 +2,9 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use arc_swap::ArcSwap;
+use executor::notified_until;
 use inference::ModelLoader;
+use repository::{LoadParameters, private_directory, repositories::Repositories};
 use tokio::sync::{Notify, mpsc, oneshot};
 use vocabulary::{Error, Name};
 
@@ -14,8 +16,6 @@ use super::{
     task::{RepositoryOptions, RepositoryTask},
 };
 use crate::model_state::IndexEntry;
-use executor::notified_until;
-use repository::{LoadParameters, private_directory, repositories::Repositories};
 
 /// The handle of the repository task.
 pub(crate) struct Repository {

@@ -14,15 +14,17 @@ use config::{
     Completion, CompletionContext, ConfigErrors, InstanceGroup, InstanceKind, ModelConfig, ResolvedConfig,
     Scheduling, finish, misspelt_names, unused_cache,
 };
+use executor::{EngineThreads, Limiter};
+use host::{Binding, HostPolicy, Placed, ThreadGroup, now, usable_processors};
 use inference::{
-    Inferer, UnreadBudget,
+    BackendSetting, Inferer, MemoryFunctions, Plugins, UnreadBudget,
     backend::{Backend, BackendModel, InstanceDevice, InstanceSpec, ModelSource},
     cache::ResponseCache,
 };
-use vocabulary::{ByteBudget, Error, Name, log_target::MULTILINE};
-
+use repository::{config_file::ConfigFileReader, files, strategy};
 use scheduling::Capacity;
 use tokio::runtime::Handle;
+use vocabulary::{ByteBudget, Error, Name, log_target::MULTILINE};
 
 use super::plan::{LoadBase, LoadPlan};
 use crate::{
@@ -33,10 +35,6 @@ use crate::{
     response_cache::{ModelCache, ModelCacheParts, cache_for_model},
     server_parts::ServerParts,
 };
-use executor::{EngineThreads, Limiter};
-use host::{Binding, HostPolicy, Placed, ThreadGroup, now, usable_processors};
-use inference::{BackendSetting, MemoryFunctions, Plugins};
-use repository::{config_file::ConfigFileReader, files, strategy};
 
 mod planning;
 

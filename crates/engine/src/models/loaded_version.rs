@@ -9,6 +9,8 @@ use std::{
 };
 
 use config::{ResolvedConfig, Scheduling};
+use executor::{Executor, ExecutorParts, ExecutorUpdateParts, Limiter, PreparedUpdate};
+use host::{Placed, now};
 use inference::{
     ModelRunner, ReadableMemory, RequestValidator, Timestamp, WarmupFiles, backend::BackendModel,
     batching::BatchingStrategy, lock::Mutex,
@@ -24,8 +26,6 @@ use crate::{
     response_cache::ModelCache,
     server_parts::ServerParts,
 };
-use executor::{Executor, ExecutorParts, ExecutorUpdateParts, Limiter, PreparedUpdate};
-use host::{Placed, now};
 
 mod ending;
 

@@ -1,13 +1,13 @@
 //! What does the work of a loaded version. More is known of it than a model asks of its runner.
 use std::sync::Arc;
 
-use inference::backend::MemoryUsage;
-
-use crate::{ensemble::EnsembleVersion, snapshot::StepSnapshot};
 use executor::{
     Executor, Limiter, WaitingWork,
     snapshot::{ExecutorSnapshot, QueueSnapshot},
 };
+use inference::backend::MemoryUsage;
+
+use crate::{ensemble::EnsembleVersion, snapshot::StepSnapshot};
 
 /// See the module documentation.
 pub(crate) enum LoadedWork {

@@ -5,10 +5,10 @@ use config::Declared;
 use inference::repository::ModelCopy;
 use lifecycle::{ConfigIdentity, PlannedModel};
 use proto::model_config::SchedulingChoice;
+use repository::{agents::Agents, private_directory::PrivateDirectory, remote::PlanSource};
 use vocabulary::Name;
 
 use crate::models::loaded_version::LoadedVersion;
-use repository::{agents::Agents, private_directory::PrivateDirectory, remote::PlanSource};
 
 /// The plan of one model, and what must stay until the last copy of the load has ended.
 pub(super) struct Planned {

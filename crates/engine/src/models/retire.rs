@@ -12,11 +12,11 @@ use std::{
     time::Duration,
 };
 
+use inference::MemoryFunctions;
 use tokio::sync::watch;
 
 use super::closing_threads::ClosingThreads;
 use crate::{memory_phase::MemoryPhase, models::loaded_version::LoadedVersion};
-use inference::MemoryFunctions;
 
 /// How long a copy waits for its backend, before the log says so.
 const TOLD_AFTER: Duration = Duration::from_secs(10);
@@ -102,6 +102,7 @@ async fn released(name: &str, copy: &LoadedVersion) {
 #[cfg(test)]
 mod tests {
     use config::{ModelConfig, Scheduling};
+    use host::ThreadGroup;
     use inference::{
         backend::{BackendModel, Instance, InstanceSpec, ReleaseFuture},
         lock::Mutex,
@@ -114,7 +115,6 @@ mod tests {
         VersionParts,
         tests::{GateAnswer, ask, config, echoed, gated},
     };
-    use host::ThreadGroup;
 
     fn retirement(is_stopping: watch::Receiver<bool>) -> Retirement {
         Retirement {

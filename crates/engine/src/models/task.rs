@@ -7,10 +7,18 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use host::now;
 use inference::repository::{ModelCopy, RepositoryOpener};
 use lifecycle::{
     CommandId, FoundModel, Generation, Lifecycle, LifecycleAction, LifecycleCommand, LifecycleOptions,
     LoadedVersionId, ModelFiles, ModelKey, ModelOrigin, VersionStatus,
+};
+use repository::{
+    LoadParameters,
+    config_file::PlanError,
+    remote::{StoreWait, StoreWaitEnd},
+    repositories::{Repositories, RepositorySource},
+    watch::FileWatcher,
 };
 use scheduling::Timestamp;
 use tokio::{
@@ -33,14 +41,6 @@ use super::{
     table::ModelTable,
 };
 use crate::{model_state::IndexEntry, models::loaded_version::LoadedVersion, options::Polling};
-use host::now;
-use repository::{
-    LoadParameters,
-    config_file::PlanError,
-    remote::{StoreWait, StoreWaitEnd},
-    repositories::{Repositories, RepositorySource},
-    watch::FileWatcher,
-};
 
 mod abandoned;
 mod actions;
@@ -230,7 +230,7 @@ impl RepositoryTask {
             open: HashMap::new(),
             next_command: 0,
             polling,
-            watcher: is_watching.then(|| Arc::new(FileWatcher::new())),
+            watcher: is_watching.then(|| Arc::new(FileWatcher::default())),
             readable: Arc::default(),
             told: BTreeSet::new(),
             untold: Vec::new(),
@@ -239,7 +239,7 @@ impl RepositoryTask {
             freed_memory,
             retirement,
             stopped: Vec::new(),
-            store_waits: StoreWaitEnd::new(),
+            store_waits: StoreWaitEnd::default(),
             downloads: HashMap::new(),
         }
     }
@@ -480,7 +480,7 @@ impl RepositoryTask {
     /// What ends when the models of a name are unloaded, or when the server stops.
     fn download_wait(&mut self, name: &Name) -> StoreWait {
         self.downloads.retain(|_, wait| wait.is_used() && !wait.has_ended());
-        self.downloads.entry(name.clone()).or_insert_with(StoreWaitEnd::new).wait()
+        self.downloads.entry(name.clone()).or_default().wait()
     }
 }
 

@@ -16,6 +16,7 @@ use std::{
 
 use config::{ModelConfig, ResponseCaching, Scheduling};
 use futures_util::future::BoxFuture;
+use host::{TimerTarget, now};
 use inference::{
     Flow, Request, Response, ResponseStream, Timeline, Timestamp,
     backend::Execution,
@@ -36,7 +37,6 @@ use crate::{
     fingerprint::Fingerprint,
     server_parts::ServerParts,
 };
-use host::{TimerTarget, now};
 
 mod asking;
 mod insertion;

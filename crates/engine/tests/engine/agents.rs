@@ -6,8 +6,8 @@ use std::{
 };
 
 use engine::{Engine, EngineOptions};
-use inference::Plugins;
 use inference::{
+    Plugins,
     agent::{
         AgentAction::{Load, LoadComplete, LoadFail, Unload, UnloadComplete},
         AgentFinder, AgentModel, ArtifactType,

@@ -8,9 +8,8 @@ use std::{
 };
 
 use engine::Engine;
-use inference::Plugins;
 use inference::{
-    Request, Response, ResponseStream,
+    Plugins, Request, Response, ResponseStream,
     backend::Execution,
     cache::{CacheControl, CacheStatus},
 };

@@ -3,10 +3,9 @@ use std::sync::Arc;
 
 use engine::{Engine, EngineOptions, MetricsOptions, ModelStatistics};
 use futures_util::FutureExt;
-use inference::Plugins;
 use inference::{
-    DurationStatistic, OutputPlacement, Request, RequestInputs, Response, ResponseStream, backend::Execution,
-    metrics::MetricsForm,
+    DurationStatistic, OutputPlacement, Plugins, Request, RequestInputs, Response, ResponseStream,
+    backend::Execution, metrics::MetricsForm,
 };
 use testing::{Gate, MemoryCache, TestRegion};
 use vocabulary::{

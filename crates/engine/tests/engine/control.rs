@@ -12,8 +12,7 @@ use std::{
 };
 
 use engine::{Engine, EngineOptions, IndexEntry, Model, ModelControl, ModelState, Polling, StartupModels};
-use inference::Plugins;
-use inference::{SequenceId, SequencePosition, agent::AgentFinder, backend::Backend};
+use inference::{Plugins, SequenceId, SequencePosition, agent::AgentFinder, backend::Backend};
 use parking_lot::Mutex;
 use repository::LoadParameters;
 use testing::{Agents, Gate};

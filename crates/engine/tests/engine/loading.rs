@@ -13,8 +13,7 @@ use std::{
 
 use config::Scheduling;
 use host::usable_processors;
-use inference::BackendSetting;
-use inference::backend::InstanceDevice;
+use inference::{BackendSetting, backend::InstanceDevice};
 use parking_lot::Mutex;
 use proto::model_config::SchedulingChoice;
 use vocabulary::Error;

@@ -1,7 +1,6 @@
 //! Tests of which models and versions are found, and of the reasons of those that cannot be served.
 use engine::{Engine, ReadinessRule};
-use inference::Plugins;
-use inference::metrics::MetricsForm;
+use inference::{Plugins, metrics::MetricsForm};
 use repository::LoadParameters;
 use vocabulary::ErrorCode;
 

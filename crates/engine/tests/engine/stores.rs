@@ -12,8 +12,8 @@ use std::{
 };
 
 use engine::{Engine, EngineOptions, ModelControl, Polling, StartupModels};
-use inference::Plugins;
 use inference::{
+    Plugins,
     agent::AgentFinder,
     backend::Backend,
     repository::{ModelCopy, ObjectKind, ObjectRepository, RepositoryOpener, StoreFuture, StoredObject},

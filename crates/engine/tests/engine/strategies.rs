@@ -6,9 +6,8 @@ use std::{
 };
 
 use engine::{Engine, EngineOptions};
-use inference::{BackendSetting, Plugins};
 use inference::{
-    Request, RequestInputs, ResponseStream,
+    BackendSetting, Plugins, Request, RequestInputs, ResponseStream,
     backend::{Backend, ModelSource},
     batching::{BatchingStrategy, PendingBatch, StrategyOpener},
     metrics::MetricsForm,

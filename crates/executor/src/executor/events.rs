@@ -4,6 +4,7 @@
 //! outside of the lock.
 use std::sync::Arc;
 
+use host::{TimerTarget, now};
 use inference::backend::{Execution, SlotGuard, SlotOwner, SlotRef};
 use scheduling::{Entry, InstanceId, Rejected};
 use vocabulary::Error;
@@ -13,7 +14,6 @@ use super::{
     Executor,
 };
 use crate::limiter::{GrantListener, PendingGrants};
-use host::{TimerTarget, now};
 
 impl Executor {
     /// Lets the driver handle an event. The caller performs the actions.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use config::{InstanceGroup, ModelConfig};
+use host::Placed;
 use inference::WarmupFiles;
 use scheduling::Claimant;
 use vocabulary::{Error, Name};
@@ -22,7 +23,6 @@ use super::{
     Executor,
 };
 use crate::limiter::{GrantListener, Limiter};
-use host::Placed;
 
 /// What changes the instances of an executor.
 pub struct ExecutorUpdateParts {

@@ -1,6 +1,7 @@
 //! Performs what an event asks for, outside of the lock of the driver.
 use std::sync::{Arc, Weak};
 
+use host::TimerTarget;
 use inference::backend::Execution;
 use scheduling::{Rejected, SequenceRestarted};
 
@@ -9,7 +10,6 @@ use super::{
     Executor,
 };
 use crate::limiter::PendingGrants;
-use host::TimerTarget;
 
 impl Executor {
     /// Performs the actions, except for the grants to instances, which may belong to other models: the caller notifies

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use host::{now, unix_time};
 use inference::{
     Request, Timestamp,
     backend::{BackendInstance, Execution, SlotOwner},
@@ -23,7 +24,6 @@ use super::{
     Executor,
 };
 use crate::network_threads::LentThread;
-use host::{now, unix_time};
 
 impl Executor {
     /// Whether a batch may run on the thread of the caller whose request completed it. `measured`: the last executions of

@@ -2,6 +2,7 @@
 use std::{sync::Arc, time::Duration};
 
 use config::{InstanceKind, Scheduling};
+use host::now;
 use inference::{Timestamp, lock::MutexGuard};
 
 use super::{
@@ -17,7 +18,6 @@ use super::{
     Executor,
 };
 use crate::limiter::Limiter;
-use host::now;
 
 impl Executor {
     /// What the executor does now; of the queue only its length while a plug-in may be forming a batch. Holds the lock of

@@ -3,6 +3,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use engine::{Engine, IndexEntry};
+use kserve::{
+    metadata, statistics,
+    trace_settings::{self, CountErrorForm, GivenSetting},
+    version,
+};
 use prost::Message;
 use proto::{
     ModelConfigRequest, ModelConfigResponse, ModelMetadataRequest, ModelReadyRequest, ModelReadyResponse,
@@ -27,11 +32,6 @@ use super::{
 use crate::{
     access::{Access, Category},
     chunks::Chunks,
-};
-use kserve::{
-    metadata, statistics,
-    trace_settings::{self, CountErrorForm, GivenSetting},
-    version,
 };
 
 /// A rare call.

@@ -103,7 +103,6 @@ fn prefixed(mut compressed: Vec<u8>) -> Option<Chunks> {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
-
     use vocabulary::ByteBudget;
 
     use super::*;

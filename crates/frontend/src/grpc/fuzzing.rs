@@ -10,6 +10,7 @@ use futures_util::stream;
 use http_body::Frame;
 use http_body_util::StreamBody;
 use inference::Request;
+use kserve::version;
 use vocabulary::ByteBudget;
 
 use super::{
@@ -24,7 +25,6 @@ use super::{
     unix_authority::AuthorityRewriter,
 };
 use crate::port::{ClientLimits, Drain};
-use kserve::version;
 
 /// How many frames a fuzzer cuts from the beginning of a message. The rest is one frame.
 const CUTS: usize = 32;

@@ -1,14 +1,13 @@
 //! `LogSettings`: shows and changes the log settings.
 use std::collections::BTreeMap;
 
+use kserve::log_control::{self, LogChange, LogControl, LogState, UnknownLogFormat};
 use proto::{
     LogSettingsRequest, LogSettingsResponse,
     log_settings_request::{SettingValue, setting_value::ParameterChoice},
     log_settings_response::{SettingValue as ShownValue, setting_value::ParameterChoice as Shown},
 };
 use vocabulary::Error;
-
-use kserve::log_control::{self, LogChange, LogControl, LogState, UnknownLogFormat};
 
 /// Applies the settings of the request, if there are any, and shows all.
 ///
@@ -70,8 +69,9 @@ fn show(state: LogState) -> LogSettingsResponse {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use vocabulary::ErrorCode;
+
+    use super::*;
 
     fn settings(pairs: &[(&str, Option<ParameterChoice>)]) -> BTreeMap<String, SettingValue> {
         let value = |choice: &Option<ParameterChoice>| SettingValue { parameter_choice: choice.clone() };

@@ -1,6 +1,7 @@
 //! The settings of the gRPC endpoint. They do not change while the server runs.
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
+use kserve::log_control::LogControl;
 use shared_memory::ClientRegions;
 use trace::Tracer;
 
@@ -10,7 +11,6 @@ use crate::{
     forward::HeaderForward,
     port::{ClientLimits, ConnectionPermits, tls::TlsPort},
 };
-use kserve::log_control::LogControl;
 
 /// Settings of the gRPC endpoint; the defaults are those of the command line.
 #[derive(Debug, Clone)]

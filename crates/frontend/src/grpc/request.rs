@@ -7,6 +7,12 @@ use std::{num::NonZeroU64, sync::Arc};
 use engine::Model;
 use http::HeaderMap;
 use inference::{Request, RequestInputs, id_prefix};
+use kserve::{
+    lengths::MAX_ID,
+    output::{Placement, RequestedOutput, RequestedOutputs},
+    shared_memory::RegionRange,
+    version,
+};
 use shared_memory::ClientRegions;
 use trace::RequestTrace;
 use vocabulary::{
@@ -32,12 +38,6 @@ use crate::{
     cache_headers,
     decode_pool::{self, PooledResult, Written},
     tracing::MessageTimes,
-};
-use kserve::{
-    lengths::MAX_ID,
-    output::{Placement, RequestedOutput, RequestedOutputs},
-    shared_memory::RegionRange,
-    version,
 };
 
 /// A response that gets the form that the client asked for, in the pool.

@@ -3,11 +3,12 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
-pub(crate) use tonic::Code;
 use vocabulary::{Error, ErrorCode};
 
 use super::message::decode::InvalidMessage;
 use crate::access::AccessDenied;
+
+pub(crate) use tonic::Code;
 
 /// The header or trailer with the code.
 pub(crate) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");

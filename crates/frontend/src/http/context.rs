@@ -1,6 +1,7 @@
 //! What all areas of the endpoint need to answer a request: the engine, the settings, and bodies that are JSON.
 use bytes::Bytes;
 use engine::Engine;
+use kserve::{self, show};
 use vocabulary::Error;
 
 use super::{
@@ -11,8 +12,6 @@ use super::{
     reply::HttpFailure,
 };
 use crate::access::{Category, Denied};
-use kserve;
-use kserve::show;
 
 /// The longest JSON of a request that neither runs nor loads a model, in bytes.
 const MAX_ADMINISTRATIVE: usize = 4 << 20;

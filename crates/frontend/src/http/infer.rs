@@ -5,6 +5,10 @@ use bytes::Bytes;
 use engine::Model;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING};
 use inference::Response;
+use kserve::{
+    long_write::{BRIEF, LongWrite},
+    output::RequestedOutputs,
+};
 use trace::RequestTrace;
 use vocabulary::{ByteReservation, Error, Name, Parameters};
 
@@ -27,10 +31,6 @@ use crate::{
     decode_pool::{self, PooledResult},
     forward::HeaderForward,
     tracing::response_complete,
-};
-use kserve::{
-    long_write::{BRIEF, LongWrite},
-    output::RequestedOutputs,
 };
 
 /// The header with the length of the JSON part of a body, in bytes.

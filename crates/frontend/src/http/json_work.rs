@@ -1,4 +1,5 @@
 //! Reads the JSON of a request: a short text at once, a long one in the pool and in pieces.
+use kserve::long_write::BRIEF;
 use vocabulary::{ByteReservation, Error, TensorData};
 
 use super::{
@@ -6,7 +7,6 @@ use super::{
     json::{JsonText, LongRead},
 };
 use crate::decode_pool::{PooledResult, WorkTurn};
-use kserve::long_write::BRIEF;
 
 /// What was made of a text, and the reservation of its bytes.
 type JsonRead<T> = Result<(T, ByteReservation), Error>;

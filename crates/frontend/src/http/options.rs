@@ -1,6 +1,7 @@
 //! The settings of the endpoint.
 use std::sync::Arc;
 
+use kserve::log_control::LogControl;
 use shared_memory::ClientRegions;
 use trace::Tracer;
 
@@ -9,7 +10,6 @@ use crate::{
     forward::HeaderForward,
     port::{ClientLimits, Drain},
 };
-use kserve::log_control::LogControl;
 
 /// The settings of the endpoint. They do not change while the server runs.
 #[derive(Debug, Clone)]

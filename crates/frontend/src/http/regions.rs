@@ -3,6 +3,7 @@ use std::borrow::Cow;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::StatusCode;
+use kserve::show;
 use shared_memory::{CudaRegistration, RegionKind, SystemRegistration};
 use vocabulary::Error;
 
@@ -15,7 +16,6 @@ use super::{
     route_rules::{Methods, RouteRules},
 };
 use crate::access::Category;
-use kserve::show;
 
 /// `/v2/systemsharedmemory[/region/{R}]/{action}` and the same for CUDA
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,6 +6,12 @@
 use std::num::NonZeroU64;
 
 use inference::{Request, RequestInputs};
+use kserve::{
+    lengths,
+    output::{Placement, RequestedOutput, RequestedOutputs},
+    parameters,
+    shared_memory::RegionRange,
+};
 use shared_memory::ClientRegions;
 use smallvec::SmallVec;
 use vocabulary::{
@@ -15,12 +21,6 @@ use vocabulary::{
 
 use super::json::{Document, JsonText, JsonValue, Number, during};
 use crate::cursor::Cursor;
-use kserve::{
-    lengths,
-    output::{Placement, RequestedOutput, RequestedOutputs},
-    parameters,
-    shared_memory::RegionRange,
-};
 
 /// A request, and the requested form of its outputs.
 #[derive(Debug)]

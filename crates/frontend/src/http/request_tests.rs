@@ -3,13 +3,13 @@ use std::{num::NonZeroU64, time::Duration};
 
 use bytes::Bytes;
 use inference::{OutputSelection, RequestInputs, SequenceId};
+use kserve::output::{Placement, RequestedOutput};
 use proptest::prelude::*;
 use shared_memory::ClientRegions;
 use vocabulary::{DataType, Error, Parameter, TensorData};
 
 use super::request::{DecodeContext, DecodedRequest, decode, raw};
 use crate::error::status;
-use kserve::output::{Placement, RequestedOutput};
 
 static NO_REGIONS: ClientRegions = ClientRegions::forbidden();
 

@@ -1,14 +1,13 @@
 //! An inference response in the form of HTTP: a JSON part, and after it the bytes of the binary outputs.
 use bytes::Bytes;
 use inference::Response;
-use smallvec::SmallVec;
-use vocabulary::{DataType, Error, Name, Parameter, Tensor, bytes_elements};
-
-use kserve::json_text::{write_double, write_escaped, write_int, write_single, write_string, write_uint};
 use kserve::{
+    json_text::{write_double, write_escaped, write_int, write_single, write_string, write_uint},
     long_write::{LongWrite, PIECE},
     output::{Placement, RequestedOutputs},
 };
+use smallvec::SmallVec;
+use vocabulary::{DataType, Error, Name, Parameter, Tensor, bytes_elements};
 
 /// The request and the model that a response belongs to.
 #[derive(Debug, Clone, Copy)]
@@ -318,10 +317,10 @@ fn write_text(json: &mut Vec<u8>, text: &[u8], long: Option<&mut LongWrite<'_>>)
 mod tests {
     use std::{cell::Cell, num::NonZeroU64};
 
+    use kserve::output::RequestedOutput;
     use vocabulary::ByteBudget;
 
     use super::*;
-    use kserve::output::RequestedOutput;
 
     fn output(name: &str, datatype: DataType, shape: &[i64], bytes: Vec<u8>) -> Tensor {
         Tensor::new(name.into(), datatype, shape.into(), bytes)

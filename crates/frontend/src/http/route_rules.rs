@@ -1,10 +1,10 @@
 //! What a route asks of its requests, and the model that a path names.
 use std::borrow::Cow;
 
+use kserve::version;
 use vocabulary::Error;
 
 use crate::access::Category;
-use kserve::version;
 
 /// What a route asks of its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

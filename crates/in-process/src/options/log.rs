@@ -4,6 +4,7 @@ use std::{
     path::Path,
 };
 
+use assembly::logging::{self, Levels, LogFormat, LogSettings};
 use c_api::{
     handle::{borrow, guard, text},
     types::error::CError,
@@ -11,7 +12,6 @@ use c_api::{
 use vocabulary::Error;
 
 use super::ServerOptions;
-use assembly::logging::{self, Levels, LogFormat, LogSettings};
 
 /// Changes the process's log.
 ///

@@ -2,7 +2,6 @@
 use std::{collections::BTreeMap, ffi::c_char};
 
 use bytes::Bytes;
-
 use c_api::{
     handle::{array, borrow, guard, text},
     types::{error::CError, parameter::NamedParameter},

@@ -7,10 +7,11 @@ use std::{
     },
 };
 
+use assembly::{AssembledCaches, plugins};
 use backend_onnx::{LibrarySearch, prevent_telemetry, python_prefixes};
 use engine::Engine;
-use inference::Plugins;
 use inference::{
+    Plugins,
     cache::{CacheFinder, ResponseCache},
     lock::Mutex,
 };
@@ -20,7 +21,6 @@ use vocabulary::Error;
 
 use super::{Own, Server};
 use crate::{calls::CallbackPool, options::OptionSettings};
-use assembly::{AssembledCaches, plugins};
 
 impl Server {
     /// Makes a server with these options and a runtime of its own. Blocks until each model is ready or has failed.

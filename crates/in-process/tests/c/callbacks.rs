@@ -9,9 +9,8 @@ use std::{
 };
 
 use in_process::{infer::*, request::*, response::*};
-use vocabulary::DataType;
-
 use parking_lot::Mutex;
+use vocabulary::DataType;
 
 use crate::support::{App, Event, MOVABLE, Native, TestRequest, TestServer, echoed, pinned, read, result_of};
 

@@ -19,9 +19,8 @@ use cache::local::LocalResponseCache;
 use config::ModelConfig;
 use engine::{Engine, EngineOptions, MetricsOptions, ModelControl, ServerMetadata};
 use in_process::{Server, allocator::*, infer::*, request::*, response::*};
-use inference::Plugins;
 use inference::{
-    Response,
+    Plugins, Response,
     backend::{
         Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceSpec, MemoryUsage,
         ModelSource,

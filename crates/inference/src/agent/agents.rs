@@ -1,8 +1,9 @@
 //! What the server asks of repository agents.
 use std::{path::Path, sync::Arc};
 
-use super::{action::AgentAction, model::AgentModel};
 use vocabulary::Error;
+
+use super::{action::AgentAction, model::AgentModel};
 
 /// Finds repository agents.
 pub trait AgentFinder: Send + Sync {

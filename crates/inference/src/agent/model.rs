@@ -4,8 +4,9 @@ use std::{
     sync::Arc,
 };
 
-use super::action::AgentAction;
 use vocabulary::{Error, Name};
+
+use super::action::AgentAction;
 
 /// Creates and removes the directories that agents request.
 pub trait Directories: Send + Sync {
@@ -180,9 +181,10 @@ impl Drop for AgentModel {
 #[cfg(test)]
 mod tests {
 
+    use vocabulary::ErrorCode;
+
     use super::*;
     use crate::lock::Mutex;
-    use vocabulary::ErrorCode;
 
     /// Imaginary directories: the test only counts what was created and removed.
     #[derive(Default)]

@@ -2,10 +2,10 @@
 use std::{fmt, sync::Arc};
 
 use scheduling::{InstanceId, SchedulingAttributes};
+use vocabulary::Error;
 
 use super::SequenceState;
 use crate::{Request, Responder, Response};
-use vocabulary::Error;
 
 /// A request and its responder.
 ///
@@ -152,10 +152,10 @@ mod tests {
     };
 
     use scheduling::Timestamp;
+    use vocabulary::{DataType, Tensor};
 
     use super::*;
     use crate::{Flow, RequestInputs, Timeline, Unobserved, response_channel};
-    use vocabulary::{DataType, Tensor};
 
     #[derive(Default)]
     struct Slots {

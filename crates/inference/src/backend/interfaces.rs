@@ -1,12 +1,12 @@
 //! What the server asks of backends, their models and the instances of those.
 use std::{collections::BTreeMap, path::PathBuf, pin::Pin, sync::Arc};
 
+use config::{ConfigErrors, KnownNames, ModelConfig};
 use scheduling::InstanceDevice;
+use vocabulary::{Error, MemoryKind, Name};
 
 use super::execution::Execution;
 use crate::{ExecutionTimes, Inferer};
-use config::{ConfigErrors, KnownNames, ModelConfig};
-use vocabulary::{Error, MemoryKind, Name};
 
 /// A framework that can open models.
 pub trait Backend: Send + Sync {

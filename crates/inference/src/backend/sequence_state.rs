@@ -1,9 +1,10 @@
 //! The tensors that the server keeps for one sequence between its requests (implicit state).
 use std::sync::Arc;
 
-use crate::lock::Mutex;
 use config::{ModelConfig, SequenceScheduling, StateSpec};
 use vocabulary::{Error, ForeignMemory, Name, Shape, Tensor, TensorMemory, require_memory};
+
+use crate::lock::Mutex;
 
 /// The implicit state of one sequence (`state` of a configuration). Clones share the memory.
 ///
@@ -154,8 +155,9 @@ fn first_dims(state: &StateSpec) -> Shape {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use vocabulary::DataType;
+
+    use super::*;
 
     fn value(name: &str, byte: u8) -> Tensor {
         Tensor::new(name.into(), DataType::Uint8, [1][..].into(), vec![byte])

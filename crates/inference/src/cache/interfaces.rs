@@ -2,9 +2,9 @@
 use std::{collections::BTreeMap, path::Path, pin::Pin, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
+use vocabulary::{Error, ErrorCode, Name};
 
 use crate::{MetricSource, Response};
-use vocabulary::{Error, ErrorCode, Name};
 
 /// The pending result of a cache operation. Dropping it stops waiting; the cache may still complete the operation.
 pub type CacheFuture<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;

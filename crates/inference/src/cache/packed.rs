@@ -10,12 +10,12 @@
 use std::{mem::MaybeUninit, time::Duration};
 
 use bytes::Bytes;
-
-use super::CachedAnswer;
-use crate::Response;
 use vocabulary::{
     DataType, Error, Name, Parameter, Shape, Tensor, bytes_elements, element_count, initialise,
 };
+
+use super::CachedAnswer;
+use crate::Response;
 
 /// Bytes that [`write()`] needs.
 ///

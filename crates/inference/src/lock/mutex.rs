@@ -164,8 +164,9 @@ const _: () = assert!(size_of::<Mutex<u64>>() == size_of::<parking_lot::Mutex<u6
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    use super::*;
     use vocabulary::panic_message;
+
+    use super::*;
 
     /// What the panic says that this leads to, if it does.
     fn panic_of(run: impl FnOnce()) -> Option<String> {

@@ -6,10 +6,10 @@ use std::{
 };
 
 use bytes::Bytes;
-
-use super::*;
 use config::{Completion, CompletionContext, ConfigSource, FileEntry, ModelLayout, declare, finish};
 use vocabulary::{DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion};
+
+use super::*;
 
 /// A region that its owner, the test, writes. It has no address.
 #[derive(Debug)]

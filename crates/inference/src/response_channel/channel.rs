@@ -8,6 +8,7 @@ use std::{
 };
 
 use scheduling::EntryId;
+use vocabulary::{ByteReservation, Error, FailureReason};
 
 use super::{
     observer::{PassingResponse, ResponseObserver},
@@ -22,7 +23,6 @@ use crate::{
         atomic::{AtomicBool, AtomicUsize, Ordering, fence},
     },
 };
-use vocabulary::{ByteReservation, Error, FailureReason};
 
 /// The limit on bytes of responses that wait for their clients, in the whole process.
 ///

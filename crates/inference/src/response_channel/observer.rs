@@ -2,9 +2,9 @@
 use std::{fmt, sync::Arc};
 
 use scheduling::{EntryId, Timestamp};
+use vocabulary::Error;
 
 use crate::{ExecutionTimes, ReportedTimes, Response, ResponseItem, ResponseReport, Timeline};
-use vocabulary::Error;
 
 /// Sees each response of a request once, before its client can read it. Therefore the observer is the one place where
 /// responses are counted, cached and traced. No function may block.

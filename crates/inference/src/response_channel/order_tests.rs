@@ -11,10 +11,10 @@ use std::{
 };
 
 use scheduling::Timestamp;
+use vocabulary::Error;
 
 use super::*;
 use crate::{Response, ResponseItem, Timeline};
-use vocabulary::Error;
 
 fn send(order: &Arc<ResponseOrder>, flow: Flow) -> (Responder, ResponseStream) {
     let timeline = Timeline::new(Timestamp::from_nanos(1), 1);

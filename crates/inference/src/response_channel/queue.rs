@@ -1,8 +1,9 @@
 //! The responses of one request that its client has not read.
 use std::{collections::VecDeque, task::Waker};
 
-use crate::ResponseItem;
 use vocabulary::ByteReservation;
+
+use crate::ResponseItem;
 
 /// See the module documentation. The lock of the channel is around it.
 #[derive(Default)]

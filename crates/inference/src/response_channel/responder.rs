@@ -6,6 +6,7 @@ use std::{
 };
 
 use scheduling::EntryId;
+use vocabulary::{Error, FailureReason};
 
 use super::{
     channel::Channel,
@@ -13,7 +14,6 @@ use super::{
     response_order::ResponseOrder,
 };
 use crate::{ReportedTimes, Response, ResponseReport, Timeline};
-use vocabulary::{Error, FailureReason};
 
 /// The only way to respond to a request. All clones respond to the same request. A backend may keep a clone after it
 /// has released the request.

@@ -7,9 +7,10 @@ use std::{
     task::{Context, Poll},
 };
 
+use vocabulary::{ByteReservation, Error, ErrorCode};
+
 use super::channel::Channel;
 use crate::{Response, ResponseItem, Timeline};
-use vocabulary::{ByteReservation, Error, ErrorCode};
 
 /// Cancels a request. The holder need not own the stream of the responses.
 #[derive(Clone)]

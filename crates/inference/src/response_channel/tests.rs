@@ -9,10 +9,10 @@ use std::{
 };
 
 use scheduling::{EntryId, Timestamp};
+use vocabulary::{Error, ErrorCode, Tensor};
 
 use super::*;
 use crate::{ClientId, Response, ResponseItem, Timeline};
-use vocabulary::{Error, ErrorCode, Tensor};
 
 #[derive(Default)]
 struct Counter {

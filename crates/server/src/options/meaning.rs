@@ -15,11 +15,12 @@ use frontend::{
     port::{ClientLimits, tls::TlsOptions},
 };
 use host::{HostPolicy, MemoryLimits};
-pub use inference::BackendSetting;
 use shared_memory::SharedMemoryOptions;
 use trace::TraceConfig;
 
 use crate::logging::LogConfig;
+
+pub use inference::BackendSetting;
 
 /// The names of options, each with its values as they were written, in their order. Values may be secrets.
 pub type GivenOptions = BTreeMap<&'static str, Vec<String>>;

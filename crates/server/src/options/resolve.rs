@@ -18,7 +18,6 @@ use host::MemoryLimits;
 use shared_memory::{RegionLimits, SharedMemoryOptions};
 
 use super::environment::ProcessEnvironment;
-
 use super::meaning::{
     AccessLogSettings, BackendsSettings, CacheSettings, Connections, CredentialSettings, GrpcSettings,
     HttpProtocolSettings, HttpSettings, ListenSettings, MemorySettings, MetricsSettings, RepositorySettings,

@@ -19,10 +19,11 @@ use std::{
 };
 
 use backend_onnx::LibrarySearch;
-use inference::Plugins;
-use inference::{MetricSource, backend::Backend, metrics::MetricsText};
+use inference::{MetricSource, Plugins, backend::Backend, metrics::MetricsText};
 use object_stores::CacheOptions;
+use replay::{Stage, replay};
 use server::{Extensions, options::ProcessEnvironment};
+use table::{NOT_BUILT, OTHERWISE, SHOWN_ELSEWHERE};
 use testing::{
     Repository,
     fixtures::Python,
@@ -31,8 +32,6 @@ use testing::{
 use tokio::runtime::Runtime;
 
 use crate::support::Served;
-use replay::{Stage, replay};
-use table::{NOT_BUILT, OTHERWISE, SHOWN_ELSEWHERE};
 
 /// The configurations of the recordings. Each has its own server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

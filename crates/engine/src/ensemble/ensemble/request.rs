@@ -10,6 +10,7 @@ use std::{
 };
 
 use futures_util::task::AtomicWaker;
+use host::now;
 use inference::{
     EntryId, ExecutionTimes, ReportedTimes, Request, RequestInputs, Responder, Response, ResponseItem,
     SequenceId, SequencePosition, Timestamp, TraceContext, id_prefix,
@@ -30,7 +31,6 @@ use crate::{
     },
     model::RequestOrigin,
 };
-use host::now;
 
 /// A decoupled member waits while the ensemble has not read so many of its responses.
 const MOST_UNREAD: NonZeroUsize = NonZeroUsize::new(16).unwrap();

@@ -4,6 +4,7 @@
 //! cost or a doubt, it says so.
 use std::time::Duration;
 
+use executor::snapshot::InstanceState;
 use scheduling::{CutReason, nanos};
 
 use super::{
@@ -16,7 +17,6 @@ use crate::{
     model_state::ModelState,
     snapshot::{ModelSnapshot, SchedulerKind, ServedSnapshot},
 };
-use executor::snapshot::InstanceState;
 
 /// With fewer batches or requests than these, a share says little.
 const ENOUGH: u64 = 20;

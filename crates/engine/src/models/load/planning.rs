@@ -12,10 +12,6 @@ use config::{
 use inference::agent::{self, RepositoryAgent};
 use lifecycle::{ModelKey, NoVersionCause};
 use proto::model_instance_group::Kind;
-use vocabulary::{Error, Name};
-
-use super::{Loader, report};
-use crate::models::plan::{KeptFiles, LoadPlan, Planned};
 use repository::{
     LoadParameters,
     agents::Agents,
@@ -26,6 +22,10 @@ use repository::{
     remote::{PlanSource, RemoteModel},
     scan,
 };
+use vocabulary::{Error, Name};
+
+use super::{Loader, report};
+use crate::models::plan::{KeptFiles, LoadPlan, Planned};
 
 impl Loader {
     /// Reads a model's configuration, notifies its agents, and chooses its versions. `directory` is the model's

@@ -6,6 +6,7 @@ use std::{
 };
 
 use config::{ModelConfig, Scheduling};
+use executor::EngineThreads;
 use inference::{
     Request, RequestInputs, Response, ResponseItem, ResponseStream, UnreadBudget,
     backend::{BackendInstance, Batch, Execution, Instance, InstanceSpec},
@@ -15,7 +16,7 @@ use tokio::runtime::Runtime;
 use vocabulary::{ByteBudget, DataType, ErrorCode, FailureReason, Tensor};
 
 use super::*;
-use executor::EngineThreads;
+
 pub(crate) use testing::model_parts::{config, instance, placed};
 
 /// What an instance reports to the test when it begins a batch, and the permission that it then waits for.

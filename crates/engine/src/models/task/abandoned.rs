@@ -1,11 +1,11 @@
 //! Loads that a stop has left behind.
 use std::sync::atomic::Ordering::SeqCst;
 
+use host::now;
 use tokio::task::spawn_blocking;
 
 use super::{Event, RepositoryTask};
 use crate::models::{blocking::LoadedCopy, command::Done, load::LoadedModel};
-use host::now;
 
 impl RepositoryTask {
     /// Does not wait for loads any more. Answers whether threads still work on them, or read repositories, or backends still

@@ -2,12 +2,12 @@
 use std::sync::Arc;
 
 use config::EnsembleScheduling;
+use host::now;
 use lifecycle::{LifecycleAction, LoadedVersionId, ManagedModel, ModelKey, VersionStatus};
 use vocabulary::{Error, Name};
 
 use super::RepositoryTask;
 use crate::{ensemble::EnsembleParts, models::loaded_version::LoadedVersion};
-use host::now;
 
 impl RepositoryTask {
     /// Makes an ensemble that has been loaded, with its members as they serve now.

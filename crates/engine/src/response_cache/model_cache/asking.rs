@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use host::{now, unix_time};
 use inference::{
     Flow, Request, RunThread, Timeline,
     cache::{CacheControl, CacheStatus, CachedAnswer},
@@ -19,7 +20,6 @@ use crate::{
         freshness::{Freshness, freshness},
     },
 };
-use host::{now, unix_time};
 
 impl AskingRequest {
     /// # Errors

@@ -6,6 +6,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
+use host::now;
 use inference::{
     Timestamp,
     cache::{CachedAnswer, StorageTerms},
@@ -14,7 +15,6 @@ use vocabulary::{Error, ErrorCode};
 
 use super::ModelCache;
 use crate::{account::Record, response_cache::flights::FlightKey};
-use host::now;
 
 /// What remains of an insertion that the cache could not do at once.
 pub(super) type RestOfInsertion = BoxFuture<'static, ()>;

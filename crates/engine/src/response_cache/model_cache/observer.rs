@@ -2,6 +2,7 @@
 //! for them.
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
+use host::{now, unix_time};
 use inference::{
     BackendReport, EntryId, Outcome, PassingResponse, ResponseObserver,
     cache::{CacheStatus, CachedAnswer},
@@ -11,7 +12,6 @@ use inference::{
 use vocabulary::{Error, FailureReason};
 
 use super::{AskingRequest, CacheObserver, Collected, Decision, Followers, ModelCache, insertion::Insertion};
-use host::{now, unix_time};
 
 /// The most bytes of the responses of a decoupled model that are kept until the last one, if the configuration sets no
 /// limit.

@@ -1,13 +1,13 @@
 //! The bytes of an input with typed contents, and the shared-memory region that an input names.
 use std::borrow::Cow;
 
+use kserve::shared_memory::RegionRange;
 use vocabulary::{ByteReservation, DataType, Error, TensorData};
 
 use super::{
     decode::{GrpcParameter, InferParameters, InvalidMessage},
     wire::{Malformed, WireReader, WireType},
 };
-use kserve::shared_memory::RegionRange;
 
 /// How error texts name an unknown datatype.
 pub(crate) const INVALID: &str = "<invalid>";

@@ -8,11 +8,11 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use kserve::{lengths, long_write::BRIEF};
 use smallvec::SmallVec;
 use vocabulary::{DataType, Error, Name, NoRoom, Shape, TensorData};
 
 use super::wire::{Malformed, WireReader, WireType};
-use kserve::{lengths, long_write::BRIEF};
 
 /// Parameters by key, sorted; `None` is a parameter without a choice.
 pub(crate) type InferParameters<'a> = Vec<(Cow<'a, str>, Option<GrpcParameter<'a>>)>;

@@ -1,11 +1,11 @@
 //! The codec of rare messages, which uses the generated types.
 use bytes::{BufMut, Bytes, BytesMut};
+use kserve::long_write::BRIEF;
 use prost::Message;
 use vocabulary::Error;
 
 use super::prefix::{MAX_MESSAGE, PREFIX};
 use crate::{chunks::Chunks, decode_pool::PooledResult, grpc::status::Status};
-use kserve::long_write::BRIEF;
 
 /// Decodes the message of a call; a long one in the decode pool.
 pub(in crate::grpc) async fn decode<M>(frames: &[Bytes]) -> Result<M, Status>

@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 
 use inference::Request;
+use kserve::{lengths::MAX_ID, parameters as meaning};
 use vocabulary::{Error, Name, Parameter, check_length};
 
 use super::decode::{GrpcParameter, InferParameters};
-use kserve::{lengths::MAX_ID, parameters as meaning};
 
 /// The parameter that asks for an empty final response of a decoupled model. It is the only key with the server's
 /// prefix that clients may use.

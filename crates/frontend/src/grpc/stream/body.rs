@@ -29,6 +29,7 @@ use host::now;
 use http_body::Frame;
 use hyper::body::Incoming;
 use inference::{Request, Timestamp};
+use kserve::lengths;
 use vocabulary::{ByteReservation, Error, Name};
 
 use super::{
@@ -58,7 +59,6 @@ use crate::{
     },
     tracing::{MessageTimes, TracedSend},
 };
-use kserve::lengths;
 
 /// The most requests of one call in flight. At this limit the body reads no more requests. The limit is high because
 /// requests of a sequence may wait for others that come later on the same call.

@@ -1,9 +1,9 @@
 //! Calls of `ModelStreamInfer`.
+use kserve::long_write::BRIEF;
 use proto::{ModelStreamInferResponse, infer_parameter::ParameterChoice};
 
 use super::*;
 use crate::grpc::message::decode::tests::decoded_here;
-use kserve::long_write::BRIEF;
 
 /// The content of a response: its error, id, version, final flag, and its only output.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
 //! Calls with one request and one response.
+use kserve::long_write::BRIEF;
 use prost::Message;
 use proto::{
     ModelMetadataRequest, ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse,
@@ -16,7 +17,6 @@ use crate::{
     grpc::{CompressionLevel, message::decode::tests::decoded_here},
     port::ClientLimits,
 };
-use kserve::long_write::BRIEF;
 
 const SERVICE: &str = "/inference.GRPCInferenceService/";
 

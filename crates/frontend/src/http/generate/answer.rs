@@ -11,6 +11,7 @@ use engine::Model;
 use futures_core::Stream;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING};
 use inference::{Response, ResponseStream};
+use kserve::output::RequestedOutputs;
 use trace::RequestTrace;
 use vocabulary::{ByteBudget, ByteReservation, Error, Name};
 
@@ -36,7 +37,6 @@ use crate::{
     },
     tracing::{TracedSend, response_complete},
 };
-use kserve::output::RequestedOutputs;
 
 /// The bytes before the JSON of an event.
 const DATA: &[u8] = b"data: ";

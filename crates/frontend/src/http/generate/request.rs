@@ -8,13 +8,13 @@ use std::collections::HashSet;
 
 use config::InputSpec;
 use inference::{Request, RequestInputs, id_prefix};
+use kserve::lengths;
 use vocabulary::{Error, Name, Shape, Tensor};
 
 use crate::http::{
     json::{Document, JsonText, JsonValue, NestedElements, access, during},
     request::{custom, json_datatype, read_control},
 };
-use kserve::lengths;
 
 /// The name of the member whose own members are treated as members of the request.
 const PARAMETERS: &str = "parameters";

@@ -1,13 +1,13 @@
 //! A response of a model as one flat JSON object. Its members are sorted by name.
 use inference::Response;
-use smallvec::SmallVec;
-use vocabulary::{Error, Parameter, Tensor};
-
-use crate::http::response::{NotUtf8, ResponseIdentity, estimated_size, write_data, write_parameter};
 use kserve::{
     json_text::{write_int, write_string},
     long_write::LongWrite,
 };
+use smallvec::SmallVec;
+use vocabulary::{Error, Parameter, Tensor};
+
+use crate::http::response::{NotUtf8, ResponseIdentity, estimated_size, write_data, write_parameter};
 
 /// A member of the object.
 #[derive(Clone, Copy)]

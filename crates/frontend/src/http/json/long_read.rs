@@ -2,10 +2,10 @@
 //! memory that the next piece may take.
 use std::cell::{Cell, RefCell};
 
+use kserve::long_write::PIECE;
 use vocabulary::{ByteReservation, Error, NoRoom};
 
 use super::syntax::JsonSyntaxError;
-use kserve::long_write::PIECE;
 
 /// The most bytes of memory that are made of a byte of text: an element of eight bytes takes at least two bytes of text.
 const MOST_FOR_A_BYTE: usize = 4;

@@ -2,16 +2,14 @@
 //! value.
 use std::borrow::Cow;
 
+use kserve::{json_text::plain_len, long_write::PIECE};
 use smallvec::SmallVec;
-
-use kserve::json_text::plain_len;
 
 use super::{
     long_read::{JsonText, LongRead},
     steps,
     syntax::{JsonSyntaxError, Number, reason},
 };
-use kserve::long_write::PIECE;
 
 /// A value that is not a container.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,6 +5,7 @@ use http::{
     HeaderValue, Method, StatusCode,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE},
 };
+use kserve::json_text::write_string;
 use percent_encoding::percent_decode_str;
 use vocabulary::{ByteBudget, Error};
 
@@ -29,7 +30,6 @@ use crate::{
         service::HttpService,
     },
 };
-use kserve::json_text::write_string;
 
 const BINARY: &str = "application/vnd.sagemaker-triton.binary+json;json-header-size=";
 

@@ -2,6 +2,7 @@
 use std::borrow::Cow;
 
 use http::StatusCode;
+use kserve::{self, show};
 use vocabulary::Error;
 
 use super::repository;
@@ -15,7 +16,6 @@ use crate::{
         route_rules::{Methods, ModelPath, RouteRules},
     },
 };
-use kserve::{self, show};
 
 /// The routes of models.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use engine::IndexEntry;
 use http::StatusCode;
+use kserve::show;
 use repository::LoadParameters;
 use vocabulary::Error;
 
@@ -17,7 +18,6 @@ use crate::{
         route_rules::ModelPath,
     },
 };
-use kserve::show;
 
 /// `POST /v2/repository/index`
 pub(super) async fn index(context: &HttpContext, call: &mut HttpCall<'_>) -> HttpOutcome {

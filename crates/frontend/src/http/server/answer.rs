@@ -3,6 +3,7 @@ use std::borrow::Cow;
 
 use engine::Readiness;
 use http::StatusCode;
+use kserve::show;
 
 use super::{logging, trace_settings};
 use crate::{
@@ -15,7 +16,6 @@ use crate::{
         route_rules::{Methods, RouteRules},
     },
 };
-use kserve::show;
 
 /// The routes of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]

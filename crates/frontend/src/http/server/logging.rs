@@ -1,5 +1,9 @@
 //! `/v2/logging`: shows and changes the log settings.
 use http::{Method, StatusCode};
+use kserve::{
+    json_text::write_string,
+    log_control::{self, LogChange, LogState, UnknownLogFormat},
+};
 use vocabulary::Error;
 
 use crate::http::{
@@ -8,8 +12,6 @@ use crate::http::{
     json::{Document, JsonValue},
     reply::{self, HttpOutcome},
 };
-use kserve::json_text::write_string;
-use kserve::log_control::{self, LogChange, LogState, UnknownLogFormat};
 
 /// `GET` and `POST /v2/logging`
 pub(super) async fn answer(context: &HttpContext, call: &mut HttpCall<'_>) -> HttpOutcome {

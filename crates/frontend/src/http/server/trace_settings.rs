@@ -1,5 +1,9 @@
 //! `/v2[/models/{M}]/trace/setting`: reads and changes the settings of tracing.
 use http::{Method, StatusCode};
+use kserve::{
+    show,
+    trace_settings::{self, CountErrorForm, GivenSetting},
+};
 use vocabulary::Error;
 
 use crate::http::{
@@ -8,8 +12,6 @@ use crate::http::{
     json::{Document, JsonValue},
     reply::{self, HttpOutcome},
 };
-use kserve::show;
-use kserve::trace_settings::{self, CountErrorForm, GivenSetting};
 
 /// What a client says about each setting, in the order of [`trace_settings::CHANGEABLE`].
 type SettingMembers = Vec<(&'static str, GivenSetting)>;

@@ -1,7 +1,8 @@
 //! S3, as moto's server implements it.
 
-use object_stores::ObjectKind;
 use std::fs;
+
+use object_stores::ObjectKind;
 use vocabulary::ErrorCode;
 
 use super::http_client::{encoded, send};

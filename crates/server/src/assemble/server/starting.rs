@@ -2,9 +2,8 @@
 use std::sync::Arc;
 
 use engine::Engine;
-use inference::Plugins;
 use inference::{
-    MetricSource,
+    MetricSource, Plugins,
     backend::{Backend, BackendFinder},
 };
 use trace::Tracer;

@@ -1,8 +1,7 @@
 //! The settings that accepted command lines result in.
 
-use super::super::*;
-use super::{options, options_in};
-use crate::logging::LogFormat;
+use std::time::Duration;
+
 use engine::{RateLimitResource, ReadinessRule};
 use frontend::{
     access::Category,
@@ -15,7 +14,10 @@ use frontend::{
 };
 use host::{HostPolicy, ProcessorSet};
 use shared_memory::{RegionLimits, SharedMemoryOptions};
-use std::time::Duration;
+
+use super::super::*;
+use super::{options, options_in};
+use crate::logging::LogFormat;
 
 #[test]
 fn an_empty_command_line_means_tritons_defaults() {

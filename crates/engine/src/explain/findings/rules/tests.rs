@@ -1,6 +1,9 @@
 //! The rules by tables: numbers in, sentences out.
 use std::time::Duration;
 
+use executor::snapshot::{
+    InstanceSnapshot, InstancesSnapshot, QueueSnapshot, SequencesSnapshot, SlotSnapshot,
+};
 use inference::{BatchStatistic, DurationStatistic};
 use scheduling::CutReason;
 
@@ -8,9 +11,6 @@ use super::*;
 use crate::{
     ModelStatistics,
     snapshot::{FailureCounts, SchedulerSnapshot, StepSnapshot},
-};
-use executor::snapshot::{
-    InstanceSnapshot, InstancesSnapshot, QueueSnapshot, SequencesSnapshot, SlotSnapshot,
 };
 
 /// A model with a dynamic batcher that has done nothing.

@@ -1,5 +1,6 @@
 //! Answers `/v2/explain`, and with the page that shows it.
 use http::{HeaderValue, StatusCode, header::CACHE_CONTROL};
+use kserve::log_control::LogLine;
 use serde_json::json;
 
 use super::{
@@ -16,7 +17,6 @@ use crate::{
         route_rules::{Methods, ModelPath, RouteRules},
     },
 };
-use kserve::log_control::LogLine;
 
 /// The page.
 const PAGE: PageFiles = PageFiles {

@@ -6,9 +6,8 @@ use engine::explain::{
     EngineSnapshot, ModelFinding, ModelSnapshot, SequencesSnapshot, ServedSnapshot, TimeQuantiles, findings,
 };
 use inference::DurationStatistic;
-use serde_json::{Map, Value, json};
-
 use kserve::log_control::LogLine;
+use serde_json::{Map, Value, json};
 
 pub(super) fn log_line(line: &LogLine) -> Value {
     json!({ "level": line.level, "text": line.text })
