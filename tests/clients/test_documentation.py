@@ -339,3 +339,41 @@ def test_options_in_the_text_exist():
             named = re.findall(r"(?:^|[ ,(])--([a-z][\w-]*\w)", code)
             wrong += [f"{page}: --{name} in `{code}`" for name in named if name not in known]
     assert wrong == []
+
+
+def tables_of(text):
+    """The tables of a page: each has its rows, each of which has its cells. The first row has the headings."""
+    for lines in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))] for line in lines.splitlines()]
+        yield rows[:1] + rows[2:]
+
+
+def evidence_of(text):
+    """What the rows of a page name as their tests, and the rows: tables with tests have a column for them."""
+    for headings, *rows in tables_of(text):
+        if "Shown by" in headings:
+            for row in rows:
+                yield re.findall(r"`([^`]+)`", row[headings.index("Shown by")]), row
+
+
+def test_tests_that_pages_name_exist():
+    paths = [path for folder in ("crates", "tests") for path in (ROOT / folder).rglob("*") if path.is_file()]
+    files = [str(path.relative_to(ROOT)) for path in paths]
+    functions = set()
+    for name in files:
+        if name.endswith((".rs", ".py")):
+            functions.update(re.findall(r"\b(?:fn|def) (\w+)\(", (ROOT / name).read_text()))
+
+    def exists(name):
+        return name in functions if name.isidentifier() else any(f"/{name.rstrip('/')}" in f"/{path}" for path in files)
+
+    named = [(page, name) for page, text in PROSE.items() for names, _ in evidence_of(text) for name in names]
+    assert len(named) > 500
+    assert [f"{page}: {name}" for page, name in named if not exists(name)] == []
+    assert not exists("test_no_such_test") and not exists("no/such/file.rs")
+
+
+def test_each_page_of_tritons_documentation_has_a_test():
+    rows = list(evidence_of(PROSE["docs/triton-documentation.md"]))
+    assert len(rows) > 70
+    assert [row[0] for names, row in rows if not names] == []
