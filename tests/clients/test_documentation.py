@@ -377,3 +377,11 @@ def test_each_page_of_tritons_documentation_has_a_test():
     rows = list(evidence_of(PROSE["docs/triton-documentation.md"]))
     assert len(rows) > 70
     assert [row[0] for names, row in rows if not names] == []
+
+
+def test_options_without_effect_say_so():
+    page = PROSE["docs/options.md"]
+    rows = [row for _, *rows in tables_of(page) for row in rows]
+    without = {re.search(r"`--([\w-]+)`", row[0])[1] for row in rows if "No effect:" in row[-1]}
+    [row] = [row for row in PROSE["docs/migration.md"].splitlines() if "accepted without effect" in row]
+    assert set(re.findall(r"`--([\w-]+)`", row)) == without

@@ -12,7 +12,7 @@ pub(super) const METRICS: &[OptionSpec] = &[
     boolean(
         "allow-gpu-metrics",
         |typed, value| typed.metrics.gpu = value,
-        "Report metrics of GPUs. This version uses no GPUs. Needs --allow-metrics.",
+        "Report metrics of GPUs. No effect: no graphics processors are used. Needs --allow-metrics.",
     )
     .default("true"),
     boolean(

@@ -398,8 +398,12 @@ fn options_without_effect_are_accepted_and_warn() {
         "vertex-ai-thread-count=1",
     ] {
         let warnings = options(&[&format!("--{option}")]).warnings;
-        let begin = format!("Warning: '--{}' has no effect: ", option.split_once('=').unwrap().0);
+        let name = option.split_once('=').unwrap().0;
+        let begin = format!("Warning: '--{name}' has no effect: ");
         assert!(matches!(&warnings[..], [text] if text.starts_with(&begin)), "{option}: {warnings:?}");
+        let why = warnings[0].strip_prefix(&begin).unwrap();
+        let help = table::named(name).unwrap().description();
+        assert!(help.contains(&format!("No effect: {why}")), "{help}");
     }
     assert!(options(&["--allow-gpu-metrics=false"]).warnings.is_empty());
 }
