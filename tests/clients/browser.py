@@ -53,9 +53,9 @@ class Page:
                 await asyncio.sleep(0.01)
         return value
 
-    async def look(self, width, height, scheme="light"):
-        """Sets the size of the window and the colour scheme that the reader prefers."""
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    async def look(self, width, height, scheme="light", scale=1):
+        """Sets the size of the window, its pixels for each pixel of a page, and the colour scheme that the reader prefers."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600}
         await self.call("Emulation.setDeviceMetricsOverride", **metrics)
         await self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 

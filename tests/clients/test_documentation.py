@@ -385,3 +385,10 @@ def test_options_without_effect_say_so():
     without = {re.search(r"`--([\w-]+)`", row[0])[1] for row in rows if "No effect:" in row[-1]}
     [row] = [row for row in PROSE["docs/migration.md"].splitlines() if "accepted without effect" in row]
     assert set(re.findall(r"`--([\w-]+)`", row)) == without
+
+
+def test_pictures_are_small_and_shown():
+    shown = {target for text in PROSE.values() for target in re.findall(r"!\[[^\]]+\]\((?:docs/)?(pictures/[^)]+)\)", text)}
+    there = {f"pictures/{path.name}" for path in (ROOT / "docs/pictures").iterdir()}
+    assert there == shown and there
+    assert [name for name in there if (ROOT / "docs" / name).stat().st_size > 200_000] == []

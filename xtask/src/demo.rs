@@ -65,14 +65,9 @@ impl DemoOptions {
 pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
     let ports = options.ports()?;
     require_free(ports)?;
-    let folder = workspace::target().join("demo");
+    let folder = folder();
     let models = folder.join("models");
-    files::make_folder(&folder)?;
-
     let (server, library) = prepare(options.build)?;
-    for (what, script) in TRAININGS {
-        step(what, || process::run_within(python::command().arg(script).arg(&folder), LIMIT_OF_TRAINING))?;
-    }
     let server = step("starting the server", || {
         let mut command = Command::new(&server);
         command
@@ -123,8 +118,23 @@ fn require_free(ports: [u16; 3]) -> Result<()> {
     Ok(())
 }
 
+/// Builds the server, downloads what it needs, and trains the models. Returns the paths of the server and of ONNX
+/// Runtime.
+///
+/// # Errors
+/// The server cannot be built, a download or a training fails.
+pub(crate) fn prepare(build: Build) -> Result<(PathBuf, PathBuf)> {
+    let folder = folder();
+    files::make_folder(&folder)?;
+    let programs = build_and_download(build)?;
+    for (what, script) in TRAININGS {
+        step(what, || process::run_within(python::command().arg(script).arg(&folder), LIMIT_OF_TRAINING))?;
+    }
+    Ok(programs)
+}
+
 /// Builds the server, and downloads beside that. Returns the paths of the server and of ONNX Runtime.
-fn prepare(build: Build) -> Result<(PathBuf, PathBuf)> {
+fn build_and_download(build: Build) -> Result<(PathBuf, PathBuf)> {
     thread::scope(|scope| {
         let downloads = scope.spawn(|| {
             python::install("demo/requirements.txt")?;
@@ -137,6 +147,11 @@ fn prepare(build: Build) -> Result<(PathBuf, PathBuf)> {
         })?;
         Ok((server, library))
     })
+}
+
+/// Where the demo is.
+fn folder() -> PathBuf {
+    workspace::target().join("demo")
 }
 
 /// Prints the beginning of a step and, if it took long, its time.

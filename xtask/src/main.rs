@@ -1,5 +1,5 @@
-//! Tasks of the workspace: `cargo xtask test | integrations | deepcheck | memcheck | chaos | fuzz | gates | docs | header |
-//! setup | demo | dist | bench`.
+//! Tasks of the workspace: `cargo xtask test | integrations | deepcheck | memcheck | chaos | fuzz | gates | docs | pictures |
+//! header | setup | demo | dist | bench`.
 //!
 //! This program does everything that needs more than cargo: the checks of a change, the Python environment, the
 //! download of ONNX Runtime, the demo, the benchmarks. It writes everything below `target`, makes each thing once and
@@ -30,6 +30,7 @@ mod gates;
 mod integrations;
 mod loopback;
 mod memcheck;
+mod pictures;
 mod process;
 mod python;
 mod repository_files;
@@ -98,6 +99,10 @@ cargo xtask gates [--write]
 cargo xtask docs [--write]
     Makes a book of the pages in docs, in target/docs, and checks all links. --write renews the pages that the server
     writes itself, docs/options.md and docs/configuration-reference.md.
+
+cargo xtask pictures
+    Draws the pictures in docs/pictures anew: the status page, a report of `nereid tune` and a plot of `nereid perf`, with
+    the models of the demo. Takes four minutes. They show measurements, so nothing else should run meanwhile.
 
 cargo xtask header
     Writes include/nereid.h from the tables of the C interfaces and the sources of the functions.
@@ -192,6 +197,10 @@ fn run() -> Result<bool> {
             let renew = arguments.flag("--write");
             arguments.finish()?;
             if renew { docs::write() } else { docs::make() }.map(|()| true)
+        }
+        "pictures" => {
+            arguments.finish()?;
+            pictures::draw().map(|()| true)
         }
         "header" => {
             arguments.finish()?;
