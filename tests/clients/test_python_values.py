@@ -1,4 +1,7 @@
-"""Values of models in Python: whatever a model gives to `pb_utils`, the call works or raises, and the process lives."""
+"""Values of models in Python: whatever a model gives to `pb_utils`, the call works or raises, and the process lives.
+
+What Triton's backend takes is taken.
+"""
 
 import queue
 
@@ -75,6 +78,68 @@ class TritonPythonModel:
         return pb_utils.InferenceResponse([pb_utils.Tensor(make("DONE"), answer)])
 """
 TEXTS_CONFIG = models.tensor("input", "KIND", "INT64", 1) + models.tensor("output", "DONE", "FP32", 1)
+
+
+# What Triton's backend takes, by the place of the value: names of values in `taker.py`.
+STRS = {"str", "kind of str", "enum of str", "np.str_"}
+TEXTS_OR_BYTES = STRS | {"bytes", "bytearray", "np.bytes_"}
+INTS = {"bool", "int", "enum of int"}
+INDEXES = {"np.int64", "np.bool_", "array of no dimension", "__index__"}
+WHOLE_NUMBERS = INTS | INDEXES | {"__int__", "Decimal"}
+TAKEN = {
+    "request_id": TEXTS_OR_BYTES,
+    "correlation_id": STRS | INTS | {"2**32", "2**63"},
+    "model_name": TEXTS_OR_BYTES,
+    "model_version": WHOLE_NUMBERS | {"-1", "2**32"},
+    "flags": WHOLE_NUMBERS,
+    "set_flags": WHOLE_NUMBERS,
+    "timeout": WHOLE_NUMBERS | {"2**32", "2**63"},
+    "inputs": {"list"},
+    "requested_output_names": TEXTS_OR_BYTES,
+    "parameters": {"None", "dict"},
+    "name of a parameter": STRS | {"no UTF-8"},
+    "value of a parameter": STRS | INTS | {"no UTF-8", "-1", "2**32", "2**63", "2**64"},
+    "name of a tensor": TEXTS_OR_BYTES,
+    "array of a tensor": {"array of no dimension", "array"},
+    "message of an error": TEXTS_OR_BYTES,
+    "error of a response": {"None"},
+    "line of the log": TEXTS_OR_BYTES,
+    "device": WHOLE_NUMBERS | {"-1", "2**32"},
+    "max_batch_size": WHOLE_NUMBERS - {"__index__", "__int__"} | {"2**32", "2**63", "2**64", "float", "np.float64"},
+}
+# What only the built-in backend takes, and what only Triton's does.
+ALSO_TAKEN = {
+    "correlation_id": INDEXES - {"np.bool_"} | {"bytes", "bytearray", "np.bytes_"},
+    "inputs": {"dict"},
+    "value of a parameter": INDEXES,
+    "message of an error": {"no UTF-8"},
+    "line of the log": {"no UTF-8"},
+}
+NOT_TAKEN = {"name of a parameter": {"no UTF-8"}, "value of a parameter": {"no UTF-8", "2**63", "2**64"}}
+
+
+@pytest.fixture(scope="module")
+def taken(tmp_path_factory, python_backend):
+    """What a backend takes, and what it is expected to take, by the place of the value."""
+    folder = tmp_path_factory.mktemp("models")
+    for name in ("taker", "mirror"):
+        plugins.python_model(folder, name)
+    options, variables = python_backend.options, python_backend.variables
+    expected = dict(TAKEN)
+    if python_backend is python_backends.BUILT_IN:
+        expected = {place: names - NOT_TAKEN.get(place, set()) | ALSO_TAKEN.get(place, set()) for place, names in TAKEN.items()}
+    with Server(tmp_path_factory.mktemp("server"), folder, *options, variables=variables) as server:
+        server.wait_until_ready()
+        with HTTP.connect(server) as client:
+            asked = {place: client.infer("taker", [HTTP.input("PLACE", np.array([place], np.object_))]) for place in TAKEN}
+    found = {place: {name.decode() for name in answer.as_numpy("TAKEN")} for place, answer in asked.items()}
+    return found, expected
+
+
+@pytest.mark.parametrize("place", TAKEN)
+def test_both_backends_take_the_same_values(taken, place):
+    found, expected = taken
+    assert found[place] == expected[place]
 
 
 @pytest.fixture(scope="module", params=python_backends.OURS)

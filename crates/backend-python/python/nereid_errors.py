@@ -13,7 +13,8 @@ def text_of(error):
     """The type and text of an exception, and the places of the model's code from the innermost one on."""
     kind = type(error).__name__
     try:
-        text = f"{kind}: {error}"[:_MOST_CHARACTERS]
+        # As pybind11, which Triton's backend has its words from.
+        text = f"{kind}: {str(error) or '<EMPTY MESSAGE>'}"[:_MOST_CHARACTERS]
     except BaseException:
         # The words of an exception are code of the model, too.
         text = f"{kind}"

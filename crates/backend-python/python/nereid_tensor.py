@@ -69,8 +69,12 @@ def triton_to_numpy_type(data_type):
 
 
 def numpy_to_triton_type(data_type):
-    """The number of TRITONSERVER_DataType for a type or dtype of NumPy, or None."""
-    name = _datatype_of(np.dtype(data_type))
+    """The number of TRITONSERVER_DataType for a type or dtype of NumPy, or None, also for what is no type."""
+    try:
+        # As a dtype, None would be FP64.
+        name = None if data_type is None else _datatype_of(np.dtype(data_type))
+    except (TypeError, ValueError):
+        return None
     return None if name is None else int(TritonDataType[name])
 
 

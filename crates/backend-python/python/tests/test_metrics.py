@@ -43,6 +43,7 @@ def test_a_metric_may_have_no_labels(host):
         ("GAUGE", {"buckets": [1]}, "Failed to create metric. Unexpected buckets found."),
         ("HISTOGRAM", {}, "Failed to create metric. Missing required buckets."),
         ("COUNTER", {"labels": {"a": 1}}, f"Error when creating Metric: {WHERE}labels must be texts, found 'a': 1"),
+        ("COUNTER", {"labels": {None: "a"}}, f"Error when creating Metric: {WHERE}labels must be texts, found None: 'a'"),
     ],
 )
 def test_a_metric_is_checked(host, kind, arguments, words):

@@ -151,6 +151,8 @@ def test_datatypes_have_numbers_types_and_names():
         assert pb_utils.numpy_to_triton_type(kind) == pb_utils.numpy_to_triton_type(np.dtype(kind)) == number
         assert np.dtype(pb_utils.triton_string_to_numpy(f"TYPE_{name}")) == kind
     assert pb_utils.numpy_to_triton_type(np.bytes_) == 13
+    for nothing in (None, np.str_, "nothing", "\ud800", 7, object(), {}):
+        assert pb_utils.numpy_to_triton_type(nothing) is None
     assert pb_utils.triton_to_numpy_type(0) is pb_utils.triton_to_numpy_type(99) is None
     with pytest.raises(KeyError):
         pb_utils.triton_string_to_numpy("FP32")

@@ -169,7 +169,8 @@ def test_what_a_model_raises_has_words():
 
         __traceback__ = property(lambda self: 1 / 0)
 
-    for error, words in ((Wordless(), "Wordless"), (ValueError(np.str_("odd")), "ValueError: odd")):
+    errors = {"Wordless": Wordless(), "ValueError: odd": ValueError(np.str_("odd")), "KeyError: <EMPTY MESSAGE>": KeyError()}
+    for words, error in errors.items():
         assert is_plain(text_of(error), words)
     assert len(text_of(ValueError("x" * (1 << 21)))) == 1 << 20
 
