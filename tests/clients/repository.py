@@ -13,6 +13,7 @@
 | accumulate_direct, accumulate_oldest | SUM = what the sequence has had so far, by implicit state |
 | brief_direct, brief_oldest | the same; a sequence that is silent for 0.3 seconds ends |
 | carried_direct, carried_oldest | SUM = CARRY + X, CARRY counting as 0 at START; clients carry the sum themselves |
+| controls_direct, controls_oldest | FLAGS = START, END and READY as FP32, ID = CORRID |
 | countdown, countdown_last | iterative: OUT counts from FROM down to 1, with each step an answer, or with the last |
 | held, held_bounded, held_impatient, held_ranked | OUTPUT0 = INPUT0 when a test lets it: see `held.py` |
 """
@@ -205,6 +206,24 @@ def carried(repository, strategy):
     write(repository, f"carried_{strategy}", model, sequence_batching(strategy) + inputs + tensor("output", "SUM", "INT32", 1))
 
 
+def controls(repository, strategy):
+    model = graph(
+        """
+        controls (float[batch, 1] START, float[batch, 1] END, float[batch, 1] READY, uint64[batch, 1] CORRID, int32[batch, 1] X)
+            => (float[batch, 3] FLAGS, uint64[batch, 1] ID)
+        {
+            FLAGS = Concat <axis = 1> (START, END, READY)
+            ID = Identity(CORRID)
+        }"""
+    )
+    control = '  control_input {{ name: "{0}" control {{ kind: CONTROL_SEQUENCE_{0} {1} }} }}\n'.format
+    inputs = "".join(control(name, "fp32_false_true: [0, 1]") for name in ("START", "END", "READY"))
+    inputs += control("CORRID", "data_type: TYPE_UINT64")
+    config = f"max_batch_size: 4\nsequence_batching {{\n  {STRATEGIES[strategy].format(slots=4)}\n{inputs}}}\n"
+    tensors = tensor("input", "X", "INT32", 1) + tensor("output", "FLAGS", "FP32", 3) + tensor("output", "ID", "UINT64", 1)
+    write(repository, f"controls_{strategy}", model, config + tensors)
+
+
 def countdown(repository, name, decoupled):
     """A step per number, each after as many multiplications of matrices as the largest ROUNDS says; 8 requests share a step."""
     model = graph(
@@ -265,6 +284,7 @@ def write_all(repository, gate):
     for strategy in STRATEGIES:
         accumulate(repository, strategy)
         accumulate(repository, strategy, "brief", idle_seconds=0.3)
+        controls(repository, strategy)
         carried(repository, strategy)
     countdown(repository, "countdown", decoupled=True)
     countdown(repository, "countdown_last", decoupled=False)

@@ -160,11 +160,28 @@ def test_a_deleted_label_file_is_noticed(polling, client, folder):
     eventually(lambda: set(labels(client)) == {"one", "two", "three"}, "the new labels")
 
 
+def test_a_label_file_comes_and_goes_with_its_name(polling, client, folder):
+    name = 'label_filename: "labels.txt"'
+    models.classifier(folder)
+    config, file = folder / "classifier" / "config.pbtxt", folder / "classifier" / "labels.txt"
+    eventually(lambda: client.is_model_ready("classifier"), "the classifier")
+    assert labels(client)
+    # A look between the two changes finds a file that nothing names.
+    config.write_text(config.read_text().replace(name, ""))
+    file.unlink()
+    eventually(lambda: not labels(client), "the model without labels")
+    file.write_text("one\ntwo\nthree\n")
+    config.write_text(config.read_text().replace("dims: [3]", f"dims: [3] {name}"))
+    eventually(lambda: set(labels(client)) == {"one", "two", "three"}, "the new labels")
+    assert "failed to load 'classifier'" not in polling.log()
+
+
 def labels(client):
+    """The labels of the classes, of which each has one or none has."""
     inputs = [HTTP.input("FEATURES", np.ones((1, 4), np.float32))]
     output = HTTP.output("PROBABILITIES", class_count=3)
     told = client.infer("classifier", inputs, outputs=[output]).as_numpy("PROBABILITIES")
-    return [row.decode().split(":")[2] for row in told.flatten()]
+    return [label for row in told.flatten() for label in row.decode().split(":")[2:]]
 
 
 @pytest.mark.parametrize("path", ["config.pbtxt", "1/model.onnx"])

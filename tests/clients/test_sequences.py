@@ -91,3 +91,18 @@ def test_a_start_in_the_middle_begins_anew(client, protocol):
         ).as_numpy("SUM").item()
 
     assert [step(1, sequence_start=True), step(2), step(42, sequence_start=True), step(9, sequence_end=True)] == [1, 3, 42, 51]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_model_hears_all_controls_at_once(client, protocol, strategy):
+    model = f"controls_{strategy}"
+
+    def flags(**options):
+        answer = client.infer(model, inputs(protocol, model, 1, 0), sequence_id=1 << 40, **options)
+        assert answer.as_numpy("ID").item() == 1 << 40
+        return answer.as_numpy("FLAGS").tolist()
+
+    assert flags(sequence_start=True) == [[1, 0, 1]]
+    assert flags() == [[0, 0, 1]]
+    assert flags(sequence_end=True) == [[0, 1, 1]]
+    assert flags(sequence_start=True, sequence_end=True) == [[1, 1, 1]]
