@@ -18,7 +18,7 @@ import traceback
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "clients"))
 
 import pytest
-from promised import many, python_processes, rest, stops, stores, waits  # noqa: F401
+from promised import hits, many, python_processes, rest, stops, stores, waits  # noqa: F401
 from promised.place import Place, Shared
 from promised.promise import MEASUREMENTS
 
