@@ -136,11 +136,26 @@ pub(crate) fn model_file(source: &ModelSource) -> Result<PathBuf, Error> {
     }
     if !file.exists() {
         let (file, name) = (file.display(), &source.name);
-        return Err(Error::unavailable(format!("unable to find '{file}' for model instance '{name}'")));
+        let remedy = other_graph(&source.version_directory)
+            .map(|other| {
+                format!(": there is {other}; rename it, or set default_model_filename in config.pbtxt")
+            })
+            .unwrap_or_default();
+        return Err(Error::unavailable(format!(
+            "unable to find '{file}' for model instance '{name}'{remedy}"
+        )));
     }
     // A pipe or a device could block the load for ever.
     if !file.is_file() {
         return Err(Error::invalid(format!("'{}' is not a regular file", file.display())));
     }
     Ok(file)
+}
+
+/// A file that is probably the graph.
+fn other_graph(directory: &Path) -> Option<String> {
+    let entries = std::fs::read_dir(directory).ok()?.flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names.into_iter().find(|name| name.ends_with(".onnx"))
 }

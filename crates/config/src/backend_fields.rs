@@ -75,7 +75,8 @@ pub(super) fn complete_backend_fields(
         let name = &layout.name;
         let text = format!(
             "Invalid model name: Could not determine backend for model '{name}' with no backend in model \
-             configuration. Expected model name of the form 'model.<backend_name>'."
+             configuration. Expected model name of the form 'model.<backend_name>'.{}",
+            remedy(config, layout)
         );
         let mut errors = ConfigErrors::default();
         errors.begin(rule::BACKEND);
@@ -86,6 +87,41 @@ pub(super) fn complete_backend_fields(
     config.default_model_filename = format!("model.{backend}");
     Ok(())
 }
+
+/// What a version has instead of a file with a known name, and what to do. Begins with a blank.
+fn remedy(config: &proto::ModelConfig, layout: &ModelLayout) -> String {
+    let existing: Vec<i64> = layout.versions.keys().copied().collect();
+    let selected = select_versions(&VersionPolicy::of(config), &existing);
+    let Some(version) = selected.last().or(existing.last()) else { return String::new() };
+    let entries = &layout.versions[version];
+    if entries.is_empty() {
+        return format!(
+            " The directory '{version}' is empty: put the file of the model into it, such as model.onnx."
+        );
+    }
+    let renamed = entries.iter().find_map(|FileEntry { name, .. }| {
+        let (_, extension) = name.rsplit_once('.')?;
+        let format =
+            FORMATS.iter().find(|format| format.filename.rsplit_once('.') == Some(("model", extension)))?;
+        Some((name, format))
+    });
+    let Some((name, Format { backend, filename, .. })) = renamed else {
+        let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).take(MOST_NAMES).collect();
+        let known: Vec<_> = FORMATS.iter().map(|format| format.filename).collect();
+        return format!(
+            " The directory '{version}' has {}, and none of {}: set 'backend' in config.pbtxt.",
+            names.join(", "),
+            known.join(", ")
+        );
+    };
+    format!(
+        " The directory '{version}' has {name}: rename it to {filename}, or set backend: '{backend}' and \
+         default_model_filename: '{name}' in config.pbtxt."
+    )
+}
+
+/// How many names of files an error shows.
+const MOST_NAMES: usize = 5;
 
 /// The files of the versions to be served, the highest first, then those of the other versions, then an empty list.
 fn by_precedence<'a>(config: &proto::ModelConfig, layout: &'a ModelLayout) -> Vec<&'a [FileEntry]> {
@@ -209,6 +245,31 @@ mod tests {
             ["model.savedmodel", "model.graphdef/", "model.plan/", "model.pt/", "model.pt2/", "weights.bin"]
         {
             assert!(completed("", &layout("m", &[(1, &[file])])).is_err(), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_file_with_another_name_is_named_with_what_to_do() {
+        for (versions, remedy) in [
+            (
+                &[(1, &["old.onnx"][..]), (2, &["readme.txt", "resnet.onnx"])][..],
+                " The directory '2' has resnet.onnx: rename it to model.onnx, or set backend: 'onnxruntime' and \
+                 default_model_filename: 'resnet.onnx' in config.pbtxt.",
+            ),
+            (
+                &[(1, &[])],
+                " The directory '1' is empty: put the file of the model into it, such as model.onnx.",
+            ),
+            (
+                &[(1, &["weights.bin"])],
+                " The directory '1' has weights.bin, and none of model.plan, model.onnx, model.xml, model.pt, model.pt2, \
+                 model.py: set 'backend' in config.pbtxt.",
+            ),
+            (&[], ""),
+        ] {
+            let error = completed("", &layout("m", versions)).unwrap_err().to_string();
+            let (_, told) = error.split_once("'model.<backend_name>'.").unwrap();
+            assert_eq!(told, remedy, "{versions:?}");
         }
     }
 
