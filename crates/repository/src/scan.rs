@@ -235,7 +235,7 @@ fn subdirectories(
                     None => found.push(path),
                 }
             }
-            Ok(_) => {}
+            Ok(_) => warnings.extend(loose_model(repository, &path)),
             Err(error) => {
                 warnings.push(format!("ignore '{}' in the model repository: {error}", path.display()));
             }
@@ -244,6 +244,21 @@ fn subdirectories(
     found.sort();
     Ok(found)
 }
+
+/// The warning about a file that is probably a model without its directories.
+fn loose_model(repository: &Path, file: &Path) -> Option<String> {
+    let extension = file.extension()?.to_str().filter(|extension| MODEL_EXTENSIONS.contains(extension))?;
+    let name = file.file_stem()?.to_string_lossy().into_owned();
+    let place = repository.join(name).join("1").join(format!("model.{extension}"));
+    Some(format!(
+        "ignore file '{}' in the model repository: move it to '{}' to serve it as a model",
+        file.display(),
+        place.display()
+    ))
+}
+
+/// The extensions of files that are whole models.
+const MODEL_EXTENSIONS: [&str; 4] = ["onnx", "plan", "pt", "pt2"];
 
 /// The warning about a directory that is not a model because of its name.
 fn ignored_by_name(name: &str, shown: &str) -> Option<String> {
@@ -300,6 +315,7 @@ mod tests {
             fs::create_dir_all(root.path().join(directory)).unwrap();
         }
         fs::write(root.path().join("a/file"), "").unwrap();
+        fs::write(root.path().join("a/loose.onnx"), "").unwrap();
         std::os::unix::fs::symlink("nowhere", root.path().join("a/dangling")).unwrap();
         let listing = list(&repositories(&[root.path().join("a"), root.path().join("b")]), BTreeMap::new());
         let found = listing.models.iter().map(|(key, directories)| (key.name.as_str(), directories.len()));
@@ -314,6 +330,11 @@ mod tests {
             warnings[1..],
             [
                 format!("ignore directory '{}' in the model repository", place("lost+found")),
+                format!(
+                    "ignore file '{}' in the model repository: move it to '{}' to serve it as a model",
+                    place("loose.onnx"),
+                    place("loose/1/model.onnx")
+                ),
                 format!("ignore hidden directory '{}' in the model repository", place(".git")),
             ]
         );
