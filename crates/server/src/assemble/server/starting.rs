@@ -1,7 +1,7 @@
 //! A server until it serves: ports are bound, then models are loaded.
 use std::sync::Arc;
 
-use engine::Engine;
+use engine::{Engine, IndexEntry, ModelState};
 use inference::{
     MetricSource, Plugins,
     backend::{Backend, BackendFinder},
@@ -104,10 +104,12 @@ impl<'a> StartingServer<'a> {
             .for_each(|warning| log::warn!("{warning}"));
         startup_tables::log(&self.engine, options, &self.backends);
         if options.server.exit_on_error && !self.engine.all_loaded() {
+            // The stop changes the states.
+            let failed = failed_models(&self.engine.known_models(false));
             if let Err(error) = self.engine.stop(options.server.exit_timeout).await {
                 log::error!("failed to stop server: {error}");
             }
-            return Err(creating(Error::internal("failed to load all models")));
+            return Err(creating(Error::internal(failed)));
         }
         let times = StopTimes::of(options);
         let mut server = Server {
@@ -135,6 +137,21 @@ impl<'a> StartingServer<'a> {
     }
 }
 
+/// The end of a start that a model has failed, with the first of them and its reason.
+fn failed_models(known: &[IndexEntry]) -> String {
+    let failed: Vec<_> = known.iter().filter(|entry| entry.state != Some(ModelState::Ready)).collect();
+    let mut text = "failed to load all models".to_owned();
+    if let Some(IndexEntry { name, reason, .. }) = failed.first() {
+        let reason = reason.lines().next().unwrap_or_default();
+        let (failed, known) = (failed.len(), known.len());
+        text.push_str(&format!(": {failed} of {known} failed, the first is '{name}': {reason}"));
+        if failed < known {
+            text.push_str(" (--exit-on-error=false serves the others)");
+        }
+    }
+    text
+}
+
 impl Server {
     /// Binds the ports, loads all models, and begins to serve. Must be called in a tokio runtime.
     ///
@@ -144,5 +161,35 @@ impl Server {
         let starting = StartingServer::new(options, extensions, GivenSockets::default()).await?;
         let loaded = starting.load().await;
         starting.serve(loaded).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_model_that_failed_is_named_with_the_first_line_of_its_reason() {
+        let entry = |name: &str, state, reason: &str| IndexEntry {
+            name: name.into(),
+            namespace: None,
+            version: Some(1),
+            state: Some(state),
+            reason: reason.to_owned(),
+        };
+        let known = [
+            entry("fine", ModelState::Ready, ""),
+            entry("bad", ModelState::Unavailable, "no graph\nat line 1"),
+            entry("worse", ModelState::Unavailable, "none"),
+        ];
+        assert_eq!(
+            failed_models(&known),
+            "failed to load all models: 2 of 3 failed, the first is 'bad': no graph (--exit-on-error=false serves the others)"
+        );
+        assert_eq!(
+            failed_models(&known[1..2]),
+            "failed to load all models: 1 of 1 failed, the first is 'bad': no graph"
+        );
+        assert_eq!(failed_models(&known[..1]), "failed to load all models");
     }
 }
