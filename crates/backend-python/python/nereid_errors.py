@@ -1,5 +1,7 @@
 """The words for exceptions of a model."""
 
+import sys
+
 # Longer words help nobody, and a message has a limit.
 _MOST_CHARACTERS = 1 << 20
 
@@ -7,6 +9,11 @@ _MOST_CHARACTERS = 1 << 20
 def is_own(filename):
     """Whether a file is one of the server's modules."""
     return filename.startswith("<nereid>/nereid_")
+
+
+def _is_hidden(filename):
+    """Whether a file tells nothing about the model: the server's modules, and Python's own import."""
+    return is_own(filename) or filename == "<string>" or filename.startswith("<frozen importlib")
 
 
 def text_of(error):
@@ -18,11 +25,13 @@ def text_of(error):
     except BaseException:
         # The words of an exception are code of the model, too.
         text = f"{kind}"
+    if isinstance(error, ImportError):
+        text += f" (the interpreter is {sys.executable}; PYTHON_EXECUTABLE in config.pbtxt or NEREID_PYTHON names another one)"
     places = []
     trace = BaseException.__traceback__.__get__(error)
     while trace is not None:
         code = trace.tb_frame.f_code
-        if not is_own(code.co_filename) and code.co_filename != "<string>":
+        if not _is_hidden(code.co_filename):
             places.append(f"  {code.co_filename}({trace.tb_lineno}): {code.co_name}\n")
         trace = trace.tb_next
     if not places:
