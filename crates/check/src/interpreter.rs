@@ -3,6 +3,7 @@
 //! They run in a directory that no repository has, and import nothing from where they run.
 use std::{
     ffi::OsStr,
+    fmt,
     io::{Read, Write},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf, absolute},
@@ -66,24 +67,51 @@ impl CompiledFile {
     }
 }
 
+/// Why an interpreter tells nothing, as the end of a sentence about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum InterpreterFailure {
+    /// It does not start, here as in a server.
+    Missing(String),
+    /// It has not answered as it should.
+    Silent(String),
+}
+
+impl fmt::Display for InterpreterFailure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(text) | Self::Silent(text) => out.write_str(text),
+        }
+    }
+}
+
+impl From<String> for InterpreterFailure {
+    fn from(text: String) -> Self {
+        Self::Silent(text)
+    }
+}
+
 /// What an interpreter tells of the source code in files, which it does not run.
 ///
 /// # Errors
 /// Why it tells nothing.
-pub(crate) fn compiled(interpreter: &str, files: &[&Path]) -> Result<Vec<CompiledFile>, String> {
+pub(crate) fn compiled(interpreter: &str, files: &[&Path]) -> Result<Vec<CompiledFile>, InterpreterFailure> {
     let files: Vec<_> = files.iter().map(|file| absolute(file).unwrap_or_else(|_| file.into())).collect();
     let names: Vec<_> = files.iter().map(|file| file.as_os_str().as_bytes()).collect();
     let answer = answer(interpreter, ["-I", "-S", "-c", COMPILING].map(OsStr::new), names.join(&b'\0'))?;
     let told: Vec<CompiledFile> =
         serde_json::from_slice(&answer).map_err(|error| format!("gave no answer: {error}"))?;
-    if told.len() == files.len() { Ok(told) } else { Err("did not answer for each file".to_owned()) }
+    if told.len() == files.len() {
+        Ok(told)
+    } else {
+        Err(InterpreterFailure::Silent("did not answer for each file".to_owned()))
+    }
 }
 
 /// The error of importing NumPy, in the words of a worker. `None` if the interpreter has NumPy.
 ///
 /// # Errors
 /// Why it tells nothing.
-pub(crate) fn without_numpy(interpreter: &str) -> Result<Option<String>, String> {
+pub(crate) fn without_numpy(interpreter: &str) -> Result<Option<String>, InterpreterFailure> {
     let answer = answer(interpreter, ["-c", IMPORTING].map(OsStr::new), Vec::new())?;
     let text = String::from_utf8_lossy(&answer).into_owned();
     Ok(Some(text).filter(|text| !text.is_empty()))
@@ -94,7 +122,7 @@ fn answer<'a>(
     interpreter: &str,
     arguments: impl IntoIterator<Item = &'a OsStr>,
     input: Vec<u8>,
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, InterpreterFailure> {
     let mut child = Command::new(program(interpreter))
         .args(arguments)
         .current_dir("/")
@@ -102,12 +130,12 @@ fn answer<'a>(
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .map_err(|error| format!("cannot be started: {error}"))?;
+        .map_err(|error| InterpreterFailure::Missing(format!("cannot be started: {error}")))?;
     let answer = exchange(&mut child, input);
     // The process has ended, or it takes too long.
     let _ = child.kill();
     let _ = child.wait();
-    answer
+    answer.map_err(InterpreterFailure::Silent)
 }
 
 /// The path of a program, which may be relative to the directory of this process. A name without a directory is one in `PATH`.

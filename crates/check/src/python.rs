@@ -10,7 +10,7 @@ use vocabulary::Name;
 
 use crate::{
     Finding, Severity,
-    interpreter::{CompiledFile, CompiledMethod, compiled, without_numpy},
+    interpreter::{CompiledFile, CompiledMethod, InterpreterFailure, compiled, without_numpy},
     rules::{PYTHON_ENVIRONMENT, PYTHON_MODEL, PYTHON_SYNTAX},
 };
 
@@ -60,16 +60,43 @@ pub(crate) fn check_sources(sources: &[(Name, PythonSource)], checks: SourceChec
                     findings.extend(of_file.map(|finding| finding.about(model)));
                 }
             }
-            Err(error) => findings.extend(files.first().map(|(model, source)| {
-                let text = format!(
-                    "the source code of {} models was not compiled: '{interpreter}' {error}",
-                    files.len()
-                );
-                Finding::new(Severity::Note, PYTHON_SYNTAX, &source.file, text).about(model)
-            })),
+            Err(InterpreterFailure::Missing(why)) => {
+                findings.extend(without_interpreter(interpreter, &why, &files, checks));
+            }
+            Err(InterpreterFailure::Silent(error)) => {
+                findings.extend(files.first().map(|(model, source)| {
+                    let text = format!(
+                        "the source code of {} models was not compiled: '{interpreter}' {error}",
+                        files.len()
+                    );
+                    Finding::new(Severity::Note, PYTHON_SYNTAX, &source.file, text).about(model)
+                }))
+            }
         }
     }
     findings
+}
+
+/// Findings about models whose interpreter does not start: the server would refuse those that it would run.
+fn without_interpreter(
+    interpreter: &str,
+    why: &str,
+    files: &[(&Name, &PythonSource)],
+    checks: SourceChecks,
+) -> Vec<Finding> {
+    let finding = |(model, source): &(&Name, &PythonSource)| {
+        let severity = if is_run_by(source, checks) { Severity::Error } else { Severity::Note };
+        let text = format!(
+            "'{interpreter}' {why}; PYTHON_EXECUTABLE in config.pbtxt or NEREID_PYTHON names another interpreter"
+        );
+        Finding::new(severity, PYTHON_ENVIRONMENT, &source.file, text).about(model)
+    };
+    files.iter().map(finding).collect()
+}
+
+/// Whether the server would run the model with the interpreter that checks it.
+fn is_run_by(source: &PythonSource, checks: SourceChecks) -> bool {
+    !source.server_makes_environment && checks.other_interpreter(source).is_none()
 }
 
 /// Findings about models whose interpreter has no NumPy.
@@ -78,10 +105,7 @@ fn check_environment(
     files: &[(&Name, &PythonSource)],
     checks: SourceChecks,
 ) -> Vec<Finding> {
-    let is_concerned = |source: &PythonSource| {
-        !source.server_makes_environment && checks.other_interpreter(source).is_none()
-    };
-    let concerned: Vec<_> = files.iter().filter(|(_, source)| is_concerned(source)).collect();
+    let concerned: Vec<_> = files.iter().filter(|(_, source)| is_run_by(source, checks)).collect();
     if concerned.is_empty() {
         return Vec::new();
     }
@@ -292,8 +316,18 @@ mod tests {
     }
 
     #[test]
-    fn an_interpreter_that_is_not_there_gives_a_note() {
-        assert_eq!(told_each(&[b"class ("], "/no/python"), [vec![("note", "python-syntax", None)]]);
+    fn an_interpreter_that_is_not_there_is_an_error_of_the_models_that_it_would_run() {
+        assert_eq!(told_each(&[b"class ("], "/no/python"), [vec![("note", "python-environment", None)]]);
+        // The server would run it with this interpreter.
+        let source = PythonSource {
+            file: "model.py".into(),
+            interpreter: Some("/no/python".to_owned()),
+            own_interpreter: None,
+            server_makes_environment: false,
+        };
+        let findings = check_sources(&[(Name::new("m"), source)], CHECKS);
+        assert_eq!((findings.len(), findings[0].severity), (1, Severity::Error));
+        assert!(findings[0].text.contains("'/no/python' cannot be started"), "{}", findings[0].text);
     }
 
     /// A program that starts `python3` with this environment and without the packages of the system.

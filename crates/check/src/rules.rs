@@ -26,7 +26,7 @@ pub(crate) const PYTHON_MODEL: Rule = Rule::new(
 );
 /// The interpreter of a model has what workers need.
 pub(crate) const PYTHON_ENVIRONMENT: Rule =
-    Rule::new("python-environment", "The interpreter of a model in Python has NumPy.");
+    Rule::new("python-environment", "The interpreter of a model in Python starts, and has NumPy.");
 /// An agent exists.
 pub(crate) const REPOSITORY_AGENT: Rule =
     Rule::new("repository-agent", "The repository agents that a configuration names exist.");
