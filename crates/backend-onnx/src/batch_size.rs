@@ -1,5 +1,7 @@
 //! Completes the batch size of a configuration that sets none.
-use config::KEEP_BATCH_PARAMETER as KEEP_BATCH;
+use std::num::NonZeroU32;
+
+use config::{KEEP_BATCH_PARAMETER as KEEP_BATCH, REQUEST_ROWS_PARAMETER as REQUEST_ROWS};
 use proto::model_config::SchedulingChoice;
 use vocabulary::Error;
 
@@ -8,6 +10,14 @@ use crate::{
     probe::Rows,
 };
 
+/// `max_batch_size` of models that can batch and set none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DefaultBatchSize {
+    pub(crate) rows: i32,
+    /// How many rows single requests may have instead.
+    pub(crate) request_rows: Option<NonZeroU32>,
+}
+
 /// Sets `max_batch_size` and dynamic batching where the graph allows batches and the configuration leaves them open.
 ///
 /// # Errors
@@ -15,7 +25,7 @@ use crate::{
 pub(crate) fn complete_batching(
     config: &mut proto::ModelConfig,
     signature: &Signature,
-    default_max_batch_size: i32,
+    default: DefaultBatchSize,
     probe: impl FnOnce() -> Rows,
 ) -> Result<(), Error> {
     let open_first =
@@ -37,16 +47,16 @@ pub(crate) fn complete_batching(
         if keep.is_some_and(|keep| keep.string_value.eq_ignore_ascii_case("no")) {
             return Ok(());
         }
-        if default_max_batch_size > 1 && !may_join(config, probe) {
+        if default.rows > 1 && !may_join(config, probe) {
             config.max_batch_size = has_dims_of_rows(config, signature).into();
             return Ok(());
         }
-        config.max_batch_size = default_max_batch_size;
-        log::warn!(
-            "max_batch_size of model '{}' is set to {default_max_batch_size}: the model can batch and its configuration \
-             gives no size; give one there, 0 to serve it without batching",
-            config.name
-        );
+        config.max_batch_size = default.rows;
+        let is_free = matches!(config.scheduling_choice, None | Some(SchedulingChoice::DynamicBatching(_)));
+        if let Some(rows) = default.request_rows.filter(|_| is_free) {
+            let rows = proto::ModelParameter { string_value: rows.to_string() };
+            config.parameters.insert(REQUEST_ROWS.to_owned(), rows);
+        }
     }
     if config.max_batch_size > 1 && config.scheduling_choice.is_none() {
         config.scheduling_choice =

@@ -8,7 +8,7 @@ use proto::model_config::SchedulingChoice;
 use vocabulary::{Error, ErrorCode};
 
 use crate::{
-    batch_size::complete_batching,
+    batch_size::{DefaultBatchSize, complete_batching},
     iteration::DONE_OUTPUT,
     ort::{Signature, ValueInfo, ValueKind},
     probe::Rows,
@@ -33,7 +33,7 @@ pub(crate) fn is_complete(config: &proto::ModelConfig) -> bool {
 pub(crate) fn complete(
     config: &mut proto::ModelConfig,
     signature: &Signature,
-    default_max_batch_size: i32,
+    default_max_batch_size: DefaultBatchSize,
     probe: impl FnOnce() -> Rows,
 ) -> Result<(), Error> {
     check_kinds(signature)?;
@@ -148,10 +148,14 @@ impl Completed {
 
 #[cfg(test)]
 mod tests {
-    use config::KEEP_BATCH_PARAMETER as KEEP_BATCH;
+    use std::num::NonZeroU32;
+
+    use config::{KEEP_BATCH_PARAMETER as KEEP_BATCH, REQUEST_ROWS_PARAMETER};
     use vocabulary::DataType;
 
     use super::*;
+
+    const DEFAULT: DefaultBatchSize = DefaultBatchSize { rows: 4, request_rows: Some(NonZeroU32::MAX) };
 
     fn signature(inputs: &[(&str, &[i64])], outputs: &[(&str, &[i64])]) -> Signature {
         let slots = |sides: &[(&str, &[i64])]| {
@@ -170,7 +174,7 @@ mod tests {
         complete(
             &mut config,
             &signature(&[("B", &[-1, 16]), ("A", &[-1, 2])], &[("Y", &[-1, -1])]),
-            4,
+            DEFAULT,
             || Rows::Independent,
         )
         .unwrap();
@@ -186,8 +190,10 @@ mod tests {
     #[test]
     fn a_fixed_first_dimension_is_kept_as_a_dimension() {
         let mut config = named("m");
-        complete(&mut config, &signature(&[("X", &[1, 16])], &[("Y", &[1, 16])]), 4, || Rows::Independent)
-            .unwrap();
+        complete(&mut config, &signature(&[("X", &[1, 16])], &[("Y", &[1, 16])]), DEFAULT, || {
+            Rows::Independent
+        })
+        .unwrap();
         assert_eq!((config.max_batch_size, &config.scheduling_choice), (0, &None));
         assert_eq!(config.input[0].dims, [1, 16]);
     }
@@ -195,10 +201,11 @@ mod tests {
     #[test]
     fn a_batch_size_that_the_graph_cannot_have_is_refused() {
         let mut config = proto::ModelConfig { max_batch_size: 4, ..named("m") };
-        let error = complete(&mut config, &signature(&[("X", &[1, 16])], &[("Y", &[-1, 16])]), 4, || {
-            Rows::Independent
-        })
-        .unwrap_err();
+        let error =
+            complete(&mut config, &signature(&[("X", &[1, 16])], &[("Y", &[-1, 16])]), DEFAULT, || {
+                Rows::Independent
+            })
+            .unwrap_err();
         assert_eq!(
             error.with_code(),
             "Invalid argument: autofill failed for model 'm': model does not support batching while non-zero \
@@ -209,14 +216,15 @@ mod tests {
     #[test]
     fn a_scalar_becomes_one_element() {
         let mut config = named("m");
-        complete(&mut config, &signature(&[("X", &[])], &[("Y", &[])]), 4, || Rows::Independent).unwrap();
+        complete(&mut config, &signature(&[("X", &[])], &[("Y", &[])]), DEFAULT, || Rows::Independent)
+            .unwrap();
         assert_eq!(
             (config.max_batch_size, &config.input[0].dims[..], &config.input[0].reshape),
             (0, &[1][..], &None)
         );
 
         let mut config = named("m");
-        complete(&mut config, &signature(&[("X", &[-1])], &[("Y", &[-1, 2])]), 4, || Rows::Independent)
+        complete(&mut config, &signature(&[("X", &[-1])], &[("Y", &[-1, 2])]), DEFAULT, || Rows::Independent)
             .unwrap();
         assert_eq!(config.input[0].dims, [1]);
         assert_eq!(config.input[0].reshape, Some(proto::ModelTensorReshape { shape: vec![] }));
@@ -226,13 +234,13 @@ mod tests {
     fn a_default_of_zero_and_a_parameter_keep_batching_off() {
         let graph = signature(&[("X", &[-1, 16])], &[("Y", &[-1, 16])]);
         let mut config = named("m");
-        complete(&mut config, &graph, 0, || Rows::Independent).unwrap();
+        complete(&mut config, &graph, DefaultBatchSize { rows: 0, ..DEFAULT }, || Rows::Independent).unwrap();
         assert_eq!((config.max_batch_size, &config.input[0].dims[..]), (0, &[-1, 16][..]));
 
         let mut config = named("m");
         let keep = proto::ModelParameter { string_value: "no".to_owned() };
         config.parameters.insert(KEEP_BATCH.to_owned(), keep);
-        complete(&mut config, &graph, 4, || Rows::Independent).unwrap();
+        complete(&mut config, &graph, DEFAULT, || Rows::Independent).unwrap();
         assert_eq!((config.max_batch_size, &config.scheduling_choice), (0, &None));
     }
 
@@ -241,7 +249,7 @@ mod tests {
         let graph = signature(&[("X", &[-1, 16])], &[("Y", &[-1, 16])]);
         let completed = |declared: proto::ModelConfig| {
             let mut config = declared;
-            complete(&mut config, &graph, 4, || Rows::Mixed("output 'Y' differs".to_owned())).unwrap();
+            complete(&mut config, &graph, DEFAULT, || Rows::Mixed("output 'Y' differs".to_owned())).unwrap();
             let is_dynamic = matches!(config.scheduling_choice, Some(SchedulingChoice::DynamicBatching(_)));
             (config.max_batch_size, is_dynamic, config.input[0].dims.clone())
         };
@@ -260,10 +268,24 @@ mod tests {
     }
 
     #[test]
+    fn requests_may_have_more_rows_only_if_nobody_has_set_a_size() {
+        let graph = signature(&[("X", &[-1, 16])], &[("Y", &[-1, 16])]);
+        let is_marked = |mut config: proto::ModelConfig, default| {
+            complete(&mut config, &graph, default, || Rows::Independent).unwrap();
+            config.parameters.contains_key(REQUEST_ROWS_PARAMETER)
+        };
+        assert!(is_marked(named("m"), DEFAULT));
+        assert!(!is_marked(named("m"), DefaultBatchSize { request_rows: None, ..DEFAULT }));
+        assert!(!is_marked(proto::ModelConfig { max_batch_size: 8, ..named("m") }, DEFAULT));
+        let sequence = SchedulingChoice::SequenceBatching(proto::ModelSequenceBatching::default());
+        assert!(!is_marked(proto::ModelConfig { scheduling_choice: Some(sequence), ..named("m") }, DEFAULT));
+    }
+
+    #[test]
     fn a_graph_that_no_probe_can_run_is_batched() {
         let mut config = named("m");
         let graph = signature(&[("X", &[-1, 16])], &[("Y", &[-1, 16])]);
-        complete(&mut config, &graph, 4, || Rows::Unknown("it does not run".to_owned())).unwrap();
+        complete(&mut config, &graph, DEFAULT, || Rows::Unknown("it does not run".to_owned())).unwrap();
         assert_eq!(config.max_batch_size, 4);
     }
 
@@ -285,7 +307,7 @@ mod tests {
         config.scheduling_choice = Some(SchedulingChoice::SequenceBatching(sequence));
         let inputs: [(&str, &[i64]); 3] = [("X", &[-1, 16]), ("START", &[-1, 1]), ("SUM", &[-1, 16])];
         let graph = signature(&inputs, &[("Y", &[-1, 16]), ("NEXT", &[-1, 16])]);
-        complete(&mut config, &graph, 4, || Rows::Independent).unwrap();
+        complete(&mut config, &graph, DEFAULT, || Rows::Independent).unwrap();
         assert_eq!(config.max_batch_size, 8);
         assert!(matches!(config.scheduling_choice, Some(SchedulingChoice::SequenceBatching(_))));
         assert_eq!(config.input.len(), 1, "what the server makes is no input of the client");
@@ -304,7 +326,7 @@ mod tests {
         complete(
             &mut config,
             &signature(&[("X", &[-1, 16])], &[("Y", &[-1, 2]), ("Z", &[-1, 3])]),
-            4,
+            DEFAULT,
             || Rows::Independent,
         )
         .unwrap();
@@ -321,7 +343,7 @@ mod tests {
         let mut graph = signature(&[("X", &[-1])], &[("Y", &[-1])]);
         graph.outputs[0].kind = ValueKind::Other("ONNX_TYPE_SEQUENCE".to_owned());
         assert_eq!(
-            complete(&mut named("m"), &graph, 4, || Rows::Independent).unwrap_err().with_code(),
+            complete(&mut named("m"), &graph, DEFAULT, || Rows::Independent).unwrap_err().with_code(),
             "Unsupported: Unsupported ONNX Type 'ONNX_TYPE_SEQUENCE' for I/O 'Y', expected 'ONNX_TYPE_TENSOR'."
         );
     }

@@ -9,6 +9,7 @@ use inference::backend::{ModelInspection, ModelSource};
 use vocabulary::Error;
 
 use crate::{
+    batch_size::DefaultBatchSize,
     complete, external_data,
     graph_file::{self, GraphFile},
     iteration::Iteration,
@@ -24,7 +25,7 @@ pub(crate) struct OnnxInspection {
     graph: GraphFile,
     file: PathBuf,
     op_directories: Vec<PathBuf>,
-    default_max_batch_size: i32,
+    default_max_batch_size: DefaultBatchSize,
 }
 
 impl OnnxInspection {

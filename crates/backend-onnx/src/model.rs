@@ -16,7 +16,9 @@ use inference::{
 use vocabulary::{Error, FailureReason, MemoryKind, Name};
 
 use crate::{
-    LibrarySearch, complete, external_data,
+    LibrarySearch,
+    batch_size::DefaultBatchSize,
+    complete, external_data,
     gather::CopiedBytes,
     inspection::{OnnxInspection, model_file},
     instance::OnnxInstance,
@@ -107,6 +109,8 @@ impl Backend for OnnxBackend {
             copied_bytes: self.copied_bytes.clone(),
             sessions: Mutex::default(),
             replacement_logged: Once::new(),
+            run_logged: Once::new(),
+            is_configured: complete::is_complete(&source.declared),
         }))
     }
 }
@@ -122,12 +126,15 @@ struct OnnxModel {
     maps_external_data: bool,
     /// `None` until the first session. No files if the runtime maps them.
     external_data: Mutex<Option<Arc<FilesInMemory>>>,
-    default_max_batch_size: i32,
+    default_max_batch_size: DefaultBatchSize,
     copied_bytes: Arc<CopiedBytes>,
     /// The sessions of the instances.
     sessions: Mutex<Vec<SessionMemory>>,
     /// Ensures that the replacement of its ZipMaps is logged once.
     replacement_logged: Once,
+    /// Ensures that how it runs is logged once, and only if its configuration is made here.
+    run_logged: Once,
+    is_configured: bool,
 }
 
 impl OnnxModel {
@@ -227,6 +234,9 @@ impl BackendModel for OnnxModel {
         }
         let SessionSettings { options, run_entry } =
             settings::session_settings(config, spec.threads, &self.op_directories)?;
+        if !self.is_configured {
+            self.run_logged.call_once(|| log::info!("{}", run_line(config, options.intra_threads)));
+        }
         let session = self.load(options)?;
         validate::validate(config, session.signature())?;
         let run_options =
@@ -248,4 +258,23 @@ impl BackendModel for OnnxModel {
             copied_bytes,
         ))))
     }
+}
+
+/// How a model runs whose configuration the server has made, and which fields of a configuration decide that.
+fn run_line(config: &ModelConfig, threads: usize) -> String {
+    let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+    let instances = config.instance_groups.iter().map(|group| group.count.get()).sum();
+    let batching = match (config.max_batch_size, config.request_limit()) {
+        (None, _) | (_, None) => "no batching".to_owned(),
+        (Some(batch), Some(request)) => {
+            format!("batches of up to {batch} rows, requests of up to {request}")
+        }
+    };
+    format!(
+        "model '{}' runs with {batching}, {}, {} each; config.pbtxt can set max_batch_size, instance_group and \
+         intra_op_thread_count",
+        config.name,
+        count(instances, "instance"),
+        count(threads, "thread")
+    )
 }

@@ -85,7 +85,7 @@ impl ExecutionPlan {
     pub(crate) fn new(config: &ModelConfig, signature: &Signature, done: Option<usize>) -> Self {
         Self {
             model: config.name.clone(),
-            max_rows: config.max_batch_size,
+            max_rows: config.request_limit(),
             feeds: feeds(config, signature),
             fetches: fetches(config, signature, done),
         }

@@ -1,10 +1,19 @@
 //! Reads and checks settings of the model configuration and of `--backend-config`.
-use std::{collections::BTreeMap, ffi::CString, num::NonZeroUsize, path::PathBuf, thread};
+use std::{
+    collections::BTreeMap,
+    ffi::CString,
+    num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
+    thread,
+};
 
 use config::{ConfigErrors, KnownNames, ModelConfig, rule};
 use vocabulary::Error;
 
-use crate::ort::{GlobalThreads, GraphLevel, SessionOptions};
+use crate::{
+    batch_size::DefaultBatchSize,
+    ort::{GlobalThreads, GraphLevel, SessionOptions},
+};
 
 /// The backend's name in configurations.
 pub(crate) const BACKEND_NAME: &str = "onnxruntime";
@@ -20,6 +29,7 @@ pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
         "inter_op_thread_count",
         "intra_op_thread_count",
         "library",
+        MAX_REQUEST_ROWS,
         "min-compute-capability",
         OP_LIBRARY_DIRECTORIES,
         "session.intra_op.allow_spinning",
@@ -45,6 +55,7 @@ pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
 
 const SPINNING: [&str; 2] = ["session.intra_op.allow_spinning", "session.inter_op.allow_spinning"];
 /// Setting with directories of libraries of custom operators, separated by colons.
+const MAX_REQUEST_ROWS: &str = "max-request-rows";
 const OP_LIBRARY_DIRECTORIES: &str = "op-library-directories";
 /// Parameter that has the runtime map the files of external data.
 const MAP_EXTERNAL_DATA: &str = "MAP_EXTERNAL_DATA";
@@ -55,9 +66,13 @@ const SHRINKAGE: &str = "memory.enable_memory_arena_shrinkage";
 ///
 /// # Errors
 /// A value that is not a number.
-pub(crate) fn default_max_batch_size(settings: &BTreeMap<String, String>) -> Result<i32, Error> {
-    let size = settings.get("default-max-batch-size").map_or(Ok(4), |text| integer(text))?;
-    Ok(i32::try_from(size.max(0)).unwrap_or(i32::MAX))
+pub(crate) fn default_max_batch_size(settings: &BTreeMap<String, String>) -> Result<DefaultBatchSize, Error> {
+    let rows = settings.get("default-max-batch-size").map_or(Ok(4), |text| integer(text))?;
+    let request_rows = settings.get(MAX_REQUEST_ROWS).map_or(Ok(0), |text| integer(text))?;
+    Ok(DefaultBatchSize {
+        rows: i32::try_from(rows.max(0)).unwrap_or(i32::MAX),
+        request_rows: NonZeroU32::new(u32::try_from(request_rows.max(0)).unwrap_or(u32::MAX)),
+    })
 }
 
 /// The pool that all sessions share, if the settings enable it. Without counts it has one thread for every processor
@@ -259,9 +274,12 @@ mod tests {
 
     #[test]
     fn the_default_batch_size_is_four_and_never_negative() {
-        assert_eq!(default_max_batch_size(&map(&[])), Ok(4));
-        assert_eq!(default_max_batch_size(&map(&[("default-max-batch-size", "8")])), Ok(8));
-        assert_eq!(default_max_batch_size(&map(&[("default-max-batch-size", "-3")])), Ok(0));
+        let size = |rows, most| Ok(DefaultBatchSize { rows, request_rows: NonZeroU32::new(most) });
+        assert_eq!(default_max_batch_size(&map(&[])), size(4, 0));
+        assert_eq!(default_max_batch_size(&map(&[("default-max-batch-size", "8")])), size(8, 0));
+        assert_eq!(default_max_batch_size(&map(&[("default-max-batch-size", "-3")])), size(0, 0));
+        assert_eq!(default_max_batch_size(&map(&[("max-request-rows", "1024")])), size(4, 1024));
+        assert_eq!(default_max_batch_size(&map(&[("max-request-rows", "-1")])), size(4, 0));
         let error = default_max_batch_size(&map(&[("default-max-batch-size", "many")])).unwrap_err();
         assert_eq!(error.message, "failed to convert 'many' to integral number");
     }

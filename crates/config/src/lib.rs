@@ -38,8 +38,8 @@ pub use model_config::{
     ResponseCaching, Scheduling,
 };
 pub use resolve::{
-    Completion, ConfigSource, Declared, ExaminedText, GivenConfig, KEEP_BATCH_PARAMETER, ResolvedConfig,
-    complete, declare, examine, finish, finish_all, read,
+    Completion, ConfigSource, Declared, ExaminedText, GivenConfig, KEEP_BATCH_PARAMETER,
+    REQUEST_ROWS_PARAMETER, ResolvedConfig, complete, declare, examine, finish, finish_all, read,
 };
 pub use rule::Rule;
 pub use sequence::{Control, ControlInput, FalseTrue, InitialState, SequenceScheduling, StateSpec};

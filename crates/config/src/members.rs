@@ -120,7 +120,7 @@ impl EnsembleUse<'_> {
     fn check(&self, config: &ModelConfig, errors: &mut ConfigErrors) {
         let Self { position, step, member } = self;
         let (ensemble, name) = (&config.name, &member.name);
-        if let Some(most) = member.max_batch_size
+        if let Some(most) = member.request_limit()
             && let allowed = config.max_batch_size.map_or(0, u32::from)
             && most.get() < allowed
         {

@@ -22,6 +22,9 @@ pub struct ModelConfig {
     pub backend: String,
     /// `None`: tensors have no batch dimension (`max_batch_size: 0`).
     pub max_batch_size: Option<NonZeroU32>,
+    /// How many rows one request may have if they may be more than `max_batch_size`, because the backend has chosen that
+    /// size itself. A request with more rows than `max_batch_size` is a batch of its own.
+    pub max_request_rows: Option<NonZeroU32>,
     /// In the order of the configuration; names are unique.
     pub inputs: Vec<InputSpec>,
     /// In the order of the configuration; names are unique.
@@ -195,6 +198,11 @@ impl ModelConfig {
     /// The largest number of rows of a batch; 1 for models without a batch dimension.
     pub fn max_rows(&self) -> u32 {
         self.max_batch_size.map_or(1, NonZeroU32::get)
+    }
+
+    /// How many rows one request may have. `None` for models without a batch dimension.
+    pub fn request_limit(&self) -> Option<NonZeroU32> {
+        self.max_batch_size.map(|size| self.max_request_rows.unwrap_or(size))
     }
 
     /// `platform`, or `backend` if that is empty: the platform in the model metadata.

@@ -57,6 +57,7 @@ impl ConfigConversion<'_> {
             platform: config.platform.clone(),
             backend: config.backend.clone(),
             max_batch_size: NonZeroU32::new(self.size("max_batch_size", config.max_batch_size)),
+            max_request_rows: None,
             inputs: self.inputs(config),
             outputs: self.outputs(config),
             batch_inputs: self.batch_inputs(config),

@@ -306,7 +306,7 @@ impl ErrorContext<'_> {
 
 /// The number of rows that all inputs agree on; 1 for models without a batch dimension.
 fn check_rows(config: &ModelConfig, tensors: &[Tensor], at: &ErrorContext<'_>) -> Result<u32, Error> {
-    let Some(max) = config.max_batch_size else { return Ok(1) };
+    let Some(max) = config.request_limit() else { return Ok(1) };
     let mut agreed = None;
     // As Triton: the check runs from the last input to the first, so that an error names the first of two inputs.
     for tensor in tensors.iter().rev() {
@@ -328,7 +328,15 @@ fn check_rows(config: &ModelConfig, tensors: &[Tensor], at: &ErrorContext<'_>) -
     }
     match agreed {
         Some(rows) if rows > i64::from(max.get()) => {
-            Err(at.invalid(format!("inference request batch-size must be <= {max} for '{}'", at.model)))
+            let refusal = format!("inference request batch-size must be <= {max} for '{}'", at.model);
+            // Triton has no such limit.
+            let remedy = match config.max_request_rows {
+                Some(_) => {
+                    format!(": {rows} rows are given; max_batch_size in config.pbtxt sets another limit")
+                }
+                None => String::new(),
+            };
+            Err(at.invalid(refusal + &remedy))
         }
         // Zero and negative numbers fail below, where the error can name the input.
         Some(rows) => Ok(u32::try_from(rows).unwrap_or(0)),

@@ -2,6 +2,7 @@
 //! reads.
 use std::{path::Path, sync::Arc};
 
+use backend_onnx::OnnxBackend;
 use config::unknown_setting;
 use inference::{backend::Backend, nearest};
 
@@ -18,7 +19,21 @@ pub(crate) fn all(options: &ResolvedOptions) -> Vec<BackendSetting> {
     ];
     let own = own.map(|(key, value)| BackendSetting { backend: None, key: key.to_owned(), value });
     let configured = options.backends.settings.iter().cloned();
-    own.into_iter().chain(configured).collect()
+    let request_rows = max_request_rows(&options.backends.settings);
+    own.into_iter().chain(request_rows).chain(configured).collect()
+}
+
+/// How many rows a request may have if nobody has set the size of batches of its model.
+fn max_request_rows(configured: &[BackendSetting]) -> Option<BackendSetting> {
+    let sets_size = |setting: &BackendSetting| {
+        setting.key == DEFAULT_MAX_BATCH_SIZE
+            && setting.backend.as_deref().is_none_or(|name| name == OnnxBackend::NAME)
+    };
+    (!configured.iter().any(sets_size)).then(|| BackendSetting {
+        backend: Some(OnnxBackend::NAME.to_owned()),
+        key: "max-request-rows".to_owned(),
+        value: "1024".to_owned(),
+    })
 }
 
 /// Logs the default batch size that backends get. Scripts search for this text of Triton.

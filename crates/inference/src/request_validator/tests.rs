@@ -203,6 +203,15 @@ fn rows_agree_and_fit() {
         format!("{P}input 'A' batch size does not match other inputs for 'm'")
     );
     assert_eq!(refusal(&simple(), of(9, 9)), format!("{P}inference request batch-size must be <= 8 for 'm'"));
+    let chosen = ModelConfig { max_request_rows: NonZeroU32::new(1024), ..simple() };
+    assert_eq!(check(&chosen, of(1024, 1024)).unwrap().0.batch_size, 1024);
+    assert_eq!(
+        refusal(&chosen, of(1025, 1025)),
+        format!(
+            "{P}inference request batch-size must be <= 1024 for 'm': 1025 rows are given; max_batch_size in config.pbtxt sets \
+             another limit"
+        )
+    );
     assert_eq!(
         refusal(&simple(), of(0, 0)),
         format!("{P}input byte size mismatch for input 'A' for model 'm'. Expected 64, got 0")
