@@ -1,7 +1,9 @@
 //! Replies of fixed form.
 use http::{
     HeaderValue, Response, StatusCode,
-    header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE},
+    header::{
+        ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, VARY, WWW_AUTHENTICATE,
+    },
 };
 use hyper::ext::ReasonPhrase;
 use vocabulary::{Error, NoRoom};
@@ -117,6 +119,14 @@ pub(crate) fn of_error(error: &Error) -> HttpReply {
 pub(crate) fn moved(location: &'static str) -> HttpReply {
     let mut reply = bare(StatusCode::PERMANENT_REDIRECT);
     reply.headers_mut().insert(LOCATION, HeaderValue::from_static(location));
+    reply
+}
+
+/// What the client looks for is at this address, relative to the one that it has asked for.
+pub(crate) fn see(location: &'static str) -> HttpReply {
+    let mut reply = bare(StatusCode::SEE_OTHER);
+    reply.headers_mut().insert(LOCATION, HeaderValue::from_static(location));
+    reply.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
     reply
 }
 

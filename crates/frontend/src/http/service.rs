@@ -2,7 +2,10 @@
 use std::sync::Arc;
 
 use engine::Engine;
-use http::{Response, StatusCode, header::EXPECT};
+use http::{
+    HeaderValue, Method, Response, StatusCode,
+    header::{ACCEPT, EXPECT},
+};
 use http_body::Body;
 use trace::RequestTrace;
 use vocabulary::ByteBudget;
@@ -50,6 +53,15 @@ impl HttpService {
             | Route::Generate(_)
             | Route::Regions(_) => true,
         })
+    }
+
+    /// Whether a browser asks for the root, which Triton does not have: programs are told so.
+    fn leads_to_status(&self, call: &HttpCall<'_>) -> bool {
+        let is_page = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains("text/html"));
+        self.context.options.shows_status
+            && call.uri.path() == "/"
+            && *call.method == Method::GET
+            && call.headers.get(ACCEPT).is_some_and(is_page)
     }
 
     /// Answers a request as one for `route`, whatever its path.
@@ -131,6 +143,7 @@ impl HttpEndpoint for HttpService {
         log::debug!("HTTP request: {} {}", call.method, call.uri.path());
         let outcome = match self.route(call.uri.path()) {
             Some(route) => self.answer_route(route, call).await,
+            None if self.leads_to_status(call) => Ok(reply::see("status")),
             None => Ok(reply::not_found()),
         };
         self.finish(outcome, call).await

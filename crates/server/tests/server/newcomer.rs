@@ -52,6 +52,20 @@ fn short_options_print_the_help_and_the_version() {
 }
 
 #[test]
+fn the_root_leads_a_browser_to_the_status_page() {
+    let repository = repository(&[]);
+    let root = |arguments: &[&str], accept| {
+        let program = started(repository.path(), arguments);
+        let mut connection = Connection::open(program.address_of("HTTPService")).unwrap();
+        let answer = connection.ask("GET", "/", &[("accept", accept)], b"").unwrap();
+        (answer.status, answer.header("location").map(str::to_owned))
+    };
+    assert_eq!(root(&[], "text/html,*/*;q=0.8"), (303, Some("status".to_owned())));
+    assert_eq!(root(&[], "*/*"), (404, None));
+    assert_eq!(root(&["--allow-status-page=false"], "text/html"), (404, None));
+}
+
+#[test]
 fn the_log_says_who_starts_and_when_it_is_ready_and_shows_tables_as_they_are() {
     let repository = repository(&[]);
     let program = started(repository.path(), &[]);
