@@ -135,6 +135,19 @@ def test_a_busy_connection_is_told_that_it_will_be_closed(own, gate):
     server.process.wait(PATIENCE)
 
 
+def test_a_server_that_waits_says_for_what_and_a_second_interrupt_ends_it_at_once(own, gate):
+    server = own("--exit-timeout-secs=3600")
+    server.expected_code = 130
+    with GRPC.connect(server) as client:
+        hold = gate.hold()
+        client.async_infer("held", held_inputs(GRPC, hold), lambda result, error: None)
+        hold.wait_until_running()
+        server.process.send_signal(signal.SIGINT)
+        server.wait_for_log("s for 1 request of model 'held' (version 1); Ctrl-C ends the server at once")
+        server.process.send_signal(signal.SIGINT)
+        server.process.wait(PATIENCE)
+
+
 def test_a_request_that_takes_longer_than_the_exit_may_is_given_up(own, gate):
     server = own("--exit-timeout-secs=1")
     server.expected_code = 1

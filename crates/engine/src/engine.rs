@@ -366,6 +366,16 @@ impl Engine {
         self.shared.repository.table().in_flight()
     }
 
+    /// The name and the version of each model that has accepted requests whose last response has not been sent, and how
+    /// many.
+    pub fn busy_models(&self) -> Vec<(Name, i64, usize)> {
+        let built = self.shared.repository.table().built();
+        let versions = built
+            .iter()
+            .map(|loaded| (loaded.model().name().clone(), loaded.model().version(), loaded.in_flight()));
+        versions.filter(|(_, _, requests)| *requests > 0).collect()
+    }
+
     /// The number of running sequences, which may still get requests.
     pub fn live_sequences(&self) -> usize {
         self.shared.repository.table().live_sequences()

@@ -71,6 +71,9 @@ const LAST_GRACE: Duration = Duration::from_secs(1);
 /// How long the exit waits for them when it leaves work behind: a load that is almost done may still end in order.
 const ABANDON_GRACE: Duration = Duration::from_millis(50);
 
+/// The exit code that shells give a program that SIGINT has ended.
+const INTERRUPTED: i32 = 130;
+
 /// How the server has ended.
 enum Ended {
     /// Nothing runs any more.
@@ -79,6 +82,8 @@ enum Ended {
     ThreadsLeft,
     /// The exit timeout has expired, and requests or models have not ended.
     TimedOut,
+    /// SIGINT came while the server was stopping.
+    AtOnce,
 }
 
 fn fail(error: &dyn std::fmt::Display) -> ExitCode {
@@ -142,6 +147,7 @@ fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Re
         }
         Ok(Ended::ThreadsLeft) => 0,
         Ok(Ended::TimedOut) => 1,
+        Ok(Ended::AtOnce) => INTERRUPTED,
     };
     runtime.shutdown_timeout(ABANDON_GRACE);
     let _none = repository::remove_private_directories();
@@ -166,7 +172,7 @@ async fn run(
     };
     let loaded = tokio::select! {
         loaded = starting.load() => loaded,
-        _ = signals.first() => return Ok(ended(starting.interrupt().await)),
+        _ = signals.first() => return Ok(ended(starting.interrupt(), &mut signals).await),
     };
     let server = starting.serve(loaded).await?;
     if let Some(reload) = server.reload_thread().cloned() {
@@ -185,10 +191,23 @@ async fn run(
     }
     signals.first().await;
     service_manager::notify_stopping();
-    Ok(ended(server.stop().await))
+    Ok(ended(server.stop(), &mut signals).await)
 }
 
-fn ended(stopped: Result<Stopped, vocabulary::Error>) -> Ended {
+/// Waits for the end of a stop, or for a signal that ends the server at once.
+async fn ended(
+    stopping: impl Future<Output = Result<Stopped, vocabulary::Error>>,
+    signals: &mut Signals,
+) -> Ended {
+    let mut stopping = Box::pin(stopping);
+    let stopped = tokio::select! {
+        stopped = &mut stopping => stopped,
+        () = signals.interrupted() => {
+            // What it owns may wait for work that hangs.
+            std::mem::forget(stopping);
+            return Ended::AtOnce;
+        }
+    };
     match stopped {
         Ok(Stopped::Whole) => Ended::InOrder,
         Ok(Stopped::ThreadsLeft) => Ended::ThreadsLeft,

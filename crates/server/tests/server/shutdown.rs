@@ -250,12 +250,12 @@ fn an_idle_program_ends_at_a_signal() {
 }
 
 #[test]
-fn a_second_signal_changes_nothing() {
+fn a_repeated_request_to_stop_changes_nothing() {
     let (program, _repository) = program(&[]);
     program.address_of("HTTPService");
-    program.signal(Signal::TERM).unwrap();
-    program.signal(Signal::TERM).unwrap();
     program.signal(Signal::INT).unwrap();
+    program.signal(Signal::TERM).unwrap();
+    program.signal(Signal::TERM).unwrap();
     assert_eq!(program.wait().unwrap().code(), Some(0));
 }
 
@@ -287,6 +287,21 @@ fn a_delayed_batch_runs_when_the_program_stops() {
     let response = asking.receive("POST").unwrap();
     assert!(response.status == 200 && response.text().contains("[7]"), "{}", response.text());
     assert_eq!(program.wait().unwrap().code(), Some(0));
+}
+
+/// The first signal asks for an orderly stop, which waits for the request. SIGTERM changes nothing then, as supervisors may
+/// repeat it. SIGINT, such as a second Ctrl-C, ends the program at once.
+#[test]
+fn a_second_interrupt_ends_a_program_that_waits() {
+    let (program, _repository) = program(&["--exit-timeout-secs=3600"]);
+    let mut connection = Connection::open(program.address_of("HTTPService")).unwrap();
+    connection.send(b"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n").unwrap();
+    assert_eq!(connection.receive("POST").unwrap().status, 100);
+    program.signal(Signal::INT).unwrap();
+    program.wait_for("Found 1 HTTP service connections");
+    program.signal(Signal::TERM).unwrap();
+    program.signal(Signal::INT).unwrap();
+    assert_eq!(program.wait().unwrap().code(), Some(130));
 }
 
 /// A program whose exit timeout is shorter than its patience with a client exits with 1: here, with the body of a

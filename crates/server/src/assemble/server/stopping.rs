@@ -29,7 +29,7 @@ impl Server {
         let closing = async {
             let mut all_closed = true;
             for endpoint in serving {
-                all_closed &= endpoint.finish(left).await;
+                all_closed &= endpoint.finish(left, || log_in_flight(&self.engine, begun)).await;
             }
             all_closed
         };
@@ -45,7 +45,7 @@ impl Server {
         // The metrics are there until all else has ended.
         for endpoint in scraping {
             endpoint.drain.begin_since(begun);
-            endpoint.finish(left).await;
+            endpoint.finish(left, || ()).await;
         }
         finish_traces(self.tracer, left()).await;
         if let Some(access_log) = self.access_log {
@@ -78,6 +78,18 @@ impl Server {
     }
 }
 
+/// Says which requests the server waits for.
+fn log_in_flight(engine: &Engine, begun: Instant) {
+    for (model, version, requests) in engine.busy_models() {
+        let plural = if requests == 1 { "" } else { "s" };
+        let since = begun.elapsed().as_secs();
+        log::info!(
+            "waiting since {since} s for {requests} request{plural} of model '{model}' (version {version}); Ctrl-C ends the \
+             server at once"
+        );
+    }
+}
+
 /// Waits until no sequence runs any more, at most for that time.
 async fn end_of_sequences(engine: &Engine, most: Duration) {
     if tokio::time::timeout(most, engine.sequences_ended()).await.is_err() {
@@ -105,12 +117,13 @@ const TRACES_MOST: Duration = Duration::from_secs(5);
 
 impl Endpoint {
     /// Waits until the last connection has closed or no time is left. Returns true if the last connection has closed.
-    /// Logs once a second what it waits for.
-    async fn finish(self, left: impl Fn() -> Duration) -> bool {
+    /// Logs once a second what it waits for; `log_more` logs the rest of that.
+    async fn finish(self, left: impl Fn() -> Duration, log_more: impl Fn()) -> bool {
         const SECOND: Duration = Duration::from_secs(1);
         while tokio::time::timeout(left().min(SECOND), self.drain.emptied()).await.is_err() {
             let open = self.drain.open();
             log::info!("Timeout {}: Found {open} {}", left().as_secs(), self.service.connections());
+            log_more();
             if left().is_zero() {
                 break;
             }
