@@ -88,7 +88,7 @@ must bring 19 % more throughput.
 Load: each caller sends one row, and sends its next request when it has its answer. The load generator uses the processors of
 this machine, too. The report says how much.
 
-Options of the server follow after '--': nereid tune m --model-repository /models -- --backend-directory=/backends
+Options of the server follow after '--': nereid tune models/m -- --backend-directory=/backends
 
 Exit codes: 0 written (after Ctrl-C, too, with what was measured), 1 failed, 2 wrong usage.";
 
@@ -111,13 +111,18 @@ pub fn command_line() -> Command {
         Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
     };
     Command::new("nereid tune")
-        .override_usage("nereid tune <MODEL> --model-repository <DIR> [OPTIONS] [-- <SERVER OPTION>...]")
+        .override_usage("nereid tune <MODEL DIRECTORY> [OPTIONS] [-- <SERVER OPTION>...]")
         .about(ABOUT)
         .after_help(AFTER)
-        .arg(Arg::new("model").value_name("MODEL").help("The model to tune").required(true))
+        .arg(
+            Arg::new("directory")
+                .value_name("MODEL DIRECTORY")
+                .help("The model to tune: its directory, or its name if --model-repository is given")
+                .required_unless_present("model"),
+        )
+        .arg(text("model", "MODEL", "The model, as the argument").short('m').conflicts_with("directory"))
         .arg(
             text("model-repository", "DIR", "The directory that has the model; may be repeated")
-                .required(true)
                 .action(ArgAction::Append),
         )
         .arg(text("latency-ms", "MS", "The latency that is allowed").conflicts_with("throughput"))
@@ -156,13 +161,8 @@ fn from_matches(matches: &ArgMatches) -> Result<TuneOptions, String> {
     let many = |name: &str| -> Vec<String> {
         matches.get_many::<String>(name).into_iter().flatten().cloned().collect()
     };
-    let model = given("model").expect("the argument is required").to_owned();
-    if model.is_empty() || model.contains('/') || model.starts_with('.') {
-        return Err(format!(
-            "'{model}' is not the name of a model: name the directory inside of the repository"
-        ));
-    }
-    let repositories = many("model-repository");
+    let model = given("model").or(given("directory")).expect("one of them is required");
+    let (model, repositories) = place(model, many("model-repository"))?;
     if let Some(url) = repositories.iter().find(|path| path.contains("://")) {
         return Err(format!("--model-repository is '{url}': only models in directories can be tuned"));
     }
@@ -202,6 +202,28 @@ fn from_matches(matches: &ArgMatches) -> Result<TuneOptions, String> {
         server_options: server_options(many("server-option"))?,
         model,
     })
+}
+
+/// The name of the model, and the repositories that may have it.
+fn place(model: &str, mut repositories: Vec<String>) -> Result<(String, Vec<String>), String> {
+    let mut name = model;
+    if repositories.is_empty() {
+        let directory = model.trim_end_matches('/');
+        let Some((repository, last)) = directory.rsplit_once('/') else {
+            return Err(format!(
+                "name the directory of the model, or the repository: nereid tune models/{model}, or \
+                 nereid tune {model} --model-repository models"
+            ));
+        };
+        name = last;
+        repositories.push(if repository.is_empty() { "/" } else { repository }.to_owned());
+    }
+    if name.is_empty() || name.contains('/') || name.starts_with('.') {
+        return Err(format!(
+            "'{name}' is not the name of a model: name the directory inside of the repository"
+        ));
+    }
+    Ok((name.to_owned(), repositories))
 }
 
 fn server_options(options: Vec<String>) -> Result<Vec<String>, String> {
@@ -247,7 +269,11 @@ mod tests {
         assert_eq!(options.callers, [1, 2, 4, 8, 16, 32, 64]);
         assert_eq!(options.output, PathBuf::from("tune-m"));
         assert_eq!((options.time, options.writes), (Duration::from_secs(180), false));
-        assert!(parsed("m").unwrap_err().contains("--model-repository"));
+        assert!(parsed("m").unwrap_err().contains("nereid tune models/m"));
+        for line in ["r/m", "r/m/", "-m r/m", "-m m --model-repository r"] {
+            assert_eq!(parsed(line).unwrap(), options, "{line}");
+        }
+        assert_eq!(parsed("/m").unwrap().repositories, [PathBuf::from("/")]);
     }
 
     #[test]
@@ -277,6 +303,8 @@ mod tests {
         for (line, word) in [
             ("a/b --model-repository r", "not the name of a model"),
             ("m --model-repository s3://b/r", "s3://b/r"),
+            ("s3://b/r/m", "s3://b/r"),
+            ("models/..", "not the name of a model"),
             ("m --model-repository r --latency-ms 0", "--latency-ms"),
             ("m --model-repository r --latency-ms inf", "--latency-ms"),
             ("m --model-repository r --throughput x", "--throughput"),

@@ -40,7 +40,7 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
 /// The whole command line.
 pub(crate) fn command() -> Command {
     Command::new("nereid perf")
-        .override_usage("nereid perf --model <NAME> [OPTIONS]")
+        .override_usage("nereid perf <MODEL> [OPTIONS]")
         .about(ABOUT)
         .after_help(AFTER)
         .args(under("Server", server()))
@@ -59,7 +59,10 @@ fn under(heading: &'static str, arguments: Vec<Arg>) -> Vec<Arg> {
 
 fn server() -> Vec<Arg> {
     vec![
-        option("model", "NAME", "The model to call").short('m').required(true),
+        option("model", "NAME", "The model to call, as the argument")
+            .short('m')
+            .required_unless_present("name"),
+        Arg::new("name").value_name("MODEL").help("The model to call").conflicts_with("model"),
         option("model-version", "N", "Its version [default: the server's choice]").short('x'),
         option("then", "NAME", "Send each response's outputs to this model, as its inputs of the same names")
             .action(ArgAction::Append),

@@ -33,7 +33,10 @@ fn from_matches(matches: &ArgMatches) -> Result<PerfOptions, String> {
         return Err(format!("--service-kind can be triton only, got '{service}'"));
     }
     let options = PerfOptions {
-        model: given(matches, "model").expect("the option is required").to_owned(),
+        model: given(matches, "model")
+            .or(given(matches, "name"))
+            .expect("one of them is required")
+            .to_owned(),
         then: many(matches, "then").map(str::to_owned).collect(),
         version: given(matches, "model-version").map(str::to_owned),
         address,

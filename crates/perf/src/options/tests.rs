@@ -23,6 +23,8 @@ fn only_the_model_is_needed() {
     assert_eq!(options.windows, Windows::UntilStable { window, percent: 10.0, most: 10 });
     assert_eq!((options.content, options.texts), (InputContent::Random, TextContent::OfLength(128)));
     assert!(parsed("").unwrap_err().contains("--model"));
+    assert_eq!(parsed("simple -b 2").unwrap().model, "simple");
+    assert!(parsed("simple -m other").unwrap_err().contains("--model"));
 }
 
 #[test]

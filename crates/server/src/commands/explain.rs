@@ -51,6 +51,7 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>, (out, err): Streams
 /// `None` if the help is asked for.
 fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<ExplainArguments>> {
     let mut words = Vec::new();
+    let mut named = None;
     let (mut url, mut trusted, mut headers, mut is_json) =
         ("localhost:8000".to_owned(), None, Vec::new(), false);
     let mut arguments = arguments
@@ -67,9 +68,10 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<ExplainArgu
         match option {
             "--help" | "-h" => return Ok(None),
             "--json" => is_json = true,
-            "--url" => url = value()?,
+            "--url" | "-u" => url = value()?,
+            "--model" | "-m" => named = Some(value()?),
             "--ca-certificates" => trusted = Some(value()?.into()),
-            "--header" => {
+            "--header" | "-H" => {
                 let header = value()?;
                 let (name, value) = header.split_once(':').context("a header has the form 'name: value'")?;
                 headers.push((name.trim().to_owned(), value.trim().to_owned()));
@@ -78,7 +80,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<ExplainArgu
             _ => words.push(word),
         }
     }
-    let mut words = words.into_iter();
+    let mut words = named.into_iter().chain(words);
     let (model, version) = (words.next(), words.next());
     if let Some(more) = words.next() {
         bail!("'{more}' is too much: a model and a version are enough");
@@ -184,6 +186,8 @@ mod tests {
     fn options_may_stand_anywhere() {
         let wanted =
             parsed("m|--url=https://h:1|--header|k: v|3|--json|--ca-certificates|f").unwrap().unwrap();
+        let short = parsed("3|-u|https://h:1|-H|k: v|-m|m|--json|--ca-certificates|f").unwrap().unwrap();
+        assert_eq!(format!("{short:?}"), format!("{wanted:?}"));
         let server = ServerAddress {
             host: "h:1".into(),
             is_encrypted: true,

@@ -54,6 +54,8 @@ pub(super) struct CommandForm {
 pub(super) struct CommandOption {
     /// With its dashes.
     pub(super) name: &'static str,
+    /// Its short name with a dash. Empty if it has none.
+    pub(super) letter: &'static str,
     /// Its value: words with `|` between them, or a placeholder such as `<file>`. Empty for a flag.
     pub(super) value: &'static str,
     pub(super) help: &'static str,

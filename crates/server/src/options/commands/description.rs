@@ -141,7 +141,11 @@ fn of_own(name: &'static str, usage: &CommandUsage) -> Vec<CommandDescription> {
 fn of_form(name: &'static str, usage: &CommandUsage, form: &CommandForm) -> CommandDescription {
     let is_whole = form.word.is_empty();
     let options = form.options.iter().map(|option| CommandOptionDescription {
-        names: vec![option.name.to_owned()],
+        names: [option.name, option.letter]
+            .into_iter()
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect(),
         value: (!option.value.is_empty())
             .then(|| (option.value.to_owned(), ValueDescription::of(option.value))),
         help: option.help.to_owned(),
@@ -258,7 +262,7 @@ mod tests {
         let perf = described(&["perf"]);
         assert_eq!(value(&perf, "-i").words, ["http", "grpc"]);
         assert_eq!(value(&perf, "--percentile"), ValueDescription::default());
-        assert!(value(&perf, "--csv").is_file && perf.arguments == "--model <NAME> [OPTIONS]");
+        assert!(value(&perf, "--csv").is_file && perf.arguments == "<MODEL> [OPTIONS]");
         let hidden = |option: &CommandOptionDescription| option.names.contains(&"--enable-mpi".to_owned());
         assert!(!perf.options.iter().any(hidden));
         assert!(described(&["replay"]).operand.is_file);

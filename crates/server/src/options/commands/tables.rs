@@ -3,11 +3,15 @@
 use super::command_spec::{CommandForm, CommandOption, CommandUsage};
 
 const fn flag(name: &'static str, help: &'static str) -> CommandOption {
-    CommandOption { name, value: "", help }
+    CommandOption { name, letter: "", value: "", help }
 }
 
 const fn option(name: &'static str, value: &'static str, help: &'static str) -> CommandOption {
-    CommandOption { name, value, help }
+    CommandOption { name, letter: "", value, help }
+}
+
+const fn short(letter: &'static str, option: CommandOption) -> CommandOption {
+    CommandOption { letter, ..option }
 }
 
 /// A form without a word of its own, and without options of the server.
@@ -101,11 +105,18 @@ which it runs for at most 60 seconds.",
 pub(super) const EXPLAIN: CommandUsage = CommandUsage {
     forms: &[plain(
         &[
-            option("--url", "<address>", "[http://|https://]host[:port] of the HTTP port (default localhost:8000)"),
-            option(
-                "--header",
-                "'<name>: <value>'",
-                "a header that the server wants, such as an API key; may be given several times",
+            short("-m", option("--model", "<name>", "the model, as the argument")),
+            short(
+                "-u",
+                option("--url", "<address>", "[http://|https://]host[:port] of the HTTP port (default localhost:8000)"),
+            ),
+            short(
+                "-H",
+                option(
+                    "--header",
+                    "'<name>: <value>'",
+                    "a header that the server wants, such as an API key; may be given several times",
+                ),
             ),
             option(
                 "--ca-certificates",

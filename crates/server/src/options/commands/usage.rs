@@ -67,7 +67,8 @@ impl CommandForm {
 
 impl CommandOption {
     fn heading(&self) -> String {
-        format!("{} {}", self.name, self.value).trim_end().to_owned()
+        let letter = if self.letter.is_empty() { String::new() } else { format!("{}, ", self.letter) };
+        format!("{letter}{} {}", self.name, self.value).trim_end().to_owned()
     }
 }
 
