@@ -84,10 +84,10 @@ def test_bash_completes_options_and_values():
 
 
 def test_each_command_of_the_help_exists():
-    commands = re.findall(r"^       nereid (\S+) ", run_to_end("--help").stdout, re.MULTILINE)
+    commands = re.findall(r"^  nereid (\S+) ", run_to_end("--help").stdout, re.MULTILINE)
     assert {"check", "explain", "perf", "tune"} <= set(commands)
     for command in commands:
         refused = run_to_end(command, "--no-such-option")
         assert refused.returncode != 0 and "Unexpected argument" not in refused.stderr, (command, refused.stderr)
-    assert "Unexpected argument: serve" in run_to_end("serve").stderr
+    assert "error: Unexpected argument: servers" in run_to_end("servers").stderr
     assert "Did you mean the command 'check'?" in run_to_end("chekc", "x").stderr

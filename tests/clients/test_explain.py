@@ -220,7 +220,7 @@ def test_a_model_that_does_not_serve_tells_why_and_what_to_do(start, folder):
     assert refused.stderr == "error: 404 Request for unknown model: 'nothing' is not found\n"
     assert command(server, "--nonsense").returncode == 2
     wrong = command(server, "add_sub", "x")
-    assert wrong.returncode == 2 and wrong.stderr.startswith("'x' is no version of a model: a version is a whole number\n")
+    assert wrong.returncode == 2 and wrong.stderr.startswith("error: 'x' is no version of a model: a version is a whole number\n")
 
 
 MODEL = """\

@@ -17,4 +17,4 @@ mod tail;
 pub use line::timestamp;
 pub use logger::{LAST_LINES, LogConfig, install, of_process};
 pub use settings::{Levels, LogFormat, LogSettings};
-pub use sink::{WaitingStdout, flush_streams, to_stderr, to_stdout};
+pub use sink::{WaitingStdout, color_streams, flush_streams, to_stderr, to_stdout};

@@ -44,6 +44,14 @@ pub(crate) fn read(model: &Path) -> Result<Arc<FilesInMemory>, Error> {
     Ok(Arc::new(files))
 }
 
+/// Whether the graph in `model` refers to other files. What is not a model refers to none. Blocks.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn has_external_data(model: &Path) -> io::Result<bool> {
+    locations(BufReader::new(File::open(model)?)).map(|locations| !locations.is_empty())
+}
+
 /// The files that the graph in `model` refers to and that are missing, or outside of the graph's directory.
 pub(crate) fn missing(model: &Path) -> io::Result<Vec<String>> {
     let Some(directory) = model.parent() else { return Ok(Vec::new()) };

@@ -39,6 +39,7 @@ mod wire;
 mod zip_map;
 
 pub use bench_baseline::BareLoop;
+pub use external_data::has_external_data;
 pub use library::{LibrarySearch, python_prefixes};
 pub use model::OnnxBackend;
 pub use telemetry::prevent_telemetry;

@@ -26,6 +26,6 @@ pub use finding::{CheckReport, Finding, Severity};
 pub use initial::initial_config;
 pub use options::CheckOptions;
 pub use reference::configuration_reference;
-pub use render::{json, sarif, text};
+pub use render::{json, sarif, text, text_with};
 pub use repositories::check_repositories;
 pub use rules::all_rules;

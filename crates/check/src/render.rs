@@ -5,4 +5,4 @@ mod text;
 
 pub use json::json;
 pub use sarif::sarif;
-pub use text::text;
+pub use text::{text, text_with};

@@ -18,4 +18,4 @@ pub mod strategy;
 pub mod watch;
 
 pub use given::LoadParameters;
-pub use private_directory::{NoPrivateDirectories, remove_private_directories};
+pub use private_directory::{NoPrivateDirectories, PrivateDirectory, remove_private_directories};

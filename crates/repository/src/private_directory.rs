@@ -21,7 +21,8 @@ const LOCK: &str = "lock";
 /// How often a process begins anew if another one removes what it has just made.
 const ATTEMPTS: usize = 10;
 
-/// A temporary directory. It is removed when this value is dropped.
+/// A temporary directory. It is removed when this value is dropped, and at the next start of a server of this user if the
+/// process is killed.
 #[derive(Debug)]
 pub struct PrivateDirectory {
     directory: TempDir,
@@ -38,9 +39,11 @@ struct PrivateDirectories {
 static CURRENT: Mutex<Weak<PrivateDirectories>> = Mutex::new(Weak::new());
 
 impl PrivateDirectory {
+    /// Makes an empty directory that only the user of this process can read. Blocks.
+    ///
     /// # Errors
     /// INTERNAL if the directory cannot be made.
-    pub(crate) fn new() -> Result<Self, Error> {
+    pub fn new() -> Result<Self, Error> {
         let failed = |error| Error::internal(format!("failed to create a temporary directory: {error}"));
         let mut current = CURRENT.lock();
         let all = match current.upgrade() {

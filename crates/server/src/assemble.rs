@@ -1,6 +1,7 @@
 //! The composition root: it makes every part and passes each part explicitly to its users.
 
 mod endpoint_service;
+mod file_repository;
 mod part_options;
 mod ports;
 mod server;

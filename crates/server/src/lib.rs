@@ -6,8 +6,10 @@
 mod access_log;
 mod assemble;
 mod backend_settings;
+pub mod color;
 pub mod commands;
 pub mod descriptors;
+mod error_line;
 mod extensions;
 pub mod options;
 pub mod options_reload;
@@ -19,4 +21,5 @@ pub mod table;
 pub use access_log::AccessLogWriter;
 pub use assemble::{Server, StartError, StartingServer, Stopped};
 pub use assembly::logging;
+pub use error_line::error_line;
 pub use extensions::Extensions;

@@ -12,7 +12,9 @@ use c_api::plugin::exit_at_once;
 use object_stores::{CacheOptions, default_cache_directory};
 use server::{
     Extensions, StartingServer, Stopped,
+    color::{self, ColorChoice, ColoredLines},
     commands::{self, ProgramName},
+    error_line,
     logging::{self, LogSettings},
     options::{self, Invocation, ProcessEnvironment, ResolvedOptions, TRITON_VERSION},
     options_reload::OptionsReload,
@@ -30,8 +32,11 @@ fn main() -> ExitCode {
     let name = ProgramName::of(&arguments.next().unwrap_or_default());
     name.name_process();
     let mut arguments = arguments.peekable();
+    // For the entry point, `serve` is the program of SageMaker.
+    let is_program = arguments.peek().is_some_and(|word| word == "serve");
     let mut run_command = || commands::run(&mut arguments, |options| extensions(options).plugins);
     let ended = match name {
+        ProgramName::EntryPoint if is_program => commands::run_program(&mut arguments),
         ProgramName::Nereid | ProgramName::TritonServer => run_command(),
         ProgramName::EntryPoint => run_command().or_else(|| commands::run_program(&mut arguments)),
         ProgramName::Serve => None,
@@ -44,20 +49,27 @@ fn main() -> ExitCode {
     if name == ProgramName::Serve {
         arguments = match options::sagemaker_line(arguments, &mut environment) {
             Ok(line) => line,
-            Err(bad) => return fail(&bad.to_string()),
+            Err(bad) => return fail(&bad.to_string(), environment.color()),
         };
     }
+    let color = environment.color();
     match options::parse(arguments.clone(), &environment) {
+        Ok(Invocation::Serve(options))
+            if name == ProgramName::Nereid && arguments.is_empty() && !options.repository.is_given() =>
+        {
+            fail(&format!("{}\nerror: name a model repository or an ONNX file", options::screen()), color)
+        }
         Ok(Invocation::Serve(options)) => {
             let reload = OptionsReload::new(arguments, environment, &options);
-            serve(&options, reload).unwrap_or_else(|error| fail(&error))
+            serve(&options, reload)
+                .unwrap_or_else(|error| fail(&error_line(&format!("{error:#}")), options.color))
         }
         Ok(Invocation::Print(text)) => {
             // If the reader has closed stdout, the error does not matter.
             let _ = io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
-        Err(bad) => fail(&bad.to_string()),
+        Err(bad) => fail(&bad.to_string(), color),
     }
 }
 
@@ -86,15 +98,19 @@ enum Ended {
     AtOnce,
 }
 
-fn fail(error: &dyn std::fmt::Display) -> ExitCode {
-    logging::to_stderr(format!("{error:#}\n").as_bytes());
+fn fail(error: &str, color: ColorChoice) -> ExitCode {
+    let text = format!("{error}\n");
+    let text = if color.colors(&io::stderr()) { color::lines(&text) } else { text };
+    logging::to_stderr(text.as_bytes());
     logging::flush_streams(logging::LAST_LINES);
     ExitCode::FAILURE
 }
 
 fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Result<ExitCode> {
     let begun = Instant::now();
-    options.write_warnings(&mut io::stderr());
+    let (of_stdout, of_stderr) = (options.color.colors(&io::stdout()), options.color.colors(&io::stderr()));
+    logging::color_streams(of_stdout, of_stderr);
+    options.write_warnings(&mut ColoredLines::new(io::stderr(), of_stderr));
     // This must happen before the first thread starts.
     prevent_telemetry(
         options

@@ -16,6 +16,7 @@ mod command_line;
 mod commands;
 mod completions;
 mod environment;
+mod exit_codes;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -42,10 +43,10 @@ mod unread_variables;
 mod values;
 
 pub use command_line::{Invocation, parse, parse_with_repositories};
-pub use commands::usage as command_usage;
+pub use commands::{calls as command_calls, nearest_command, usage as command_usage};
 pub use completions::{SHELLS, completions};
 pub use environment::ProcessEnvironment;
-pub use help::usage;
+pub use help::{screen, usage};
 pub use in_process::TRITON_VERSION;
 pub use manual::manual;
 pub use meaning::{

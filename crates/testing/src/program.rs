@@ -58,10 +58,16 @@ impl Program {
             .arg(format!("--model-repository={}", repository.display()))
             .args(["--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--metrics-address=127.0.0.1"])
             .args(["--http-port=0", "--grpc-port=0", "--metrics-port=0"])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .args(arguments);
+        Self::start_line(command)
+    }
+
+    /// As [`Program::start`], but with a command of [`command`] that has all its arguments.
+    ///
+    /// # Errors
+    /// As for [`Program::start`].
+    pub fn start_line(mut command: Command) -> io::Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = TestProcess::start(&mut command)?;
         let none = || io::Error::other("the program has no output");
         let (output, errors) = (child.stdout.take().ok_or_else(none)?, child.stderr.take().ok_or_else(none)?);

@@ -2,6 +2,7 @@
 //!
 //! Lines for regular files are written by the thread that logs them. Lines for everything else pass a [`LineQueue`].
 
+use std::borrow::Cow;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
@@ -41,6 +42,33 @@ struct StandardStreams {
 /// What they are when the first line is logged.
 static STREAMS: OnceLock<StandardStreams> = OnceLock::new();
 
+/// Whether lines on stdout and on stderr have colours.
+static COLORED: OnceLock<(bool, bool)> = OnceLock::new();
+
+/// Gives the heads of log lines on stdout or stderr the colours of their levels. The first call counts. Log files have no
+/// colours.
+pub fn color_streams(stdout: bool, stderr: bool) {
+    // A second call changes nothing.
+    let _ = COLORED.set((stdout, stderr));
+}
+
+/// The line with a colour for its head, which ends with `] `. Lines of JSON have no such head.
+fn with_color(level: Level, line: &[u8], is_colored: bool) -> Cow<'_, [u8]> {
+    let color = match level {
+        Level::Error => "\x1b[1;31m",
+        Level::Warn => "\x1b[33m",
+        Level::Info | Level::Debug | Level::Trace => "\x1b[2m",
+    };
+    let head = line.windows(2).position(|end| end == b"] ");
+    match head {
+        Some(head) if is_colored && !line.starts_with(b"{") => {
+            let (head, message) = line.split_at(head + 1);
+            Cow::Owned([color.as_bytes(), head, b"\x1b[0m", message].concat())
+        }
+        Some(_) | None => Cow::Borrowed(line),
+    }
+}
+
 impl LogSink {
     pub(super) fn append_to(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
@@ -56,8 +84,14 @@ impl LogSink {
         match self {
             Self::File(file) => _ = (&*file).write_all(line),
             Self::Queue(queue) => queue.write(line),
-            Self::Streams if level <= Level::Warn => to_stderr(line),
-            Self::Streams => to_stdout(line),
+            Self::Streams if level <= Level::Warn => {
+                let (_, is_colored) = COLORED.get().copied().unwrap_or_default();
+                to_stderr(&with_color(level, line, is_colored));
+            }
+            Self::Streams => {
+                let (is_colored, _) = COLORED.get().copied().unwrap_or_default();
+                to_stdout(&with_color(level, line, is_colored));
+            }
         }
     }
 
@@ -139,4 +173,22 @@ fn streams() -> &'static StandardStreams {
 /// `None` if the stream is closed.
 fn metadata(stream: BorrowedFd<'_>) -> Option<Metadata> {
     File::from(stream.try_clone_to_owned().ok()?).metadata().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_head_of_a_line_has_the_colour_of_its_level() {
+        let colored = |level, line: &str, is_colored| {
+            String::from_utf8(with_color(level, line.as_bytes(), is_colored).into_owned()).unwrap()
+        };
+        let line = "W1126 x.rs:1] \"a] b\"\n";
+        assert_eq!(colored(Level::Warn, line, true), "\x1b[33mW1126 x.rs:1]\x1b[0m \"a] b\"\n");
+        assert!(colored(Level::Error, line, true).starts_with("\x1b[1;31m"));
+        assert_eq!(colored(Level::Warn, line, false), line);
+        let json = "{\"message\":\"[1] 2\"}\n";
+        assert_eq!(colored(Level::Info, json, true), json);
+    }
 }

@@ -10,10 +10,15 @@ const SHOWN: usize = 160;
 
 /// The findings, and a line that counts them.
 pub fn text(report: &CheckReport) -> String {
+    text_with(report, str::to_owned)
+}
+
+/// As [`text`], with what `severity` makes of the words `error`, `warning` and `note` of the findings.
+pub fn text_with(report: &CheckReport, severity: impl Fn(&str) -> String) -> String {
     let mut text = String::new();
     let mut files = BTreeMap::new();
     for finding in &report.findings {
-        write_finding(&mut text, finding, &mut files);
+        write_finding(&mut text, finding, &severity(finding.severity.as_str()), &mut files);
     }
     let count = |severity: Severity| {
         let count = report.count(severity);
@@ -29,15 +34,16 @@ pub fn text(report: &CheckReport) -> String {
 fn write_finding<'a>(
     text: &mut String,
     finding: &'a Finding,
+    severity: &str,
     files: &mut BTreeMap<&'a Path, Option<String>>,
 ) {
-    let Finding { severity, rule, file, line, column, .. } = finding;
+    let Finding { rule, file, line, column, .. } = finding;
     text.push_str(&printable(&file.display().to_string()));
     for number in [line, column].into_iter().flatten() {
         let _ = write!(text, ":{number}");
     }
     let told = printable(&finding.text_with_suggestion()).into_owned();
-    let _ = writeln!(text, ": {}[{}]: {told}", severity.as_str(), rule.id);
+    let _ = writeln!(text, ": {severity}[{}]: {told}", rule.id);
     let Some(line) = line else { return };
     let content = files.entry(file).or_insert_with(|| fs::read_to_string(file).ok());
     let shown = content.as_deref().and_then(|content| content.lines().nth(line.saturating_sub(1)));

@@ -14,7 +14,7 @@ use shared_memory::ClientRegions;
 use trace::Tracer;
 use vocabulary::Error;
 
-use super::ports::Credentials;
+use super::{file_repository::FileRepository, ports::Credentials};
 use crate::{
     backend_settings, logging,
     options::{
@@ -23,7 +23,11 @@ use crate::{
     },
 };
 
-pub(super) fn engine_options(options: &ResolvedOptions) -> Result<engine::EngineOptions, Error> {
+/// `files` is the repository of the models that are given as files.
+pub(super) fn engine_options(
+    options: &ResolvedOptions,
+    files: Option<&FileRepository>,
+) -> Result<engine::EngineOptions, Error> {
     let ResolvedOptions { server, repository, metrics, test_hooks, .. } = options;
     let startup_models = repository.startup_models.clone();
     let control = ModelControl::new(repository.control_mode, repository.polling, startup_models)?;
@@ -33,7 +37,12 @@ pub(super) fn engine_options(options: &ResolvedOptions) -> Result<engine::Engine
             version: TRITON_VERSION.to_owned(),
             extensions: protocol_extensions(),
         },
-        repositories: repository.paths.iter().map(Into::into).collect(),
+        repositories: repository
+            .paths
+            .iter()
+            .map(Into::into)
+            .chain(files.map(|files| files.path().to_owned()))
+            .collect(),
         readiness: server.readiness,
         load_threads: repository.load_threads.get(),
         load_retries: repository.load_retries as usize,

@@ -19,6 +19,7 @@ use vocabulary::Error;
 
 use super::{
     endpoint_service::{EndpointService, StartError},
+    file_repository::FileRepository,
     part_options::{ProtocolParts, grpc_options, http_options},
     ports::{Credentials, PortPermits, Sockets},
     vertex_ai,
@@ -36,6 +37,8 @@ pub struct Server {
     /// Reads certificates and API keys again. `None` if there are none.
     reload: Option<Arc<ReloadThread>>,
     access_log: Option<Arc<AccessLogWriter>>,
+    /// The models that were given as files, until they are unloaded.
+    _files: Option<FileRepository>,
     times: StopTimes,
 }
 

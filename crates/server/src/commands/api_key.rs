@@ -29,7 +29,7 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>, (out, err): Streams
             0
         }
         Err(error) => {
-            let _ = writeln!(err, "{error}");
+            let _ = writeln!(err, "error: {error}");
             1
         }
     }

@@ -2,16 +2,18 @@
 use std::{
     collections::BTreeSet,
     ffi::OsString,
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
-use check::{CheckOptions, CheckReport, Severity, all_rules, check_repositories, json, sarif, text};
+use check::{
+    CheckOptions, CheckReport, Severity, all_rules, check_repositories, json, sarif, text, text_with,
+};
 use inference::Plugins;
 
 use super::streams::{Streams, refuse};
 use crate::{
-    backend_settings,
+    backend_settings, color,
     options::{self, Invocation, ProcessEnvironment, ResolvedOptions},
 };
 
@@ -27,8 +29,11 @@ struct CheckFlags {
     is_strict: bool,
     skips_interpreters: bool,
     runs_own_interpreters: bool,
-    render: fn(&CheckReport) -> String,
+    render: Render,
 }
+
+/// A form of the report.
+type Render = fn(&CheckReport, bool) -> String;
 
 /// Runs the command. `arguments` are the words after `check`. `plugins` makes the plug-ins of a server with these
 /// options. Returns the exit code.
@@ -58,7 +63,7 @@ fn check(
         is_strict: false,
         skips_interpreters: false,
         runs_own_interpreters: false,
-        render: text,
+        render: plain_or_colored,
     };
     let mut rest = Vec::new();
     let mut words = arguments;
@@ -90,6 +95,7 @@ fn check(
     let plugins = plugins(&options);
     let repositories = directories(&options, &plugins)?;
     let CheckFlags { skips_interpreters, runs_own_interpreters, .. } = flags;
+    let has_colors = options.color.colors(&io::stdout());
     let options = check_options(&options, plugins);
     let options = CheckOptions { skips_interpreters, runs_own_interpreters, ..options };
     let report = check_repositories(&repositories, &options);
@@ -99,16 +105,20 @@ fn check(
         (0, _) => FINE,
         _ => HAS_ERRORS,
     };
-    Ok(((flags.render)(&report), code))
+    Ok(((flags.render)(&report, has_colors), code))
 }
 
-fn render(form: &str) -> Result<fn(&CheckReport) -> String, String> {
+fn render(form: &str) -> Result<Render, String> {
     match form {
-        "text" => Ok(text),
-        "json" => Ok(json),
-        "sarif" => Ok(sarif),
+        "text" => Ok(plain_or_colored),
+        "json" => Ok(|report, _| json(report)),
+        "sarif" => Ok(|report, _| sarif(report)),
         other => Err(format!("'--format' is '{other}', which is none of text, json, sarif")),
     }
+}
+
+fn plain_or_colored(report: &CheckReport, has_colors: bool) -> String {
+    if has_colors { text_with(report, |word| color::severity(word).into_owned()) } else { text(report) }
 }
 
 fn rules() -> String {

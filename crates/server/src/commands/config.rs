@@ -32,8 +32,13 @@ enum CommandEnd {
 }
 
 impl From<io::Error> for CommandEnd {
+    /// The result cannot be written.
     fn from(error: io::Error) -> Self {
-        Self::Failed(error.to_string())
+        match error.kind() {
+            // The reader wants no more.
+            io::ErrorKind::BrokenPipe => Self::Printed(String::new()),
+            _ => Self::Failed(format!("error: {error}")),
+        }
     }
 }
 
@@ -82,7 +87,10 @@ pub(super) fn run_init(
         let file = directory.join("config.pbtxt");
         let prints = flags.contains(&"--print");
         if !prints && !flags.contains(&"--force") && file.exists() {
-            return Err(CommandEnd::Failed(format!("'{}' exists: --force replaces it", file.display())));
+            return Err(CommandEnd::Failed(format!(
+                "error: '{}' exists: --force replaces it",
+                file.display()
+            )));
         }
         let config = initial_config(&directory, Some(LONGEST_OPENING), &options)?;
         if prints {
@@ -111,7 +119,7 @@ fn end(ended: Result<(), CommandEnd>, command: &str, (out, err): Streams<'_>) ->
 }
 
 fn failed(file: &Path, error: &io::Error) -> CommandEnd {
-    CommandEnd::Failed(format!("'{}': {error}", file.display()))
+    CommandEnd::Failed(format!("error: '{}': {error}", file.display()))
 }
 
 /// Takes these words out of a command line.

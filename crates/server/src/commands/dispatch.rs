@@ -3,20 +3,34 @@ use std::{ffi::OsString, io, iter::Peekable};
 
 use inference::Plugins;
 
-use super::{api_key, check, config, explain, record, references, streams::Streams, tune};
-use crate::options::{ProcessEnvironment, ResolvedOptions};
+use super::{
+    api_key, check, config, explain, record, references,
+    streams::{Streams, asks_for_help, refuse},
+    tune,
+};
+use crate::{
+    color::ColoredLines,
+    options::{self, ProcessEnvironment, ResolvedOptions},
+};
 
 /// Runs the command that the command line begins with; blocks. `plugins` makes the plug-ins of a server with these
-/// options. Returns the exit code, or `None` if the line has no command: then it is one of a server.
+/// options. Returns the exit code, or `None` if the line is one of a server: then the word `serve` has been taken from it.
 pub fn run(
     arguments: &mut Peekable<impl Iterator<Item = OsString>>,
     plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
 ) -> Option<u8> {
     let name = arguments.peek()?.to_str()?.to_owned();
-    let (mut out, mut err) = (io::stdout(), io::stderr());
-    let streams: Streams<'_> = (&mut out, &mut err);
     let environment = ProcessEnvironment::of_this_process;
+    let (mut out, err) = (io::stdout(), io::stderr());
+    let has_colors = environment().color().colors(&err);
+    let mut err = ColoredLines::new(err, has_colors);
+    let streams: Streams<'_> = (&mut out, &mut err);
     Some(match name.as_str() {
+        "serve" => {
+            arguments.next();
+            return None;
+        }
+        "help" => help(arguments.skip(1), plugins, streams),
         "check" => check::run(arguments.skip(1), &environment(), plugins, streams),
         "config" => config::run_config(arguments.skip(1), &environment(), plugins, streams),
         "init" => config::run_init(arguments.skip(1), &environment(), plugins, streams),
@@ -31,4 +45,32 @@ pub fn run(
         "man" => references::run_man(arguments.skip(1), plugins, streams),
         _ => return None,
     })
+}
+
+/// Prints the commands, or the help of one. `arguments` are the words after `help`.
+fn help(
+    mut arguments: impl Iterator<Item = OsString>,
+    plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
+    (out, err): Streams<'_>,
+) -> u8 {
+    let text = match (arguments.next(), arguments.next()) {
+        (None, _) => options::screen(),
+        (Some(_), Some(more)) => {
+            return refuse(&format!("unexpected argument: {}", more.display()), "help", err);
+        }
+        (Some(word), None) if word == "serve" => options::usage(),
+        (Some(word), None) if word == "help" || asks_for_help(&word) => options::command_usage("help"),
+        (Some(word), None) => {
+            let line = [word.clone(), "--help".into()];
+            if let Some(code) = run(&mut line.into_iter().peekable(), plugins) {
+                return code;
+            }
+            let near = options::nearest_command(&word.to_string_lossy());
+            let advice = near.map(|command| format!("\nDid you mean '{command}'?")).unwrap_or_default();
+            return refuse(&format!("'{}' is no command{advice}", word.display()), "help", err);
+        }
+    };
+    // If the reader has closed stdout, the error does not matter.
+    let _ = out.write_all(text.as_bytes());
+    0
 }

@@ -1,7 +1,7 @@
 //! What all commands say and ask alike.
 use std::{ffi::OsStr, io::Write};
 
-use crate::options;
+use crate::{error_line, options};
 
 /// Where a command writes: its results, and its errors.
 pub(super) type Streams<'a> = (&'a mut dyn Write, &'a mut dyn Write);
@@ -9,10 +9,15 @@ pub(super) type Streams<'a> = (&'a mut dyn Write, &'a mut dyn Write);
 /// The exit code of a command line that cannot be understood.
 const WRONG_USAGE: u8 = 2;
 
-/// Says why a command line cannot be understood, and what `command` takes.
+/// Says why a command line cannot be understood, and how `command` is called.
 pub(super) fn refuse(error: &str, command: &str, err: &mut dyn Write) -> u8 {
+    let calls = options::command_calls(command);
     // If the reader has closed stderr, the error does not matter.
-    let _ = write!(err, "{error}\n\n{}", options::command_usage(command));
+    let _ = write!(
+        err,
+        "{}\n\n{calls}\nFor more information, try 'nereid {command} --help'.\n",
+        error_line(error)
+    );
     WRONG_USAGE
 }
 

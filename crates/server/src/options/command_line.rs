@@ -1,9 +1,10 @@
 //! Reads a command line, through all its stages.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use super::environment::ProcessEnvironment;
-use super::help::usage;
+use super::help::{screen, usage};
 use super::meaning::ResolvedOptions;
 use super::refusal::BadOption;
 use super::resolve::resolve;
@@ -20,26 +21,48 @@ pub enum Invocation {
     Print(String),
 }
 
-/// Reads a command line. `arguments` are the words after the program's name.
+/// Reads a command line. `arguments` are the words after the program's name. Those that belong to no option name
+/// repositories, or ONNX files: the parser looks which.
 ///
 /// # Errors
 /// [`BadOption`], whose display is the text for stderr before the process exits with 1. The reasons: an unknown or
-/// incomplete option, a value that breaks its option's rule, options that contradict each other, a positional argument,
-/// or an option for a feature that this version does not have.
+/// incomplete option, a value that breaks its option's rule, options that contradict each other, an argument that is
+/// neither a repository nor a model, or an option for a feature that this version does not have.
 pub fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     environment: &ProcessEnvironment,
 ) -> Result<Invocation, BadOption> {
-    let (typed, positionals) = match read_line(arguments, environment)? {
+    let (mut typed, positionals) = match read_line(arguments, environment)? {
         ReadLine::Print(text) => return Ok(Invocation::Print(text)),
         ReadLine::Options(typed, positionals) => (typed, positionals),
     };
-    if let Some(argument) = positionals.first() {
-        let near = inference::nearest(argument, commands::names());
-        let advice = near.map(|command| format!("Did you mean the command '{command}'?"));
-        return Err(BadOption::plain(format!("Unexpected argument: {argument}")).advising(advice));
+    for argument in positionals {
+        take_argument(&mut typed, argument)?;
     }
     resolve(*typed, environment).map(|options| Invocation::Serve(Box::new(options)))
+}
+
+/// Takes an argument for what it is: the URL or the directory of a repository, or the file of a model.
+fn take_argument(typed: &mut TypedOptions, argument: String) -> Result<(), BadOption> {
+    let path = Path::new(&argument);
+    if argument.contains("://") || path.is_dir() {
+        typed.repository.paths.insert(argument);
+        return Ok(());
+    }
+    let is_model = path.extension().is_some_and(|extension| extension == "onnx");
+    if is_model && path.is_file() {
+        typed.repository.model_files.insert(argument.into());
+        return Ok(());
+    }
+    let advice = match commands::nearest_command(&argument) {
+        Some(command) if command == argument => {
+            format!("The command '{command}' is the first word of its line, before all options")
+        }
+        _ if path.exists() => "Name the directory of a model repository, or an ONNX file (.onnx)".to_owned(),
+        Some(command) => format!("Did you mean the command '{command}'?"),
+        None => format!("There is no such file or directory, and no such command: {argument}"),
+    };
+    Err(BadOption::plain(format!("Unexpected argument: {argument}")).advising(Some(advice)))
 }
 
 /// Reads the options of a server from a command line whose positional arguments are further model repositories.
@@ -79,7 +102,7 @@ fn read_line(
     while let Some(given) = words.next_option()? {
         // As Triton: the first option that fails, or that asks for help, decides.
         match given.option.name {
-            "help" => return Ok(ReadLine::Print(usage())),
+            "help" => return Ok(ReadLine::Print(if given.is_letter { screen() } else { usage() })),
             "version" => return Ok(ReadLine::Print(version())),
             name => {
                 let refused = |text| BadOption::framed(name, text).advising(given.option.advice());

@@ -14,5 +14,6 @@ pub(super) use description::{
     CommandDescription, CommandOptionDescription, ServerOptionsPlace, ValueDescription, descriptions,
     server_options,
 };
+pub use list::nearest_command;
 pub(super) use list::{COMMANDS, names, purposes};
-pub use usage::usage;
+pub use usage::{calls, usage};

@@ -9,6 +9,7 @@ use std::{
 use super::opentelemetry::OpenTelemetryVariables;
 use super::refusal::BadOption;
 use super::values;
+use crate::color::ColorChoice;
 
 /// The variables that the server reads, as they were when the process started. An empty variable counts as unset.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub struct ProcessEnvironment {
     pub backlog_delay_scheduler: Option<String>,
     /// `NEREID_ONNXRUNTIME_LIBRARY`, otherwise `ORT_DYLIB_PATH`: the ONNX Runtime library.
     pub onnxruntime_library: Option<PathBuf>,
+    /// `NO_COLOR`, or `TERM=dumb`: texts have no colours, unless the options say otherwise.
+    pub no_color: bool,
     /// `VIRTUAL_ENV`: the active Python environment.
     pub virtual_env: Option<PathBuf>,
     /// `PATH`: shows where Python is installed.
@@ -61,6 +64,11 @@ impl ProcessEnvironment {
     /// Prefixes under which Python packages may be installed. The most specific prefix comes first.
     pub(super) fn python_prefixes(&self) -> Vec<PathBuf> {
         backend_onnx::python_prefixes(self.virtual_env.as_deref(), self.search_path.as_deref())
+    }
+
+    /// When texts have colours if the options say nothing.
+    pub fn color(&self) -> ColorChoice {
+        if self.no_color { ColorChoice::Never } else { ColorChoice::Auto }
     }
 
     pub(super) fn delay_scheduler(&self) -> Result<usize, BadOption> {

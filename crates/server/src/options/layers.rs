@@ -68,6 +68,10 @@ fn names_on(mut line: ArgumentTokens) -> (BTreeSet<&'static str>, Option<String>
             config = Some(given.value);
         }
     }
+    // Arguments are repositories, too.
+    if !line.positionals().is_empty() {
+        names.extend(["model-repository", "model-store"]);
+    }
     (names, config)
 }
 

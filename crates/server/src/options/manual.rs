@@ -3,6 +3,7 @@ use std::fmt::Write;
 
 use super::{
     commands::{CommandDescription, CommandOptionDescription, descriptions},
+    exit_codes::EXIT_CODES,
     table,
 };
 
@@ -10,7 +11,7 @@ use super::{
 pub fn manual() -> String {
     let mut text = format!(
         ".TH NEREID 1 \"\" \"nereid {}\" \"User Commands\"\n.SH NAME\nnereid \\- inference server for machine learning models\n\
-         .SH SYNOPSIS\n.B nereid\n\\-\\-model\\-repository=\\fIpath\\fR [\\fIoption\\fR]...\n.br\n",
+         .SH SYNOPSIS\n.B nereid\n[\\fIoption\\fR]... \\fIrepository\\fR|\\fImodel.onnx\\fR...\n.br\n",
         env!("CARGO_PKG_VERSION")
     );
     let commands = descriptions();
@@ -46,8 +47,12 @@ pub fn manual() -> String {
     for command in called {
         push_command(&mut text, command);
     }
+    text.push_str(".SH EXIT STATUS\n");
+    for (code, meaning) in EXIT_CODES {
+        let _ = writeln!(text, ".TP\n{code}\n{}", line(meaning));
+    }
     text.push_str(
-        ".SH EXIT STATUS\n0 after an orderly stop, 1 after an error. Commands end with 2 after wrong usage.\n.SH SIGNALS\nSIGTERM and SIGINT stop the server in \
+        ".SH SIGNALS\nSIGTERM and SIGINT stop the server in \
          order. SIGHUP reopens log files, and reads the file of options, certificates and API keys again.\n",
     );
     text

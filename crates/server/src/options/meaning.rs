@@ -18,7 +18,7 @@ use host::{HostPolicy, MemoryLimits};
 use shared_memory::SharedMemoryOptions;
 use trace::TraceConfig;
 
-use crate::logging::LogConfig;
+use crate::{color::ColorChoice, logging::LogConfig};
 
 pub use inference::BackendSetting;
 
@@ -35,6 +35,8 @@ pub struct ResolvedOptions {
     pub server: ServerSettings,
     /// What the server logs, and where.
     pub logging: LogConfig,
+    /// When texts for people have colours.
+    pub color: ColorChoice,
     /// The access log, if there is one.
     pub access_log: Option<AccessLogSettings>,
     /// Where models come from, and how the server loads them.
@@ -122,8 +124,10 @@ pub struct AccessLogSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepositorySettings {
     /// The repositories' paths and URLs as typed, sorted, without duplicates. Empty if neither the command line nor
-    /// `AIP_STORAGE_URI` names one. Then the engine refuses to start.
+    /// `AIP_STORAGE_URI` names one. Then the server refuses to start, unless there are `model_files`.
     pub paths: BTreeSet<String>,
+    /// ONNX files that are served as models of their own.
+    pub model_files: BTreeSet<PathBuf>,
     /// If true, backends may complete model configurations.
     pub auto_complete: bool,
     /// The name, without `.pbtxt`, of the file in a model's `configs` directory that is preferred to its
@@ -151,6 +155,13 @@ pub struct RepositorySettings {
     pub startup_models: BTreeSet<String>,
     /// Whether models of different repositories may have the same name.
     pub namespacing: bool,
+}
+
+impl RepositorySettings {
+    /// Whether there is a repository or a file with a model.
+    pub fn is_given(&self) -> bool {
+        !self.paths.is_empty() || !self.model_files.is_empty()
+    }
 }
 
 /// Where an endpoint listens.

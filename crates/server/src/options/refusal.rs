@@ -2,8 +2,13 @@
 
 use std::fmt;
 
-const HINT: &str =
-    "Usage: nereid --model-repository=<path> [option]...   ('nereid --help' lists every option)";
+use crate::error_line;
+
+/// How a server is started, and a command.
+pub(super) const CALLS: &str = "\
+Usage: nereid [option]... <repository|model.onnx>...
+       nereid <command> [argument]...
+";
 
 /// Why the server cannot start with this command line. Its display is the whole text for stderr, without the last
 /// newline.
@@ -83,10 +88,12 @@ impl BadOption {
 
 impl fmt::Display for BadOption {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.explained())?;
+        out.write_str(&error_line(&self.explained()))?;
         match self.frame {
             Frame::Build => Ok(()),
-            Frame::Option(_) | Frame::Plain => write!(out, "\n{HINT}"),
+            Frame::Option(_) | Frame::Plain => {
+                write!(out, "\n\n{CALLS}\nFor more information, try 'nereid --help'.")
+            }
         }
     }
 }

@@ -27,6 +27,7 @@ use super::refusal::BadOption;
 use super::table::INT_MAX;
 use super::typed::{self, TypedOptions, non_empty, unsigned};
 use super::{clash, managed, plain_keys, table};
+use crate::color::ColorChoice;
 use crate::logging::{Levels, LogConfig};
 
 /// Turns a complete command line into options.
@@ -37,7 +38,7 @@ pub(super) fn resolve(
     mut typed: TypedOptions,
     environment: &ProcessEnvironment,
 ) -> Result<ResolvedOptions, BadOption> {
-    if typed.repository.paths.is_empty() {
+    if typed.repository.paths.is_empty() && typed.repository.model_files.is_empty() {
         typed.repository.paths.extend(environment.storage_uri.clone());
     }
     check_between(&mut typed)?;
@@ -76,6 +77,10 @@ pub(super) fn resolve(
     Ok(ResolvedOptions {
         server,
         access_log: access_log(&typed.logging),
+        color: match typed.logging.color {
+            ColorChoice::Auto => environment.color(),
+            chosen @ (ColorChoice::Always | ColorChoice::Never) => chosen,
+        },
         logging: logging(typed.logging, environment),
         metrics,
         http: typed.http.allow.then(|| http(typed.http, http_tls, &ports)),
@@ -226,6 +231,7 @@ fn access_log(typed: &typed::TypedLogging) -> Option<AccessLogSettings> {
 fn repository(typed: typed::TypedRepository) -> RepositorySettings {
     RepositorySettings {
         paths: typed.paths,
+        model_files: typed.model_files,
         auto_complete: !(typed.disable_auto_complete || typed.strict_model_config == Some(true)),
         config_name: typed.config_name,
         agent_directory: PathBuf::from(typed.agent_directory),

@@ -34,7 +34,7 @@ const TRITON_OPTIONS: &str = "help id exit-timeout-secs exit-on-error strict-rea
              repoagent-directory backend-config allow-client-shm strict-model-config \
              response-cache-byte-size trace-file trace-level trace-rate trace-count trace-log-frequency";
 
-const OWN_OPTIONS: &str = "version config access-log access-log-rate onnxruntime-library max-inflight-bytes max-unread-response-bytes max-intermediate-bytes max-client-shm-regions max-client-shm-byte-size client-shm-in-place \
+const OWN_OPTIONS: &str = "version color config access-log access-log-rate onnxruntime-library max-inflight-bytes max-unread-response-bytes max-intermediate-bytes max-client-shm-regions max-client-shm-byte-size client-shm-in-place \
              gpu-instances-on-cpu serve-partial-models repository-settle-ms model-repository-cache-directory \
              model-repository-cache-byte-size strict-readiness-scope reload-sequence-timeout-secs shutdown-delay-secs max-connections http-openapi grpc-reflection allow-status-page status-log-lines http-max-connections grpc-max-connections \
              metrics-max-connections grpc-max-concurrent-streams max-request-byte-size \
@@ -105,6 +105,29 @@ fn the_help_names_every_option_under_the_headings_in_order() {
 }
 
 #[test]
+fn the_short_help_is_one_screen_with_the_commands_first() {
+    let Ok(Invocation::Print(screen)) = parse_in(&ProcessEnvironment::default(), &["-h"]) else {
+        panic!("help is not printed")
+    };
+    assert!(screen.lines().count() <= 40 && screen.lines().all(|line| line.len() <= 80), "{screen}");
+    let (before_options, _) = screen.split_once("\nOptions").unwrap();
+    for command in commands::names() {
+        assert!(before_options.contains(&format!("\n  {command} ")), "{command}");
+    }
+    for word in screen.split_whitespace().filter(|word| word.starts_with("--") && *word != "--help,") {
+        let name = word.trim_start_matches('-').trim_end_matches([':', ',']);
+        assert!(table::named(name).is_some(), "{word}");
+    }
+}
+
+#[test]
+fn the_help_ends_with_the_exit_codes() {
+    let help = usage();
+    let (_, codes) = help.split_once("\nExit codes:\n").unwrap();
+    assert!(codes.starts_with("  0 ") && codes.contains("\n  130 "), "{codes}");
+}
+
+#[test]
 fn the_help_says_what_this_version_does_not_do() {
     let help = usage().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
@@ -115,8 +138,8 @@ fn the_help_says_what_this_version_does_not_do() {
 #[test]
 fn the_help_names_the_load_generator_and_the_values_of_enumerations() {
     let help = usage();
-    assert!(help.contains("\n       nereid perf -m <model>"), "{help}");
-    assert!(help.contains("\n       nereid api-key [--hash]"), "{help}");
+    assert!(help.contains("\n  nereid perf <model>"), "{help}");
+    assert!(help.contains("\n  nereid api-key [--hash]"), "{help}");
     for line in [
         "  --model-control-mode <none|poll|explicit>\n",
         "  --log-format <default|ISO8601|json>\n",

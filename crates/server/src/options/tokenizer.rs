@@ -15,6 +15,8 @@ use super::table::{self, OptionSpec};
 pub(super) struct GivenOption {
     pub(super) option: &'static OptionSpec,
     pub(super) value: String,
+    /// Whether it was given as a letter.
+    pub(super) is_letter: bool,
 }
 
 /// The words of a command line that are not read yet.
@@ -55,8 +57,8 @@ impl ArgumentTokens {
                 return self.option(option).map(Some);
             }
             match word.strip_prefix('-').and_then(|letters| letters.chars().next()) {
-                Some(_) if word == "-h" => return self.option("help").map(Some),
-                Some(_) if word == "-V" => return self.option("version").map(Some),
+                Some(_) if word == "-h" => return self.letter("help").map(Some),
+                Some(_) if word == "-V" => return self.letter("version").map(Some),
                 Some(letter) => {
                     let text = format!("invalid option -- '{letter}'");
                     return Err(BadOption::framed(format!("-{letter}"), text).advising(did_you_mean(&word)));
@@ -70,6 +72,10 @@ impl ArgumentTokens {
     /// The arguments that belong to no option. Call it when the whole line has been read.
     pub(super) fn positionals(self) -> Vec<String> {
         self.positionals
+    }
+
+    fn letter(&mut self, name: &str) -> Result<GivenOption, BadOption> {
+        Ok(GivenOption { is_letter: true, ..self.option(name)? })
     }
 
     fn option(&mut self, word: &str) -> Result<GivenOption, BadOption> {
@@ -90,7 +96,7 @@ impl ArgumentTokens {
                 .pop_front()
                 .ok_or_else(|| BadOption::framed(name, format!("option '--{name}' requires an argument")))?,
         };
-        Ok(GivenOption { option, value })
+        Ok(GivenOption { option, value, is_letter: false })
     }
 }
 
@@ -175,7 +181,7 @@ mod tests {
     fn an_ambiguous_beginning_is_refused_with_its_possibilities() {
         let error = read(&["--grpc-server=x"]).unwrap_err();
         assert!(error.starts_with(
-            "Bad option: \"--grpc-server\".\noption '--grpc-server' is ambiguous; possibilities: \
+            "error: Bad option: \"--grpc-server\".\noption '--grpc-server' is ambiguous; possibilities: \
              '--grpc-server-cert' '--grpc-server-key'"
         ));
     }
@@ -183,10 +189,13 @@ mod tests {
     #[test]
     fn errors_of_getopt_have_the_words_of_getopt() {
         for (line, text) in [
-            (&["--nonsense"][..], "Bad option: \"--nonsense\".\nunrecognized option '--nonsense'"),
-            (&["--http-port"][..], "Bad option: \"--http-port\".\noption '--http-port' requires an argument"),
-            (&["--help=1"][..], "Bad option: \"--help\".\noption '--help' doesn't allow an argument"),
-            (&["-p", "8000"][..], "Bad option: \"-p\".\ninvalid option -- 'p'"),
+            (&["--nonsense"][..], "error: Bad option: \"--nonsense\".\nunrecognized option '--nonsense'"),
+            (
+                &["--http-port"][..],
+                "error: Bad option: \"--http-port\".\noption '--http-port' requires an argument",
+            ),
+            (&["--help=1"][..], "error: Bad option: \"--help\".\noption '--help' doesn't allow an argument"),
+            (&["-p", "8000"][..], "error: Bad option: \"-p\".\ninvalid option -- 'p'"),
         ] {
             let error = read(line).unwrap_err();
             assert!(error.starts_with(text), "{error}");
@@ -209,7 +218,7 @@ mod tests {
             ("-model-repository=/m", "--model-repository"),
         ] {
             let error = read(&[typed]).unwrap_err();
-            assert!(error.contains(&format!("\nDid you mean '{meant}'?\nUsage: ")), "{error}");
+            assert!(error.contains(&format!("\nDid you mean '{meant}'?\n\nUsage: ")), "{error}");
         }
         let error = read(&["--frobnicate-all-models"]).unwrap_err();
         assert!(!error.contains("Did you mean"), "{error}");

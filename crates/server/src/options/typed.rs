@@ -4,6 +4,7 @@
 //! meaning until `table::defaults` has passed the default texts of the table to the setters.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use engine::{ControlMode, RateLimitResource};
@@ -52,6 +53,7 @@ pub(super) struct TypedLogging {
     pub(super) warning: bool,
     pub(super) error: bool,
     pub(super) format: crate::logging::LogFormat,
+    pub(super) color: crate::color::ColorChoice,
     pub(super) file: String,
     pub(super) access_log: String,
     pub(super) access_log_rate: f64,
@@ -60,6 +62,7 @@ pub(super) struct TypedLogging {
 #[derive(Debug, Default)]
 pub(super) struct TypedRepository {
     pub(super) paths: BTreeSet<String>,
+    pub(super) model_files: BTreeSet<PathBuf>,
     pub(super) exit_on_error: bool,
     pub(super) disable_auto_complete: bool,
     pub(super) strict_model_config: Option<bool>,

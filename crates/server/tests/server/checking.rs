@@ -174,21 +174,23 @@ fn a_wrong_command_line_has_its_error_first_and_one_usage() {
     for (line, error) in [
         (
             "check --http-prot=1 {}",
-            "Bad option: \"--http-prot\".\nunrecognized option '--http-prot'\nDid you mean",
+            "error: Bad option: \"--http-prot\".\nunrecognized option '--http-prot'\nDid you mean",
         ),
-        ("check --format=yaml {}", "'--format' is 'yaml', which is none of"),
-        ("init --nonsense {}/net", "Bad option: \"--nonsense\"."),
-        ("config show --nonsense {}/net", "Bad option: \"--nonsense\"."),
-        ("config fmt -x {}", "unrecognized option '-x'"),
-        ("config", "name one of fmt, show, schema"),
-        ("config frob", "'frob' is none of fmt, show, schema"),
-        ("explain --frob", "unknown option '--frob'"),
-        ("api-key --hsah", "unexpected argument: --hsah"),
-        ("api-key --hash more", "unexpected argument: more"),
-        ("completions", "name a shell: one of bash, zsh, fish"),
-        ("completions tcsh", "'tcsh' is none of bash, zsh, fish"),
-        ("completions bash zsh", "unexpected argument: zsh"),
-        ("man option", "'option' is none of options, configuration"),
+        ("check --format=yaml {}", "error: '--format' is 'yaml', which is none of"),
+        ("init --nonsense {}/net", "error: Bad option: \"--nonsense\"."),
+        ("config show --nonsense {}/net", "error: Bad option: \"--nonsense\"."),
+        ("config fmt -x {}", "error: unrecognized option '-x'"),
+        ("config", "error: name one of fmt, show, schema"),
+        ("config frob", "error: 'frob' is none of fmt, show, schema"),
+        ("explain --frob", "error: unknown option '--frob'"),
+        ("api-key --hsah", "error: unexpected argument: --hsah"),
+        ("api-key --hash more", "error: unexpected argument: more"),
+        ("completions", "error: name a shell: one of bash, zsh, fish"),
+        ("completions tcsh", "error: 'tcsh' is none of bash, zsh, fish"),
+        ("completions bash zsh", "error: unexpected argument: zsh"),
+        ("man option", "error: 'option' is none of options, configuration"),
+        ("help chekc", "error: 'chekc' is no command\nDid you mean 'check'?"),
+        ("help check more", "error: unexpected argument: more"),
     ] {
         let (code, out, err) = run(line, root.path());
         assert_eq!((code, out.as_str()), (Some(2), ""), "{line}: {err}");
@@ -196,7 +198,18 @@ fn a_wrong_command_line_has_its_error_first_and_one_usage() {
         let command = line.split(' ').next().unwrap();
         assert!(err.contains(&format!("\n\nUsage: nereid {command}")), "{line}: {err}");
         assert_eq!(err.matches("Usage: ").count(), 1, "{line}: {err}");
+        assert!(err.ends_with(&format!("try 'nereid {command} --help'.\n")), "{line}: {err}");
     }
+}
+
+#[test]
+fn findings_have_colours_where_they_are_wanted() {
+    let root = repository("max_batch_size: -1");
+    let colored = "\x1b[1;31merror\x1b[0m[";
+    assert!(run("check --color=always {}", root.path()).1.contains(colored));
+    assert!(!run("check {}", root.path()).1.contains('\x1b'));
+    let json = run("check --color=always --format=json {}", root.path()).1;
+    assert!(!json.contains('\x1b') && !json.contains("u001b"), "{json}");
 }
 
 #[test]
@@ -217,6 +230,7 @@ fn each_command_prints_its_help() {
         "api-key",
         "completions",
         "man",
+        "help",
     ] {
         for help in ["-h", "--help"] {
             let (code, out, err) = run(&format!("{line} {help}"), root.path());
@@ -225,6 +239,9 @@ fn each_command_prints_its_help() {
             assert!(out.contains(&format!("Usage: nereid {command}")), "{line} {help}: {out}");
         }
     }
+    assert!(run("help check", root.path()).1.starts_with("Usage: nereid check"));
+    assert_eq!(run("help", root.path()).1, run("-h", root.path()).1);
+    assert_eq!(run("help serve", root.path()).1, run("serve --help", root.path()).1);
     // A file may have such a name.
     fs::write(root.path().join("-h"), "max_batch_size: 4\n").unwrap();
     assert_eq!(run("config fmt --check -- -h", root.path()).0, Some(0));

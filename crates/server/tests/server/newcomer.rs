@@ -43,12 +43,36 @@ fn status(program: &Program, path: &str) -> u16 {
 #[test]
 fn short_options_print_the_help_and_the_version() {
     let help = run(&["-h"]);
-    assert!(help.status.success() && text(&help.stdout).contains("nereid perf -m <model>"));
+    assert!(help.status.success() && text(&help.stdout).contains("\n  perf  "));
     let version = run(&["-V"]);
     assert!(version.status.success() && text(&version.stdout).starts_with("nereid "));
     let refused = run(&["--model-repositry=/models"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("Did you mean '--model-repository'?"), "{refused:?}");
+}
+
+#[test]
+fn alone_the_program_prints_one_screen_and_what_it_needs() {
+    let screen = text(&run(&["help"]).stdout);
+    let alone = run(&[]);
+    assert_eq!((alone.status.code(), text(&alone.stdout).as_str()), (Some(1), ""));
+    assert_eq!(text(&alone.stderr), format!("{screen}\nerror: name a model repository or an ONNX file\n"));
+    let without = run(&["--http-port=0", "--grpc-port=0", "--metrics-port=0"]);
+    let expected = "error: creating server: Invalid argument - --model-repository must be specified: name a repository or an \
+                    ONNX file, as in 'nereid models/'\n";
+    assert!(text(&without.stderr).ends_with(expected), "{without:?}");
+}
+
+#[test]
+fn a_repository_may_be_an_argument_with_and_without_serve() {
+    let root = repository(&[]);
+    let place = root.path().display().to_string();
+    for words in [&[place.as_str()][..], &["serve", &place]] {
+        let mut command = command(PROGRAM);
+        command.args(words).args(["--http-port=0", "--grpc-port=0", "--metrics-port=0"]);
+        let program = Program::start_line(command).unwrap();
+        program.wait_for("ready in ");
+    }
 }
 
 #[test]
@@ -63,6 +87,21 @@ fn the_root_leads_a_browser_to_the_status_page() {
     assert_eq!(root(&[], "text/html,*/*;q=0.8"), (303, Some("status".to_owned())));
     assert_eq!(root(&[], "*/*"), (404, None));
     assert_eq!(root(&["--allow-status-page=false"], "text/html"), (404, None));
+}
+
+#[test]
+fn a_refused_start_has_colours_where_they_are_wanted() {
+    let root = repository(&[("m/config.pbtxt", "max_batch_size: -1")]);
+    let refused = run(&[
+        &root.path().display().to_string(),
+        "--color=always",
+        "--http-port=0",
+        "--grpc-port=0",
+        "--metrics-port=0",
+    ]);
+    let complaints = text(&refused.stderr);
+    assert!(complaints.contains("\x1b[1;31merror:\x1b[0m creating server: "), "{complaints}");
+    assert!(complaints.contains("\x1b[1;31mE"), "{complaints}");
 }
 
 #[test]

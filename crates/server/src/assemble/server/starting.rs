@@ -14,6 +14,7 @@ use crate::{
     AccessLogWriter, Extensions,
     assemble::{
         endpoint_service::{StartError, creating},
+        file_repository::FileRepository,
         part_options::engine_options,
         ports::{Credentials, Sockets},
         vertex_ai,
@@ -36,6 +37,7 @@ pub struct StartingServer<'a> {
     /// The built-in backends.
     backends: Vec<Arc<dyn Backend>>,
     finder: Option<Arc<dyn BackendFinder>>,
+    files: Option<FileRepository>,
 }
 
 impl<'a> StartingServer<'a> {
@@ -52,8 +54,10 @@ impl<'a> StartingServer<'a> {
         vertex_ai::check_routes(options)?;
         let credentials = Credentials::read(options)?;
         let sockets = Sockets::bind(options, inherited)?;
-        if options.repository.paths.is_empty() {
-            return Err(creating(Error::invalid("--model-repository must be specified")));
+        if !options.repository.is_given() {
+            return Err(creating(Error::invalid(
+                "--model-repository must be specified: name a repository or an ONNX file, as in 'nereid models/'",
+            )));
         }
         if options.repository.agent_directory.as_os_str().is_empty() {
             return Err(creating(Error::invalid("--repoagent-directory can not be empty")));
@@ -68,11 +72,24 @@ impl<'a> StartingServer<'a> {
             .with_metrics(access_log.clone().map(|log| log as Arc<dyn MetricSource>))
             .with_metrics(Some(Arc::new(credentials.metrics_of_certificates())));
         let (backends, finder) = (plugins.backends.clone(), plugins.finder.clone());
-        let engine = Engine::new(engine_options(options).map_err(creating)?, plugins).map_err(creating)?;
+        let files = FileRepository::new(&options.repository.model_files).map_err(creating)?;
+        let engine_options = engine_options(options, files.as_ref()).map_err(creating)?;
+        let engine = Engine::new(engine_options, plugins).map_err(creating)?;
         // Plug-ins call the server through its C handle while their models load.
         let handle = extensions.host.unwrap_or_else(in_process::Server::hosting);
         handle.attach(engine.clone());
-        Ok(Self { options, engine, handle, tracer, sockets, credentials, access_log, backends, finder })
+        Ok(Self {
+            options,
+            engine,
+            handle,
+            tracer,
+            sockets,
+            credentials,
+            access_log,
+            backends,
+            finder,
+            files,
+        })
     }
 
     /// Loads the models. Returns when each is ready or has failed. Dropping the future interrupts nothing: call
@@ -119,6 +136,7 @@ impl<'a> StartingServer<'a> {
             endpoints: Vec::new(),
             access_log: self.access_log,
             reload: self.credentials.reload.clone(),
+            _files: self.files,
             times,
         };
         server.open_endpoints(self.sockets, &self.credentials, options)?;

@@ -54,6 +54,9 @@ impl ValueDescription {
     /// By a placeholder: `text|json`, `zero|random|PATH`, `<file>...`.
     fn of(placeholder: &str) -> Self {
         let placeholder = placeholder.trim_matches(['[', ']']);
+        if placeholder == "<command>" {
+            return Self::of_words(names());
+        }
         let names_file = |text: &str| {
             let text = text.to_lowercase();
             ["file", "path", "director", "repository"].iter().any(|word| text.contains(word)) || text == "dir"
@@ -82,7 +85,7 @@ pub(in super::super) fn descriptions() -> Vec<CommandDescription> {
         about: String::new(),
         after: String::new(),
         options: Vec::new(),
-        operand: ValueDescription::of_words(names()),
+        operand: ValueDescription { is_file: true, ..ValueDescription::of_words(names()) },
         server_options: ServerOptionsPlace::Anywhere,
     };
     let mut all = vec![server];
@@ -245,6 +248,7 @@ mod tests {
             ("[options|configuration]", value(&["options", "configuration"], false)),
             ("<file>...", value(&[], true)),
             ("<model directory>", value(&[], true)),
+            ("<repository|model.onnx>...", value(&[], true)),
             ("DIR", value(&[], true)),
             ("integer", value(&[], false)),
             ("<resource>:<count>[:<device>]", value(&[], false)),

@@ -17,6 +17,12 @@ const fn command(
 /// All commands.
 pub(in super::super) const COMMANDS: &[CommandSpec] = &[
     command(
+        "serve",
+        "[option]... <repository|model.onnx>...",
+        "serve models; the word may be left out",
+        CommandTable::Own(&tables::SERVE),
+    ),
+    command(
         "check",
         "<repository>...",
         "check models without loading them",
@@ -35,28 +41,23 @@ pub(in super::super) const COMMANDS: &[CommandSpec] = &[
         "tell what a running server does, and what to change",
         CommandTable::Own(&tables::EXPLAIN),
     ),
-    command(
-        "perf",
-        "-m <model> [option]...",
-        "measure a server ('nereid perf --help')",
-        CommandTable::Clap(perf::command_line),
-    ),
+    command("perf", "<model> [option]...", "measure a server", CommandTable::Clap(perf::command_line)),
     command(
         "record",
         "<file> [option]...",
-        "write the calls of clients to a file ('nereid record --help')",
+        "write the calls of clients to a file",
         CommandTable::Clap(recording::record::command_line),
     ),
     command(
         "replay",
         "<file> [option]...",
-        "send recorded calls again ('nereid replay --help')",
+        "send recorded calls again",
         CommandTable::Clap(recording::replay_command_line),
     ),
     command(
         "tune",
         "<model> [option]...",
-        "find the best settings of a model ('nereid tune --help')",
+        "find the best settings of a model",
         CommandTable::Clap(tune::options::command_line),
     ),
     command(
@@ -77,11 +78,22 @@ pub(in super::super) const COMMANDS: &[CommandSpec] = &[
         "print the manual page, or a reference",
         CommandTable::Own(&tables::MAN),
     ),
+    command(
+        "help",
+        "[<command>]",
+        "print the commands, or the help of one",
+        CommandTable::Own(&tables::HELP),
+    ),
 ];
 
 /// The names of all commands.
 pub(in super::super) fn names() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().map(|command| command.name)
+}
+
+/// The command that a misspelt word probably stands for.
+pub fn nearest_command(word: &str) -> Option<&'static str> {
+    inference::nearest(word, names())
 }
 
 /// The names of all commands, and what they do.

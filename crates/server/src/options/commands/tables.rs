@@ -19,6 +19,14 @@ const fn plain(options: &'static [CommandOption], operands: &'static str) -> Com
     CommandForm { word: "", purpose: "", options, takes_server_options: false, operands }
 }
 
+pub(super) const SERVE: CommandUsage = CommandUsage {
+    forms: &[CommandForm { takes_server_options: true, ..plain(&[], "<repository|model.onnx>...") }],
+    about: "\
+Serves the models of repositories, and single ONNX files: a file is served under its name without '.onnx'. 'nereid models/' is
+the same as 'nereid serve models/' and 'nereid --model-repository=models/'.",
+    after: "Exit codes: 0 stopped in order, 1 not started or not stopped in order, 130 ended by a second Ctrl-C.\n",
+};
+
 pub(super) const CHECK: CommandUsage = CommandUsage {
     forms: &[CommandForm {
         takes_server_options: true,
@@ -155,5 +163,11 @@ pub(super) const MAN: CommandUsage = CommandUsage {
 Prints the manual page, or as Markdown the reference of the options or of configurations. To read the page:
 
   nereid man | man -l -",
+    after: "Exit codes: 0 done, 2 wrong usage.\n",
+};
+
+pub(super) const HELP: CommandUsage = CommandUsage {
+    forms: &[plain(&[], "[<command>]")],
+    about: "Prints the commands and the options that most servers need, or the help of a command.",
     after: "Exit codes: 0 done, 2 wrong usage.\n",
 };

@@ -3,27 +3,40 @@
 use std::fmt::Write;
 
 use super::{
-    command_spec::{CommandForm, CommandOption, CommandTable},
+    command_spec::{CommandForm, CommandOption, CommandTable, CommandUsage},
     list::COMMANDS,
 };
 
 /// The line of a command shows its options if there are no more of them.
 const MOST_SHOWN: usize = 3;
 
-/// The help of such a command. Ends with a newline.
+/// How such a command is called, in a line for each form.
 ///
 /// # Panics
 /// If the command has no table here, which a test of each command excludes.
-pub fn usage(command: &str) -> String {
-    let table = COMMANDS.iter().find(|spec| spec.name == command).map(|spec| spec.table);
-    let Some(CommandTable::Own(usage)) = table else {
-        panic!("the command '{command}' has no table");
-    };
+pub fn calls(command: &str) -> String {
     let mut text = String::new();
-    for (index, form) in usage.forms.iter().enumerate() {
+    for (index, form) in table(command).forms.iter().enumerate() {
         let begin = if index == 0 { "Usage:" } else { "      " };
         let _ = writeln!(text, "{begin} nereid {command}{}", form.arguments());
     }
+    text
+}
+
+fn table(command: &str) -> &'static CommandUsage {
+    match COMMANDS.iter().find(|spec| spec.name == command).map(|spec| spec.table) {
+        Some(CommandTable::Own(usage)) => usage,
+        Some(CommandTable::Clap(_)) | None => panic!("the command '{command}' has no table"),
+    }
+}
+
+/// The help of such a command. Ends with a newline.
+///
+/// # Panics
+/// As [`calls`].
+pub fn usage(command: &str) -> String {
+    let usage = table(command);
+    let mut text = calls(command);
     text.push('\n');
     if !usage.about.is_empty() {
         let _ = writeln!(text, "{}\n", usage.about);
@@ -87,7 +100,7 @@ mod tests {
         assert!(config.contains("\n             --version <number>  the version"), "{config}");
         assert!(usage("api-key").starts_with("Usage: nereid api-key [--hash]\n\nMakes a key"));
         assert!(usage("man").contains("man -l -\n\nExit codes: 0 done, 2 wrong usage.\n"));
-        for command in ["check", "config", "init", "explain", "api-key", "completions", "man"] {
+        for command in ["check", "config", "init", "explain", "api-key", "completions", "man", "help"] {
             let usage = usage(command);
             assert!(usage.lines().all(|line| line.len() <= 125), "{usage}");
             assert!(usage.contains("2 wrong usage") && usage.ends_with(".\n"), "{usage}");

@@ -30,6 +30,7 @@ pub(super) fn script() -> String {
             "complete -c nereid -n '__nereid_has server; and test (count (commandline -opc)) = 1' -a {name} -d '{purpose}'"
         );
     }
+    text.push_str("complete -c nereid -n '__nereid_has server' -F\n");
     for command in commands.iter().filter(|command| !command.words.is_empty()) {
         let condition = format!("__nereid_has \"{}\"", key(command));
         for option in &command.options {

@@ -67,8 +67,8 @@ fn push_call(text: &mut String, command: &CommandDescription) {
     let _ = writeln!(text, "    '{}')", key(command));
     if command.words.is_empty() {
         text.push_str(
-            "      if (( CURRENT == 2 )) && [[ $words[2] != -* ]]; then\n        _describe command commands\n      else\n        \
-             _arguments $server\n      fi\n      ;;\n",
+            "      if (( CURRENT == 2 )) && [[ $words[2] != -* ]]; then\n        _describe command commands\n        _files\n      else\n        \
+             _arguments $server '*:repository:_files'\n      fi\n      ;;\n",
         );
         return;
     }

@@ -1,6 +1,7 @@
 //! Options of the server as a whole and of its log.
 
 use super::option_spec::{INT_MAX, OptionSpec, OptionValue, boolean, checked, flag, integer, text};
+use crate::color::ColorChoice;
 use crate::logging::LogFormat;
 use crate::options::values;
 
@@ -79,6 +80,17 @@ pub(super) const LOGGING: &[OptionSpec] = &[
          'ISO8601': <date>T<time>Z <level> <process id> <file>:<line>] and the message. 'json': a JSON object.",
     )
     .default("default"),
+    checked(
+        "color",
+        "auto|always|never",
+        |typed, value| {
+            typed.logging.color = ColorChoice::named(value).ok_or("invalid argument for --color")?;
+            Ok(())
+        },
+        "Whether errors, reports and log lines for people have colours. 'auto': on a terminal, unless NO_COLOR is set. \
+         Log files and JSON have none.",
+    )
+    .default("auto"),
     text(
         "log-file",
         |typed, value| typed.logging.file = value.to_owned(),

@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::{options, parse_in};
+use crate::color::ColorChoice;
 use std::collections::BTreeSet;
 
 /// Command lines for features that this version does not have, each with the refused option.
@@ -19,7 +20,7 @@ fn refusal(line: &[&str]) -> String {
 #[track_caller]
 fn check_framed(line: &[&str], option: &str, text: &str) {
     let refusal = refusal(line);
-    let expected = format!("Bad option: \"--{option}\".\n{text}\n");
+    let expected = format!("error: Bad option: \"--{option}\".\n{text}\n");
     assert!(refusal.starts_with(&expected), "{line:?}: {refusal:?} does not begin with {expected:?}");
 }
 
@@ -27,7 +28,8 @@ fn check_framed(line: &[&str], option: &str, text: &str) {
 #[track_caller]
 fn check_plain(line: &[&str], text: &str) {
     let refusal = refusal(line);
-    let rest = refusal.trim_start_matches("Failed to build the server's options:\n");
+    let rest =
+        refusal.trim_start_matches("error: ").trim_start_matches("Failed to build the server's options:\n");
     let text = text.trim_start_matches("Failed to build the server's options:\n");
     let rest = rest.strip_prefix(text);
     assert!(rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('\n')), "{line:?}: {refusal:?}");
@@ -67,6 +69,7 @@ fn recorded_command_lines_are_refused_in_the_recorded_words() {
             "restricted api 'health' can not be specified in multiple config groups",
         ),
         (&["--log-format", "zz"], "log-format", "invalid argument for --log-format"),
+        (&["--color", "zz"], "color", "invalid argument for --color"),
         (&["--model-config-name", ""], "model-config-name", "Error: empty argument for --model-config-name"),
         (
             &["--cuda-memory-pool-byte-size", "5"],
@@ -141,8 +144,8 @@ fn a_refused_value_is_reported_with_the_allowed_values() {
     ] {
         let refusal = refusal(&[&format!("--{option}={value}")]);
         let lines: Vec<_> = refusal.lines().collect();
-        let [frame, _, takes, usage] = lines[..] else { panic!("{refusal}") };
-        assert_eq!(frame, format!("Bad option: \"--{option}\"."));
+        let [frame, _, takes, "", usage, ..] = lines[..] else { panic!("{refusal}") };
+        assert_eq!(frame, format!("error: Bad option: \"--{option}\"."));
         assert_eq!(takes, format!("'--{option}' takes {advice}"));
         assert!(usage.starts_with("Usage: nereid "), "{refusal}");
     }
@@ -352,11 +355,9 @@ fn a_broken_environment_variable_is_named() {
     let environment =
         ProcessEnvironment { delay_scheduler: Some("many".into()), ..ProcessEnvironment::default() };
     let refusal = parse_in(&environment, &[]).unwrap_err();
-    assert!(
-        refusal.starts_with(
-            "environment variable TRITONSERVER_DELAY_SCHEDULER: Invalid option value. Got many\n"
-        )
-    );
+    assert!(refusal.starts_with(
+        "error: environment variable TRITONSERVER_DELAY_SCHEDULER: Invalid option value. Got many\n"
+    ));
 }
 
 #[test]
@@ -370,10 +371,48 @@ fn a_refusal_ends_with_how_to_get_help() {
 fn a_misspelt_command_is_named() {
     for (word, command) in [("chekc", "check"), ("perv", "perf"), ("apikey", "api-key")] {
         let refusal = refusal(&[word, "x"]);
-        let expected = format!("Unexpected argument: {word}\nDid you mean the command '{command}'?\nUsage: ");
+        let expected =
+            format!("error: Unexpected argument: {word}\nDid you mean the command '{command}'?\n\nUsage: ");
         assert!(refusal.starts_with(&expected), "{refusal}");
     }
     assert!(!refusal(&["/models"]).contains("Did you mean"));
+}
+
+#[test]
+fn an_argument_is_a_repository_a_url_or_an_onnx_file() {
+    let root = tempfile::tempdir().unwrap();
+    let path = |name: &str| root.path().join(name).display().to_string();
+    let [models, net, notes] = ["models", "net.onnx", "notes.txt"].map(path);
+    std::fs::create_dir(&models).unwrap();
+    [&net, &notes].map(|file| std::fs::write(file, "").unwrap());
+    let taken = options(&["--http-port=1", &models, "s3://bucket/models", &net]).repository;
+    assert!(taken.paths.iter().eq([models.as_str(), "s3://bucket/models"]), "{:?}", taken.paths);
+    assert!(taken.model_files.iter().eq([std::path::Path::new(&net)]));
+    for (wrong, advice) in [
+        (&notes, "Name the directory of a model repository, or an ONNX file"),
+        (&path("none"), "There is no such file or directory, and no such command"),
+        (&"check".to_owned(), "The command 'check' is the first word of its line"),
+    ] {
+        let refusal = refusal(&["--http-port=1", wrong]);
+        assert!(refusal.starts_with(&format!("error: Unexpected argument: {wrong}\n{advice}")), "{refusal}");
+    }
+}
+
+#[test]
+fn no_color_counts_unless_an_option_says_otherwise() {
+    let environment = ProcessEnvironment { no_color: true, ..ProcessEnvironment::default() };
+    assert_eq!(options(&[]).color, ColorChoice::Auto);
+    assert_eq!(super::options_in(&environment, &[]).color, ColorChoice::Never);
+    assert_eq!(super::options_in(&environment, &["--color=always"]).color, ColorChoice::Always);
+}
+
+/// As each option that may be given several times: the arguments are all that counts then.
+#[test]
+fn arguments_take_precedence_over_the_repositories_of_the_environment() {
+    let mut environment = ProcessEnvironment::default();
+    environment.options.insert("model-repository".into(), "/elsewhere".into());
+    assert!(super::options_in(&environment, &["gs://models"]).repository.paths.iter().eq(["gs://models"]));
+    assert!(super::options_in(&environment, &[]).repository.paths.iter().eq(["/elsewhere"]));
 }
 
 #[test]

@@ -205,10 +205,13 @@ fn refused_with(result: Result<(), String>, response: &Value) -> Result<(), Stri
     }
 }
 
-/// Whether `text` has these lines, one after the other.
+/// Whether `text` has these lines, one after the other. Nereid's errors begin with `error: `, which only some of Triton's do.
 fn has_lines(text: &str, expected: &str) -> bool {
+    fn words(line: &str) -> &str {
+        line.strip_prefix("error: ").unwrap_or(line).trim_end()
+    }
     let (lines, expected): (Vec<_>, Vec<_>) =
-        (text.lines().map(str::trim_end).collect(), expected.lines().map(str::trim_end).collect());
+        (text.lines().map(words).collect(), expected.lines().map(words).collect());
     !expected.is_empty() && lines.windows(expected.len()).any(|window| window == expected)
 }
 

@@ -1,0 +1,157 @@
+//! Colours of texts for people.
+use std::{
+    borrow::Cow,
+    io::{self, IsTerminal, Write},
+};
+
+const RED: &str = "\x1b[1;31m";
+const YELLOW: &str = "\x1b[1;33m";
+const CYAN: &str = "\x1b[1;36m";
+const BOLD: &str = "\x1b[1m";
+const PLAIN: &str = "\x1b[0m";
+
+/// When texts have colours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ColorChoice {
+    /// On a terminal.
+    #[default]
+    Auto,
+    /// Everywhere.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+impl ColorChoice {
+    /// By its name on the command line.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "auto" => Some(Self::Auto),
+            "always" => Some(Self::Always),
+            "never" => Some(Self::Never),
+            _ => None,
+        }
+    }
+
+    /// Whether texts for this stream have colours.
+    pub fn colors(self, stream: &impl IsTerminal) -> bool {
+        match self {
+            Self::Auto => stream.is_terminal(),
+            Self::Always => true,
+            Self::Never => false,
+        }
+    }
+}
+
+/// The word for how bad something is, such as `error` or `warning:`, in its colour. Other words stay as they are.
+pub fn severity(word: &str) -> Cow<'_, str> {
+    let color = match word.trim_end_matches(':') {
+        "error" | "Error" => RED,
+        "warning" | "Warning" => YELLOW,
+        "note" => CYAN,
+        "Usage" => BOLD,
+        _ => return Cow::Borrowed(word),
+    };
+    Cow::Owned(format!("{color}{word}{PLAIN}"))
+}
+
+/// A text with colours for the words that begin its lines with a colon.
+pub fn lines(text: &str) -> String {
+    text.split_inclusive('\n').map(line).collect()
+}
+
+fn line(line: &str) -> Cow<'_, str> {
+    match line.split_once(": ") {
+        Some((word, rest)) if !word.contains(' ') => {
+            Cow::Owned(format!("{} {rest}", severity(&format!("{word}:"))))
+        }
+        Some(_) | None => Cow::Borrowed(line),
+    }
+}
+
+/// A stream for lines of text, which gives them their colours.
+pub struct ColoredLines<W: Write> {
+    stream: W,
+    /// `false`: everything passes as it is.
+    is_on: bool,
+    /// The begin of a line.
+    begun: Vec<u8>,
+}
+
+impl<W: Write> ColoredLines<W> {
+    /// `is_on` says whether there are colours.
+    pub fn new(stream: W, is_on: bool) -> Self {
+        Self { stream, is_on, begun: Vec::new() }
+    }
+
+    fn write_begun(&mut self) -> io::Result<()> {
+        let begun = std::mem::take(&mut self.begun);
+        match str::from_utf8(&begun) {
+            Ok(text) => self.stream.write_all(line(text).as_bytes()),
+            Err(_) => self.stream.write_all(&begun),
+        }
+    }
+}
+
+impl<W: Write> Write for ColoredLines<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.is_on {
+            return self.stream.write(bytes);
+        }
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.begun.extend_from_slice(part);
+            if part.ends_with(b"\n") {
+                self.write_begun()?;
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.write_begun()?;
+        self.stream.flush()
+    }
+}
+
+impl<W: Write> Drop for ColoredLines<W> {
+    fn drop(&mut self) {
+        // If the reader has closed the stream, the error does not matter.
+        let _ = self.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(is_on: bool) -> String {
+        let mut out = Vec::new();
+        {
+            let mut lines = ColoredLines::new(&mut out, is_on);
+            write!(lines, "{}: {}\nUsage: x\n", "error", "no: way").unwrap();
+            lines.write_all(b"  note: indented\nWarning: ab\xff\nWarning: c").unwrap();
+        }
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    #[test]
+    fn the_first_word_of_a_line_has_its_colour() {
+        let plain = "error: no: way\nUsage: x\n  note: indented\nWarning: ab\u{fffd}\nWarning: c";
+        assert_eq!(written(false), plain);
+        assert_eq!(
+            written(true),
+            "\x1b[1;31merror:\x1b[0m no: way\n\x1b[1mUsage:\x1b[0m x\n  note: indented\nWarning: ab\u{fffd}\n\
+             \x1b[1;33mWarning:\x1b[0m c"
+        );
+        assert_eq!(lines("error: a\nb: c\n"), "\x1b[1;31merror:\x1b[0m a\nb: c\n");
+    }
+
+    #[test]
+    fn a_choice_has_a_name_and_counts_more_than_the_terminal() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        for (name, colors) in [("auto", false), ("always", true), ("never", false)] {
+            assert_eq!(ColorChoice::named(name).unwrap().colors(&file), colors, "{name}");
+        }
+        assert_eq!(ColorChoice::named("sometimes"), None);
+    }
+}

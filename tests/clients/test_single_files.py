@@ -1,0 +1,53 @@
+"""ONNX files that are served without a repository."""
+
+import numpy as np
+import onnx
+import pytest
+import repository as models
+from protocols import HTTP
+from serving import run_to_end
+
+NEGATIVE = "negative (float[batch, 3] X) => (float[batch, 3] Y) { Y = Neg(X) }"
+
+
+@pytest.fixture
+def empty(tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    return folder
+
+
+def rows(client, model, count):
+    """The answer to a request of so many rows."""
+    wanted = np.random.default_rng(count).normal(size=(count, 3)).astype(np.float32)
+    answer = client.infer(model, [HTTP.input("X", wanted)]).as_numpy("Y")
+    assert np.array_equal(answer, -wanted)
+
+
+def test_a_file_is_served_under_its_name(start, tmp_path, empty):
+    file = tmp_path / "negative v1.5.onnx"
+    onnx.save(models.graph(NEGATIVE), file)
+    server = start(empty, str(file)).wait_until_ready()
+    with HTTP.connect(server) as client:
+        rows(client, "negative v1.5", 2)
+
+
+def test_a_file_has_its_external_data_beside_it(start, tmp_path, empty):
+    text = "table (int64[length] INDEX) => (float[length] VALUE) { VALUE = Gather(numbers, INDEX) }"
+    model = models.graph(text, numbers=np.arange(100, dtype=np.float32))
+    file = tmp_path / "table.onnx"
+    onnx.save(model, file, save_as_external_data=True, location="table.data", size_threshold=0)
+    server = start(empty, str(file)).wait_until_ready()
+    with HTTP.connect(server) as client:
+        inputs = [HTTP.input("INDEX", np.array([[7], [42]], np.int64))]
+        assert client.infer("table", inputs).as_numpy("VALUE").tolist() == [[7], [42]]
+
+
+def test_two_files_of_one_name_are_refused(tmp_path):
+    files = [tmp_path / folder / "m.onnx" for folder in ("one", "two")]
+    for file in files:
+        file.parent.mkdir()
+        onnx.save(models.graph(NEGATIVE), file)
+    ended = run_to_end(*files, "--http-port=0", "--grpc-port=0", "--metrics-port=0")
+    assert ended.returncode == 1
+    assert f"'{files[0]}' and '{files[1]}' are both the model 'm': rename one of them" in ended.stderr
