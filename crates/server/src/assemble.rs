@@ -2,6 +2,7 @@
 
 mod endpoint_service;
 mod file_repository;
+mod links;
 mod part_options;
 mod ports;
 mod server;

@@ -205,6 +205,7 @@ async fn run(
         log::warn!("started in {took} ms, but not all models are loaded");
         service_manager::notify_ready("serving, but not all models are loaded");
     }
+    server.links().iter().for_each(|link| log::info!("{link}"));
     signals.first().await;
     service_manager::notify_stopping();
     Ok(ended(server.stop(), &mut signals).await)

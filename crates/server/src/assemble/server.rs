@@ -20,6 +20,7 @@ use vocabulary::Error;
 use super::{
     endpoint_service::{EndpointService, StartError},
     file_repository::FileRepository,
+    links::links,
     part_options::{ProtocolParts, grpc_options, http_options},
     ports::{Credentials, PortPermits, Sockets},
     vertex_ai,
@@ -37,6 +38,7 @@ pub struct Server {
     /// Reads certificates and API keys again. `None` if there are none.
     reload: Option<Arc<ReloadThread>>,
     access_log: Option<Arc<AccessLogWriter>>,
+    links: Vec<String>,
     /// The models that were given as files, until they are unloaded.
     _files: Option<FileRepository>,
     times: StopTimes,
@@ -127,6 +129,7 @@ impl Server {
             let port = port(permits.metrics, credentials.metrics.clone());
             self.open_http(EndpointService::Metrics, (socket, Drain::new()), service, port)?;
         }
+        self.links = links(|service| self.address(service), credentials, &options.http_protocol);
         Ok(())
     }
 
@@ -158,6 +161,11 @@ impl Server {
         log::info!("Started {} at {address}", service.started());
         self.endpoints.push(Endpoint { service, address, drain, task });
         Ok(())
+    }
+
+    /// What a user may open: names with addresses, such as `status page: http://localhost:8000/status`.
+    pub fn links(&self) -> &[String] {
+        &self.links
     }
 
     fn access_log(&self) -> Option<Arc<dyn AccessLog>> {

@@ -108,8 +108,15 @@ fn a_refused_start_has_colours_where_they_are_wanted() {
 fn the_log_says_who_starts_and_when_it_is_ready_and_shows_tables_as_they_are() {
     let repository = repository(&[]);
     let program = started(repository.path(), &[]);
-    program.wait_for("ready in ");
+    program.wait_for("metrics: http://localhost:");
     let log = program.log();
+    let http = program.address_of("HTTPService");
+    for link in
+        ["status page: http://localhost:{}/status", "description of the API: http://localhost:{}/docs"]
+    {
+        let link = link.replace("{}", &http.port().to_string());
+        assert!(log.split_once("ready in ").unwrap().1.contains(&link), "{link}: {log}");
+    }
     let version =
         concat!("\"nereid ", env!("CARGO_PKG_VERSION"), ", which behaves as Triton Inference Server ");
     assert!(log.contains(version), "{log}");

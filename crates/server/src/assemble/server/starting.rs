@@ -136,6 +136,7 @@ impl<'a> StartingServer<'a> {
             endpoints: Vec::new(),
             access_log: self.access_log,
             reload: self.credentials.reload.clone(),
+            links: Vec::new(),
             _files: self.files,
             times,
         };
