@@ -20,6 +20,7 @@ pub fn config(scheduling: Scheduling) -> ModelConfig {
         platform: String::new(),
         backend: "gated".into(),
         max_batch_size: NonZeroU32::new(8),
+        max_request_rows: None,
         inputs: vec![InputSpec {
             name: "IN".into(),
             datatype: DataType::Uint8,

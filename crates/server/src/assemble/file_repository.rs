@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use engine::PrivateDirectory;
-use inference::Error;
+use repository::PrivateDirectory;
+use vocabulary::Error;
 
 /// A repository of links to files, each of which is a model with the name of its file, without the extension.
 #[derive(Debug)]

@@ -15,5 +15,7 @@ pub(super) use description::{
     server_options,
 };
 pub use list::nearest_command;
-pub(super) use list::{COMMANDS, names, purposes};
+#[cfg(test)]
+pub(super) use list::names;
+pub(super) use list::{COMMANDS, purposes};
 pub use usage::{calls, usage};
