@@ -70,7 +70,7 @@ pub(crate) fn check_sources(sources: &[(Name, PythonSource)], checks: SourceChec
                         files.len()
                     );
                     Finding::new(Severity::Note, PYTHON_SYNTAX, &source.file, text).about(model)
-                }))
+                }));
             }
         }
     }

@@ -128,7 +128,8 @@ mod tests {
         let mut out = Vec::new();
         {
             let mut lines = ColoredLines::new(&mut out, is_on);
-            write!(lines, "{}: {}\nUsage: x\n", "error", "no: way").unwrap();
+            lines.write_all(b"error").unwrap();
+            lines.write_all(b": no: way\nUsage: x\n").unwrap();
             lines.write_all(b"  note: indented\nWarning: ab\xff\nWarning: c").unwrap();
         }
         String::from_utf8_lossy(&out).into_owned()

@@ -14,8 +14,8 @@ pub(super) use description::{
     CommandDescription, CommandOptionDescription, ServerOptionsPlace, ValueDescription, descriptions,
     server_options,
 };
-pub use list::nearest_command;
 #[cfg(test)]
 pub(super) use list::names;
+pub use list::nearest_command;
 pub(super) use list::{COMMANDS, purposes};
 pub use usage::{calls, usage};

@@ -68,19 +68,12 @@ pub(super) fn resolve(
         exit_timeout: seconds(typed.server.exit_timeout_secs),
         shutdown_delay: Duration::from_secs(unsigned(typed.server.shutdown_delay_secs)),
         exit_on_error: typed.repository.exit_on_error,
-        readiness: match (typed.repository.strict_readiness, typed.repository.startup_readiness) {
-            (false, _) => ReadinessRule::NoModel,
-            (true, false) => ReadinessRule::AllModels,
-            (true, true) => ReadinessRule::StartupModels,
-        },
+        readiness: readiness(&typed.repository),
     };
     Ok(ResolvedOptions {
         server,
         access_log: access_log(&typed.logging),
-        color: match typed.logging.color {
-            ColorChoice::Auto => environment.color(),
-            chosen @ (ColorChoice::Always | ColorChoice::Never) => chosen,
-        },
+        color: color(&typed.logging, environment),
         logging: logging(typed.logging, environment),
         metrics,
         http: typed.http.allow.then(|| http(typed.http, http_tls, &ports)),
@@ -112,6 +105,23 @@ pub(super) fn resolve(
         given: typed.given,
         warnings: typed.warnings,
     })
+}
+
+/// The models that must be ready when the server is.
+const fn readiness(repository: &typed::TypedRepository) -> ReadinessRule {
+    match (repository.strict_readiness, repository.startup_readiness) {
+        (false, _) => ReadinessRule::NoModel,
+        (true, false) => ReadinessRule::AllModels,
+        (true, true) => ReadinessRule::StartupModels,
+    }
+}
+
+/// Whether texts on terminals have colours.
+fn color(logging: &typed::TypedLogging, environment: &ProcessEnvironment) -> ColorChoice {
+    match logging.color {
+        ColorChoice::Auto => environment.color(),
+        chosen @ (ColorChoice::Always | ColorChoice::Never) => chosen,
+    }
 }
 
 /// Whether a port is served that has the encryption of HTTP.

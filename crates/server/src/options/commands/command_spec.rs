@@ -50,7 +50,7 @@ pub(super) struct CommandForm {
 }
 
 /// An option of a command.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct CommandOption {
     /// With its dashes.
     pub(super) name: &'static str,

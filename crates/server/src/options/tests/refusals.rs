@@ -384,7 +384,9 @@ fn an_argument_is_a_repository_a_url_or_an_onnx_file() {
     let path = |name: &str| root.path().join(name).display().to_string();
     let [models, net, notes] = ["models", "net.onnx", "notes.txt"].map(path);
     std::fs::create_dir(&models).unwrap();
-    [&net, &notes].map(|file| std::fs::write(file, "").unwrap());
+    for file in [&net, &notes] {
+        std::fs::write(file, "").unwrap();
+    }
     let taken = options(&["--http-port=1", &models, "s3://bucket/models", &net]).repository;
     assert!(taken.paths.iter().eq([models.as_str(), "s3://bucket/models"]), "{:?}", taken.paths);
     assert!(taken.model_files.iter().eq([std::path::Path::new(&net)]));
