@@ -334,7 +334,8 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "Invalid model name: Could not determine backend for model 'plain' with no backend in model \
-             configuration. Expected model name of the form 'model.<backend_name>'."
+             configuration. Expected model name of the form 'model.<backend_name>'. The directory '1' is empty: put the file of the \
+             model into it, such as model.onnx."
         );
     }
 }

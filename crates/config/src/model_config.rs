@@ -22,8 +22,8 @@ pub struct ModelConfig {
     pub backend: String,
     /// `None`: tensors have no batch dimension (`max_batch_size: 0`).
     pub max_batch_size: Option<NonZeroU32>,
-    /// How many rows one request may have if they may be more than `max_batch_size`, because the backend has chosen that
-    /// size itself. A request with more rows than `max_batch_size` is a batch of its own.
+    /// How many rows one request may have if they may be more than `max_batch_size`, because the backend has chosen
+    /// that size itself. A request with more rows than `max_batch_size` is a batch of its own.
     pub max_request_rows: Option<NonZeroU32>,
     /// In the order of the configuration; names are unique.
     pub inputs: Vec<InputSpec>,

@@ -30,7 +30,8 @@ use super::{
 pub const KEEP_BATCH_PARAMETER: &str = "AUTOCOMPLETE_BATCH";
 
 /// The parameter by which a backend that completes a configuration says how many rows a request may have, if those are
-/// more than the `max_batch_size` that it has chosen itself. The configuration that is served does not have the parameter.
+/// more than the `max_batch_size` that it has chosen itself. The configuration that is served does not have the
+/// parameter.
 pub const REQUEST_ROWS_PARAMETER: &str = "REQUEST_ROWS";
 
 /// The source of a configuration.

@@ -21,8 +21,8 @@ const LOCK: &str = "lock";
 /// How often a process begins anew if another one removes what it has just made.
 const ATTEMPTS: usize = 10;
 
-/// A temporary directory. It is removed when this value is dropped, and at the next start of a server of this user if the
-/// process is killed.
+/// A temporary directory. It is removed when this value is dropped, and at the next start of a server of this user if
+/// the process is killed.
 #[derive(Debug)]
 pub struct PrivateDirectory {
     directory: TempDir,

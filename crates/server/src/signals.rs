@@ -1,8 +1,9 @@
 //! The signals of the process: SIGINT and SIGTERM ask the server to stop, SIGHUP asks it to reopen the log
 //! file, to read the file of options again, and to look whether certificates and API keys have changed.
 //!
-//! After [`Signals::listen`], SIGINT and SIGTERM no longer end the process. The server reports the first of them. Of later
-//! ones, only SIGINT counts: it ends the server at once. Some supervisors send SIGTERM several times. Rust's start-up code ignores SIGPIPE, so writing to a closed connection is an ordinary error.
+//! After [`Signals::listen`], SIGINT and SIGTERM no longer end the process. The server reports the first of them. Of
+//! later ones, only SIGINT counts: it ends the server at once. Some supervisors send SIGTERM several times. Rust's
+//! start-up code ignores SIGPIPE, so writing to a closed connection is an ordinary error.
 
 use std::io;
 use std::sync::Arc;
@@ -102,8 +103,8 @@ impl Signals {
         number
     }
 
-    /// Waits for the next SIGINT, such as a second Ctrl-C, and says that the server ends at once. Dropping the future before
-    /// that loses no signal.
+    /// Waits for the next SIGINT, such as a second Ctrl-C, and says that the server ends at once. Dropping the future
+    /// before that loses no signal.
     pub async fn interrupted(&mut self) {
         self.interrupt.recv().await;
         logging::to_stdout(b"Signal (2) received again. The server ends at once.\n");

@@ -45,8 +45,8 @@ static STREAMS: OnceLock<StandardStreams> = OnceLock::new();
 /// Whether lines on stdout and on stderr have colours.
 static COLORED: OnceLock<(bool, bool)> = OnceLock::new();
 
-/// Gives the heads of log lines on stdout or stderr the colours of their levels. The first call counts. Log files have no
-/// colours.
+/// Gives the heads of log lines on stdout or stderr the colours of their levels. The first call counts. Log files have
+/// no colours.
 pub fn color_streams(stdout: bool, stderr: bool) {
     // A second call changes nothing.
     let _ = COLORED.set((stdout, stderr));

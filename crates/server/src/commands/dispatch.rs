@@ -14,7 +14,8 @@ use crate::{
 };
 
 /// Runs the command that the command line begins with; blocks. `plugins` makes the plug-ins of a server with these
-/// options. Returns the exit code, or `None` if the line is one of a server: then the word `serve` has been taken from it.
+/// options. Returns the exit code, or `None` if the line is one of a server: then the word `serve` has been taken from
+/// it.
 pub fn run(
     arguments: &mut Peekable<impl Iterator<Item = OsString>>,
     plugins: impl FnOnce(&ResolvedOptions) -> Plugins,

@@ -289,8 +289,8 @@ fn a_delayed_batch_runs_when_the_program_stops() {
     assert_eq!(program.wait().unwrap().code(), Some(0));
 }
 
-/// The first signal asks for an orderly stop, which waits for the request. SIGTERM changes nothing then, as supervisors may
-/// repeat it. SIGINT, such as a second Ctrl-C, ends the program at once.
+/// The first signal asks for an orderly stop, which waits for the request. SIGTERM changes nothing then, as supervisors
+/// may repeat it. SIGINT, such as a second Ctrl-C, ends the program at once.
 #[test]
 fn a_second_interrupt_ends_a_program_that_waits() {
     let (program, _repository) = program(&["--exit-timeout-secs=3600"]);

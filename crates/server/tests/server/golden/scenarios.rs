@@ -205,7 +205,8 @@ fn refused_with(result: Result<(), String>, response: &Value) -> Result<(), Stri
     }
 }
 
-/// Whether `text` has these lines, one after the other. Nereid's errors begin with `error: `, which only some of Triton's do.
+/// Whether `text` has these lines, one after the other. Nereid's errors begin with `error: `, which only some of
+/// Triton's do.
 fn has_lines(text: &str, expected: &str) -> bool {
     fn words(line: &str) -> &str {
         line.strip_prefix("error: ").unwrap_or(line).trim_end()
