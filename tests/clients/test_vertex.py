@@ -150,7 +150,7 @@ def test_routes_match_literally(start, folder):
 
 def test_a_start_without_routes_or_without_a_model_for_predictions_is_refused(folder, monkeypatch):
     base = [f"--model-repository={folder}", "--http-port=0", "--grpc-port=0", "--metrics-port=0", *ON]
-    failed = "failed to start Vertex AI service: Invalid argument - "
+    failed = "error: failed to start Vertex AI service: Invalid argument - "
 
     def refusal(*options, **variables):
         for name, value in variables.items():
