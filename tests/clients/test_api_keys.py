@@ -41,7 +41,7 @@ def write_keys(path, *entries, anonymous=None):
 
 
 ENTRIES = [
-    entry("user", ["health", "metadata", "inference", "statistics", "model-repository"], ["add_*"]),
+    entry("user", ["health", "metadata", "inference", "statistics", "model-repository"], ["add_*", "secrte"]),
     entry("reader", ["metadata", "statistics"], ["*"]),
     entry("admin", ["*"], ["*"]),
 ]
@@ -101,6 +101,20 @@ def test_a_key_permits_its_apis_and_models(guarded, protocol):
         scope = denied("the API key 'user' does not permit 'model-config'")
         check_refusal(protocol, scope, client.get_model_config, "add_sub", headers=bearer("user"))
         assert client.get_model_config("secret", headers=bearer("admin"))
+
+
+@pytest.mark.parametrize("protocol", [HTTP, GRPC], ids=lambda protocol: protocol.name)
+def test_a_misspelt_model_is_told_to_those_who_may_list_it(guarded, protocol):
+    with protocol.connect(guarded) as client:
+        for key, name, meant in [
+            ("user", "add_sbu", ", did you mean 'add_sub'?"),
+            ("admin", "secrte", ", did you mean 'secret'?"),
+            ("reader", "secrte", ""),
+            # The key permits this name, and not the one that is near.
+            ("user", "secrte", ""),
+        ]:
+            text, _ = refusal(protocol, client.get_model_metadata, name, headers=bearer(key))
+            assert text == f"Request for unknown model: '{name}' is not found{meant}"
 
 
 @pytest.mark.parametrize("protocol", [HTTP, GRPC], ids=lambda protocol: protocol.name)

@@ -1,6 +1,7 @@
 """What a running server tells about itself: why batches are as they are, who holds which slot, what waits, what the cache does."""
 
 import json
+import re
 import sys
 
 import accessibility
@@ -250,9 +251,14 @@ def test_errors_and_ends_of_processes_are_told_with_the_place_of_their_reasons(s
         assert reply.status_code == 500
         return reply.json()["error"]
 
-    for _ in range(30):
-        assert "the shelf is empty" in fails("raises")
+    told = [fails("raises") for _ in range(30)]
+    assert all("the shelf is empty" in text for text in told)
     raises = explained(server, "raises")
+    assert raises["last_error"]["text"] == told[-1] and raises["last_error"]["seconds_ago"] >= 0
+    assert re.fullmatch(
+        r"The last error, .* ago: .* message: ValueError: the shelf is empty, at /.*/raises/1/model.py\(5\): execute.",
+        facts(raises)["error"],
+    )
     assert facts(raises)["requests"].endswith("30 requests have failed (30 failed in the backend).")
     assert advice(raises)["requests"].startswith("The answers to clients have the errors. The log has some of them: ")
     assert (raises["process_restarts"], "processes" in facts(raises)) == (0, False)

@@ -131,8 +131,18 @@ def test_what_does_not_reach_the_model_is_refused_as_json_on_both_endpoints(gene
                 "identity_bytes",
                 {"INPUT": 1},
                 500,
-                "Unable to parse JSON bytes array: attempt to access JSON non-string as string",
+                "Unable to parse JSON bytes array: attempt to access JSON non-string as string: input 'INPUT' has a number"
+                " of another kind at [0], where BYTES is needed",
             ),
+            (
+                "identity_bytes",
+                {"inptu": "x"},
+                400,
+                "[request id: <id_unknown>] expected 1 inputs but got 0 inputs for model 'identity_bytes'. Got input(s) [], but"
+                " missing required input(s) ['INPUT']. Please provide all required input(s). The parameter 'inptu' is no input"
+                " of the model, did you mean 'INPUT'?",
+            ),
+            ("identity_byte", {}, 404, "Request for unknown model: 'identity_byte' is not found, did you mean 'identity_bytes'?"),
             (
                 "identity_fp16",
                 {"INPUT": 1},

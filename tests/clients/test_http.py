@@ -120,7 +120,18 @@ NOT_A_REQUEST = {
     "{}": (500, "Unable to parse 'inputs': attempt to access non-existing object member 'inputs'"),
     '{"inputs":[{"name":"INPUT0","datatype":"FOO","shape":[1],"data":[1]}]}': (
         400,
-        "invalid datatype for input INPUT0",
+        "invalid datatype for input INPUT0: 'FOO' is not a datatype, datatypes are BOOL, UINT8, UINT16, UINT32, UINT64, INT8,"
+        " INT16, INT32, INT64, FP16, FP32, FP64, BYTES, BF16",
+    ),
+    "": (
+        400,
+        "[request id: <id_unknown>] Raw request must only have 1 input (found 1) to be deduced but got 2 inputs in 'add_sub'"
+        " model configuration. The request has no data",
+    ),
+    '{"inputs":[{"name":"INPUT","datatype":"INT32","shape":[1,16],"data":[1,2]}]}': (
+        500,
+        "Failed to parse 'data' field: shape does not match true shape: input 'INPUT' of shape [1,16] needs 16 values, 2 are"
+        " given. Model 'add_sub' has no input 'INPUT', did you mean 'INPUT0'?",
     ),
 }
 

@@ -194,7 +194,7 @@ REFUSED = {
     "an unknown output": (
         {"outputs": ["NOPE"]},
         "INVALID_ARGUMENT",
-        "unexpected inference output 'NOPE' for model 'add_sub'",
+        "unexpected inference output 'NOPE' for model 'add_sub'. Available output(s): ['OUTPUT0','OUTPUT1']",
     ),
     "a wrong datatype": (
         {"inputs": {"INPUT0": np.zeros((1, 16), np.float32), "INPUT1": ints(1, 16)}},

@@ -5,7 +5,9 @@ import re
 
 import grpc
 import numpy as np
+import plugins
 import pytest
+import python_backends
 import repository as models
 import tritonclient.grpc.aio
 import tritonclient.http.aio
@@ -159,8 +161,32 @@ def test_every_line_of_a_json_log_is_an_object(served):
     server.terminate()
     server.process.wait(60)
     records = records_of(server)
-    assert any("| add_sub | 1       | READY" in record["message"] for record in records)
+    assert {("add_sub", "1", "READY")} <= {
+        (record["model"], record["version"], record["status"]) for record in records if record["message"] == "model"
+    }
+    (version,) = [record["value"] for record in records if record.get("option") == "server_version"]
+    assert re.fullmatch(r"\d+\.\d+\.\d+", version)
+    assert "python" in {record.get("backend") for record in records if record["message"] == "backend"}
+    assert not any("+--" in record["message"] for record in records)
     assert any(record["message"].startswith("Started HTTPService at ") for record in records)
+
+
+@pytest.mark.parametrize("python_backend", python_backends.OURS, indirect=True)
+def test_what_a_model_prints_is_in_the_log_with_its_model_and_instance(start_python, tmp_path):
+    folder = tmp_path / "models"
+    ends = models.tensor("input", "X", "INT32", 1) + models.tensor("output", "Y", "INT32", 1)
+    plugins.python_model(folder, "talker", config=ends)
+    server = start_python(folder, "--log-format=json").wait_until_ready()
+    with HTTP.connect(server) as client:
+        client.infer("talker", [HTTP.input("X", np.zeros(1, np.int32))])
+    server.terminate()
+    server.process.wait(60)
+    printed = [record for record in records_of(server) if "instance" in record]
+    assert {(record["model"], record["version"], record["instance"]) for record in printed} == {("talker", "1", "talker_0")}
+    assert [(record["level"], record["message"]) for record in printed if record["level"] == "INFO"] == [
+        ("INFO", line) for line in ("I begin", "one", 'two "quoted"', "a child", "without an end")
+    ]
+    assert [record["message"] for record in printed if record["level"] == "WARNING"] == ["careful"]
 
 
 @pytest.mark.parametrize("protocol", [HTTP, GRPC], ids=lambda protocol: protocol.name)

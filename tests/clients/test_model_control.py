@@ -13,7 +13,10 @@ from protocols import GRPC, HTTP
 from serving import PATIENCE, command, eventually, run_to_end
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-NOT_ALLOWED = "explicit model load / unload is not allowed if polling is enabled"
+NOT_ALLOWED = (
+    "explicit model load / unload is not allowed if polling is enabled. "
+    "Model control mode 'explicit' allows it (--model-control-mode=explicit)"
+)
 NOT_POLLED = "failed to load '{0}', failed to poll from model repository"
 
 

@@ -91,7 +91,8 @@ def test_a_model_that_is_not_there_is_not_ready(start_python, folder):
 def test_a_model_loads_nothing_where_nobody_may(start_python, folder):
     server = start_python(folder).wait_until_ready()
     with HTTP.connect(server) as client:
-        wanted = "explicit model load / unload is not allowed if polling is enabled"
+        wanted = "explicit model load / unload is not allowed if polling is enabled. "
+        wanted += "Model control mode 'explicit' allows it (--model-control-mode=explicit)"
         assert do(client, HTTP, "load", "twice") == f"Failed to load model: {WHERE}{wanted}"
         assert do(client, HTTP, "unload", "twice") == f"Failed to unload model: {WHERE}{wanted}"
         assert do(client, HTTP, "ready", "twice") == "true"

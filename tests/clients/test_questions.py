@@ -83,7 +83,8 @@ def test_the_index_lists_every_version_as_ready(client, protocol):
 def test_models_cannot_be_loaded_one_by_one_unless_the_server_was_started_so(client, protocol, question):
     with pytest.raises(InferenceServerException) as refusal:
         getattr(client, question)("add_sub")
-    assert refusal.value.message() == "explicit model load / unload is not allowed if polling is enabled"
+    allowed = "Model control mode 'explicit' allows it (--model-control-mode=explicit)"
+    assert refusal.value.message() == f"explicit model load / unload is not allowed if polling is enabled. {allowed}"
     assert refusal.value.status() == protocol.status("UNAVAILABLE")
     assert client.is_model_ready("add_sub")
 

@@ -44,5 +44,6 @@ mod supervisor;
 mod virtual_environments;
 mod wire;
 mod worker;
+mod worker_output;
 
 pub use backend::PythonBackend;

@@ -1,7 +1,7 @@
 //! The process of a worker: how it starts, what the system says of it, and how it ends.
 //!
 //! A worker has a process group of its own, which ends with it, and a mark for what leaves the group: nothing that a model
-//! starts outlives the model. Its socket is its standard input.
+//! starts outlives the model. Its socket is its standard input. What it prints goes into pipes.
 use std::{
     fs,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -19,6 +19,7 @@ use crate::{
     process_group::GroupChild,
     sandbox::{Sandbox, ScratchFolder},
     spawner::Spawner,
+    worker_output::OutputPipes,
 };
 
 /// A process that was started and has not been waited for.
@@ -46,7 +47,7 @@ impl WorkerProcess {
     /// # Errors
     /// That of the system.
     pub(crate) fn start(spawner: &Spawner, mut command: Command, socket: OwnedFd) -> std::io::Result<Self> {
-        command.stdin(Stdio::from(socket)).process_group(0);
+        command.stdin(Stdio::from(socket)).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         Self::watch(GroupChild::leader(spawner.spawn(command)?), None)
     }
 
@@ -66,6 +67,11 @@ impl WorkerProcess {
     fn watch(child: GroupChild, scratch: Option<ScratchFolder>) -> std::io::Result<Self> {
         let descriptor = pidfd_open(child.pid(), PidfdFlags::empty())?;
         Ok(Self { child, descriptor, scratch })
+    }
+
+    /// What the process prints into. Can be taken once.
+    pub(crate) fn take_output(&mut self) -> Option<OutputPipes> {
+        self.child.take_output()
     }
 
     /// The number of the process.

@@ -10,7 +10,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::process_mark::ProcessMark;
+use crate::{process_mark::ProcessMark, worker_output::OutputPipes};
 
 /// A process that was started in a group of its own and has not been waited for. Dropping it ends it, and all that it has
 /// started.
@@ -73,6 +73,12 @@ impl GroupChild {
     fn new(child: Child, group: Pid) -> Self {
         let mark = ProcessMark::put(Pid::from_child(&child));
         Self { child, group, mark, has_ended: false }
+    }
+
+    /// What the process prints into, if these are pipes. Can be taken once.
+    pub(crate) fn take_output(&mut self) -> Option<OutputPipes> {
+        let (stdout, stderr) = self.child.stdout.take().zip(self.child.stderr.take())?;
+        Some(OutputPipes { stdout: stdout.into(), stderr: stderr.into() })
     }
 
     /// The number of the process.

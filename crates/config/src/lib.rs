@@ -20,6 +20,7 @@ mod resolve;
 pub mod rule;
 mod sequence;
 mod typed;
+mod unknown_datatype;
 mod validate;
 mod versions;
 mod warmup;
@@ -43,6 +44,7 @@ pub use resolve::{
 };
 pub use rule::Rule;
 pub use sequence::{Control, ControlInput, FalseTrue, InitialState, SequenceScheduling, StateSpec};
+pub use unknown_datatype::unknown_datatype;
 pub use versions::{
     VersionDirectory, VersionPolicy, absent_versions, no_version_available, select_versions,
     version_directory,

@@ -2,7 +2,7 @@
 //!
 //! A configuration may contain parameters for other readers. So this module warns about a name that the backend does
 //! not know only if the name is close to one that the backend knows.
-use proto::nearest;
+use proto::{did_you_mean, nearest};
 
 use super::typed::{MOST_UNREAD_RESPONSES, caching};
 
@@ -68,7 +68,7 @@ pub fn misspelt_names(config: &proto::ModelConfig, known: Option<KnownNames>) ->
         let name = &accelerator.name;
         let near = nearest(name, GPU_ACCELERATORS).filter(|near| near != name);
         let suggestion = near.map(str::to_owned);
-        let near = near.map(|near| format!(", did you mean '{near}'?")).unwrap_or_default();
+        let near = did_you_mean(near);
         let text = format!(
             "accelerator '{name}' of model '{model}' has no effect: it is for instances on GPUs, and there are none{near}"
         );
@@ -85,7 +85,7 @@ pub fn unknown_setting(backend: &str, setting: &str, known: KnownNames) -> Optio
         return None;
     }
     let near = nearest(setting, known.settings.iter().copied());
-    let near = near.map(|near| format!(", did you mean '{near}'?")).unwrap_or_default();
+    let near = did_you_mean(near);
     Some(format!(
         "--backend-config={backend},{setting} has no effect: the backend does not know the setting{near}"
     ))

@@ -383,7 +383,10 @@ impl Engine {
 }
 
 fn not_explicit() -> Error {
-    Error::unavailable("explicit model load / unload is not allowed if polling is enabled")
+    Error::unavailable(
+        "explicit model load / unload is not allowed if polling is enabled. Model control mode 'explicit' allows it \
+         (--model-control-mode=explicit)",
+    )
 }
 
 /// Refuses names that are no directory of a repository. As in Triton, space around a name does not hide what it is.

@@ -8,6 +8,7 @@ mod order;
 mod take;
 mod words;
 
+pub use crate::account::FailureSnapshot;
 pub use crate::snapshot::{
     CacheSnapshot, EngineSnapshot, FailureCounts, MOST_MODELS, ModelSnapshot, SchedulerKind,
     SchedulerSnapshot, ServedSnapshot, StepSnapshot, TimeQuantiles, TimesSnapshot,

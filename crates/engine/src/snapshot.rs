@@ -7,7 +7,10 @@ use executor::snapshot::{InstancesSnapshot, QueueSnapshot, ResourceSnapshot, Seq
 use scheduling::CutReason;
 use vocabulary::Name;
 
-use crate::{account::ModelStatistics, model_state::ModelState};
+use crate::{
+    account::{FailureSnapshot, ModelStatistics},
+    model_state::ModelState,
+};
 
 /// A snapshot describes so many versions of models.
 pub const MOST_MODELS: usize = 100;
@@ -81,6 +84,8 @@ pub struct ServedSnapshot {
     pub statistics: ModelStatistics,
     /// Failed requests by reason.
     pub failures: FailureCounts,
+    /// The last failure since the load that was no cancellation, and how long ago it was.
+    pub last_failure: Option<(FailureSnapshot, Duration)>,
     /// Batches by the reason why they ended; those that occurred.
     pub batch_ends: Vec<(CutReason, u64)>,
     /// How the times of requests are distributed, if the server keeps histograms and there were requests.

@@ -15,7 +15,7 @@ use vocabulary::{DataType, Name, Tensor, TensorData};
 static NO_REGIONS: ClientRegions = ClientRegions::forbidden();
 
 const CONTEXT: DecodeContext<'_> =
-    DecodeContext { model: "m", max_input_size: 1 << 26, regions: &NO_REGIONS };
+    DecodeContext { model: "m", max_input_size: 1 << 26, inputs: &[], regions: &NO_REGIONS };
 
 /// A request of numbers. `write` writes each number from its index.
 fn json_numbers(datatype: &str, count: u32, write: impl Fn(u32) -> String) -> Vec<u8> {

@@ -344,7 +344,8 @@ fn a_long_request_is_answered_like_a_short_one() {
     }
     let wrong = json.replace("INT32", "UINT8");
     let answer = connection.ask("POST", INFER, &[], wrong.as_bytes()).unwrap();
-    let text = "Unable to parse 'data': attempt to access JSON non-unsigned-integer as unsigned-integer";
+    let text = "Unable to parse 'data': attempt to access JSON non-unsigned-integer as unsigned-integer: input 'IN' has a \
+                number of another kind at [0], where UINT8 is needed";
     assert_eq!((answer.status, &*answer.text()), (500, &*format!(r#"{{"error":"{text}"}}"#)));
 }
 

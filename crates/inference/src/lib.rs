@@ -16,6 +16,7 @@ mod inferer;
 pub mod lock;
 pub mod metric_registry;
 pub mod metrics;
+mod name_hints;
 mod plugins;
 pub mod rejection;
 mod report;
@@ -35,7 +36,7 @@ pub use execution_counters::{BatchStatistic, DurationStatistic, ExecutionCounter
 pub use inferer::{Inferer, ModelChangeDone, ModelLoader};
 pub use metrics::MetricSource;
 pub use plugins::{BackendSetting, MemoryFunctions, Plugins};
-pub use proto::nearest;
+pub use proto::{did_you_mean, nearest};
 pub use report::ResponseReport;
 pub use request::{OutputPlacement, OutputSelection, Request, RequestInputs, id_prefix};
 pub use request_validator::{ReadableMemory, RequestValidator};

@@ -11,14 +11,15 @@ use std::{
 use config::{Control, InputSpec, ModelConfig, Scheduling};
 use scheduling::{SchedulingAttributes, SequencePosition};
 use vocabulary::{
-    DataType, Error, MAX_STORED_NAME, Name, Shape, ShapeError, Tensor, TensorData, TensorMemory,
-    bytes_elements, check_length, element_count,
+    DataType, Error, MAX_STORED_NAME, Name, Parameters, Shape, ShapeError, Tensor, TensorData, TensorMemory,
+    bytes_elements, check_length, element_count, shape_text,
 };
 
-use crate::{Request, RequestInputs, SequenceId, id_prefix};
-
-/// The most dimensions of a shape that a text shows. A client may send far more.
-const SHOWN_DIMS: usize = 32;
+use crate::{
+    Request, RequestInputs, SequenceId, did_you_mean, id_prefix,
+    name_hints::{meant_or_free, misplaced_input, quoted},
+    nearest,
+};
 
 /// Checks the requests of one model. Contains the parts of the configuration that the rules need, computed once.
 #[derive(Debug)]
@@ -73,7 +74,7 @@ impl RequestValidator {
         let RequestInputs::Tensors(tensors) = &mut request.inputs else {
             unreachable!("raw inputs were deduced above")
         };
-        self.check_names(config, tensors, &at)?;
+        self.check_names(config, tensors, &request.parameters, &at)?;
         let rows = check_rows(config, tensors, &at)?;
         for tensor in &mut *tensors {
             let Some(spec) = config.input(tensor.name()) else { continue };
@@ -156,15 +157,18 @@ impl RequestValidator {
         &self,
         config: &ModelConfig,
         tensors: &[Tensor],
+        parameters: &Parameters,
         at: &ErrorContext<'_>,
     ) -> Result<(), Error> {
         if let Some(name) = repeated(tensors.iter().map(Tensor::name)) {
             return Err(at.invalid(format!("input '{name}' already exists in request")));
         }
-        let missing = || config.inputs.iter().filter(|spec| !spec.optional && !has(tensors, &spec.name));
+        let left_out = || config.inputs.iter().filter(|spec| !has(tensors, &spec.name));
+        let missing = || left_out().filter(|spec| !spec.optional);
+        let unknown = || tensors.iter().find(|tensor| config.input(tensor.name()).is_none());
         if (self.required..=config.inputs.len()).contains(&tensors.len()) {
-            if let Some(unknown) = tensors.iter().find(|tensor| config.input(tensor.name()).is_none()) {
-                return Err(at.unexpected("input", unknown.name()));
+            if let Some(unknown) = unknown() {
+                return Err(at.unexpected("input", unknown.name(), left_out().map(|spec| &spec.name)));
             }
             if missing().next().is_none() {
                 return Ok(());
@@ -178,14 +182,22 @@ impl RequestValidator {
         };
         let given = quoted(tensors.iter().map(Tensor::name));
         let mut text = format!("expected {expected} inputs for model '{}'. Got input(s) [{given}]", at.model);
-        let missing = quoted(missing().map(|spec| &spec.name));
-        if missing.is_empty() {
+        let missing = missing().map(|spec| &spec.name);
+        if missing.clone().next().is_none() {
             text.push('.');
         } else {
+            let missing = quoted(missing.clone());
             text += &format!(
                 ", but missing required input(s) [{missing}]. Please provide all required input(s)."
             );
         }
+        if let Some(unknown) = unknown() {
+            let name = unknown.name();
+            let near = nearest(name, left_out().map(|spec| &spec.name));
+            let end = if near.is_none() { "." } else { "" };
+            text += &format!(" The model has no input '{name}'{}{end}", did_you_mean(near));
+        }
+        text.extend(misplaced_input(parameters, &missing));
         Err(at.invalid(text))
     }
 }
@@ -215,9 +227,11 @@ impl ErrorContext<'_> {
         Error::unsupported(id_prefix(self.id) + text.as_ref())
     }
 
-    /// Builds an error whose text does not begin with the request's id.
-    fn unexpected(&self, what: &str, name: &str) -> Error {
-        Error::invalid(format!("unexpected inference {what} '{name}' for model '{}'", self.model))
+    /// Builds an error about a name that the model does not have; `free` are those that it has and the request has not.
+    /// Its text does not begin with the request's id.
+    fn unexpected<'n>(&self, what: &str, name: &str, free: impl Iterator<Item = &'n Name> + Clone) -> Error {
+        let meant = meant_or_free(what, name, free);
+        Error::invalid(format!("unexpected inference {what} '{name}' for model '{}'{meant}", self.model))
     }
 }
 
@@ -239,16 +253,15 @@ fn has(tensors: &[Tensor], name: &Name) -> bool {
     tensors.iter().any(|tensor| tensor.name() == name)
 }
 
-fn quoted<'a>(names: impl Iterator<Item = &'a Name>) -> String {
-    names.map(|name| format!("'{name}'")).collect::<Vec<_>>().join(",")
-}
-
 fn check_outputs(config: &ModelConfig, outputs: &[Name], at: &ErrorContext<'_>) -> Result<(), Error> {
     if let Some(name) = repeated(outputs.iter()) {
         return Err(at.invalid(format!("output '{name}' already exists in request")));
     }
     match outputs.iter().find(|name| config.output(name).is_none()) {
-        Some(unknown) => Err(at.unexpected("output", unknown)),
+        Some(unknown) => {
+            let known = config.outputs.iter().map(|spec| &spec.name);
+            Err(at.unexpected("output", unknown, known.filter(|name| !outputs.contains(name))))
+        }
         None => Ok(()),
     }
 }
@@ -256,8 +269,10 @@ fn check_outputs(config: &ModelConfig, outputs: &[Name], at: &ErrorContext<'_>) 
 /// The tensor of a model with one input, from raw bytes. The shape follows from the configuration.
 fn deduce(config: &ModelConfig, data: TensorData, at: &ErrorContext<'_>) -> Result<Tensor, Error> {
     let [spec] = &config.inputs[..] else {
+        let no_data = if data.is_empty() { ". The request has no data" } else { "" };
         return Err(at.invalid(format!(
-            "Raw request must only have 1 input (found 1) to be deduced but got {} inputs in '{}' model configuration",
+            "Raw request must only have 1 input (found 1) to be deduced but got {} inputs in '{}' model \
+             configuration{no_data}",
             config.inputs.len(),
             at.model
         )));
@@ -290,7 +305,11 @@ fn deduce(config: &ModelConfig, data: TensorData, at: &ErrorContext<'_>) -> Resu
     let expected = byte_size(&shape, element);
     if expected != Some(data.len()) {
         // As Triton: while the shape is being deduced, the text calls the input so.
-        return Err(at.size_mismatch("raw_input", expected.unwrap_or(usize::MAX), data.len()));
+        let mut error = at.size_mismatch("raw_input", expected.unwrap_or(usize::MAX), data.len());
+        let whose = if data.is_empty() { "The request has no data for" } else { "The data are those of" };
+        let meant = format!(". {whose} input '{}' of shape {}", spec.name, shape_text(&shape));
+        error.message.to_mut().push_str(&meant);
+        return Err(error);
     }
     Ok(Tensor::new(spec.name.clone(), spec.datatype, shape, data))
 }
@@ -361,7 +380,7 @@ fn check_tensor(
     let batched = config.max_batch_size.is_some() && !spec.is_shape_tensor;
     let (batch, dims) = tensor.shape().split_at(usize::from(batched).min(tensor.shape().len()));
     if tensor.shape().iter().any(|&dim| dim < 0) {
-        let shape = bracketed(tensor.shape());
+        let shape = shape_text(tensor.shape());
         return Err(at.invalid(format!(
             "All input dimensions should be specified for input '{}' for model '{}', got {shape}",
             spec.name, at.model
@@ -406,8 +425,8 @@ fn shape_mismatch(spec: &InputSpec, tensor: &Tensor, batched: bool, at: &ErrorCo
         "unexpected shape for input '{}' for model '{}'. Expected {}, got {}. {note}",
         spec.name,
         at.model,
-        bracketed(&expected),
-        bracketed(tensor.shape()),
+        shape_text(&expected),
+        shape_text(tensor.shape()),
     ))
 }
 
@@ -469,20 +488,12 @@ fn byte_size_or_error(name: &str, shape: &[i64], element: usize) -> Result<usize
 fn count_error(name: &str, shape: &[i64], error: ShapeError) -> Error {
     Error::invalid(match error {
         ShapeError::Negative => {
-            format!("tensor '{name}' contains an invalid dimension in shape {}", bracketed(shape))
+            format!("tensor '{name}' contains an invalid dimension in shape {}", shape_text(shape))
         }
         ShapeError::TooLarge => {
             format!("element count for tensor '{name}' exceeds maximum size of {}", i64::MAX)
         }
     })
-}
-
-fn bracketed(dims: &[i64]) -> String {
-    let shown = dims.iter().take(SHOWN_DIMS).map(i64::to_string).collect::<Vec<_>>().join(",");
-    match dims.len() {
-        0..=SHOWN_DIMS => format!("[{shown}]"),
-        count => format!("[{shown},... ({count} dimensions)]"),
-    }
 }
 
 /// Whether the requests of a batch must agree in this input. As Triton: inputs of fixed shape are never compared.

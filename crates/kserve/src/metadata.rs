@@ -6,6 +6,9 @@ use proto::{
 };
 use vocabulary::Error;
 
+/// Nereid's own version. The protocols' version is that of the Triton whose behaviour the server has.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// The server's name, version and extensions.
 pub fn server(server: &engine::ServerMetadata) -> ServerMetadataResponse {
     ServerMetadataResponse {

@@ -25,4 +25,4 @@ pub use generated::inference::*;
 pub use parsed::Parsed;
 pub use reference::{DocumentedField, DocumentedMessage, documented_messages};
 pub use schema::json_schema;
-pub use suggest::nearest;
+pub use suggest::{did_you_mean, meant_datatype, nearest};

@@ -2,16 +2,18 @@
 
 use prost_reflect::{EnumDescriptor, Kind, MessageDescriptor};
 
+use crate::descriptors;
+
 /// The message about a field name that `message` does not have, and the name that was probably meant.
 pub(crate) fn unknown_field(name: &str, message: &MessageDescriptor) -> (String, Option<String>) {
     let near = meant_field(name, message);
-    (format!("'{name}' is not a field of {}{}", message.name(), hint(near.as_deref())), near)
+    (format!("'{name}' is not a field of {}{}", message.name(), did_you_mean(near.as_deref())), near)
 }
 
 /// The message about a value name that the enumeration does not have, and the name that was probably meant.
 pub(crate) fn unknown_value(name: &str, values: &EnumDescriptor) -> (String, Option<String>) {
     let near = meant_value(name, values);
-    (format!("'{name}' is not a value of {}{}", values.name(), hint(near.as_deref())), near)
+    (format!("'{name}' is not a value of {}{}", values.name(), did_you_mean(near.as_deref())), near)
 }
 
 /// Names of other programs for fields: the message, the name, and what to write.
@@ -109,19 +111,32 @@ pub(crate) fn wrapped_value(field: &str, value: &str, message: &MessageDescripto
     (fits && !only.is_list()).then(|| format!("{field}: {{ {}: {value} }}", only.name()))
 }
 
-fn hint(near: Option<&str>) -> String {
-    near.map(|known| format!(", did you mean '{known}'?")).unwrap_or_default()
+/// `, did you mean 'x'?` about a name that was probably meant. Empty if there is none.
+pub fn did_you_mean<T: AsRef<str>>(near: Option<T>) -> String {
+    near.map(|known| format!(", did you mean '{}'?", known.as_ref())).unwrap_or_default()
 }
 
-/// The name of `known` with the least edit distance to `name`, if at most a third of `name` differs.
+/// The datatype of configurations that a name of another program means: `TYPE_FP32` for `float`.
+pub fn meant_datatype(name: &str) -> Option<String> {
+    let config = descriptors::model_config();
+    meant_value(name, &config.parent_pool().get_enum_by_name("inference.DataType")?)
+}
+
+/// The name of `known` with the least edit distance to `name`, if at most a third of `name` differs. Names that have
+/// nothing in common are never near, however short they are.
 ///
 /// The comparison ignores case, `_` and `-`, so that camelCase finds snake_case.
 pub fn nearest<T: AsRef<str>>(name: &str, known: impl IntoIterator<Item = T>) -> Option<T> {
     let name = plain(name);
-    let limit = (name.len() / 3).max(1);
+    let limit = (name.len() / 3).max(1).min(name.len().saturating_sub(1));
     known
         .into_iter()
-        .map(|known| (distance(&name, &plain(known.as_ref())), known))
+        .filter_map(|known| {
+            let other = plain(known.as_ref());
+            // The distance is at least the difference of the lengths.
+            let is_near = name.len().abs_diff(other.len()) <= limit;
+            is_near.then(|| (distance(&name, &other), known))
+        })
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, known)| known)
@@ -235,5 +250,6 @@ mod tests {
         for word in ["", "x", "frobnicate", "input"] {
             assert_eq!(nearest(word, KNOWN), None, "{word}");
         }
+        assert_eq!((nearest("x", ["y"]), nearest("x", ["X"])), (None, Some("X")));
     }
 }

@@ -1,4 +1,6 @@
 //! The scheduler of a model version: one of three policies, with the same methods.
+use std::time::Duration;
+
 use crate::{
     batch::{DueBatch, InstanceId, ScheduledBatch},
     dynamic::DynamicBatcher,
@@ -285,6 +287,15 @@ impl<T> Scheduler<T> {
         match self {
             Self::Unbatched(_) | Self::Dynamic(_) => 0,
             Self::Sequence(sequence) => sequence.backlogged(),
+        }
+    }
+
+    /// How long requests have waited while an earlier one of their own sequence ran, all together. No instance makes that
+    /// shorter, because a sequence runs in its order.
+    pub fn waited_for_own_sequence(&self) -> Duration {
+        match self {
+            Self::Unbatched(_) | Self::Dynamic(_) => Duration::ZERO,
+            Self::Sequence(sequence) => sequence.waited_for_own(),
         }
     }
 

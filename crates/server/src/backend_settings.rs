@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use backend_onnx::OnnxBackend;
 use config::unknown_setting;
-use inference::{backend::Backend, nearest};
+use inference::{backend::Backend, did_you_mean, nearest};
 
 use crate::options::{BackendSetting, ResolvedOptions};
 
@@ -65,7 +65,7 @@ pub(crate) fn misspelt(
             None if directory.join(name).is_dir() => {}
             None => {
                 let near = nearest(name, backends.iter().map(|known| known.settings_name()));
-                let near = near.map(|near| format!(", did you mean '{near}'?")).unwrap_or_default();
+                let near = did_you_mean(near);
                 warnings.push(format!(
                     "--backend-config={name},{key} has no effect: there is no backend '{name}'{near}"
                 ));

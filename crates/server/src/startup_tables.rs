@@ -1,6 +1,8 @@
-//! The tables that the server logs when the models are loaded: backends, models with their states, and options.
+//! What the server logs when the models are loaded: backends, models with their states, and options. In a log of JSON each
+//! is a record of its own, otherwise they are tables.
 use std::sync::Arc;
 
+use assembly::logging::LogFormat;
 use engine::{ControlMode, Engine, RateLimitResource, ReadinessRule};
 use inference::backend::Backend;
 use vocabulary::log_target::MULTILINE;
@@ -12,9 +14,23 @@ use crate::{
 
 /// Writes the tables to the log.
 pub(crate) fn log(engine: &Engine, options: &ResolvedOptions, backends: &[Arc<dyn Backend>]) {
-    log::info!(target: MULTILINE, "\n{}", backend_table(options, backends));
-    log::info!(target: MULTILINE, "\n{}", model_table(engine));
-    log::info!(target: MULTILINE, "\n{}", option_table(engine, options));
+    let (backends, models) = (backend_table(options, backends), model_table(engine));
+    let settings = option_table(engine, options);
+    if options.logging.levels.format == LogFormat::Json {
+        for [backend, path, config] in backends.rows() {
+            log::info!(backend:%, path:%, config:%; "backend");
+        }
+        for [model, version, status] in models.rows() {
+            log::info!(model:%, version:%, status:%; "model");
+        }
+        for [option, value] in settings.rows() {
+            log::info!(option:%, value:%; "option");
+        }
+        return;
+    }
+    log::info!(target: MULTILINE, "\n{backends}");
+    log::info!(target: MULTILINE, "\n{models}");
+    log::info!(target: MULTILINE, "\n{settings}");
 }
 
 fn backend_table(options: &ResolvedOptions, backends: &[Arc<dyn Backend>]) -> TextTable<3> {

@@ -27,6 +27,11 @@ impl<const COLUMNS: usize> TextTable<COLUMNS> {
         self.rows.push(row.map(Into::into));
     }
 
+    /// The rows, without the headings.
+    pub fn rows(&self) -> impl Iterator<Item = &[String; COLUMNS]> {
+        self.rows.iter().skip(1)
+    }
+
     /// The number of characters of the widest line of each column.
     fn widths(&self) -> [usize; COLUMNS] {
         let line_width = |line: &str| line.chars().count();
@@ -99,6 +104,7 @@ mod tests {
     #[test]
     fn a_table_without_rows_shows_its_headings() {
         let table = TextTable::new(["Option", "Value"]);
+        assert_eq!(table.rows().count(), 0);
         assert_eq!(
             table.to_string(),
             "+--------+-------+\n| Option | Value |\n+--------+-------+\n+--------+-------+"

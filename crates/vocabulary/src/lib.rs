@@ -17,7 +17,7 @@ pub use byte_budget::{ByteBudget, ByteReservation, NoRoom, REQUEST_BYTES, requir
 pub use error::{Error, ErrorCode, FailureReason, panic_message};
 pub use name::{MAX_STORED_NAME, Name, check_length};
 pub use parameter::{Parameter, Parameters};
-pub use tensor::{DataType, Shape, ShapeError, Tensor, bytes_elements, element_count};
+pub use tensor::{DataType, Shape, ShapeError, Tensor, bytes_elements, element_count, shape_text};
 pub use tensor_memory::{
     DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion, MemoryKind, TensorData, TensorMemory, initialise,
 };

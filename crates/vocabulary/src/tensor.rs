@@ -127,6 +127,18 @@ pub enum ShapeError {
     TooLarge,
 }
 
+/// The most dimensions of a shape that a text shows. A client may send far more.
+const MOST_SHOWN_DIMS: usize = 32;
+
+/// A shape in texts: `[1,16]`.
+pub fn shape_text(shape: &[i64]) -> String {
+    let shown = shape.iter().take(MOST_SHOWN_DIMS).map(i64::to_string).collect::<Vec<_>>().join(",");
+    match shape.len() {
+        0..=MOST_SHOWN_DIMS => format!("[{shown}]"),
+        count => format!("[{shown},... ({count} dimensions)]"),
+    }
+}
+
 /// The number of elements of a tensor with that shape. A shape without dimensions has no elements, as in Triton
 /// (`model_config_utils.h`, GetElementCount).
 ///

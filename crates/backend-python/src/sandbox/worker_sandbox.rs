@@ -105,7 +105,7 @@ impl Sandbox {
     /// That of the system, or the sandbox is required and incomplete.
     pub(crate) fn spawn(&self, command: &Command, socket: OwnedFd, scratch: &Path) -> io::Result<GroupChild> {
         let mut gated = gated(&self.settings, command, scratch);
-        gated.stdin(Stdio::from(socket));
+        gated.stdin(Stdio::from(socket)).stdout(Stdio::piped()).stderr(Stdio::piped());
         let user = self.settings.user;
         let rights = SandboxRights { writable: &[scratch], user, has_network: false, group: None };
         spawn_with(&mut gated, &rights, |missing| {

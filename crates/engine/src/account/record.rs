@@ -17,6 +17,7 @@ use vocabulary::{FailureReason, Name};
 
 use super::{
     labels::SeriesLabels,
+    last_failure::{FailureSnapshot, LastFailure},
     latencies::Latencies,
     responses::{ResponseStatistic, Responses},
 };
@@ -116,6 +117,7 @@ pub(crate) struct Record {
     cache_miss: Counter,
     inferences: AtomicU64,
     failures: [AtomicU64; 4],
+    last_failure: LastFailure,
     responses: Responses,
     /// The executor counts its executions in the same counters.
     executions: Arc<ExecutionCounters>,
@@ -172,6 +174,7 @@ impl Record {
                 if error.reason == FailureReason::Cancelled {
                     return;
                 }
+                self.last_failure.note(error);
             }
         }
         let Some(execution_times) = timeline.execution() else { return };
@@ -250,6 +253,11 @@ impl Record {
     /// The number of failures for one reason.
     pub(crate) fn failures(&self, reason: FailureReason) -> u64 {
         self.failures[reason as usize].load(Relaxed)
+    }
+
+    /// The last failure that was not a cancellation, as its client got it.
+    pub(crate) fn last_failure(&self) -> Option<FailureSnapshot> {
+        self.last_failure.read()
     }
 
     /// The number of requests that have ended, in whatever way.
@@ -394,6 +402,9 @@ mod tests {
             (0, 1, 1, 0)
         );
         assert_eq!((record.failures(FailureReason::Backend), record.requests_ended()), (1, 1));
+        let cancelled = Error::internal("gone").because(FailureReason::Cancelled);
+        record.request_ended(&Timeline::new(at(1), 1), Outcome::Failure(&cancelled), at(2));
+        assert_eq!(record.last_failure().map(|last| last.text).as_deref(), Some("boom"));
         let lately = unix_time() - Duration::from_secs(600);
         assert!(record.executions().has_executed_since(lately));
         assert!(!Record::default().executions().has_executed_since(lately));

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use config::Scheduling;
 use executor::snapshot::ExecutorSnapshot;
+use host::unix_time;
 use inference::cache::ResponseCache;
 use scheduling::{CutReason, SequenceStrategy};
 use vocabulary::{ByteBudget, Error, FailureReason};
@@ -86,6 +87,10 @@ fn served(loaded: &LoadedVersion, generation: u64) -> ServedSnapshot {
         sequences,
         statistics: loaded.statistics(),
         failures,
+        last_failure: record.last_failure().map(|last| {
+            let ago = unix_time().saturating_sub(last.at);
+            (last, ago)
+        }),
         batch_ends: ends.into_iter().filter(|(_, count)| *count > 0).collect(),
         times: record.times(),
         uses_cache: model.uses_cache(),

@@ -36,9 +36,39 @@ pub(super) fn counted(count: u64, noun: &str, (one, many): (&str, &str)) -> Stri
     }
 }
 
+/// The first line of an error, without the full stop at its end. Of an exception in Python also the place that it names, which
+/// is the first one outside of Python's own modules.
+pub(super) fn first_line(error: &str) -> String {
+    let error = error.trim();
+    let line = error.lines().next().unwrap_or_default();
+    let line = line.trim_end_matches(['.', ':', ' ']);
+    let frames = error.split_once("\n\nAt:\n").map(|(_, frames)| frames).unwrap_or_default();
+    match frames.lines().map(str::trim).find(|frame| !frame.is_empty() && !frame.starts_with('<')) {
+        Some(frame) => format!("{line}, at {frame}"),
+        None => line.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_is_told_in_one_line_with_the_place_of_an_exception() {
+        for (error, line) in [
+            ("bad\n", "bad"),
+            ("it failed.", "it failed"),
+            ("1:1: 'bakend' is no field\n  bakend: 'x'\n  ^", "1:1: 'bakend' is no field"),
+            (
+                "Internal: ModuleNotFoundError: No module named 'x'\n\nAt:\n  /m/1/model.py(2): <module>\n  <frozen \
+                 importlib._bootstrap>(488): _call\n",
+                "Internal: ModuleNotFoundError: No module named 'x', at /m/1/model.py(2): <module>",
+            ),
+            ("RuntimeError: no\n\nAt:\n  <frozen importlib._bootstrap>(488): _call\n", "RuntimeError: no"),
+        ] {
+            assert_eq!(first_line(error), line);
+        }
+    }
 
     #[test]
     fn small_shares_are_not_nothing() {

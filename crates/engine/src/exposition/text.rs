@@ -77,6 +77,13 @@ impl Exposition {
         model_gauges(&mut text, &series);
         repository_gauges(&mut text, repositories);
         pinned_memory_gauges(&mut text);
+        family(
+            &mut text,
+            "nereid_build_info",
+            MetricKind::Gauge,
+            "The version of Nereid, as a label; always 1",
+            std::iter::once((concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1.0)),
+        );
         if let Some(host) = &self.host {
             host_gauges(&mut text, host);
         }

@@ -506,7 +506,7 @@ async fn without_a_control_mode_nothing_changes() {
     for refused in [load(&engine, "m").await, engine.unload("m").await] {
         assert_eq!(
             refused.unwrap_err().message,
-            "explicit model load / unload is not allowed if polling is enabled"
+            "explicit model load / unload is not allowed if polling is enabled. Model control mode 'explicit' allows it (--model-control-mode=explicit)"
         );
     }
     assert_eq!(engine.poll_repositories().await.unwrap_err().code, ErrorCode::Unavailable);

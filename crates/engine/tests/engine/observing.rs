@@ -88,7 +88,7 @@ async fn statistics_are_of_ready_versions_by_name_and_version() {
 }
 
 /// Names, kinds and texts of all families, in order.
-const FAMILIES: [(&str, &str, &str); 17] = [
+const FAMILIES: [(&str, &str, &str); 18] = [
     ("nv_inference_request_success", "counter", "Number of successful inference requests, all batch sizes"),
     ("nv_inference_request_failure", "counter", "Number of failed inference requests, all batch sizes"),
     ("nv_inference_count", "counter", "Number of inferences performed (does not include cached requests)"),
@@ -135,6 +135,7 @@ const FAMILIES: [(&str, &str, &str); 17] = [
     ("nv_model_load_duration_secs", "gauge", "Model load time in seconds"),
     ("nv_pinned_memory_pool_total_bytes", "gauge", "Pinned memory pool total memory size, in bytes"),
     ("nv_pinned_memory_pool_used_bytes", "gauge", "Pinned memory pool used memory size, in bytes"),
+    ("nereid_build_info", "gauge", "The version of Nereid, as a label; always 1"),
     ("nv_cpu_utilization", "gauge", "CPU utilization rate [0.0 - 1.0]"),
     ("nv_cpu_memory_total_bytes", "gauge", "CPU total memory (RAM), in bytes"),
     ("nv_cpu_memory_used_bytes", "gauge", "CPU used memory (RAM), in bytes"),
@@ -176,6 +177,10 @@ async fn families_come_in_order_and_can_be_left_out() {
         assert_eq!(
             samples[r#"nv_inference_request_success{model="m",version="1"}"#], 1.0,
             "counts are never off"
+        );
+        assert_eq!(
+            samples[concat!(r#"nereid_build_info{version=""#, env!("CARGO_PKG_VERSION"), r#""}"#)],
+            1.0
         );
         if host {
             assert!((0.0..=1.0).contains(&samples["nv_cpu_utilization"]));

@@ -285,7 +285,10 @@ async fn models_are_not_loaded_by_request() {
         let error = refused.unwrap_err();
         assert_eq!(
             (error.code, &error.message[..]),
-            (ErrorCode::Unavailable, "explicit model load / unload is not allowed if polling is enabled")
+            (
+                ErrorCode::Unavailable,
+                "explicit model load / unload is not allowed if polling is enabled. Model control mode 'explicit' allows it (--model-control-mode=explicit)"
+            )
         );
     }
     assert!(serves(&engine, "m").await);

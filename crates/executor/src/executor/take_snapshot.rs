@@ -109,6 +109,7 @@ impl Driver {
             slots_per_instance: 0,
             slots: shown,
             slots_left_out: slots.count(),
+            waited_for_own: scheduler.waited_for_own_sequence(),
             backlog: scheduler.backlogged(),
             first_backlogged: first.map(|(id, requests)| (shown_id(id), requests)).collect(),
         }

@@ -23,6 +23,7 @@ use repository::LoadParameters;
 use vocabulary::Error;
 
 use super::{
+    call::CallHead,
     grpc_context::GrpcContext,
     logging,
     message::generated::{decode, encode},
@@ -144,9 +145,9 @@ impl AdminCall {
         self,
         endpoint: &GrpcContext,
         frames: &[Bytes],
-        access: &Access,
+        call: &CallHead,
     ) -> Result<Chunks, Status> {
-        let engine = &endpoint.engine;
+        let (engine, access) = (&endpoint.engine, &call.access);
         match self {
             Self::ServerLive => {
                 let ServerLiveRequest {} = decode(frames).await?;
@@ -175,11 +176,13 @@ impl AdminCall {
             Self::ModelMetadata => {
                 let request: ModelMetadataRequest = decode(frames).await?;
                 let version = version::parse(&request.version)?;
-                encode(&metadata::of_model(engine, &request.name, version)?)
+                let metadata = metadata::of_model(engine, &request.name, version);
+                encode(&metadata.map_err(|error| endpoint.about_model(error, &request.name, call))?)
             }
             Self::ModelConfig => {
                 let request: ModelConfigRequest = decode(frames).await?;
-                let model = engine.model(&request.name, version::parse(&request.version)?)?;
+                let model = engine.model(&request.name, version::parse(&request.version)?);
+                let model = model.map_err(|error| endpoint.about_model(error, &request.name, call))?;
                 encode(&ModelConfigResponse { config: Some(model.shown().clone()) })
             }
             Self::ModelStatistics => {

@@ -1,9 +1,16 @@
 //! What all connections of the endpoint share.
 use engine::Engine;
+use http::HeaderValue;
 use vocabulary::{ByteReservation, Error};
 
-use super::{options::GrpcOptions, reflection::Reflection, windows::WindowBudget};
-use crate::port::Drain;
+use super::{
+    call::CallHead,
+    options::GrpcOptions,
+    reflection::Reflection,
+    status::{Code, Status},
+    windows::WindowBudget,
+};
+use crate::{access::Category, port::Drain};
 
 /// What the server's budget counts for an open call whose client has sent nothing yet, in bytes: its task, its headers and
 /// its stream. An estimate. The number of calls has no other limit for the whole process.
@@ -26,6 +33,26 @@ impl GrpcContext {
     pub fn new(engine: Engine, options: GrpcOptions, drain: Drain) -> Result<Self, Error> {
         let windows = WindowBudget::beside(engine.inflight_bytes().limit());
         Ok(Self { engine, options, drain, reflection: Reflection::new()?, windows })
+    }
+
+    /// Checks that a call has the header that a part of the protocol needs, and a key that permits it.
+    ///
+    /// # Errors
+    /// UNAVAILABLE without the header, and the refusal of the key.
+    pub(super) fn check(&self, category: Category, call: &CallHead) -> Result<(), Status> {
+        let header = |name: &str| call.headers.get(name).map(HeaderValue::as_bytes);
+        self.options.restrictions.check(category, header).map_err(|denied| {
+            let text = format!("This protocol is restricted, expecting header '{}'", denied.header);
+            Status::new(Code::Unavailable, text)
+        })?;
+        Ok(call.access.check(category, None)?)
+    }
+
+    /// The error of the engine about a model that the call names: an unknown name gets the one that is probably meant.
+    pub(super) fn about_model(&self, error: Error, name: &str, call: &CallHead) -> Error {
+        crate::meant_model::explain(error, &self.engine, name, || {
+            self.check(Category::ModelRepository, call).is_ok().then_some(&call.access)
+        })
     }
 
     /// Counts an open call in the server's budget.

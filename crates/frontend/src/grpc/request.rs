@@ -83,9 +83,14 @@ pub(crate) fn reserve_copies(
 ///
 /// # Errors
 /// The version is not a number, or the model does not exist.
-pub(crate) fn model(endpoint: &GrpcContext, message: &InferMessage<'_>) -> Result<Arc<Model>, Error> {
+pub(crate) fn model(
+    endpoint: &GrpcContext,
+    call: &CallHead,
+    message: &InferMessage<'_>,
+) -> Result<Arc<Model>, Error> {
     let version = version::parse(&message.model_version)?;
-    endpoint.engine.model(&message.model_name, version)
+    let model = endpoint.engine.model(&message.model_name, version);
+    model.map_err(|error| endpoint.about_model(error, &message.model_name, call))
 }
 
 /// Writes what the message of a call asks for into `request`, which must be empty. `reservation` has the bytes of the message;
@@ -261,7 +266,10 @@ fn tensor(
             ))
             .into());
         }
-        (false, None) => contents::bytes(contents, input.datatype, &name, model_name, room)?.into(),
+        (false, None) => {
+            let bytes = contents::bytes(contents, input.datatype, &name, model_name, room);
+            bytes.map_err(|invalid| invalid.about_datatype(&input))?.into()
+        }
         (true, None) => {
             let data = raw.rest.next().ok_or_else(|| {
                 Error::invalid(format!(
@@ -274,13 +282,13 @@ fn tensor(
     let datatype = match (input.datatype, spec) {
         (Some(datatype), _) => datatype,
         (None, Some(spec)) => {
-            return Err(Error::invalid(format!(
+            let refused = InvalidMessage::Refused(Error::invalid(format!(
                 "{}inference input '{name}' data-type is '{}', but model '{model_name}' expects '{}'",
                 id_prefix(id),
                 contents::INVALID,
                 spec.datatype.protocol_name()
-            ))
-            .into());
+            )));
+            return Err(refused.about_datatype(&input));
         }
         // The model has no such input. The engine refuses the input by its name, so the datatype does not matter.
         (None, None) => DataType::Bytes,

@@ -1,7 +1,7 @@
 //! Finds the handler for a call from its headers, and runs it.
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
+use http::{Method, Request, Response, StatusCode, Uri, request::Parts};
 use hyper::body::Incoming;
 use inference::ClientId;
 use vocabulary::Error;
@@ -148,7 +148,7 @@ async fn dispatch(
     let Some(target) = target else {
         return Err(Status::new(Code::Unimplemented, ""));
     };
-    check_restriction(endpoint, target, &call)?;
+    endpoint.check(target.category(), &call)?;
     let granted = metadata::timeout(&call.headers)?;
     if let Target::StreamInfer = target {
         let coding = compression::of_request(&call.headers)?;
@@ -171,16 +171,6 @@ async fn dispatch(
             tokio::time::timeout(granted, answer).await.unwrap_or_else(|_| Err(Status::late()))
         }
     }
-}
-
-fn check_restriction(endpoint: &GrpcContext, target: Target, call: &CallHead) -> Result<(), Status> {
-    let category = target.category();
-    let header = |name: &str| call.headers.get(name).map(HeaderValue::as_bytes);
-    endpoint.options.restrictions.check(category, header).map_err(|denied| {
-        let text = format!("This protocol is restricted, expecting header '{}'", denied.header);
-        Status::new(Code::Unavailable, text)
-    })?;
-    Ok(call.access.check(category, None)?)
 }
 
 async fn answer_once(
@@ -236,6 +226,6 @@ async fn answer_admin(
         message.reservation.grow(message.len()).map_err(Error::from)?;
     }
     admin.check_model(&call.access, &message.frames).await?;
-    let answer = admin.answer(endpoint, &message.frames, &call.access).await?;
+    let answer = admin.answer(endpoint, &message.frames, &call).await?;
     reply::message(answer, || endpoint.engine.inflight_bytes().reservation(), None, None)
 }

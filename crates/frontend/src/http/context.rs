@@ -52,6 +52,16 @@ impl HttpContext {
         self.options.restrictions.check(category, header)
     }
 
+    /// The error of the engine about a model that the request names: an unknown name gets the one that is probably meant.
+    pub(super) fn about_model(&self, error: Error, name: &str, call: &HttpCall<'_>) -> Error {
+        crate::meant_model::explain(error, &self.engine, name, || {
+            let category = Category::ModelRepository;
+            let may_list =
+                self.meets_restriction(category, call).is_ok() && call.access.check(category, None).is_ok();
+            may_list.then_some(&call.access)
+        })
+    }
+
     /// Reads a body that is JSON as a whole.
     pub(super) async fn read_json(
         &self,

@@ -13,7 +13,8 @@ const REPEATED: usize = 8_000;
 
 fn steps_of_infer(text: &str) -> usize {
     let regions = shared_memory::ClientRegions::forbidden();
-    let context = request::DecodeContext { model: "m", max_input_size: 1 << 30, regions: &regions };
+    let context =
+        request::DecodeContext { model: "m", max_input_size: 1 << 30, inputs: &[], regions: &regions };
     json::steps_of(|| request::decode(text.as_bytes(), &TensorData::default(), context)).0
 }
 

@@ -12,7 +12,8 @@ const MAX_INPUT: usize = 1 << 20;
 /// Decodes an infer request with its JSON part and its binary part. Returns the steps of the JSON reader.
 pub fn infer(json: &[u8], binary: &Bytes) -> usize {
     let regions = ClientRegions::forbidden();
-    let context = request::DecodeContext { model: "m", max_input_size: MAX_INPUT, regions: &regions };
+    let context =
+        request::DecodeContext { model: "m", max_input_size: MAX_INPUT, inputs: &[], regions: &regions };
     let binary = TensorData::from(binary.clone());
     json::steps_of(|| request::decode(json, &binary, context)).0
 }

@@ -46,7 +46,8 @@ pub(super) async fn answer(
     path: &ModelPath<'_>,
 ) -> HttpOutcome {
     let version = path.version()?;
-    let model = context.engine.model(&path.model, version)?;
+    let model = context.engine.model(&path.model, version);
+    let model = model.map_err(|error| context.about_model(error, &path.model, call))?;
     call.note(|facts| facts.set_model(&model));
     if model.config().decoupled {
         let text = "HTTP end point doesn't support models with decoupled transaction policy";
@@ -146,22 +147,23 @@ async fn decode(
             ))
         })?,
     };
+    let context =
+        DecodeContext { model: model.name(), max_input_size, inputs: &model.config().inputs, regions };
     if json_len == 0 {
-        let decoded = request::raw(body, DecodeContext { model: model.name(), max_input_size, regions });
-        return counted(decoded, reservation);
+        return counted(request::raw(body, context), reservation);
     }
     if json_len > max_input_size {
         return Err(json_too_large(json_len as u64, max_input_size));
     }
     let json = body.split_to(json_len);
     if json_len <= BRIEF {
-        let context = DecodeContext { model: model.name(), max_input_size, regions };
         return counted(request::decode(&json.contiguous(), &body, context), reservation);
     }
     let (model, regions) = (model.clone(), regions.clone());
     let decoded = PooledResult::pooled(move |turn| {
         json_work::in_pieces(turn, json, reservation, |json| {
-            let context = DecodeContext { model: model.name(), max_input_size, regions: &regions };
+            let inputs = &model.config().inputs;
+            let context = DecodeContext { model: model.name(), max_input_size, inputs, regions: &regions };
             request::decode_text(json, &body, context)
         })
     });

@@ -5,7 +5,8 @@
 //! check the request against the model's configuration.
 use std::num::NonZeroU64;
 
-use inference::{Request, RequestInputs};
+use config::InputSpec;
+use inference::{Request, RequestInputs, did_you_mean, nearest};
 use kserve::{
     lengths,
     output::{Placement, RequestedOutput, RequestedOutputs},
@@ -16,7 +17,7 @@ use shared_memory::ClientRegions;
 use smallvec::SmallVec;
 use vocabulary::{
     DataType, Error, ErrorCode, ForeignMemory, Name, Parameter, Shape, ShapeError, Tensor, TensorData,
-    TensorMemory, element_count,
+    TensorMemory, element_count, shape_text,
 };
 
 use super::json::{Document, JsonText, JsonValue, Number, during};
@@ -38,6 +39,8 @@ pub struct DecodeContext<'m> {
     pub model: &'m str,
     /// `--http-max-input-size`, in bytes.
     pub max_input_size: usize,
+    /// The inputs of the model. Errors name the one that is probably meant.
+    pub inputs: &'m [InputSpec],
     /// The regions of shared memory that tensors may be in.
     pub regions: &'m ClientRegions,
 }
@@ -196,8 +199,8 @@ pub(super) fn custom(key: &str, value: JsonValue<'_>) -> Result<Parameter, Error
 /// An input whose JSON data may be missing so far.
 struct PendingInput {
     name: Name,
-    /// `None` if the request names an unknown datatype.
-    datatype: Option<DataType>,
+    /// What is wrong with the datatype, if there is none of this name.
+    datatype: Result<DataType, Box<str>>,
     shape: Shape,
     source: InputSource,
 }
@@ -225,7 +228,9 @@ fn read_input(
         value.map_err(|error| Error::new(error.code, format!("Unable to parse '{name}': {error}")))
     };
     let name = lengths::name("the name of an input", &text("name")?)?;
-    let datatype = DataType::from_protocol_name(&text("datatype")?);
+    let datatype = text("datatype")?;
+    let datatype = DataType::from_protocol_name(&datatype)
+        .ok_or_else(|| config::unknown_datatype(&datatype).into_boxed_str());
     let shape = read_shape(input).map_err(during("Unable to parse 'shape'"))?;
 
     if let Some(size) = parameter("binary_data_size") {
@@ -244,7 +249,7 @@ fn read_input(
         let memory = range.memory(context.regions)?;
         return PendingInput { name, datatype, shape, source: InputSource::Region(memory) }.named();
     }
-    let Some(count) = json_count(&name, datatype, &shape, context)? else {
+    let Some(count) = json_count(&name, datatype.as_ref().ok().copied(), &shape, context)? else {
         return PendingInput { name, datatype, shape, source: InputSource::Bytes(TensorData::default()) }
             .named();
     };
@@ -258,41 +263,56 @@ fn read_input(
 impl PendingInput {
     /// Checks the datatype: an input needs one to become a tensor, even if none of its elements is ever read.
     fn named(self) -> Result<Self, Error> {
-        if self.datatype.is_none() { Err(invalid_datatype(&self.name)) } else { Ok(self) }
+        match &self.datatype {
+            Ok(_) => Ok(self),
+            Err(unknown) => Err(invalid_datatype(&self.name, unknown)),
+        }
     }
 
     fn finish(self, document: &mut Document<'_>, context: DecodeContext<'_>) -> Result<Tensor, Error> {
         let Self { name, datatype, shape, source } = self;
+        let datatype = datatype.map_err(|unknown| invalid_datatype(&name, &unknown))?;
         let memory: TensorMemory = match source {
             InputSource::Bytes(data) => data.into(),
             InputSource::Region(memory) => memory.into(),
             InputSource::Json { index, count } => {
                 let datatype = json_datatype(&name, datatype)?;
                 let elements = document.take_elements(index, datatype)?;
-                let bytes = elements.into_bytes(datatype, count).map_err(|error| error.explain(datatype))?;
+                let bytes = elements
+                    .into_bytes(datatype, count)
+                    .map_err(|error| unlike_input(error.explain(datatype, &name, &shape), &name, context))?;
                 if bytes.len() > context.max_input_size {
                     return Err(json_too_large(&name, bytes.len(), context.max_input_size));
                 }
                 bytes.into()
             }
         };
-        let datatype = datatype.ok_or_else(|| invalid_datatype(&name))?;
         Ok(Tensor::new(name, datatype, shape, memory))
     }
 }
 
-fn invalid_datatype(name: &Name) -> Error {
-    Error::invalid(format!("invalid datatype for input {name}"))
+fn invalid_datatype(name: &Name, unknown: &str) -> Error {
+    Error::invalid(format!("invalid datatype for input {name}: {unknown}"))
 }
 
-pub(super) fn json_datatype(name: &Name, datatype: Option<DataType>) -> Result<DataType, Error> {
+/// Adds to an error about the data of an input that the model has no such input.
+fn unlike_input(mut error: Error, name: &Name, context: DecodeContext<'_>) -> Error {
+    let names = context.inputs.iter().map(|input| &input.name);
+    if !context.inputs.is_empty() && !names.clone().any(|known| known == name) {
+        let meant = did_you_mean(nearest(name, names));
+        error.message.to_mut().push_str(&format!(". Model '{}' has no input '{name}'{meant}", context.model));
+    }
+    error
+}
+
+/// A datatype whose elements JSON can have.
+pub(super) fn json_datatype(name: &Name, datatype: DataType) -> Result<DataType, Error> {
     match datatype {
-        Some(datatype @ (DataType::Fp16 | DataType::Bf16)) => Err(Error::invalid(format!(
+        DataType::Fp16 | DataType::Bf16 => Err(Error::invalid(format!(
             "receiving {} data via JSON is not supported. Please use the binary data format for input {name}",
             datatype.protocol_name()
         ))),
-        Some(datatype) => Ok(datatype),
-        None => Err(invalid_datatype(name)),
+        datatype => Ok(datatype),
     }
 }
 
@@ -336,8 +356,7 @@ fn json_count(
     context: DecodeContext<'_>,
 ) -> Result<Option<usize>, Error> {
     let refuse = |why: &str| {
-        let dims: Vec<String> = shape.iter().map(ToString::to_string).collect();
-        Error::invalid(format!("invalid shape for input '{name}': shape [{}] {why}", dims.join(",")))
+        Error::invalid(format!("invalid shape for input '{name}': shape {} {why}", shape_text(shape)))
     };
     let count = element_count(shape).map_err(|error| match error {
         ShapeError::Negative => refuse("contains one or more invalid dimensions"),

@@ -14,7 +14,7 @@ use crate::error::status;
 static NO_REGIONS: ClientRegions = ClientRegions::forbidden();
 
 const CONTEXT: DecodeContext<'_> =
-    DecodeContext { model: "simple", max_input_size: 1 << 20, regions: &NO_REGIONS };
+    DecodeContext { model: "simple", max_input_size: 1 << 20, inputs: &[], regions: &NO_REGIONS };
 
 fn json(text: &str) -> Result<DecodedRequest, Error> {
     decode(text.as_bytes(), &TensorData::default(), CONTEXT)
@@ -111,12 +111,12 @@ const REFUSALS: &[(&str, u16, &str)] = &[
     (
         r#"{"inputs":[{"name":"INPUT0","datatype":"FOO","shape":[1],"data":[1]}]}"#,
         400,
-        "invalid datatype for input INPUT0",
+        "invalid datatype for input INPUT0: 'FOO' is not a datatype, datatypes are BOOL, UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, FP32, FP64, BYTES, BF16",
     ),
     (
         r#"{"inputs":[{"name":"INPUT0","datatype":"int32","shape":[1],"data":[1]}]}"#,
         400,
-        "invalid datatype for input INPUT0",
+        "invalid datatype for input INPUT0: 'int32' is not a datatype, did you mean 'INT32'?",
     ),
     (
         r#"{"inputs":[{"name":"A","datatype":"INT32","shape":[1],"data":5}]}"#,

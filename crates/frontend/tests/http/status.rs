@@ -36,6 +36,20 @@ fn what_runs_and_what_waits_is_told() {
 }
 
 #[test]
+fn pages_and_a_header_tell_the_own_version_and_metadata_the_one_of_triton() {
+    let (server, own) = (Server::usual(), env!("CARGO_PKG_VERSION"));
+    let metadata = server.connect().ask("GET", "/v2", &[], b"").unwrap();
+    let follows: serde_json::Value = serde_json::from_str(&metadata.text()).unwrap();
+    assert_ne!(follows["version"], own, "the protocol has the version that clients look for");
+    assert_eq!(metadata.header("nereid-version"), Some(own));
+    let status = &explained(&server, "/v2/explain")["server"];
+    assert_eq!((&status["nereid_version"], &status["version"]), (&own.into(), &follows["version"]));
+    let described = server.connect().ask("GET", "/openapi.json", &[], b"").unwrap();
+    let described: serde_json::Value = serde_json::from_str(&described.text()).unwrap();
+    assert_eq!((&described["info"]["title"], &described["info"]["version"]), (&"Nereid".into(), &own.into()));
+}
+
+#[test]
 fn an_unknown_model_is_not_found() {
     let server = Server::usual();
     for (path, text) in [

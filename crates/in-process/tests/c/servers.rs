@@ -221,7 +221,7 @@ fn models_are_loaded_at_the_start_only() {
     // SAFETY: a live server, live parameters, which are deleted once.
     unsafe {
         let explicit =
-            Err("Unavailable: explicit model load / unload is not allowed if polling is enabled".to_owned());
+            Err("Unavailable: explicit model load / unload is not allowed if polling is enabled. Model control mode 'explicit' allows it (--model-control-mode=explicit)".to_owned());
         assert_eq!(result_of(TRITONSERVER_ServerLoadModel(handle, m)), explicit);
         assert_eq!(
             result_of(TRITONSERVER_ServerLoadModelWithParameters(handle, m, ptr::null(), 0)),

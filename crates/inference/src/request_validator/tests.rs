@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use config::{Completion, CompletionContext, ConfigSource, FileEntry, ModelLayout, declare, finish};
-use vocabulary::{DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion};
+use vocabulary::{DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion, Parameter};
 
 use super::*;
 
@@ -116,10 +116,49 @@ fn inputs_are_all_there_once_and_known() {
     let surplus = [both(), vec![ints("X", &[1, 16], 16)]].concat();
     assert_eq!(
         refusal(&simple(), surplus),
-        format!("{P}expected 2 inputs but got 3 inputs for model 'm'. Got input(s) ['A','B','X'].")
+        format!(
+            "{P}expected 2 inputs but got 3 inputs for model 'm'. Got input(s) ['A','B','X']. The model has no input 'X'."
+        )
     );
     let twice = vec![ints("A", &[1, 16], 16), ints("A", &[1, 16], 16)];
     assert_eq!(refusal(&simple(), twice), format!("{P}input 'A' already exists in request"));
+}
+
+#[test]
+fn a_misspelt_input_is_told_with_the_one_that_is_probably_meant() {
+    let config = config(0, ["image", "mask", "scale"].map(|name| spec(name, DataType::Int32, &[1])).to_vec());
+    let inputs = |names: &[&str]| names.iter().map(|name| ints(name, &[1], 1)).collect::<Vec<_>>();
+    assert_eq!(
+        refusal(&config, inputs(&["image", "maks", "scale"])),
+        "unexpected inference input 'maks' for model 'm', did you mean 'mask'?"
+    );
+    assert_eq!(
+        refusal(&config, inputs(&["imgae"])),
+        format!(
+            "{P}expected 3 inputs but got 1 inputs for model 'm'. Got input(s) ['imgae'], but missing required input(s) ['image','mask','scale']. Please provide all required input(s). The model has no input 'imgae', did you mean 'image'?"
+        )
+    );
+}
+
+#[test]
+fn a_parameter_that_looks_like_a_missing_input_is_told() {
+    let config = config(0, vec![spec("text_input", DataType::Int32, &[1])]);
+    let refused = |key: &str| {
+        let mut request = Request {
+            inputs: RequestInputs::Tensors(vec![]),
+            parameters: vec![("top_k".into(), Parameter::Int(1)), (key.into(), Parameter::Int(1))],
+            ..Request::default()
+        };
+        RequestValidator::new(&config, FOREIGN).check(&config, &mut request).unwrap_err().to_string()
+    };
+    let missing = format!(
+        "{P}expected 1 inputs but got 0 inputs for model 'm'. Got input(s) [], but missing required input(s) ['text_input']. Please provide all required input(s)."
+    );
+    assert_eq!(refused("temperature"), missing);
+    assert_eq!(
+        refused("txt_input"),
+        missing + " The parameter 'txt_input' is no input of the model, did you mean 'text_input'?"
+    );
 }
 
 #[test]
@@ -169,9 +208,15 @@ fn an_optional_input_does_not_stand_in_for_a_required_one() {
         )
     );
     let unknown = vec![ints("A", &[1], 1), ints("X", &[1], 1)];
-    assert_eq!(refusal(&config, unknown), "unexpected inference input 'X' for model 'm'");
+    assert_eq!(
+        refusal(&config, unknown),
+        "unexpected inference input 'X' for model 'm'. Available input(s): ['O']"
+    );
     let only_unknown = vec![ints("X", &[1], 1)];
-    assert_eq!(refusal(&config, only_unknown), "unexpected inference input 'X' for model 'm'");
+    assert_eq!(
+        refusal(&config, only_unknown),
+        "unexpected inference input 'X' for model 'm'. Available input(s): ['A','O']"
+    );
 }
 
 #[test]
@@ -188,7 +233,14 @@ fn outputs_are_known_and_named_once() {
             .map_err(|error| error.to_string())
     };
     ask(&["OUT"]).unwrap();
-    assert_eq!(ask(&["NOPE"]).unwrap_err(), "unexpected inference output 'NOPE' for model 'm'");
+    assert_eq!(
+        ask(&["NOPE"]).unwrap_err(),
+        "unexpected inference output 'NOPE' for model 'm'. Available output(s): ['OUT']"
+    );
+    assert_eq!(
+        ask(&["out"]).unwrap_err(),
+        "unexpected inference output 'out' for model 'm', did you mean 'OUT'?"
+    );
     assert_eq!(ask(&["OUT", "OUT"]).unwrap_err(), format!("{P}output 'OUT' already exists in request"));
 }
 
@@ -396,7 +448,16 @@ fn raw_bytes_get_their_shape_from_the_configuration() {
     let refused = |inputs, bytes| ask(&config(0, inputs), vec![0; bytes]).unwrap_err();
     assert_eq!(
         refused(vec![spec("A", DataType::Fp32, &[-1])], 7),
-        format!("{P}input byte size mismatch for input 'raw_input' for model 'm'. Expected 4, got 7")
+        format!(
+            "{P}input byte size mismatch for input 'raw_input' for model 'm'. Expected 4, got 7. The data are those of input 'A' of shape [1]"
+        )
+    );
+    let nothing = vec![spec("A", DataType::Fp32, &[2])];
+    assert_eq!(
+        refused(nothing, 0),
+        format!(
+            "{P}input byte size mismatch for input 'raw_input' for model 'm'. Expected 8, got 0. The request has no data for input 'A' of shape [2]"
+        )
     );
     assert_eq!(
         refused(vec![spec("A", DataType::Bytes, &[-1])], 7),
@@ -411,7 +472,7 @@ fn raw_bytes_get_their_shape_from_the_configuration() {
     assert_eq!(
         ask(&simple(), vec![]).unwrap_err(),
         format!(
-            "{P}Raw request must only have 1 input (found 1) to be deduced but got 2 inputs in 'm' model configuration"
+            "{P}Raw request must only have 1 input (found 1) to be deduced but got 2 inputs in 'm' model configuration. The request has no data"
         )
     );
 }

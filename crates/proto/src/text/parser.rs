@@ -8,7 +8,7 @@ use super::fault::{MistakeKind, TextFault};
 use super::lexer::{Lexer, Token};
 use super::scalar;
 use crate::descriptors::{key_text, model_config, rival};
-use crate::suggest::{unknown_field, unknown_value, wrapped_value};
+use crate::suggest::{did_you_mean, unknown_field, unknown_value, wrapped_value};
 use crate::{Fields, Parsed, TextPosition};
 
 /// Mistakes that are described. Further ones are counted.
@@ -417,7 +417,7 @@ impl<'a> Parser<'a> {
     fn no_message(&self, field: &str, descriptor: &MessageDescriptor) -> TextFault {
         let value = self.lexer.between(self.at, self.lexer.offset());
         let suggestion = wrapped_value(field, value, descriptor);
-        let meant = suggestion.as_ref().map(|meant| format!(", did you mean '{meant}'?")).unwrap_or_default();
+        let meant = did_you_mean(suggestion.as_ref());
         let why = format!("expected '{{' after '{field}', found {}{meant}", self.token);
         TextFault { suggestion, ..TextFault::new(self.at, why) }
     }

@@ -1,5 +1,5 @@
 //! The policy of the sequence batcher: it decides which requests it accepts and what is due.
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use super::{
     config::{SequenceBatching, SequenceStrategy},
@@ -242,6 +242,10 @@ impl<T> SequenceBatcher<T> {
 
     pub(crate) fn backlogged(&self) -> usize {
         self.places.backlog.len()
+    }
+
+    pub(crate) fn waited_for_own(&self) -> Duration {
+        self.places.waited_for_own
     }
 
     pub(crate) fn slots(&self) -> impl Iterator<Item = SlotState<'_>> {

@@ -2,7 +2,10 @@
 //!
 //! The slot or the backlog owns a [`Sequence`]. `places` maps the number of a sequence to its slot or to the backlog.
 //! `open` maps a correlation id to the number of the open sequence with that id.
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    time::Duration,
+};
 
 use super::{
     backlog::Backlog,
@@ -31,6 +34,8 @@ pub(super) struct SequencePlaces<T> {
     /// Slots whose sequence is open and idle, and the time at which the sequence has been idle for too long.
     idle_sequences: BTreeSet<(Timestamp, SlotId)>,
     iterative: bool,
+    /// How long requests have waited while an earlier one of their sequence ran, all together.
+    pub(super) waited_for_own: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +59,7 @@ impl<T> SequencePlaces<T> {
             places: HashMap::new(),
             idle_sequences: BTreeSet::new(),
             iterative: config.iterative,
+            waited_for_own: Duration::ZERO,
         }
     }
 
@@ -123,9 +129,12 @@ impl<T> SequencePlaces<T> {
         for row in &rows {
             let &Row::Request { slot: Some(slot), .. } = row else { continue };
             let slot_id = SlotId { instance, slot };
-            let occupant = self.slots.slot(slot_id).and_then(|slot| slot.occupant.as_ref());
+            let Some(occupant) = self.slots.slot(slot_id).and_then(|slot| slot.occupant.as_mut()) else {
+                continue;
+            };
+            occupant.runs_since = Some(now);
             // The end of an iterative sequence is known only after its request is released.
-            if !self.iterative && occupant.is_some_and(Sequence::is_finished) {
+            if !self.iterative && occupant.is_finished() {
                 self.vacate(slot_id, now);
             }
         }
@@ -143,6 +152,10 @@ impl<T> SequencePlaces<T> {
             // This request was the whole sequence. Other requests that the client has sent still run.
             occupant.open = false;
             self.open.remove(&occupant.id);
+        }
+        // Without that time, the request was one of the sequence before.
+        if let Some(started) = occupant.runs_since.take() {
+            self.waited_for_own += occupant.waited(started, now);
         }
         if !occupant.requests.is_empty() {
             self.became_ready(slot_id, now);

@@ -77,6 +77,37 @@ fn requests_wait_in_slots_and_in_the_backlog() {
 }
 
 #[test]
+fn waiting_for_an_earlier_request_of_the_same_sequence_is_told_apart() {
+    let mut scheduler = Scheduler::Sequence(SequenceBatcher::new(SequenceBatching::default(), 1));
+    let step = |id, start, end| {
+        let id = NonZeroU64::new(id).map(SequenceId::Number);
+        SchedulingAttributes {
+            sequence: SequencePosition { id, start, end },
+            ..SchedulingAttributes::default()
+        }
+    };
+    let run = |scheduler: &mut Scheduler<u32>, from: u64, to: u64| {
+        assert!(scheduler.expire(at(from)).is_empty());
+        let due = scheduler.due(at(from), &[0]).expect("the slot has a request");
+        scheduler.take(due);
+        if to == 10 {
+            // They arrive while it runs. The second sequence waits for a slot.
+            enqueue(scheduler, 2, step(7, false, false), 2);
+            enqueue(scheduler, 3, step(8, true, false), 3);
+            enqueue(scheduler, 6, step(7, false, true), 4);
+            enqueue(scheduler, 7, step(8, false, true), 5);
+        }
+        scheduler.released(at(to), 0, 0);
+        scheduler.waited_for_own_sequence().as_nanos()
+    };
+    enqueue(&mut scheduler, 1, step(7, true, false), 1);
+    assert_eq!(run(&mut scheduler, 1, 10), 8 + 4);
+    assert_eq!(run(&mut scheduler, 12, 20), 12 + 8, "from 10 to 12 the instance did something else");
+    assert_eq!(run(&mut scheduler, 20, 30), 20, "no request waited for this one");
+    assert_eq!(run(&mut scheduler, 30, 35), 20 + 5, "in the slot, the second sequence waits for itself");
+}
+
+#[test]
 fn resources_show_what_is_in_use() {
     let mut limiter = RateLimiter::new(Capacities::default());
     let need = |name: &str, global, count| Need { name: name.to_owned(), global, count };

@@ -110,31 +110,34 @@ fn wrong_shapes_counts_and_types_are_named() {
                 "id_int32",
                 r#"{"inputs":[{"name":"IN","datatype":"INT32","shape":[3],"data":[1,2]}]}"#,
                 500,
-                "Failed to parse 'data' field: shape does not match true shape",
+                "Failed to parse 'data' field: shape does not match true shape: input 'IN' of shape [3] needs 3 values, 2 are \
+                 given",
             ),
             (
                 "id_int32",
                 r#"{"inputs":[{"name":"IN","datatype":"INT32","shape":[1],"data":[1,2]}]}"#,
                 500,
-                "Unable to parse 'data': Shape does not match true shape of 'data' field",
+                "Unable to parse 'data': Shape does not match true shape of 'data' field: input 'IN' of shape [1] needs 1 \
+                 values, 2 are given",
             ),
             (
                 "id_int32",
                 r#"{"inputs":[{"name":"IN","datatype":"INT32","shape":[1],"data":[1]}],"outputs":[{"name":"NOPE"}]}"#,
                 400,
-                "unexpected inference output 'NOPE' for model 'id_int32'",
+                "unexpected inference output 'NOPE' for model 'id_int32'. Available output(s): ['OUT']",
             ),
             (
                 "id_int32",
                 r#"{"inputs":[{"name":"NOPE","datatype":"INT32","shape":[1],"data":[1]}]}"#,
                 400,
-                "unexpected inference input 'NOPE' for model 'id_int32'",
+                "unexpected inference input 'NOPE' for model 'id_int32'. Available input(s): ['IN']",
             ),
             (
                 "id_bool",
                 r#"{"inputs":[{"name":"IN","datatype":"BOOL","shape":[1],"data":[null]}]}"#,
                 500,
-                "Unable to parse 'data': attempt to access JSON non-boolean as boolean",
+                "Unable to parse 'data': attempt to access JSON non-boolean as boolean: input 'IN' has null at [0], where \
+                 BOOL is needed",
             ),
         ],
     );

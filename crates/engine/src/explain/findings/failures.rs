@@ -1,7 +1,7 @@
 //! What is said about requests that have failed, and about processes that have ended.
 use super::finding::{ModelFinding, finding};
 use crate::{
-    explain::words::{counted, share},
+    explain::words::{counted, duration, first_line, share},
     snapshot::{SchedulerKind, ServedSnapshot},
 };
 
@@ -36,14 +36,27 @@ pub(super) fn requests(served: &ServedSnapshot) -> ModelFinding {
     let advice = if share(failures.backend, all) >= 0.01 {
         Some(where_errors_are(served))
     } else if share(failures.rejected, all) >= 0.01 {
-        Some(
-            "More requests come than the instances can run. Add instances, or allow a longer queue (max_queue_size, \
-             default_timeout_microseconds), in which requests wait longer.",
-        )
+        Some(match served.scheduler.kind {
+            SchedulerKind::SequenceDirect | SchedulerKind::SequenceOldest => {
+                "Sequences wait for a slot for longer than their clients allow (timeout). Add instances, or let clients allow \
+                 more."
+            }
+            _ => {
+                "More requests come than the instances can run. Add instances, or allow a longer queue (max_queue_size, \
+                 default_timeout_microseconds), in which requests wait longer."
+            }
+        })
     } else {
         None
     };
     finding("requests", fact, advice)
+}
+
+/// The last error, as its client got it.
+pub(super) fn last_failure(served: &ServedSnapshot) -> Option<ModelFinding> {
+    let (last, ago) = served.last_failure.as_ref()?;
+    let fact = format!("The last error, {} ago: {}.", duration(*ago), first_line(&last.text));
+    Some(finding("error", fact, None))
 }
 
 /// Where somebody who looks for errors of the backend finds them.

@@ -3,7 +3,7 @@
 /// A fact about a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelFinding {
-    /// What it is about, in one word: `state`, `requests`, `batches`, `time`, `queue`, `instances`, `processes`,
+    /// What it is about, in one word: `state`, `requests`, `error`, `batches`, `time`, `queue`, `instances`, `processes`,
     /// `sequences`, `cache` or `steps`.
     pub about: &'static str,
     /// A sentence.

@@ -8,12 +8,12 @@ use executor::snapshot::InstanceState;
 use scheduling::{CutReason, nanos};
 
 use super::{
-    failures::{loses_processes, processes, requests},
+    failures::{last_failure, loses_processes, processes, requests},
     finding::{ModelFinding, finding},
 };
 use crate::{
     ModelStatistics,
-    explain::words::{counted, duration, percent, seconds, share},
+    explain::words::{counted, duration, first_line, percent, seconds, share},
     model_state::ModelState,
     snapshot::{ModelSnapshot, SchedulerKind, ServedSnapshot},
 };
@@ -30,6 +30,7 @@ pub fn findings(model: &ModelSnapshot) -> Vec<ModelFinding> {
     let is_ready = model.state == Some(ModelState::Ready);
     let mut findings: Vec<_> = (!is_ready).then(|| state(model)).into_iter().collect();
     findings.push(requests(served));
+    findings.extend(last_failure(served));
     let rules = [time, batches, queue, instances, processes, sequences, cache, steps];
     findings.extend(rules.iter().filter_map(|rule| rule(served)));
     findings
@@ -37,9 +38,15 @@ pub fn findings(model: &ModelSnapshot) -> Vec<ModelFinding> {
 
 fn state(model: &ModelSnapshot) -> ModelFinding {
     let state = model.state.map_or("not loaded", ModelState::as_str);
-    let because = if model.reason.is_empty() { String::new() } else { format!(": {}", model.reason.trim()) };
+    let because =
+        if model.reason.is_empty() { String::new() } else { format!(": {}", first_line(&model.reason)) };
     let advice = match model.state {
         Some(ModelState::Loading | ModelState::Unloading | ModelState::Ready) => None,
+        // Only a process that runs the model finds such a cause.
+        Some(ModelState::Unavailable) if model.reason.contains("\n\nAt:\n") => Some(
+            "The model's code in Python has raised this. Correct the code, or give its interpreter what it needs, and load \
+             the model again.",
+        ),
         Some(ModelState::Unavailable) if model.reason != "unloaded" => Some(
             "Correct the cause and load the model again. 'nereid check' shows all problems of its files at once.",
         ),
@@ -50,29 +57,14 @@ fn state(model: &ModelSnapshot) -> ModelFinding {
     finding("state", format!("The version is {state}{because}."), advice)
 }
 
-/// The share of each phase of a request.
-struct Phases {
-    whole: u64,
-    queue: f64,
-    input: f64,
-    output: f64,
-}
-
-fn phases(served: &ServedSnapshot) -> Option<Phases> {
+fn time(served: &ServedSnapshot) -> Option<ModelFinding> {
     let statistics = &served.statistics;
     let whole = statistics.success.ns;
-    (statistics.success.count > 0 && whole > 0).then(|| Phases {
-        whole,
-        queue: share(statistics.queue.ns, whole),
-        input: share(statistics.compute_input.ns, whole),
-        output: share(statistics.compute_output.ns, whole),
-    })
-}
-
-fn time(served: &ServedSnapshot) -> Option<ModelFinding> {
-    let Phases { whole, queue, input, output } = phases(served)?;
-    let statistics = &served.statistics;
-    let mean = Duration::from_nanos(whole / statistics.success.count.max(1));
+    if statistics.success.count == 0 || whole == 0 {
+        return None;
+    }
+    let queue = share(statistics.queue.ns, whole);
+    let mean = Duration::from_nanos(whole / statistics.success.count);
     let mut fact = format!(
         "A request takes {} on average: {} in the queue, {} for inputs, {} computing, {} for outputs",
         duration(mean),
@@ -103,16 +95,22 @@ fn time(served: &ServedSnapshot) -> Option<ModelFinding> {
             "Most of the time requests wait for others to share their batch. Lower max_queue_delay_microseconds for \
              shorter waits.",
         )
+    } else if queue >= 0.5 && share(waited_for_own(served), statistics.queue.ns) >= 0.5 {
+        Some(
+            "Most of the time requests wait for earlier ones of their own sequence, which runs in its order. Instances and \
+             batches do not change that: only faster executions do, or clients that send less ahead.",
+        )
     } else if queue >= 0.5 && waits_for_instances(served) {
-        Some(
-            "Most of the time requests wait for an instance. Add instances (instance_group count) if processors are \
-             free, or let requests share batches.",
-        )
-    } else if input + output >= 0.4 {
-        Some(
-            "Moving tensors takes longer than it should. Clients on this machine can pass tensors in shared memory; \
-             others should send them in binary form.",
-        )
+        Some(match served.scheduler.kind {
+            SchedulerKind::Unbatched if can_batch(served) => {
+                "Most of the time requests wait for an instance. Add instances (instance_group count) if processors are \
+                 free, or let requests share batches (dynamic_batching)."
+            }
+            _ => {
+                "Most of the time requests wait for an instance. Add instances (instance_group count) if processors are \
+                 free."
+            }
+        })
     } else {
         None
     };
@@ -127,8 +125,22 @@ fn all_batches(served: &ServedSnapshot) -> u64 {
     served.batch_ends.iter().map(|(_, count)| count).sum()
 }
 
-fn why(end: CutReason) -> &'static str {
+/// Whether a batch can have several rows.
+fn can_batch(served: &ServedSnapshot) -> bool {
+    served.max_batch_size.is_some_and(|most| most > 1)
+}
+
+/// How long requests have waited for earlier ones of their own sequence. Counts also requests that have failed.
+fn waited_for_own(served: &ServedSnapshot) -> u64 {
+    let waited = served.sequences.as_ref().map_or(0, |sequences| nanos(sequences.waited_for_own));
+    waited.min(served.statistics.queue.ns)
+}
+
+fn why(end: CutReason, kind: SchedulerKind) -> &'static str {
     match end {
+        CutReason::PreferredSize if kind == SchedulerKind::SequenceDirect => {
+            "enough slots have a request (minimum_slot_utilization)"
+        }
         CutReason::Full => "they are full",
         CutReason::PreferredSize => "they have a preferred size",
         CutReason::Delay => "the queue delay is over",
@@ -150,13 +162,18 @@ fn mean_rows(served: &ServedSnapshot) -> Option<f64> {
 
 fn batches(served: &ServedSnapshot) -> Option<ModelFinding> {
     let all = all_batches(served);
-    if all == 0 {
+    // Without a batch dimension each request runs alone, and nothing changes that.
+    if all == 0 || served.max_batch_size.is_none() {
         return None;
     }
     let mut ends = served.batch_ends.clone();
     ends.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let reasons: Vec<_> =
-        ends.iter().take(3).map(|(end, count)| format!("{} ({})", why(*end), percent(*count, all))).collect();
+    let kind = served.scheduler.kind;
+    let reasons: Vec<_> = ends
+        .iter()
+        .take(3)
+        .map(|(end, count)| format!("{} ({})", why(*end, kind), percent(*count, all)))
+        .collect();
     let mut fact = format!("Batches end because {}", reasons.join(", "));
     let mean = mean_rows(served);
     if let Some((mean, most)) = mean.zip(served.max_batch_size) {
@@ -168,29 +185,50 @@ fn batches(served: &ServedSnapshot) -> Option<ModelFinding> {
     Some(finding("batches", fact, usual.and_then(|(end, _)| batch_advice(served, *end, is_small))))
 }
 
-/// Whether requests wait longer than their executions take. Short waits come from changes of threads.
+/// Whether requests wait longer for an instance than their executions take. Short waits come from changes of threads.
 fn waits_for_instances(served: &ServedSnapshot) -> bool {
     let ModelStatistics { success, queue, compute_input, compute_infer, compute_output, .. } =
         &served.statistics;
-    let mean = queue.ns / success.count.max(1);
-    mean >= NOTABLE_WAIT_NANOS && queue.ns > compute_input.ns + compute_infer.ns + compute_output.ns
+    let waited = queue.ns - waited_for_own(served);
+    let mean = waited / success.count.max(1);
+    mean >= NOTABLE_WAIT_NANOS && waited > compute_input.ns + compute_infer.ns + compute_output.ns
 }
 
 /// What to do about batches most of which end for this reason.
 fn batch_advice(served: &ServedSnapshot, end: CutReason, is_small: bool) -> Option<&'static str> {
     let waits = waits_for_instances(served);
+    let kind = served.scheduler.kind;
+    let is_sequence = matches!(kind, SchedulerKind::SequenceDirect | SchedulerKind::SequenceOldest);
     match end {
+        CutReason::Delay if is_small && is_sequence => Some(
+            "Too few sequences have a request within the delay. Set max_queue_delay_microseconds to 0: then a request does \
+             not wait for sequences that have none.",
+        ),
         CutReason::Delay if is_small => Some(
             "Too few requests come within the delay. Raise max_queue_delay_microseconds for larger batches, or set it to 0: \
              then a request does not wait for others that do not come.",
         ),
-        CutReason::IdleInstance if is_small && served.max_batch_size.is_some_and(|most| most > 1) => Some(
-            "Requests run at once, which is best for their latency. For larger batches and more throughput, set \
-             max_queue_delay_microseconds, or use fewer instances.",
-        ),
+        CutReason::IdleInstance if is_small && can_batch(served) => Some(match kind {
+            SchedulerKind::SequenceDirect => {
+                "Requests run at once, which is best for their latency. Where several sequences send at a time, \
+                 minimum_slot_utilization with max_queue_delay_microseconds makes larger batches and more throughput."
+            }
+            SchedulerKind::Dynamic if served.instances.count > 1 => {
+                "Requests run at once, which is best for their latency. Where several come at a time, \
+                 max_queue_delay_microseconds or fewer instances make larger batches and more throughput."
+            }
+            _ => {
+                "Requests run at once, which is best for their latency. Where several come at a time, \
+                 max_queue_delay_microseconds makes larger batches and more throughput."
+            }
+        }),
         CutReason::Full if waits => Some(
             "The model has more requests than fit into its batches. Raise max_batch_size if a larger batch is faster per \
              row, or add instances.",
+        ),
+        CutReason::PreferredSize if is_small && kind == SchedulerKind::SequenceDirect => Some(
+            "Batches leave when enough slots have a request. Raise minimum_slot_utilization, and with it \
+             max_queue_delay_microseconds, for larger batches.",
         ),
         CutReason::PreferredSize if is_small => Some(
             "Batches leave at a preferred size below the maximum. Remove preferred_batch_size if the model has no reason for \
@@ -201,7 +239,7 @@ fn batch_advice(served: &ServedSnapshot, end: CutReason, is_small: bool) -> Opti
              inputs of a model that supports it.",
         ),
         CutReason::Filter => Some("The library of the batching strategy decides; look at its settings."),
-        CutReason::Unbatched if waits && served.max_batch_size.is_some_and(|most| most > 1) => Some(
+        CutReason::Unbatched if waits && can_batch(served) => Some(
             "Requests wait although the model can run several of them together. Add 'dynamic_batching { }' to its \
              configuration.",
         ),
@@ -227,8 +265,15 @@ fn queue(served: &ServedSnapshot) -> Option<ModelFinding> {
         fact.push_str(&format!("; the instances need about {} for all", duration(work)));
     }
     fact.push('.');
+    let behind = behind_own(served);
+    if behind > 0 {
+        let waits = if behind == 1 { "waits" } else { "wait" };
+        fact.push_str(&format!(" Of these, {behind} {waits} for an earlier one of the same sequence."));
+    }
     let advice = if loses_processes(served) {
         Some("Requests wait while a process of the model has ended and the next one starts.")
+    } else if behind * 2 >= queue.requests {
+        None
     } else if queue.work.is_some_and(|work| work >= Duration::from_secs(1)) {
         Some(
             "The queue is longer than one second of work. Add instances or servers, or set max_queue_size, so that clients \
@@ -238,6 +283,12 @@ fn queue(served: &ServedSnapshot) -> Option<ModelFinding> {
         None
     };
     Some(finding("queue", fact, advice))
+}
+
+/// The waiting requests that cannot run because an earlier one of their sequence runs or waits.
+fn behind_own(served: &ServedSnapshot) -> usize {
+    let slots = served.sequences.iter().flat_map(|sequences| &sequences.slots);
+    slots.map(|slot| if slot.running { slot.waiting } else { slot.waiting.saturating_sub(1) }).sum()
 }
 
 fn instances(served: &ServedSnapshot) -> Option<ModelFinding> {
@@ -285,9 +336,15 @@ fn sequences(served: &ServedSnapshot) -> Option<ModelFinding> {
              max_sequence_idle_microseconds.",
         )
     } else {
-        Some(
-            "All slots are in use. Add instances, or raise max_candidate_sequences (oldest) or max_batch_size (direct).",
-        )
+        Some(match served.scheduler.kind {
+            SchedulerKind::SequenceOldest => {
+                "All slots are in use. Raise max_candidate_sequences, or add instances."
+            }
+            _ if served.max_batch_size.is_some() => {
+                "All slots are in use. Raise max_batch_size, or add instances."
+            }
+            _ => "All slots are in use. Add instances.",
+        })
     };
     Some(finding("sequences", fact, advice))
 }

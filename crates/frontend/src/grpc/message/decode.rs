@@ -43,6 +43,8 @@ pub(crate) struct InferInput<'a> {
     pub(crate) name: Cow<'a, str>,
     /// `None` if the message names an unknown datatype.
     pub(crate) datatype: Option<DataType>,
+    /// The name of the unknown datatype.
+    pub(crate) unknown_datatype: Cow<'a, str>,
     pub(crate) shape: Shape,
     pub(crate) parameters: InferParameters<'a>,
     /// The typed contents. A message may bring them in several parts, of which the later ones continue the earlier ones.
@@ -73,6 +75,17 @@ pub(crate) enum InvalidMessage {
     Malformed,
     /// What the message asks for is refused.
     Refused(Error),
+}
+
+impl InvalidMessage {
+    /// Adds to a refusal what is wrong with the datatype of its input, if that is unknown.
+    pub(crate) fn about_datatype(mut self, input: &InferInput<'_>) -> Self {
+        if let (Self::Refused(error), None) = (&mut self, input.datatype) {
+            let unknown = config::unknown_datatype(&input.unknown_datatype);
+            error.message.to_mut().push_str(&format!(": {unknown}"));
+        }
+        self
+    }
 }
 
 impl From<Malformed> for InvalidMessage {
@@ -225,7 +238,13 @@ impl<'a> InferInput<'a> {
     ) -> Result<(), Malformed> {
         match number {
             1 => self.name = reader.text(wire)?,
-            2 => self.datatype = DataType::from_protocol_name(&reader.text(wire)?),
+            2 => {
+                let name = reader.text(wire)?;
+                self.datatype = DataType::from_protocol_name(&name);
+                if self.datatype.is_none() {
+                    self.unknown_datatype = name;
+                }
+            }
             3 => reader.repeated(wire, WireType::Varint, |reader| {
                 let dim = reader.varint()?.cast_signed();
                 // One dimension too many shows that the shape is too long. Later ones are not needed.

@@ -150,7 +150,7 @@ async fn admin_calls_refuse_what_they_do_not_know() {
     };
     let path = format!("{SERVICE}RepositoryModelLoad");
     let text = || LoadChoice::StringParam("x".into());
-    let not_explicit = "explicit model load / unload is not allowed if polling is enabled";
+    let not_explicit = "explicit model load / unload is not allowed if polling is enabled. Model control mode 'explicit' allows it (--model-control-mode=explicit)";
     let expected = [
         (load("foo", text()), expect(3, "unrecognized load parameter 'foo'.")),
         (
@@ -167,7 +167,7 @@ async fn admin_calls_refuse_what_they_do_not_know() {
         assert_eq!(status_of(&connection, &path, message).await, status);
     }
     let plain = sent(&RepositoryModelLoadRequest { model_name: "simple".into(), ..Default::default() });
-    let none_mode = "explicit model load / unload is not allowed if polling is enabled";
+    let none_mode = "explicit model load / unload is not allowed if polling is enabled. Model control mode 'explicit' allows it (--model-control-mode=explicit)";
     assert_eq!(status_of(&connection, &path, plain).await, expect(14, none_mode));
     let unload = sent(&RepositoryModelUnloadRequest {
         model_name: "simple".into(),
@@ -204,9 +204,15 @@ async fn a_request_is_refused_for_its_first_fault() {
     assert_eq!(refused(missing).await, expect(3, text));
 
     let mut datatype = good.clone();
-    datatype.inputs[0].datatype = "FOO".into();
+    datatype.inputs[0].datatype = "INT".into();
+    let meant = "'INT' is not a datatype, did you mean 'INT32'?";
     let text = "[request id: <id_unknown>] inference input 'IN' data-type is '<invalid>', but model 'id_int32' expects 'INT32'";
-    assert_eq!(refused(datatype).await, expect(3, text));
+    assert_eq!(refused(datatype.clone()).await, expect(3, &format!("{text}: {meant}")));
+    datatype.raw_input_contents.clear();
+    datatype.inputs[0].contents =
+        Some(proto::InferTensorContents { int_contents: vec![1], ..Default::default() });
+    let text = "unexpected explicit tensor data for input tensor 'IN' for model 'id_int32' of type 'INT32', expected datatype '<invalid>'";
+    assert_eq!(refused(datatype).await, expect(3, &format!("{text}: {meant}")));
 
     let mut region = good.clone();
     let choice = |choice| InferParameter { parameter_choice: Some(choice) };
@@ -522,6 +528,6 @@ async fn rare_calls_have_short_messages_but_for_loads() {
         ..RepositoryModelLoadRequest::default()
     };
     let path = "/inference.GRPCInferenceService/RepositoryModelLoad";
-    let text = "explicit model load / unload is not allowed if polling is enabled";
+    let text = "explicit model load / unload is not allowed if polling is enabled. Model control mode 'explicit' allows it (--model-control-mode=explicit)";
     assert_eq!(status_of(&connection, path, sent(&load)).await, expect(14, text));
 }

@@ -42,7 +42,7 @@ pub(in crate::http) fn decode<'t>(
     // FP16 and BF16 are refused by name before their elements are read.
     let datatype_of = |key: &[u8]| {
         let spec = schema.input(std::str::from_utf8(key).ok()?)?;
-        json_datatype(&spec.name, Some(spec.datatype)).ok()
+        json_datatype(&spec.name, spec.datatype).ok()
     };
     let (document, arrays) = Document::parse_inputs(json, &datatype_of)?;
     let mut conversion = RequestConversion {
@@ -120,10 +120,10 @@ impl RequestConversion<'_> {
             let prefix = id_prefix(&self.request.id);
             return Err(Error::invalid(format!("{prefix}input '{name}' already exists in request")));
         }
-        let datatype = json_datatype(name, Some(spec.datatype))?;
+        let datatype = json_datatype(name, spec.datatype)?;
         let array = value.tensor().and_then(|index| self.arrays.get_mut(index)?.take());
         let elements = array.unwrap_or_else(|| value.only_element(datatype));
-        let (bytes, nesting) = elements.into_parts().map_err(|error| error.explain(datatype))?;
+        let (bytes, nesting) = elements.into_parts().map_err(|error| error.explain(datatype, name, &[]))?;
         let nesting = nesting.ok_or_else(|| {
             Error::invalid(format!("{}: its arrays differ in length or depth", no_shape(name)))
         })?;

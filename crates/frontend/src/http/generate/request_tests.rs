@@ -128,10 +128,19 @@ fn nested_arrays_define_the_shape() {
 #[test]
 fn an_element_of_another_type_is_refused_with_the_text_of_its_datatype() {
     let signed = "Unable to parse 'data': attempt to access JSON non-signed-integer as signed-integer";
-    for value in ["1.5", "null", r#""1""#, "{}", "[true]", r#"[{"n":1}]"#] {
-        assert_eq!(refused(&format!(r#"{{"n":{value}}}"#)), (500, signed.into()), "{value}");
+    for (value, given) in [
+        ("1.5", "a number of another kind"),
+        ("null", "null"),
+        (r#""1""#, "a string"),
+        ("{}", "an object"),
+        ("[true]", "a boolean"),
+        (r#"[{"n":1}]"#, "an object"),
+    ] {
+        let text = format!("{signed}: input 'n' has {given} at [0], where INT32 is needed");
+        assert_eq!(refused(&format!(r#"{{"n":{value}}}"#)), (500, text), "{value}");
     }
-    let text = "Unable to parse JSON bytes array: attempt to access JSON non-string as string";
+    let text = "Unable to parse JSON bytes array: attempt to access JSON non-string as string: input 'text_input' has a \
+                number of another kind at [0], where BYTES is needed";
     assert_eq!(refused(r#"{"text_input": 1}"#), (500, text.into()));
     let text =
         "receiving FP16 data via JSON is not supported. Please use the binary data format for input half";

@@ -153,9 +153,7 @@ impl<'d> JsonValue<'d> {
     pub(crate) fn only_element(self, datatype: DataType) -> NestedElements {
         match self.node() {
             JsonNode::Scalar(scalar) => NestedElements::of_scalar(scalar.clone(), datatype),
-            JsonNode::Container { .. } | JsonNode::Tensor(_) => {
-                NestedElements::of_scalar(Scalar::Null, datatype)
-            }
+            JsonNode::Container { .. } | JsonNode::Tensor(_) => NestedElements::of_object(datatype),
         }
     }
 

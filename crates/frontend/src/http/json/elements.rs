@@ -4,7 +4,7 @@
 //! takes precedence. And the shape, which may come later, determines whether the element counts at all.
 use std::borrow::Cow;
 
-use vocabulary::{DataType, Error};
+use vocabulary::{DataType, Error, Shape, element_count, shape_text};
 
 use super::{
     long_read::JsonText,
@@ -38,21 +38,35 @@ pub(crate) struct ReadElements {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ElementFailure {
-    Type,
+    /// The element is this, and its datatype is not.
+    Type(&'static str),
     Depth,
+}
+
+/// What an element of another type is.
+mod given {
+    pub(super) const NUMBER: &str = "a number of another kind";
+    pub(super) const OBJECT: &str = "an object";
 }
 
 /// Why an array is not the data of its tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ElementsError {
     /// An element has another type than the tensor.
-    Type(&'static str),
+    Type {
+        /// Triton's text.
+        text: &'static str,
+        /// What the element is.
+        given: &'static str,
+        /// The number of elements before it.
+        at: usize,
+    },
     /// An element is nested too deeply.
     Depth,
-    /// More elements than the shape has.
-    TooMany,
-    /// Fewer elements than the shape has.
-    TooFew,
+    /// More elements than the shape has: so many, unless the reading ended at one of another type.
+    TooMany(Option<usize>),
+    /// Fewer elements than the shape has: so many.
+    TooFew(usize),
 }
 
 impl TensorElements {
@@ -109,14 +123,16 @@ impl TensorElements {
         let Self::Read(read) = self else { unreachable!("elements are read before they are taken") };
         let too_many = datatype != DataType::Bytes && read.count > count;
         match read.failure {
-            _ if too_many => Err(ElementsError::TooMany),
+            failure if too_many => Err(ElementsError::TooMany(failure.is_none().then_some(read.count))),
             Some(ElementFailure::Depth) => Err(ElementsError::Depth),
             // The type of elements beyond the shape does not matter.
-            Some(ElementFailure::Type) if datatype != DataType::Bytes && read.count == count => {
-                Err(ElementsError::TooMany)
+            Some(ElementFailure::Type(_)) if datatype != DataType::Bytes && read.count == count => {
+                Err(ElementsError::TooMany(None))
             }
-            Some(ElementFailure::Type) => Err(ElementsError::Type(expected(datatype))),
-            None if datatype != DataType::Bytes && read.count < count => Err(ElementsError::TooFew),
+            Some(ElementFailure::Type(given)) => Err(ElementsError::of_type(datatype, given, read.count)),
+            None if datatype != DataType::Bytes && read.count < count => {
+                Err(ElementsError::TooFew(read.count))
+            }
             None => Ok(read.bytes),
         }
     }
@@ -169,23 +185,54 @@ fn expected(datatype: DataType) -> &'static str {
 }
 
 impl ElementsError {
-    /// The error of an input. As Triton: http_server.cc, ReadDataFromJson and JsonBytesArrayByteSize.
-    pub(crate) fn explain(&self, datatype: DataType) -> Error {
+    fn of_type(datatype: DataType, given: &'static str, at: usize) -> Self {
+        Self::Type { text: expected(datatype), given, at }
+    }
+
+    /// The error of the input `name` with this shape, which is empty if only the data tell it. As Triton: http_server.cc,
+    /// ReadDataFromJson and JsonBytesArrayByteSize. Behind Triton's text stands what is needed, and what is given.
+    pub(crate) fn explain(&self, datatype: DataType, name: &str, shape: &[i64]) -> Error {
+        let needed = || {
+            let count = element_count(shape).unwrap_or_default();
+            format!("input '{name}' of shape {} needs {count} values", shape_text(shape))
+        };
         match (self, datatype) {
-            (Self::Type(text), DataType::Bytes) => {
-                Error::internal(format!("Unable to parse JSON bytes array: {text}"))
+            (Self::Type { text, given, at }, datatype) => {
+                let action = match datatype {
+                    DataType::Bytes => "Unable to parse JSON bytes array",
+                    _ => "Unable to parse 'data'",
+                };
+                let (place, datatype) = (shape_text(&index_of(*at, shape)), datatype.protocol_name());
+                Error::internal(format!(
+                    "{action}: {text}: input '{name}' has {given} at {place}, where {datatype} is needed"
+                ))
             }
-            (Self::Type(text), _) => Error::internal(format!("Unable to parse 'data': {text}")),
             (Self::Depth, DataType::Bytes) => Error::invalid(too_deep()),
             (Self::Depth, _) => Error::invalid(format!("Unable to parse 'data': {}", too_deep())),
-            (Self::TooMany, _) => {
-                Error::internal("Unable to parse 'data': Shape does not match true shape of 'data' field")
+            (Self::TooMany(given), _) => {
+                let given = given.map_or("more".to_owned(), |given| given.to_string());
+                Error::internal(format!(
+                    "Unable to parse 'data': Shape does not match true shape of 'data' field: {}, {given} are given",
+                    needed()
+                ))
             }
-            (Self::TooFew, _) => {
-                Error::internal("Failed to parse 'data' field: shape does not match true shape")
-            }
+            (Self::TooFew(given), _) => Error::internal(format!(
+                "Failed to parse 'data' field: shape does not match true shape: {}, {given} are given",
+                needed()
+            )),
         }
     }
+}
+
+/// The place of element number `at` in a tensor of this shape. If the shape has no such element, its number.
+fn index_of(at: usize, shape: &[i64]) -> Shape {
+    let number = i64::try_from(at).unwrap_or(i64::MAX);
+    let mut index = Shape::from(shape);
+    let mut rest = number;
+    for place in index.iter_mut().rev() {
+        (rest, *place) = (rest.checked_div(*place).unwrap_or(1), rest.checked_rem(*place).unwrap_or(0));
+    }
+    if rest == 0 && !shape.is_empty() { index } else { [number][..].into() }
 }
 
 fn too_deep() -> String {
@@ -208,7 +255,9 @@ impl ReadElements {
     pub(super) fn all(self) -> Result<Vec<u8>, ElementsError> {
         match self.failure {
             Some(ElementFailure::Depth) => Err(ElementsError::Depth),
-            Some(ElementFailure::Type) => Err(ElementsError::Type(expected(self.datatype))),
+            Some(ElementFailure::Type(given)) => {
+                Err(ElementsError::of_type(self.datatype, given, self.count))
+            }
             None => Ok(self.bytes),
         }
     }
@@ -237,7 +286,7 @@ impl ReadElements {
         })?;
         self.count += count;
         if !fits {
-            self.failure = Some(ElementFailure::Type);
+            self.failure = Some(ElementFailure::Type(given::NUMBER));
         }
         Ok(())
     }
@@ -255,19 +304,24 @@ impl<'a> JsonVisitor<'a> for ReadElements {
         if !self.element() {
             return;
         }
-        let fits = match (self.datatype, scalar) {
-            (datatype, Scalar::Number(number)) => push_number(datatype, &mut self.bytes, number),
+        let fits = match (self.datatype, &scalar) {
+            (datatype, Scalar::Number(number)) => push_number(datatype, &mut self.bytes, *number),
             (DataType::Bool, Scalar::Bool(value)) => {
-                self.bytes.push(value.into());
+                self.bytes.push((*value).into());
                 true
             }
-            (DataType::Bytes, Scalar::Text(text)) => self.push_text(&text),
+            (DataType::Bytes, Scalar::Text(text)) => self.push_text(text),
             _ => false,
         };
         if fits {
             self.count += 1;
         } else {
-            self.failure = Some(ElementFailure::Type);
+            self.failure = Some(ElementFailure::Type(match scalar {
+                Scalar::Null => "null",
+                Scalar::Bool(_) => "a boolean",
+                Scalar::Number(_) => given::NUMBER,
+                Scalar::Text(_) => "a string",
+            }));
         }
     }
 
@@ -306,7 +360,7 @@ impl<'a> JsonVisitor<'a> for ReadElements {
             }
             Container::Object => {
                 if self.element() {
-                    self.failure = Some(ElementFailure::Type);
+                    self.failure = Some(ElementFailure::Type(given::OBJECT));
                 }
                 self.objects += 1;
             }
@@ -337,7 +391,9 @@ mod tests {
     }
 
     fn text(source: &str, datatype: DataType, count: usize) -> (u16, String) {
-        let error = read(source, datatype, count).unwrap_err().explain(datatype);
+        let len = i64::try_from(count).unwrap();
+        let shape = if len % 2 == 0 { vec![2, len / 2] } else { vec![len] };
+        let error = read(source, datatype, count).unwrap_err().explain(datatype, "IN", &shape);
         (crate::error::status(error.code).as_u16(), error.message.into_owned())
     }
 
@@ -361,40 +417,62 @@ mod tests {
 
     #[test]
     fn elements_of_another_type_are_refused_with_the_text_of_their_datatype() {
-        for (source, datatype, expected) in [
-            ("[1,0]", DataType::Bool, access::BOOLEAN),
-            ("[-1]", DataType::Uint8, access::UNSIGNED),
-            ("[1.0]", DataType::Int32, access::SIGNED),
-            ("[9223372036854775808]", DataType::Int64, access::SIGNED),
-            (r#"["1"]"#, DataType::Int32, access::SIGNED),
-            (r#"["NaN"]"#, DataType::Fp32, access::NUMBER),
-            ("[null]", DataType::Fp64, access::NUMBER),
-            ("[{}]", DataType::Fp32, access::NUMBER),
+        for (source, datatype, expected, given) in [
+            ("[1,0]", DataType::Bool, access::BOOLEAN, given::NUMBER),
+            ("[-1]", DataType::Uint8, access::UNSIGNED, given::NUMBER),
+            ("[1.0]", DataType::Int32, access::SIGNED, given::NUMBER),
+            ("[9223372036854775808]", DataType::Int64, access::SIGNED, given::NUMBER),
+            (r#"["1"]"#, DataType::Int32, access::SIGNED, "a string"),
+            (r#"["NaN"]"#, DataType::Fp32, access::NUMBER, "a string"),
+            ("[true]", DataType::Fp32, access::NUMBER, "a boolean"),
+            ("[null]", DataType::Fp64, access::NUMBER, "null"),
+            ("[{}]", DataType::Fp32, access::NUMBER, given::OBJECT),
         ] {
-            assert_eq!(
-                text(source, datatype, 1),
-                (500, format!("Unable to parse 'data': {expected}")),
-                "{source}"
+            let datatype_name = datatype.protocol_name();
+            let expected = format!(
+                "Unable to parse 'data': {expected}: input 'IN' has {given} at [0], where {datatype_name} is needed"
             );
+            assert_eq!(text(source, datatype, 1), (500, expected), "{source}");
         }
-        let strings = (500, format!("Unable to parse JSON bytes array: {}", access::STRING));
-        assert_eq!(text("[1]", DataType::Bytes, 1), strings);
-        assert_eq!(text(r#"["a",{"x":"y"}]"#, DataType::Bytes, 2), strings);
+        let strings = |given, place| {
+            let access = access::STRING;
+            let text = "Unable to parse JSON bytes array";
+            (500, format!("{text}: {access}: input 'IN' has {given} at {place}, where BYTES is needed"))
+        };
+        assert_eq!(text("[1]", DataType::Bytes, 1), strings(given::NUMBER, "[0]"));
+        assert_eq!(text(r#"["a",{"x":"y"}]"#, DataType::Bytes, 2), strings(given::OBJECT, "[1,0]"));
+    }
+
+    #[test]
+    fn an_element_of_another_type_is_told_with_its_place() {
+        let place = |source, count| {
+            let (_, text) = text(source, DataType::Int32, count);
+            text.split_once(" at ").unwrap().1.split_once(", where").unwrap().0.to_owned()
+        };
+        assert_eq!(place(r#"[0,1,2,3,"x",5]"#, 6), "[1,1]");
+        assert_eq!(place("[[0,1,2],[3,null,5]]", 6), "[1,1]");
+        assert_eq!(place("[0,1.5,2]", 3), "[1]");
+        for (at, shape, index) in [(7, &[2, 3][..], [7]), (7, &[], [7]), (0, &[0], [0])] {
+            assert_eq!(index_of(at, shape)[..], index);
+        }
     }
 
     #[test]
     fn the_number_of_elements_must_be_that_of_the_shape() {
-        let many =
-            (500, "Unable to parse 'data': Shape does not match true shape of 'data' field".to_owned());
-        assert_eq!(text("[1,2,3]", DataType::Int32, 2), many);
+        let many = |given| {
+            let text = "Unable to parse 'data': Shape does not match true shape of 'data' field";
+            (500, format!("{text}: input 'IN' of shape [2,1] needs 2 values, {given} are given"))
+        };
+        assert_eq!(text("[1,2,3]", DataType::Int32, 2), many("3"));
         assert_eq!(
             text(r#"[1,2,"x"]"#, DataType::Int32, 2),
-            many,
+            many("more"),
             "nobody looks at what is beyond the shape"
         );
-        assert_eq!(text(r#"[1,2,3,"x"]"#, DataType::Int32, 2), many);
-        let few = (500, "Failed to parse 'data' field: shape does not match true shape".to_owned());
-        assert_eq!(text("[1]", DataType::Int32, 2), few);
+        assert_eq!(text(r#"[1,2,3,"x"]"#, DataType::Int32, 2), many("more"));
+        let few = "Failed to parse 'data' field: shape does not match true shape: input 'IN' of shape [2,1] needs 2 \
+                   values, 1 are given";
+        assert_eq!(text("[1]", DataType::Int32, 2), (500, few.to_owned()));
         assert!(
             read(r#"["a"]"#, DataType::Bytes, 2).is_ok(),
             "strings are counted by the check against the model"

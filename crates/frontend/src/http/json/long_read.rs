@@ -206,6 +206,7 @@ mod tests {
         let context = crate::http::request::DecodeContext {
             model: "m",
             max_input_size: 1 << 30,
+            inputs: &[],
             regions: &shared_memory::ClientRegions::forbidden(),
         };
         let text = JsonText::long(text.as_bytes(), &reading);

@@ -33,6 +33,13 @@ impl NestedElements {
         nested
     }
 
+    /// An object, which is no element.
+    pub(super) fn of_object(datatype: DataType) -> Self {
+        let mut nested = Self { read: ReadElements::new(datatype, 0), nesting: Nesting::default() };
+        nested.open(Container::Object);
+        nested
+    }
+
     /// The bytes, and the lengths of the arrays from the outermost to the innermost. A single element has no lengths.
     /// The shape is `None` if the arrays of a level have different lengths.
     pub(crate) fn into_parts(self) -> Result<(Vec<u8>, Option<Shape>), ElementsError> {
@@ -187,14 +194,15 @@ mod tests {
         let parts = NestedElements::of_scalar(Scalar::Bool(true), DataType::Bool).into_parts();
         assert_eq!(parts, Ok((vec![1], Some(Shape::new()))));
         let parts = NestedElements::of_scalar(Scalar::Null, DataType::Fp32).into_parts();
-        assert_eq!(parts, Err(ElementsError::Type(access::NUMBER)));
+        let error = ElementsError::Type { text: access::NUMBER, given: "null", at: 0 };
+        assert_eq!(parts, Err(error));
     }
 
     #[test]
     fn what_is_no_element_is_refused_whatever_its_place() {
         for source in [r#"["x"]"#, r#"[1,"x",2]"#, r#"[{"a":[1,{"b":2}]}]"#, "[[1],[1.5]]"] {
             let error = read(source, DataType::Int8).unwrap_err();
-            assert_eq!(error, ElementsError::Type(access::SIGNED), "{source}");
+            assert!(matches!(error, ElementsError::Type { text: access::SIGNED, .. }), "{source}");
         }
     }
 

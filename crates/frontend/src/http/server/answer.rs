@@ -2,8 +2,8 @@
 use std::borrow::Cow;
 
 use engine::Readiness;
-use http::StatusCode;
-use kserve::show;
+use http::{HeaderName, HeaderValue, StatusCode};
+use kserve::{metadata::VERSION, show};
 
 use super::{logging, trace_settings};
 use crate::{
@@ -16,6 +16,9 @@ use crate::{
         route_rules::{Methods, RouteRules},
     },
 };
+
+/// The header with Nereid's own version. What the protocols call the version is Triton's.
+const NEREID_VERSION: HeaderName = HeaderName::from_static("nereid-version");
 
 /// The routes of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +64,11 @@ pub(in crate::http) async fn answer(
                 reply::json(StatusCode::BAD_REQUEST, show::not_ready(&missing))
             }
         }),
-        ServerRoute::Metadata => Ok(reply::json(StatusCode::OK, context.server_metadata.clone())),
+        ServerRoute::Metadata => {
+            let mut reply = reply::json(StatusCode::OK, context.server_metadata.clone());
+            reply.headers_mut().insert(NEREID_VERSION, HeaderValue::from_static(VERSION));
+            Ok(reply)
+        }
         ServerRoute::TraceSetting { model } => trace_settings::answer(context, call, model.as_deref()).await,
         ServerRoute::Logging => logging::answer(context, call).await,
     }

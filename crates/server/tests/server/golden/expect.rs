@@ -20,6 +20,8 @@ pub(crate) enum Patch {
     Inflated,
     /// In the body, or in each text of a message, the first text becomes the second.
     Swap(&'static str, &'static str),
+    /// Behind the recorded text of an error stands this.
+    Remedy(&'static str),
     /// Whether the connection stays open.
     KeptOpen(bool),
     /// gRPC: the call ends with this code and text.
@@ -40,6 +42,7 @@ pub(crate) fn patched(mut record: Record, patches: &[Patch]) -> Record {
             },
             Exchange::Unary { code, details, answer, .. } => match *patch {
                 Patch::Code(name, text) => (*code, *details, *answer) = (name.into(), text.into(), None),
+                Patch::Remedy(end) => details.push_str(end),
                 Patch::Swap(from, to) => {
                     *details = details.replace(from, to);
                     if let Some(Message::Json(message)) = answer {
@@ -78,6 +81,11 @@ fn patch_http(response: &mut HttpResponse, patch: Patch) {
             response.body = plain;
         }
         Patch::Swap(from, to) => response.body = text(response).replace(from, to).into_bytes(),
+        Patch::Remedy(end) => {
+            let error = text(response);
+            let error = error.strip_suffix(r#""}"#).expect("the recorded body is an error");
+            response.body = format!(r#"{error}{end}"}}"#).into();
+        }
         Patch::KeptOpen(open) => response.kept_open = open,
         other => unfit("a HTTP exchange", other),
     }

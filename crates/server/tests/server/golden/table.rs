@@ -2,9 +2,9 @@
 //!
 //! Ids that begin with D are differences between the recorded release and the release that defines compatibility. Ids
 //! with P-W and S-W are weaknesses of both releases that this server does not have. Ids with P-N follow from how this
-//! server reads its connections, and from its name. `docs/differences.md` gives the reasons.
+//! server reads its connections, from its name, and from the remedies that it tells. `docs/differences.md` gives the reasons.
 use crate::golden::expect::Patch::{
-    self, Body, Code, Header, Inflated, KeptOpen, NoHeader, Raw, Status, Swap,
+    self, Body, Code, Header, Inflated, KeptOpen, NoHeader, Raw, Remedy, Status, Swap,
 };
 
 /// An exchange with a deliberately different response.
@@ -39,6 +39,12 @@ const EMPTY: &str = r#"{"error":"failed to register shared memory region 'rz': u
 const RESERVED: &str = r#"{"error":"cannot register shared memory region 'rb' with key '/triton_python_backend_shm_region_1' as the key contains the reserved prefix 'triton_python_backend_shm_region_'"}"#;
 
 const SIMPLE: &str = r#"{"model_name":"simple","model_version":"1","outputs":[{"name":"OUTPUT0","datatype":"INT32","shape":[1,16],"data":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]},{"name":"OUTPUT1","datatype":"INT32","shape":[1,16],"data":[-1,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14]}]}"#;
+
+const EXPLICIT_ONLY: &str = ". Model control mode 'explicit' allows it (--model-control-mode=explicit)";
+
+const NO_DATA: &str = ". The request has no data";
+
+const FOO: &str = ": 'FOO' is not a datatype, datatypes are BOOL, UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, FP32, FP64, BYTES, BF16";
 
 const BAD_REQUEST: &str = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
@@ -77,6 +83,36 @@ pub(crate) const OTHERWISE: &[Otherwise] = &[
         "P-N5",
         &[Swap("Failed to build Triton option:", "Failed to build the server's options:")],
     ),
+    on("repo_load_none_mode", "P-N9", &[Remedy(EXPLICIT_ONLY)]),
+    on("g_load_none_mode", "P-N9", &[Remedy(EXPLICIT_ONLY)]),
+    on("g_unload_none_mode", "P-N9", &[Remedy(EXPLICIT_ONLY)]),
+    on("infer_empty_body", "P-N9", &[Remedy(NO_DATA)]),
+    on("infer_no_body", "P-N9", &[Remedy(NO_DATA)]),
+    on("infer_unknown_output", "P-N9", &[Remedy(". Available output(s): ['OUTPUT0','OUTPUT1']")]),
+    on("infer_bad_dtype", "P-N9", &[Remedy(FOO)]),
+    on("g_infer_baddtype", "P-N9", &[Remedy(FOO)]),
+    on(
+        "infer_data_string_in_int",
+        "P-N9",
+        &[Remedy(": input 'INPUT0' has a string at [0,0], where INT32 is needed")],
+    ),
+    on(
+        "infer_data_float_in_int",
+        "P-N9",
+        &[Remedy(": input 'INPUT0' has a number of another kind at [0,0], where INT32 is needed")],
+    ),
+    on(
+        "dt_BOOL_ints",
+        "P-N9",
+        &[Remedy(": input 'IN' has a number of another kind at [0], where BOOL is needed")],
+    ),
+    on("dt_FP32_nan_string", "P-N9", &[Remedy(": input 'IN' has a string at [0], where FP32 is needed")]),
+    on(
+        "dt_BYTES_int",
+        "P-N9",
+        &[Remedy(": input 'IN' has a number of another kind at [0], where BYTES is needed")],
+    ),
+    on("json_empty_input_name", "P-N9", &[Remedy(". Available input(s): ['IN']")]),
     on("server_metadata", "P-N6", &[VERSION]),
     on("cmp_meta_ae", "P-N6", &[VERSION]),
     on("g_meta", "P-N6", &[VERSION]),
@@ -87,6 +123,7 @@ pub(crate) const OTHERWISE: &[Otherwise] = &[
         &[
             Swap("['X','INPUT1','INPUT0']", "['INPUT0','INPUT1','X']"),
             Swap(", but missing required input(s) ]. Please provide all required input(s).", "."),
+            Remedy(" The model has no input 'X'."),
         ],
     ),
     on(

@@ -81,7 +81,7 @@ fn only_a_program_that_loads_its_models_may_change_the_repositories() {
         for command in ["load", "unload", "unload-dependents"] {
             assert_eq!(
                 shell.ask(&[command, "m"]),
-                "Unavailable: explicit model load / unload is not allowed if polling is enabled"
+                "Unavailable: explicit model load / unload is not allowed if polling is enabled. Model control mode 'explicit' allows it (--model-control-mode=explicit)"
             );
         }
         assert_eq!(shell.ask(&["infer", "m", "4"]), "ok 4 first");

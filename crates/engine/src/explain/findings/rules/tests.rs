@@ -10,6 +10,7 @@ use scheduling::CutReason;
 use super::*;
 use crate::{
     ModelStatistics,
+    account::FailureSnapshot,
     snapshot::{FailureCounts, SchedulerSnapshot, StepSnapshot},
 };
 
@@ -35,6 +36,7 @@ fn served() -> ServedSnapshot {
         sequences: None,
         statistics: ModelStatistics::default(),
         failures: FailureCounts::default(),
+        last_failure: None,
         batch_ends: Vec::new(),
         times: None,
         uses_cache: false,
@@ -106,7 +108,13 @@ fn versions_that_do_not_serve_have_their_state_and_what_to_do() {
     for (state, reason, fact, advice) in [
         (Some(ModelState::Loading), "", "The version is LOADING.", ""),
         (Some(ModelState::Unloading), "", "The version is UNLOADING.", ""),
-        (Some(ModelState::Unavailable), "bad\n", "The version is UNAVAILABLE: bad.", "Correct the cause"),
+        (Some(ModelState::Unavailable), "bad.\n", "The version is UNAVAILABLE: bad.", "Correct the cause"),
+        (
+            Some(ModelState::Unavailable),
+            "Internal: ValueError: no\n\nAt:\n  /m/1/model.py(3): initialize\n",
+            "The version is UNAVAILABLE: Internal: ValueError: no, at /m/1/model.py(3): initialize.",
+            "The model's code in Python has raised this.",
+        ),
         (
             Some(ModelState::Unavailable),
             "unloaded",
@@ -154,7 +162,7 @@ fn failed_requests_are_named_by_their_reasons() {
 }
 
 #[test]
-fn the_time_of_requests_leads_to_instances_delay_or_the_way_of_tensors() {
+fn the_time_of_requests_leads_to_instances_or_delay() {
     let text = |queue, input, infer| {
         format!(
             "A request takes 1.0 ms on average: {queue} % in the queue, {input} % for inputs, {infer} % computing, 0 % for \
@@ -166,7 +174,7 @@ fn the_time_of_requests_leads_to_instances_delay_or_the_way_of_tensors() {
     for (served, (queue, input, infer), advice) in [
         (delayed.clone(), (80, 1, 19), "Most of the time requests wait for others"),
         (full.clone(), (80, 1, 19), "Most of the time requests wait for an instance"),
-        (full.clone(), (10, 50, 40), "Moving tensors"),
+        (full.clone(), (10, 50, 40), ""),
         (full, (10, 10, 80), ""),
     ] {
         check(with_times(served, (queue, input, infer)), "time", &text(queue, input, infer), advice);
@@ -175,6 +183,106 @@ fn the_time_of_requests_leads_to_instances_delay_or_the_way_of_tensors() {
     few.statistics.success.count = 10;
     let found = of(few).into_iter().find(|finding| finding.about == "time");
     assert_eq!(found.and_then(|found| found.advice), None, "ten requests say little");
+}
+
+#[test]
+fn waiting_for_ones_own_sequence_is_told_apart_from_waiting_for_an_instance() {
+    let with = |kind, of_hundred: u64, max_batch_size| {
+        let waited_for_own = Duration::from_millis(of_hundred);
+        let mut served = with_batches(served(), &[(CutReason::Full, 100)], &[(1, 100)]);
+        served.scheduler.kind = kind;
+        served.max_batch_size = max_batch_size;
+        served.sequences = Some(SequencesSnapshot { waited_for_own, ..SequencesSnapshot::default() });
+        with_times(served, (94, 0, 6))
+    };
+    let own = "Most of the time requests wait for earlier ones of their own sequence";
+    let instance = "Most of the time requests wait for an instance. Add instances (instance_group count) if processors \
+                    are free.";
+    let fact = "A request takes 1.0 ms on average: 94 % in the queue, 0 % for inputs, 6 % computing, 0 % for outputs.";
+    for (kind, waited, advice) in [
+        (SchedulerKind::SequenceDirect, 94, own),
+        (SchedulerKind::SequenceOldest, 60, own),
+        // More than there is: requests that have failed count, too.
+        (SchedulerKind::SequenceDirect, 200, own),
+        (SchedulerKind::SequenceOldest, 40, instance),
+        (SchedulerKind::SequenceDirect, 0, instance),
+    ] {
+        check(with(kind, waited, None), "time", fact, advice);
+    }
+    // A model without a batch dimension has no batches to tell of, and one that waits for its sequences needs no larger ones.
+    let about = |served, about| of(served).into_iter().find(|finding| finding.about == about);
+    assert_eq!(about(with(SchedulerKind::SequenceDirect, 94, None), "batches"), None);
+    let batches = about(with(SchedulerKind::SequenceDirect, 94, Some(1)), "batches").unwrap();
+    assert_eq!(batches.advice, None);
+}
+
+#[test]
+fn sequences_get_the_advice_of_their_strategy() {
+    let with = |kind, end| {
+        let mut served = with_batches(served(), &[(end, 100)], &[(1, 100)]);
+        served.scheduler.kind = kind;
+        with_times(served, (10, 0, 90))
+    };
+    for (kind, end, why, advice) in [
+        (
+            SchedulerKind::SequenceDirect,
+            CutReason::PreferredSize,
+            "enough slots have a request (minimum_slot_utilization)",
+            "Batches leave when enough slots have a request.",
+        ),
+        (
+            SchedulerKind::SequenceOldest,
+            CutReason::PreferredSize,
+            "they have a preferred size",
+            "Batches leave at a preferred size",
+        ),
+        (
+            SchedulerKind::SequenceDirect,
+            CutReason::IdleInstance,
+            "an instance is idle and nothing else waits",
+            "Requests run at once, which is best for their latency. Where several sequences send at a time, \
+             minimum_slot_utilization",
+        ),
+        (
+            SchedulerKind::SequenceOldest,
+            CutReason::IdleInstance,
+            "an instance is idle and nothing else waits",
+            "Requests run at once, which is best for their latency. Where several come at a time, \
+             max_queue_delay_microseconds makes",
+        ),
+        (
+            SchedulerKind::SequenceOldest,
+            CutReason::Delay,
+            "the queue delay is over",
+            "Too few sequences have a request within the delay.",
+        ),
+    ] {
+        let fact = format!("Batches end because {why} (100 %). A batch has 1.0 of 8 rows on average.");
+        check(with(kind, end), "batches", &fact, advice);
+    }
+    let mut rejected = with(SchedulerKind::SequenceOldest, CutReason::Full);
+    rejected.failures.rejected = 100;
+    let fact = "Since the load, 100 requests have succeeded and 100 requests have failed (100 rejected by the queue).";
+    check(
+        rejected,
+        "requests",
+        fact,
+        "Sequences wait for a slot for longer than their clients allow (timeout).",
+    );
+}
+
+#[test]
+fn the_last_error_is_told_in_one_line_with_its_age() {
+    let text = "Failed to process the request(s) for model 'm_0', message: ValueError: no\n\nAt:\n  /m/1/model.py(5): execute\n";
+    let last = FailureSnapshot { text: text.to_owned(), at: Duration::from_secs(1) };
+    let served = ServedSnapshot { last_failure: Some((last, Duration::from_secs(12))), ..served() };
+    check(
+        served,
+        "error",
+        "The last error, 12 s ago: Failed to process the request(s) for model 'm_0', message: ValueError: no, at \
+         /m/1/model.py(5): execute.",
+        "",
+    );
 }
 
 #[test]
@@ -266,6 +374,25 @@ fn what_waits_now_is_told_with_its_age_and_its_work() {
         "The queue is longer than one second",
     );
     check(waiting(1, None), "queue", "1 request waits now; the oldest has waited for 12 ms.", "");
+    let slot = |waiting, running| SlotSnapshot { instance: 0, slot: 0, sequence: None, waiting, running };
+    let of_sequences = |slots| {
+        let sequences = Some(SequencesSnapshot { slots, ..SequencesSnapshot::default() });
+        ServedSnapshot { sequences, ..waiting(4, Some(Duration::from_secs(2))) }
+    };
+    let fact =
+        "4 requests wait now; the oldest has waited for 12 ms; the instances need about 2.0 s for all.";
+    check(
+        of_sequences(vec![slot(2, true), slot(2, false)]),
+        "queue",
+        &format!("{fact} Of these, 3 wait for an earlier one of the same sequence."),
+        "",
+    );
+    check(
+        of_sequences(vec![slot(1, true)]),
+        "queue",
+        &format!("{fact} Of these, 1 waits for an earlier one of the same sequence."),
+        "The queue is longer than one second",
+    );
 }
 
 #[test]
@@ -370,7 +497,9 @@ fn sequences_tell_who_keeps_others_waiting() {
             backlog,
             ..SequencesSnapshot::default()
         };
-        ServedSnapshot { sequences: Some(sequences), ..served() }
+        let mut served = ServedSnapshot { sequences: Some(sequences), ..served() };
+        served.scheduler.kind = SchedulerKind::SequenceDirect;
+        served
     };
     let text = |silent, running, waits: &str| {
         format!(
@@ -382,7 +511,18 @@ fn sequences_tell_who_keeps_others_waiting() {
     check(with(&silent, 0), "sequences", &text(2, 0, "no sequence waits"), "");
     check(with(&silent, 3), "sequences", &text(2, 0, "3 sequences wait"), "Silent sequences keep slots");
     let active = [(0, true), (1, false)];
-    check(with(&active, 1), "sequences", &text(0, 1, "1 sequence waits"), "All slots are in use");
+    let fact = text(0, 1, "1 sequence waits");
+    check(
+        with(&active, 1),
+        "sequences",
+        &fact,
+        "All slots are in use. Raise max_batch_size, or add instances.",
+    );
+    let mut unbatched = with(&active, 1);
+    unbatched.max_batch_size = None;
+    check(unbatched.clone(), "sequences", &fact, "All slots are in use. Add instances.");
+    unbatched.scheduler.kind = SchedulerKind::SequenceOldest;
+    check(unbatched, "sequences", &fact, "All slots are in use. Raise max_candidate_sequences");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 use std::collections::BTreeSet;
 
 use engine::{Engine, Model};
+use kserve::metadata::VERSION;
 use serde_json::{Value, json};
 
 use super::{fragments::Paths, model, routes, schemas};
@@ -36,14 +37,15 @@ pub(super) fn of_model(engine: &Engine, model: &Model, version: Option<i64>) -> 
 }
 
 fn document(engine: &Engine, title: &str, more: &str, paths: &Paths) -> Vec<u8> {
+    let follows = &engine.server().version;
     let description = format!(
-        "An inference server with the KServe v2 protocol and Triton's extensions. Tensors may also be sent in binary \
+        "An inference server with the KServe v2 protocol and Triton's extensions, as of Triton {follows}. Tensors may also be sent in binary \
          form: `Inference-Header-Content-Length` is the length of the JSON part, and the bytes of the tensors follow \
          it.{more}"
     );
     let document = json!({
         "openapi": "3.1.0",
-        "info": { "title": title, "version": engine.server().version, "description": description },
+        "info": { "title": title, "version": VERSION, "description": description },
         "tags": tags(paths),
         "paths": paths,
         "components": { "schemas": schemas::all() },

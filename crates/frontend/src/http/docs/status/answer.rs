@@ -1,6 +1,6 @@
 //! Answers `/v2/explain`, and with the page that shows it.
 use http::{HeaderValue, StatusCode, header::CACHE_CONTROL};
-use kserve::log_control::LogLine;
+use kserve::{log_control::LogLine, metadata::VERSION};
 use serde_json::json;
 
 use super::{
@@ -68,6 +68,7 @@ fn explain(context: &HttpContext, call: &HttpCall<'_>, model: Option<(&str, Opti
     let server = context.engine.server();
     document["server"]["name"] = json!(server.name);
     document["server"]["version"] = json!(server.version);
+    document["server"]["nereid_version"] = json!(VERSION);
     if model.is_none()
         && let Some(lines) = visible_log(context, call)
     {

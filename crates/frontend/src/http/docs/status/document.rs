@@ -2,8 +2,11 @@
 //!
 //! The numbers come from [`Engine::explain`](engine::Engine::explain), the sentences from [`engine::explain::findings`].
 //! Times are in seconds.
+use std::time::Duration;
+
 use engine::explain::{
-    EngineSnapshot, ModelFinding, ModelSnapshot, SequencesSnapshot, ServedSnapshot, TimeQuantiles, findings,
+    EngineSnapshot, FailureSnapshot, ModelFinding, ModelSnapshot, SequencesSnapshot, ServedSnapshot,
+    TimeQuantiles, findings,
 };
 use inference::DurationStatistic;
 use kserve::log_control::LogLine;
@@ -78,7 +81,7 @@ fn finding(finding: &ModelFinding) -> Value {
 
 fn numbers(served: &ServedSnapshot) -> Value {
     let (scheduler, queue, failures) = (&served.scheduler, served.queue, served.failures);
-    let seconds = |time: std::time::Duration| time.as_secs_f64();
+    let seconds = |time: Duration| time.as_secs_f64();
     let mut shown = json!({
         "generation": served.generation,
         "load_seconds": seconds(served.load_duration),
@@ -114,6 +117,7 @@ fn numbers(served: &ServedSnapshot) -> Value {
     let optional = [
         ("sequences", served.sequences.as_ref().map(sequences)),
         ("cache", served.uses_cache.then(|| cache(served))),
+        ("last_error", served.last_failure.as_ref().map(last_error)),
         ("process_restarts", served.process_restarts.map(Value::from)),
         ("steps", Some(steps(served)).filter(|_| !served.steps.is_empty())),
         ("memory", Some(memory(served)).filter(|_| !served.statistics.memory_usage.is_empty())),
@@ -124,6 +128,10 @@ fn numbers(served: &ServedSnapshot) -> Value {
         }
     }
     shown
+}
+
+fn last_error((last, ago): &(FailureSnapshot, Duration)) -> Value {
+    json!({ "text": last.text, "seconds_ago": ago.as_secs_f64() })
 }
 
 fn instances(served: &ServedSnapshot) -> Value {
@@ -188,6 +196,7 @@ fn sequences(sequences: &SequencesSnapshot) -> Value {
         "slots_per_instance": sequences.slots_per_instance,
         "slots": slots.collect::<Vec<_>>(),
         "slots_left_out": sequences.slots_left_out,
+        "waited_for_own_seconds": sequences.waited_for_own.as_secs_f64(),
         "backlog": sequences.backlog,
         "first_backlogged": first.collect::<Vec<_>>(),
     })

@@ -277,10 +277,14 @@ function sequences(model) {
 }
 
 function describe(model) {
-  const kind = model.scheduler.kind.replace("_", " ");
-  const size = model.max_batch_size ? `up to ${model.max_batch_size} rows` : "no batches";
-  const delay = model.scheduler.max_queue_delay_seconds ? `, delay ${time(model.scheduler.max_queue_delay_seconds)}` : "";
-  return `${model.backend ? `${model.backend}, ` : ""}${kind}, ${size}${delay}`;
+  const { kind, max_queue_delay_seconds: delay } = model.scheduler;
+  const parts = [
+    model.backend,
+    kind === "unbatched" ? "one request at a time" : kind.replace("_", " "),
+    model.max_batch_size && `up to ${model.max_batch_size} rows`,
+    delay && `delay ${time(delay)}`,
+  ];
+  return parts.filter(Boolean).join(", ");
 }
 
 function article({ model, state }) {
@@ -368,7 +372,8 @@ function show(answer, filter) {
   const follows = !list || list.scrollTop + list.clientHeight >= list.scrollHeight - 4;
   morph(byId("main"), wanted);
   if (follows && byId("log")) byId("log").scrollTop = byId("log").scrollHeight;
-  byId("server").textContent = `${answer.server.name} ${answer.server.version}`;
+  const { name, version, nereid_version: own } = answer.server;
+  byId("server").textContent = `Nereid ${own} (${name} ${version})`;
   byId("time").textContent = new Date().toLocaleTimeString();
 }
 
