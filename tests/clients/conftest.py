@@ -74,12 +74,18 @@ def ensemble_server(tmp_path_factory, every_gate):
 
 
 @pytest.fixture
-def repository_folder(tmp_path):
-    """A repository of one's own with the model `add_sub`."""
+def empty(tmp_path):
+    """A repository of one's own without models."""
     folder = tmp_path / "models"
     folder.mkdir()
-    models.add_sub(folder)
     return folder
+
+
+@pytest.fixture
+def repository_folder(empty):
+    """A repository of one's own with the model `add_sub`."""
+    models.add_sub(empty)
+    return empty
 
 
 @pytest.fixture

@@ -1,35 +1,19 @@
 """ONNX files that are served without a repository."""
 
+import negative_model
 import numpy as np
 import onnx
-import pytest
 import repository as models
 from protocols import HTTP
 from serving import run_to_end
 
-NEGATIVE = "negative (float[batch, 3] X) => (float[batch, 3] Y) { Y = Neg(X) }"
-
-
-@pytest.fixture
-def empty(tmp_path):
-    folder = tmp_path / "models"
-    folder.mkdir()
-    return folder
-
-
-def rows(client, model, count):
-    """The answer to a request of so many rows."""
-    wanted = np.random.default_rng(count).normal(size=(count, 3)).astype(np.float32)
-    answer = client.infer(model, [HTTP.input("X", wanted)]).as_numpy("Y")
-    assert np.array_equal(answer, -wanted)
-
 
 def test_a_file_is_served_under_its_name(start, tmp_path, empty):
     file = tmp_path / "negative v1.5.onnx"
-    onnx.save(models.graph(NEGATIVE), file)
+    onnx.save(negative_model.graph(), file)
     server = start(empty, str(file)).wait_until_ready()
     with HTTP.connect(server) as client:
-        rows(client, "negative v1.5", 2)
+        negative_model.check_rows(client, "negative v1.5", 2)
 
 
 def test_a_file_has_its_external_data_beside_it(start, tmp_path, empty):
@@ -47,7 +31,7 @@ def test_two_files_of_one_name_are_refused(tmp_path):
     files = [tmp_path / folder / "m.onnx" for folder in ("one", "two")]
     for file in files:
         file.parent.mkdir()
-        onnx.save(models.graph(NEGATIVE), file)
+        onnx.save(negative_model.graph(), file)
     ended = run_to_end(*files, "--http-port=0", "--grpc-port=0", "--metrics-port=0")
     assert ended.returncode == 1
     assert f"'{files[0]}' and '{files[1]}' are both the model 'm': rename one of them" in ended.stderr

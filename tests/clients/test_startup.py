@@ -13,13 +13,6 @@ from tritonclient.utils import InferenceServerException
 
 
 @pytest.fixture
-def empty(tmp_path):
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def half_broken(tmp_path):
     """A repository of one good and one bad model."""
     folder = tmp_path / "half_broken"

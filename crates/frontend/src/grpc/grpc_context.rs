@@ -10,7 +10,7 @@ use super::{
     status::{Code, Status},
     windows::WindowBudget,
 };
-use crate::{access::Category, port::Drain};
+use crate::{access::Category, meant_model, port::Drain};
 
 /// What the server's budget counts for an open call whose client has sent nothing yet, in bytes: its task, its headers and
 /// its stream. An estimate. The number of calls has no other limit for the whole process.
@@ -50,7 +50,7 @@ impl GrpcContext {
 
     /// The error of the engine about a model that the call names: an unknown name gets the one that is probably meant.
     pub(super) fn about_model(&self, error: Error, name: &str, call: &CallHead) -> Error {
-        crate::meant_model::explain(error, &self.engine, name, || {
+        meant_model::explain(error, &self.engine, name, || {
             self.check(Category::ModelRepository, call).is_ok().then_some(&call.access)
         })
     }

@@ -1,7 +1,7 @@
 //! What all areas of the endpoint need to answer a request: the engine, the settings, and bodies that are JSON.
 use bytes::Bytes;
 use engine::Engine;
-use kserve::{self, show};
+use kserve::{metadata, show};
 use vocabulary::Error;
 
 use super::{
@@ -11,7 +11,10 @@ use super::{
     options::HttpOptions,
     reply::HttpFailure,
 };
-use crate::access::{Category, Denied};
+use crate::{
+    access::{Category, Denied},
+    meant_model,
+};
 
 /// The longest JSON of a request that neither runs nor loads a model, in bytes.
 const MAX_ADMINISTRATIVE: usize = 4 << 20;
@@ -35,7 +38,7 @@ pub(super) struct HttpContext {
 
 impl HttpContext {
     pub(super) fn new(engine: Engine, options: HttpOptions) -> Self {
-        let server_metadata = show::server(&kserve::metadata::server(engine.server())).into();
+        let server_metadata = show::server(&metadata::server(engine.server())).into();
         Self { engine, options, server_metadata }
     }
 
@@ -54,7 +57,7 @@ impl HttpContext {
 
     /// The error of the engine about a model that the request names: an unknown name gets the one that is probably meant.
     pub(super) fn about_model(&self, error: Error, name: &str, call: &HttpCall<'_>) -> Error {
-        crate::meant_model::explain(error, &self.engine, name, || {
+        meant_model::explain(error, &self.engine, name, || {
             let category = Category::ModelRepository;
             let may_list =
                 self.meets_restriction(category, call).is_ok() && call.access.check(category, None).is_ok();
