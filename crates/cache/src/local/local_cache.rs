@@ -179,18 +179,19 @@ impl LocalResponseCache {
             );
             return Err(Error::internal(text));
         }
-        let own = packed::packed(answer)?;
         memory.make_room(partition, weight)?;
         if let Some(reserved) = &memory.reserved {
             reserved.keep(memory.limit.saturating_sub(memory.used.load(Relaxed)));
         }
-        let inserted = partition.insert(key, own.into(), weight, replaces);
+        // The copy gets the memory that was given back, so it is made after that.
+        let inserted = packed::packed(answer)
+            .and_then(|own| partition.insert(key, own.into(), weight, replaces).ok_or_else(|| exists(key)));
         match inserted {
-            Some(replaced) => memory.used.fetch_sub(replaced, Relaxed),
-            None => {
+            Ok(replaced) => memory.used.fetch_sub(replaced, Relaxed),
+            Err(error) => {
                 partition.release(weight);
                 memory.used.fetch_sub(weight, Relaxed);
-                return Err(exists(key));
+                return Err(error);
             }
         };
         memory.uses.inserted(begun);
