@@ -54,8 +54,9 @@ pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
 };
 
 const SPINNING: [&str; 2] = ["session.intra_op.allow_spinning", "session.inter_op.allow_spinning"];
-/// Setting with directories of libraries of custom operators, separated by colons.
+/// Setting with the number of rows that one request may have if nobody has set `max_batch_size`.
 const MAX_REQUEST_ROWS: &str = "max-request-rows";
+/// Setting with directories of libraries of custom operators, separated by colons.
 const OP_LIBRARY_DIRECTORIES: &str = "op-library-directories";
 /// Parameter that has the runtime map the files of external data.
 const MAP_EXTERNAL_DATA: &str = "MAP_EXTERNAL_DATA";

@@ -1,6 +1,6 @@
 //! The models of a server: loads, replaces and ends them, counts and caches their responses, and runs ensembles.
 //!
-//! [`Engine`] is its whole public interface. It knows no protocol and no C type. Backends implement the traits of
+//! [`Engine`] is its facade. It knows no protocol and no C type. Backends implement the traits of
 //! [`inference::backend`].
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -1,7 +1,7 @@
 //! The server inside a program: `tritonserver.h`, from options to responses.
 //!
-//! This crate assembles a server from options in C: an engine with its backends. Requests and responses pass by
-//! function calls. The binary uses the same handle ([`Server`]) for plug-ins that call the server they run in.
+//! This crate makes a server from options in C: an engine, with the backends that `assembly` gives. Requests and
+//! responses pass by function calls. The binary uses the same handle ([`Server`]) for plug-ins that call the server they run in.
 //!
 //! Callbacks run on a pool of threads of their own (`calls`). They may block, call any function of this crate, and
 //! come before `TRITONSERVER_ServerInferAsync` returns. No lock is held during a callback. Nothing in this crate needs

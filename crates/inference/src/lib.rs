@@ -1,6 +1,6 @@
 //! Requests, responses, the channel between them, and what a backend implements.
 //!
-//! Every other crate uses these types. This crate contains no I/O, no clock and no protocol, and starts no threads. It
+//! Backends, the executor, the engine and the protocols use these types. This crate contains no I/O, no clock and no protocol, and starts no threads. It
 //! makes threads wait that ask for it: by its locks, and where a model waits for a client ([`Flow`]). Callers pass every
 //! `Timestamp`. Backends read one clock, that of [`ExecutionTimes`]; the runtime supplies it as a function.
 #![forbid(unsafe_code)]

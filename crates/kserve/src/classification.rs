@@ -20,7 +20,7 @@ const MOST_TEXT: usize = 350;
 /// # Errors
 /// INVALID_ARG for datatypes without numbers (BOOL, FP16, BF16, BYTES) and for rows of more than a million elements; what
 /// [`LongWrite::make_room`] refuses.
-pub fn classify(
+pub(crate) fn classify(
     output: &Tensor,
     classes: NonZeroU64,
     batched: bool,

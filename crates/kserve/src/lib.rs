@@ -3,7 +3,7 @@
 //! This crate knows no connection: callers give what they have decoded, and send what they get.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-pub mod classification;
+mod classification;
 pub mod json_text;
 pub mod lengths;
 pub mod log_control;

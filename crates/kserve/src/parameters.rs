@@ -5,7 +5,7 @@
 use std::{num::NonZeroU64, time::Duration};
 
 use inference::{Request, SequenceId};
-use vocabulary::{Error, Name, Parameter};
+use vocabulary::{Error, Name};
 
 /// Names that cannot be custom parameters, except `headers`, which only should not be one. The comparison is
 /// case-sensitive.
@@ -38,13 +38,6 @@ pub fn set_timeout_us(request: &mut Request, timeout_us: u64) {
     request.timeout = (timeout_us > 0).then(|| Duration::from_micros(timeout_us));
 }
 
-/// Sets a parameter for the model. If a name comes twice, the first one counts.
-pub fn set_custom(request: &mut Request, name: &str, value: Parameter) {
-    if request.parameters.iter().all(|(key, _)| key != name) {
-        request.parameters.push((Name::new(name), value));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,13 +62,5 @@ mod tests {
         assert_eq!(request.timeout, Some(Duration::from_micros(1500)));
         set_timeout_us(&mut request, 0);
         assert_eq!(request.timeout, None);
-    }
-
-    #[test]
-    fn the_first_custom_parameter_of_a_name_counts() {
-        let mut request = Request::default();
-        set_custom(&mut request, "a", Parameter::Int(1));
-        set_custom(&mut request, "a", Parameter::Int(2));
-        assert_eq!(request.parameters, [("a".into(), Parameter::Int(1))]);
     }
 }

@@ -1,6 +1,6 @@
 //! The words of all crates: errors, names, datatypes, shapes, tensors, the memory of tensors, and budgets of bytes.
 //!
-//! Every other crate uses these types. This crate knows nothing: no request, no model, no configuration, no protocol. It
+//! The crates of the server use these types. This crate knows nothing: no request, no model, no configuration, no protocol. It
 //! contains no I/O and no clock, and starts no threads.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -209,6 +209,6 @@ mod tests {
 
     #[test]
     fn a_crate_that_the_table_lacks_is_named() {
-        assert_eq!(broken(&[json!({"name": "nereid-utils", "dependencies": []})]).len(), 1);
+        assert_eq!(broken(&[json!({"name": "utils", "dependencies": []})]).len(), 1);
     }
 }

@@ -54,19 +54,17 @@ pub fn color_streams(stdout: bool, stderr: bool) {
 
 /// The line with a colour for its head, which ends with `] `. Lines of JSON have no such head.
 fn with_color(level: Level, line: &[u8], is_colored: bool) -> Cow<'_, [u8]> {
+    if !is_colored || line.starts_with(b"{") {
+        return Cow::Borrowed(line);
+    }
+    let Some(head) = line.windows(2).position(|end| end == b"] ") else { return Cow::Borrowed(line) };
     let color = match level {
         Level::Error => "\x1b[1;31m",
         Level::Warn => "\x1b[33m",
         Level::Info | Level::Debug | Level::Trace => "\x1b[2m",
     };
-    let head = line.windows(2).position(|end| end == b"] ");
-    match head {
-        Some(head) if is_colored && !line.starts_with(b"{") => {
-            let (head, message) = line.split_at(head + 1);
-            Cow::Owned([color.as_bytes(), head, b"\x1b[0m", message].concat())
-        }
-        Some(_) | None => Cow::Borrowed(line),
-    }
+    let (head, message) = line.split_at(head + 1);
+    Cow::Owned([color.as_bytes(), head, b"\x1b[0m", message].concat())
 }
 
 impl LogSink {
