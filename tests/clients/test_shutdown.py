@@ -143,7 +143,7 @@ def test_a_server_that_waits_says_for_what_and_a_second_interrupt_ends_it_at_onc
         client.async_infer("held", held_inputs(GRPC, hold), lambda result, error: None)
         hold.wait_until_running()
         server.process.send_signal(signal.SIGINT)
-        server.wait_for_log("s for 1 request of model 'held' (version 1); Ctrl-C ends the server at once")
+        server.wait_for_log("s for 1 request of model 'held' (version 1); Ctrl-C ends it at once")
         server.process.send_signal(signal.SIGINT)
         server.process.wait(PATIENCE)
 

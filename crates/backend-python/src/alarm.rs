@@ -1,4 +1,4 @@
-//! Wakes the thread that serves a worker.
+//! Wakes a thread that works for a worker: the one that serves it, or the one that reads what it prints.
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,

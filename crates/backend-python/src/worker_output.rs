@@ -3,17 +3,19 @@
 //! A thread reads, so that a model that prints much never waits for the thread of its supervisor.
 use std::{
     io,
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     sync::Arc,
     thread::{self, JoinHandle},
 };
 
 use log::Level;
 use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
-    io::{Errno, ioctl_fionbio, read, write},
+    event::{PollFd, PollFlags, poll},
+    io::{Errno, ioctl_fionbio, read},
 };
 use vocabulary::Name;
+
+use crate::alarm::Alarm;
 
 /// A line that is longer becomes several records.
 const MOST_LINE_BYTES: usize = 8 << 10;
@@ -45,8 +47,8 @@ pub(crate) struct Printer {
 /// The thread that reads what a process prints. Dropping it reads what is there, and ends the thread.
 #[derive(Debug)]
 pub(crate) struct WorkerOutput {
-    /// Readable when the thread should end.
-    stop: Arc<OwnedFd>,
+    /// Rings when the thread should end.
+    stop: Arc<Alarm>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -56,7 +58,7 @@ impl WorkerOutput {
     /// # Errors
     /// That of the system.
     pub(crate) fn read(pipes: OutputPipes, printer: Printer) -> io::Result<Self> {
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let stop = Arc::new(Alarm::new()?);
         let streams =
             [PrintedStream::new(pipes.stdout, Level::Info)?, PrintedStream::new(pipes.stderr, Level::Warn)?];
         let stopped = stop.clone();
@@ -70,8 +72,7 @@ impl WorkerOutput {
 
 impl Drop for WorkerOutput {
     fn drop(&mut self) {
-        // The counter of a new eventfd takes the number.
-        let _ = write(&*self.stop, &1_u64.to_ne_bytes());
+        self.stop.ring();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -110,11 +111,13 @@ impl PrintedStream {
     }
 }
 
-fn read_all(mut streams: [PrintedStream; 2], stop: &OwnedFd, printer: &Printer) {
+fn read_all(mut streams: [PrintedStream; 2], stop: &Alarm, printer: &Printer) {
     while streams.iter().any(|stream| stream.pipe.is_some()) {
-        let pipes = streams.iter().filter_map(|stream| stream.pipe.as_ref());
-        let mut polled: Vec<_> =
-            std::iter::once(stop).chain(pipes).map(|each| PollFd::new(each, PollFlags::IN)).collect();
+        let pipes = streams.iter().filter_map(|stream| stream.pipe.as_ref().map(AsFd::as_fd));
+        let mut polled: Vec<_> = std::iter::once(stop.descriptor())
+            .chain(pipes)
+            .map(|each| PollFd::from_borrowed_fd(each, PollFlags::IN))
+            .collect();
         // An interrupted wait has no news.
         let _ = poll(&mut polled, None);
         let is_stopped = polled[0].revents().contains(PollFlags::IN);

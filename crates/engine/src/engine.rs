@@ -366,14 +366,9 @@ impl Engine {
         self.shared.repository.table().in_flight()
     }
 
-    /// The name and the version of each model that has accepted requests whose last response has not been sent, and how
-    /// many.
-    pub fn busy_models(&self) -> Vec<(Name, i64, usize)> {
-        let built = self.shared.repository.table().built();
-        let versions = built
-            .iter()
-            .map(|loaded| (loaded.model().name().clone(), loaded.model().version(), loaded.in_flight()));
-        versions.filter(|(_, _, requests)| *requests > 0).collect()
+    /// The requests of [`Engine::in_flight`] by model and version. None of the numbers is 0.
+    pub fn in_flight_by_version(&self) -> BTreeMap<(Name, i64), usize> {
+        self.shared.repository.table().in_flight_by_version()
     }
 
     /// The number of running sequences, which may still get requests.

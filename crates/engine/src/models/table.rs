@@ -309,6 +309,17 @@ impl ModelTable {
         self.accepting().map(|loaded| loaded.in_flight()).sum()
     }
 
+    /// The same by model and version, for versions that have some.
+    pub(crate) fn in_flight_by_version(&self) -> BTreeMap<(Name, i64), usize> {
+        let mut requests = BTreeMap::new();
+        for loaded in self.accepting() {
+            let model = loaded.model();
+            *requests.entry((model.name().clone(), model.version())).or_default() += loaded.in_flight();
+        }
+        requests.retain(|_, requests| *requests > 0);
+        requests
+    }
+
     /// The number of sequences of all copies that may still get requests.
     pub(crate) fn live_sequences(&self) -> usize {
         self.accepting().map(|loaded| loaded.live_sequences()).sum()

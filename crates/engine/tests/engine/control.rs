@@ -138,6 +138,7 @@ async fn a_reload_lets_accepted_requests_finish_on_the_old_copy() {
     second.end();
     other.only().await.unwrap();
     assert_eq!(engine.in_flight(), 1, "the request of the old copy counts");
+    assert!(engine.in_flight_by_version().values().eq([&1]), "and has the name of its model");
     first.end();
     running.only().await.unwrap();
     drop(old);

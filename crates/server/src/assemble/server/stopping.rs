@@ -80,12 +80,12 @@ impl Server {
 
 /// Says which requests the server waits for.
 fn log_in_flight(engine: &Engine, begun: Instant) {
-    for (model, version, requests) in engine.busy_models() {
+    for ((model, version), requests) in engine.in_flight_by_version() {
         let plural = if requests == 1 { "" } else { "s" };
         let since = begun.elapsed().as_secs();
         log::info!(
-            "waiting since {since} s for {requests} request{plural} of model '{model}' (version {version}); Ctrl-C ends the \
-             server at once"
+            "the server has waited {since} s for {requests} request{plural} of model '{model}' (version {version}); Ctrl-C \
+             ends it at once"
         );
     }
 }
