@@ -111,7 +111,7 @@ def test_slots_and_the_backlog_are_told(start, folder, threads):
     assert set(held) == {"11", "12", "13", "14"}
     assert {slot["instance"] for slot in held.values()} == {0, 1, 2, 3}
     assert sequences()["slots_per_instance"] == 1
-    waits = threads.submit(step, "the fifth", sequence_start=True, sequence_end=True)
+    waits = threads.submit(step, "the fifth", sequence_start=True)
     eventually(lambda: sequences()["backlog"] == 1, "a sequence in the backlog")
     assert sequences()["first_backlogged"] == [{"sequence": "the fifth", "waiting": 1}]
     now = explained(server, "accumulate_oldest")
@@ -120,8 +120,12 @@ def test_slots_and_the_backlog_are_told(start, folder, threads):
     )
     assert advice(now)["sequences"].startswith("Silent sequences keep slots that others wait for.")
     assert (now["queue"]["requests"], now["scheduler"]["kind"]) == (1, "sequence_oldest")
+    follows = threads.submit(step, "the fifth", sequence_end=True)
+    eventually(lambda: sequences()["first_backlogged"] == [{"sequence": "the fifth", "waiting": 2}], "the second request")
+    now = explained(server, "accumulate_oldest")
+    assert facts(now)["queue"].endswith(" Of these, 1 waits for an earlier one of the same sequence.")
     assert step(12, sequence_end=True) == 2
-    assert waits.result() == 1
+    assert (waits.result(), follows.result()) == (1, 2)
     eventually(lambda: len(sequences()["slots"]) == 3, "free slots")
     assert sequences()["backlog"] == 0
 

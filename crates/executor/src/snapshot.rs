@@ -100,6 +100,8 @@ pub struct SequencesSnapshot {
     pub slots_left_out: usize,
     /// How long requests have waited while an earlier one of their own sequence ran, all together since the load.
     pub waited_for_own: Duration,
+    /// The requests that wait for an earlier one of their own sequence.
+    pub behind_own: usize,
     /// The number of sequences that wait for a slot.
     pub backlog: usize,
     /// The first of them, with the number of their requests.

@@ -104,12 +104,16 @@ impl Driver {
             running: slot.running,
         });
         let shown = shown.collect();
+        // One of each sequence may be the next to run, but for those whose slot runs one.
+        let next = scheduler.slots().filter(|slot| !slot.running && slot.waiting > 0).count();
+        let behind_own = scheduler.queued().saturating_sub(next + scheduler.backlogged());
         let first = scheduler.backlog().take(MOST_BACKLOGGED);
         SequencesSnapshot {
             slots_per_instance: 0,
             slots: shown,
             slots_left_out: slots.count(),
             waited_for_own: scheduler.waited_for_own_sequence(),
+            behind_own,
             backlog: scheduler.backlogged(),
             first_backlogged: first.map(|(id, requests)| (shown_id(id), requests)).collect(),
         }

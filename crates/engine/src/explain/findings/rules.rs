@@ -265,7 +265,7 @@ fn queue(served: &ServedSnapshot) -> Option<ModelFinding> {
         fact.push_str(&format!("; the instances need about {} for all", duration(work)));
     }
     fact.push('.');
-    let behind = behind_own(served);
+    let behind = served.sequences.as_ref().map_or(0, |sequences| sequences.behind_own);
     if behind > 0 {
         let waits = if behind == 1 { "waits" } else { "wait" };
         fact.push_str(&format!(" Of these, {behind} {waits} for an earlier one of the same sequence."));
@@ -283,12 +283,6 @@ fn queue(served: &ServedSnapshot) -> Option<ModelFinding> {
         None
     };
     Some(finding("queue", fact, advice))
-}
-
-/// The waiting requests that cannot run because an earlier one of their sequence runs or waits.
-fn behind_own(served: &ServedSnapshot) -> usize {
-    let slots = served.sequences.iter().flat_map(|sequences| &sequences.slots);
-    slots.map(|slot| if slot.running { slot.waiting } else { slot.waiting.saturating_sub(1) }).sum()
 }
 
 fn instances(served: &ServedSnapshot) -> Option<ModelFinding> {

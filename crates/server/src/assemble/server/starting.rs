@@ -1,5 +1,5 @@
 //! A server until it serves: ports are bound, then models are loaded.
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use engine::{Engine, IndexEntry, ModelState};
 use inference::{
@@ -122,7 +122,7 @@ impl<'a> StartingServer<'a> {
         startup_tables::log(&self.engine, options, &self.backends);
         if options.server.exit_on_error && !self.engine.all_loaded() {
             // The stop changes the states.
-            let failed = failed_models(&self.engine.known_models(false));
+            let failed = failure_text(&self.engine.known_models(false));
             if let Err(error) = self.engine.stop(options.server.exit_timeout).await {
                 log::error!("failed to stop server: {error}");
             }
@@ -156,13 +156,17 @@ impl<'a> StartingServer<'a> {
     }
 }
 
-/// The end of a start that a model has failed, with the first of them and its reason.
-fn failed_models(known: &[IndexEntry]) -> String {
-    let failed: Vec<_> = known.iter().filter(|entry| entry.state != Some(ModelState::Ready)).collect();
+/// The error of a start that models have failed, with the first of them and its reason.
+fn failure_text(known: &[IndexEntry]) -> String {
+    let has_failed = |entry: &&IndexEntry| entry.state != Some(ModelState::Ready);
+    // The index has a line for each version.
+    let models = |entries: &mut dyn Iterator<Item = &IndexEntry>| {
+        entries.map(|entry| (&entry.namespace, &entry.name)).collect::<BTreeSet<_>>().len()
+    };
     let mut text = "failed to load all models".to_owned();
-    if let Some(IndexEntry { name, reason, .. }) = failed.first() {
+    if let Some(IndexEntry { name, reason, .. }) = known.iter().find(has_failed) {
         let reason = reason.lines().next().unwrap_or_default();
-        let (failed, known) = (failed.len(), known.len());
+        let (failed, known) = (models(&mut known.iter().filter(has_failed)), models(&mut known.iter()));
         text.push_str(&format!(": {failed} of {known} failed, the first is '{name}': {reason}"));
         if failed < known {
             text.push_str(" (--exit-on-error=false serves the others)");
@@ -202,13 +206,18 @@ mod tests {
             entry("worse", ModelState::Unavailable, "none"),
         ];
         assert_eq!(
-            failed_models(&known),
+            failure_text(&known),
             "failed to load all models: 2 of 3 failed, the first is 'bad': no graph (--exit-on-error=false serves the others)"
         );
         assert_eq!(
-            failed_models(&known[1..2]),
+            failure_text(&known[1..2]),
             "failed to load all models: 1 of 1 failed, the first is 'bad': no graph"
         );
-        assert_eq!(failed_models(&known[..1]), "failed to load all models");
+        assert_eq!(failure_text(&known[..1]), "failed to load all models");
+        let versions = [2, 3].map(|version| IndexEntry { version: Some(version), ..known[1].clone() });
+        assert_eq!(
+            failure_text(&versions),
+            "failed to load all models: 1 of 1 failed, the first is 'bad': no graph"
+        );
     }
 }

@@ -374,21 +374,20 @@ fn what_waits_now_is_told_with_its_age_and_its_work() {
         "The queue is longer than one second",
     );
     check(waiting(1, None), "queue", "1 request waits now; the oldest has waited for 12 ms.", "");
-    let slot = |waiting, running| SlotSnapshot { instance: 0, slot: 0, sequence: None, waiting, running };
-    let of_sequences = |slots| {
-        let sequences = Some(SequencesSnapshot { slots, ..SequencesSnapshot::default() });
+    let of_sequences = |behind_own| {
+        let sequences = Some(SequencesSnapshot { behind_own, ..SequencesSnapshot::default() });
         ServedSnapshot { sequences, ..waiting(4, Some(Duration::from_secs(2))) }
     };
     let fact =
         "4 requests wait now; the oldest has waited for 12 ms; the instances need about 2.0 s for all.";
     check(
-        of_sequences(vec![slot(2, true), slot(2, false)]),
+        of_sequences(3),
         "queue",
         &format!("{fact} Of these, 3 wait for an earlier one of the same sequence."),
         "",
     );
     check(
-        of_sequences(vec![slot(1, true)]),
+        of_sequences(1),
         "queue",
         &format!("{fact} Of these, 1 waits for an earlier one of the same sequence."),
         "The queue is longer than one second",
