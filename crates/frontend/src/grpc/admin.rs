@@ -181,8 +181,7 @@ impl AdminCall {
             }
             Self::ModelConfig => {
                 let request: ModelConfigRequest = decode(frames).await?;
-                let model = engine.model(&request.name, version::parse(&request.version)?);
-                let model = model.map_err(|error| endpoint.about_model(error, &request.name, call))?;
+                let model = endpoint.model(call, &request.name, &request.version)?;
                 encode(&ModelConfigResponse { config: Some(model.shown().clone()) })
             }
             Self::ModelStatistics => {

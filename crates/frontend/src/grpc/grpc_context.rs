@@ -1,6 +1,9 @@
 //! What all connections of the endpoint share.
-use engine::Engine;
+use std::sync::Arc;
+
+use engine::{Engine, Model};
 use http::HeaderValue;
+use kserve::version;
 use vocabulary::{ByteReservation, Error};
 
 use super::{
@@ -46,6 +49,12 @@ impl GrpcContext {
             Status::new(Code::Unavailable, text)
         })?;
         Ok(call.access.check(category, None)?)
+    }
+
+    /// The model that a call names. The error about an unknown name has the name that is probably meant.
+    pub(super) fn model(&self, call: &CallHead, name: &str, version: &str) -> Result<Arc<Model>, Error> {
+        let model = self.engine.model(name, version::parse(version)?);
+        model.map_err(|error| self.about_model(error, name, call))
     }
 
     /// The error of the engine about a model that the call names: an unknown name gets the one that is probably meant.

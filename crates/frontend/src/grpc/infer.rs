@@ -144,7 +144,7 @@ fn decode_request(
 ) -> Result<RequestContext, Status> {
     let message = InferMessage::decode(&frames).map_err(|_| Status::unparsable())?;
     request::check(call, &message)?;
-    let model = request::model(endpoint, call, &message)?;
+    let model = endpoint.model(call, &message.model_name, &message.model_version)?;
     if let Some(facts) = &call.facts {
         facts.set_model(&model);
         facts.set_request_id(&Name::new(&message.id));

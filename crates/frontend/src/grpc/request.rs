@@ -79,20 +79,6 @@ pub(crate) fn reserve_copies(
     Ok(endpoint.engine.inflight_bytes().reserve(texts.saturating_mul(2))?)
 }
 
-/// The model that a message asks for.
-///
-/// # Errors
-/// The version is not a number, or the model does not exist.
-pub(crate) fn model(
-    endpoint: &GrpcContext,
-    call: &CallHead,
-    message: &InferMessage<'_>,
-) -> Result<Arc<Model>, Error> {
-    let version = version::parse(&message.model_version)?;
-    let model = endpoint.engine.model(&message.model_name, version);
-    model.map_err(|error| endpoint.about_model(error, &message.model_name, call))
-}
-
 /// Writes what the message of a call asks for into `request`, which must be empty. `reservation` has the bytes of the message;
 /// `times` says when it came, if requests are traced.
 ///

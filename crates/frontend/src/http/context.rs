@@ -1,6 +1,8 @@
 //! What all areas of the endpoint need to answer a request: the engine, the settings, and bodies that are JSON.
+use std::sync::Arc;
+
 use bytes::Bytes;
-use engine::Engine;
+use engine::{Engine, Model};
 use kserve::{metadata, show};
 use vocabulary::Error;
 
@@ -10,6 +12,7 @@ use super::{
     json_work,
     options::HttpOptions,
     reply::HttpFailure,
+    route_rules::ModelPath,
 };
 use crate::{
     access::{Category, Denied},
@@ -53,6 +56,12 @@ impl HttpContext {
     ) -> Result<(), Denied<'_>> {
         let header = |name: &str| call.headers.get(name).map(http::HeaderValue::as_bytes);
         self.options.restrictions.check(category, header)
+    }
+
+    /// The model of a path. The error about an unknown name has the name that is probably meant.
+    pub(super) fn model(&self, call: &HttpCall<'_>, path: &ModelPath<'_>) -> Result<Arc<Model>, Error> {
+        let model = self.engine.model(&path.model, path.version()?);
+        model.map_err(|error| self.about_model(error, &path.model, call))
     }
 
     /// The error of the engine about a model that the request names: an unknown name gets the one that is probably meant.

@@ -46,8 +46,7 @@ pub(super) async fn answer(
     path: &ModelPath<'_>,
 ) -> HttpOutcome {
     let version = path.version()?;
-    let model = context.engine.model(&path.model, version);
-    let model = model.map_err(|error| context.about_model(error, &path.model, call))?;
+    let model = context.model(call, path)?;
     call.note(|facts| facts.set_model(&model));
     if model.config().decoupled {
         let text = "HTTP end point doesn't support models with decoupled transaction policy";

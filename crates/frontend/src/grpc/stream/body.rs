@@ -500,7 +500,7 @@ fn decode_message(
     }
     let is_stopping = endpoint.drain.has_begun();
     let stopping = || Error::unavailable(Status::stopping().message);
-    let model = match request::model(endpoint, call, &message) {
+    let model = match endpoint.model(call, &message.model_name, &message.model_version) {
         Ok(model) => model,
         Err(_) if is_stopping => {
             return Ok(AcceptedMessage { id, bytes, decoupled: false, decoded: Err(stopping()) });

@@ -129,8 +129,7 @@ async fn start(
     path: &ModelPath<'_>,
 ) -> Result<GenerateCall, HttpFailure> {
     let version = path.version()?;
-    let model = context.engine.model(&path.model, version);
-    let model = model.map_err(|error| context.about_model(error, &path.model, call))?;
+    let model = context.model(call, path)?;
     call.note(|facts| facts.set_model(&model));
     if !matches!(
         call.headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes),

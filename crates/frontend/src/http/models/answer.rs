@@ -104,8 +104,7 @@ async fn ready(context: &HttpContext, path: &ModelPath<'_>) -> HttpOutcome {
 }
 
 fn config(context: &HttpContext, call: &HttpCall<'_>, path: &ModelPath<'_>) -> HttpOutcome {
-    let model = context.engine.model(&path.model, path.version()?);
-    let model = model.map_err(|error| context.about_model(error, &path.model, call))?;
+    let model = context.model(call, path)?;
     Ok(reply::json(StatusCode::OK, proto::json::to_json(model.shown())))
 }
 

@@ -49,8 +49,7 @@ pub(in crate::http) fn answer(
         OpenApiRoute::Server => document::of_server(engine, |model| call.access.shows(model)),
         OpenApiRoute::Model(path) => {
             let version = path.version()?;
-            let model = engine.model(&path.model, version);
-            let model = model.map_err(|error| context.about_model(error, &path.model, call))?;
+            let model = context.model(call, path)?;
             document::of_model(engine, &model, version)
         }
         // The page names its files relative to its folder.
