@@ -19,13 +19,15 @@ use crate::{
     process_group::GroupChild,
     sandbox::{Sandbox, ScratchFolder},
     spawner::Spawner,
-    worker_output::OutputPipes,
+    worker_output::{Printer, WorkerOutput},
 };
 
 /// A process that was started and has not been waited for.
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
     child: GroupChild,
+    /// Reads what the process prints. It stands behind the process, which so ends first, and nothing is lost.
+    output: Option<WorkerOutput>,
     /// Readable when the process has ended.
     descriptor: OwnedFd,
     /// The files of a process in a sandbox.
@@ -66,12 +68,16 @@ impl WorkerProcess {
 
     fn watch(child: GroupChild, scratch: Option<ScratchFolder>) -> std::io::Result<Self> {
         let descriptor = pidfd_open(child.pid(), PidfdFlags::empty())?;
-        Ok(Self { child, descriptor, scratch })
+        Ok(Self { child, output: None, descriptor, scratch })
     }
 
-    /// What the process prints into. Can be taken once.
-    pub(crate) fn take_output(&mut self) -> Option<OutputPipes> {
-        self.child.take_output()
+    /// Begins to read what the process prints. Lines that were printed before are not lost.
+    ///
+    /// # Errors
+    /// That of the system.
+    pub(crate) fn read_output(&mut self, printer: Printer) -> std::io::Result<()> {
+        self.output = self.child.take_output().map(|pipes| WorkerOutput::read(pipes, printer)).transpose()?;
+        Ok(())
     }
 
     /// The number of the process.
@@ -97,11 +103,12 @@ impl WorkerProcess {
         poll(&mut polled, Some(&limit)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Ends the process and all that it has started, and waits for it.
+    /// Ends the process and all that it has started, and waits for it. Its last words are in the log when this returns.
     pub(crate) fn end(mut self) -> Option<ExitStatus> {
         let status = self.child.end().and_then(Result::ok);
         // Nothing of the process writes any more.
         self.scratch = None;
+        self.output = None;
         status
     }
 }

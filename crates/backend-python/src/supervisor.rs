@@ -82,10 +82,7 @@ impl Supervisor {
         worker.session.close();
         worker.session.inbox.lock().open.inferences.end_all();
         fail_all(&worker.session, &self.queue.unhealthy());
-        let Worker { process, output, .. } = worker;
-        let how = exit_text(process.end());
-        // Its last words come before the line about its end.
-        drop(output);
+        let how = exit_text(worker.process.end());
         if self.queue.has_left() {
             log::error!("the process {id} of instance '{}', which leaves, has ended ({how})", self.instance);
             return std::ops::ControlFlow::Break(());

@@ -41,14 +41,12 @@ use crate::{
         marshal::{DamagedMessage, MarshalValue},
         messages::WorkerItem,
     },
-    worker_output::{Printer, WorkerOutput},
+    worker_output::Printer,
 };
 
 /// See the module documentation.
 pub(crate) struct Worker {
     pub(crate) process: WorkerProcess,
-    /// Reads what the process prints. Must be dropped behind it, so that nothing is lost.
-    pub(crate) output: Option<WorkerOutput>,
     pub(crate) session: Arc<WorkerSession>,
     pub(crate) started: Instant,
 }
@@ -99,8 +97,7 @@ impl Worker {
         let mut process = process.map_err(|error| failed(&cannot_start, &error))?;
         let printer =
             Printer { model: model.name.clone(), version: model.version, instance: instance.to_owned() };
-        let output = process.take_output().map(|pipes| WorkerOutput::read(pipes, printer)).transpose();
-        let output = output.map_err(|error| failed("read what the process prints", &error))?;
+        process.read_output(printer).map_err(|error| failed("read what the process prints", &error))?;
         if model.sandbox.is_some() {
             unless_ended(send(&ours, OPEN_GATE, SendFlags::NOSIGNAL).map(drop))
                 .map_err(|errno| failed("reach the process", &errno))?;
@@ -118,7 +115,7 @@ impl Worker {
             readiness,
             watch: watch.map_err(|errno| failed("watch the process", &errno))?,
         });
-        let mut worker = Self { process, output, session: Arc::new(session), started: Instant::now() };
+        let mut worker = Self { process, session: Arc::new(session), started: Instant::now() };
         let greeting =
             worker.command(start_frame(model, instance), Some(model.settings.process_timeout), || false);
         match greeting {
