@@ -15,6 +15,9 @@ use super::{protection::Protection, rights::SandboxRights};
 /// On x86-64, a call of the x32 interface has this bit in its number.
 const X32_BIT: i64 = 0x4000_0000;
 
+/// `ioctl` of the x32 interface, which has numbers of its own for calls with pointers in their arguments.
+const X32_IOCTL: i64 = 514;
+
 /// The bits of a socket's type that are no flags.
 const SOCKET_TYPE_BITS: u64 = 0xf;
 
@@ -130,6 +133,7 @@ fn with_x32(rules: CallRules) -> CallRules {
     if ARCH != "x86_64" {
         return rules;
     }
+    let ioctl = rules.get(&libc::SYS_ioctl).map(|rules| (X32_IOCTL | X32_BIT, rules.clone()));
     let doubled = rules.iter().map(|(call, rules)| (call | X32_BIT, rules.clone())).collect::<Vec<_>>();
-    rules.into_iter().chain(doubled).collect()
+    rules.into_iter().chain(doubled).chain(ioctl).collect()
 }
