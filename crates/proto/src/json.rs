@@ -10,5 +10,5 @@ mod read;
 mod write;
 
 pub use error::JsonError;
-pub use read::parse;
+pub use read::{MOST_FOR_A_BYTE, parse};
 pub use write::to_json;

@@ -23,6 +23,11 @@ impl LoadParameters {
     pub fn is_empty(&self) -> bool {
         self.config.is_none() && self.files.is_empty()
     }
+
+    /// The most bytes that the reading of the configuration takes besides its text.
+    pub fn reading_bytes(&self) -> usize {
+        self.config.as_ref().map_or(0, |config| config.len().saturating_mul(proto::json::MOST_FOR_A_BYTE))
+    }
 }
 
 /// Writes the files of a request into a new directory, which is removed when the returned value is dropped.

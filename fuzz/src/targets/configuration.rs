@@ -40,9 +40,9 @@ pub(super) const JSON: FuzzTarget = FuzzTarget {
     name: "config-json",
     reads: "the configuration in the parameter `config` of a load",
     memory: Bound {
-        factor: 1024,
+        factor: proto::json::MOST_FOR_A_BYTE,
         constant: 64 << 10,
-        reason: "an empty message of three bytes has all fields of its type, first as values and then as a type",
+        reason: "what a load reserves before it reads a configuration",
     },
     work: Bound {
         factor: 16,

@@ -20,13 +20,17 @@ use proto::{
     trace_setting_response::SettingValue,
 };
 use repository::LoadParameters;
-use vocabulary::Error;
+use vocabulary::{ByteReservation, Error};
 
 use super::{
     call::CallHead,
     grpc_context::GrpcContext,
     logging,
-    message::generated::{decode, encode},
+    message::{
+        framing::ReceivedMessage,
+        generated::{decode, encode},
+        wire::{Malformed, WireReader},
+    },
     shared_memory::RegionCall,
     status::Status,
 };
@@ -34,6 +38,14 @@ use crate::{
     access::{Access, Category},
     chunks::Chunks,
 };
+
+/// The most bytes that a byte of a message takes when it is decoded: a text in a list has two bytes in the message, and 24 in
+/// a list that is copied when it grows.
+const MOST_FOR_A_BYTE: usize = 40;
+
+/// The number of parameters that is too many for the load of a model: as many values as JSON may have. An empty one takes two bytes
+/// in the message, and about a hundred when it is decoded.
+const MAX_PARAMETERS: usize = 1 << 16;
 
 /// A rare call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +123,27 @@ impl AdminCall {
         }
     }
 
+    /// The most bytes that the decoded form of a message of so many bytes takes besides it.
+    pub(crate) const fn decoded_bytes(self, message: usize) -> usize {
+        match self {
+            // The files are copied. `check_parameters` bounds their number, and `load` counts the configuration.
+            Self::RepositoryModelLoad => message,
+            Self::ServerLive
+            | Self::ServerReady
+            | Self::HealthCheck
+            | Self::ModelReady
+            | Self::ServerMetadata
+            | Self::ModelMetadata
+            | Self::ModelConfig
+            | Self::ModelStatistics
+            | Self::RepositoryIndex
+            | Self::RepositoryModelUnload
+            | Self::Regions(_)
+            | Self::TraceSetting
+            | Self::LogSettings => message.saturating_mul(MOST_FOR_A_BYTE),
+        }
+    }
+
     /// Checks that the sender may use the model that the call names, if it names one.
     ///
     /// # Errors
@@ -144,10 +177,11 @@ impl AdminCall {
     pub(crate) async fn answer(
         self,
         endpoint: &GrpcContext,
-        frames: &[Bytes],
+        ReceivedMessage { frames, reservation }: &mut ReceivedMessage,
         call: &CallHead,
     ) -> Result<Chunks, Status> {
         let (engine, access) = (&endpoint.engine, &call.access);
+        let frames = &frames[..];
         match self {
             Self::ServerLive => {
                 let ServerLiveRequest {} = decode(frames).await?;
@@ -197,7 +231,8 @@ impl AdminCall {
                 encode(&metadata::index(visible_index(engine, request.ready, access).await))
             }
             Self::RepositoryModelLoad => {
-                load(engine, decode(frames).await?).await?;
+                check_parameters(frames)?;
+                load(engine, decode(frames).await?, reservation).await?;
                 encode(&RepositoryModelLoadResponse {})
             }
             Self::RepositoryModelUnload => {
@@ -256,9 +291,30 @@ fn trace_setting(
     Ok(TraceSettingResponse { settings: settings.collect() })
 }
 
-async fn load(engine: &Engine, request: RepositoryModelLoadRequest) -> Result<(), Error> {
+/// Checks that a message that loads a model has not too many parameters, before they are decoded.
+fn check_parameters(frames: &[Bytes]) -> Result<(), Error> {
+    let mut left = MAX_PARAMETERS;
+    // If the message is malformed, its decoder says so.
+    let _ = WireReader::new(frames).fields(|reader, number, wire| {
+        if number == 3 {
+            left = left.checked_sub(1).ok_or(Malformed)?;
+        }
+        reader.skip(number, wire)
+    });
+    if left > 0 {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("a request to load a model may have fewer than {MAX_PARAMETERS} parameters")))
+}
+
+async fn load(
+    engine: &Engine,
+    request: RepositoryModelLoadRequest,
+    reservation: &mut ByteReservation,
+) -> Result<(), Error> {
     only_one_repository(&request.repository_name)?;
     let overrides = load_parameters(request.parameters)?;
+    reservation.grow(overrides.reading_bytes())?;
     engine.load(&request.model_name, overrides).await
 }
 

@@ -221,11 +221,8 @@ async fn answer_admin(
     let limits = limits_below(endpoint, admin.max_message());
     let limits = (&limits, &endpoint.drain);
     let mut message = Messages::new(body, coding, limits, endpoint.engine.inflight_bytes()).only().await?;
-    if admin == AdminCall::RepositoryModelLoad {
-        // The files of the model are copied. Other messages are short.
-        message.reservation.grow(message.len()).map_err(Error::from)?;
-    }
+    message.reservation.grow(admin.decoded_bytes(message.len())).map_err(Error::from)?;
     admin.check_model(&call.access, &message.frames).await?;
-    let answer = admin.answer(endpoint, &message.frames, &call).await?;
+    let answer = admin.answer(endpoint, &mut message, &call).await?;
     reply::message(answer, || endpoint.engine.inflight_bytes().reservation(), None, None)
 }

@@ -57,6 +57,37 @@ fn only_requests_that_run_or_load_a_model_may_have_long_json() {
     }
 }
 
+#[test]
+fn what_a_load_becomes_is_reserved_before() {
+    const ROOM: usize = 100_000;
+    let repository = Repository::empty().unwrap();
+    repository.add("id", [("config.pbtxt", &*Identity::config(""))]).unwrap();
+    let control = ModelControl::Explicit(StartupModels::Named(["id".to_owned()].into()));
+    let backend = Arc::new(Identity::behind(Gate::opened()));
+    let server = Server::controlled(control, repository, vec![backend], http::HttpOptions::default());
+    let budget = server.engine.inflight_bytes();
+    let load = |parameters: &str| {
+        let body = format!(r#"{{"parameters":{{{parameters}}}}}"#);
+        let mut connection = server.connect();
+        connection.ask("POST", "/v2/repository/models/id/load", &[], body.as_bytes()).unwrap()
+    };
+    let file = format!(r#""file:1/x":"{}""#, "A".repeat(6 * ROOM / 10));
+    let config = format!(r#""config":"{{{}}}""#, " ".repeat(ROOM / 1000));
+    let held = budget.reserve(budget.limit() - ROOM).unwrap();
+    for (parameters, wanted) in [(&file, 60_030), (&config, 102 * proto::json::MOST_FOR_A_BYTE)] {
+        let refused = load(parameters);
+        let text = format!("the server has no room for {wanted} more bytes of requests");
+        assert!(refused.status == 503 && refused.text().contains(&text), "{}", refused.text());
+    }
+    assert_eq!(budget.used(), budget.limit() - ROOM);
+    drop(held);
+    for parameters in [&file, &config] {
+        let answer = load(parameters).text();
+        assert!(!answer.contains("no room"), "{answer}");
+    }
+    server.until("nothing counts any more", |_| budget.used() == 0);
+}
+
 /// A request whose input has so many bytes, and whose output is wanted as bytes.
 fn bytes_both_ways(len: usize) -> Vec<u8> {
     let parameters = format!(r#""parameters":{{"binary_data_size":{len}}}"#);

@@ -11,6 +11,10 @@ use crate::descriptors::{model_config, rival};
 use crate::suggest::{unknown_field, unknown_value};
 use crate::{Fields, Parsed};
 
+/// The most bytes of memory that [`parse`] takes for a byte of its source: an empty message of three bytes has all fields of
+/// its type, first as values and then as a type.
+pub const MOST_FOR_A_BYTE: usize = 1024;
+
 /// Reads a configuration from its JSON form; `{}` is an empty configuration.
 ///
 /// Field names may be snake_case or camelCase. Integers may be numbers or strings. Enumerations may be numbers, or

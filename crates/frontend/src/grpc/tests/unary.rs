@@ -531,3 +531,50 @@ async fn rare_calls_have_short_messages_but_for_loads() {
     let text = "explicit model load / unload is not allowed if polling is enabled. Model control mode 'explicit' allows it (--model-control-mode=explicit)";
     assert_eq!(status_of(&connection, path, sent(&load)).await, expect(14, text));
 }
+
+/// A request to load a model with these parameters.
+fn load_of(
+    parameters: impl IntoIterator<Item = (String, LoadChoice)>,
+) -> (&'static str, RepositoryModelLoadRequest) {
+    let parameters = parameters.into_iter();
+    let of = |choice| ModelRepositoryParameter { parameter_choice: Some(choice) };
+    let load = RepositoryModelLoadRequest {
+        model_name: "simple".into(),
+        parameters: parameters.map(|(key, choice)| (key, of(choice))).collect(),
+        ..RepositoryModelLoadRequest::default()
+    };
+    ("/inference.GRPCInferenceService/RepositoryModelLoad", load)
+}
+
+#[tokio::test]
+async fn what_rare_messages_become_is_reserved_before() {
+    let limits = host::MemoryLimits { inflight_bytes: 100_000, ..host::MemoryLimits::default() };
+    let server = Server::start_within(GrpcOptions::default(), limits).await;
+    let connection = server.connect().await;
+    let index = |length| RepositoryIndexRequest { repository_name: "r".repeat(length), ready: false };
+    let path = "/inference.GRPCInferenceService/RepositoryIndex";
+    let text = "'repository_name' specification is not supported";
+    assert_eq!(status_of(&connection, path, sent(&index(2000))).await, expect(12, text));
+    let (code, text) = status_of(&connection, path, sent(&index(3000))).await;
+    assert!(code == 8 && text.contains("no room for 120120 more bytes"), "{text}");
+    let config = LoadChoice::StringParam(format!("{{{}}}", " ".repeat(98)));
+    let (path, load) = load_of([("config".to_owned(), config)]);
+    let (code, text) = status_of(&connection, path, sent(&load)).await;
+    assert!(code == 8 && text.contains("no room for 102400 more bytes"), "{text}");
+    counted(&server, 0..=0).await;
+}
+
+#[tokio::test]
+async fn a_load_has_a_limit_of_parameters() {
+    let (_server, connection) = connected().await;
+    let files = |count| {
+        let file = |number| (format!("file:{number}"), LoadChoice::BytesParam(Bytes::new()));
+        load_of((0..count).map(file))
+    };
+    let (path, load) = files((1 << 16) - 1);
+    let text = "explicit model load / unload is not allowed if polling is enabled";
+    assert_eq!(status_of(&connection, path, sent(&load)).await, expect(14, text));
+    let (path, load) = files(1 << 16);
+    let text = "a request to load a model may have fewer than 65536 parameters";
+    assert_eq!(status_of(&connection, path, sent(&load)).await, expect(3, text));
+}

@@ -38,9 +38,11 @@ async fn visible_index(context: &HttpContext, ready_only: bool, access: &Access)
 
 /// `POST /v2/repository/models/{M}/load`
 pub(super) async fn load(context: &HttpContext, call: &mut HttpCall<'_>, model: &str) -> HttpOutcome {
-    let received = context.read_json(call.body, JsonLimit::Input).await?;
-    // The files are counted until the model is loaded.
-    let (overrides, _reservation) = json_work::read(received, load_parameters).await??;
+    let mut received = context.read_json(call.body, JsonLimit::Input).await?;
+    // The files are copied. All is counted until the model is loaded.
+    received.reservation.grow(received.bytes.len())?;
+    let (overrides, mut reservation) = json_work::read(received, load_parameters).await??;
+    reservation.grow(overrides.reading_bytes())?;
     context.engine.load(model, overrides).await?;
     Ok(reply::json(StatusCode::OK, ResponseBody::default()))
 }
