@@ -13,6 +13,8 @@ mod sagemaker;
 mod status;
 #[path = "http/versions.rs"]
 mod versions;
+#[path = "http/vertex_ai.rs"]
+mod vertex_ai;
 #[path = "http/web_pages.rs"]
 mod web_pages;
 

@@ -6,14 +6,14 @@ use vocabulary::ByteBudget;
 
 use super::binary_marker::read_binary_marker;
 use crate::{
-    access::{AccessLog, ApiKeys},
+    access::{AccessLog, ApiKeys, Category},
     http::{
         call::HttpCall,
         connection::HttpEndpoint,
         models::ModelsRoute,
         regions::{RegionAction, RegionsRoute},
         reply::{self, HttpOutcome, HttpReply},
-        route_rules::ModelPath,
+        route_rules::{Methods, ModelPath, RouteRules},
         router::Route,
         server::ServerRoute,
         service::HttpService,
@@ -72,10 +72,7 @@ impl VertexAiService {
         }
         let path = format!("/{}", String::from_utf8_lossy(redirect.as_bytes()));
         match Redirect::to(&path) {
-            Redirect::Metrics => Ok(match &self.metrics {
-                Some(metrics) => metrics.exposition(call.headers).await,
-                None => reply::bare(StatusCode::BAD_REQUEST),
-            }),
+            Redirect::Metrics => self.show_metrics(call).await,
             Redirect::Route(route) => {
                 marked?;
                 // The client sends each redirect as a POST.
@@ -87,6 +84,19 @@ impl VertexAiService {
             Redirect::Forbidden => Ok(reply::bare(StatusCode::FORBIDDEN)),
             Redirect::Nowhere => Ok(reply::bare(StatusCode::BAD_REQUEST)),
         }
+    }
+
+    /// The metrics tell the names and the statistics of all models.
+    async fn show_metrics(&self, call: &mut HttpCall<'_>) -> HttpOutcome {
+        let rules = RouteRules::new(Category::Statistics, Methods::Get);
+        if let Some(refused) = self.service.refusal(&rules, call) {
+            return Ok(refused);
+        }
+        Ok(match &self.metrics {
+            Some(_) if !call.access.shows_all() => reply::bare(StatusCode::FORBIDDEN),
+            Some(metrics) => metrics.exposition(call.headers).await,
+            None => reply::bare(StatusCode::BAD_REQUEST),
+        })
     }
 }
 
