@@ -2,6 +2,7 @@
 //! connection of a client that does not keep the limits.
 //!
 //! - If a client sends frames too often, the connection ends ([`FrameRateLimits`]).
+//! - A client that sends or takes more and more lets other clients have their turn ([`IoTurn`]).
 //! - Heads must arrive in time, whether they come byte by byte or frame by frame.
 //! - The client must read what the server writes, in time.
 //! - Idle clients get pings ([`Keepalive`]). The transport inserts a ping between two of hyper's frames. hyper ignores
@@ -28,7 +29,7 @@ use super::{
     keepalive::{Keepalive, KeepaliveEvent},
     unix_authority::AuthorityRewriter,
 };
-use crate::port::WriteTimeout;
+use crate::port::{IoTurn, WriteTimeout};
 
 /// The first bytes of every HTTP/2 client.
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -52,6 +53,8 @@ pub(super) struct Transport<S> {
     frame_limits: FrameRateLimits,
     keepalive: Keepalive,
     write_timeout: WriteTimeout,
+    reads: IoTurn,
+    writes: IoTurn,
     /// Bytes to send between two frames.
     injected: Bytes,
 }
@@ -72,6 +75,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
             frame_limits: FrameRateLimits::new(options.pings, resets, Instant::now().into_std()),
             keepalive: Keepalive::new(options.keepalive),
             write_timeout: WriteTimeout::new(options.limits.write_timeout, endpoint.drain.clone()),
+            reads: IoTurn::default(),
+            writes: IoTurn::default(),
             injected: Bytes::new(),
         }
     }
@@ -246,6 +251,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Transport<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        ready!(self.reads.poll(context));
         let before = buffer.filled().len();
         if self.ahead.has_remaining() {
             let count = buffer.remaining().min(self.ahead.len());
@@ -254,9 +260,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Transport<S> {
         } else {
             match Pin::new(&mut self.stream).poll_read(context, buffer) {
                 Poll::Ready(read) => read?,
-                Poll::Pending => return self.poll_timers(context).map(Err),
+                Poll::Pending => {
+                    self.reads.rest();
+                    return self.poll_timers(context).map(Err);
+                }
             }
         }
+        self.reads.add(buffer.filled().len() - before);
         if let Some(authority) = &mut self.authority {
             authority.rewrite(&mut buffer.filled_mut()[before..]);
         }
@@ -276,13 +286,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Transport<S> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
+        ready!(this.writes.poll(context));
         let polled = match this.poll_inject(context) {
             Poll::Ready(Ok(())) => Pin::new(&mut this.stream).poll_write_vectored(context, pieces),
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => Poll::Pending,
         };
+        if polled.is_pending() {
+            this.writes.rest();
+        }
         let mut left = ready!(this.write_timeout.check_write(context, polled))?;
         let count = left;
+        this.writes.add(count);
         for piece in pieces {
             let sent = left.min(piece.len());
             this.sent(&piece[..sent]);

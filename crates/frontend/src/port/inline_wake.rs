@@ -16,6 +16,8 @@ use std::{
 
 use atomics::{AtomicU8, AtomicWaker};
 
+use super::io_turn::yield_turn;
+
 /// The usual atomics.
 #[cfg(not(feature = "loom"))]
 mod atomics {
@@ -62,15 +64,14 @@ pub(crate) async fn with_inline_wake<T>(task: impl Future<Output = T>) -> T {
                 return Poll::Pending;
             }
         }
-        // Other tasks must run, too.
         inline_waker.state.store(RESTING, Release);
-        context.waker().wake_by_ref();
+        yield_turn(context);
         Poll::Pending
     })
     .await
 }
 
-/// If a task keeps waking itself, it yields after this many polls.
+/// If a task keeps waking itself, its turn ends after this many polls.
 const ROUNDS: usize = 8;
 
 const RESTING: u8 = 0;

@@ -7,13 +7,13 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{client_timeout::ClientTimeout, drain::Drain};
+use super::{client_timeout::ClientTimeout, drain::Drain, io_turn::IoTurn};
 
 /// Runs while a write or a flush is pending. Each byte that the client reads ends the wait.
 #[derive(Debug)]
@@ -78,13 +78,15 @@ pub(crate) struct StreamProgress {
 pub(crate) struct TimedStream<S> {
     stream: S,
     write_timeout: WriteTimeout,
+    /// Reads need none: the task of the connection takes what it has read before it reads on.
+    writes: IoTurn,
     progress: Arc<StreamProgress>,
 }
 
 impl<S> TimedStream<S> {
     /// Records in `progress` what passes.
     pub(crate) fn new(stream: S, write_timeout: WriteTimeout, progress: Arc<StreamProgress>) -> Self {
-        Self { stream, write_timeout, progress }
+        Self { stream, write_timeout, writes: IoTurn::default(), progress }
     }
 
     /// The result of a write, within the time limit.
@@ -93,8 +95,13 @@ impl<S> TimedStream<S> {
         context: &mut Context<'_>,
         polled: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        if matches!(polled, Poll::Ready(Ok(1..))) {
-            self.progress.writes.fetch_add(1, Ordering::Relaxed);
+        match polled {
+            Poll::Ready(Ok(count @ 1..)) => {
+                self.writes.add(count);
+                self.progress.writes.fetch_add(1, Ordering::Relaxed);
+            }
+            Poll::Ready(_) => {}
+            Poll::Pending => self.writes.rest(),
         }
         self.write_timeout.check_write(context, polled)
     }
@@ -121,6 +128,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.writes.poll(context));
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.written(context, polled)
     }
@@ -130,6 +138,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.writes.poll(context));
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
         self.written(context, polled)
     }
@@ -151,6 +160,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     use super::*;
@@ -180,6 +190,16 @@ mod tests {
         let error = server.write_all(&[0; 65]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(begin.elapsed() >= LIMIT && begin.elapsed() < 2 * LIMIT);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_more_and_more_lets_others_have_their_turn() {
+        let mut server = timed(tokio::io::sink(), Some(LIMIT), Drain::new());
+        for _ in 0..3 {
+            let writes = (0..1000).map_while(|_| server.write(&[0; 64 << 10]).now_or_never());
+            let written: usize = writes.map(Result::unwrap).sum();
+            assert_eq!(written, 1 << 20);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,13 @@
 //! Connections: which clients are accepted, how TLS protects them, and how they end.
-use std::{io, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    path::PathBuf,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
+use futures_util::FutureExt;
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -12,13 +19,16 @@ use rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
 };
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, join, sink},
     net::TcpStream,
 };
 use tokio_rustls::TlsConnector;
 
 use super::*;
-use crate::port::tls::{ClientCertificateRules, TlsOptions, TlsPort, TlsProtocol, V1Certificate};
+use crate::{
+    grpc::transport::{PREFACE, Transport},
+    port::tls::{ClientCertificateRules, TlsOptions, TlsPort, TlsProtocol, V1Certificate},
+};
 
 fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/port/tls/test_files").join(name)
@@ -268,6 +278,39 @@ async fn windows_come_from_an_eighth_of_the_budget() {
         assert!(windows.iter().all(|(stream, connection)| *stream == connection / 2), "{windows:?}");
         assert_eq!(windows[0].1, first);
         assert!(windows.is_sorted_by(|one, next| one >= next) && windows[9].1 >= last, "{windows:?}");
+    }
+}
+
+/// A client that sends DATA frames without an end, so that no read ever waits.
+struct EndlessData;
+
+impl AsyncRead for EndlessData {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        // A frame of 16,384 bytes of stream 1.
+        let frame = [&[0, 0x40, 0, 0, 0, 0, 0, 0, 1][..], &[0; 16 << 10]].concat();
+        buffer.put_slice(&frame);
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_sends_or_takes_more_and_more_lets_others_have_their_turn() {
+    let server = Server::start(GrpcOptions::default()).await;
+    let endpoint = GrpcContext::new(server.engine.clone(), GrpcOptions::default(), Drain::new()).unwrap();
+    let stream = join(EndlessData, sink());
+    let mut transport = Transport::new(stream, Bytes::from_static(PREFACE), &endpoint, Arc::default());
+    let mut buffer = vec![0; 64 << 10];
+    for _ in 0..3 {
+        let reads = (0..1000).map_while(|_| transport.read(&mut buffer).now_or_never());
+        let read: usize = reads.map(Result::unwrap).sum();
+        assert!((1 << 20..2 << 20).contains(&read), "{read} bytes in a row");
+        let writes = (0..1000).map_while(|_| transport.write(&[0; 64 << 10]).now_or_never());
+        let written: usize = writes.map(Result::unwrap).sum();
+        assert_eq!(written, 1 << 20);
     }
 }
 
