@@ -2,7 +2,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use backend_image::ImageBackend;
-use backend_onnx::{LibrarySearch, OnnxBackend};
+use backend_onnx::OnnxBackend;
 use backend_python::PythonBackend;
 use c_api::{
     agent::AgentLibraries,
@@ -14,18 +14,18 @@ use object_stores::{CacheOptions, StoreOpener};
 
 use crate::memory::memory_functions;
 
-/// Makes the built-in backends and all plug-ins except the response cache. The library of ONNX Runtime is searched as
-/// `onnxruntime` says. Plug-ins get `server` as their server; the pointer must be valid as long as they live. Repository
-/// agents are in the directory `agents`, and copies of models from object stores in `copies`.
+/// Makes the built-in backends, of which `onnxruntime` is one, and all plug-ins except the response cache. Plug-ins get
+/// `server` as their server; the pointer must be valid as long as they live. Repository agents are in the directory
+/// `agents`, and copies of models from object stores in `copies`.
 pub fn plugins(
     server: ServerHandle,
-    onnxruntime: LibrarySearch,
+    onnxruntime: OnnxBackend,
     agents: PathBuf,
     copies: CacheOptions,
 ) -> Plugins {
     Plugins {
         backends: vec![
-            Arc::new(OnnxBackend::new(onnxruntime)),
+            Arc::new(onnxruntime),
             Arc::new(ImageBackend),
             Arc::new(PythonBackend::new(c_api::types::metrics::registry())),
         ],

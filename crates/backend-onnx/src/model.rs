@@ -41,6 +41,7 @@ pub struct OnnxBackend {
     /// `None` until the first model. If the search fails, the next model repeats it.
     runtime: Mutex<Option<Arc<Runtime>>>,
     copied_bytes: Arc<CopiedBytes>,
+    uses_process_allocator: bool,
 }
 
 impl OnnxBackend {
@@ -49,7 +50,17 @@ impl OnnxBackend {
 
     /// A backend that will use this search. Opens nothing.
     pub fn new(search: LibrarySearch) -> Self {
-        Self { search, runtime: Mutex::ranked(LockRank::RuntimeSearch, None), copied_bytes: Arc::default() }
+        let runtime = Mutex::ranked(LockRank::RuntimeSearch, None);
+        Self { search, runtime, copied_bytes: Arc::default(), uses_process_allocator: false }
+    }
+
+    /// The same backend, but models take memory from the global allocator of the program instead of an arena of their own,
+    /// unless their parameters say otherwise. An arena keeps what the largest run has needed.
+    ///
+    /// For programs whose allocator is fast for large blocks, and returns them after a while.
+    #[must_use]
+    pub fn with_process_allocator(self) -> Self {
+        Self { uses_process_allocator: true, ..self }
     }
 
     /// Bytes of tensors that were copied between requests and the runtime since the start. A numeric tensor of a
@@ -66,6 +77,11 @@ impl OnnxBackend {
             None => {
                 let runtime = self.search.open(&source.settings, threads)?;
                 log::info!("using ONNX Runtime {} from {}", runtime.version(), runtime.path().display());
+                if self.uses_process_allocator
+                    && let Err(error) = runtime.offer_process_allocator()
+                {
+                    log::warn!("models keep the memory of their largest runs: {error}");
+                }
                 known.insert(runtime).clone()
             }
         };

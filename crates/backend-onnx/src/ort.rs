@@ -5,19 +5,20 @@
 //! - an [`InputValue`] borrows the bytes it was made over, so a run never reads freed memory;
 //! - an [`OutputPlace`] borrows the foreign memory it was made over, so a run never writes freed memory;
 //! - an [`OutputValue`] owns what the runtime allocated and keeps its [`Session`] alive, because the memory comes from
-//!   the session's arena;
+//!   the session's allocator;
 //! - a [`Session`] keeps the [`FilesInMemory`] that it was made with, because the runtime reads tensors there;
 //! - a [`Session`] keeps its [`Runtime`] alive, and an opened library is never closed (it has threads and
 //!   thread-local destructors of its own).
 //!
 //! Enums that come *from* the library are read as integers: a newer library may use values that `ort-sys` lacks.
-mod arena_memory;
+mod allocated_memory;
 mod element;
 mod failure;
 mod files;
 mod memory;
 mod options;
 mod output;
+mod process_allocator;
 mod run;
 mod runtime;
 mod session;
@@ -25,7 +26,7 @@ mod signature;
 mod telemetry;
 mod value;
 
-pub(crate) use arena_memory::ArenaMemory;
+pub(crate) use allocated_memory::AllocatedMemory;
 pub(crate) use element::Element;
 pub(crate) use failure::OrtError;
 pub(crate) use files::{FileContent, FilesInMemory};

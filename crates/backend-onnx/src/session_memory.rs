@@ -1,28 +1,28 @@
 //! What is known of the memory that a session holds.
 //!
-//! The runtime tells the size of a session's arena. The arena contains weights that were put into another layout when the
+//! The allocator of a session tells how much it has. That contains weights that were put into another layout when the
 //! session was made, and later intermediate results. Weights that stay as they are in the file are elsewhere, and the
-//! runtime does not tell their size. It is estimated: what the files have more than the new arena.
+//! runtime does not tell their size. It is estimated: what the files have more than the allocator of a new session.
 use std::{
     fs,
     path::Path,
     sync::{Arc, Weak},
 };
 
-use crate::ort::{ArenaMemory, Session};
+use crate::ort::{AllocatedMemory, Session};
 
 /// The memory of one session.
 #[derive(Clone)]
 pub(crate) struct SessionMemory {
     session: Weak<Session>,
-    /// Estimated bytes of weights outside of the arena.
+    /// Estimated bytes of weights outside of the allocator.
     elsewhere: u64,
 }
 
 impl SessionMemory {
     /// The memory of a session that has been made from files of that size and has not run.
     pub(crate) fn of(session: &Arc<Session>, files_bytes: u64) -> Self {
-        let elsewhere = weights_elsewhere(session.arena_memory(), files_bytes);
+        let elsewhere = weights_elsewhere(session.allocated_memory(), files_bytes);
         Self { session: Arc::downgrade(session), elsewhere }
     }
 
@@ -33,13 +33,13 @@ impl SessionMemory {
     /// The bytes that the session holds; 0 if it has ended.
     pub(crate) fn bytes(&self) -> u64 {
         let Some(session) = self.session.upgrade() else { return 0 };
-        let arena = session.arena_memory().map_or(0, |arena| arena.taken);
-        arena.saturating_add(self.elsewhere)
+        let allocated = session.allocated_memory().map_or(0, |memory| memory.taken);
+        allocated.saturating_add(self.elsewhere)
     }
 }
 
-fn weights_elsewhere(arena: Option<ArenaMemory>, files_bytes: u64) -> u64 {
-    files_bytes.saturating_sub(arena.map_or(0, |arena| arena.in_use))
+fn weights_elsewhere(allocated: Option<AllocatedMemory>, files_bytes: u64) -> u64 {
+    files_bytes.saturating_sub(allocated.map_or(0, |memory| memory.in_use))
 }
 
 /// The bytes of the files that a session reads itself: the graph, and, if it maps external data, the other files in the
@@ -59,10 +59,10 @@ mod tests {
 
     #[test]
     fn weights_in_another_layout_are_counted_once() {
-        let arena = |in_use| Some(ArenaMemory { in_use, taken: in_use + 50 });
-        assert_eq!(weights_elsewhere(arena(0), 1000), 1000);
-        assert_eq!(weights_elsewhere(arena(600), 1000), 400);
-        assert_eq!(weights_elsewhere(arena(1008), 1000), 0);
+        let allocated = |in_use| Some(AllocatedMemory { in_use, taken: in_use + 50 });
+        assert_eq!(weights_elsewhere(allocated(0), 1000), 1000);
+        assert_eq!(weights_elsewhere(allocated(600), 1000), 400);
+        assert_eq!(weights_elsewhere(allocated(1008), 1000), 0);
         assert_eq!(weights_elsewhere(None, 1000), 1000);
     }
 

@@ -62,6 +62,8 @@ const OP_LIBRARY_DIRECTORIES: &str = "op-library-directories";
 const MAP_EXTERNAL_DATA: &str = "MAP_EXTERNAL_DATA";
 /// Parameter that returns the arena's memory to the system after every run.
 const SHRINKAGE: &str = "memory.enable_memory_arena_shrinkage";
+/// Parameters that say where a session takes memory from.
+const ALLOCATORS: [&str; 3] = ["enable_mem_arena", SHRINKAGE, "session.use_env_allocators"];
 
 /// `max_batch_size` for models that can batch and set no size.
 ///
@@ -131,6 +133,7 @@ pub(crate) fn session_settings(
         intra_threads: parameters.threads("intra_op_thread_count").unwrap_or(budget.get()),
         inter_threads: parameters.threads("inter_op_thread_count").unwrap_or(budget.get()),
         memory_arena: parameters.read("enable_mem_arena", boolean),
+        process_allocator: !ALLOCATORS.iter().any(|name| config.parameters.contains_key(*name)),
         memory_pattern: parameters.read("enable_mem_pattern", boolean),
         entries: session_entries(&mut parameters),
         op_libraries: parameters

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use backend_onnx::{LibrarySearch, prevent_telemetry};
+use backend_onnx::{LibrarySearch, OnnxBackend, prevent_telemetry};
 use c_api::plugin::exit_at_once;
 use object_stores::{CacheOptions, default_cache_directory};
 use server::{
@@ -239,11 +239,12 @@ async fn ended(
 /// The built-in extensions, and the finders of the others.
 fn extensions(options: &ResolvedOptions) -> Extensions {
     let program = std::env::current_exe().ok();
-    let onnxruntime = LibrarySearch {
+    let search = LibrarySearch {
         named: options.backends.onnxruntime_library.clone(),
         program_directory: program.and_then(|program| program.parent().map(Into::into)),
         python_prefixes: options.backends.python_prefixes.clone(),
     };
+    let onnxruntime = OnnxBackend::new(search).with_process_allocator();
     let host = in_process::Server::hosting();
     let cache = CacheOptions {
         directory: options.repository.cache_directory.clone().unwrap_or_else(default_cache_directory),

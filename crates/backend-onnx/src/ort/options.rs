@@ -25,6 +25,9 @@ pub(crate) enum GraphLevel {
     All,
 }
 
+/// The setting by which a session uses the allocators of the environment.
+const ENVIRONMENT_ALLOCATORS: &CStr = c"session.use_env_allocators";
+
 /// The setting by which a session does not copy files in memory.
 const IN_PLACE: &CStr = c"session.use_external_initializer_file_buffers_directly";
 
@@ -41,6 +44,8 @@ pub(crate) struct SessionOptions {
     pub(crate) inter_threads: usize,
     /// Keep freed memory for the next run.
     pub(crate) memory_arena: Option<bool>,
+    /// Take memory from the allocator of the process, if the runtime has been offered it.
+    pub(crate) process_allocator: bool,
     /// Plan the memory of a run as one block, once the shapes are known.
     pub(crate) memory_pattern: Option<bool>,
     /// Session configuration entries by the runtime's own keys.
@@ -49,6 +54,13 @@ pub(crate) struct SessionOptions {
     pub(crate) op_libraries: Vec<PathBuf>,
     /// Files that the graph refers to.
     pub(crate) files: Arc<FilesInMemory>,
+}
+
+impl SessionOptions {
+    /// Whether a session of that runtime will use the allocator of the process.
+    pub(super) fn uses_process_allocator(&self, runtime: &Runtime) -> bool {
+        self.process_allocator && runtime.has_shared_allocator()
+    }
 }
 
 /// The runtime's form of [`SessionOptions`].
@@ -156,6 +168,11 @@ impl<'a> NativeOptions<'a> {
         for function in arena.into_iter().chain(pattern) {
             // SAFETY: this value owns the options.
             self.set(unsafe { function(self.as_ptr()) })?;
+        }
+        if options.uses_process_allocator(self.runtime) {
+            let (key, value) = (ENVIRONMENT_ALLOCATORS.as_ptr(), c"1".as_ptr());
+            // SAFETY: this value owns the options; both texts end with NUL and are copied.
+            self.set(unsafe { ((*api).AddSessionConfigEntry)(self.as_ptr(), key, value) })?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use vocabulary::{DataType, Shape};
 
 use super::{Feed, OrtError, Session, runtime::not_null, signature::element_and_shape, value::byte_count};
 
-/// An output of a run, in memory of its session's arena.
+/// An output of a run, in memory of its session's allocator.
 ///
 /// Invariant: no code writes to it any more, so any thread may read it. The memory is freed with this value.
 pub(crate) struct OutputValue {
@@ -31,7 +31,7 @@ enum OutputElements {
     Strings(usize),
 }
 
-// SAFETY: the memory is read-only from now on, and the runtime's arenas and reference counts may be released to from
+// SAFETY: the memory is read-only from now on, and the allocators and reference counts may be released to from
 // any thread.
 unsafe impl Send for OutputValue {}
 // SAFETY: as above; reading strings does not change them.
@@ -196,7 +196,7 @@ impl AsRef<[u8]> for OutputValue {
 
 impl Drop for OutputValue {
     fn drop(&mut self) {
-        // SAFETY: this value owns it and frees it once; the session whose arena receives the memory is still alive.
+        // SAFETY: this value owns it and frees it once; the session whose allocator receives the memory is still alive.
         unsafe { ((*self.session.runtime().api()).ReleaseValue)(self.pointer.as_ptr()) };
     }
 }

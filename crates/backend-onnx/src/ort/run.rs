@@ -8,7 +8,9 @@ use std::{
 use ort_sys as sys;
 use smallvec::SmallVec;
 
-use super::{Feed, OrtError, OutputPlace, OutputValue, Runtime, Session, runtime::not_null};
+use super::{
+    Feed, OrtError, OutputPlace, OutputValue, Runtime, Session, process_allocator::counted, runtime::not_null,
+};
 
 impl Session {
     /// Computes the outputs at those ascending positions of [`Signature::outputs`]. Blocks.
@@ -115,7 +117,7 @@ impl Session {
         let options = options.map_or(ptr::null(), RunOptions::as_ptr);
         // SAFETY: session and options live; names end with NUL and live in the signature; all values live and belong to
         // this runtime; the four arrays are as long as the argument says. Places that are null receive new values.
-        let status = unsafe {
+        let status = counted(self.held_bytes(), || unsafe {
             ((*self.runtime().api()).Run)(
                 self.as_ptr(),
                 options,
@@ -126,7 +128,7 @@ impl Session {
                 output_names.len(),
                 outputs.as_mut_ptr(),
             )
-        };
+        });
         self.runtime().check(status)
     }
 }

@@ -3,7 +3,10 @@ use std::{
     ffi::{CStr, c_char, c_int, c_void},
     path::{Path, PathBuf},
     ptr::{self, NonNull},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use inference::lock::Mutex;
@@ -71,6 +74,8 @@ pub(crate) struct Runtime {
     /// The version of the table. It has the functions of this version and of all older ones.
     interface_version: u32,
     global_threads: Option<GlobalThreads>,
+    /// The environment has an allocator for sessions that ask for it.
+    has_shared_allocator: AtomicBool,
 }
 
 // SAFETY: environment, memory description and default allocator are documented as usable from any thread; the rest is
@@ -93,7 +98,7 @@ impl Runtime {
         let allocator = default_allocator(table)?;
         let one_at_a_time = ENVIRONMENT.lock();
         let environment = create_environment(table, global_threads)?;
-        let memory = processor_memory(table).inspect_err(|_| {
+        let memory = host_memory(table, sys::OrtAllocatorType::OrtArenaAllocator).inspect_err(|_| {
             // SAFETY: made above, and no other code uses it yet.
             unsafe { ((*table.as_ptr()).ReleaseEnv)(environment.as_ptr()) };
         })?;
@@ -108,6 +113,7 @@ impl Runtime {
             version,
             interface_version,
             global_threads,
+            has_shared_allocator: AtomicBool::new(false),
         }))
     }
 
@@ -140,6 +146,28 @@ impl Runtime {
         if let Err(failure) = self.check(status) {
             log::warn!("the log level of ONNX Runtime stays as it is: {failure}");
         }
+    }
+
+    /// Gives the environment an allocator for sessions that ask for it.
+    ///
+    /// # Errors
+    /// The environment has another one, for example of the program that this server is in.
+    ///
+    /// # Safety
+    /// The allocator lives as long as the process, because the environment may live longer than this value.
+    pub(super) unsafe fn share_allocator(&self, allocator: *mut sys::OrtAllocator) -> Result<(), OrtError> {
+        let one_at_a_time = ENVIRONMENT.lock();
+        // SAFETY: the environment lives; the allocator as the caller promises.
+        let status = unsafe { ((*self.api()).RegisterAllocator)(self.environment.as_ptr(), allocator) };
+        drop(one_at_a_time);
+        self.check(status)?;
+        self.has_shared_allocator.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Whether this value has given the environment an allocator.
+    pub(super) fn has_shared_allocator(&self) -> bool {
+        self.has_shared_allocator.load(Relaxed)
     }
 
     /// The function table. It is a raw pointer, because a reference would claim fields that a smaller table lacks.
@@ -227,12 +255,14 @@ fn default_allocator(table: NonNull<sys::OrtApi>) -> Result<NonNull<sys::OrtAllo
     not_null(allocator, "default allocator")
 }
 
-/// The description of host memory.
-fn processor_memory(table: NonNull<sys::OrtApi>) -> Result<NonNull<sys::OrtMemoryInfo>, OrtError> {
-    let mut memory = ptr::null_mut();
-    let (arena, default) = (sys::OrtAllocatorType::OrtArenaAllocator, sys::OrtMemType::OrtMemTypeDefault);
+/// The description of host memory from an allocator of that kind.
+pub(super) fn host_memory(
+    table: NonNull<sys::OrtApi>,
+    kind: sys::OrtAllocatorType,
+) -> Result<NonNull<sys::OrtMemoryInfo>, OrtError> {
+    let (mut memory, default) = (ptr::null_mut(), sys::OrtMemType::OrtMemTypeDefault);
     // SAFETY: `memory` is writable.
-    check(table, unsafe { ((*table.as_ptr()).CreateCpuMemoryInfo)(arena, default, &raw mut memory) })?;
+    check(table, unsafe { ((*table.as_ptr()).CreateCpuMemoryInfo)(kind, default, &raw mut memory) })?;
     not_null(memory, "memory description")
 }
 

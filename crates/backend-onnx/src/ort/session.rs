@@ -11,6 +11,7 @@ use ort_sys as sys;
 use super::{
     FilesInMemory, OrtError, Runtime, SessionOptions, Signature,
     options::{NativeOptions, path_text},
+    process_allocator::{SessionBytes, counted},
     runtime::not_null,
 };
 
@@ -23,6 +24,8 @@ pub(crate) struct Session {
     runtime: Arc<Runtime>,
     /// The runtime reads tensors of the graph there.
     _files: Arc<FilesInMemory>,
+    /// `None` if the session does not use the allocator of the process.
+    held_bytes: Option<Arc<SessionBytes>>,
 }
 
 // SAFETY: the runtime allows `Run` on one session from several threads at once, and everything else from any thread.
@@ -39,18 +42,20 @@ impl Session {
         options: &SessionOptions,
     ) -> Result<Arc<Self>, OrtError> {
         let native = NativeOptions::new(runtime, options)?;
+        let held_bytes = held_bytes(runtime, options);
         let path = path_text(path)?;
         let mut pointer = ptr::null_mut();
         // SAFETY: environment and options live, the path ends with NUL, `pointer` is writable.
-        runtime.check(unsafe {
+        let status = counted(held_bytes.as_ref(), || unsafe {
             ((*runtime.api()).CreateSession)(
                 runtime.environment(),
                 path.as_ptr(),
                 native.as_ptr(),
                 &raw mut pointer,
             )
-        })?;
-        Self::loaded(pointer, runtime, options)
+        });
+        runtime.check(status)?;
+        Self::loaded(pointer, runtime, options, held_bytes)
     }
 
     /// As [`Session::load`], but from a file's content. The content is copied.
@@ -60,10 +65,11 @@ impl Session {
         options: &SessionOptions,
     ) -> Result<Arc<Self>, OrtError> {
         let native = NativeOptions::new(runtime, options)?;
+        let held_bytes = held_bytes(runtime, options);
         let mut pointer = ptr::null_mut();
         // SAFETY: environment and options live, the content is as long as the argument says, `pointer` is writable. The
         // runtime parses the content during the call and keeps nothing of it.
-        runtime.check(unsafe {
+        let status = counted(held_bytes.as_ref(), || unsafe {
             ((*runtime.api()).CreateSessionFromArray)(
                 runtime.environment(),
                 content.as_ptr().cast::<c_void>(),
@@ -71,8 +77,9 @@ impl Session {
                 native.as_ptr(),
                 &raw mut pointer,
             )
-        })?;
-        Self::loaded(pointer, runtime, options)
+        });
+        runtime.check(status)?;
+        Self::loaded(pointer, runtime, options, held_bytes)
     }
 
     /// Takes ownership of a session that has just been made.
@@ -80,12 +87,14 @@ impl Session {
         pointer: *mut sys::OrtSession,
         runtime: &Arc<Runtime>,
         options: &SessionOptions,
+        held_bytes: Option<Arc<SessionBytes>>,
     ) -> Result<Arc<Self>, OrtError> {
         let mut session = Self {
             pointer: not_null(pointer, "session")?,
             signature: Signature { inputs: Vec::new(), overridable: Vec::new(), outputs: Vec::new() },
             runtime: runtime.clone(),
             _files: options.files.clone(),
+            held_bytes,
         };
         session.signature = Signature::read(runtime, session.pointer)?;
         Ok(Arc::new(session))
@@ -94,6 +103,11 @@ impl Session {
     /// The inputs and outputs of the graph.
     pub(crate) fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    /// Counts what the session has from the allocator of the process, if it uses that.
+    pub(super) fn held_bytes(&self) -> Option<&Arc<SessionBytes>> {
+        self.held_bytes.as_ref()
     }
 
     pub(super) fn as_ptr(&self) -> *mut sys::OrtSession {
@@ -112,4 +126,9 @@ impl Drop for Session {
         // reference to this value.
         unsafe { ((*self.runtime.api()).ReleaseSession)(self.pointer.as_ptr()) };
     }
+}
+
+/// A count for a session that will use the allocator of the process.
+fn held_bytes(runtime: &Runtime, options: &SessionOptions) -> Option<Arc<SessionBytes>> {
+    options.uses_process_allocator(runtime).then(Arc::default)
 }

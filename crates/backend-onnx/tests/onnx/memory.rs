@@ -2,11 +2,11 @@
 use std::fs;
 
 use inference::backend::MemoryUsage;
-use vocabulary::{DataType, MemoryKind};
+use vocabulary::{DataType, MemoryKind, Tensor};
 
 use crate::{
     graph::Graph,
-    support::{Model, backend, bytes_of, tensor},
+    support::{Loaded, Model, backend, bytes_of, shape_of, tensor},
 };
 
 const MIB: usize = 1 << 20;
@@ -57,4 +57,74 @@ fn a_model_without_an_arena_reports_the_size_of_its_files() {
     let byte_size = fs::metadata(model.version_directory().join("model.onnx")).unwrap().len();
     let loaded = model.load(&backend()).unwrap();
     assert_eq!(loaded.opened.model.memory_usage(), [MemoryUsage { kind: MemoryKind::Cpu, id: 0, byte_size }]);
+}
+
+/// A graph with an intermediate tensor as large as its input.
+fn two_steps() -> Graph {
+    let graph = Graph::default().input("X", DataType::Fp32, &[-1, -1]).output("Y", DataType::Fp32, &[-1, -1]);
+    graph.node("Neg", &["X"], &["between"]).node("Exp", &["between"], &["Y"])
+}
+
+const LARGE: usize = 16 * MIB;
+
+fn large_input() -> Vec<Tensor> {
+    vec![tensor("X", DataType::Fp32, &[1, LARGE as i64 / 4], vec![0; LARGE])]
+}
+
+/// The bytes that the model holds.
+fn held(loaded: &Loaded) -> u64 {
+    loaded.opened.model.memory_usage()[0].byte_size
+}
+
+#[test]
+fn a_large_run_leaves_nothing_in_the_allocator_of_the_process() {
+    let backend = backend().with_process_allocator();
+    let mut loaded = Model::new(two_steps(), "").load(&backend).unwrap();
+    let before = held(&loaded);
+    for _ in 0..2 {
+        let response = loaded.infer(large_input()).unwrap();
+        let during = held(&loaded);
+        assert!((LARGE as u64..2 * LARGE as u64).contains(&(during - before)), "{before} {during}");
+        assert!(bytes_of(&response, "Y").chunks_exact(4).all(|value| *value == 1_f32.to_le_bytes()));
+        drop(response);
+        assert_eq!(held(&loaded), before);
+    }
+}
+
+#[test]
+fn parameters_about_the_arena_keep_their_meaning() {
+    let backend = backend().with_process_allocator();
+    for (name, value, keeps) in [
+        ("enable_mem_arena", "true", true),
+        ("enable_mem_arena", "false", false),
+        ("memory.enable_memory_arena_shrinkage", "cpu:0", true),
+        ("session.use_env_allocators", "0", true),
+        ("session.use_env_allocators", "1", false),
+    ] {
+        let config = format!("parameters {{ key: '{name}' value {{ string_value: '{value}' }} }}");
+        let mut loaded = Model::new(two_steps(), &config).load(&backend).unwrap();
+        // What was an output is given back by the next run that shrinks the arena.
+        drop(loaded.infer(large_input()).unwrap());
+        assert_eq!(held(&loaded) >= LARGE as u64, keeps, "{name}={value}: {}", held(&loaded));
+    }
+}
+
+#[test]
+fn a_tensor_that_is_larger_than_the_machine_fails_its_request_only() {
+    let elements = 1_i64 << 42;
+    let graph = Graph::default()
+        .input("X", DataType::Int64, &[1])
+        .output("Y", DataType::Fp32, &[-1])
+        .initializer("ELEMENTS", DataType::Int64, &[1], &elements.to_le_bytes())
+        .node("Add", &["X", "ELEMENTS"], &["SHAPE"])
+        .node("ConstantOfShape", &["SHAPE"], &["Y"]);
+    let backend = backend().with_process_allocator();
+    let mut loaded = Model::new(graph, "").load(&backend).unwrap();
+    let before = held(&loaded);
+    let mut infer =
+        |more: i64| loaded.infer(vec![tensor("X", DataType::Int64, &[1], more.to_le_bytes().to_vec())]);
+    let error = infer(0).unwrap_err();
+    assert!(error.message.contains("bad_alloc"), "{error}");
+    assert_eq!(shape_of(&infer(3 - elements).unwrap(), "Y"), [3]);
+    assert_eq!(held(&loaded), before);
 }

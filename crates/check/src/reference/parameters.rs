@@ -71,7 +71,11 @@ pub(super) const OF_BACKENDS: &[NamedValue] = &[
     named("cudnn_conv_algo_search", "For GPUs: no effect.", ""),
     named("do_copy_in_default_stream", "For GPUs: no effect.", ""),
     named("gpu_mem_limit", "For GPUs: no effect.", ""),
-    named("enable_mem_arena", "`1` or `0`: the runtime keeps memory for the next run.", "`1`"),
+    named(
+        "enable_mem_arena",
+        "`1`: the runtime keeps memory for the next run. `0`: it allocates with `malloc`.",
+        "the server's allocator",
+    ),
     named("enable_mem_pattern", "`1` or `0`: the runtime plans memory from earlier runs.", "`1`"),
     named(
         "execution_mode",

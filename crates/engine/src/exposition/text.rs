@@ -33,7 +33,7 @@ type Pick = fn(&ModelStatistics) -> u64;
 const MICROSECONDS: u64 = 1_000;
 
 const MEMORY_HELP: &str = "Memory that a model and its instances hold as far as their backend knows, in bytes. ONNX Runtime: \
-     its arenas, and the weights outside of them by the size of the files. Plug-ins: what they report; absent if nothing";
+     what its sessions allocate, and other weights by the size of the files. Plug-ins: what they report; absent if nothing";
 
 const QUEUED_WORK_HELP: &str =
     "Estimated time that the instances of a model need for the requests that wait, in seconds";

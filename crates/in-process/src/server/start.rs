@@ -8,7 +8,7 @@ use std::{
 };
 
 use assembly::{AssembledCaches, plugins};
-use backend_onnx::{LibrarySearch, prevent_telemetry, python_prefixes};
+use backend_onnx::{LibrarySearch, OnnxBackend, prevent_telemetry, python_prefixes};
 use engine::Engine;
 use inference::{
     Plugins,
@@ -77,8 +77,10 @@ impl Server {
         let agents = settings.agent_directory.clone().into();
         let copies =
             CacheOptions { directory: default_cache_directory(), max_unused_bytes: DEFAULT_UNUSED_BYTES };
+        // The allocator of the program may map large blocks anew each time, so models have arenas.
+        let onnxruntime = OnnxBackend::new(library_search());
         let plugins =
-            Plugins { cache: cache(settings)?, ..plugins(self.handle(), library_search(), agents, copies) };
+            Plugins { cache: cache(settings)?, ..plugins(self.handle(), onnxruntime, agents, copies) };
         runtime.block_on(async {
             let engine = Engine::new(settings.engine_options()?, plugins)?;
             self.attach(engine.clone());

@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-use backend_onnx::LibrarySearch;
+use backend_onnx::{LibrarySearch, OnnxBackend};
 use inference::{MetricSource, Plugins, backend::Backend, metrics::MetricsText};
 use object_stores::CacheOptions;
 use replay::{Stage, replay};
@@ -176,7 +176,8 @@ fn the_recorded_models_in_python_answer_as_recorded_or_as_listed() {
     replay_all(&[&setting], || {
         let nowhere = LibrarySearch { named: None, program_directory: None, python_prefixes: Vec::new() };
         let copies = CacheOptions { directory: PathBuf::new(), max_unused_bytes: 0 };
-        let all = assembly::plugins(in_process::Server::hosting().handle(), nowhere, PathBuf::new(), copies);
+        let server = in_process::Server::hosting();
+        let all = assembly::plugins(server.handle(), OnnxBackend::new(nowhere), PathBuf::new(), copies);
         Plugins::from(all.backends).with_metrics(all.more_metrics)
     });
 }

@@ -1,6 +1,7 @@
 //! The pages that the program writes are in `docs` as it writes them. `cargo xtask docs --write` renews them.
 use std::{collections::BTreeSet, fs};
 
+use backend_onnx::{LibrarySearch, OnnxBackend};
 use object_stores::CacheOptions;
 use testing::plugins::root;
 
@@ -38,7 +39,8 @@ fn each_name_that_a_backend_knows_is_described() {
         .collect();
     let host = in_process::Server::hosting();
     let cache = CacheOptions { directory: "/none".into(), max_unused_bytes: 0 };
-    let plugins = assembly::plugins(host.handle(), Default::default(), "/none".into(), cache);
+    let onnxruntime = OnnxBackend::new(LibrarySearch::default());
+    let plugins = assembly::plugins(host.handle(), onnxruntime, "/none".into(), cache);
     let known = plugins.backends.iter().filter_map(|backend| backend.known_names());
     let missing: Vec<_> = known
         .flat_map(|names| [names.parameters, names.settings].concat())

@@ -1,4 +1,4 @@
-//! How much memory the arena of a session has taken from the system.
+//! How much memory a session has from its allocator.
 use std::{ffi::CStr, ptr};
 
 use ort_sys as sys;
@@ -8,21 +8,25 @@ use super::{OrtError, Runtime, Session, runtime::not_null};
 /// The first interface version whose table has these functions.
 const SINCE: u32 = 23;
 
-/// The memory of a session's arena, in bytes. It has the weights that the runtime has put into another layout, and
+/// The memory of a session's allocator, in bytes. It has the weights that the runtime has put into another layout, and
 /// intermediate results and outputs. Other weights are elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ArenaMemory {
+pub(crate) struct AllocatedMemory {
     /// What is in use now.
     pub(crate) in_use: u64,
-    /// What the arena has taken from the system, also what it keeps for the next run.
+    /// What is in use now, and what an arena keeps for the next run.
     pub(crate) taken: u64,
 }
 
 impl Session {
-    /// The memory of the arena. `None` if the runtime is older than 1.23, or if the session has no arena.
+    /// The memory that the allocator of the process counts, or else that of the arena. `None` without both, and for an
+    /// arena if the runtime is older than 1.23.
     ///
     /// Waits for the arena's lock only.
-    pub(crate) fn arena_memory(&self) -> Option<ArenaMemory> {
+    pub(crate) fn allocated_memory(&self) -> Option<AllocatedMemory> {
+        if let Some(held) = self.held_bytes() {
+            return Some(AllocatedMemory { in_use: held.get(), taken: held.get() });
+        }
         let runtime = self.runtime();
         if runtime.interface_version() < SINCE {
             return None;
@@ -32,7 +36,7 @@ impl Session {
         });
         let statistics = statistics.ok()?;
         let (in_use, taken) = (statistics.number(c"InUse")?, statistics.number(c"TotalAllocated")?);
-        Some(ArenaMemory { in_use, taken })
+        Some(AllocatedMemory { in_use, taken })
     }
 }
 
