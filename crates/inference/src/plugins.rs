@@ -73,7 +73,7 @@ pub struct MemoryFunctions {
     /// Must not block.
     pub memory_is_scarce: fn(bool),
     /// Returns all freed memory. A blocking thread calls it after copies have been built or have ended, at most once a
-    /// second.
+    /// second, and when there have been no large requests for a while.
     pub return_freed: fn(),
 }
 

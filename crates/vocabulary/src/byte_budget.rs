@@ -15,11 +15,14 @@ use crate::{Error, FailureReason};
 /// its response channel. An estimate: without it, a client could fill the memory with requests of few bytes.
 pub const REQUEST_BYTES: usize = 2048;
 
+/// What requests hold that are not large: so many reserved bytes, or fewer.
+pub const FEW_BYTES: usize = 8 << 20;
+
 /// The limit in bytes, and the bytes reserved now.
 pub struct ByteBudget {
     limit: usize,
     used: AtomicUsize,
-    /// Called when the bytes have passed one of the [`marks`](Self::marks).
+    /// Called when the bytes have passed one of the [`marks`](Self::marks), or are [`FEW_BYTES`] again.
     passed: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -57,9 +60,9 @@ impl ByteBudget {
         Arc::new(Self { limit, used: AtomicUsize::new(0), passed: None })
     }
 
-    /// A budget of `limit` bytes that calls `passed` after the reserved bytes have become more than half of the limit, or
-    /// no more than a quarter. Any thread may call it, at the same time as others, so it must not block. It asks
-    /// [`ByteBudget::pressure`] for what holds now.
+    /// A budget of `limit` bytes that calls `passed` after the reserved bytes have become more than half of the limit,
+    /// no more than a quarter, or no more than [`FEW_BYTES`]. Any thread may call it, at the same time as others, so it
+    /// must not block. It asks [`ByteBudget::pressure`] for what holds now.
     pub fn observed(limit: usize, passed: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { limit, used: AtomicUsize::new(0), passed: Some(Box::new(passed)) })
     }
@@ -126,7 +129,8 @@ impl ByteBudget {
     fn release(&self, bytes: usize) {
         let before = self.used.fetch_sub(bytes, Relaxed);
         let [low, _] = self.marks();
-        if before > low && before.saturating_sub(bytes) <= low {
+        let after = before.saturating_sub(bytes);
+        if [low, FEW_BYTES].iter().any(|&mark| before > mark && after <= mark) {
             self.tell_passed();
         }
     }
@@ -260,6 +264,20 @@ mod tests {
         // What is refused may have hidden from others that they passed a mark.
         assert!(budget.reserve(101).is_err());
         assert_eq!((told(), budget.pressure(false)), (3, false));
+    }
+
+    #[test]
+    fn the_end_of_a_large_reservation_is_told() {
+        let told = Arc::new(AtomicUsize::new(0));
+        let counter = told.clone();
+        let budget = ByteBudget::observed(100 * FEW_BYTES, move || {
+            counter.fetch_add(1, Relaxed);
+        });
+        let few = budget.reserve(FEW_BYTES).unwrap();
+        drop(budget.reserve(1).unwrap());
+        assert_eq!(told.load(Relaxed), 1);
+        drop(few);
+        assert_eq!(told.load(Relaxed), 1);
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod parameter;
 mod tensor;
 mod tensor_memory;
 
-pub use byte_budget::{ByteBudget, ByteReservation, NoRoom, REQUEST_BYTES, require_memory};
+pub use byte_budget::{ByteBudget, ByteReservation, FEW_BYTES, NoRoom, REQUEST_BYTES, require_memory};
 pub use error::{Error, ErrorCode, FailureReason, panic_message};
 pub use name::{MAX_STORED_NAME, Name, check_length};
 pub use parameter::{Parameter, Parameters};
