@@ -37,7 +37,6 @@ BAD_LINES = {
         ["--http-port=17777", "--grpc-port=17777"],
         "The server cannot listen to HTTP requests and GRPC requests at the same address and port 0.0.0.0:17777",
     ),
-    "what is not implemented": (["--buffer-manager-thread-count=2"], "is not supported by this version of nereid"),
 }
 
 

@@ -12,7 +12,7 @@ use host::ProcessorSet;
 use inference::BackendSetting;
 use vocabulary::Error;
 
-use super::{ServerOptions, not_offered, set};
+use super::{ServerOptions, set};
 
 /// Sets how much page-locked memory to reserve; without effect.
 #[unsafe(no_mangle)]
@@ -75,11 +75,10 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetEnablePeerAccess(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetBufferManagerThreadCount(
     options: *mut ServerOptions,
-    thread_count: u32,
+    _thread_count: u32,
 ) -> *mut CError {
-    let refusal = || not_offered("copying inputs and outputs with threads of their own");
     // SAFETY: null or live options.
-    unsafe { set(options, |_| if thread_count > 0 { Err(refusal()) } else { Ok(()) }) }
+    unsafe { set(options, |_| Ok(())) }
 }
 
 /// Sets how full the memory of a GPU may be when a model is loaded onto it. Nereid passes it to backends.

@@ -53,14 +53,6 @@ impl BadOption {
     pub(super) fn advising(self, advice: Option<String>) -> Self {
         Self { advice, ..self }
     }
-
-    /// The refusal of an option for a feature that this version does not have.
-    pub(super) fn unsupported(option: &str, what_it_would_do: &str) -> Self {
-        Self::framed(
-            option,
-            format!("'{option}' is not supported by this version of nereid: {what_it_would_do}"),
-        )
-    }
 }
 
 impl BadOption {

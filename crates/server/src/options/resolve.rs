@@ -26,14 +26,14 @@ use super::meaning::{
 use super::refusal::BadOption;
 use super::table::INT_MAX;
 use super::typed::{self, TypedOptions, non_empty, unsigned};
-use super::{clash, managed, plain_keys, table};
+use super::{clash, managed, plain_keys};
 use crate::color::ColorChoice;
 use crate::logging::{Levels, LogConfig};
 
 /// Turns a complete command line into options.
 ///
 /// # Errors
-/// First the contradictions of the command line, then the features that this version does not have.
+/// First the contradictions of the command line, then what this build does not have.
 pub(super) fn resolve(
     mut typed: TypedOptions,
     environment: &ProcessEnvironment,
@@ -43,11 +43,6 @@ pub(super) fn resolve(
     }
     check_between(&mut typed)?;
     check_build(&typed)?;
-    for option in table::all() {
-        if let Some(what) = option.missing(&typed) {
-            return Err(BadOption::unsupported(option.name, what));
-        }
-    }
     let test_hooks = TestHooks {
         delay_scheduler: environment.delay_scheduler()?,
         backlog_delay_scheduler: environment.backlog_delay_scheduler()?,

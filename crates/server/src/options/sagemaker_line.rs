@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, ffi::OsString, fs, path::Path};
 
 use super::environment::ProcessEnvironment;
 use super::refusal::BadOption;
+use super::table::NO_COPYING_THREADS;
 use super::tokenizer::ArgumentTokens;
 
 /// Where the platform puts the models of an endpoint.
@@ -65,7 +66,7 @@ const MAPPED: &[MappedVariable] = &[
 
 /// Variables that have an effect in Triton only, each with the reason.
 const WITHOUT_EFFECT: &[(&str, &str)] = &[
-    ("SAGEMAKER_TRITON_BUFFER_MANAGER_THREAD_COUNT", "there are no threads for copying inputs and outputs"),
+    ("SAGEMAKER_TRITON_BUFFER_MANAGER_THREAD_COUNT", NO_COPYING_THREADS),
     ("SAGEMAKER_TRITON_MODEL_LOAD_GPU_LIMIT", "no graphics processors are used"),
 ];
 

@@ -1,4 +1,4 @@
-//! The table of options. Only the table defines an option's name, value, default, help text, and support.
+//! The table of options. Only the table defines an option's name, value, default and help text.
 
 mod connections;
 mod credentials;
@@ -14,5 +14,6 @@ mod option_spec;
 mod repository;
 mod server;
 
+pub(super) use devices::NO_COPYING_THREADS;
 pub(super) use groups::{GROUPS, all, defaults, named, note};
 pub(super) use option_spec::{CONFIG, INT_MAX, ONLY_ON_THE_LINE, OptionSpec};

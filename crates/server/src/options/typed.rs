@@ -225,7 +225,6 @@ pub(super) struct TypedDevices {
     pub(super) pinned_pool_byte_size: i64,
     pub(super) cuda_pool_byte_sizes: BTreeMap<u32, u64>,
     pub(super) min_supported_compute_capability: f64,
-    pub(super) buffer_manager_thread_count: i64,
     pub(super) load_gpu_limits: Vec<(i64, f64)>,
     pub(super) host_policies: BTreeMap<String, HostPolicy>,
     /// Unknown keys of `--host-policy`.

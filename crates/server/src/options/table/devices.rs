@@ -4,6 +4,8 @@ use super::option_spec::{INT_MAX, OptionSpec, OptionValue, boolean, checked, flo
 use crate::options::values;
 
 const NOTHING_RESERVED: &str = "no memory is reserved ahead";
+/// The reason why the number of threads that copy inputs and outputs has no effect.
+pub(in super::super) const NO_COPYING_THREADS: &str = "there are no threads for copying inputs and outputs";
 
 pub(super) const DEVICES: &[OptionSpec] = &[
     OptionSpec::new(
@@ -42,14 +44,11 @@ pub(super) const DEVICES: &[OptionSpec] = &[
     .without_effect("no graphics processors are used"),
     integer(
         "buffer-manager-thread-count",
-        |typed, value| typed.devices.buffer_manager_thread_count = value,
+        |_, _| (),
         "The number of threads that copy inputs and outputs.",
     )
     .default("0")
-    .unsupported_if(
-        |typed| typed.devices.buffer_manager_thread_count > 0,
-        "threads for copying inputs and outputs",
-    ),
+    .without_effect(NO_COPYING_THREADS),
     checked(
         "host-policy",
         "<policy>,<setting>=<value>",

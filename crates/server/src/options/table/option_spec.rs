@@ -1,4 +1,4 @@
-//! One option: its name, its value, its default, its help and its support.
+//! One option: its name, its value, its default and its help.
 
 use crate::options::{typed::TypedOptions, values};
 
@@ -44,7 +44,6 @@ pub(in super::super) struct OptionSpec {
     value: OptionValue,
     default: Default,
     help: &'static str,
-    unsupported: Support,
     /// The warning about a deprecated option. `{value}` stands for the typed value.
     pub(super) deprecated: Option<&'static str>,
     /// The reason why the option has no effect. The server accepts the option, because scripts for Triton use it, and
@@ -76,14 +75,6 @@ enum Default {
     Note(&'static str),
 }
 
-/// Whether this version supports the option. The texts name the missing feature.
-#[derive(Debug, Clone, Copy)]
-enum Support {
-    Always,
-    /// Refused if the typed value would switch the feature on.
-    Unless(fn(&TypedOptions) -> bool, &'static str),
-}
-
 impl OptionSpec {
     pub(super) const fn new(name: &'static str, value: OptionValue, help: &'static str) -> Self {
         Self {
@@ -91,7 +82,6 @@ impl OptionSpec {
             value,
             default: Default::None,
             help,
-            unsupported: Support::Always,
             deprecated: None,
             without_effect: None,
             takes: None,
@@ -115,11 +105,6 @@ impl OptionSpec {
 
     pub(super) const fn without_effect(mut self, why: &'static str) -> Self {
         self.without_effect = Some(why);
-        self
-    }
-
-    pub(super) const fn unsupported_if(mut self, on: fn(&TypedOptions) -> bool, what: &'static str) -> Self {
-        self.unsupported = Support::Unless(on, what);
         self
     }
 
@@ -198,14 +183,8 @@ impl OptionSpec {
             Default::None | Default::Value("") => String::new(),
             Default::Value(text) | Default::Note(text) => format!(" Default: {text}."),
         };
-        let missing = match self.unsupported {
-            Support::Always => String::new(),
-            Support::Unless(_, what) => {
-                format!(" Not supported by this version: {what}.")
-            }
-        };
         let effect = self.without_effect.map_or_else(String::new, |why| format!(" No effect: {why}."));
-        format!("{}{default}{missing}{effect}", self.help)
+        format!("{}{default}{effect}", self.help)
     }
 
     /// Reads `value` into `typed`.
@@ -227,14 +206,6 @@ impl OptionSpec {
     /// The warning about an option that has no effect.
     pub(in super::super) fn warning(&self) -> Option<String> {
         self.without_effect.map(|why| format!("Warning: '--{}' has no effect: {why}.", self.name))
-    }
-
-    /// The missing feature that the option, as typed, would need.
-    pub(in super::super) fn missing(&self, typed: &TypedOptions) -> Option<&'static str> {
-        match self.unsupported {
-            Support::Always => None,
-            Support::Unless(on, what) => on(typed).then_some(what),
-        }
     }
 }
 

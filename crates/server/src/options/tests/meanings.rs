@@ -388,6 +388,7 @@ fn options_without_effect_are_accepted_and_warn() {
         "grpc-infer-thread-count=4",
         "grpc-infer-allocation-pool-size=4",
         "allow-gpu-metrics=true",
+        "buffer-manager-thread-count=2",
         "pinned-memory-pool-byte-size=0",
         "cuda-memory-pool-byte-size=0:0",
         "cuda-virtual-address-size=0:0",

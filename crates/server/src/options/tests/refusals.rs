@@ -3,11 +3,6 @@
 use super::super::*;
 use super::{options, parse_in};
 use crate::color::ColorChoice;
-use std::collections::BTreeSet;
-
-/// Command lines for features that this version does not have, each with the refused option.
-const UNSUPPORTED: &[(&[&str], &str)] =
-    &[(&["--buffer-manager-thread-count=1"], "buffer-manager-thread-count")];
 
 fn refusal(line: &[&str]) -> String {
     match parse_in(&ProcessEnvironment::default(), line) {
@@ -303,34 +298,13 @@ fn endpoints_may_not_share_an_address_and_port() {
 }
 
 #[test]
-fn what_this_version_does_not_do_is_refused_by_name() {
-    for (line, option) in UNSUPPORTED {
-        let refusal = refusal(line);
-        let expected =
-            format!("Bad option: \"--{option}\".\n'{option}' is not supported by this version of nereid: ");
-        assert!(refusal.contains(&expected), "{line:?}: {refusal}");
-    }
-}
-
-#[test]
-fn every_option_that_can_be_refused_for_lack_of_its_feature_is_tested() {
-    let tested: BTreeSet<_> = UNSUPPORTED.iter().map(|(_, option)| *option).collect();
-    for option in table::all() {
-        if option.description().contains("Not supported by this version") {
-            assert!(tested.contains(option.name), "--{}", option.name);
-        }
-    }
-}
-
-#[test]
-fn values_that_leave_a_missing_feature_off_are_accepted() {
+fn values_that_leave_a_feature_off_are_accepted() {
     options(&[
         "--model-control-mode=None",
         "--model-namespacing=false",
         "--allow-sagemaker=0",
         "--allow-vertex-ai=0",
     ]);
-    options(&["--buffer-manager-thread-count=0"]);
     options(&[
         "--repository-poll-secs=3",
         "--sagemaker-port=1",
@@ -340,7 +314,7 @@ fn values_that_leave_a_missing_feature_off_are_accepted() {
 }
 
 #[test]
-fn a_broken_value_is_reported_before_a_missing_feature() {
+fn a_broken_value_is_reported_whatever_stands_before_it() {
     check_framed(&["--allow-sagemaker=true", "--http-port=x"], "http-port", "Invalid option value. Got x");
 }
 
