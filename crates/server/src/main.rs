@@ -1,7 +1,9 @@
 //! `nereid`: serves models, or runs one of its [commands].
 #![forbid(unsafe_code)]
 use std::{
+    env::ArgsOs,
     io::{self, Write},
+    iter::Peekable,
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -32,20 +34,25 @@ fn main() -> ExitCode {
     let name = ProgramName::of(&arguments.next().unwrap_or_default());
     name.name_process();
     let mut arguments = arguments.peekable();
-    // For the entry point, `serve` is the program of SageMaker.
-    let is_program = arguments.peek().is_some_and(|word| word == "serve");
-    let mut run_command = || commands::run(&mut arguments, |options| extensions(options).plugins);
+    let mut environment = ProcessEnvironment::of_this_process();
+    let run_command = |arguments: &mut Peekable<ArgsOs>| {
+        commands::run(arguments, &environment, |options| extensions(options).plugins)
+    };
     let ended = match name {
-        ProgramName::EntryPoint if is_program => commands::run_program(&mut arguments),
-        ProgramName::Nereid | ProgramName::TritonServer => run_command(),
-        ProgramName::EntryPoint => run_command().or_else(|| commands::run_program(&mut arguments)),
+        ProgramName::Nereid | ProgramName::TritonServer => run_command(&mut arguments),
+        // `serve` is the program of SageMaker, and no command.
+        ProgramName::EntryPoint if arguments.peek().is_some_and(|word| word == "serve") => {
+            commands::run_program(&mut arguments)
+        }
+        ProgramName::EntryPoint => {
+            run_command(&mut arguments).or_else(|| commands::run_program(&mut arguments))
+        }
         ProgramName::Serve => None,
     };
     if let Some(code) = ended {
         return code.into();
     }
-    let (mut arguments, mut environment) =
-        (arguments.collect::<Vec<_>>(), ProcessEnvironment::of_this_process());
+    let mut arguments = arguments.collect::<Vec<_>>();
     if name == ProgramName::Serve {
         arguments = match options::sagemaker_line(arguments, &mut environment) {
             Ok(line) => line,

@@ -3,7 +3,7 @@ use std::{ffi::OsString, io};
 
 use frontend::access::api_keys;
 
-use super::streams::{Streams, asks_for_help, refuse};
+use super::streams::{Streams, asks_for_help, fail, refuse};
 use crate::options;
 
 /// Runs the command. `arguments` are the words after `api-key`. Returns the exit code.
@@ -28,9 +28,6 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>, (out, err): Streams
             let _ = out.write_all(text.as_bytes());
             0
         }
-        Err(error) => {
-            let _ = writeln!(err, "error: {error}");
-            1
-        }
+        Err(error) => fail(error, err),
     }
 }

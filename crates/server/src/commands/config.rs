@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     check::{FINE, HAS_ERRORS, check_options},
-    streams::{Streams, asks_for_help, refuse},
+    streams::{Streams, asks_for_help, fail, refuse},
 };
 use crate::options::{self, Invocation, ProcessEnvironment, ResolvedOptions};
 
@@ -27,8 +27,10 @@ enum CommandEnd {
     Usage(String),
     /// The text for stdout instead of the work.
     Printed(String),
-    /// The text for stdout or stderr, and the exit code.
+    /// Why the command could not do its work.
     Failed(String),
+    /// What is wrong with the files, a line for each fault.
+    Faults(String),
 }
 
 impl From<io::Error> for CommandEnd {
@@ -37,14 +39,14 @@ impl From<io::Error> for CommandEnd {
         match error.kind() {
             // The reader wants no more.
             io::ErrorKind::BrokenPipe => Self::Printed(String::new()),
-            _ => Self::Failed(format!("error: {error}")),
+            _ => Self::Failed(error.to_string()),
         }
     }
 }
 
 impl From<CheckReport> for CommandEnd {
     fn from(report: CheckReport) -> Self {
-        Self::Failed(text(&report).trim_end().to_owned())
+        Self::Faults(text(&report).trim_end().to_owned())
     }
 }
 
@@ -87,10 +89,7 @@ pub(super) fn run_init(
         let file = directory.join("config.pbtxt");
         let prints = flags.contains(&"--print");
         if !prints && !flags.contains(&"--force") && file.exists() {
-            return Err(CommandEnd::Failed(format!(
-                "error: '{}' exists: --force replaces it",
-                file.display()
-            )));
+            return Err(CommandEnd::Failed(format!("'{}' exists: --force replaces it", file.display())));
         }
         let config = initial_config(&directory, Some(LONGEST_OPENING), &options)?;
         if prints {
@@ -111,7 +110,8 @@ fn end(ended: Result<(), CommandEnd>, command: &str, (out, err): Streams<'_>) ->
             FINE
         }
         Err(CommandEnd::Usage(text)) => refuse(&text, command, err),
-        Err(CommandEnd::Failed(text)) => {
+        Err(CommandEnd::Failed(text)) => fail(text, err),
+        Err(CommandEnd::Faults(text)) => {
             let _ = writeln!(err, "{text}");
             HAS_ERRORS
         }
@@ -119,7 +119,7 @@ fn end(ended: Result<(), CommandEnd>, command: &str, (out, err): Streams<'_>) ->
 }
 
 fn failed(file: &Path, error: &io::Error) -> CommandEnd {
-    CommandEnd::Failed(format!("error: '{}': {error}", file.display()))
+    CommandEnd::Failed(format!("'{}': {error}", file.display()))
 }
 
 /// Takes these words out of a command line.
@@ -161,7 +161,7 @@ fn files_to_format(
 
 fn format_files(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> Result<(), CommandEnd> {
     let (checks, files) = files_to_format(arguments)?;
-    let mut complaints = Vec::new();
+    let mut faults = Vec::new();
     for file in files {
         let from_stdin = file.as_os_str() == "-";
         let mut content = Vec::new();
@@ -171,18 +171,18 @@ fn format_files(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) 
             fs::read(&file).map(|read| content = read)
         };
         if let Err(error) = read {
-            complaints.push(format!("'{}': {error}", file.display()));
+            faults.push(format!("'{}': {error}", file.display()));
             continue;
         }
         match proto::text::format(&content) {
-            Err(error) => complaints.push(error.in_file(&file).to_string()),
+            Err(error) => faults.push(error.in_file(&file).to_string()),
             Ok(formatted) if from_stdin && !checks => out.write_all(formatted.as_bytes())?,
             Ok(formatted) if formatted.as_bytes() == content => {}
-            Ok(_) if checks => complaints.push(format!("{} is not formatted", file.display())),
+            Ok(_) if checks => faults.push(format!("{} is not formatted", file.display())),
             Ok(formatted) => fs::write(&file, formatted).map_err(|error| failed(&file, &error))?,
         }
     }
-    if complaints.is_empty() { Ok(()) } else { Err(CommandEnd::Failed(complaints.join("\n"))) }
+    if faults.is_empty() { Ok(()) } else { Err(CommandEnd::Faults(faults.join("\n"))) }
 }
 
 fn show(

@@ -18,12 +18,12 @@ use crate::{
 /// it.
 pub fn run(
     arguments: &mut Peekable<impl Iterator<Item = OsString>>,
+    environment: &ProcessEnvironment,
     plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
 ) -> Option<u8> {
     let name = arguments.peek()?.to_str()?.to_owned();
-    let environment = ProcessEnvironment::of_this_process;
     let (mut out, err) = (io::stdout(), io::stderr());
-    let has_colors = environment().color().colors(&err);
+    let has_colors = environment.color().colors(&err);
     let mut err = ColoredLines::new(err, has_colors);
     let streams: Streams<'_> = (&mut out, &mut err);
     Some(match name.as_str() {
@@ -31,10 +31,10 @@ pub fn run(
             arguments.next();
             return None;
         }
-        "help" => help(arguments.skip(1), plugins, streams),
-        "check" => check::run(arguments.skip(1), &environment(), plugins, streams),
-        "config" => config::run_config(arguments.skip(1), &environment(), plugins, streams),
-        "init" => config::run_init(arguments.skip(1), &environment(), plugins, streams),
+        "help" => help(arguments.skip(1), environment, plugins, streams),
+        "check" => check::run(arguments.skip(1), environment, plugins, streams),
+        "config" => config::run_config(arguments.skip(1), environment, plugins, streams),
+        "init" => config::run_init(arguments.skip(1), environment, plugins, streams),
         "explain" => explain::run(arguments.skip(1), streams),
         "api-key" => api_key::run(arguments.skip(1), streams),
         // These take the name of the command as the name of their program.
@@ -51,6 +51,7 @@ pub fn run(
 /// Prints the commands, or the help of one. `arguments` are the words after `help`.
 fn help(
     mut arguments: impl Iterator<Item = OsString>,
+    environment: &ProcessEnvironment,
     plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
     (out, err): Streams<'_>,
 ) -> u8 {
@@ -63,7 +64,7 @@ fn help(
         (Some(word), None) if word == "help" || asks_for_help(&word) => options::command_usage("help"),
         (Some(word), None) => {
             let line = [word.clone(), "--help".into()];
-            if let Some(code) = run(&mut line.into_iter().peekable(), plugins) {
+            if let Some(code) = run(&mut line.into_iter().peekable(), environment, plugins) {
                 return code;
             }
             let near = options::nearest_command(&word.to_string_lossy());

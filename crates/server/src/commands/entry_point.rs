@@ -14,6 +14,7 @@ use std::{
 pub fn run_program(arguments: &mut Peekable<impl Iterator<Item = OsString>>) -> Option<u8> {
     let program = arguments.next_if(|word| !word.as_encoded_bytes().starts_with(b"-"))?;
     let error = Command::new(&program).args(arguments).exec();
-    let _ = writeln!(io::stderr(), "cannot run '{}': {error}", program.display());
+    // If the reader has closed stderr, the error does not matter.
+    let _ = writeln!(io::stderr(), "error: cannot run '{}': {error}", program.display());
     Some(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
 }

@@ -6,13 +6,11 @@ use perf::fetch::ServerAddress;
 use proto::text::printable;
 use serde_json::Value;
 
-use super::streams::{Streams, refuse};
+use super::streams::{Streams, fail, refuse};
 use crate::options;
 
 /// The exit code if the server has answered.
 const ANSWERED: u8 = 0;
-/// The exit code if it has not, or has refused.
-const FAILED: u8 = 1;
 /// A line of text has so many characters.
 const WIDTH: usize = 100;
 
@@ -41,10 +39,7 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>, (out, err): Streams
             let _ = out.write_all(text.as_bytes());
             ANSWERED
         }
-        Err(error) => {
-            let _ = writeln!(err, "error: {error:#}");
-            FAILED
-        }
+        Err(error) => fail(format_args!("{error:#}"), err),
     }
 }
 

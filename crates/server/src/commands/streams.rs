@@ -1,5 +1,5 @@
 //! What all commands say and ask alike.
-use std::{ffi::OsStr, io::Write};
+use std::{ffi::OsStr, fmt::Display, io::Write};
 
 use crate::{error_line, options};
 
@@ -19,6 +19,16 @@ pub(super) fn refuse(error: &str, command: &str, err: &mut dyn Write) -> u8 {
         error_line(error)
     );
     WRONG_USAGE
+}
+
+/// The exit code of a command that could not do its work.
+const FAILED: u8 = 1;
+
+/// Says why a command has failed.
+pub(super) fn fail(error: impl Display, err: &mut dyn Write) -> u8 {
+    // If the reader has closed stderr, the error does not matter.
+    let _ = writeln!(err, "{}", error_line(&error.to_string()));
+    FAILED
 }
 
 /// Whether a word asks for the help of a command.

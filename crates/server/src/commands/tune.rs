@@ -8,15 +8,14 @@ use std::{
 
 use tune::served::Interruption;
 
-use super::streams::Streams;
+use super::streams::{Streams, fail};
 use crate::signals::Signals;
 
 /// Runs the command; blocks. The first argument is the program's name. Returns the exit code.
 pub(super) fn run(arguments: impl Iterator<Item = OsString>, (out, err): Streams<'_>) -> u8 {
     let interrupted = Arc::new(AtomicBool::new(false));
     if let Err(error) = watch_signals(interrupted.clone()) {
-        let _ = writeln!(err, "error: cannot watch for signals: {error}");
-        return 1;
+        return fail(format_args!("cannot watch for signals: {error}"), err);
     }
     tune::run(arguments, &Interruption(interrupted), (out, err))
 }
