@@ -1,7 +1,6 @@
 //! The public interface of the runtime.
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -10,8 +9,7 @@ use std::{
 
 use executor::EngineThreads;
 use inference::metrics::MetricsForm;
-use repository::LoadParameters;
-use vocabulary::{ByteBudget, Error, MAX_STORED_NAME, Name, check_length};
+use vocabulary::{ByteBudget, Error, Name};
 
 use crate::{
     account::ModelStatistics,
@@ -26,7 +24,10 @@ use crate::{
 };
 
 mod model_loader;
+mod repository_commands;
 mod start_stop;
+
+pub use repository_commands::RepositoryCommands;
 
 /// A running inference server without its protocols. Clones refer to the same engine.
 #[derive(Clone)]
@@ -164,6 +165,11 @@ impl Engine {
         &self.shared.server
     }
 
+    /// What operators may do with the models and their repositories.
+    pub fn repository(&self) -> RepositoryCommands<'_> {
+        RepositoryCommands { engine: &self.shared }
+    }
+
     /// The versions of a model that are ready, ascending.
     pub fn ready_versions(&self, name: &str) -> Vec<i64> {
         self.shared.repository.table().ready_versions(name)
@@ -261,106 +267,6 @@ impl Engine {
         self.shared.exposition.plugin_metric(family, label)
     }
 
-    /// Loads or reloads a model, with its files in a repository or with what the caller gives. Returns when it is ready
-    /// or has failed. If it has failed, the model serves what it served before.
-    ///
-    /// # Errors
-    /// Why the model cannot be loaded. UNAVAILABLE if the control mode is not `explicit`. UNSUPPORTED if `given` brings
-    /// something and the engine refuses that (`LoadPolicy::refuse_overrides`).
-    pub async fn load(&self, name: &str, given: LoadParameters) -> Result<(), Error> {
-        self.is_explicit()?;
-        check_name(name)?;
-        self.shared.repository.load(name, given).await
-    }
-
-    /// Unloads a model, whether it is loaded or not. Returns when it accepts no more requests; those that it has
-    /// accepted go on.
-    ///
-    /// # Errors
-    /// UNAVAILABLE if the control mode is not `explicit`, or if the server is stopping.
-    pub async fn unload(&self, name: &str) -> Result<(), Error> {
-        self.is_explicit()?;
-        check_length("the name of the model", name, MAX_STORED_NAME)?;
-        self.shared.repository.unload(name, false).await?;
-        self.shared.readiness.unloaded(name);
-        Ok(())
-    }
-
-    /// As [`unload`](Self::unload), and unloads the members of an ensemble too, except for those that were loaded by their
-    /// own names or that other models need.
-    ///
-    /// # Errors
-    /// As [`unload`](Self::unload).
-    pub async fn unload_with_dependents(&self, name: &str) -> Result<(), Error> {
-        self.is_explicit()?;
-        check_length("the name of the model", name, MAX_STORED_NAME)?;
-        self.shared.repository.unload(name, true).await?;
-        self.shared.readiness.unloaded(name);
-        Ok(())
-    }
-
-    /// Returns when no version of a model serves or ends, and none is being loaded: after an [`unload`](Self::unload) it has
-    /// given back what it held.
-    pub async fn model_ended(&self, name: &str) {
-        let is_there = |entry: &IndexEntry| {
-            &*entry.name == name
-                && matches!(
-                    entry.state,
-                    Some(ModelState::Ready | ModelState::Loading | ModelState::Unloading)
-                )
-        };
-        self.shared.repository.until(|table| !table.index(false).iter().any(is_there)).await;
-    }
-
-    /// Adds a model repository. `mapped` has the names of directories by the names of their models.
-    ///
-    /// # Errors
-    /// UNSUPPORTED if the control mode is not `explicit`; ALREADY_EXISTS or INVALID_ARG for the path; the error of
-    /// an object store.
-    pub async fn register_repository(
-        &self,
-        path: PathBuf,
-        mapped: BTreeMap<Name, String>,
-    ) -> Result<(), Error> {
-        self.may_change_repositories("registration")?;
-        self.shared.repository.register(path, mapped).await
-    }
-
-    /// Removes a model repository. Its models stay loaded.
-    ///
-    /// # Errors
-    /// UNSUPPORTED if the control mode is not `explicit`; INVALID_ARG for a path that is not known.
-    pub async fn unregister_repository(&self, path: PathBuf) -> Result<(), Error> {
-        self.may_change_repositories("unregistration")?;
-        self.shared.repository.unregister(path).await
-    }
-
-    /// Looks for changes in the repositories now.
-    ///
-    /// # Errors
-    /// UNAVAILABLE if the control mode is not `poll`.
-    pub async fn poll_repositories(&self) -> Result<(), Error> {
-        match self.shared.control {
-            ModelControl::Poll(_) => self.shared.repository.poll().await,
-            ModelControl::None | ModelControl::Explicit(_) => Err(Error::unavailable("polling is disabled")),
-        }
-    }
-
-    fn is_explicit(&self) -> Result<(), Error> {
-        match self.shared.control {
-            ModelControl::Explicit(_) => Ok(()),
-            ModelControl::None | ModelControl::Poll(_) => Err(not_explicit()),
-        }
-    }
-
-    fn may_change_repositories(&self, what: &str) -> Result<(), Error> {
-        self.is_explicit().map_err(|_| {
-            Error::unsupported(format!(
-                "repository {what} is not allowed if model control mode is not EXPLICIT"
-            ))
-        })
-    }
-
     /// The number of accepted requests whose last response has not been sent.
     pub fn in_flight(&self) -> usize {
         self.shared.repository.table().in_flight()
@@ -375,26 +281,4 @@ impl Engine {
     pub fn live_sequences(&self) -> usize {
         self.shared.repository.table().live_sequences()
     }
-}
-
-fn not_explicit() -> Error {
-    Error::unavailable(
-        "explicit model load / unload is not allowed if polling is enabled. Model control mode 'explicit' allows it \
-         (--model-control-mode=explicit)",
-    )
-}
-
-/// Refuses names that are no directory of a repository. As in Triton, space around a name does not hide what it is.
-fn check_name(name: &str) -> Result<(), Error> {
-    let trimmed = name.trim();
-    if trimmed.is_empty() {
-        return Err(Error::invalid("Model name cannot be empty. Please enter a valid name to deploy."));
-    }
-    check_length("the name of the model", name, MAX_STORED_NAME)?;
-    if matches!(trimmed, "." | "..") || name.contains(['/', '\0']) {
-        return Err(Error::invalid(format!(
-            "invalid model name '{name}', model name must not contain path traversal characters"
-        )));
-    }
-    Ok(())
 }

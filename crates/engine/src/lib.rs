@@ -22,7 +22,7 @@ mod server_parts;
 mod snapshot;
 
 pub use account::{ModelStatistics, ResponseStatistic};
-pub use engine::Engine;
+pub use engine::{Engine, RepositoryCommands};
 pub use model::Model;
 pub use model_state::{IndexEntry, ModelState, NotReady};
 pub use options::{

@@ -33,13 +33,17 @@ impl EngineModelLoader {
 impl ModelLoader for EngineModelLoader {
     fn load(&self, model: &str, config: Option<String>, files: Vec<(String, Bytes)>, done: ModelChangeDone) {
         let (model, given) = (model.to_owned(), LoadParameters { config, files });
-        self.perform(|engine| async move { engine.load(&model, given).await }, done);
+        self.perform(|engine| async move { engine.repository().load(&model, given).await }, done);
     }
 
     fn unload(&self, model: &str, dependents: bool, done: ModelChangeDone) {
         let model = model.to_owned();
         let unload = |engine: Engine| async move {
-            if dependents { engine.unload_with_dependents(&model).await } else { engine.unload(&model).await }
+            if dependents {
+                engine.repository().unload_with_dependents(&model).await
+            } else {
+                engine.repository().unload(&model).await
+            }
         };
         self.perform(unload, done);
     }

@@ -29,7 +29,7 @@ fn explicit(options: EngineOptions) -> EngineOptions {
 }
 
 async fn load(engine: &Engine, name: &str) -> Result<(), Error> {
-    engine.load(name, LoadParameters::default()).await
+    engine.repository().load(name, LoadParameters::default()).await
 }
 
 /// Waits until the models are as the test expects.
@@ -61,7 +61,7 @@ async fn models_are_loaded_and_unloaded_by_calls() {
     assert_eq!(engine.index(true).await, []);
     load(&engine, "m").await.unwrap();
     assert!(serves(&engine, "m").await);
-    engine.unload("m").await.unwrap();
+    engine.repository().unload("m").await.unwrap();
     until(&engine, &["m 1 UNAVAILABLE unloaded"]).await;
     assert!(engine.ready().await.unwrap(), "an unloaded model is no reason to wait");
     assert_eq!(engine.model("m", None).unwrap_err().code, ErrorCode::NotFound);
@@ -75,7 +75,7 @@ async fn a_load_before_an_unload_is_complete_before_it() {
     let repository = Repository::new().model("m", ECHO, &["1"]);
     let engine = start(explicit(repository.options()), echo()).await;
     for _ in 0..50 {
-        let (loaded, unloaded) = tokio::join!(load(&engine, "m"), engine.unload("m"));
+        let (loaded, unloaded) = tokio::join!(load(&engine, "m"), engine.repository().unload("m"));
         loaded.unwrap();
         unloaded.unwrap();
         assert_eq!(engine.model("m", None).unwrap_err().code, ErrorCode::NotFound);
@@ -113,7 +113,7 @@ async fn names_that_are_no_directories_are_refused() {
     }
     let long = "m".repeat(1025);
     let text = "the name of the model has 1025 bytes, and at most 1024 are allowed";
-    for refused in [load(&engine, &long).await, engine.unload(&long).await] {
+    for refused in [load(&engine, &long).await, engine.repository().unload(&long).await] {
         let error = refused.unwrap_err();
         assert_eq!((error.code, &*error.message), (ErrorCode::InvalidArgument, text));
     }
@@ -169,7 +169,7 @@ async fn a_request_that_comes_to_a_copy_which_has_ended_is_answered_by_what_serv
     old.infer(asked(None)).unwrap().only().await.unwrap();
     let refused = old.infer(asked(Some(1))).unwrap_err();
     assert_eq!(refused.message, "Request for unknown model: 'm' version 1 is not at ready state");
-    engine.unload("m").await.unwrap();
+    engine.repository().unload("m").await.unwrap();
     let refused = old.infer(asked(None)).unwrap_err();
     assert_eq!(refused.message, "Request for unknown model: 'm' has no available versions");
     drop(repository);
@@ -276,11 +276,11 @@ async fn a_load_may_bring_a_configuration_and_files() {
         files: files.iter().map(|(path, text)| ((*path).to_owned(), (*text).into())).collect(),
     };
     let rows = || engine.model("m", None).unwrap().config().max_rows();
-    engine.load("m", given(&[])).await.unwrap();
+    engine.repository().load("m", given(&[])).await.unwrap();
     assert_eq!(rows(), 2);
     load(&engine, "m").await.unwrap();
     assert_eq!(rows(), 2, "the files have not changed");
-    engine.load("m", given(&[("7/weights", "abc")])).await.unwrap();
+    engine.repository().load("m", given(&[("7/weights", "abc")])).await.unwrap();
     assert_eq!(engine.ready_versions("m"), [7]);
     let directory = seen.lock().clone();
     assert_eq!(fs::read_to_string(directory.join("weights")).unwrap(), "abc");
@@ -291,12 +291,12 @@ async fn a_load_may_bring_a_configuration_and_files() {
     let text = "failed to load 'm', failed to poll from model repository: ";
     let engine = start(explicit(repository.options()), echo()).await;
     let no_config = LoadParameters { config: None, ..given(&[("1/x", "")]) };
-    let error = engine.load("m", no_config).await.unwrap_err();
+    let error = engine.repository().load("m", no_config).await.unwrap_err();
     assert_eq!(
         error.message,
         format!("{text}Load parameter 'config' must be specified for model file override")
     );
-    let error = engine.load("m", given(&[("../x", "")])).await.unwrap_err();
+    let error = engine.repository().load("m", given(&[("../x", "")])).await.unwrap_err();
     assert!(error.message.ends_with("must stay within model directory."), "{error}");
 }
 
@@ -313,7 +313,7 @@ async fn an_engine_may_refuse_loads_with_a_configuration_or_files() {
         LoadParameters { config: None, files: files.clone() },
         LoadParameters { config, files },
     ] {
-        let error = engine.load("m", given).await.unwrap_err();
+        let error = engine.repository().load("m", given).await.unwrap_err();
         let text = "Unsupported: failed to load 'm', the server takes no configuration or files with a load \
                     (--allow-load-overrides=false)";
         assert_eq!(error.with_code(), text);
@@ -420,7 +420,7 @@ async fn models_of_one_name_in_two_repositories_need_namespaces() {
         error.message,
         "There are 2 identifiers of model 'm' in global map, model namespace must be provided to resolve ambiguity."
     );
-    engine.unload("m").await.unwrap();
+    engine.repository().unload("m").await.unwrap();
     fs::remove_dir_all(two.path().join("m")).unwrap();
     load(&engine, "m").await.unwrap();
     // The other one is forgotten with its directory, when it has ended.
@@ -435,12 +435,12 @@ async fn repositories_come_and_go_and_may_give_models_other_names() {
     let [first, second] = [1, 2].map(|_| Repository::new().model("m", &config, &["1"]));
     let engine = start(explicit(first.options()), echo()).await;
     let mapped = BTreeMap::from([(Name::new("other"), "m".to_owned())]);
-    engine.register_repository(second.path().into(), mapped).await.unwrap();
+    engine.repository().register(second.path().into(), mapped).await.unwrap();
     load(&engine, "other").await.unwrap();
     load(&engine, "m").await.unwrap();
     assert_eq!(index(&engine), ["m 1 READY", "other 1 READY"]);
     assert_eq!(engine.model("other", None).unwrap().config().name, Name::new("other"));
-    engine.unregister_repository(second.path().into()).await.unwrap();
+    engine.repository().unregister(second.path().into()).await.unwrap();
     assert!(serves(&engine, "other").await, "its models stay");
     assert!(load(&engine, "other").await.is_err());
 }
@@ -451,12 +451,12 @@ async fn a_directory_may_have_two_names_which_other_repositories_do_not_take() {
     let first = Repository::new().model("m", ECHO, &["1"]).model("other", ECHO, &["1"]);
     let engine = start(explicit(first.options()), echo()).await;
     let mapped = BTreeMap::from(["m", "other"].map(|model| (Name::new(model), "m".to_owned())));
-    engine.register_repository(second.path().into(), mapped).await.unwrap();
+    engine.repository().register(second.path().into(), mapped).await.unwrap();
     for name in ["m", "other"] {
         load(&engine, name).await.unwrap();
     }
     assert_eq!(index(&engine), ["m 2 READY", "other 2 READY"]);
-    engine.unregister_repository(second.path().into()).await.unwrap();
+    engine.repository().unregister(second.path().into()).await.unwrap();
     load(&engine, "m").await.unwrap();
     assert_eq!(engine.model("m", None).unwrap().version(), 1, "the name is free again");
 }
@@ -481,9 +481,9 @@ async fn a_polled_repository_is_followed() {
     assert_eq!(error.code, ErrorCode::Unavailable);
     let away = repository.path().with_extension("away");
     fs::rename(repository.path(), &away).unwrap();
-    let looks = engine.poll_repositories();
+    let looks = engine.repository().poll();
     looks.await.unwrap();
-    engine.poll_repositories().await.unwrap();
+    engine.repository().poll().await.unwrap();
     assert!(serves(&engine, "m").await, "what cannot be read is not gone");
     fs::rename(&away, repository.path()).unwrap();
 }
@@ -495,7 +495,7 @@ async fn a_look_that_is_asked_for_returns_after_the_loads() {
     let options = EngineOptions { control: ModelControl::Poll(once), ..repository.options() };
     let engine = start(options, echo()).await;
     let repository = repository.model("n", ECHO, &["1"]);
-    engine.poll_repositories().await.unwrap();
+    engine.repository().poll().await.unwrap();
     assert_eq!(index(&engine), ["m 1 READY", "n 1 READY"]);
     drop(repository);
 }
@@ -504,14 +504,14 @@ async fn a_look_that_is_asked_for_returns_after_the_loads() {
 async fn without_a_control_mode_nothing_changes() {
     let repository = Repository::new().model("m", ECHO, &["1"]);
     let engine = repository.serve(echo()).await;
-    for refused in [load(&engine, "m").await, engine.unload("m").await] {
+    for refused in [load(&engine, "m").await, engine.repository().unload("m").await] {
         assert_eq!(
             refused.unwrap_err().message,
             "explicit model load / unload is not allowed if polling is enabled. Model control mode 'explicit' allows it (--model-control-mode=explicit)"
         );
     }
-    assert_eq!(engine.poll_repositories().await.unwrap_err().code, ErrorCode::Unavailable);
-    let refused = engine.register_repository("/x".into(), BTreeMap::new()).await.unwrap_err();
+    assert_eq!(engine.repository().poll().await.unwrap_err().code, ErrorCode::Unavailable);
+    let refused = engine.repository().register("/x".into(), BTreeMap::new()).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::Unsupported);
     let state = engine.known_models(false)[0].state;
     assert_eq!(state, Some(ModelState::Ready));
@@ -597,7 +597,7 @@ async fn sequences_hold_neither_an_unload_nor_the_end_of_the_server_up() {
     let engine = start(explicit(repository.options()), echo()).await;
     load(&engine, "m").await.unwrap();
     ask_step(&engine, None, step(1, true, false)).await.unwrap();
-    engine.unload("m").await.unwrap();
+    engine.repository().unload("m").await.unwrap();
     until(&engine, &["m 1 UNAVAILABLE unloaded"]).await;
     load(&engine, "m").await.unwrap();
     ask_step(&engine, None, step(1, true, false)).await.unwrap();

@@ -176,12 +176,12 @@ async fn requests_that_have_begun_keep_their_members_while_these_are_replaced_or
     let engine = explicit(&repository, &["e"], backend).await;
     let stream = ask(&engine, "e", 5);
     let first = begun.recv_timeout(TIMEOUT).unwrap();
-    engine.unload("m").await.unwrap();
+    engine.repository().unload("m").await.unwrap();
     assert!(engine.model("m", None).is_err() && engine.model("e", None).is_err());
     first.end();
     begun.recv_timeout(TIMEOUT).unwrap().end();
     assert_eq!(result(stream).await.unwrap(), [7]);
-    engine.load("m", LoadParameters::default()).await.unwrap();
+    engine.repository().load("m", LoadParameters::default()).await.unwrap();
     while engine.model("e", None).is_err() {
         tokio::task::yield_now().await;
     }
@@ -206,12 +206,12 @@ async fn an_unload_of_a_member_waits_for_the_load_of_its_ensemble() {
     let engine = explicit(&repository, &[], backend).await;
     let load = {
         let engine = engine.clone();
-        tokio::spawn(async move { engine.load("e", LoadParameters::default()).await })
+        tokio::spawn(async move { engine.repository().load("e", LoadParameters::default()).await })
     };
     while beginnings.try_recv().is_err() {
         tokio::task::yield_now().await;
     }
-    let mut unload = std::pin::pin!(engine.unload("m"));
+    let mut unload = std::pin::pin!(engine.repository().unload("m"));
     // The engine has the command when the call has been polled once.
     let is_open = std::future::poll_fn(|context| Poll::Ready(unload.as_mut().poll(context).is_pending()));
     assert!(is_open.await);
@@ -503,8 +503,8 @@ async fn whatever_members_do_each_request_ends_once_and_nothing_is_held() {
     let (mut good, mut bad) = (0, 0);
     for count in 0..requests {
         if count % 500 == 250 {
-            engine.unload("c").await.unwrap();
-            engine.load("c", LoadParameters::default()).await.unwrap();
+            engine.repository().unload("c").await.unwrap();
+            engine.repository().load("c", LoadParameters::default()).await.unwrap();
             // The ensembles come back by themselves.
             while engine.model("outer", None).is_err() {
                 tokio::task::yield_now().await;

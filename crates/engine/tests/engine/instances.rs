@@ -63,7 +63,7 @@ async fn serve(backend: Native, config: &str, instances: &str) -> (Repository, E
 }
 
 async fn load(engine: &Engine) -> Result<(), Error> {
-    engine.load("m", LoadParameters::default()).await
+    engine.repository().load("m", LoadParameters::default()).await
 }
 
 /// Changes the instances of the model.
@@ -111,7 +111,7 @@ async fn instances_are_added_and_removed_and_the_rest_stays() {
     updated.unwrap();
     assert_eq!((built.counts(), existing.load(SeqCst)), ((1, 5), 4));
     assert!(serves(&engine, "m").await);
-    engine.unload("m").await.unwrap();
+    engine.repository().unload("m").await.unwrap();
     exist(&existing, 0).await;
 }
 
@@ -340,7 +340,7 @@ async fn requests_of_all_copies_end_before_the_executor_does() {
         updated.unwrap();
         repository = again;
     }
-    engine.unload("m").await.unwrap();
+    engine.repository().unload("m").await.unwrap();
     assert_eq!(engine.in_flight(), 3);
     for (answered, begun) in running {
         assert_eq!(existing.load(SeqCst), 4, "instances end after the last request");

@@ -281,7 +281,10 @@ async fn an_unreadable_entry_does_not_hide_the_others() {
 #[tokio::test]
 async fn models_are_not_loaded_by_request() {
     let engine = Repository::new().model("m", ECHO, &["1"]).serve(echo()).await;
-    for refused in [engine.load("m", LoadParameters::default()).await, engine.unload("m").await] {
+    for refused in [
+        engine.repository().load("m", LoadParameters::default()).await,
+        engine.repository().unload("m").await,
+    ] {
         let error = refused.unwrap_err();
         assert_eq!(
             (error.code, &error.message[..]),

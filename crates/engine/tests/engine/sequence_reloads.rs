@@ -27,7 +27,7 @@ async fn serve(repository: &Repository, backend: Native) -> Engine {
 }
 
 async fn load(engine: &Engine, name: &str) {
-    engine.load(name, LoadParameters::default()).await.unwrap();
+    engine.repository().load(name, LoadParameters::default()).await.unwrap();
 }
 
 /// Sends a request of the sequence 7 whose value is its place, from 0 on.

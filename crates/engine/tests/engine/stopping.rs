@@ -104,7 +104,7 @@ async fn a_stop_may_leave_loads_behind() {
     let engine = start(options, backend).await;
     let load = |name| {
         let engine = engine.clone();
-        tokio::spawn(async move { engine.load(name, LoadParameters::default()).await })
+        tokio::spawn(async move { engine.repository().load(name, LoadParameters::default()).await })
     };
     let hanging = load("hangs");
     while beginnings.try_recv().is_err() {
@@ -145,7 +145,7 @@ async fn a_stop_waits_for_loads_that_are_not_left_behind() {
     let engine = start(options, backend).await;
     let loading = tokio::spawn({
         let engine = engine.clone();
-        async move { engine.load("m", LoadParameters::default()).await }
+        async move { engine.repository().load("m", LoadParameters::default()).await }
     });
     while beginnings.try_recv().is_err() {
         tokio::task::yield_now().await;

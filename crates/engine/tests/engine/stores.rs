@@ -226,7 +226,7 @@ fn polling() -> ModelControl {
 }
 
 async fn load(engine: &Engine, name: &str) -> Result<(), Error> {
-    engine.load(name, LoadParameters::default()).await
+    engine.repository().load(name, LoadParameters::default()).await
 }
 
 #[tokio::test]
@@ -251,7 +251,7 @@ async fn each_version_has_a_copy_with_its_own_files_until_it_ends() {
     assert_eq!(store.fetched.lock().len(), 2, "the shared files, and the version that has changed");
     until("the replaced copy goes", || store.copies().len() == 2).await;
     assert_eq!(store.copies().iter().filter(|copy| before.contains(copy)).count(), 1);
-    engine.unload("m").await.unwrap();
+    engine.repository().unload("m").await.unwrap();
     until("all copies go", || store.copies().is_empty()).await;
 }
 
@@ -270,7 +270,7 @@ async fn a_copy_whose_instances_change_goes_on_with_its_files() {
     until("the copy stays", || store.copies() == before).await;
     assert!(serves(&engine, "m").await);
     drop(model);
-    engine.unload("m").await.unwrap();
+    engine.repository().unload("m").await.unwrap();
     until("the copy goes", || store.copies().is_empty()).await;
 }
 
@@ -285,7 +285,7 @@ async fn agents_find_all_files_of_a_model() {
     assert_eq!(index(&engine), ["m 2 READY"]);
     assert_eq!(store.fetched.lock()[1], ["1/x", "2/x", "config.pbtxt"]);
     until("one copy is left", || store.copies().len() == 1).await;
-    engine.unload("m").await.unwrap();
+    engine.repository().unload("m").await.unwrap();
     until("no copy is left", || store.copies().is_empty()).await;
     assert_eq!(agents.notifications().last().map(String::as_str), Some("a leaves"));
 }
@@ -297,7 +297,7 @@ async fn repositories_are_registered_by_their_urls() {
     let engine = new_engine(&store, options, &Agents::default()).unwrap();
     let register = |url: &str| {
         let mapped = ["other", "another"].map(|model| (Name::new(model), "m".to_owned()));
-        engine.register_repository(url.into(), BTreeMap::from(mapped))
+        engine.repository().register(url.into(), BTreeMap::from(mapped))
     };
     assert_eq!(register("mem://").await.unwrap_err().message, "the URL has no name");
     assert_eq!(register("mem://elsewhere").await.unwrap_err().message, "no credential for 'mem://elsewhere'");
@@ -308,7 +308,7 @@ async fn repositories_are_registered_by_their_urls() {
         load(&engine, name).await.unwrap();
     }
     assert!(load(&engine, "m").await.is_err(), "the model has other names");
-    engine.unregister_repository("mem://models/".into()).await.unwrap();
+    engine.repository().unregister("mem://models/".into()).await.unwrap();
     assert!(serves(&engine, "other").await, "its models stay");
     store.objects.lock().clear();
     assert_eq!(register(URL).await.unwrap_err().message, "nothing is at mem://models");
@@ -330,8 +330,8 @@ async fn a_store_is_followed_and_its_failure_unloads_nothing() {
     until("a new model", || index(&engine) == ["m 1 READY", "n 1 READY"]).await;
     *store.failure.lock() = Some(Error::unavailable("no connection"));
     store.remove("m");
-    engine.poll_repositories().await.unwrap();
-    engine.poll_repositories().await.unwrap();
+    engine.repository().poll().await.unwrap();
+    engine.repository().poll().await.unwrap();
     assert_eq!(index(&engine), ["m 1 READY", "n 1 READY"]);
     *store.failure.lock() = None;
     until("the deleted model is unloaded", || index(&engine) == ["n 1 READY"]).await;
@@ -412,7 +412,7 @@ async fn an_unload_ends_the_downloads_of_its_model_only() {
         tokio::spawn(async move { load(&engine, name).await })
     });
     until("both wait", || store.held.receiver_count() == 2).await;
-    engine.unload("m").await.unwrap();
+    engine.repository().unload("m").await.unwrap();
     let refused = m.await.unwrap().unwrap_err();
     assert!(refused.message.contains("the download of model 'm' was ended"), "{refused}");
     store.hold(None);

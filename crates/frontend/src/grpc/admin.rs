@@ -315,7 +315,7 @@ async fn load(
     only_one_repository(&request.repository_name)?;
     let overrides = load_parameters(request.parameters)?;
     reservation.grow(overrides.reading_bytes())?;
-    engine.load(&request.model_name, overrides).await
+    engine.repository().load(&request.model_name, overrides).await
 }
 
 /// What a load request brings.
@@ -356,9 +356,9 @@ async fn unload(engine: &Engine, request: &RepositoryModelUnloadRequest) -> Resu
         }
     };
     if dependents {
-        engine.unload_with_dependents(&request.model_name).await
+        engine.repository().unload_with_dependents(&request.model_name).await
     } else {
-        engine.unload(&request.model_name).await
+        engine.repository().unload(&request.model_name).await
     }
 }
 

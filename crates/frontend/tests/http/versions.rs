@@ -28,7 +28,7 @@ fn a_retired_version_that_answers_a_sequence_names_itself() {
     let server = Server::controlled(control, repository, backends, http::HttpOptions::default());
     assert_eq!(infer(&server, r#""sequence_id":1,"sequence_start":true"#)["model_version"], "1");
     std::fs::create_dir(next).unwrap();
-    server.runtime.block_on(server.engine.load("id", LoadParameters::default())).unwrap();
+    server.runtime.block_on(server.engine.repository().load("id", LoadParameters::default())).unwrap();
     assert_eq!(infer(&server, r#""sequence_id":1"#)["model_version"], "1");
     let generated = ask(&server, "/v2/models/id/generate", r#"{"IN":1,"sequence_id":1}"#);
     assert_eq!(generated["model_version"], "1");

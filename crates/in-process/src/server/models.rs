@@ -13,15 +13,15 @@ use super::Server;
 
 impl Server {
     fn load_model(&self, name: &str, overrides: LoadParameters) -> Result<(), Error> {
-        self.wait(self.serving()?.load(name, overrides))
+        self.wait(self.serving()?.repository().load(name, overrides))
     }
 
     fn unload_model(&self, name: &str) -> Result<(), Error> {
-        self.wait(self.serving()?.unload(name))
+        self.wait(self.serving()?.repository().unload(name))
     }
 
     fn unload_model_with_dependents(&self, name: &str) -> Result<(), Error> {
-        self.wait(self.serving()?.unload_with_dependents(name))
+        self.wait(self.serving()?.repository().unload_with_dependents(name))
     }
 }
 
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerRegisterModelRepository(
         unsafe {
             let (server, path) = (borrow(server)?, text(repository_path)?);
             let mapped = mapped_models(path, name_mapping, mapping_count)?;
-            server.wait(server.engine()?.register_repository(path.into(), mapped))
+            server.wait(server.engine()?.repository().register(path.into(), mapped))
         }
     })
 }
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerUnregisterModelRepository(
     guard(|| {
         // SAFETY: null or a live server; a text or null.
         let (server, path) = unsafe { (borrow(server)?, text(repository_path)?) };
-        server.wait(server.engine()?.unregister_repository(path.into()))
+        server.wait(server.engine()?.repository().unregister(path.into()))
     })
 }
 
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerPollModelRepository(server: *mut Ser
         // SAFETY: null or a live server.
         let server = unsafe { borrow(server) }?;
         match server.serving() {
-            Ok(engine) => server.wait(engine.poll_repositories()),
+            Ok(engine) => server.wait(engine.repository().poll()),
             Err(_) => Ok(()),
         }
     })

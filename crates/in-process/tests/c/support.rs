@@ -221,7 +221,7 @@ impl TestServer {
     /// Adds a version to a model, and loads the model.
     pub(crate) fn add_version(&self, model: &str, version: &str) {
         fs::create_dir(self.repository.path().join(model).join(version)).unwrap();
-        self.runtime.block_on(self.engine.load(model, LoadParameters::default())).unwrap();
+        self.runtime.block_on(self.engine.repository().load(model, LoadParameters::default())).unwrap();
     }
 
     /// Stops the engine.

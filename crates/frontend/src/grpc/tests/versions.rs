@@ -39,7 +39,7 @@ async fn a_retired_version_that_answers_a_sequence_names_itself() {
     assert_eq!(version_of(&connection, &step(1, true)).await, "1");
     assert_eq!(version_on_stream(&step(2, true)).await, "1");
     std::fs::create_dir(server.repository.path().join("counted/2")).unwrap();
-    server.engine.load("counted", LoadParameters::default()).await.unwrap();
+    server.engine.repository().load("counted", LoadParameters::default()).await.unwrap();
     assert_eq!(version_of(&connection, &step(1, false)).await, "1");
     assert_eq!(version_on_stream(&step(2, false)).await, "1");
     assert_eq!(version_of(&connection, &step(3, true)).await, "2");

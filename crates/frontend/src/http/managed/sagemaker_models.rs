@@ -173,8 +173,8 @@ impl SageMakerModels {
         let place = finding.await.map_err(|_| Error::internal("the search for the model has failed"))??;
         let UploadedModel { repository, directory } = place;
         let mapped = BTreeMap::from([(Name::new(name), directory)]);
-        self.engine.register_repository(repository.clone(), mapped).await?;
-        match self.engine.load(name, LoadParameters::default()).await {
+        self.engine.repository().register(repository.clone(), mapped).await?;
+        match self.engine.repository().load(name, LoadParameters::default()).await {
             Ok(()) => Ok(repository),
             Err(error) => {
                 self.forget_repository(&repository).await;
@@ -184,7 +184,7 @@ impl SageMakerModels {
     }
 
     async fn forget_repository(&self, repository: &Path) {
-        if let Err(error) = self.engine.unregister_repository(repository.to_owned()).await {
+        if let Err(error) = self.engine.repository().unregister(repository.to_owned()).await {
             log::warn!("failed to forget the repository '{}': {}", repository.display(), error.message);
         }
     }
@@ -205,7 +205,7 @@ impl SageMakerModels {
         let KnownModel::Loaded(model) = model else { return Err(ModelRefusal::not_loaded()) };
         let (models, hash) = (self.clone(), hash.to_owned());
         let unloading = tokio::spawn(async move {
-            let unloaded = models.engine.unload_with_dependents(&model.name).await;
+            let unloaded = models.engine.repository().unload_with_dependents(&model.name).await;
             let mut known = match unloaded {
                 Ok(()) => {
                     models.wait_for_end(&model.name).await;
@@ -224,7 +224,7 @@ impl SageMakerModels {
     }
 
     async fn wait_for_end(&self, name: &str) {
-        if timeout(UNLOAD_TIMEOUT, self.engine.model_ended(name)).await.is_err() {
+        if timeout(UNLOAD_TIMEOUT, self.engine.repository().model_ended(name)).await.is_err() {
             log::warn!(
                 "model '{name}' still has requests {} seconds after its unload",
                 UNLOAD_TIMEOUT.as_secs()

@@ -43,16 +43,16 @@ pub(super) async fn load(context: &HttpContext, call: &mut HttpCall<'_>, model: 
     received.reservation.grow(received.bytes.len())?;
     let (overrides, mut reservation) = json_work::read(received, load_parameters).await??;
     reservation.grow(overrides.reading_bytes())?;
-    context.engine.load(model, overrides).await?;
+    context.engine.repository().load(model, overrides).await?;
     Ok(reply::json(StatusCode::OK, ResponseBody::default()))
 }
 
 /// `POST /v2/repository/models/{M}/unload`
 pub(super) async fn unload(context: &HttpContext, call: &mut HttpCall<'_>, model: &str) -> HttpOutcome {
     if context.read_members(call.body, unload_dependents).await? {
-        context.engine.unload_with_dependents(model).await?;
+        context.engine.repository().unload_with_dependents(model).await?;
     } else {
-        context.engine.unload(model).await?;
+        context.engine.repository().unload(model).await?;
     }
     Ok(reply::json(StatusCode::OK, ResponseBody::default()))
 }
