@@ -103,7 +103,8 @@ impl RequestedOutputs {
     /// `labels` returns the labels of an output.
     ///
     /// # Errors
-    /// As [`classification::classify`].
+    /// INVALID_ARG for datatypes without numbers (BOOL, FP16, BF16, BYTES) and for rows of more than a million elements; what
+    /// [`LongWrite::make_room`] refuses.
     pub fn classify<'m>(
         &self,
         outputs: &mut [Tensor],

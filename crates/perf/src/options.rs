@@ -12,7 +12,7 @@ mod settings;
 mod tests;
 mod text;
 
-pub(crate) use arguments::command as command_line;
+pub use arguments::command as command_line;
 pub(crate) use read::parse;
 pub(crate) use settings::{
     ClientEncryption, Distribution, GivenParameter, InputContent, Load, MessageCompression, PerfOptions,

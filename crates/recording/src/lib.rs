@@ -15,23 +15,4 @@ pub mod record;
 mod replay;
 mod upstream;
 
-use std::ffi::OsString;
-use std::io::Write;
-
-/// The table of the options of `nereid replay`, for completions and the manual page.
-pub fn replay_command_line() -> clap::Command {
-    replay::command_line()
-}
-
-/// Runs `nereid replay` to its end; blocks. The first argument is the program's name.
-///
-/// Writes the report or the help to `out`, and errors to `errors`. Returns the exit status: 0 if all answers are as
-/// recorded, 1 if the file cannot be read or the server cannot be reached, 2 if the command line is wrong, 3 if an answer
-/// differs or is missing.
-pub fn replay(
-    arguments: impl IntoIterator<Item = OsString>,
-    out: &mut dyn Write,
-    errors: &mut dyn Write,
-) -> u8 {
-    replay::run(arguments, out, errors)
-}
+pub use replay::{command_line as replay_command_line, run as replay};

@@ -9,5 +9,5 @@ mod recorded_call;
 mod report;
 mod tensor_values;
 
-pub(crate) use self::command::run;
-pub(crate) use self::options::command_line;
+pub use self::command::run;
+pub use self::options::command_line;

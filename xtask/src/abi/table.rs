@@ -11,7 +11,7 @@ pub(crate) struct Interface {
     pub(crate) prefix: String,
     /// Major and minor number.
     pub(crate) version: (u32, u32),
-    pub(crate) handles: Vec<Handle>,
+    pub(crate) handles: Vec<OpaqueType>,
     pub(crate) enums: Vec<Enum>,
     pub(crate) callbacks: Vec<Prototype>,
     pub(crate) functions: Vec<Function>,
@@ -19,7 +19,7 @@ pub(crate) struct Interface {
 
 /// An opaque structure.
 #[derive(Debug)]
-pub(crate) struct Handle {
+pub(crate) struct OpaqueType {
     pub(crate) docs: String,
     pub(crate) name: String,
 }
@@ -107,7 +107,7 @@ fn add(statement: &str, docs: String, interface: &mut Interface) -> Result<()> {
         }
         "handle" => {
             let [name] = words(rest)?;
-            interface.handles.push(Handle { docs, name: name.to_owned() });
+            interface.handles.push(OpaqueType { docs, name: name.to_owned() });
         }
         "enum" => {
             let (head, constants) = rest.split_once('{').context("no brace")?;

@@ -110,7 +110,7 @@ async fn answer_noted(
         Ok(reply) => (Code::Ok, reply.body().len()),
         Err(status) => {
             note(call_name(uri.path()), status, &facts);
-            (status.code, 0)
+            (status.code(), 0)
         }
     };
     if let Some(line) = &mut line {
@@ -125,7 +125,8 @@ fn call_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn note(call: &str, Status { code, message }: &Status, facts: &RequestFacts) {
+fn note(call: &str, status: &Status, facts: &RequestFacts) {
+    let (code, message) = (status.code(), status.message());
     let KnownFacts { model, version, request_id, .. } = facts.read();
     match version {
         Some(version) => {

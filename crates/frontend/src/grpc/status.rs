@@ -24,13 +24,21 @@ const MAX_TEXT: usize = 6 << 10;
 /// A code and a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Status {
-    pub(crate) code: Code,
-    pub(crate) message: Cow<'static, str>,
+    code: Code,
+    message: Cow<'static, str>,
 }
 
 impl Status {
     pub(crate) fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, message: message.into() }
+    }
+
+    pub(crate) fn code(&self) -> Code {
+        self.code
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
     }
 
     /// The status of a call that succeeded.

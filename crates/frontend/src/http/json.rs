@@ -7,16 +7,13 @@
 //! counts.
 //!
 //! `reader` reads tokens, checks the grammar, and calls a visitor for each value. Three modules have visitors:
-//! `builder` makes the tree of `document`, `elements` turns an array of numbers directly into the bytes of a tensor,
-//! and `nested` also records the shape. `long_read` divides the work on a long
-//! text. `number` reads digits eight at a time. `steps` lets tests count the cost of
-//! decoding.
-mod builder;
+//! `document::builder` makes the tree of `document`, `elements` turns an array of numbers directly into the bytes of a tensor,
+//! and `nested_elements` also records the shape. `long_read` divides the work on a long text. `reader::number` reads digits
+//! eight at a time. `steps` lets tests count the cost of decoding.
 mod document;
 mod elements;
 mod long_read;
 mod nested_elements;
-mod number;
 mod reader;
 mod steps;
 mod syntax;

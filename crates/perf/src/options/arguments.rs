@@ -37,8 +37,8 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
 }
 
-/// The whole command line.
-pub(crate) fn command() -> Command {
+/// The table of the options, for completions and the manual page.
+pub fn command() -> Command {
     Command::new("nereid perf")
         .override_usage("nereid perf <MODEL> [OPTIONS]")
         .about(ABOUT)

@@ -69,13 +69,11 @@ impl GrpcTemplate {
     }
 }
 
-type NamedParameter = (String, proto::InferParameter);
-
 pub(super) fn choice(choice: ParameterChoice) -> proto::InferParameter {
     proto::InferParameter { parameter_choice: Some(choice) }
 }
 
-fn placed(region: &str, place: &TensorPlace) -> [NamedParameter; 3] {
+fn placed(region: &str, place: &TensorPlace) -> [(String, proto::InferParameter); 3] {
     let number = |number: u64| choice(ParameterChoice::Int64Param(number.cast_signed()));
     let region = choice(ParameterChoice::StringParam(region.to_owned()));
     let parameters = [
@@ -95,7 +93,7 @@ fn of_sequence(position: &PlannedPosition) -> [(&'static str, proto::InferParame
 }
 
 /// The parameters of every request.
-fn grpc_parameters(options: &PerfOptions) -> impl Iterator<Item = NamedParameter> {
+fn grpc_parameters(options: &PerfOptions) -> impl Iterator<Item = (String, proto::InferParameter)> {
     let sequence =
         of_sequence(&PlannedPosition::ONLY).into_iter().filter(|_| options.sequences.of_one_request);
     let own = options.parameters.iter().map(|(name, value)| {

@@ -13,12 +13,12 @@ use super::recorded_call::{self, CallBody, RecordedCall};
 use super::report::ReplayReport;
 use crate::event::CallProtocol;
 
-/// See [`crate::replay`].
-pub(crate) fn run(
-    arguments: impl IntoIterator<Item = OsString>,
-    out: &mut dyn Write,
-    errors: &mut dyn Write,
-) -> u8 {
+/// Runs `nereid replay` to its end; blocks. The first argument is the program's name.
+///
+/// Writes the report or the help to `out`, and errors to `errors`. Returns the exit status: 0 if all answers are as
+/// recorded, 1 if the file cannot be read or the server cannot be reached, 2 if the command line is wrong, 3 if an answer
+/// differs or is missing.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, errors: &mut dyn Write) -> u8 {
     let (written, status) = match options::parse(arguments) {
         Err(error) if error.use_stderr() => (write!(errors, "{error}"), 2),
         Err(help) => (write!(out, "{help}"), 0),

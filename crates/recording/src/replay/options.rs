@@ -52,8 +52,8 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
 }
 
-/// The table of options.
-pub(crate) fn command_line() -> Command {
+/// The table of the options of `nereid replay`, for completions and the manual page.
+pub fn command_line() -> Command {
     let usage = "nereid replay [OPTIONS] <FILE>";
     Command::new("nereid replay")
         .override_usage(usage)

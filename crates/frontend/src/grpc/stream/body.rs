@@ -499,7 +499,7 @@ fn decode_message(
         return Ok(AcceptedMessage { id, bytes, decoupled: false, decoded: Err(denied) });
     }
     let is_stopping = endpoint.drain.has_begun();
-    let stopping = || Error::unavailable(Status::stopping().message);
+    let stopping = || Error::unavailable(Status::stopping().message().to_owned());
     let model = match endpoint.model(call, &message.model_name, &message.model_version) {
         Ok(model) => model,
         Err(_) if is_stopping => {

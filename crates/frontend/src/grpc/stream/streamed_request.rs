@@ -180,7 +180,7 @@ impl StreamedRequest {
 }
 
 pub(super) fn code_of(error: &Error) -> u16 {
-    Status::from(error.clone()).code as u16
+    Status::from(error.clone()).code() as u16
 }
 
 impl Stream for StreamedRequest {

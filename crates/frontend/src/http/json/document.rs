@@ -15,17 +15,19 @@ use super::{
     syntax::{Number, access},
 };
 
+mod builder;
+
 /// A parsed document.
 #[derive(Debug)]
 pub(crate) struct Document<'a> {
-    pub(super) nodes: Vec<JsonNode<'a>>,
-    pub(super) tensors: Vec<TensorElements>,
-    pub(super) text: JsonText<'a>,
+    nodes: Vec<JsonNode<'a>>,
+    tensors: Vec<TensorElements>,
+    text: JsonText<'a>,
 }
 
 /// A node of the tree.
 #[derive(Debug)]
-pub(super) enum JsonNode<'a> {
+enum JsonNode<'a> {
     Scalar(Scalar<'a>),
     /// The members or elements follow this node, up to `end`.
     Container {

@@ -11,6 +11,8 @@ use super::{
     syntax::{JsonSyntaxError, Number, reason},
 };
 
+mod number;
+
 /// A value that is not a container.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scalar<'a> {
@@ -56,10 +58,10 @@ pub(super) trait JsonVisitor<'a> {
 /// A position in a document.
 #[derive(Debug, Clone)]
 pub(super) struct JsonReader<'a> {
-    pub(super) source: &'a [u8],
-    pub(super) at: usize,
+    source: &'a [u8],
+    at: usize,
     /// Where the piece ends that is being read. A text that is read at once is one piece.
-    pub(super) piece_end: usize,
+    piece_end: usize,
     reading: Option<&'a LongRead<'a>>,
 }
 

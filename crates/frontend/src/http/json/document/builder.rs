@@ -10,12 +10,14 @@ use std::borrow::Cow;
 use vocabulary::{DataType, Error};
 
 use super::{
-    document::{Document, JsonNode, JsonValue},
-    elements::TensorElements,
-    long_read::JsonText,
-    nested_elements::NestedElements,
-    reader::{Container, JsonReader, JsonVisitor, Scalar, SyntaxOnly},
-    syntax::JsonSyntaxError,
+    super::{
+        elements::TensorElements,
+        long_read::JsonText,
+        nested_elements::NestedElements,
+        reader::{Container, JsonReader, JsonVisitor, Scalar, SyntaxOnly},
+        syntax::JsonSyntaxError,
+    },
+    Document, JsonNode, JsonValue,
 };
 
 /// The most values of a document outside of tensors. A value takes at least two bytes of text, but about forty bytes of

@@ -2,9 +2,11 @@
 //! exact doubles if that result is correctly rounded. A single needs only the first digits of most long numbers.
 //! `fast-float2` rounds all other numbers.
 use super::{
-    reader::JsonReader,
-    steps,
-    syntax::{JsonSyntaxError, Number, reason},
+    super::{
+        steps,
+        syntax::{JsonSyntaxError, Number, reason},
+    },
+    JsonReader,
 };
 
 impl<'a> JsonReader<'a> {
@@ -13,7 +15,7 @@ impl<'a> JsonReader<'a> {
     ///
     /// With `SINGLE`, a double is only as exact as its conversion to a single needs.
     #[inline(always)]
-    pub(super) fn number_run<const SINGLE: bool>(
+    pub(in super::super) fn number_run<const SINGLE: bool>(
         &mut self,
         mut take: impl FnMut(Number),
     ) -> Result<(), JsonSyntaxError> {
@@ -46,7 +48,7 @@ impl<'a> JsonReader<'a> {
 
     /// Reads a number, or a word that stands for a number.
     #[inline(always)]
-    pub(super) fn number(&mut self) -> Result<Number, JsonSyntaxError> {
+    pub(in super::super) fn number(&mut self) -> Result<Number, JsonSyntaxError> {
         match short_number::<false>(self.source, self.at) {
             Some((number, end)) => {
                 self.at = end;
