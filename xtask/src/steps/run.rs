@@ -20,7 +20,7 @@ use crate::process::descendants;
 use crate::process::supervised::{End, Supervised};
 use crate::workspace::target;
 
-/// How many lines of its output stand for a step that could not say itself what happened.
+/// How many lines of the output of a failed step the summary repeats.
 const LAST_LINES: usize = 30;
 
 /// Runs the steps whose name contains a text. Returns whether all passed.
@@ -57,6 +57,18 @@ struct DoneStep {
     name: &'static str,
     outcome: StepOutcome,
     time: Duration,
+}
+
+impl DoneStep {
+    fn has_failed(&self) -> bool {
+        matches!(self.outcome, StepOutcome::Failed(_))
+    }
+
+    /// How its output ended, for who reads only the end of a long log.
+    fn last_lines(&self) -> String {
+        let end = last_lines(&file(self.name, "log"), LAST_LINES);
+        format!("the output of '{}' ends:\n  {}", self.name, end.replace('\n', "\n  "))
+    }
 }
 
 /// A step that runs beside others.
@@ -123,21 +135,17 @@ impl Steps {
                 Err(error) => return StepOutcome::of(Err(error)),
             }
         }
-        let last = || format!("its output ends:\n{}", last_lines(process.log(), LAST_LINES));
         match end {
             Err(error) => StepOutcome::of(Err(error)),
             Ok(End::AtLimit(limit)) => {
-                StepOutcome::Failed(format!("ended at its limit of {} s; {}", limit.as_secs(), last()))
+                StepOutcome::Failed(format!("ended at its limit of {} s", limit.as_secs()))
             }
             Ok(End::Exited(status)) => match StepOutcome::read(&file(name, "outcome")) {
                 Some(outcome) => outcome,
-                None => {
-                    let how = match status.signal() {
-                        Some(signal) => format!("ended by signal {signal}"),
-                        None => format!("ended with {status}"),
-                    };
-                    StepOutcome::Failed(format!("{how}; {}", last()))
-                }
+                None => StepOutcome::Failed(match status.signal() {
+                    Some(signal) => format!("ended by signal {signal}"),
+                    None => format!("ended with {status}"),
+                }),
             },
         }
     }
@@ -158,7 +166,11 @@ impl Steps {
         for line in self.tests.lines() {
             println!("{line}");
         }
-        let failed = self.done.iter().filter(|step| matches!(step.outcome, StepOutcome::Failed(_))).count();
+        let failed: Vec<_> = self.done.iter().filter(|step| step.has_failed()).collect();
+        for step in &failed {
+            println!("{}", step.last_lines());
+        }
+        let failed = failed.len();
         let clean = self.clean_up(failed == 0);
         print_free_space();
         let minutes = self.started.elapsed().as_secs_f64() / 60.0;
@@ -242,10 +254,13 @@ mod tests {
     fn a_step_that_stands_still_is_ended_and_the_next_one_runs() {
         let mut run = scripts(LONG);
         run.run(&step("echo begun && sleep 600", Duration::from_millis(300)));
-        run.run(&step("echo second && exit 3", LONG));
+        run.run(&step("echo second && echo last && exit 3", LONG));
         let reasons = outcomes(&run);
-        assert_eq!(reasons[0], "ended at its limit of 0 s; its output ends:\nbegun");
-        assert_eq!(reasons[1], "ended with exit status: 3; its output ends:\nsecond");
+        assert_eq!(reasons, ["ended at its limit of 0 s", "ended with exit status: 3"]);
+        assert_eq!(
+            run.done[1].last_lines(),
+            "the output of 'echo second && echo last && exit 3' ends:\n  second\n  last"
+        );
         end(run);
     }
 
