@@ -136,7 +136,8 @@ impl OnnxInstance {
         let result = run(&self.session, self.run_options.as_ref(), (&feeds, &slots), expected);
         execution_times.compute_ended();
 
-        let RunOutputs { outputs, in_place, has_disproved_shapes } = result?;
+        let RunOutputs { outputs, in_place, has_disproved_shapes } =
+            result.map_err(|failure| self.plan.failed_run(&failure))?;
         if has_disproved_shapes {
             self.output_shapes.give_up();
         }

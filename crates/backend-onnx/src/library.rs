@@ -59,8 +59,7 @@ impl LibrarySearch {
         settings: &BTreeMap<String, String>,
         threads: Option<GlobalThreads>,
     ) -> Result<Arc<Runtime>, Error> {
-        let named = settings.get("library").map(Path::new).or(self.named.as_deref());
-        if let Some(path) = named {
+        if let Some(path) = self.named(settings) {
             let file = if path.is_dir() {
                 file_in(path).unwrap_or_else(|| path.join(FILE_NAMES[0]))
             } else {
@@ -88,16 +87,38 @@ impl LibrarySearch {
             let separator = if looked_in.is_empty() { "" } else { ", " };
             let _ = write!(looked_in, "{separator}'{}'{failure}", place.path().display());
         }
-        Err(Error::unavailable(format!(
-            "unable to find ONNX Runtime ({}), searched: {looked_in}; {HOW_TO_GET_IT}",
-            FILE_NAMES[0]
-        )))
+        Err(Error::unavailable(not_found(&looked_in)))
+    }
+
+    fn named<'a>(&'a self, settings: &'a BTreeMap<String, String>) -> Option<&'a Path> {
+        settings.get("library").map(Path::new).or(self.named.as_deref())
+    }
+
+    /// Why [`LibrarySearch::open`] would fail, as far as the search can tell without opening a file.
+    pub(crate) fn missing(&self, settings: &BTreeMap<String, String>) -> Option<String> {
+        if self.expected(settings).is_some() {
+            return None;
+        }
+        if let Some(path) = self.named(settings) {
+            let is_bare = path.components().count() == 1;
+            let is_known = is_bare && path.to_str().is_some_and(loader_knows);
+            let text = format!(
+                "unable to load ONNX Runtime from '{}': there is no such file; {HOW_TO_GET_IT}",
+                path.display()
+            );
+            return (!is_known).then_some(text);
+        }
+        if FILE_NAMES.into_iter().any(loader_knows) {
+            return None;
+        }
+        let places = self.places(settings);
+        let places: Vec<_> = places.iter().map(|place| format!("'{}'", place.path().display())).collect();
+        Some(not_found(&places.join(", ")))
     }
 
     /// The file that would be opened, as far as the search can determine it without opening a file.
     pub(crate) fn expected(&self, settings: &BTreeMap<String, String>) -> Option<PathBuf> {
-        let named = settings.get("library").map(Path::new).or(self.named.as_deref());
-        if let Some(path) = named {
+        if let Some(path) = self.named(settings) {
             return if path.is_dir() { file_in(path) } else { path.is_file().then(|| path.to_owned()) };
         }
         self.places(settings).into_iter().find_map(|place| match place {
@@ -140,6 +161,22 @@ impl LibrarySearch {
         let own = std::iter::once(source.model_directory.clone());
         own.chain(named).chain(backend).chain(self.python_packages()).collect()
     }
+}
+
+fn not_found(looked_in: &str) -> String {
+    format!("unable to find ONNX Runtime ({}), searched: {looked_in}; {HOW_TO_GET_IT}", FILE_NAMES[0])
+}
+
+/// Whether the loader would find a library by its bare name: in `LD_LIBRARY_PATH`, its cache, or the system's directories.
+fn loader_knows(name: &str) -> bool {
+    let of_variable = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let system = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"].map(PathBuf::from);
+    let mut directories = std::env::split_paths(&of_variable).chain(system);
+    // The cache has each name between two NULs.
+    let entry = [b"\0", name.as_bytes(), b"\0"].concat();
+    let is_cached = |cache: Vec<u8>| cache.windows(entry.len()).any(|bytes| bytes == entry);
+    directories.any(|directory| directory.join(name).is_file())
+        || fs::read("/etc/ld.so.cache").is_ok_and(is_cached)
 }
 
 /// Prefixes under which Python packages may be installed, the most specific first: the active environment, and those of
@@ -254,6 +291,7 @@ mod tests {
         // If the loader itself finds a library, there is no error to test.
         if let Err(error) = search.open(&settings, None) {
             assert_eq!(error.code, vocabulary::ErrorCode::Unavailable);
+            assert_eq!(search.missing(&settings).as_deref(), Some(&*error.message));
             for part in
                 ["'/nowhere/backends/onnxruntime'", "'/nowhere/bin/../lib'", "pip install onnxruntime"]
             {
@@ -272,6 +310,19 @@ mod tests {
             "{error}"
         );
         assert!(error.message.contains("--onnxruntime-library"), "{error}");
+        let missing = search.missing(&BTreeMap::new()).unwrap();
+        assert!(
+            missing.starts_with("unable to load ONNX Runtime from '/nowhere/libonnxruntime.so': there is no"),
+            "{missing}"
+        );
+    }
+
+    #[test]
+    fn a_library_that_the_loader_finds_is_not_missing() {
+        assert!(loader_knows("libc.so.6") && !loader_knows("libno-such-library.so"));
+        let named = |name: &str| LibrarySearch { named: Some(name.into()), ..LibrarySearch::default() };
+        assert_eq!(named("libc.so.6").missing(&BTreeMap::new()), None);
+        assert!(named("./libc.so.6").missing(&BTreeMap::new()).is_some());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The backend and the model versions that it has opened.
 use std::{
+    collections::BTreeMap,
     fs,
     path::PathBuf,
     sync::{Arc, Once},
@@ -98,12 +99,16 @@ impl Backend for OnnxBackend {
 
     fn location(&self) -> String {
         let opened = self.runtime.lock().as_ref().map(|runtime| runtime.path().to_owned());
-        let path = opened.or_else(|| self.search.expected(&std::collections::BTreeMap::new()));
+        let path = opened.or_else(|| self.search.expected(&BTreeMap::new()));
         path.map(|path| path.display().to_string()).unwrap_or_default()
     }
 
     fn known_names(&self) -> Option<KnownNames> {
         Some(settings::KNOWN_NAMES)
+    }
+
+    fn missing_runtime(&self, settings: &BTreeMap<String, String>) -> Option<String> {
+        self.search.missing(settings)
     }
 
     fn inspect(&self, source: &ModelSource) -> Result<Option<Box<dyn ModelInspection>>, Error> {
@@ -117,6 +122,7 @@ impl Backend for OnnxBackend {
         Ok(Box::new(OnnxModel {
             runtime: self.runtime(source)?,
             name: source.name.clone(),
+            version: source.version,
             op_directories: self.search.op_directories(source),
             file,
             maps_external_data: maps,
@@ -135,6 +141,7 @@ impl Backend for OnnxBackend {
 struct OnnxModel {
     runtime: Arc<Runtime>,
     name: Name,
+    version: i64,
     /// Where libraries of custom operators may be.
     op_directories: Vec<PathBuf>,
     file: PathBuf,
@@ -259,7 +266,7 @@ impl BackendModel for OnnxModel {
             run_entry.map(|(key, value)| RunOptions::with_entry(&self.runtime, &key, &value)).transpose()?;
         let iteration = Iteration::of(config, session.signature())?;
         let done = iteration.as_ref().and_then(|iteration| iteration.slot);
-        let plan = ExecutionPlan::new(config, session.signature(), done);
+        let plan = ExecutionPlan::new(config, self.version, session.signature(), done);
         let copied_bytes = self.copied_bytes.clone();
         let memory = SessionMemory::of(&session, files_bytes(&self.file, self.maps_external_data));
         let mut sessions = self.sessions.lock();

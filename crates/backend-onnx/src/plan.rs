@@ -4,15 +4,17 @@ use std::num::NonZeroU32;
 use config::{
     BatchInputKind, Control, ControlInput, FalseTrue, ModelConfig, OutputSpec, Scheduling, StateSpec,
 };
-use vocabulary::{DataType, Name, Shape};
+use vocabulary::{DataType, Error, Name, Shape};
 
-use crate::ort::{Signature, ValueInfo, ValueKind};
+use crate::ort::{OrtError, Signature, ValueInfo, ValueKind};
 
 /// Feeds and fetches of an instance. Invariant: every slot is a position in the signature that the plan was made from,
 /// and the fetches are in the order of their slots.
 pub(crate) struct ExecutionPlan {
     /// Model name, for errors.
     pub(crate) model: Name,
+    /// Its version, for errors.
+    version: i64,
     /// Largest number of rows; `None`: tensors have no batch dimension.
     pub(crate) max_rows: Option<NonZeroU32>,
     /// The inputs of a run.
@@ -82,13 +84,25 @@ pub(crate) struct StatePlan {
 impl ExecutionPlan {
     /// The plan of a configuration that agrees with the signature. `done` is the position of the output that reports
     /// which requests of an iterative model are done.
-    pub(crate) fn new(config: &ModelConfig, signature: &Signature, done: Option<usize>) -> Self {
+    pub(crate) fn new(
+        config: &ModelConfig,
+        version: i64,
+        signature: &Signature,
+        done: Option<usize>,
+    ) -> Self {
         Self {
             model: config.name.clone(),
+            version,
             max_rows: config.request_limit(),
             feeds: feeds(config, signature),
             fetches: fetches(config, signature, done),
         }
+    }
+
+    /// The error of requests whose run the runtime has refused.
+    pub(crate) fn failed_run(&self, failure: &OrtError) -> Error {
+        let Self { model, version, .. } = self;
+        Error::internal(format!("{failure} (model '{model}', version {version})"))
     }
 
     /// Inputs that receive states of sequences.

@@ -2,6 +2,7 @@
 //!
 //! They run in a directory that no repository has, and import nothing from where they run.
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     fmt,
     io::{Read, Write},
@@ -21,6 +22,9 @@ const COMPILING: &str = include_str!("python.py");
 /// Imports NumPy.
 const IMPORTING: &str = include_str!("numpy.py");
 
+/// Looks for modules.
+const LOOKING: &str = include_str!("modules.py");
+
 /// How long an interpreter may take for all its files.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -39,6 +43,8 @@ pub(crate) struct CompiledFile {
     pub(crate) names: Vec<String>,
     /// Attributes that the code sets or deletes.
     pub(crate) attributes: Vec<String>,
+    /// The modules that running the file surely imports, without their submodules, each with its line.
+    pub(crate) imports: Vec<(String, usize)>,
     /// The line of the class, if there is one such class, in the module itself.
     pub(crate) line: Option<usize>,
     /// The class has base classes, or decorators.
@@ -115,6 +121,19 @@ pub(crate) fn without_numpy(interpreter: &str) -> Result<Option<String>, Interpr
     let answer = answer(interpreter, ["-c", IMPORTING].map(OsStr::new), Vec::new())?;
     let text = String::from_utf8_lossy(&answer).into_owned();
     Ok(Some(text).filter(|text| !text.is_empty()))
+}
+
+/// Which of these modules the interpreter does not find. Imports none of them.
+///
+/// # Errors
+/// Why it tells nothing.
+pub(crate) fn absent_modules(
+    interpreter: &str,
+    names: &BTreeSet<&str>,
+) -> Result<BTreeSet<String>, InterpreterFailure> {
+    let names: Vec<_> = names.iter().map(|name| name.as_bytes()).collect();
+    let answer = answer(interpreter, ["-c", LOOKING].map(OsStr::new), names.join(&b'\0'))?;
+    serde_json::from_slice(&answer).map_err(|error| format!("gave no answer: {error}").into())
 }
 
 /// What an interpreter writes that reads `input`.

@@ -52,6 +52,8 @@ pub(crate) struct CheckedModel {
     /// version, or it has problems.
     pub(crate) versions: BTreeMap<i64, Option<ModelConfig>>,
     pub(crate) python: Vec<PythonSource>,
+    /// The name of the backend in the server that runs it.
+    pub(crate) backend: Option<String>,
     /// The steps to the configurations of the versions, as far as the rules allow to take them.
     pub(crate) stages: BTreeMap<i64, ConfigStages>,
 }
@@ -107,6 +109,7 @@ pub(crate) fn check_model(directory: &Path, options: &CheckOptions) -> CheckedMo
         given: None,
         versions: BTreeMap::new(),
         python: Vec::new(),
+        backend: None,
         stages: BTreeMap::new(),
     };
     let Some(given) = read_config(&mut model, options) else {
@@ -339,6 +342,7 @@ fn choose_backend(
     match BackendChoice::of(options, source) {
         Ok(BackendChoice::BuiltIn(backend)) => {
             source.settings = settings_of(options, backend.settings_name());
+            model.backend = Some(backend.name().to_owned());
             for useless in misspelt_names(&source.declared, backend.known_names()) {
                 let finding = model.at(Severity::Warning, rule::PARAMETER, &useless.field, &useless.text);
                 model.findings.push(finding.meaning(useless.suggestion));

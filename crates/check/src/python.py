@@ -82,12 +82,29 @@ def class_of(tree):
     }
 
 
+def imports_of(tree):
+    """The modules that running the file surely imports, each with its line. Empty if the file changes where they are found."""
+    changes_places = ("sys", "path"), ("sys", "modules"), ("sys", "meta_path"), ("sys", "path_hooks")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if (node.value.id, node.attr) in changes_places:
+                return []
+    found = []
+    # What stands in a condition, or where its error is handled, may be missing.
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            found.extend((alias.name.split(".")[0], node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.append((node.module.split(".")[0], node.lineno))
+    return found
+
+
 def told_of(source):
     tree = ast.parse(source)
     compile(source, "model.py", "exec", dont_inherit=True)
     names, attributes = names_of(tree)
     dynamic = any(is_dynamic(node) for node in ast.walk(tree))
-    return {"names": names, "attributes": attributes, "dynamic": dynamic, **class_of(tree)}
+    return {"names": names, "attributes": attributes, "dynamic": dynamic, "imports": imports_of(tree), **class_of(tree)}
 
 
 warnings.simplefilter("ignore")

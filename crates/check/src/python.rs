@@ -1,16 +1,19 @@
-//! Compiles models in Python. One process of each interpreter compiles all its files, and runs none of them. Another one
-//! tells whether the interpreter has NumPy.
+//! Compiles models in Python. One process of each interpreter compiles all its files, and runs none of them. Others tell
+//! whether the interpreter has NumPy, and the modules that the files import.
 //!
 //! A repository may come from somebody whose programs must not run here. So a program that a model names is started only if
 //! the caller says so. Otherwise the operator's interpreter compiles the file, whose version may be another one.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use inference::{backend::PythonSource, nearest};
 use vocabulary::Name;
 
 use crate::{
     Finding, Severity,
-    interpreter::{CompiledFile, CompiledMethod, InterpreterFailure, compiled, without_numpy},
+    interpreter::{
+        CompiledFile, CompiledMethod, InterpreterFailure, absent_modules, compiled, without_numpy,
+    },
     rules::{PYTHON_ENVIRONMENT, PYTHON_MODEL, PYTHON_SYNTAX},
 };
 
@@ -19,6 +22,9 @@ const CLASS: &str = "TritonPythonModel";
 
 /// The methods of a model that the server calls.
 const METHODS: [&str; 5] = ["auto_complete_config", "execute", "finalize", "initialize", "is_ready"];
+
+/// Modules that workers have, or that are looked for otherwise.
+const KNOWN_MODULES: [&str; 3] = ["triton_python_backend_utils", "c_python_backend_utils", "numpy"];
 
 /// How the source code of models is checked.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +61,7 @@ pub(crate) fn check_sources(sources: &[(Name, PythonSource)], checks: SourceChec
         match compiled(interpreter, &names) {
             Ok(told) => {
                 findings.extend(check_environment(interpreter, &files, checks));
+                findings.extend(check_imports(interpreter, &files, &told, checks));
                 for ((model, source), told) in files.into_iter().zip(told) {
                     let of_file = judge(source, &told, checks).into_iter();
                     findings.extend(of_file.map(|finding| finding.about(model)));
@@ -118,6 +125,49 @@ fn check_environment(
         Finding::new(severity, PYTHON_ENVIRONMENT, &source.file, text.clone()).about(model)
     };
     concerned.into_iter().map(finding).collect()
+}
+
+/// Warnings about modules that models import and that the interpreter does not find. A server may have other search paths.
+fn check_imports(
+    interpreter: &str,
+    files: &[(&Name, &PythonSource)],
+    told: &[CompiledFile],
+    checks: SourceChecks,
+) -> Vec<Finding> {
+    let concerned = files.iter().zip(told).filter(|((_, source), _)| is_run_by(source, checks));
+    let imports: Vec<_> = concerned
+        .flat_map(|((model, source), told)| told.imports.iter().map(move |import| (*model, *source, import)))
+        .filter(|(_, source, (module, _))| !is_beside(source, module))
+        .collect();
+    let names: BTreeSet<_> = imports.iter().map(|(.., (module, _))| module.as_str()).collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    // A failure is told once, where NumPy is looked for.
+    let absent = absent_modules(interpreter, &names).unwrap_or_default();
+    let missing = imports.into_iter().filter(|(.., (module, _))| absent.contains(module));
+    let finding = |(model, source, (module, line)): (&Name, &PythonSource, &(String, usize))| {
+        let text = format!("'{interpreter}' has no module '{module}', which the model imports");
+        let finding = Finding::new(Severity::Warning, PYTHON_ENVIRONMENT, &source.file, text);
+        Finding { line: Some(*line), ..finding }.about(model)
+    };
+    missing.map(finding).collect()
+}
+
+/// Whether a worker has the module itself, or finds it in the directory of the version or of the model.
+fn is_beside(source: &PythonSource, module: &str) -> bool {
+    let mut directories = source.file.ancestors().skip(1).take(2);
+    let has = |directory: &Path| {
+        directory.join(module).is_dir()
+            || directory.read_dir().is_ok_and(|mut entries| {
+                entries.any(|entry| {
+                    let name = entry.map(|entry| entry.file_name()).unwrap_or_default();
+                    let name = name.to_string_lossy();
+                    name.strip_prefix(module).is_some_and(|rest| rest.starts_with('.'))
+                })
+            })
+    };
+    KNOWN_MODULES.contains(&module) || directories.any(has)
 }
 
 fn judge(source: &PythonSource, told: &CompiledFile, checks: SourceChecks) -> Vec<Finding> {
@@ -203,7 +253,7 @@ fn wrong_arguments(
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+    use std::{fs, os::unix::fs::PermissionsExt};
 
     use super::*;
 
@@ -328,6 +378,42 @@ mod tests {
         let findings = check_sources(&[(Name::new("m"), source)], CHECKS);
         assert_eq!((findings.len(), findings[0].severity), (1, Severity::Error));
         assert!(findings[0].text.contains("'/no/python' cannot be started"), "{}", findings[0].text);
+    }
+
+    #[test]
+    fn a_module_that_the_interpreter_does_not_find_is_told_with_its_line() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let version = directory.path().join("m/1");
+        fs::create_dir_all(version.join("parts")).expect("a directory");
+        fs::write(version.join("beside.py"), "").expect("a file");
+        let file = version.join("model.py");
+        let told = |code: &str| {
+            fs::write(&file, code).expect("a file");
+            let interpreter = Some("python3".to_owned());
+            let file = file.clone();
+            let server_makes_environment = false;
+            let source = PythonSource { file, interpreter, own_interpreter: None, server_makes_environment };
+            let findings = check_sources(&[("m".into(), source)], CHECKS).into_iter();
+            // Whether this Python has NumPy does not matter here.
+            let mut findings = findings.filter(|finding| !finding.text.contains("numpy"));
+            let told = findings.next().map(|finding| (finding.severity, finding.line, finding.text));
+            assert_eq!(findings.next(), None);
+            told
+        };
+        let class = format!("class TritonPythonModel:\n{EXECUTE}");
+        let text = "'python3' has no module 'no_such_module', which the model imports".to_owned();
+        for code in ["import os, no_such_module.part\n", "from no_such_module import x\n"] {
+            assert_eq!(told(&format!("{code}{class}")), Some((Severity::Warning, Some(1), text.clone())));
+        }
+        for code in [
+            "import beside, parts.x, json, triton_python_backend_utils as pb_utils\n",
+            "try:\n  import no_such_module\nexcept ImportError:\n  pass\n",
+            "if False:\n  import no_such_module\n",
+            "import sys\nsys.path.append('/x')\nimport no_such_module\n",
+            "def f():\n  import no_such_module\n",
+        ] {
+            assert_eq!(told(&format!("{code}{class}")), None, "{code}");
+        }
     }
 
     /// A program that starts `python3` with this environment and without the packages of the system.

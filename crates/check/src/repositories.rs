@@ -11,10 +11,11 @@ use vocabulary::Name;
 
 use crate::{
     CheckOptions, CheckReport, Finding, Severity,
+    backend_choice::settings_of,
     ensembles::check_ensembles,
     model::{CheckedModel, check_model},
     python::check_sources,
-    rules::{REPOSITORY, REPOSITORY_LAYOUT, UNIQUE_MODEL},
+    rules::{BACKEND_RUNTIME, REPOSITORY, REPOSITORY_LAYOUT, UNIQUE_MODEL},
 };
 
 /// Checks repositories, which are directories. Blocks.
@@ -35,6 +36,7 @@ pub fn check_repositories(repositories: &BTreeSet<PathBuf>, options: &CheckOptio
     }
     report.models = directories.len();
     let checked = check_each(&directories, options);
+    report.findings.extend(missing_runtimes(&checked, options));
     let sources: Vec<_> = checked
         .iter()
         .flat_map(|model| model.python.iter().map(|source| (model.name.clone(), source.clone())))
@@ -77,6 +79,25 @@ fn check_each(directories: &[PathBuf], options: &CheckOptions) -> Vec<CheckedMod
         }
         checked
     })
+}
+
+/// What backends lack on this machine: one finding for all models of a backend.
+fn missing_runtimes(checked: &[CheckedModel], options: &CheckOptions) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for backend in &options.plugins.backends {
+        let mut needing = checked.iter().filter(|model| model.backend.as_deref() == Some(backend.name()));
+        let Some(first) = needing.next() else { continue };
+        let settings = settings_of(options, backend.settings_name());
+        let Some(missing) = backend.missing_runtime(&settings) else { continue };
+        let needed_by = match needing.count() {
+            0 => format!("model '{}' needs it", first.name),
+            others => format!("model '{}' and {others} more need it", first.name),
+        };
+        let repository = first.directory.parent().unwrap_or(&first.directory);
+        let text = format!("{missing}; {needed_by}");
+        findings.push(Finding::new(Severity::Warning, BACKEND_RUNTIME, repository, text));
+    }
+    findings
 }
 
 /// The models by name: all of them, or those of each repository. A model that is in two repositories is in no map.

@@ -24,9 +24,14 @@ pub(crate) const PYTHON_MODEL: Rule = Rule::new(
     "python-model",
     "A model in Python has the class `TritonPythonModel`, and methods that the server calls.",
 );
-/// The interpreter of a model has what workers need.
-pub(crate) const PYTHON_ENVIRONMENT: Rule =
-    Rule::new("python-environment", "The interpreter of a model in Python starts, and has NumPy.");
+/// The interpreter of a model has what workers and the model need.
+pub(crate) const PYTHON_ENVIRONMENT: Rule = Rule::new(
+    "python-environment",
+    "The interpreter of a model in Python starts, and has NumPy and what the model imports.",
+);
+/// The library of a backend is there.
+pub(crate) const BACKEND_RUNTIME: Rule =
+    Rule::new("backend-runtime", "The library that a backend runs its models with is on this machine.");
 /// An agent exists.
 pub(crate) const REPOSITORY_AGENT: Rule =
     Rule::new("repository-agent", "The repository agents that a configuration names exist.");
@@ -40,6 +45,7 @@ const OWN: &[Rule] = &[
     PYTHON_SYNTAX,
     PYTHON_MODEL,
     PYTHON_ENVIRONMENT,
+    BACKEND_RUNTIME,
     REPOSITORY_AGENT,
 ];
 

@@ -223,7 +223,7 @@ fn check(table: NonNull<sys::OrtApi>, status: sys::OrtStatusPtr) -> Result<(), O
         let code = get_code(status);
         let message = CStr::from_ptr(((*api).GetErrorMessage)(status)).to_string_lossy().into_owned();
         ((*api).ReleaseStatus)(status);
-        Err(OrtError { code, message })
+        Err(OrtError::of_runtime(code, message))
     }
 }
 

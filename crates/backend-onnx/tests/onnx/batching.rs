@@ -82,7 +82,8 @@ fn a_failed_run_fails_every_request_and_the_next_run_succeeds() {
         let error = answer.unwrap_err();
         assert_eq!((error.code, error.reason), (ErrorCode::Internal, FailureReason::Backend));
         assert!(error.message.starts_with("onnx runtime error 2: "), "{error}");
-        assert!(error.message.contains("77"), "{error}");
+        assert!(error.message.contains("77") && !error.message.contains(".cc:"), "{error}");
+        assert!(error.message.ends_with(" (model 'model', version 1)"), "{error}");
     }
     let answers = model.run(vec![index(1), index(3)]);
     let values: Vec<_> = answers.iter().map(|answer| read_floats(answer.as_ref().unwrap(), "Y")).collect();

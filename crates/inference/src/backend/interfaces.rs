@@ -50,6 +50,13 @@ pub trait Backend: Send + Sync {
         Vec::new()
     }
 
+    /// Which library the backend needs and this machine lacks, and how to get it, as one sentence. Looks for files and opens
+    /// none of them. May block. `None`: nothing is known to be missing.
+    fn missing_runtime(&self, settings: &BTreeMap<String, String>) -> Option<String> {
+        let _ = settings;
+        None
+    }
+
     /// Reads what the files of a version say of it, without running anything of the model and without libraries. May
     /// block. `None` if only [`Backend::open`] can tell.
     ///
