@@ -51,11 +51,6 @@ impl Supervised {
         Ok(Supervised { child, log, output, started: Instant::now(), limit })
     }
 
-    /// The file with the output.
-    pub(crate) fn log(&self) -> &Path {
-        &self.log
-    }
-
     /// Since the start of the program.
     pub(crate) fn time(&self) -> Duration {
         self.started.elapsed()
@@ -113,8 +108,8 @@ mod tests {
         let end = program.follow(&mut shown).unwrap();
         assert!(matches!(end, End::Exited(status) if status.code() == Some(3)), "{end:?}");
         assert_eq!(shown, b"one\ntwo\n");
-        assert_eq!(last_lines(program.log(), 1), "two");
-        assert_eq!(last_lines(program.log(), 5), "one\ntwo");
+        assert_eq!(last_lines(&program.log, 1), "two");
+        assert_eq!(last_lines(&program.log, 5), "one\ntwo");
     }
 
     #[test]

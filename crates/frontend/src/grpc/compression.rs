@@ -151,8 +151,8 @@ mod tests {
         assert_eq!(of_request(&headers(GRPC_ENCODING, "identity")), Ok(None));
         assert_eq!(of_request(&headers(GRPC_ENCODING, "deflate")), Ok(Some(Coding::Deflate)));
         let refused = of_request(&headers(GRPC_ENCODING, "snappy")).unwrap_err();
-        assert_eq!(refused.code, Code::Unimplemented);
-        assert_eq!(refused.message, "Compression algorithm 'snappy' is not supported.");
+        assert_eq!(refused.code(), Code::Unimplemented);
+        assert_eq!(refused.message(), "Compression algorithm 'snappy' is not supported.");
     }
 
     #[test]

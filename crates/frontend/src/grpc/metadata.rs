@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(granted("99999999H"), Ok(Some(Duration::from_secs(99_999_999 * 3600))));
         assert_eq!(granted("0n"), Ok(Some(Duration::ZERO)));
         for wrong in ["", "S", "1", "123456789S", "-1S", "+1S", "1 S", "1s"] {
-            assert_eq!(granted(wrong).unwrap_err().code, Code::InvalidArgument, "{wrong}");
+            assert_eq!(granted(wrong).unwrap_err().code(), Code::InvalidArgument, "{wrong}");
         }
     }
 

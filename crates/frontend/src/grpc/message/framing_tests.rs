@@ -180,7 +180,7 @@ fn a_refused_message_must_arrive_as_a_whole() {
     let mut next = || messages.poll_next(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(next(), Poll::Ready(Some(Err(MessageError::Refused(_))))));
     let Poll::Ready(Some(Err(MessageError::End(status)))) = next() else { panic!("the body ends too early") };
-    assert_eq!(status.message, "The request ends inside a message");
+    assert_eq!(status.message(), "The request ends inside a message");
     assert!(matches!(next(), Poll::Ready(None)));
 }
 
@@ -190,7 +190,7 @@ fn a_client_that_gives_up_its_call_has_gone() {
     let mut messages = of(StreamBody::new(stream::iter(frames)));
     let mut next = || messages.poll_next(&mut Context::from_waker(Waker::noop()));
     let Poll::Ready(Some(Err(error @ MessageError::Gone))) = next() else { panic!("the client has gone") };
-    assert_eq!(Status::from(error).code, Code::Cancelled);
+    assert_eq!(Status::from(error).code(), Code::Cancelled);
     assert!(matches!(next(), Poll::Ready(None | Some(Err(MessageError::End(_))))));
 }
 
@@ -217,13 +217,13 @@ fn refusal(bytes: &'static [u8]) -> Status {
 
 #[test]
 fn a_broken_prefix_or_end_is_refused() {
-    assert_eq!(refusal(&[0, 0, 0, 0]).message, "The request ends inside a message");
-    assert_eq!(refusal(&[0, 0, 0, 0, 2, 1]).message, "The request ends inside a message");
-    assert_eq!(refusal(&[2, 0, 0, 0, 0]).message, "A message begins with the invalid flag 2");
-    assert!(refusal(&[1, 0, 0, 0, 0]).message.contains("names no algorithm"));
+    assert_eq!(refusal(&[0, 0, 0, 0]).message(), "The request ends inside a message");
+    assert_eq!(refusal(&[0, 0, 0, 0, 2, 1]).message(), "The request ends inside a message");
+    assert_eq!(refusal(&[2, 0, 0, 0, 0]).message(), "A message begins with the invalid flag 2");
+    assert!(refusal(&[1, 0, 0, 0, 0]).message().contains("names no algorithm"));
     let refused = refusal(&[0, 0x80, 0, 0, 0]);
-    assert_eq!(refused.code, Code::ResourceExhausted);
-    assert_eq!(refused.message, "Received message larger than max (2147483648 vs. 2147483647)");
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert_eq!(refused.message(), "Received message larger than max (2147483648 vs. 2147483647)");
 }
 
 #[tokio::test]
@@ -244,20 +244,20 @@ async fn a_message_is_limited_as_it_comes_and_once_it_is_inflated() {
     };
     assert_eq!(only(vec![1; 1000], false, 1000).await.unwrap().concat(), [1; 1000]);
     let refused = only(vec![1; 1001], false, 1000).await.unwrap_err();
-    assert_eq!(refused.code, Code::ResourceExhausted);
-    assert_eq!(refused.message, "Received message larger than max (1001 vs. 1000)");
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert_eq!(refused.message(), "Received message larger than max (1001 vs. 1000)");
 
     let bomb = vec![0; 8 << 20];
     let deflated = Coding::Gzip.deflate(Bytes::from(bomb.clone()).into(), 9, 0).await.unwrap().unwrap();
     assert_eq!(only(deflated.clone(), true, 8 << 20).await.unwrap().concat(), bomb);
     for limit in [deflated.len(), 1 << 20, (8 << 20) - 1] {
         let refused = only(deflated.clone(), true, limit).await.unwrap_err();
-        assert_eq!(refused.code, Code::ResourceExhausted);
+        assert_eq!(refused.code(), Code::ResourceExhausted);
         let text = format!("Received message larger than max ({} vs. {limit})", limit + 1);
-        assert_eq!(refused.message, text);
+        assert_eq!(refused.message(), text);
     }
     let refused = only(b"garbage".to_vec(), true, 1000).await.unwrap_err();
-    assert_eq!((refused.code, &*refused.message), (Code::Internal, "failed to decompress request"));
+    assert_eq!((refused.code(), &*refused.message()), (Code::Internal, "failed to decompress request"));
 }
 
 #[tokio::test]

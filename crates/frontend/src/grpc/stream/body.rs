@@ -495,7 +495,7 @@ fn decode_message(
     let message = InferMessage::decode(&frames)?;
     let id = lengths::short_id(&message.id);
     if let Err(denied) = request::check(call, &message) {
-        let denied = Error::invalid(denied.message);
+        let denied = Error::invalid(denied.message().to_owned());
         return Ok(AcceptedMessage { id, bytes, decoupled: false, decoded: Err(denied) });
     }
     let is_stopping = endpoint.drain.has_begun();
