@@ -257,7 +257,7 @@ async fn a_message_is_limited_as_it_comes_and_once_it_is_inflated() {
         assert_eq!(refused.message(), text);
     }
     let refused = only(b"garbage".to_vec(), true, 1000).await.unwrap_err();
-    assert_eq!((refused.code(), &*refused.message()), (Code::Internal, "failed to decompress request"));
+    assert_eq!((refused.code(), refused.message()), (Code::Internal, "failed to decompress request"));
 }
 
 #[tokio::test]
