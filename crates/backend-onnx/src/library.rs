@@ -172,8 +172,8 @@ fn loader_knows(name: &str) -> bool {
     let of_variable = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let system = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"].map(PathBuf::from);
     let mut directories = std::env::split_paths(&of_variable).chain(system);
-    // The cache has each name between two NULs.
-    let entry = [b"\0", name.as_bytes(), b"\0"].concat();
+    // The cache has paths that end with a NUL.
+    let entry = [b"/", name.as_bytes(), b"\0"].concat();
     let is_cached = |cache: Vec<u8>| cache.windows(entry.len()).any(|bytes| bytes == entry);
     directories.any(|directory| directory.join(name).is_file())
         || fs::read("/etc/ld.so.cache").is_ok_and(is_cached)

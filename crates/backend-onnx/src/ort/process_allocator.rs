@@ -2,7 +2,8 @@
 //!
 //! The arena that a session has otherwise keeps what its largest run has needed until the session ends. The process's
 //! allocator returns freed memory to the system, and reuses what it has not yet returned. A session uses it if its
-//! options say so.
+//! options say so. What a session holds as long as it lives, its weights, is mapped: it goes back when the session ends, also
+//! if the thread that has loaded it allocates nothing more.
 //!
 //! Before each block is a [`BlockHeader`].
 use std::{
@@ -12,7 +13,7 @@ use std::{
     ptr::{self, NonNull},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -30,9 +31,15 @@ const ALIGNMENT: usize = 64;
 // As ONNX Runtime: allocator.cc, MLAS_SYMM_QGEMM_BUF_OVERRUN.
 const OVERREAD: usize = 64;
 
+/// Shorter blocks are not mapped.
+const SHORTEST_MAPPED: usize = 256 << 10;
+
 /// The bytes of the blocks that a session holds.
 #[derive(Default)]
-pub(super) struct SessionBytes(AtomicU64);
+pub(super) struct SessionBytes {
+    held: AtomicU64,
+    is_loaded: AtomicBool,
+}
 
 thread_local! {
     /// Counts the blocks that this thread allocates; null if nobody counts them. Not null while [`counted`] runs only.
@@ -41,7 +48,12 @@ thread_local! {
 
 impl SessionBytes {
     pub(super) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
+        self.held.load(Relaxed)
+    }
+
+    /// The session has been loaded: what it allocates from now on is of its runs.
+    pub(super) fn loaded(&self) {
+        self.is_loaded.store(true, Relaxed);
     }
 }
 
@@ -77,8 +89,18 @@ struct BlockHeader {
     size: usize,
     /// Counts the block, and is kept alive by it. Null if nobody does.
     counter: *const SessionBytes,
-    /// The default allocator of the runtime has made the block.
-    is_of_runtime: bool,
+    origin: BlockOrigin,
+}
+
+/// What has made a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BlockOrigin {
+    /// The allocator of the process.
+    Process,
+    /// The system, for this block alone.
+    Mapping,
+    /// The default allocator of the runtime.
+    Runtime,
 }
 
 const _: () = assert!(size_of::<BlockHeader>() == ALIGNMENT);
@@ -167,33 +189,38 @@ impl ProcessAllocator {
             return ptr::null_mut();
         }
         let size = len.saturating_add(ALIGNMENT + OVERREAD).min(isize::MAX as usize);
+        let counter = COUNTER.get();
+        // SAFETY: a counter that is not null is that of an `Arc` that lives while `counted` runs.
+        let session = unsafe { counter.as_ref() };
         let mut block = ptr::null_mut();
+        let mut origin = BlockOrigin::Process;
         // An allocator may reserve addresses without memory. Then a run that asks for too much would end the process.
-        if size <= self.machine_bytes
-            && let Ok(layout) = Layout::from_size_align(size, ALIGNMENT)
-        {
-            // SAFETY: the size is not zero.
-            block = unsafe { alloc::alloc(layout) };
+        if size <= self.machine_bytes {
+            let is_weight = session.is_some_and(|session| !session.is_loaded.load(Relaxed));
+            if is_weight && size >= SHORTEST_MAPPED {
+                (block, origin) = (mapped(size), BlockOrigin::Mapping);
+            } else if let Ok(layout) = Layout::from_size_align(size, ALIGNMENT) {
+                // SAFETY: the size is not zero.
+                block = unsafe { alloc::alloc(layout) };
+            }
         }
-        let is_of_runtime = block.is_null();
-        if is_of_runtime {
+        if block.is_null() {
+            origin = BlockOrigin::Runtime;
             // SAFETY: the allocator lives. If it throws, nothing here needs to be undone.
             block = unsafe { (self.default_allocate)(self.default.as_ptr(), size) }.cast();
             if block.is_null() {
                 return ptr::null_mut();
             }
         }
-        let counter = COUNTER.get();
-        // SAFETY: a counter that is not null is that of an `Arc` that lives while `counted` runs.
-        if let Some(held) = unsafe { counter.as_ref() } {
-            held.0.fetch_add(size as u64, Relaxed);
+        if let Some(session) = session {
+            session.held.fetch_add(size as u64, Relaxed);
             // SAFETY: as above; the block owns this reference.
             unsafe { Arc::increment_strong_count(counter) };
         }
         let header = block.cast::<BlockHeader>();
         // SAFETY: the block is new, aligned, and longer than its header.
         unsafe {
-            header.write(BlockHeader { size, counter, is_of_runtime });
+            header.write(BlockHeader { size, counter, origin });
             header.add(1).cast()
         }
     }
@@ -205,21 +232,27 @@ impl ProcessAllocator {
             return;
         }
         // SAFETY: each block that is not null has a header.
-        let (header, BlockHeader { size, counter, is_of_runtime }) = unsafe {
+        let (header, BlockHeader { size, counter, origin }) = unsafe {
             let header = block.cast::<BlockHeader>().sub(1);
             (header, header.read())
         };
         if !counter.is_null() {
             // SAFETY: the reference that the block owns.
-            let held = unsafe { Arc::from_raw(counter) };
-            held.0.fetch_sub(size as u64, Relaxed);
+            let session = unsafe { Arc::from_raw(counter) };
+            session.held.fetch_sub(size as u64, Relaxed);
         }
-        // SAFETY: the allocator that has made the block frees it, in the same layout.
+        // SAFETY: what has made the block frees it, in the same layout.
         unsafe {
-            if is_of_runtime {
-                (self.default_free)(self.default.as_ptr(), header.cast());
-            } else {
-                alloc::dealloc(header.cast(), Layout::from_size_align_unchecked(size, ALIGNMENT));
+            match origin {
+                BlockOrigin::Process => {
+                    alloc::dealloc(header.cast(), Layout::from_size_align_unchecked(size, ALIGNMENT));
+                }
+                BlockOrigin::Mapping => {
+                    // It fails only if the address is wrong.
+                    let unmapped = libc::munmap(header.cast(), size);
+                    debug_assert_eq!(unmapped, 0);
+                }
+                BlockOrigin::Runtime => (self.default_free)(self.default.as_ptr(), header.cast()),
             }
         }
     }
@@ -244,6 +277,14 @@ unsafe extern "system" fn free_block(this: *mut sys::OrtAllocator, block: *mut c
 unsafe extern "system" fn memory_of(this: *const sys::OrtAllocator) -> *const sys::OrtMemoryInfo {
     // SAFETY: as the caller promises.
     unsafe { (*this.cast::<ProcessAllocator>()).memory.as_ptr() }
+}
+
+/// A block of whole pages, which are zero. Null if the system refuses it.
+fn mapped(size: usize) -> *mut u8 {
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping concerns no other memory.
+    let address = unsafe { libc::mmap(ptr::null_mut(), size, access, kind, -1, 0) };
+    if address == libc::MAP_FAILED { ptr::null_mut() } else { address.cast() }
 }
 
 /// The bytes of memory of the machine; as many as there can be if the system does not tell.

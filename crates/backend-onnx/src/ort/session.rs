@@ -89,6 +89,9 @@ impl Session {
         options: &SessionOptions,
         held_bytes: Option<Arc<SessionBytes>>,
     ) -> Result<Arc<Self>, OrtError> {
+        if let Some(held) = &held_bytes {
+            held.loaded();
+        }
         let mut session = Self {
             pointer: not_null(pointer, "session")?,
             signature: Signature { inputs: Vec::new(), overridable: Vec::new(), outputs: Vec::new() },

@@ -126,21 +126,22 @@ impl AdminCall {
     /// The most bytes that the decoded form of a message of so many bytes takes besides it.
     pub(crate) const fn decoded_bytes(self, message: usize) -> usize {
         match self {
-            // The files are copied. `check_parameters` bounds their number, and `load` counts the configuration.
-            Self::RepositoryModelLoad => message,
-            Self::ServerLive
-            | Self::ServerReady
-            | Self::HealthCheck
+            // Their messages have no fields.
+            Self::ServerLive | Self::ServerReady | Self::ServerMetadata => 0,
+            // Texts and numbers.
+            Self::HealthCheck
             | Self::ModelReady
-            | Self::ServerMetadata
             | Self::ModelMetadata
             | Self::ModelConfig
             | Self::ModelStatistics
             | Self::RepositoryIndex
-            | Self::RepositoryModelUnload
-            | Self::Regions(_)
-            | Self::TraceSetting
-            | Self::LogSettings => message.saturating_mul(MOST_FOR_A_BYTE),
+            | Self::Regions(_) => message,
+            // The files are copied. `check_parameters` bounds their number, and `load` counts the configuration.
+            Self::RepositoryModelLoad => message,
+            // Maps, and lists of texts.
+            Self::RepositoryModelUnload | Self::TraceSetting | Self::LogSettings => {
+                message.saturating_mul(MOST_FOR_A_BYTE)
+            }
         }
     }
 

@@ -128,11 +128,9 @@ fn the_help_ends_with_the_exit_codes() {
 }
 
 #[test]
-fn the_help_says_what_this_version_does_not_do() {
+fn the_help_says_what_has_no_effect() {
     let help = usage().split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        help.contains("Default: 0. Not supported by this version: threads for copying inputs and outputs.")
-    );
+    assert!(help.contains("Default: 0. No effect: there are no threads for copying inputs and outputs."));
 }
 
 #[test]

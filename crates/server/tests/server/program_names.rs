@@ -49,7 +49,7 @@ fn the_entry_point_runs_the_program_that_its_arguments_name() {
     assert_eq!(output.status.code(), Some(127));
     assert_eq!(
         String::from_utf8_lossy(&output.stderr),
-        "cannot run 'no-such-program': No such file or directory (os error 2)\n"
+        "error: cannot run 'no-such-program': No such file or directory (os error 2)\n"
     );
 }
 
