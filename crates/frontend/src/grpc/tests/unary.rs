@@ -4,7 +4,7 @@ use prost::Message;
 use proto::{
     ModelMetadataRequest, ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse,
     ModelRepositoryParameter, ModelStatisticsRequest, RepositoryIndexRequest, RepositoryModelLoadRequest,
-    RepositoryModelUnloadRequest, ServerReadyResponse, infer_parameter::ParameterChoice,
+    RepositoryModelUnloadRequest, ServerReadyResponse, TraceSettingRequest, infer_parameter::ParameterChoice,
     model_infer_request::InferRequestedOutputTensor,
     model_repository_parameter::ParameterChoice as LoadChoice,
 };
@@ -551,11 +551,11 @@ async fn what_rare_messages_become_is_reserved_before() {
     let limits = host::MemoryLimits { inflight_bytes: 100_000, ..host::MemoryLimits::default() };
     let server = Server::start_within(GrpcOptions::default(), limits).await;
     let connection = server.connect().await;
-    let index = |length| RepositoryIndexRequest { repository_name: "r".repeat(length), ready: false };
-    let path = "/inference.GRPCInferenceService/RepositoryIndex";
-    let text = "'repository_name' specification is not supported";
-    assert_eq!(status_of(&connection, path, sent(&index(2000))).await, expect(12, text));
-    let (code, text) = status_of(&connection, path, sent(&index(3000))).await;
+    let settings = |length| TraceSettingRequest { model_name: "m".repeat(length), ..Default::default() };
+    let path = "/inference.GRPCInferenceService/TraceSetting";
+    let (code, text) = status_of(&connection, path, sent(&settings(2000))).await;
+    assert!(code != 8, "{text}");
+    let (code, text) = status_of(&connection, path, sent(&settings(3000))).await;
     assert!(code == 8 && text.contains("no room for 120120 more bytes"), "{text}");
     let config = LoadChoice::StringParam(format!("{{{}}}", " ".repeat(98)));
     let (path, load) = load_of([("config".to_owned(), config)]);
