@@ -20,14 +20,12 @@ use crate::{
     models::{Repository, loaded_version::LoadedVersion},
     options::{ModelControl, ServerMetadata},
     readiness::{KnownReadiness, Readiness, ReadinessPolicy},
+    repository_commands::RepositoryCommands,
     snapshot::EngineSnapshot,
 };
 
 mod model_loader;
-mod repository_commands;
 mod start_stop;
-
-pub use repository_commands::RepositoryCommands;
 
 /// A running inference server without its protocols. Clones refer to the same engine.
 #[derive(Clone)]
@@ -167,7 +165,8 @@ impl Engine {
 
     /// What operators may do with the models and their repositories.
     pub fn repository(&self) -> RepositoryCommands<'_> {
-        RepositoryCommands { engine: &self.shared }
+        let EngineInner { repository, readiness, control, .. } = &*self.shared;
+        RepositoryCommands::new(repository, readiness, control)
     }
 
     /// The versions of a model that are ready, ascending.

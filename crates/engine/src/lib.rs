@@ -17,12 +17,13 @@ mod model_state;
 mod models;
 mod options;
 mod readiness;
+mod repository_commands;
 mod response_cache;
 mod server_parts;
 mod snapshot;
 
 pub use account::{ModelStatistics, ResponseStatistic};
-pub use engine::{Engine, RepositoryCommands};
+pub use engine::Engine;
 pub use model::Model;
 pub use model_state::{IndexEntry, ModelState, NotReady};
 pub use options::{
@@ -30,3 +31,4 @@ pub use options::{
     ReadinessRule, ServerMetadata, StartupModels,
 };
 pub use readiness::Readiness;
+pub use repository_commands::RepositoryCommands;

@@ -4,19 +4,30 @@ use std::{collections::BTreeMap, path::PathBuf};
 use repository::LoadParameters;
 use vocabulary::{Error, MAX_STORED_NAME, Name, check_length};
 
-use super::EngineInner;
 use crate::{
     model_state::{IndexEntry, ModelState},
+    models::Repository,
     options::ModelControl,
+    readiness::ReadinessPolicy,
 };
 
 /// The commands of operators for the models of an engine. The control mode decides which are allowed.
 #[derive(Clone, Copy)]
 pub struct RepositoryCommands<'e> {
-    pub(super) engine: &'e EngineInner,
+    repository: &'e Repository,
+    readiness: &'e ReadinessPolicy,
+    control: &'e ModelControl,
 }
 
-impl RepositoryCommands<'_> {
+impl<'e> RepositoryCommands<'e> {
+    pub(crate) fn new(
+        repository: &'e Repository,
+        readiness: &'e ReadinessPolicy,
+        control: &'e ModelControl,
+    ) -> Self {
+        Self { repository, readiness, control }
+    }
+
     /// Loads or reloads a model, with its files in a repository or with what the caller gives. Returns when it is ready
     /// or has failed. If it has failed, the model serves what it served before.
     ///
@@ -26,7 +37,7 @@ impl RepositoryCommands<'_> {
     pub async fn load(self, name: &str, given: LoadParameters) -> Result<(), Error> {
         self.is_explicit()?;
         check_name(name)?;
-        self.engine.repository.load(name, given).await
+        self.repository.load(name, given).await
     }
 
     /// Unloads a model, whether it is loaded or not. Returns when it accepts no more requests; those that it has
@@ -37,8 +48,8 @@ impl RepositoryCommands<'_> {
     pub async fn unload(self, name: &str) -> Result<(), Error> {
         self.is_explicit()?;
         check_length("the name of the model", name, MAX_STORED_NAME)?;
-        self.engine.repository.unload(name, false).await?;
-        self.engine.readiness.unloaded(name);
+        self.repository.unload(name, false).await?;
+        self.readiness.unloaded(name);
         Ok(())
     }
 
@@ -50,8 +61,8 @@ impl RepositoryCommands<'_> {
     pub async fn unload_with_dependents(self, name: &str) -> Result<(), Error> {
         self.is_explicit()?;
         check_length("the name of the model", name, MAX_STORED_NAME)?;
-        self.engine.repository.unload(name, true).await?;
-        self.engine.readiness.unloaded(name);
+        self.repository.unload(name, true).await?;
+        self.readiness.unloaded(name);
         Ok(())
     }
 
@@ -65,7 +76,7 @@ impl RepositoryCommands<'_> {
                     Some(ModelState::Ready | ModelState::Loading | ModelState::Unloading)
                 )
         };
-        self.engine.repository.until(|table| !table.index(false).iter().any(is_there)).await;
+        self.repository.until(|table| !table.index(false).iter().any(is_there)).await;
     }
 
     /// Adds a model repository. `mapped` has the names of directories by the names of their models.
@@ -75,7 +86,7 @@ impl RepositoryCommands<'_> {
     /// an object store.
     pub async fn register(self, path: PathBuf, mapped: BTreeMap<Name, String>) -> Result<(), Error> {
         self.may_change_repositories("registration")?;
-        self.engine.repository.register(path, mapped).await
+        self.repository.register(path, mapped).await
     }
 
     /// Removes a model repository. Its models stay loaded.
@@ -84,7 +95,7 @@ impl RepositoryCommands<'_> {
     /// UNSUPPORTED if the control mode is not `explicit`; INVALID_ARG for a path that is not known.
     pub async fn unregister(self, path: PathBuf) -> Result<(), Error> {
         self.may_change_repositories("unregistration")?;
-        self.engine.repository.unregister(path).await
+        self.repository.unregister(path).await
     }
 
     /// Looks for changes in the repositories now.
@@ -92,14 +103,14 @@ impl RepositoryCommands<'_> {
     /// # Errors
     /// UNAVAILABLE if the control mode is not `poll`.
     pub async fn poll(self) -> Result<(), Error> {
-        match self.engine.control {
-            ModelControl::Poll(_) => self.engine.repository.poll().await,
+        match self.control {
+            ModelControl::Poll(_) => self.repository.poll().await,
             ModelControl::None | ModelControl::Explicit(_) => Err(Error::unavailable("polling is disabled")),
         }
     }
 
     fn is_explicit(self) -> Result<(), Error> {
-        match self.engine.control {
+        match self.control {
             ModelControl::Explicit(_) => Ok(()),
             ModelControl::None | ModelControl::Poll(_) => Err(not_explicit()),
         }
