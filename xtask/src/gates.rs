@@ -1,6 +1,7 @@
 //! Rules that a program can check and no other tool does.
 
 mod circles;
+mod declared_files;
 mod dependencies;
 mod exception_list;
 mod function_use;

@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use super::exception_list::Upkeep;
 use super::{
-    circles, dependencies, layers, layout, life_of_a_request, names, page_paths, python_graph, rust_graph,
-    sources, timing, timing_exceptions, type_shape,
+    circles, declared_files, dependencies, layers, layout, life_of_a_request, names, page_paths,
+    python_graph, rust_graph, sources, timing, timing_exceptions, type_shape,
 };
 use crate::{abi, repository_files, workspace};
 
@@ -27,6 +27,7 @@ pub(crate) fn run(upkeep: Upkeep) -> Result<bool> {
     let verdicts = [
         ("layers", layers::broken(&packages)),
         ("circles of files", circles::broken(&root, graphs.iter().chain([&python]), upkeep)?),
+        ("declared files", declared_files::broken(&rust)),
         ("layout of modules", layout::broken(&root, &graphs, upkeep)?),
         ("shape of types", type_shape::broken(&root, &rust, upkeep)?),
         ("life of a request", life),

@@ -112,7 +112,12 @@ fn text(answer: &Value, host: &str) -> String {
     let word = |value: &Value| printable(value.as_str().unwrap_or_default()).into_owned();
     let models = answer["models"].as_array().map(Vec::as_slice).unwrap_or_default();
     let noun = if models.len() == 1 { "version of a model" } else { "versions of models" };
-    let (name, version) = (word(&answer["server"]["name"]), word(&answer["server"]["version"]));
+    let server = &answer["server"];
+    // The name in the metadata is Triton's, so that clients take the server for one.
+    let (name, version) = match server["nereid_version"].as_str() {
+        Some(own) => ("nereid".to_owned(), printable(own).into_owned()),
+        None => (word(&server["name"]), word(&server["version"])),
+    };
     let left_out = answer["models_left_out"].as_u64().unwrap_or_default();
     let mut text = format!("{name} {version} at {host}: ");
     match left_out {
@@ -217,7 +222,7 @@ mod tests {
     fn facts_are_sentences_and_advice_stands_below_them() {
         let long = "word ".repeat(30);
         let answer = json!({
-            "server": { "name": "nereid", "version": "1" },
+            "server": { "name": "triton", "version": "2.73.0", "nereid_version": "1" },
             "models": [
                 { "name": "a", "version": "1", "state": "READY", "findings": [
                     { "about": "time", "fact": "It is fast.", "advice": long },
