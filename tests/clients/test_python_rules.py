@@ -97,6 +97,17 @@ def test_no_answer_is_an_error(protocol, client):
     assert words in refused(client, protocol, "answer with nothing")
 
 
+# Triton's backend leaves it out without a word.
+@pytest.mark.parametrize("python_backend", python_backends.OURS, indirect=True)
+def test_an_output_that_the_configuration_does_not_have_is_told_once(protocol, client, server):
+    told = "output 'DOEN' of model 'breaker' is not in the configuration, which has [DONE, MORE]: no response has it"
+    for _ in range(3):
+        answer = do(client, protocol, "answer with an unknown output")
+        assert answer.as_numpy("DONE").item() == b"done" and answer.as_numpy("DOEN") is None
+    eventually(lambda: told in server.log(), "the warning")
+    assert server.log().count(told) == 1
+
+
 def test_a_model_without_execute_says_so(protocol, client):
     message = refused(client, protocol, "anything", "idle")
     assert message.startswith("Failed to process the request(s) for model 'idle_0', message: Python model /")

@@ -22,6 +22,8 @@ class Codec:
         self._channel = channel
         self._inputs = inputs
         self._outputs = outputs
+        # Called with the tensors of a response of which a client does not get all.
+        self.on_left_out = lambda tensors: None
 
     def tensor_from(self, wire, tail):
         name, datatype, shape, is_in_area, offset, byte_size = wire
@@ -68,7 +70,10 @@ class Codec:
         to_wire = self.tensor_to
         tensors = response._output_tensors
         if requested is not None:
-            return None, [to_wire(tensor) for tensor in tensors if tensor._name in requested], response._parameters
+            wanted = [to_wire(tensor) for tensor in tensors if tensor._name in requested]
+            if len(wanted) != len(tensors):
+                self.on_left_out(tensors)
+            return None, wanted, response._parameters
         return None, [to_wire(tensor) for tensor in tensors], response._parameters
 
     def response_from(self, wire, tail):
@@ -191,6 +196,23 @@ class Services:
 
     def log(self, level, text, file, line):
         self.channel.send((channel_module.LOG, level, file, line, text))
+
+    def tell_unknown_outputs(self, outputs, file):
+        """Tells once of an output that no client gets, because the configuration, which has `outputs`, does not have it."""
+        names = {output["name"] for output in outputs}
+        known = ", ".join(sorted(names))
+
+        def tell(tensors):
+            unknown = next((tensor._name for tensor in tensors if tensor._name not in names), None)
+            if unknown is not None:
+                self.codec.on_left_out = lambda tensors: None
+                text = (
+                    f"output '{unknown}' of model '{self.model_name}' is not in the configuration, which has [{known}]: "
+                    "no response has it"
+                )
+                self.log("WARNING", text, file, 0)
+
+        self.codec.on_left_out = tell
 
     def is_cancelled(self, handle):
         return self.ask("is_cancelled", handle.number)

@@ -26,6 +26,10 @@ class TritonPythonModel:
     def response(self, text="done"):
         return pb_utils.InferenceResponse([pb_utils.Tensor("DONE", np.array([text], np.object_))])
 
+    def answer_with_an_unknown_output(self, request):
+        unknown = pb_utils.Tensor("DOEN", np.zeros(1, np.float32))
+        return pb_utils.InferenceResponse([*self.response().output_tensors(), unknown])
+
     def answer_with_text(self, request):
         return "an answer"
 
