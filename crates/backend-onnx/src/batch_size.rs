@@ -3,7 +3,7 @@ use std::num::NonZeroU32;
 
 use config::{KEEP_BATCH_PARAMETER as KEEP_BATCH, REQUEST_ROWS_PARAMETER as REQUEST_ROWS};
 use proto::model_config::SchedulingChoice;
-use vocabulary::Error;
+use vocabulary::{Error, shape_text};
 
 use crate::{
     ort::{Signature, ValueInfo, ValueKind},
@@ -29,18 +29,10 @@ pub(crate) fn complete_batching(
     probe: impl FnOnce() -> Rows,
 ) -> Result<(), Error> {
     let open_first =
-        |slot: &ValueInfo| matches!(&slot.kind, ValueKind::Tensor(_, dims) if dims.first() == Some(&-1));
-    let can_batch = signature.inputs.iter().chain(&signature.outputs).all(open_first);
-    if !can_batch {
-        return if config.max_batch_size == 0 {
-            Ok(())
-        } else {
-            Err(Error::invalid(format!(
-                "autofill failed for model '{}': model does not support batching while non-zero max_batch_size is \
-                 specified",
-                config.name
-            )))
-        };
+        |slot: &&ValueInfo| matches!(&slot.kind, ValueKind::Tensor(_, dims) if dims.first() == Some(&-1));
+    let fixed = signature.inputs.iter().chain(&signature.outputs).find(|slot| !open_first(slot));
+    if let Some(fixed) = fixed {
+        return if config.max_batch_size == 0 { Ok(()) } else { Err(cannot_batch(&config.name, fixed)) };
     }
     if config.max_batch_size == 0 {
         let keep = config.parameters.get(KEEP_BATCH);
@@ -63,6 +55,21 @@ pub(crate) fn complete_batching(
             Some(SchedulingChoice::DynamicBatching(proto::ModelDynamicBatching::default()));
     }
     Ok(())
+}
+
+/// As Triton: onnxruntime.cc, AutoCompleteConfig. What is in the way, and the remedy, follow its text.
+fn cannot_batch(model: &str, fixed: &ValueInfo) -> Error {
+    let name = &fixed.name;
+    let why = match &fixed.kind {
+        ValueKind::Tensor(_, shape) => {
+            format!("'{name}' has shape {}, and its first dimension is not open", shape_text(shape))
+        }
+        ValueKind::Other(kind) => format!("'{name}' is of type {kind}"),
+    };
+    Error::invalid(format!(
+        "autofill failed for model '{model}': model does not support batching while non-zero max_batch_size is specified: \
+         {why}. Set max_batch_size to 0"
+    ))
 }
 
 /// Whether requests may share a run, as far as a probe can determine. A configuration with a scheduler, or with batch

@@ -163,8 +163,15 @@ impl LibrarySearch {
     }
 }
 
+/// The remedy stands before the places, which fill lines.
 fn not_found(looked_in: &str) -> String {
-    format!("unable to find ONNX Runtime ({}), searched: {looked_in}; {HOW_TO_GET_IT}", FILE_NAMES[0])
+    format!("unable to find ONNX Runtime ({}): {HOW_TO_GET_IT}; searched: {looked_in}", FILE_NAMES[0])
+}
+
+/// As the error of another model, without what that one tells.
+pub(crate) fn missing_again() -> Error {
+    let text = "ONNX Runtime cannot be used, as an earlier error tells";
+    Error::unavailable(format!("{text}: {HOW_TO_GET_IT}"))
 }
 
 /// Whether the loader would find a library by its bare name: in `LD_LIBRARY_PATH`, its cache, or the system's directories.

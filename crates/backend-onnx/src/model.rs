@@ -3,7 +3,10 @@ use std::{
     collections::BTreeMap,
     fs,
     path::PathBuf,
-    sync::{Arc, Once},
+    sync::{
+        Arc, Once,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use config::{KnownNames, ModelConfig};
@@ -14,7 +17,7 @@ use inference::{
     },
     lock::{LockRank, Mutex},
 };
-use vocabulary::{Error, FailureReason, MemoryKind, Name};
+use vocabulary::{Error, ErrorCode, FailureReason, MemoryKind, Name};
 
 use crate::{
     LibrarySearch,
@@ -24,6 +27,7 @@ use crate::{
     inspection::{OnnxInspection, model_file},
     instance::OnnxInstance,
     iteration::Iteration,
+    library,
     ort::{FilesInMemory, GraphLevel, RunOptions, Runtime, Session, SessionOptions, ValueInfo, ValueKind},
     plan::ExecutionPlan,
     probe,
@@ -41,6 +45,8 @@ pub struct OnnxBackend {
     search: LibrarySearch,
     /// `None` until the first model. If the search fails, the next model repeats it.
     runtime: Mutex<Option<Arc<Runtime>>>,
+    /// The whole reason is told once, not by each of many models.
+    failure_told: AtomicBool,
     copied_bytes: Arc<CopiedBytes>,
     uses_process_allocator: bool,
 }
@@ -52,7 +58,13 @@ impl OnnxBackend {
     /// A backend that will use this search. Opens nothing.
     pub fn new(search: LibrarySearch) -> Self {
         let runtime = Mutex::ranked(LockRank::RuntimeSearch, None);
-        Self { search, runtime, copied_bytes: Arc::default(), uses_process_allocator: false }
+        Self {
+            search,
+            runtime,
+            failure_told: AtomicBool::new(false),
+            copied_bytes: Arc::default(),
+            uses_process_allocator: false,
+        }
     }
 
     /// The same backend, but models take memory from the global allocator of the program instead of an arena of their own,
@@ -76,7 +88,14 @@ impl OnnxBackend {
         let runtime = match &*known {
             Some(runtime) => runtime.clone(),
             None => {
-                let runtime = self.search.open(&source.settings, threads)?;
+                let runtime = self.search.open(&source.settings, threads).map_err(|error| {
+                    let is_missing = error.code == ErrorCode::Unavailable;
+                    if is_missing && self.failure_told.swap(true, Relaxed) {
+                        library::missing_again()
+                    } else {
+                        error
+                    }
+                })?;
                 log::info!("using ONNX Runtime {} from {}", runtime.version(), runtime.path().display());
                 if self.uses_process_allocator
                     && let Err(error) = runtime.offer_process_allocator()

@@ -1,11 +1,10 @@
 //! Checks whether a complete configuration agrees with its graph.
 //!
 //! Clients know every text of this module, and their tests compare them.
-use std::fmt::Write;
 
 use config::{BatchInput, ConfigErrors, ControlInput, InputSpec, ModelConfig, OutputSpec, StateSpec, rule};
 use inference::nearest;
-use vocabulary::Error;
+use vocabulary::{Error, shape_text};
 
 use crate::{
     complete::check_kinds,
@@ -302,13 +301,4 @@ fn tensor(slot: &ValueInfo) -> (Element, &[i64]) {
 
 fn unable(config: &ModelConfig, why: impl std::fmt::Display) -> Error {
     Error::invalid(format!("unable to load model '{}', {why}", config.name))
-}
-
-/// Text such as `[-1,16]`.
-fn shape_text(shape: &[i64]) -> String {
-    let mut text = String::from("[");
-    for (index, dim) in shape.iter().enumerate() {
-        let _ = write!(text, "{}{dim}", if index == 0 { "" } else { "," });
-    }
-    text + "]"
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use proto::nearest;
 use scheduling::{EnsembleGraph, GraphStep, StepInput};
-use vocabulary::{DataType, Error, ErrorCode, Name, Shape};
+use vocabulary::{DataType, Error, ErrorCode, Name, Shape, shape_text};
 
 use super::{ConfigErrors, EnsembleScheduling, EnsembleStep, ModelConfig, rule};
 
@@ -190,7 +190,7 @@ impl<'a> TensorUse<'a> {
         if agree(self.dims, other.dims) || agree(&self.batched, &other.batched) {
             return None;
         }
-        let [one, two] = [self, other].map(|used| shown(&used.batched));
+        let [one, two] = [self, other].map(|used| shape_text(&used.batched));
         Some(inconsistent("shape", one, two))
     }
 }
@@ -198,11 +198,6 @@ impl<'a> TensorUse<'a> {
 /// Whether two shapes can be the same; -1 is any size.
 fn agree(one: &[i64], other: &[i64]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(a, b)| a == b || *a == -1 || *b == -1)
-}
-
-fn shown(dims: &[i64]) -> String {
-    let dims: Vec<_> = dims.iter().map(i64::to_string).collect();
-    format!("[{}]", dims.join(","))
 }
 
 /// Requires that all models agree on the datatype and the shape of each tensor.

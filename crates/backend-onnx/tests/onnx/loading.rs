@@ -101,6 +101,8 @@ fn without_a_library_a_model_says_how_to_get_one() {
         "; get it with 'pip install onnxruntime', or name it with --onnxruntime-library=PATH or \
          --backend-config=onnxruntime,library=PATH"
     ));
+    let again = Model::new(negation(), "").open(&backend).map(|_| ()).unwrap_err();
+    assert!(again.message.starts_with("ONNX Runtime cannot be used, as an earlier error tells: get it"));
 }
 
 #[test]

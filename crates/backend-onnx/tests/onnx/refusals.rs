@@ -42,7 +42,7 @@ fn a_batch_size_for_a_graph_that_cannot_batch() {
         negation(&[1, 2]),
         "max_batch_size: 4",
         "Invalid argument: autofill failed for model 'model': model does not support batching while non-zero \
-         max_batch_size is specified",
+         max_batch_size is specified: 'X' has shape [1,2], and its first dimension is not open. Set max_batch_size to 0",
     );
 }
 
