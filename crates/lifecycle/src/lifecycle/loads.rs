@@ -202,7 +202,7 @@ impl Lifecycle {
         self.discard(key, Error::invalid(text), now);
     }
 
-    /// Records why versions could not be built, and logs it, once for the same files.
+    /// Records why versions could not be built, and logs it: the reason once for the same files.
     fn tell_failed_versions(&mut self, key: &ModelKey, is_again: bool) {
         let keeps_reasons = self.is_unbound_on_purpose(key);
         let Some(model) = self.models.get_mut(key) else { return };
@@ -216,14 +216,18 @@ impl Lifecycle {
         for (version, error) in &building.failed {
             let state = model.versions.entry(*version).or_default();
             state.is_loading = false;
-            lines.push(format!("failed to load '{key}' version {version}: {}", error.with_code()));
+            lines.push(match is_again {
+                false => (
+                    LogLevel::Error,
+                    format!("failed to load '{key}' version {version}: {}", error.with_code()),
+                ),
+                true => (LogLevel::Info, format!("'{key}' version {version} still cannot be loaded")),
+            });
             if !keeps_reasons || state.reason != UNLOADED {
                 state.reason = error.with_code();
             }
         }
-        if !is_again {
-            lines.into_iter().for_each(|line| self.log(LogLevel::Error, line));
-        }
+        lines.into_iter().for_each(|(level, line)| self.log(level, line));
     }
 
     /// The new copies come into service, all at once.
