@@ -3,6 +3,8 @@
 An example says behind its opening quotes what it is: its language, and how it is tested. A plain language has a check of
 its own. `run`: it is run, against a server with `examples/models`. `answer`: the example before it prints this.
 `file=PATH`: it is a part of this file. `model=NAME`: it is the code of this model. `lines`: each line is a document.
+A page with `save=PATH`, `step` and `serve` is played from its beginning to its end in an empty folder (test_recipes.py):
+a file is written, commands are run, a server is started that serves until the next one.
 """
 
 import re
@@ -17,6 +19,7 @@ PAGES = sorted(
         ROOT / "README.md",
         *ROOT.glob("docs/*.md"),
         *ROOT.glob("docs/adr/*.md"),
+        *ROOT.glob("docs/recipes/*.md"),
         *ROOT.glob("examples/**/*.md"),
         ROOT / "packaging/wheel/README.md",
     ]

@@ -12,9 +12,9 @@ use crate::test_runners::{client_tests, nextest};
 use crate::tools::{self, Tool};
 
 /// How long all groups may take on a busy machine.
-const LIMIT: Duration = Duration::from_mins(20);
+const LIMIT: Duration = Duration::from_mins(30);
 
-const STEPS: [CheckStep; 7] = [
+const STEPS: [CheckStep; 8] = [
     CheckStep { name: "stores", limit: Duration::from_mins(15), action: stores },
     CheckStep {
         name: "clients of stores",
@@ -35,6 +35,11 @@ const STEPS: [CheckStep; 7] = [
         name: "monitoring",
         limit: Duration::from_mins(10),
         action: || clients_of("monitoring", "monitoring", tools::MONITORING),
+    },
+    CheckStep {
+        name: "recipes",
+        limit: Duration::from_mins(15),
+        action: || clients_of("recipes", "recipes", tools::RECIPES),
     },
     CheckStep { name: "dependencies", limit: Duration::from_mins(15), action: dependencies::rules },
     CheckStep { name: "advisories", limit: Duration::from_mins(5), action: dependencies::advisories },

@@ -12,7 +12,7 @@ pub(crate) fn run(all: bool) -> Result<()> {
     python::install("tests/requirements.txt")?;
     let mut groups = vec![tools::OF_TESTS];
     if all {
-        groups.extend([tools::PLUGINS, tools::STORES, tools::BROWSER, tools::MONITORING]);
+        groups.extend([tools::PLUGINS, tools::STORES, tools::BROWSER, tools::MONITORING, tools::RECIPES]);
     }
     for group in groups {
         for (variable, path) in tools::fetch(group)? {

@@ -12,4 +12,4 @@ pub(crate) mod runtime_library;
 mod tool;
 
 pub(crate) use cargo_tool::{DENY, NEXTEST};
-pub(crate) use tool::{BROWSER, MONITORING, OF_TESTS, PLUGINS, STORES, Tool, fetch};
+pub(crate) use tool::{BROWSER, MONITORING, OF_TESTS, PLUGINS, RECIPES, STORES, Tool, fetch};

@@ -16,12 +16,17 @@ const C: &[&str] = &[
     "int", "char", "const", "void", "struct", "static", "return", "if", "else", "for", "while", "NULL",
     "size_t", "typedef", "sizeof", "uint64_t", "int64_t", "bool", "true", "false", "float",
 ];
+const JAVASCRIPT: &[&str] = &[
+    "const", "let", "function", "return", "for", "of", "if", "else", "new", "throw", "async", "await",
+    "true", "false", "null",
+];
 const SHELL: &[&str] = &["nereid", "curl", "cargo", "python3", "pip", "docker", "export"];
 
 fn syntax(language: &str) -> Option<Syntax> {
     let (comment, words) = match language {
         "python" => ("#", PYTHON),
         "c" | "rust" => ("//", C),
+        "javascript" => ("//", JAVASCRIPT),
         "bash" | "console" => ("#", SHELL),
         "pbtxt" | "toml" | "yaml" | "promql" => ("#", &["true", "false"][..]),
         "json" => ("//", &["true", "false", "null"][..]),

@@ -1,8 +1,8 @@
 //! Checks that pages tell the truth about places: each path that a page names exists, and the table of crates in the
 //! architecture has the crates of the workspace.
 //!
-//! A path may be short: `queue/level.rs` for the only file that ends so. Records of decisions are left out: they say how
-//! things were.
+//! A path may be short: `queue/level.rs` for the only file that ends so. A recipe also names files that its readers
+//! make. Records of decisions are left out: they say how things were.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,9 @@ pub(super) fn broken(paths: &[String], pages: &[(String, String)], packages: &[V
     let places = KnownPaths::of(paths);
     let mut broken = Vec::new();
     for (page, text) in pages.iter().filter(|(page, _)| is_looked_at(page)) {
-        let lost = code_spans(text).filter(|span| places.is_path(span) && !places.has(span));
+        let made_by_readers = |span: &str| text.contains(&format!(",save={span}\n"));
+        let lost = code_spans(text)
+            .filter(|span| places.is_path(span) && !places.has(span) && !made_by_readers(span));
         broken.extend(lost.map(|span| format!("{page}: there is no {span}; write where it is now")));
         if text.contains(CRATES) {
             broken.extend(wrong_crates(page, text, packages));
@@ -124,6 +126,12 @@ mod tests {
         let text =
             "`engine/src/model.rs` `model/target.rs` `crates/engine/` `tests/clients` `engine/src/mod*`";
         assert!(lost(text).is_empty());
+    }
+
+    #[test]
+    fn a_recipe_names_the_files_that_its_readers_make() {
+        assert!(lost("`m/1/model.py`:\n```python,save=m/1/model.py\npass\n```\n").is_empty());
+        assert_eq!(lost("`m/2/model.py`:\n```python,save=m/1/model.py\npass\n```\n").len(), 1);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 
 use super::{allocators, debian_program, npm_package, plugins, runtime_library};
-use crate::python;
+use crate::{process, python};
 
 /// A program or a library, and the environment variable that tells the tests where it is.
 pub(crate) struct Tool {
@@ -55,6 +55,10 @@ pub(crate) const MONITORING: &[Tool] = &[Tool {
     fetch: || debian_program::PROMTOOL.fetch(),
 }];
 
+/// An interpreter with the packages of the recipes that need large ones.
+pub(crate) const RECIPES: &[Tool] =
+    &[Tool { name: "packages of recipes", variable: "NEREID_TEST_RECIPES", fetch: recipes }];
+
 /// Fetches what is not there yet, and returns the variable and the path of each tool.
 ///
 /// # Errors
@@ -74,9 +78,20 @@ pub(crate) fn fetch(tools: &[Tool]) -> Result<Vec<(&'static str, PathBuf)>> {
 
 /// moto in an environment of its own: its dependencies are many.
 fn moto() -> Result<PathBuf> {
-    let environment = python::PythonEnvironment::of("integrations/stores");
-    environment.install("tests/integrations/stores.txt")?;
-    let program = environment.program("moto_server");
+    program_of("stores", "moto_server")
+}
+
+/// The interpreter, in an environment of its own. The recipes in JavaScript also need node.
+fn recipes() -> Result<PathBuf> {
+    process::require("node", "nodejs")?;
+    program_of("recipes", "python")
+}
+
+/// A program of the environment with the packages of a group of tests.
+fn program_of(group: &str, program: &str) -> Result<PathBuf> {
+    let environment = python::PythonEnvironment::of(&format!("integrations/{group}"));
+    environment.install(&format!("tests/integrations/{group}.txt"))?;
+    let program = environment.program(program);
     ensure!(program.is_file(), "there is no {}", program.display());
     Ok(program)
 }
