@@ -267,3 +267,15 @@ def test_tritonserver_of_the_archive_takes_the_lines_of_platforms(tmp_path, repo
         options = [option.replace("/mnt/models", "/models").replace("/models", str(repository_folder)) for option in options]
         with running([tree / "bin/tritonserver", *options], tmp_path / f"log-{number}") as port:
             assert ask(port) == SUMS
+
+
+def test_a_release_has_all_packages(tmp_path):
+    """What the workflow of releases publishes: .github/workflows/release.yml."""
+    run(sys.executable, ROOT / "packaging/release.py", "collect", DIST, tmp_path / "release")
+    files = tmp_path / "release/files"
+    for pattern in ("nereid_server-*.whl", "nereid_*.deb", "nereid-*-linux.tar.gz", "nereid-*-image.tar"):
+        assert len(list(files.glob(pattern))) == 1, pattern
+    run("sha256sum", "--check", "--quiet", "SHA256SUMS", cwd=files)
+    (tmp_path / "image").mkdir()
+    run("tar", "--extract", "--file", *files.glob("nereid-*-image.tar"), "--directory", tmp_path / "image")
+    assert (tmp_path / "image/index.json").read_bytes() == (DIST / "image/index.json").read_bytes()
