@@ -379,6 +379,14 @@ def test_each_page_of_tritons_documentation_has_a_test():
     assert [row[0] for names, row in rows if not names] == []
 
 
+def test_the_figures_of_the_first_page_are_measured():
+    [table] = [rows for rows in tables_of(PROSE["README.md"]) if "Triton" in rows[0]]
+    figures = {figure.replace(",", "") for _, *cells in table[1:] for cell in cells for figure in re.findall(r"\d[\d,.]*", cell)}
+    assert len(figures) >= 10
+    measured = set(re.findall(r"\d[\d.]*", PROSE["docs/performance.md"]))
+    assert figures - measured == set()
+
+
 def test_options_without_effect_say_so():
     page = PROSE["docs/options.md"]
     rows = [row for _, *rows in tables_of(page) for row in rows]
