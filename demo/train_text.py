@@ -12,7 +12,7 @@ import generator
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-DOCUMENTS = ["README.md", "ARCHITECTURE.md", "STYLE.md", "CONTRIBUTING.md", "docs/differences.md", "docs/adr/*.md"]
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "STYLE.md", "CONTRIBUTING.md", "docs/records/differences.md", "docs/adr/*.md"]
 # What is rarer than this in the documents is left out.
 RARE = 4
 END = "\n"

@@ -20,6 +20,7 @@ PAGES = sorted(
         *ROOT.glob("docs/*.md"),
         *ROOT.glob("docs/adr/*.md"),
         *ROOT.glob("docs/recipes/*.md"),
+        *ROOT.glob("docs/records/*.md"),
         *ROOT.glob("examples/**/*.md"),
         ROOT / "packaging/wheel/README.md",
     ]

@@ -383,7 +383,7 @@ def test_the_figures_of_the_first_page_are_measured():
     [table] = [rows for rows in tables_of(PROSE["README.md"]) if "Triton" in rows[0]]
     figures = {figure.replace(",", "") for _, *cells in table[1:] for cell in cells for figure in re.findall(r"\d[\d,.]*", cell)}
     assert len(figures) >= 10
-    measured = set(re.findall(r"\d[\d.]*", PROSE["docs/performance.md"]))
+    measured = set(re.findall(r"\d[\d.]*", PROSE["docs/records/performance.md"]))
     assert figures - measured == set()
 
 

@@ -2,7 +2,8 @@
 //!
 //! Ids that begin with D are differences between the recorded release and the release that defines compatibility. Ids
 //! with P-W and S-W are weaknesses of both releases that this server does not have. Ids with P-N follow from how this
-//! server reads its connections, from its name, and from the remedies that it tells. `docs/differences.md` gives the reasons.
+//! server reads its connections, from its name, and from the remedies that it tells. `docs/records/differences.md` gives
+//! the reasons.
 use crate::golden::expect::Patch::{
     self, Body, Code, Header, Inflated, KeptOpen, NoHeader, Raw, Remedy, Status, Swap,
 };
