@@ -374,7 +374,7 @@ def test_tests_that_pages_name_exist():
 
 
 def test_each_page_of_tritons_documentation_has_a_test():
-    rows = list(evidence_of(PROSE["docs/triton-documentation.md"]))
+    rows = list(evidence_of(PROSE["docs/records/triton-documentation.md"]))
     assert len(rows) > 70
     assert [row[0] for names, row in rows if not names] == []
 
