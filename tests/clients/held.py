@@ -44,11 +44,14 @@ class Gate:
         for number in range(1, self._holds + 1):
             Hold(self._folder, number).release()
 
-    def write(self, repository, name, config, load_hold=None):
-        """Adds a held model with one instance, which is ready when `load_hold` is released."""
+    def write(self, repository, name, config, load_hold=None, dims=(1,), more="", group="count: 1"):
+        """Adds a held model, by default with one instance, which is ready when `load_hold` is released.
+
+        `dims` are those of INPUT0 and OUTPUT0, `more` are further fields of INPUT0.
+        """
         (repository / name / "1").mkdir(parents=True)
-        config += models.tensor("input", "INPUT0", "FP32", 1) + models.tensor("input", "HOLD", "INT64", 1)
-        config += models.tensor("output", "OUTPUT0", "FP32", 1) + "instance_group { count: 1 kind: KIND_CPU }\n"
+        config += models.tensor("input", "INPUT0", "FP32", *dims, more=more) + models.tensor("input", "HOLD", "INT64", 1)
+        config += models.tensor("output", "OUTPUT0", "FP32", *dims) + f"instance_group {{ {group} kind: KIND_CPU }}\n"
         config += f'backend: "identity"\nparameters {{ key: "gate" value: {{ string_value: "{self._folder}" }} }}\n'
         if load_hold:
             config += f'parameters {{ key: "load_hold" value: {{ string_value: "{load_hold.number}" }} }}\n'
