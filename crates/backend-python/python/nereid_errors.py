@@ -1,5 +1,6 @@
 """The words for exceptions of a model."""
 
+import importlib
 import sys
 
 # Longer words help nobody, and a message has a limit.
@@ -13,7 +14,8 @@ def is_own(filename):
 
 def _is_hidden(filename):
     """Whether a file tells nothing about the model: the server's modules, and Python's own import."""
-    return is_own(filename) or filename == "<string>" or filename.startswith("<frozen importlib")
+    of_import = filename == importlib.__file__ or filename.startswith("<frozen importlib")
+    return is_own(filename) or filename == "<string>" or of_import
 
 
 def text_of(error):
@@ -34,6 +36,9 @@ def text_of(error):
         if not _is_hidden(code.co_filename):
             places.append(f"  {code.co_filename}({trace.tb_lineno}): {code.co_name}\n")
         trace = trace.tb_next
+    if isinstance(error, SyntaxError) and isinstance(error.filename, str) and isinstance(error.lineno, int):
+        # No frame has run this line. The text of the error names the file without its directory.
+        places.append(f"  {error.filename}({error.lineno}): <module>\n")
     if not places:
         return text
     return f"{text}\n\nAt:\n{''.join(reversed(places))}"

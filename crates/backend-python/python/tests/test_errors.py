@@ -1,5 +1,6 @@
 """The words for exceptions of a model."""
 
+import importlib
 import sys
 
 from nereid_errors import text_of
@@ -24,3 +25,9 @@ def test_a_failed_import_names_the_interpreter_and_hides_the_steps_of_the_import
         f"(the interpreter is {sys.executable}; PYTHON_EXECUTABLE in config.pbtxt or NEREID_PYTHON names another one)"
     )
     assert "model.py(1): <module>" in places and "frozen" not in told("import xml.nothing")
+    steps = told("import importlib\nimportlib.import_module('nothing_of_that_name')")
+    assert "At:\n  model.py(2): <module>\n" in steps and importlib.__file__ not in steps
+
+
+def test_an_error_of_syntax_names_its_file_and_its_line():
+    assert "(model.py, line 2)\n\nAt:\n  model.py(2): <module>\n" in told("x = 1\ndef execute(self)\n")
