@@ -215,6 +215,9 @@ def test_a_model_that_does_not_serve_tells_why_and_what_to_do(start, folder):
 
     shown = command(server)
     assert shown.returncode == 0, shown.stderr
+    metadata = requests.get(f"http://{server.http}/v2", timeout=PATIENCE)
+    own = f"nereid {metadata.headers['nereid-version']} (triton {metadata.json()['version']}) at {server.http}: "
+    assert shown.stdout.startswith(own)
     assert "\nadd_sub, version 1: READY\n  No request has ended since the load.\n" in shown.stdout
     assert "\n    > Correct the cause and load the model again." in shown.stdout
     one = command(server, "add_sub", "1", "--json")
@@ -223,6 +226,8 @@ def test_a_model_that_does_not_serve_tells_why_and_what_to_do(start, folder):
     refused = command(server, "nothing")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == "error: 404 Request for unknown model: 'nothing' is not found\n"
+    misspelt = command(server, "add_subs")
+    assert misspelt.stderr == "error: 404 Request for unknown model: 'add_subs' is not found, did you mean 'add_sub'?\n"
     assert command(server, "--nonsense").returncode == 2
     wrong = command(server, "add_sub", "x")
     assert wrong.returncode == 2 and wrong.stderr.startswith("error: 'x' is no version of a model: a version is a whole number\n")

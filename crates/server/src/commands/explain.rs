@@ -112,14 +112,10 @@ fn text(answer: &Value, host: &str) -> String {
     let word = |value: &Value| printable(value.as_str().unwrap_or_default()).into_owned();
     let models = answer["models"].as_array().map(Vec::as_slice).unwrap_or_default();
     let noun = if models.len() == 1 { "version of a model" } else { "versions of models" };
-    let server = &answer["server"];
-    // The name in the metadata is Triton's, so that clients take the server for one.
-    let (name, version) = match server["nereid_version"].as_str() {
-        Some(own) => ("nereid".to_owned(), printable(own).into_owned()),
-        None => (word(&server["name"]), word(&server["version"])),
-    };
+    let [name, version, own_version] =
+        ["name", "version", "nereid_version"].map(|member| word(&answer["server"][member]));
     let left_out = answer["models_left_out"].as_u64().unwrap_or_default();
-    let mut text = format!("{name} {version} at {host}: ");
+    let mut text = format!("nereid {own_version} ({name} {version}) at {host}: ");
     match left_out {
         0 => text.push_str(&format!("{} {noun}\n", models.len())),
         _ => text.push_str(&format!(
@@ -222,7 +218,7 @@ mod tests {
     fn facts_are_sentences_and_advice_stands_below_them() {
         let long = "word ".repeat(30);
         let answer = json!({
-            "server": { "name": "triton", "version": "2.73.0", "nereid_version": "1" },
+            "server": { "name": "triton", "version": "2", "nereid_version": "1" },
             "models": [
                 { "name": "a", "version": "1", "state": "READY", "findings": [
                     { "about": "time", "fact": "It is fast.", "advice": long },
@@ -236,7 +232,7 @@ mod tests {
         assert_eq!(
             text,
             format!(
-                "nereid 1 at h:1: 2 of 4 versions of models: those that are not ready, and the busiest\n\na, version 1: READY\n  It is fast.\n    > {}\n      {}\n\nb: \
+                "nereid 1 (triton 2) at h:1: 2 of 4 versions of models: those that are not ready, and the busiest\n\na, version 1: READY\n  It is fast.\n    > {}\n      {}\n\nb: \
                  not loaded\n\n2 more versions are not shown. Name a model to see it.\n",
                 words(19),
                 words(11)

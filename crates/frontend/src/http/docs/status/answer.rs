@@ -64,7 +64,11 @@ pub(in crate::http) fn answer(
 fn explain(context: &HttpContext, call: &HttpCall<'_>, model: Option<(&str, Option<i64>)>) -> HttpOutcome {
     let filter = NameFilter::of(call.uri.query())?;
     let shows = |name: &str| call.access.shows(name) && filter.admits(name);
-    let mut document = document(&context.engine.explain(model, shows)?);
+    let explained = context.engine.explain(model, shows).map_err(|error| match model {
+        Some((name, _)) => context.about_model(error, name, call),
+        None => error,
+    })?;
+    let mut document = document(&explained);
     let server = context.engine.server();
     document["server"]["name"] = json!(server.name);
     document["server"]["version"] = json!(server.version);
