@@ -70,6 +70,18 @@ def test_a_tuned_model_is_checked_and_served(models, tmp_path, start):
         assert client.infer("network", [tensor]).as_numpy("Y").shape == (8, 64)
 
 
+def test_requests_to_a_model_without_a_size_may_have_as_many_rows_as_before(models, tmp_path, start):
+    config = models / "network" / "config.pbtxt"
+    config.unlink()
+    ended = tune(models / "network", "--output", tmp_path / "tuned", "--concurrency", "1,8", "--time", 8)
+    assert ended.returncode == 0, ended.stderr
+    config.write_text((tmp_path / "tuned" / "config.pbtxt").read_text())
+    with tritonclient.http.InferenceServerClient(start(models).http) as client:
+        tensor = tritonclient.http.InferInput("X", [1024, 64], "FP32")
+        tensor.set_data_from_numpy(np.ones([1024, 64], np.float32))
+        assert client.infer("network", [tensor]).as_numpy("Y").shape == (1024, 64)
+
+
 def test_an_interruption_leaves_what_was_measured(models, tmp_path):
     output = tmp_path / "tuned"
     command = line("network", "--model-repository", models, "--output", output, "--time", 600, "--concurrency", 4)

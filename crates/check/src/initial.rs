@@ -120,7 +120,13 @@ fn rendered(declared: &Declared, told: ToldConfig) -> String {
         model_transaction_policy: told.model_transaction_policy,
         ..ModelConfig::default()
     };
-    let mut text = write(&config, |_| None);
+    // Without the line, the limit of requests is not that of batches.
+    let has_limit = config.backend == "onnxruntime" && config.max_batch_size > 0;
+    let mut text = write(&config, |path| {
+        let says_why = has_limit && path == "max_batch_size";
+        says_why
+            .then(|| "of a batch and of a request; without this line, requests may have more rows".to_owned())
+    });
     if config.max_batch_size == 0 && !is_empty {
         text.push_str("\n# The model is served without batches. Dims include all dimensions of the tensors.\nmax_batch_size: 0\n");
     }

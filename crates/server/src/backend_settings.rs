@@ -10,6 +10,9 @@ use crate::options::{BackendSetting, ResolvedOptions};
 
 const DEFAULT_MAX_BATCH_SIZE: &str = "default-max-batch-size";
 
+/// How many rows a request may have if nobody has set the size of batches of its model.
+pub(crate) const REQUEST_ROWS: u32 = 1024;
+
 /// The settings for the engine. Those of the server come first, so that operators may say otherwise.
 pub(crate) fn all(options: &ResolvedOptions) -> Vec<BackendSetting> {
     let own = [
@@ -23,7 +26,7 @@ pub(crate) fn all(options: &ResolvedOptions) -> Vec<BackendSetting> {
     own.into_iter().chain(request_rows).chain(configured).collect()
 }
 
-/// How many rows a request may have if nobody has set the size of batches of its model.
+/// The setting of [`REQUEST_ROWS`], unless the operator sets the size of batches.
 fn max_request_rows(configured: &[BackendSetting]) -> Option<BackendSetting> {
     let sets_size = |setting: &BackendSetting| {
         setting.key == DEFAULT_MAX_BATCH_SIZE
@@ -32,7 +35,7 @@ fn max_request_rows(configured: &[BackendSetting]) -> Option<BackendSetting> {
     (!configured.iter().any(sets_size)).then(|| BackendSetting {
         backend: Some(OnnxBackend::NAME.to_owned()),
         key: "max-request-rows".to_owned(),
-        value: "1024".to_owned(),
+        value: REQUEST_ROWS.to_string(),
     })
 }
 

@@ -11,17 +11,19 @@ use crate::scratch::CONFIG_FILE;
 use crate::served::Interruption;
 use crate::tuning;
 
-/// Runs the command to its end; blocks. The first argument is the program's name. `interruption` ends it early, with what
-/// was measured. The result goes to `out`, progress and errors go to `err`. Returns the exit code.
+/// Runs the command to its end; blocks. The first argument is the program's name. `request_rows` is the most rows of a
+/// request to a model whose batch size the server completes. `interruption` ends it early, with what was measured. The
+/// result goes to `out`, progress and errors go to `err`. Returns the exit code.
 pub fn run(
     arguments: impl IntoIterator<Item = OsString>,
+    request_rows: u32,
     interruption: &Interruption,
     (out, err): (&mut dyn Write, &mut dyn Write),
 ) -> u8 {
     let (written, status) = match options::parse(arguments) {
         Err(error) if error.use_stderr() => (write!(err, "{error}"), 2),
         Err(help) => (write!(out, "{help}"), 0),
-        Ok(options) => match run_with(options, interruption, err) {
+        Ok(options) => match run_with(options, request_rows, interruption, err) {
             Ok(text) => (write!(out, "{text}"), 0),
             Err(error) => (writeln!(err, "error: {error:#}"), 1),
         },
@@ -30,7 +32,12 @@ pub fn run(
     written.map_or(1, |()| status)
 }
 
-fn run_with(options: TuneOptions, interruption: &Interruption, err: &mut dyn Write) -> Result<String> {
+fn run_with(
+    options: TuneOptions,
+    request_rows: u32,
+    interruption: &Interruption,
+    err: &mut dyn Write,
+) -> Result<String> {
     let program = std::env::current_exe().context("cannot find the program itself")?;
     let target = config_of(&options);
     // Before minutes of measurements, not after them.
@@ -38,7 +45,7 @@ fn run_with(options: TuneOptions, interruption: &Interruption, err: &mut dyn Wri
     if let Some(folder) = target.parent().filter(|_| options.writes) {
         report::check_writable(folder)?;
     }
-    let mut result = tuning::tune(options, &program, interruption, err)?;
+    let mut result = tuning::tune(options, &program, request_rows, interruption, err)?;
     report::write(&mut result)?;
     let mut text = report::summary(&mut result);
     let folder = result.options.output.display();

@@ -185,7 +185,7 @@ mod tests {
 
     fn edited(text: &str, setting: TunedSetting) -> String {
         let effective = proto::text::parse(EFFECTIVE.as_bytes()).unwrap().config;
-        let model = TunableModel::new(text, effective).unwrap();
+        let model = TunableModel::new(text, effective, 1024).unwrap();
         edit(text, &model, &model.changes(&setting)).unwrap()
     }
 
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_added_at_the_end() {
-        let expected = "max_batch_size: 8\ninstance_group {\n  count: 3\n}\ndynamic_batching {\n  preferred_batch_size: [ 4 ]\n  \
+        let expected = "max_batch_size: 1024\ninstance_group {\n  count: 3\n}\ndynamic_batching {\n  preferred_batch_size: [ 4 ]\n  \
                         max_queue_delay_microseconds: 500\n}\nparameters {\n  key: \"intra_op_thread_count\"\n  \
                         value { string_value: \"2\" }\n}\n";
         assert_eq!(edited("", SETTING), expected);

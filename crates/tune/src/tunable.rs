@@ -24,6 +24,8 @@ pub struct TunableModel {
     sets_batch: bool,
     /// What the server makes of it.
     effective: ModelConfig,
+    /// The most rows of a request.
+    largest_request: u32,
 }
 
 /// Refuses what cannot be tuned yet.
@@ -50,16 +52,21 @@ pub fn refuse_untunable(config: &ModelConfig) -> Result<()> {
 }
 
 impl TunableModel {
-    /// A model with the text of its configuration, and the configuration that a server told of it.
+    /// A model with the text of its configuration, and the configuration that a server told of it. `request_rows` is the most
+    /// rows of a request to an ONNX model whose batch size the server completes.
     ///
     /// # Errors
     /// The text is no configuration, or the model cannot be tuned.
-    pub fn new(text: &str, effective: ModelConfig) -> Result<TunableModel> {
+    pub fn new(text: &str, effective: ModelConfig, request_rows: u32) -> Result<TunableModel> {
         let parsed = proto::text::parse(text.as_bytes())?;
         refuse_untunable(&parsed.config)?;
         refuse_untunable(&effective)?;
         let sets_batch = parsed.fields.contains("max_batch_size");
-        Ok(TunableModel { given: parsed.config, sets_batch, effective })
+        let mut model = TunableModel { given: parsed.config, sets_batch, effective, largest_request: 0 };
+        let now = model.batch_now();
+        model.largest_request =
+            if model.has_threads() && !sets_batch && now > 1 { now.max(request_rows) } else { now };
+        Ok(model)
     }
 
     /// Whether a setting may have threads.
@@ -83,7 +90,8 @@ impl TunableModel {
             }
             (0, _) => Ok(1),
             (_, Some(most)) => Ok(most),
-            (now, None) if self.sets_batch => Ok(now),
+            // The server completes 1 where rows of several requests must not share a batch.
+            (now, None) if self.sets_batch || now == 1 => Ok(now),
             (now, None) => Ok(now.max(USUAL_BATCH)),
         }
     }
@@ -113,14 +121,16 @@ impl TunableModel {
     #[must_use]
     pub fn changes(&self, setting: &TunedSetting) -> ConfigChanges {
         let now = self.batch_now();
-        let size = now.max(setting.batch);
+        // What the server completes to the same size stays with the server, and with it the limit of requests.
+        let is_left = !self.sets_batch && setting.batch == now;
+        let size = self.largest_request.max(setting.batch);
         let has_batcher = matches!(self.given.scheduling_choice, Some(SchedulingChoice::DynamicBatching(_)));
         let batching = (now > 0 && (setting.batch > 1 || has_batcher)).then(|| BatchingChange {
-            preferred: (setting.batch < size).then_some(setting.batch),
+            preferred: (setting.batch < size && !is_left).then_some(setting.batch),
             delay_us: setting.delay_us,
         });
-        // A size that the server has completed is written down. Otherwise it would complete a batcher, too.
-        let is_new = size > now || !self.sets_batch;
+        // Without a size the server would complete a batcher, too.
+        let is_new = !is_left && (size > now || !self.sets_batch);
         ConfigChanges {
             max_batch_size: (now > 0 && is_new).then_some(size),
             instances: setting.instances,
@@ -185,7 +195,7 @@ mod tests {
     use super::*;
 
     fn model(text: &str, effective: &str) -> Result<TunableModel> {
-        TunableModel::new(text, proto::text::parse(effective.as_bytes()).unwrap().config)
+        TunableModel::new(text, proto::text::parse(effective.as_bytes()).unwrap().config, 1024)
     }
 
     const BATCHED: &str =
@@ -226,13 +236,31 @@ mod tests {
     }
 
     #[test]
-    fn a_completed_size_is_written_down() {
-        let effective = "backend: 'onnxruntime' max_batch_size: 4 dynamic_batching { }";
-        let model = model("", effective).unwrap();
-        assert_eq!(model.largest_batch(None).unwrap(), 32);
-        let alone = TunedSetting { instances: 1, threads: Some(1), batch: 1, delay_us: 0 };
-        let changes = model.changes(&alone);
-        assert_eq!((changes.max_batch_size, changes.batching), (Some(4), None));
+    fn requests_to_a_model_without_a_size_may_have_as_many_rows_as_before() {
+        let changes = |effective: &str, batch| {
+            let model = model("", effective).unwrap();
+            let changes = model.changes(&TunedSetting { instances: 1, threads: Some(1), batch, delay_us: 0 });
+            (changes.max_batch_size, changes.batching.map(|batching| batching.preferred))
+        };
+        let onnx = "backend: 'onnxruntime' max_batch_size: 4 dynamic_batching { }";
+        assert_eq!(model("", onnx).unwrap().largest_batch(None).unwrap(), 32);
+        assert_eq!(changes(onnx, 1), (Some(1024), None));
+        assert_eq!(changes(onnx, 2), (Some(1024), Some(Some(2))));
+        assert_eq!(changes(onnx, 4), (None, Some(None)));
+        assert_eq!(changes(onnx, 32), (Some(1024), Some(Some(32))));
+        // The code of a model in Python has told this size: it is the limit of requests.
+        let python = "backend: 'python' max_batch_size: 8 dynamic_batching { }";
+        assert_eq!(changes(python, 1), (Some(8), None));
+        assert_eq!(changes(python, 8), (None, Some(None)));
+        assert_eq!(changes(python, 32), (Some(32), Some(None)));
+    }
+
+    #[test]
+    fn rows_that_must_not_share_a_batch_get_no_larger_batches() {
+        let model = model("", "backend: 'onnxruntime' max_batch_size: 1").unwrap();
+        assert_eq!(model.largest_batch(None).unwrap(), 1);
+        let changes = model.changes(&model.present(2, true));
+        assert_eq!((changes.max_batch_size, changes.batching), (None, None));
     }
 
     #[test]

@@ -61,13 +61,14 @@ const SHORTEST_LOAD: Duration = Duration::from_secs(1);
 /// So many settings in a row that cannot be measured end the run.
 const MOST_FAILURES: usize = 6;
 
-/// Tunes the model. `program` is this program. Progress goes to `err`.
+/// Tunes the model. `program` is this program, `request_rows` is as for [`TunableModel::new`]. Progress goes to `err`.
 ///
 /// # Errors
 /// The model cannot be tuned or measured; the text says why.
 pub fn tune(
     options: TuneOptions,
     program: &Path,
+    request_rows: u32,
     interruption: &Interruption,
     err: &mut dyn Write,
 ) -> Result<TuningResult> {
@@ -88,7 +89,7 @@ pub fn tune(
     server
         .load(LOAD_TIMEOUT)
         .with_context(|| format!("model '{}' cannot be loaded as it is", options.model))?;
-    let model = TunableModel::new(&given_text, server.config()?).with_context(cannot)?;
+    let model = TunableModel::new(&given_text, server.config()?, request_rows).with_context(cannot)?;
     let search = search(&options, &model)?;
     let load = LoadLine {
         program: program.to_owned(),

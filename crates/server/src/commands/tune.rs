@@ -9,7 +9,7 @@ use std::{
 use tune::served::Interruption;
 
 use super::streams::{Streams, fail};
-use crate::signals::Signals;
+use crate::{backend_settings::REQUEST_ROWS, signals::Signals};
 
 /// Runs the command; blocks. The first argument is the program's name. Returns the exit code.
 pub(super) fn run(arguments: impl Iterator<Item = OsString>, (out, err): Streams<'_>) -> u8 {
@@ -17,7 +17,7 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>, (out, err): Streams
     if let Err(error) = watch_signals(interrupted.clone()) {
         return fail(format_args!("cannot watch for signals: {error}"), err);
     }
-    tune::run(arguments, &Interruption(interrupted), (out, err))
+    tune::run(arguments, REQUEST_ROWS, &Interruption(interrupted), (out, err))
 }
 
 /// Notes the first signal that asks for the end. The thread lives as long as the process.

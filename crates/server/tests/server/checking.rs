@@ -156,7 +156,8 @@ fn values_have_origins_and_a_written_configuration_says_the_same() {
     assert!(!root.path().join("net/config.pbtxt").exists());
     assert_eq!(run("init {}/net", root.path()).0, Some(0));
     assert_eq!(fs::read_to_string(root.path().join("net/config.pbtxt")).unwrap(), printed);
-    assert!(printed.contains("max_batch_size: 4\n") && printed.contains("  name: \"X\"\n"), "{printed}");
+    let limit = "\nmax_batch_size: 4  # of a batch and of a request; without this line, requests may have more rows\n";
+    assert!(printed.contains(limit) && printed.contains("  name: \"X\"\n"), "{printed}");
     assert_eq!(run("config fmt --check {}/net/config.pbtxt", root.path()).0, Some(0));
     let values =
         |text: &str| text.lines().map(|line| line.split("  # ").next().unwrap().to_owned()).collect();
