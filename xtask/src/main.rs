@@ -102,8 +102,9 @@ cargo xtask docs [--write]
     writes itself, docs/options.md and docs/configuration-reference.md.
 
 cargo xtask pictures
-    Draws the pictures in docs/pictures anew: the status page, a report of `nereid tune` and a plot of `nereid perf`, with
-    the models of the demo. Takes four minutes. They show measurements, so nothing else should run meanwhile.
+    Draws the pictures in docs/pictures anew: terminals, the status page, a report of `nereid tune` and a plot of `nereid
+    perf`, with the models of the demo. Takes four minutes. They show measurements, so nothing else should run meanwhile.
+    target/pictures has the terminals without colours.
 
 cargo xtask header
     Writes include/nereid.h from the tables of the C interfaces and the sources of the functions.

@@ -6,18 +6,21 @@ use crate::build::Build;
 use crate::tools::{self, runtime_library};
 use crate::{demo, process, python};
 
-/// Draws them with the models of the demo and a browser without a window. Nothing else should run meanwhile: they show
-/// measurements.
+/// Terminals first, then pages, with the models of the demo and a browser without a window.
+const SCRIPTS: [&str; 2] = ["tests/clients/terminal_pictures.py", "tests/clients/documentation_pictures.py"];
+
+/// Draws them. Nothing else should run meanwhile: they show measurements.
 ///
 /// # Errors
 /// The models or the browser cannot be had, or a picture cannot be drawn.
 pub(crate) fn draw() -> Result<()> {
     let (server, library) = demo::prepare(Build::Demo)?;
     python::install("tests/requirements.txt")?;
-    let mut draw = python::command();
-    draw.arg("tests/clients/documentation_pictures.py")
-        .env("NEREID_BINARY", server)
-        .env(runtime_library::VARIABLE, library)
-        .envs(tools::fetch(tools::BROWSER)?);
-    process::run(&mut draw)
+    let browser = tools::fetch(tools::BROWSER)?;
+    for script in SCRIPTS {
+        let mut draw = python::command();
+        draw.arg(script).env("NEREID_BINARY", &server).env(runtime_library::VARIABLE, &library);
+        process::run(draw.envs(browser.iter().map(|(variable, path)| (variable, path))))?;
+    }
+    Ok(())
 }

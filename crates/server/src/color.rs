@@ -55,7 +55,15 @@ pub fn severity(word: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{color}{word}{PLAIN}"))
 }
 
-/// A text with colours for the words that begin its lines with a colon.
+/// A part of a line that a reader looks for: how bad something is in its colour, and other parts bold.
+pub fn emphasis(part: &str) -> String {
+    match severity(part) {
+        Cow::Borrowed(part) => format!("{BOLD}{part}{PLAIN}"),
+        Cow::Owned(colored) => colored,
+    }
+}
+
+/// A text with colours for the words that begin its lines with a colon, and for headings.
 pub fn lines(text: &str) -> String {
     text.split_inclusive('\n').map(line).collect()
 }
@@ -65,8 +73,14 @@ fn line(line: &str) -> Cow<'_, str> {
         Some((word, rest)) if !word.contains(' ') => {
             Cow::Owned(format!("{} {rest}", severity(&format!("{word}:"))))
         }
+        None if is_heading(line) => Cow::Owned(format!("{BOLD}{}{PLAIN}\n", line.trim_end())),
         Some(_) | None => Cow::Borrowed(line),
     }
+}
+
+/// Whether a line, with its newline, tells what the lines below it are.
+fn is_heading(line: &str) -> bool {
+    line.ends_with(":\n") && line.starts_with(char::is_alphabetic)
 }
 
 /// A stream for lines of text, which gives them their colours.
@@ -145,6 +159,18 @@ mod tests {
              \x1b[1;33mWarning:\x1b[0m c"
         );
         assert_eq!(lines("error: a\nb: c\n"), "\x1b[1;31merror:\x1b[0m a\nb: c\n");
+    }
+
+    #[test]
+    fn a_heading_is_bold() {
+        let text = "Most needed:\n  x:\n{\"a\":\n:\nno:";
+        assert_eq!(lines(text), "\x1b[1mMost needed:\x1b[0m\n  x:\n{\"a\":\n:\nno:");
+    }
+
+    #[test]
+    fn a_part_has_the_colour_of_its_severity_or_is_bold() {
+        assert_eq!(emphasis("error"), severity("error"));
+        assert_eq!(emphasis("models/a"), "\x1b[1mmodels/a\x1b[0m");
     }
 
     #[test]

@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         }
         Ok(Invocation::Print(text)) => {
             // If the reader has closed stdout, the error does not matter.
-            let _ = io::stdout().write_all(text.as_bytes());
+            let _ = io::stdout().write_all(colored(text, color.colors(&io::stdout())).as_bytes());
             ExitCode::SUCCESS
         }
         Err(bad) => fail(&bad.to_string(), color),
@@ -105,9 +105,12 @@ enum Ended {
     AtOnce,
 }
 
+fn colored(text: String, is_colored: bool) -> String {
+    if is_colored { color::lines(&text) } else { text }
+}
+
 fn fail(error: &str, color: ColorChoice) -> ExitCode {
-    let text = format!("{error}\n");
-    let text = if color.colors(&io::stderr()) { color::lines(&text) } else { text };
+    let text = colored(format!("{error}\n"), color.colors(&io::stderr()));
     logging::to_stderr(text.as_bytes());
     logging::flush_streams(logging::LAST_LINES);
     ExitCode::FAILURE

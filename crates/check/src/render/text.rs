@@ -13,12 +13,13 @@ pub fn text(report: &CheckReport) -> String {
     text_with(report, str::to_owned)
 }
 
-/// As [`text`], with what `severity` makes of the words `error`, `warning` and `note` of the findings.
-pub fn text_with(report: &CheckReport, severity: impl Fn(&str) -> String) -> String {
+/// As [`text`], with what `emphasis` makes of the parts of a finding that a reader looks for: its place, the word `error`,
+/// `warning` or `note`, and the mark `^` below what is wrong.
+pub fn text_with(report: &CheckReport, emphasis: impl Fn(&str) -> String) -> String {
     let mut text = String::new();
     let mut files = BTreeMap::new();
     for finding in &report.findings {
-        write_finding(&mut text, finding, &severity(finding.severity.as_str()), &mut files);
+        write_finding(&mut text, finding, &emphasis, &mut files);
     }
     let count = |severity: Severity| {
         let count = report.count(severity);
@@ -34,16 +35,17 @@ pub fn text_with(report: &CheckReport, severity: impl Fn(&str) -> String) -> Str
 fn write_finding<'a>(
     text: &mut String,
     finding: &'a Finding,
-    severity: &str,
+    emphasis: &impl Fn(&str) -> String,
     files: &mut BTreeMap<&'a Path, Option<String>>,
 ) {
     let Finding { rule, file, line, column, .. } = finding;
-    text.push_str(&printable(&file.display().to_string()));
+    let mut place = printable(&file.display().to_string()).into_owned();
     for number in [line, column].into_iter().flatten() {
-        let _ = write!(text, ":{number}");
+        let _ = write!(place, ":{number}");
     }
+    let (place, severity) = (emphasis(&place), emphasis(finding.severity.as_str()));
     let told = printable(&finding.text_with_suggestion()).into_owned();
-    let _ = writeln!(text, ": {severity}[{}]: {told}", rule.id);
+    let _ = writeln!(text, "{place}: {severity}[{}]: {told}", rule.id);
     let Some(line) = line else { return };
     let content = files.entry(file).or_insert_with(|| fs::read_to_string(file).ok());
     let shown = content.as_deref().and_then(|content| content.lines().nth(line.saturating_sub(1)));
@@ -51,6 +53,6 @@ fn write_finding<'a>(
     let (shown, indent) = marked_line(shown, column.unwrap_or(1).saturating_sub(1));
     let _ = writeln!(text, "  {shown}");
     if column.is_some() {
-        let _ = writeln!(text, "  {indent}^");
+        let _ = writeln!(text, "  {indent}{}", emphasis("^"));
     }
 }

@@ -118,7 +118,7 @@ fn render(form: &str) -> Result<Render, String> {
 }
 
 fn plain_or_colored(report: &CheckReport, has_colors: bool) -> String {
-    if has_colors { text_with(report, |word| color::severity(word).into_owned()) } else { text(report) }
+    if has_colors { text_with(report, color::emphasis) } else { text(report) }
 }
 
 fn rules() -> String {

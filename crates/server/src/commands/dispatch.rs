@@ -22,9 +22,9 @@ pub fn run(
     plugins: impl FnOnce(&ResolvedOptions) -> Plugins,
 ) -> Option<u8> {
     let name = arguments.peek()?.to_str()?.to_owned();
-    let (mut out, err) = (io::stdout(), io::stderr());
-    let has_colors = environment.color().colors(&err);
-    let mut err = ColoredLines::new(err, has_colors);
+    let (out, err, color) = (io::stdout(), io::stderr(), environment.color());
+    let (out_has_colors, err_has_colors) = (color.colors(&out), color.colors(&err));
+    let (mut out, mut err) = (ColoredLines::new(out, out_has_colors), ColoredLines::new(err, err_has_colors));
     let streams: Streams<'_> = (&mut out, &mut err);
     Some(match name.as_str() {
         "serve" => {
