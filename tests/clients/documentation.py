@@ -5,6 +5,7 @@ its own. `run`: it is run, against a server with `examples/models`. `answer`: th
 `file=PATH`: it is a part of this file. `model=NAME`: it is the code of this model. `lines`: each line is a document.
 A page with `save=PATH`, `step` and `serve` is played from its beginning to its end in an empty folder (test_recipes.py):
 a file is written, commands are run, a server is started that serves until the next one.
+`hour` and `hour=NAME`: tests/packages/first_hour.py types it in a terminal. There, `save=PATH` is written into this file.
 """
 
 import re

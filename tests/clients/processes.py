@@ -54,10 +54,10 @@ def variables_with(**more):
     return os.environ | more
 
 
-def children():
-    """The processes that this one has started and that have not ended."""
+def children(of="self"):
+    """The processes that this one, or another, has started and that have not ended."""
     found = set()
-    for task in pathlib.Path("/proc/self/task").iterdir():
+    for task in pathlib.Path(f"/proc/{of}/task").iterdir():
         # A thread may end meanwhile.
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             found.update(map(int, (task / "children").read_text().split()))

@@ -17,10 +17,10 @@ from python_backends import BUILT_IN
 from serving import BINARY, ROOT, Server, environment
 
 LANGUAGES = {"bash", "console", "pbtxt", "json", "yaml", "toml", "python", "javascript", "c", "text"}
-MODES = {"run", "answer", "lines", "step", "serve"}
+MODES = {"run", "answer", "lines", "step", "serve", "hour"}
 
 # Programs of commands whose options are not ours to check.
-FOREIGN = {"git", "cd", "python3", "pip", "mv", "cp", "mkdir", "kill", "man", "apt", "systemctl", "tar", "skopeo", "source", "podman", "docker", "jq", "cc", "openssl", "node", "printf", "cat", "tail", "od"}
+FOREIGN = {"git", "cd", "python3", "pip", "mv", "cp", "mkdir", "kill", "man", "apt", "systemctl", "tar", "skopeo", "source", "podman", "docker", "jq", "cc", "openssl", "node", "printf", "cat", "tail", "od", "echo", "python"}
 # What only the machine of the reader can tell: files of models, members of ensembles, caches, agents.
 NOT_KNOWN = {"model-file", "ensemble-members", "file-path", "graph"}
 IO = 'input { name: "IN" data_type: TYPE_INT32 dims: 1 }\noutput { name: "OUT" data_type: TYPE_INT32 dims: 1 }\n'
@@ -72,7 +72,7 @@ def test_each_example_says_what_it_is():
     for example in EXAMPLES:
         assert example.language in LANGUAGES, f"{example}: which language? ({example.language!r})"
         for mode in example.modes:
-            assert mode in MODES or mode.startswith(("file=", "model=", "save=")), f"{example}: {mode}"
+            assert mode in MODES or mode.startswith(("file=", "model=", "save=", "hour=")), f"{example}: {mode}"
 
 
 @named(of("json"))

@@ -45,7 +45,7 @@ const FURTHER: [CheckStep; 8] = [
     CheckStep { name: "python clients", limit: Duration::from_mins(30), action: python_clients },
     CheckStep { name: "chaos", limit: Duration::from_mins(10), action: chaos::of_changes },
     CheckStep { name: "demo", limit: Duration::from_mins(15), action: demonstrate },
-    CheckStep { name: "packages", limit: Duration::from_mins(10), action: packages },
+    CheckStep { name: "packages", limit: Duration::from_mins(15), action: packages },
 ];
 
 /// Which steps are wanted.
