@@ -279,6 +279,16 @@ typedef TRITONSERVER_Error * (*TRITONSERVER_ResponseAllocatorReleaseFn_t)(
 typedef TRITONSERVER_Error * (*TRITONSERVER_ResponseAllocatorStartFn_t)(
     TRITONSERVER_ResponseAllocator *allocator, void *userp);
 
+/**
+ * Receives a record of the log: the file and the line of its source, the time in microseconds since
+ * 1970, and its text. A thread for these calls makes them, one after the other. What a program or a
+ * plug-in logs by TRITONSERVER_LogMessage comes at once, on the thread that logs it. The texts are
+ * valid until the function returns.
+ */
+typedef void (*TRITONSERVER_LogCallbackFn_t)(
+    TRITONSERVER_LogLevel level, const char *filename, int line, uint64_t timestamp_us,
+    const char *message, void *userp);
+
 /** Receives an activity of a traced request. Several threads may call it at once. */
 typedef void (*TRITONSERVER_InferenceTraceActivityFn_t)(
     TRITONSERVER_InferenceTrace *trace, TRITONSERVER_InferenceTraceActivity activity,
@@ -958,6 +968,14 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetEnablePeerAccess(
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogFile(
     TRITONSERVER_ServerOptions *options, const char *file);
 
+/**
+ * Sets a function that receives each record of a level that is logged; null for none. The records
+ * go to no file, stdout or stderr then, except for those that the function itself logs, and if
+ * 10,000 records wait for it. A call that has begun may go on after this returns.
+ */
+TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogCallback(
+    TRITONSERVER_ServerOptions *options, TRITONSERVER_LogCallbackFn_t callback_fn, void *userp);
+
 /** Sets whether normal operation is logged. */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogInfo(
     TRITONSERVER_ServerOptions *options, bool log);
@@ -1024,8 +1042,8 @@ TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetHostPolicy(
     const char *value);
 
 /**
- * Sets which latencies are shown. Only the empty name is allowed. Unknown settings have no effect,
- * as in Triton.
+ * Sets which latencies are shown. The name is empty. Unknown names and settings have no effect, as
+ * in Triton.
  */
 TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetMetricsConfig(
     TRITONSERVER_ServerOptions *options, const char *name, const char *setting, const char *value);
@@ -1089,7 +1107,7 @@ TRITONSERVER_Error *TRITONSERVER_ServerIsReady(TRITONSERVER_Server *server, bool
 
 /**
  * Returns whether a version of a model is ready; -1 for any version. Its backend is asked too,
- * which may block. An unknown model is an error.
+ * which may block. A model that is not there is not ready.
  */
 TRITONSERVER_Error *TRITONSERVER_ServerModelIsReady(
     TRITONSERVER_Server *server, const char *model_name, int64_t model_version, bool *ready);

@@ -5,6 +5,7 @@
 //! costs one atomic load. Each line is written with one system call, so lines of several threads or processes that
 //! share a file do not mix. Nobody who logs waits for a reader: what a pipe or a terminal does not take waits in a queue
 //! with a bound.
+mod callback;
 mod control;
 mod json;
 mod line;
@@ -13,7 +14,9 @@ mod queue;
 mod settings;
 mod sink;
 mod tail;
+mod text;
 
+pub use callback::{LogCallback, LoggedRecord};
 pub use line::timestamp;
 pub use logger::{LAST_LINES, LogConfig, install, of_process};
 pub use settings::{Levels, LogFormat, LogSettings};

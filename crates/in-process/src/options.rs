@@ -1,10 +1,11 @@
 //! `TRITONSERVER_ServerOptions`: the options of a server.
 //!
-//! An option that switches on a feature which Nereid does not have is refused. An option that only names the files of
-//! such a feature, or its share of a GPU, is accepted without effect. Builds of Triton without the feature do the same.
+//! An option of a feature which Nereid does not have is accepted without effect. Builds of Triton without the feature do
+//! the same.
 mod devices;
 mod general;
 mod log;
+mod log_callback;
 mod metrics;
 mod plugins;
 
@@ -195,11 +196,6 @@ unsafe fn set(
 ) -> *mut CError {
     // SAFETY: as the caller promises.
     guard(|| unsafe { borrow(options) }.and_then(|options| change(&mut options.settings())))
-}
-
-/// The error for a feature that this server does not have.
-fn not_offered(what: &str) -> Error {
-    Error::unsupported(format!("{what} is not supported by this version of nereid"))
 }
 
 /// Makes options with the default values. The caller owns them. The first call in the process installs the log.

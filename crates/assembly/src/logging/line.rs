@@ -1,13 +1,12 @@
 //! The format of a log line.
 
-use std::fmt::Write as _;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, Record};
 use vocabulary::log_target::MULTILINE;
 
+use super::text::{place, with_fields};
 use super::{LogFormat, json};
 
 const SECONDS_PER_DAY: u64 = 86_400;
@@ -36,8 +35,7 @@ pub(super) fn line(record: &Record<'_>, time: SystemTime, style: LogStyle) -> Ve
         Some((message, below)) if record.target() == MULTILINE => (message, Some(below)),
         _ => (text.as_str(), None),
     };
-    let fields = fields(record);
-    let message = if fields.is_empty() { message.to_owned() } else { format!("{message} [{fields}]") };
+    let message = with_fields(message, record);
     if style.escape_messages && !(message.is_empty() && below.is_some()) {
         serde_json::to_writer(&mut line, &message)
             .expect("any string is a JSON string, and a vector takes it");
@@ -49,23 +47,6 @@ pub(super) fn line(record: &Record<'_>, time: SystemTime, style: LogStyle) -> Ve
     }
     line.push(b'\n');
     line
-}
-
-/// The fields of a record: `model: m, version: 1, request_id: r`.
-fn fields(record: &Record<'_>) -> String {
-    struct Fields(String);
-
-    impl<'kvs> VisitSource<'kvs> for Fields {
-        fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), kv::Error> {
-            let comma = if self.0.is_empty() { "" } else { ", " };
-            write!(self.0, "{comma}{key}: {value}").map_err(|_| kv::Error::msg("a field has no text"))
-        }
-    }
-
-    let mut fields = Fields(String::new());
-    // A field that has no text is left out.
-    let _ = record.key_values().visit(&mut fields);
-    fields.0
 }
 
 fn push_header(line: &mut Vec<u8>, record: &Record<'_>, time: SystemTime, style: LogStyle) {
@@ -94,12 +75,6 @@ fn push_header(line: &mut Vec<u8>, record: &Record<'_>, time: SystemTime, style:
             ),
         );
     }
-}
-
-/// The file, without its directory, and the line of the source.
-fn place<'r>(record: &Record<'r>) -> (&'r str, u32) {
-    let path = record.file().unwrap_or("unknown");
-    (path.rsplit('/').next().unwrap_or(path), record.line().unwrap_or(0))
 }
 
 /// The time of a line in the JSON form: `2025-11-21T00:46:54.183347Z`.

@@ -75,9 +75,14 @@ impl Log for Logger {
         if !levels.enabled(record.level()) {
             return;
         }
+        let now = SystemTime::now();
+        // No lock is held while the program's function runs.
+        if self.settings.callback().is_some_and(|callback| callback.take(record, now)) {
+            return;
+        }
         let style =
             LogStyle { format: levels.format, escape_messages: self.escape_messages, process: self.process };
-        self.settings.write(record.level(), &line(record, SystemTime::now(), style));
+        self.settings.write(record.level(), &line(record, now, style));
     }
 
     fn flush(&self) {

@@ -2,8 +2,8 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use inference::lock::Mutex;
@@ -11,6 +11,7 @@ use log::{Level, LevelFilter};
 use parking_lot::RwLock;
 use vocabulary::Error;
 
+use super::callback::{LogCallback, LogCallbackQueue};
 use super::sink::{LogSink, flush_streams};
 use super::tail::LogTail;
 
@@ -114,6 +115,8 @@ impl Levels {
 pub struct LogSettings {
     levels: AtomicU64,
     output: RwLock<LogOutput>,
+    /// Takes records in place of the output.
+    callback: RwLock<Option<Arc<LogCallbackQueue>>>,
     /// Whether the maximum level of the `log` crate follows these switches.
     governs_facade: AtomicBool,
     /// The last lines, if they are kept.
@@ -134,6 +137,7 @@ impl LogSettings {
         Self {
             levels: AtomicU64::new(levels.pack()),
             output: RwLock::new(LogOutput { sink: LogSink::Streams, file: None }),
+            callback: RwLock::new(None),
             governs_facade: AtomicBool::new(false),
             tail: OnceLock::new(),
             change: Mutex::new(()),
@@ -176,6 +180,19 @@ impl LogSettings {
         self.set_file(Some(&path)).map(|()| Some(path))
     }
 
+    /// Passes each record to a function of the program, and no longer to the file, stdout or stderr; `None` for those.
+    /// The last function gets no record more, but may still be in a call when this returns.
+    pub fn set_callback(&self, callback: Option<LogCallback>) {
+        let last = std::mem::replace(&mut *self.callback.write(), callback.map(LogCallbackQueue::new));
+        if let Some(last) = last {
+            last.clear();
+        }
+    }
+
+    pub(super) fn callback(&self) -> Option<Arc<LogCallbackQueue>> {
+        self.callback.read().clone()
+    }
+
     /// Keeps so many of the lines that follow, in memory. Only the first call has an effect.
     pub fn keep_lines(&self, most: NonZeroUsize) {
         let _ = self.tail.set(LogTail::new(most.get()));
@@ -194,9 +211,13 @@ impl LogSettings {
         self.output.read().sink.write(level, line);
     }
 
-    /// Waits until the lines so far are written, for that time at most.
+    /// Waits until the lines so far are written, or passed to the program, for that time at most.
     pub fn flush(&self, most: Duration) {
-        self.output.read().sink.flush(Instant::now() + most);
+        let deadline = Instant::now() + most;
+        if let Some(callback) = self.callback() {
+            callback.flush(deadline);
+        }
+        self.output.read().sink.flush(deadline);
         flush_streams(most);
     }
 

@@ -37,7 +37,7 @@ impl CError {
 }
 
 /// A text as a C string, cut at its first NUL.
-pub(crate) fn c_text(text: &str) -> CString {
+pub fn c_text(text: &str) -> CString {
     let text = text.split('\0').next().unwrap_or_default();
     CString::new(text).unwrap_or_default()
 }

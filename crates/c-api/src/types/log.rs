@@ -2,6 +2,7 @@
 use std::ffi::{c_char, c_int};
 
 use ::log::{Level, Record};
+use vocabulary::log_target::PLUGIN;
 
 use super::error::CError;
 use crate::handle::{guard, text_lossy};
@@ -19,7 +20,7 @@ fn level(number: u32) -> Level {
 /// Returns whether messages of that level are logged.
 #[unsafe(no_mangle)]
 pub extern "C" fn TRITONSERVER_LogIsEnabled(log_level: u32) -> bool {
-    ::log::log_enabled!(target: "plugin", level(log_level))
+    ::log::log_enabled!(target: PLUGIN, level(log_level))
 }
 
 /// Logs a message with the given file and line of the plug-in's source.
@@ -40,7 +41,7 @@ pub unsafe extern "C" fn TRITONSERVER_LogMessage(
 
 fn log(level: Level, file: Option<&str>, line: Option<u32>, message: &str) {
     let mut record = Record::builder();
-    record.level(level).target("plugin").file(file).line(line);
+    record.level(level).target(PLUGIN).file(file).line(line);
     ::log::logger().log(&record.args(format_args!("{message}")).build());
 }
 

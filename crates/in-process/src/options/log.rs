@@ -1,6 +1,6 @@
 //! Options of the log. The process has one log, so they take effect at once and for every server.
 use std::{
-    ffi::{c_char, c_int},
+    ffi::{c_char, c_int, c_void},
     path::Path,
 };
 
@@ -11,7 +11,10 @@ use c_api::{
 };
 use vocabulary::Error;
 
-use super::ServerOptions;
+use super::{
+    ServerOptions,
+    log_callback::{CLogCallback, LogFn},
+};
 
 /// Changes the process's log.
 ///
@@ -51,6 +54,24 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetLogFile(
         of_log(options, |log| {
             let file = if file.is_null() { "" } else { text(file)? };
             log.set_file(Some(Path::new(file)).filter(|_| !file.is_empty()))
+        })
+    }
+}
+
+/// Sets a function that receives each record of a level that is logged; null for none. The records go to no file, stdout or
+/// stderr then, except for those that the function itself logs, and if 10,000 records wait for it. A call that has begun
+/// may go on after this returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetLogCallback(
+    options: *mut ServerOptions,
+    callback: Option<LogFn>,
+    userp: *mut c_void,
+) -> *mut CError {
+    // SAFETY: null or live options.
+    unsafe {
+        of_log(options, |log| {
+            log.set_callback(callback.map(|receive| CLogCallback { receive, userp }.boxed()));
+            Ok(())
         })
     }
 }

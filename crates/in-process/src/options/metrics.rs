@@ -5,7 +5,7 @@ use c_api::{handle::text, types::error::CError};
 use engine::MetricsOptions;
 use vocabulary::Error;
 
-use super::{OptionSettings, ServerOptions, not_offered, set};
+use super::{OptionSettings, ServerOptions, set};
 
 /// Sets whether the server shows its own metrics.
 #[unsafe(no_mangle)]
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetMetricsInterval(
     }
 }
 
-/// Sets which latencies are shown. Only the empty name is allowed. Unknown settings have no effect, as in Triton.
+/// Sets which latencies are shown. The name is empty. Unknown names and settings have no effect, as in Triton.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetMetricsConfig(
     options: *mut ServerOptions,
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerOptionsSetMetricsConfig(
 
 fn apply(own: &mut OptionSettings, name: &str, setting: &str, value: &str) -> Result<(), Error> {
     if !name.is_empty() {
-        return Err(not_offered(&format!("metrics setting '{setting}' of '{name}'")));
+        return Ok(());
     }
     let shown = &mut own.shown_metrics;
     match setting {

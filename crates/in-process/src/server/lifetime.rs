@@ -41,7 +41,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerDelete(server: *mut Server) -> *mut 
     guard(|| {
         // SAFETY: null or a live server.
         let Some(own) = (unsafe { server.as_ref() }) else { return Ok(()) };
-        own.end()?;
+        with_thread_locals(|| own.end())?;
         // SAFETY: it came from `Arc::into_raw`, because C has made it, and the caller does not use it after this.
         drop(unsafe { Arc::from_raw(server) });
         Ok(())
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn TRITONSERVER_ServerDelete(server: *mut Server) -> *mut 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerStop(server: *mut Server) -> *mut CError {
     // SAFETY: null or a live server.
-    guard(|| unsafe { server.as_ref() }.map_or(Ok(()), Server::stop))
+    guard(|| unsafe { server.as_ref() }.map_or(Ok(()), |server| with_thread_locals(|| server.stop())))
 }
 
 /// Sets how many seconds stopping may take; null is fine.
@@ -106,6 +106,7 @@ impl Server {
         }
         // After this, the program may delete what its callbacks use.
         if self.callbacks.wait_until_quiet(grace.saturating_sub(began.elapsed())) {
+            log::logger().flush();
             Ok(())
         } else {
             Err(expired())
@@ -122,16 +123,27 @@ impl Server {
         self.engine().map_or(Ok(false), engine::Engine::ready_here)
     }
 
-    /// Asks about one model; an unknown model is an error.
+    /// Asks about one model. A model that is not there is not ready, as for clients.
     fn is_model_ready(&self, name: &str, version: i64) -> Result<bool, Error> {
-        let model = self.model(name, version)?;
         self.serving()?;
-        Ok(model.ready_here())
+        Ok(self.model(name, version).is_ok_and(|model| model.ready_here()))
     }
 
     /// The engine for requests. A stopping server still returns it.
     pub(crate) fn not_before_start(&self) -> Result<(), Error> {
         self.engine().map(drop).map_err(|_| not_ready())
+    }
+}
+
+/// Calls a function on a thread that has thread-local values. `exit` destroys those of its thread before the objects of the
+/// program, and such an object may own a server.
+fn with_thread_locals(call: impl FnOnce() -> Result<(), Error> + Send) -> Result<(), Error> {
+    match runtime::Handle::try_current() {
+        Err(error) if error.is_thread_local_destroyed() => {
+            let called = thread::scope(|scope| scope.spawn(call).join());
+            called.unwrap_or_else(|_| Err(Error::internal("the server panicked while it ended")))
+        }
+        _ => call(),
     }
 }
 
@@ -168,8 +180,8 @@ pub unsafe extern "C" fn TRITONSERVER_ServerIsReady(server: *mut Server, ready: 
     guard(|| unsafe { put(ready, false).and(put(ready, borrow(server)?.is_ready()?)) })
 }
 
-/// Returns whether a version of a model is ready; -1 for any version. Its backend is asked too, which may block. An
-/// unknown model is an error.
+/// Returns whether a version of a model is ready; -1 for any version. Its backend is asked too, which may block. A model
+/// that is not there is not ready.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn TRITONSERVER_ServerModelIsReady(
     server: *mut Server,

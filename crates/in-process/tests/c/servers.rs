@@ -1,7 +1,10 @@
 //! Servers: one that a program hosts, and one that C makes.
 use std::{
+    cell::OnceCell,
     ffi::{CStr, CString},
     fs, ptr,
+    sync::mpsc,
+    thread,
 };
 
 use c_api::types::{
@@ -191,7 +194,7 @@ fn a_model_has_properties_and_an_unknown_one_an_error() {
         assert_eq!(transaction(c"x"), Err(unknown.clone()));
         let ready =
             |name: &CStr| flag(|ready| TRITONSERVER_ServerModelIsReady(handle, name.as_ptr(), -1, ready));
-        assert_eq!((ready(c"batching"), ready(c"x")), (Ok(true), Err(unknown)));
+        assert_eq!((ready(c"batching"), ready(c"x")), (Ok(true), Ok(false)));
     }
 }
 
@@ -404,6 +407,31 @@ fn a_server_lives_until_it_is_stopped() {
         result_of(TRITONSERVER_ServerStop(server)).unwrap();
     }
     delete(server);
+}
+
+/// As a C++ program whose global object owns a server: `exit` destroys the thread-local values of its thread first.
+#[test]
+fn a_server_is_deleted_after_the_thread_local_values_of_its_thread() {
+    struct Owner(*mut Server, mpsc::Sender<Result<(), String>>);
+
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            // SAFETY: a live server that nobody uses after this.
+            let _ = self.1.send(result_of(unsafe { TRITONSERVER_ServerDelete(self.0) }));
+        }
+    }
+
+    thread_local!(static OWNER: OnceCell<Owner> = const { OnceCell::new() });
+    let (outcome, deleted) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        // Values are destroyed in the opposite order of their first use: the runtime's before this one.
+        OWNER.with(|owner| {
+            let chosen = Chosen::new().here();
+            owner.get_or_init(move || Owner(chosen.server().unwrap(), outcome));
+        });
+    });
+    thread.join().unwrap();
+    assert_eq!(deleted.recv(), Ok(Ok(())));
 }
 
 #[test]
