@@ -27,6 +27,11 @@ const STEPS: [CheckStep; 8] = [
         action: || clients_of("plug-ins", "plugins", tools::PLUGINS),
     },
     CheckStep {
+        name: "NVIDIA's programs",
+        limit: Duration::from_mins(10),
+        action: || clients_of("NVIDIA's programs", "nvidia", tools::NVIDIA),
+    },
+    CheckStep {
         name: "browser",
         limit: Duration::from_mins(10),
         action: || clients_of("browser", "browser", tools::BROWSER),

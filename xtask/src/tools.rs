@@ -7,9 +7,10 @@ mod cargo_tool;
 pub(crate) mod debian;
 pub(crate) mod debian_program;
 mod npm_package;
+mod nvidia;
 mod plugins;
 pub(crate) mod runtime_library;
 mod tool;
 
 pub(crate) use cargo_tool::{DENY, NEXTEST};
-pub(crate) use tool::{BROWSER, MONITORING, OF_TESTS, PLUGINS, RECIPES, STORES, Tool, fetch};
+pub(crate) use tool::{BROWSER, MONITORING, NVIDIA, OF_TESTS, PLUGINS, RECIPES, STORES, Tool, fetch};

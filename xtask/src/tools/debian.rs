@@ -24,6 +24,57 @@ pub(crate) fn unpack(package: &str, folder: &Path) -> Result<()> {
     process::run(Command::new("dpkg-deb").arg("--extract").arg(archive).arg(folder))
 }
 
+/// Downloads packages of a newer release of Debian, and unpacks them into a new folder. The lists of that release come from
+/// the servers that the system has its own lists from, and are removed afterwards.
+///
+/// # Errors
+/// The system is no Debian, or the packages cannot be downloaded.
+pub(crate) fn unpack_of_release(release: &str, packages: &[&str], folder: &Path) -> Result<()> {
+    files::make_empty(folder)?;
+    let lists = folder.join("apt");
+    files::make_folder(&lists.join("lists/partial"))?;
+    write_sources(release, &lists.join("sources"))?;
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.args(["-o", "Debug::NoLocking=1", "-o", "Dir::Etc::SourceList=/dev/null"]);
+        for (name, place) in
+            [("Dir::Etc::SourceParts", "sources"), ("Dir::State::Lists", "lists"), ("Dir::Cache", "cache")]
+        {
+            command.arg("-o").arg(format!("{name}={}", lists.join(place).display()));
+        }
+        process::run(command.args(arguments).current_dir(folder))
+    };
+    apt(&["update"])?;
+    apt(&[&["download"], packages].concat())?;
+    for package in packages {
+        let archive = find(folder, &format!("{package}_"))?.context("apt-get has downloaded nothing")?;
+        process::run(Command::new("dpkg-deb").arg("--extract").arg(&archive).arg(folder))?;
+        fs::remove_file(archive)?;
+    }
+    files::remove_folder(&lists)
+}
+
+/// Writes the sources of Debian's packages that the system has, for another release.
+fn write_sources(release: &str, folder: &Path) -> Result<()> {
+    let system = fs::read_to_string("/etc/os-release")?;
+    let name = system.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    let name = name.context("the system's release has no name")?;
+    let mut sources = vec![PathBuf::from("/etc/apt/sources.list")];
+    sources.extend(files::paths_in(Path::new("/etc/apt/sources.list.d"))?);
+    let mut written = 0;
+    for source in sources.iter().filter(|source| source.is_file()) {
+        let text = fs::read_to_string(source)?;
+        let is_read =
+            source.extension().is_some_and(|extension| extension == "list" || extension == "sources");
+        if is_read && text.contains("debian") && text.contains(name) {
+            files::write(&folder.join(files::file_name(source)), text.replace(name, release))?;
+            written += 1;
+        }
+    }
+    ensure!(written > 0, "the system has no sources of Debian's packages");
+    Ok(())
+}
+
 /// As [`unpack`], with those packages that it needs and the system does not have.
 ///
 /// # Errors

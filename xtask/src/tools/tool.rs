@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use super::{allocators, debian_program, npm_package, plugins, runtime_library};
+use super::{allocators, debian_program, npm_package, nvidia, plugins, runtime_library};
 use crate::{process, python};
 
 /// A program or a library, and the environment variable that tells the tests where it is.
@@ -35,6 +35,10 @@ pub(crate) const OF_TESTS: &[Tool] = &[
 /// Triton's own plug-ins.
 pub(crate) const PLUGINS: &[Tool] =
     &[Tool { name: "plug-ins", variable: plugins::VARIABLE, fetch: plugins::fetch }];
+
+/// NVIDIA's programs around its server.
+pub(crate) const NVIDIA: &[Tool] =
+    &[Tool { name: "NVIDIA's programs", variable: nvidia::VARIABLE, fetch: nvidia::fetch }];
 
 /// Servers that stand for object stores: moto for S3, azurite for Azure.
 pub(crate) const STORES: &[Tool] = &[
