@@ -98,17 +98,16 @@ def test_a_model_loads_nothing_where_nobody_may(start_python, folder):
         assert do(client, HTTP, "ready", "twice") == "true"
 
 
-COUNTDOWN = (
-    "max_batch_size: 4\nsequence_batching { iterative_sequence: true oldest { max_candidate_sequences: 8 } }\n"
-    + models.tensor("input", "X", "INT32", 1)
-    + models.tensor("output", "STEPS", "INT32", 1)
-)
+COUNTDOWN = models.tensor("input", "X", "INT32", 1) + models.tensor("output", "STEPS", "INT32", 1)
 
 
-def test_a_request_is_executed_again_until_the_model_answers(start_python, tmp_path, threads, protocol):
+# Triton's page of iterative sequences names no strategy.
+@pytest.mark.parametrize("strategy", ["", "direct {}", "oldest { max_candidate_sequences: 8 }"])
+def test_a_request_is_executed_again_until_the_model_answers(start_python, tmp_path, threads, protocol, strategy):
     folder = tmp_path / "models"
     folder.mkdir()
-    plugins.python_model(folder, "countdown", config=COUNTDOWN)
+    batching = f"max_batch_size: 4\nsequence_batching {{ iterative_sequence: true {strategy} }}\n"
+    plugins.python_model(folder, "countdown", config=batching + COUNTDOWN)
     server = start_python(folder).wait_until_ready()
 
     def ask(steps):

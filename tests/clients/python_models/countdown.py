@@ -16,11 +16,12 @@ class TritonPythonModel:
         who = request.correlation_id()
         if request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START:
             self.steps[who] = (int(pb_utils.get_input_tensor_by_name(request, "X").as_numpy().item()), 0)
-        wanted, done = self.steps[who]
+        # The strategy `direct` fills slots without a request.
+        wanted, done = self.steps.get(who, (0, 0))
         done += 1
         if done < wanted:
             self.steps[who] = wanted, done
             request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
             return None
-        del self.steps[who]
+        self.steps.pop(who, None)
         return pb_utils.InferenceResponse([pb_utils.Tensor("STEPS", np.array([[done]], np.int32))])
