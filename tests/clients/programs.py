@@ -20,6 +20,12 @@ def missing(what, command):
     pytest.fail(f"{what}; `{command}` installs it", pytrace=False)
 
 
+def of_no_package(variable):
+    """What no package has: the place that a variable names."""
+    place = os.environ.get(variable)
+    return pathlib.Path(place) if place else missing(f"{variable} names nothing", INTEGRATIONS)
+
+
 def check_group(group):
     """A test that needs what a group of tests needs has the mark of the group: other runs do not have it."""
     assert group in marks, f"this test needs the mark '{group}'"

@@ -6,6 +6,7 @@ import threading
 
 import ensembles
 import numpy as np
+import programs
 import pytest
 import repository as models
 from held import build_library
@@ -417,3 +418,23 @@ def test_a_library_of_that_name_has_priority(tmp_path, start, folder):
         metric(server, "nereid_cache_available")
         pytest.fail("the built-in cache is used")
     assert ENTRIES not in server.log()
+
+
+@pytest.mark.redis_library
+def test_the_library_of_triton_keeps_answers_in_the_store(start, tmp_path, folder, redis):
+    place = tmp_path / "caches/redis/libtritoncache_redis.so"
+    place.parent.mkdir(parents=True)
+    place.symlink_to(programs.of_no_package("NEREID_TEST_REDIS_LIBRARY"))
+    server = start(folder, f"--cache-directory={tmp_path / 'caches'}", *redis.cache_options()).wait_until_ready()
+    for number in range(3):
+        x = np.full((2, 3), number, np.float32)
+        ask(server, x)
+        # An answer is stored after it was sent.
+        eventually(lambda: len(redis.ask("KEYS", "same/1/*")) == number + 1, "the answer in the store")
+        ask(server, x)
+    with HTTP.connect(server) as client:
+        told = HTTP.statistics(client, "same")
+    assert (told["execution_count"], told["inference_stats"]["cache_hit"]["count"]) == (3, 3)
+    assert not redis.keys()
+    redis.kill()
+    ask(server, np.zeros((1, 1), np.float32))

@@ -4,17 +4,17 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::dependencies;
-use crate::steps::{self, CheckStep};
+use crate::steps::{self, CannotRun, CheckStep};
 use crate::test_runners::{client_tests, nextest};
 use crate::tools::{self, Tool};
 
 /// How long all groups may take on a busy machine.
 const LIMIT: Duration = Duration::from_mins(30);
 
-const STEPS: [CheckStep; 8] = [
+const STEPS: [CheckStep; 10] = [
     CheckStep { name: "stores", limit: Duration::from_mins(15), action: stores },
     CheckStep {
         name: "clients of stores",
@@ -24,7 +24,17 @@ const STEPS: [CheckStep; 8] = [
     CheckStep {
         name: "plug-ins",
         limit: Duration::from_mins(15),
-        action: || clients_of("plug-ins", "plugins", tools::PLUGINS),
+        action: || clients_of("plug-ins", "plugins and not examples", tools::PLUGINS),
+    },
+    CheckStep {
+        name: "examples",
+        limit: Duration::from_mins(10),
+        action: || of_no_package("examples", "examples", "NEREID_TEST_PYTHON_EXAMPLES", tools::EXAMPLES),
+    },
+    CheckStep {
+        name: "redis library",
+        limit: Duration::from_mins(5),
+        action: || of_no_package("redis library", "redis_library", "NEREID_TEST_REDIS_LIBRARY", &[]),
     },
     CheckStep {
         name: "NVIDIA's programs",
@@ -66,6 +76,16 @@ pub(crate) fn run(only: Option<&str>) -> Result<bool> {
 /// The client tests of a group, which have its marker.
 fn clients_of(step: &str, marker: &str, tools: &[Tool]) -> Result<()> {
     client_tests(step, marker, &tools::fetch(tools)?)
+}
+
+/// The same, of a group that needs something of Triton that no package has.
+fn of_no_package(step: &str, marker: &str, variable: &str, tools: &[Tool]) -> Result<()> {
+    if std::env::var_os(variable).is_none_or(|place| place.is_empty()) {
+        bail!(CannotRun(format!(
+            "no package has what these tests need; {variable} may name it (docs/testing.md)"
+        )));
+    }
+    clients_of(step, marker, tools)
 }
 
 /// Object stores, by the tests of their crate.

@@ -13,8 +13,8 @@ use crate::workspace::{self, cargo};
 use crate::{changes, chaos, deepcheck, demo, dist, docs, gates, loopback, memcheck, process, python, setup};
 
 /// The client tests that belong to no group of `cargo xtask integrations`, as an expression of pytest.
-const NO_INTEGRATION: &str =
-    "not plugins and not nvidia and not stores and not browser and not monitoring and not recipes";
+const NO_INTEGRATION: &str = "not plugins and not nvidia and not stores and not browser and not monitoring and not recipes and not examples and \
+     not redis_library";
 /// How long all steps may take on a busy machine.
 const LIMIT: Duration = Duration::from_mins(40);
 

@@ -6,6 +6,7 @@ mod allocators;
 mod cargo_tool;
 pub(crate) mod debian;
 pub(crate) mod debian_program;
+mod examples;
 mod npm_package;
 mod nvidia;
 mod plugins;
@@ -13,4 +14,6 @@ pub(crate) mod runtime_library;
 mod tool;
 
 pub(crate) use cargo_tool::{DENY, NEXTEST};
-pub(crate) use tool::{BROWSER, MONITORING, NVIDIA, OF_TESTS, PLUGINS, RECIPES, STORES, Tool, fetch};
+pub(crate) use tool::{
+    BROWSER, EXAMPLES, MONITORING, NVIDIA, OF_TESTS, PLUGINS, RECIPES, STORES, Tool, fetch,
+};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use super::{allocators, debian_program, npm_package, nvidia, plugins, runtime_library};
+use super::{allocators, debian_program, examples, npm_package, nvidia, plugins, runtime_library};
 use crate::{process, python};
 
 /// A program or a library, and the environment variable that tells the tests where it is.
@@ -39,6 +39,12 @@ pub(crate) const PLUGINS: &[Tool] =
 /// NVIDIA's programs around its server.
 pub(crate) const NVIDIA: &[Tool] =
     &[Tool { name: "NVIDIA's programs", variable: nvidia::VARIABLE, fetch: nvidia::fetch }];
+
+/// What the examples of Triton's Python backend need, beside the backend.
+pub(crate) const EXAMPLES: &[Tool] = &[
+    Tool { name: "plug-ins", variable: plugins::VARIABLE, fetch: plugins::fetch },
+    Tool { name: "Python for examples", variable: "NEREID_TEST_EXAMPLES_PYTHON", fetch: examples::fetch },
+];
 
 /// Servers that stand for object stores: moto for S3, azurite for Azure.
 pub(crate) const STORES: &[Tool] = &[
