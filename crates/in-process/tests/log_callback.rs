@@ -2,6 +2,7 @@
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
     fs,
+    os::unix::ffi::OsStrExt,
     path::Path,
     ptr,
 };
@@ -36,7 +37,7 @@ unsafe extern "C-unwind" fn keep(
     // SAFETY: texts, and what the test has given.
     let (file, message, records) =
         unsafe { (CStr::from_ptr(file), CStr::from_ptr(message), &*records.cast::<Records>()) };
-    let (file, message) = (file.to_str().unwrap(), message.to_str().unwrap().to_owned());
+    let (file, message) = (file.to_string_lossy(), message.to_string_lossy().into_owned());
     if message == "again" {
         log::warn!("of the callback");
     }
@@ -49,7 +50,7 @@ fn fine(error: *mut CError) {
 }
 
 fn path_of(path: &Path) -> CString {
-    CString::new(path.to_str().unwrap()).unwrap()
+    CString::new(path.as_os_str().as_bytes()).expect("a path has no NUL")
 }
 
 #[test]

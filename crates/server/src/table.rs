@@ -74,7 +74,7 @@ fn folded(line: &str, most: usize) -> Vec<&str> {
         let fits = rest.char_indices().nth(most).map_or(rest.len(), |(at, _)| at);
         // A blank at the end of what fits divides it. A word that is too long ends at the next one.
         let blank = rest[indent..].match_indices(' ').map(|(at, _)| at + indent);
-        let Some(at) = blank.clone().filter(|at| *at <= fits).last().or_else(|| blank.min()) else { break };
+        let Some(at) = blank.clone().rfind(|at| *at <= fits).or_else(|| blank.min()) else { break };
         pieces.push(&rest[..at]);
         rest = rest[at..].trim_start();
     }
