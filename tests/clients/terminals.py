@@ -35,7 +35,8 @@ def output_of(line, columns, until="", **named):
     ours, its = os.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     output = b""
-    with open(ours, "rb", buffering=0) as screen, processes.running(line, stdin=its, stdout=its, stderr=its, **named) as program:
+    streams = {"stdin": its, "stdout": its, "stderr": its}
+    with open(ours, "rb", buffering=0) as screen, processes.running(line, **streams, **named) as program:
         os.close(its)
         # Linux answers with an error when the program has ended.
         with contextlib.suppress(OSError):
@@ -91,11 +92,11 @@ def folded(lines, columns):
 def picture(lines, columns):
     """An SVG of a terminal that shows the lines."""
     rows = list(folded(lines, columns))
-    width, height = columns * WIDTH + 2 * SPACE, len(rows) * HEIGHT + 2 * SPACE
+    width, height = round(columns * WIDTH + 2 * SPACE), len(rows) * HEIGHT + 2 * SPACE
     texts = [text for number, row in enumerate(rows) for text in texts_of(number, row)]
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" height="{height}">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
             f'<rect width="100%" height="100%" rx="8" fill="{PAPER}"/>',
             f'<g font-family="ui-monospace, Menlo, Consolas, \'DejaVu Sans Mono\', monospace" font-size="{SIZE}" '
             f'fill="{INK}">',

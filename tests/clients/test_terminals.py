@@ -70,7 +70,7 @@ def test_the_tables_of_a_start_fit(folder):
     for name in ("start", "refused"):
         tables = [text for text in texts(lines(folder, name)) if text.startswith(("|", "+"))]
         # The path of ONNX Runtime is one word, however long it is.
-        backends = [text for text in tables if "onnxruntime" in text or text.startswith("| image") or text.startswith("| python")]
+        backends = [text for text in tables if text.startswith(("| onnxruntime", "| image", "| python"))]
         narrow = [text for text in tables if len(text) != len(backends[0])]
         assert len(narrow) > 15 and max(map(len, narrow)) <= COLUMNS
 
