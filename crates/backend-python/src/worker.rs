@@ -127,7 +127,12 @@ impl Worker {
                 if let Some(reason) = gate_failure(status).filter(|_| model.sandbox.is_some()) {
                     return Err(failed(&cannot_start, &reason));
                 }
-                let how = status.map_or_else(|| format!("{failure:?}"), |status| exit_text(Some(status)));
+                let seconds = model.settings.process_timeout.as_secs();
+                let how = match (status, failure) {
+                    (Some(status), _) => exit_text(Some(status)),
+                    (None, CommandFailure::Stopped) => "a signal has stopped it".to_owned(),
+                    (None, _) => format!("it has not answered within {seconds} s (stub-timeout-seconds)"),
+                };
                 log::error!("the Python interpreter '{program}' of '{instance}' did not start: {how}");
                 Err(unhealthy(instance))
             }
