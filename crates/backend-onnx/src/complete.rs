@@ -209,7 +209,8 @@ mod tests {
         assert_eq!(
             error.with_code(),
             "Invalid argument: autofill failed for model 'm': model does not support batching while non-zero \
-             max_batch_size is specified"
+             max_batch_size is specified: 'X' has shape [1,16], and its first dimension is not open. Set \
+             max_batch_size to 0"
         );
     }
 
