@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn the_list_of_functions_has_both_sides() {
         let (server, plugin) = (functions("server"), functions("plugin"));
-        assert_eq!((server.len(), plugin.len()), (283, 23));
+        assert_eq!((server.len(), plugin.len()), (284, 23));
         assert!(server.contains(&"TRITONCACHE_CacheEntryNew".to_owned()));
         assert!(plugin.contains(&"TRITONBACKEND_ModelInstanceExecute".to_owned()));
     }

@@ -184,7 +184,11 @@ mod tests {
     const EFFECTIVE: &str = "backend: 'onnxruntime' max_batch_size: 8";
 
     fn edited(text: &str, setting: TunedSetting) -> String {
-        let effective = proto::text::parse(EFFECTIVE.as_bytes()).unwrap().config;
+        let mut effective = proto::text::parse(EFFECTIVE.as_bytes()).unwrap().config;
+        let given = proto::text::parse(text.as_bytes()).unwrap();
+        if given.fields.contains("max_batch_size") {
+            effective.max_batch_size = given.config.max_batch_size;
+        }
         let model = TunableModel::new(text, effective, 1024).unwrap();
         edit(text, &model, &model.changes(&setting)).unwrap()
     }
