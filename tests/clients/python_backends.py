@@ -30,6 +30,14 @@ TRITON = PythonBackend(
     plugins.VARIABLES,
 )
 
+
+def refusal_of_unknown(python_backend, model, words):
+    """The words of an error about a model that is not there. Triton's backend asks first whether the model is ready."""
+    if python_backend == BUILT_IN:
+        return words
+    return f"Failed for execute the inference request. Model '{model}' is not ready."
+
+
 BOTH = [pytest.param(BUILT_IN, id="built-in"), pytest.param(TRITON, id="triton", marks=plugins.needed)]
 # What Triton's backend of the version that the tests have cannot do, or does wrong.
 OURS = [pytest.param(BUILT_IN, id="built-in")]

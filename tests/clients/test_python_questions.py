@@ -85,12 +85,13 @@ def test_an_error_of_the_other_model_has_its_text(ask, code, number):
     assert answer["error"].endswith(f"told to say {code}")
 
 
-def test_what_the_server_refuses_is_an_error_of_the_response(ask):
+def test_what_the_server_refuses_is_an_error_of_the_response(ask, python_backend):
+    unknown = "Request for unknown model: 'hearer' version 9 is not found"
     refusals = {
         "inference input 'X' data-type is 'FP64', but model 'hearer' expects 'FP32'": ("hearer", DOUBLE, ["Y"], {}),
         "unexpected inference output 'Z' for model 'hearer'": ("hearer", X, ["Z"], {}),
         "inference request to model 'adder_direct' must specify": ("adder_direct", {"X": ["int32", [[1]]]}, ["SUM"], {}),
-        "Request for unknown model: 'hearer' version 9 is not found": ("hearer", X, ["Y"], {"model_version": 9}),
+        python_backends.refusal_of_unknown(python_backend, "hearer", unknown): ("hearer", X, ["Y"], {"model_version": 9}),
     }
     for words, (model, inputs, outputs, more) in refusals.items():
         [answer] = ask(model, inputs, *outputs, **more)
