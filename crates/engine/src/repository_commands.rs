@@ -46,11 +46,7 @@ impl<'e> RepositoryCommands<'e> {
     /// # Errors
     /// UNAVAILABLE if the control mode is not `explicit`, or if the server is stopping.
     pub async fn unload(self, name: &str) -> Result<(), Error> {
-        self.is_explicit()?;
-        check_length("the name of the model", name, MAX_STORED_NAME)?;
-        self.repository.unload(name, false).await?;
-        self.readiness.unloaded(name);
-        Ok(())
+        self.unload_model(name, false).await
     }
 
     /// As [`unload`](Self::unload), and unloads the members of an ensemble too, except for those that were loaded by their
@@ -59,9 +55,13 @@ impl<'e> RepositoryCommands<'e> {
     /// # Errors
     /// As [`unload`](Self::unload).
     pub async fn unload_with_dependents(self, name: &str) -> Result<(), Error> {
+        self.unload_model(name, true).await
+    }
+
+    async fn unload_model(self, name: &str, with_dependents: bool) -> Result<(), Error> {
         self.is_explicit()?;
         check_length("the name of the model", name, MAX_STORED_NAME)?;
-        self.repository.unload(name, true).await?;
+        self.repository.unload(name, with_dependents).await?;
         self.readiness.unloaded(name);
         Ok(())
     }
