@@ -150,7 +150,9 @@ fn handshakes_count_as_connections() {
     assert!(surplus.is_closed_within(TIMEOUT));
     assert!(get(served.http, "/v2/health/live").is_err());
     drop(halfway);
-    eventually("the places of ended handshakes", || get(served.http, "/v2/health/live").is_ok());
+    eventually("the places of ended handshakes", || {
+        get(served.http, "/v2/health/live").is_ok() && get(served.metrics, "/metrics").is_ok()
+    });
     served.assert_others_are_answered();
 }
 
@@ -182,7 +184,9 @@ fn clients_that_connect_and_go_again_and_again_leave_nothing_behind() {
         drop(encrypt(served.grpc, b"h2"));
     }
     // The server may need a moment to notice the closed connections.
-    eventually("the places of ended handshakes", || get(served.http, "/v2/health/live").is_ok());
+    eventually("the places of ended handshakes", || {
+        get(served.http, "/v2/health/live").is_ok() && get(served.metrics, "/metrics").is_ok()
+    });
     served.assert_others_are_answered();
 }
 
