@@ -17,8 +17,8 @@ use vocabulary::log_target::PLUGIN;
 
 use super::text::{place, with_fields};
 
-/// The most records that wait. More go to the file, stdout or stderr.
-const MOST_RECORDS: usize = 10_000;
+/// The most bytes of records that wait. A record for which there is no room goes to the file, stdout or stderr.
+const MOST_BYTES: usize = 4 << 20;
 
 /// A record as the program gets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub(super) struct LogCallbackQueue {
 #[derive(Debug, Default)]
 struct WaitingRecords {
     records: VecDeque<LoggedRecord>,
+    /// The bytes of `records`.
+    bytes: usize,
     /// A thread calls the function until nothing waits.
     has_thread: bool,
     /// The last such thread. It may have ended.
@@ -78,7 +80,7 @@ impl LogCallbackQueue {
             return true;
         }
         let mut waiting = self.waiting.lock();
-        if waiting.records.len() >= MOST_RECORDS {
+        if !waiting.has_room(&logged) {
             return false;
         }
         if !waiting.has_thread {
@@ -90,13 +92,13 @@ impl LogCallbackQueue {
             waiting.has_thread = true;
             waiting.thread = Some(thread);
         }
-        waiting.records.push_back(logged);
+        waiting.push(logged);
         true
     }
 
     /// Forgets the records that wait. The function may still be in a call when this returns.
     pub(super) fn clear(&self) {
-        self.waiting.lock().records.clear();
+        self.waiting.lock().clear();
     }
 
     /// Waits until the function has got all records and the thread has ended, but not beyond `deadline`.
@@ -116,7 +118,7 @@ impl LogCallbackQueue {
     fn call_all(&self) {
         loop {
             let mut waiting = self.waiting.lock();
-            let Some(record) = waiting.records.pop_front() else {
+            let Some(record) = waiting.pop() else {
                 waiting.has_thread = false;
                 self.emptied.notify_all();
                 return;
@@ -133,6 +135,28 @@ impl LogCallbackQueue {
     }
 }
 
+impl WaitingRecords {
+    fn has_room(&self, record: &LoggedRecord) -> bool {
+        self.bytes + record.bytes() <= MOST_BYTES
+    }
+
+    fn push(&mut self, record: LoggedRecord) {
+        self.bytes += record.bytes();
+        self.records.push_back(record);
+    }
+
+    fn pop(&mut self) -> Option<LoggedRecord> {
+        let record = self.records.pop_front()?;
+        self.bytes -= record.bytes();
+        Some(record)
+    }
+
+    fn clear(&mut self) {
+        self.records.clear();
+        self.bytes = 0;
+    }
+}
+
 impl fmt::Debug for LogCallbackQueue {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("LogCallbackQueue").field("waiting", &self.waiting).finish_non_exhaustive()
@@ -145,5 +169,45 @@ impl LoggedRecord {
         let text = record.args().to_string();
         let message = with_fields(text.trim_start_matches('\n'), record);
         Self { level: record.level(), file: file.to_owned(), line, time, message }
+    }
+
+    /// The bytes that the record takes while it waits.
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.file.len() + self.message.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn what_waits_for_a_program_that_does_not_return_is_bounded_in_bytes() {
+        let (begun, has_begun) = mpsc::channel();
+        let (end, ends) = mpsc::channel::<()>();
+        let (got, all_got) = mpsc::channel();
+        let ends = std::sync::Mutex::new(ends);
+        let queue = LogCallbackQueue::new(Box::new(move |record| {
+            begun.send(()).unwrap();
+            // Returns at once when the sender has gone.
+            let _ = ends.lock().unwrap().recv();
+            got.send(record.message.len()).unwrap();
+        }));
+        let long = "x".repeat(1 << 20);
+        let take =
+            || queue.take(&Record::builder().args(format_args!("{long}")).build(), SystemTime::UNIX_EPOCH);
+        assert!(take());
+        has_begun.recv().unwrap();
+        // The first is with the program. Three wait: with what belongs to each record, four are more than 4 MiB.
+        let taken = [take(), take(), take(), take(), take()];
+        assert_eq!(taken, [true, true, true, false, false]);
+        queue.clear();
+        let taken = [take(), take(), take(), take()];
+        assert_eq!(taken, [true, true, true, false]);
+        drop(end);
+        let lengths: Vec<_> = (0..4).map(|_| all_got.recv().unwrap()).collect();
+        assert_eq!(lengths, [1 << 20; 4]);
     }
 }
