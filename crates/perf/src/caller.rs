@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 use bytes::Bytes;
+use client::call_outcome::{CallFailure, CallTimes};
+use client::endpoint::ServerEndpoint;
+use client::grpc::{GrpcCall, GrpcConnection};
+use client::http::HttpConnection;
 use tokio::time::timeout;
 
-use crate::call_outcome::{CallFailure, CallTimes};
 use crate::chain::{self, ChainedModel};
-use crate::endpoint::ServerEndpoint;
 use crate::feed::{CallerFeed, NextRequest, SharedFeed};
-use crate::grpc::{GrpcCall, GrpcConnection};
-use crate::http::HttpConnection;
 use crate::options::{PerfOptions, Protocol};
 use crate::payload::{GenerateTemplate, GrpcTemplate, HttpTemplate};
 use crate::tensors::{InputTensor, WantedOutput};

@@ -4,12 +4,12 @@
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
+use client::endpoint::ServerEndpoint;
+use client::grpc::GrpcCall;
+use client::http::HttpAnswer;
 use prost::Message;
 use serde_json::Value;
 
-use crate::endpoint::ServerEndpoint;
-use crate::grpc::GrpcCall;
-use crate::http::HttpAnswer;
 use crate::model::{ModelInput, TargetModel};
 use crate::options::{PerfOptions, Protocol};
 use crate::payload::{GrpcTemplate, HttpTemplate};
@@ -102,8 +102,10 @@ pub(crate) fn grpc_outputs(answer: Bytes) -> Result<Vec<InputTensor>> {
 
 #[cfg(test)]
 mod tests {
+    use client::call_outcome::CallTimes;
+
     use super::*;
-    use crate::call_outcome::CallTimes;
+    use crate::endpoint::endpoint;
     use crate::model::ModelTraits;
     use crate::options;
 
@@ -121,7 +123,7 @@ mod tests {
         let input =
             |name: &&str| ModelInput { name: (*name).into(), datatype: "FP32".into(), shape: vec![-1] };
         let inputs = inputs.iter().map(input).collect();
-        let endpoint = ServerEndpoint::new(&options).unwrap();
+        let endpoint = endpoint(&options).unwrap();
         let (outputs, traits) = (Vec::new(), ModelTraits::default());
         let model = TargetModel { inputs, outputs, max_batch_size: 8, traits };
         ChainedModel::new(options, &endpoint, model).unwrap()

@@ -8,21 +8,14 @@
 
 #![forbid(unsafe_code)]
 
-mod answer_body;
 mod arrivals;
-mod call_outcome;
 mod caller;
 mod chain;
 mod command;
 mod elements;
-pub mod endpoint;
-mod events;
+mod endpoint;
 mod feed;
-pub mod fetch;
-pub mod framing;
-mod grpc;
 mod histogram;
-mod http;
 mod http_request;
 mod input_files;
 mod inputs;
@@ -39,7 +32,6 @@ mod shared_memory;
 mod stability;
 mod statistics;
 mod tensors;
-pub mod timer;
 
 pub use command::run;
 pub use options::command_line;

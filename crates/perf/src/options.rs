@@ -15,6 +15,6 @@ mod text;
 pub use arguments::command as command_line;
 pub(crate) use read::parse;
 pub(crate) use settings::{
-    ClientEncryption, Distribution, GivenParameter, InputContent, Load, MessageCompression, PerfOptions,
-    PointWarmUp, Protocol, SequenceOptions, TextContent, TrustedCertificates, Until, Windows,
+    Distribution, GivenParameter, InputContent, Load, PerfOptions, PointWarmUp, Protocol, SequenceOptions,
+    TextContent, Until, Windows,
 };

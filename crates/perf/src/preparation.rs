@@ -4,11 +4,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use client::call_outcome::CallFailure;
+use client::endpoint::ServerEndpoint;
+use client::grpc::{GrpcCall, GrpcConnection};
+use client::http::HttpConnection;
 
-use crate::call_outcome::CallFailure;
 use crate::caller::{Prepared, PreparedRequests};
 use crate::chain::ChainedModel;
-use crate::endpoint::ServerEndpoint;
+use crate::endpoint::endpoint;
 use crate::feed::SharedFeed;
 use crate::inputs::{self, RunInputs};
 use crate::model::{ModelTraits, TargetModel};
@@ -17,7 +20,7 @@ use crate::payload::{GenerateTemplate, GrpcTemplate, HttpTemplate};
 use crate::sequences::SequenceSource;
 use crate::shared_memory::SharedTensors;
 use crate::statistics::StatisticsReader;
-use crate::{arrivals, grpc, http, http_request};
+use crate::{arrivals, http_request};
 
 /// Everything that points need.
 pub(crate) struct PreparedRun {
@@ -84,7 +87,7 @@ pub(crate) async fn prepare(options: &PerfOptions) -> Result<PreparedRun> {
         Load::Intervals { file, .. } => arrivals::read_gaps(file)?,
         Load::Closed(_) | Load::Open { .. } => Vec::new(),
     };
-    let endpoint = ServerEndpoint::new(options)?;
+    let endpoint = endpoint(options)?;
     let mut described = describe(&endpoint, options).await?;
     if !described.traits.has_sequences {
         described.traits.has_sequences = has_sequence_member(&endpoint, options, &described).await;
@@ -177,7 +180,7 @@ fn requests(
                 let whole = template.request(None);
                 (template, whole)
             };
-            let call = Box::new(grpc::GrpcCall::new(endpoint, method, bytes::Bytes::new())?);
+            let call = Box::new(GrpcCall::new(endpoint, method, bytes::Bytes::new())?);
             let streaming = options.streaming;
             Ok(PreparedRequests::Grpc { requests: requests.map(request).collect(), call, streaming })
         }
@@ -240,7 +243,7 @@ const PROBE: Duration = Duration::from_secs(2);
 /// Tells whether a gRPC call to this address gets a response, even a refusal.
 async fn speaks_grpc(endpoint: &ServerEndpoint) -> bool {
     let asking = async {
-        let connection = grpc::GrpcConnection::open(endpoint).await?;
+        let connection = GrpcConnection::open(endpoint).await?;
         connection.fetch::<proto::ServerLiveResponse>("ServerLive", &proto::ServerLiveRequest {}).await
     };
     tokio::time::timeout(PROBE, asking).await.is_ok_and(|answer| answer.is_ok())
@@ -249,7 +252,7 @@ async fn speaks_grpc(endpoint: &ServerEndpoint) -> bool {
 /// Tells whether a request to this address gets a response of HTTP/1.1.
 async fn speaks_http(endpoint: &ServerEndpoint, options: &PerfOptions) -> bool {
     let asking = async {
-        let mut connection = http::HttpConnection::open(endpoint).await?;
+        let mut connection = HttpConnection::open(endpoint).await?;
         let request = http_request::get(options, "/v2/health/live");
         Ok::<_, anyhow::Error>(connection.exchange(&request).await)
     };
@@ -260,7 +263,7 @@ async fn speaks_http(endpoint: &ServerEndpoint, options: &PerfOptions) -> bool {
 }
 
 async fn describe_over_http(endpoint: &ServerEndpoint, options: &PerfOptions) -> Result<TargetModel> {
-    let mut connection = http::HttpConnection::open(endpoint).await?;
+    let mut connection = HttpConnection::open(endpoint).await?;
     let path = http_request::model_path(options);
     let metadata = connection.fetch(&http_request::get(options, &path)).await?;
     let config = connection.fetch(&http_request::get(options, &format!("{path}/config"))).await?;
@@ -268,7 +271,7 @@ async fn describe_over_http(endpoint: &ServerEndpoint, options: &PerfOptions) ->
 }
 
 async fn describe_over_grpc(endpoint: &ServerEndpoint, options: &PerfOptions) -> Result<TargetModel> {
-    let connection = grpc::GrpcConnection::open(endpoint).await?;
+    let connection = GrpcConnection::open(endpoint).await?;
     let (name, version) = (options.model.clone(), options.version.clone().unwrap_or_default());
     let metadata = proto::ModelMetadataRequest { name: name.clone(), version: version.clone() };
     let config = proto::ModelConfigRequest { name, version };

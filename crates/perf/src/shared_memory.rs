@@ -7,11 +7,13 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use client::endpoint::ServerEndpoint;
+use client::grpc::GrpcConnection;
+use client::http::HttpConnection;
 
-use crate::endpoint::ServerEndpoint;
+use crate::http_request;
 use crate::options::{PerfOptions, Protocol};
 use crate::tensors::InputTensor;
-use crate::{grpc, http, http_request};
 
 /// The alignment of each tensor in the object, in bytes.
 const ALIGNMENT: u64 = 64;
@@ -93,7 +95,7 @@ impl SharedTensors {
                 self.post(endpoint, options, "register", &body).await.context(registering)
             }
             Protocol::Grpc => {
-                let connection = grpc::GrpcConnection::open(endpoint).await?;
+                let connection = GrpcConnection::open(endpoint).await?;
                 let request = proto::SystemSharedMemoryRegisterRequest { name, key, offset: 0, byte_size };
                 let answer: Result<proto::SystemSharedMemoryRegisterResponse> =
                     connection.fetch("SystemSharedMemoryRegister", &request).await;
@@ -110,7 +112,7 @@ impl SharedTensors {
         match options.protocol {
             Protocol::HttpJson | Protocol::HttpBinary => self.post(endpoint, options, "unregister", "").await,
             Protocol::Grpc => {
-                let connection = grpc::GrpcConnection::open(endpoint).await?;
+                let connection = GrpcConnection::open(endpoint).await?;
                 let request = proto::SystemSharedMemoryUnregisterRequest { name: self.region.clone() };
                 let answer: Result<proto::SystemSharedMemoryUnregisterResponse> =
                     connection.fetch("SystemSharedMemoryUnregister", &request).await;
@@ -127,7 +129,7 @@ impl SharedTensors {
         body: &str,
     ) -> Result<()> {
         let path = format!("/v2/systemsharedmemory/region/{}/{action}", self.region);
-        let mut connection = http::HttpConnection::open(endpoint).await?;
+        let mut connection = HttpConnection::open(endpoint).await?;
         connection.fetch(&http_request::post(options, &path, body)).await.map(drop)
     }
 

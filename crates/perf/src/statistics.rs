@@ -4,12 +4,12 @@ use std::iter::zip;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use client::endpoint::ServerEndpoint;
+use client::grpc::GrpcConnection;
+use client::http::HttpConnection;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::endpoint::ServerEndpoint;
-use crate::grpc::GrpcConnection;
-use crate::http::HttpConnection;
 use crate::http_request;
 use crate::model::TargetModel;
 use crate::options::{PerfOptions, Protocol};

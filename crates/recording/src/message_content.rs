@@ -1,8 +1,8 @@
 //! What a body holds, by the headers of its message: without compression, and JSON apart from what follows it.
 
 use bytes::Bytes;
+use client::framing;
 use http::HeaderMap;
-use perf::framing;
 
 /// The most bytes of the content of a compressed body or message.
 const MOST_CONTENT: usize = 256 << 20;

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 use bytes::Bytes;
+use client::endpoint::{ServerEndpoint, ServerStream};
+use client::fetch::ServerAddress;
 use http::uri::PathAndQuery;
 use http::{Request, Response, Uri, request};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use perf::endpoint::{ServerEndpoint, ServerStream};
-use perf::fetch::ServerAddress;
 use tower_service::Service;
 
 use crate::event::CallProtocol;

@@ -89,8 +89,9 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("plot", &[]),
-    ("perf", &["plot", "proto"]),
-    ("recording", &["perf", "proto"]),
+    ("client", &["proto"]),
+    ("perf", &["client", "plot", "proto"]),
+    ("recording", &["client", "proto"]),
     ("tune", &["plot", "proto"]),
     ("check", &["vocabulary", "config", "inference", "host", "repository", "proto"]),
     (
@@ -112,6 +113,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "shared-memory",
             "trace",
             "check",
+            "client",
             "perf",
             "recording",
             "tune",
@@ -181,9 +183,9 @@ mod tests {
             {"name": "scheduling", "kind": null}, {"name": "vocabulary", "kind": null}]});
         assert!(broken(&[both]).is_empty());
         assert_eq!(
-            broken(&[package("recording", "perf", Some("dev"))]),
+            broken(&[package("recording", "client", Some("dev"))]),
             [
-                "crate recording does not use perf: the table of layers needs no such arrow",
+                "crate recording does not use client: the table of layers needs no such arrow",
                 "crate recording does not use proto: the table of layers needs no such arrow"
             ]
         );

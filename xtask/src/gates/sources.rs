@@ -108,8 +108,14 @@ fn in_rust(path: &str, text: &str) -> Vec<String> {
 
 /// Whether the file is code of a server, whose locks have one order.
 fn is_of_a_server(path: &str) -> bool {
-    let other =
-        ["crates/inference/src/lock", "crates/testing/", "crates/perf/", "crates/recording/", "crates/tune/"];
+    let other = [
+        "crates/inference/src/lock",
+        "crates/testing/",
+        "crates/client/",
+        "crates/perf/",
+        "crates/recording/",
+        "crates/tune/",
+    ];
     path.starts_with("crates/")
         && path.contains("/src/")
         && !other.iter().any(|other| path.starts_with(other))

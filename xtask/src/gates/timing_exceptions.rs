@@ -51,7 +51,7 @@ pub(super) const EXCEPTIONS: &[TimingException] = &[
         reason: "work of a known length, which a slow machine only makes longer",
     },
     TimingException {
-        path: "crates/perf/src/timer.rs",
+        path: "crates/client/src/timer.rs",
         line: "timer.sleep(wanted)",
         reason: "the tested timer; the test checks that it never ends early",
     },

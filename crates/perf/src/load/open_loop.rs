@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use client::timer::Timer;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -18,7 +19,6 @@ use crate::arrivals::Arrivals;
 use crate::caller::Caller;
 use crate::options::{Until, Windows};
 use crate::statistics::StatisticsReader;
-use crate::timer::Timer;
 
 /// The most due requests that wait for a caller. More than this is no load that a server could follow.
 const MOST_WAITING: usize = 1_000_000;

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use clap::error::ErrorKind;
+use client::endpoint::{ClientEncryption, TrustedCertificates};
+use client::framing::MessageCompression;
 
 use super::settings::{
-    ClientEncryption, GivenParameter, InputContent, MessageCompression, PerfOptions, PointWarmUp, Protocol,
-    ReportOptions, TextContent, TrustedCertificates, Until, Windows,
+    GivenParameter, InputContent, PerfOptions, PointWarmUp, Protocol, ReportOptions, TextContent, Until,
+    Windows,
 };
 use super::text::{count, given, many, milliseconds, number, or_default, seconds};
 use super::{arguments, load, refused};

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use client::endpoint::ClientEncryption;
+use client::framing::MessageCompression;
+
 use crate::search::Points;
 
 /// All settings of a run. No list is empty.
@@ -68,23 +71,6 @@ pub(crate) struct ReportOptions {
     pub(crate) profile: Option<PathBuf>,
 }
 
-/// How connections are encrypted.
-#[derive(Debug, PartialEq, Clone)]
-pub(crate) struct ClientEncryption {
-    pub(crate) trusted: TrustedCertificates,
-    /// The certificate chain of the client and its private key, in PEM files.
-    pub(crate) identity: Option<(PathBuf, PathBuf)>,
-}
-
-/// Which certificates the server may have.
-#[derive(Debug, PartialEq, Clone)]
-pub(crate) enum TrustedCertificates {
-    /// Those that the system trusts.
-    OfSystem,
-    /// Those that a certificate in this file has signed.
-    File(PathBuf),
-}
-
 /// The network protocol.
 #[derive(Debug, PartialEq, Clone, Copy)]
 pub(crate) enum Protocol {
@@ -94,13 +80,6 @@ pub(crate) enum Protocol {
     HttpBinary,
     /// gRPC. Tensors are raw contents.
     Grpc,
-}
-
-/// How messages of gRPC are compressed.
-#[derive(Debug, PartialEq, Clone, Copy)]
-pub(crate) enum MessageCompression {
-    Gzip,
-    Deflate,
 }
 
 /// The value of a parameter of the requests.

@@ -3,6 +3,9 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use client::endpoint::{ClientEncryption, TrustedCertificates};
+use client::framing::MessageCompression;
+
 use super::settings::ReportOptions;
 use super::*;
 use crate::search::Points;

@@ -1,11 +1,11 @@
 //! The inference requests of gRPC.
 
 use bytes::Bytes;
+use client::framing::{MessageCompression, frame};
 use prost::Message;
 use proto::infer_parameter::ParameterChoice;
 
-use crate::framing::frame;
-use crate::options::{GivenParameter, MessageCompression, PerfOptions};
+use crate::options::{GivenParameter, PerfOptions};
 use crate::sequences::PlannedPosition;
 use crate::shared_memory::{RequestPlaces, TensorPlace};
 use crate::tensors::InputTensor;

@@ -240,7 +240,7 @@ fn hide_typed(contents: &mut InferTensorContents) {
 
 #[cfg(test)]
 mod tests {
-    use perf::framing;
+    use client::framing;
     use proto::model_infer_request::InferInputTensor;
 
     use super::*;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use client::framing::{FRAME_HEAD, frame_length};
 use http::{HeaderMap, request, response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
-use perf::framing::{FRAME_HEAD, frame_length};
 
 use super::hidden_tensors::BodyContent;
 use super::recorder::{CollectedBody, Recorder};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use client::fetch::ServerAddress;
 use http::HeaderName;
-use perf::fetch::ServerAddress;
 
 use crate::forwarded_headers::{RESTRICTED_PROTOCOL, RecordedHeaders};
 

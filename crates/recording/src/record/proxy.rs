@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use client::fetch::ServerAddress;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -13,7 +14,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use perf::fetch::ServerAddress;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 

@@ -143,7 +143,7 @@ fn grpc_sequence(parameter: &InferParameter) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use perf::framing;
+    use client::framing;
 
     use super::*;
 

@@ -262,8 +262,8 @@ fn generated(answer: &CallAnswer) -> Result<Vec<Value>> {
 
 #[cfg(test)]
 mod tests {
+    use client::framing;
     use http::HeaderValue;
-    use perf::framing;
     use proto::model_infer_response::InferOutputTensor;
 
     use super::*;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use client::fetch::ServerAddress;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use perf::fetch::ServerAddress;
 
 const ABOUT: &str = "\
 Sends the calls of a recording ('nereid record') to a server, with the times between them, and compares the answers with

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use bytes::{Bytes, BytesMut};
+use client::timer::Timer;
 use http::{HeaderMap, HeaderValue, Request, header, request};
 use http_body_util::channel::{Channel, Sender};
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
-use perf::timer::Timer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinSet;
 

@@ -2,7 +2,7 @@
 use std::ffi::OsString;
 
 use anyhow::{Context, Result, anyhow, bail};
-use perf::fetch::ServerAddress;
+use client::fetch::ServerAddress;
 use proto::text::printable;
 use serde_json::Value;
 

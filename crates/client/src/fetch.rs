@@ -5,9 +5,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
-    endpoint::ServerEndpoint,
+    endpoint::{ClientEncryption, ServerEndpoint, TrustedCertificates},
     http::HttpConnection,
-    options::{ClientEncryption, TrustedCertificates},
 };
 
 /// A server that takes longer does not answer.

@@ -1,18 +1,18 @@
-//! What became of a request of the load generator.
+//! What became of a request.
 
 use std::time::Duration;
 
-/// How long a valid exchange was busy on the network, as far as the generator sees it.
+/// How long a valid exchange was busy on the network, as far as the client sees it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct CallTimes {
+pub struct CallTimes {
     /// From the first byte of the request until the system had taken the last one. Zero over gRPC.
-    pub(crate) send: Duration,
+    pub send: Duration,
     /// From the first byte of the response until the last one.
-    pub(crate) receive: Duration,
+    pub receive: Duration,
 }
 
 /// Why a request has no valid response.
-pub(crate) enum CallFailure {
+pub enum CallFailure {
     /// The server refused the request. The connection still works.
     Refused(String),
     /// The connection is lost or in an undefined state.
@@ -20,7 +20,8 @@ pub(crate) enum CallFailure {
 }
 
 impl CallFailure {
-    pub(crate) fn into_text(self) -> String {
+    /// The reason.
+    pub fn into_text(self) -> String {
         match self {
             CallFailure::Refused(text) | CallFailure::Broken(text) => text,
         }

@@ -1,7 +1,6 @@
 //! An HTTP/1.1 connection with the least possible work for the client.
 //!
-//! The generator often shares the processor with the server that it measures. So a request is one write of prepared
-//! bytes. The client reads only the necessary parts of a response: status, where its body ends, and whether the
+//! A request is one write of prepared bytes. The client reads only the necessary parts of a response: status, where its body ends, and whether the
 //! connection stays open. It counts the body of a valid response and does not keep it. Of a stream of events it keeps one
 //! event at a time.
 
@@ -24,17 +23,19 @@ const MOST_KEPT: usize = 1 << 20;
 const MOST_RECEIVED: usize = 1 << 32;
 
 /// One connection. After a [`CallFailure::Broken`] the caller must replace it.
-pub(crate) struct HttpConnection {
+pub struct HttpConnection {
     stream: ServerStream,
     buffer: Box<[u8]>,
 }
 
 /// The body of a valid response.
-pub(crate) struct HttpAnswer {
-    pub(crate) body: Bytes,
+pub struct HttpAnswer {
+    /// The bytes of the body, without its chunks.
+    pub body: Bytes,
     /// The length of its JSON, in bytes. Binary tensors follow.
-    pub(crate) json_length: usize,
-    pub(crate) times: CallTimes,
+    pub json_length: usize,
+    /// How long the exchange was busy on the network.
+    pub times: CallTimes,
 }
 
 /// A response whose head has arrived.
@@ -73,14 +74,21 @@ struct Head {
 }
 
 impl HttpConnection {
-    pub(crate) async fn open(endpoint: &ServerEndpoint) -> Result<HttpConnection> {
+    /// Connects.
+    ///
+    /// # Errors
+    /// As [`ServerEndpoint::connect`].
+    pub async fn open(endpoint: &ServerEndpoint) -> Result<HttpConnection> {
         let stream = endpoint.connect().await?;
         Ok(HttpConnection { stream, buffer: vec![0; BUFFER_SIZE].into_boxed_slice() })
     }
 
     /// Sends a whole request. Drops the body of the response, unless it is an error. Also tells whether the server closes
     /// the connection.
-    pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<(CallTimes, bool), CallFailure> {
+    ///
+    /// # Errors
+    /// The server refuses the request, or the connection is lost.
+    pub async fn exchange(&mut self, request: &[u8]) -> Result<(CallTimes, bool), CallFailure> {
         let mut begun = self.begin(request).await?;
         self.read_body(&mut begun, |_| Ok(())).await.map_err(|error| broken(&error))?;
         Ok((begun.times(), begun.head.closes))
@@ -93,7 +101,7 @@ impl HttpConnection {
     ///
     /// # Errors
     /// As [`HttpConnection::exchange`]. Also if an event is an error. The first one counts.
-    pub(crate) async fn stream(
+    pub async fn stream(
         &mut self,
         request: &[u8],
         mut on_response: impl FnMut(),
@@ -124,7 +132,7 @@ impl HttpConnection {
     ///
     /// # Errors
     /// Also if the server closes the connection: more calls must follow.
-    pub(crate) async fn receive(&mut self, request: &[u8]) -> Result<HttpAnswer, CallFailure> {
+    pub async fn receive(&mut self, request: &[u8]) -> Result<HttpAnswer, CallFailure> {
         let mut begun = self.begin(request).await?;
         if begun.head.closes {
             return Err(CallFailure::Broken("the server closes its connections".into()));
@@ -141,7 +149,7 @@ impl HttpConnection {
     ///
     /// # Errors
     /// The connection failed or the status is not 200.
-    pub(crate) async fn fetch(&mut self, request: &[u8]) -> Result<Vec<u8>> {
+    pub async fn fetch(&mut self, request: &[u8]) -> Result<Vec<u8>> {
         let mut begun = self.send(request).await?;
         let body = self.kept_body(&mut begun, MOST_KEPT).await?;
         match begun.head.status {

@@ -25,20 +25,23 @@ const CONNECTION_WINDOW: u32 = 64 << 20;
 const FRAME_SIZE: u32 = 1 << 20;
 
 /// An HTTP/2 connection that any number of callers share. The first caller that finds it closed reopens it.
-pub(crate) struct GrpcConnection {
+pub struct GrpcConnection {
     endpoint: ServerEndpoint,
     sender: RefCell<SendRequest<Full<Bytes>>>,
 }
 
 /// A call of a method with a framed message.
-pub(crate) struct GrpcCall {
+pub struct GrpcCall {
     parts: request::Parts,
     message: Bytes,
 }
 
 impl GrpcCall {
     /// `message` must be framed.
-    pub(crate) fn new(endpoint: &ServerEndpoint, method: &str, message: Bytes) -> Result<GrpcCall> {
+    ///
+    /// # Errors
+    /// The address of the endpoint is none of HTTP.
+    pub fn new(endpoint: &ServerEndpoint, method: &str, message: Bytes) -> Result<GrpcCall> {
         let address = &endpoint.address;
         let mut request = Request::post(format!("http://{address}/{SERVICE}/{method}"))
             .body(())
@@ -48,7 +51,7 @@ impl GrpcCall {
     }
 
     /// The same call with another message, which must be framed.
-    pub(crate) fn with_message(&self, message: Bytes) -> GrpcCall {
+    pub fn with_message(&self, message: Bytes) -> GrpcCall {
         GrpcCall { parts: self.parts.clone(), message }
     }
 
@@ -58,13 +61,20 @@ impl GrpcCall {
 }
 
 impl GrpcConnection {
-    pub(crate) async fn open(endpoint: &ServerEndpoint) -> Result<GrpcConnection> {
+    /// Connects.
+    ///
+    /// # Errors
+    /// As [`ServerEndpoint::connect`], or the server does not speak HTTP/2.
+    pub async fn open(endpoint: &ServerEndpoint) -> Result<GrpcConnection> {
         let sender = RefCell::new(connect(endpoint).await?);
         Ok(GrpcConnection { endpoint: endpoint.clone(), sender })
     }
 
     /// Connects again, unless another caller has already done so.
-    pub(crate) async fn reopen(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn reopen(&self) -> Result<()> {
         if self.sender.borrow().is_closed() {
             let sender = connect(&self.endpoint).await?;
             self.sender.replace(sender);
@@ -73,7 +83,10 @@ impl GrpcConnection {
     }
 
     /// Sends the call and drops the response.
-    pub(crate) async fn exchange(&self, call: GrpcCall) -> Result<CallTimes, CallFailure> {
+    ///
+    /// # Errors
+    /// The server refuses the call, or the connection is lost.
+    pub async fn exchange(&self, call: GrpcCall) -> Result<CallTimes, CallFailure> {
         self.receive(call, |_| {}).await
     }
 
@@ -82,7 +95,7 @@ impl GrpcConnection {
     ///
     /// # Errors
     /// As [`GrpcConnection::exchange`]. Also if one of the responses is an error.
-    pub(crate) async fn stream(
+    pub async fn stream(
         &self,
         call: GrpcCall,
         mut on_response: impl FnMut(),
@@ -116,11 +129,7 @@ impl GrpcConnection {
     ///
     /// # Errors
     /// The connection failed or the status is not OK.
-    pub(crate) async fn fetch<A: Message + Default>(
-        &self,
-        method: &str,
-        message: &impl Message,
-    ) -> Result<A> {
+    pub async fn fetch<A: Message + Default>(&self, method: &str, message: &impl Message) -> Result<A> {
         let call = GrpcCall::new(&self.endpoint, method, grpc_message(message))?;
         let answer = self.message(call).await.map(|(answer, _)| answer);
         let answer = answer.map_err(|failure| anyhow!("{method}: {}", failure.into_text()))?;
@@ -128,7 +137,10 @@ impl GrpcConnection {
     }
 
     /// Sends the call and returns the message of the response.
-    pub(crate) async fn message(&self, call: GrpcCall) -> Result<(Bytes, CallTimes), CallFailure> {
+    ///
+    /// # Errors
+    /// As [`GrpcConnection::exchange`].
+    pub async fn message(&self, call: GrpcCall) -> Result<(Bytes, CallTimes), CallFailure> {
         let mut answer = BytesMut::new();
         let times = self.receive(call, |piece| answer.extend_from_slice(&piece)).await?;
         answer.advance(FRAME_HEAD.min(answer.len()));

@@ -8,7 +8,24 @@ use flate2::read::{GzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 use prost::Message;
 
-use crate::options::MessageCompression;
+/// How messages are compressed.
+#[derive(Debug, PartialEq, Clone, Copy)]
+pub enum MessageCompression {
+    /// The format of gzip.
+    Gzip,
+    /// The format of zlib, as HTTP calls it.
+    Deflate,
+}
+
+impl MessageCompression {
+    /// The name of the algorithm in HTTP and gRPC.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            MessageCompression::Gzip => "gzip",
+            MessageCompression::Deflate => "deflate",
+        }
+    }
+}
 
 /// Frames a message.
 pub fn grpc_message(message: &impl Message) -> Bytes {
@@ -16,7 +33,7 @@ pub fn grpc_message(message: &impl Message) -> Bytes {
 }
 
 /// Frames a message that is given in parts.
-pub(crate) fn frame(parts: &[&[u8]], compression: Option<MessageCompression>) -> Bytes {
+pub fn frame(parts: &[&[u8]], compression: Option<MessageCompression>) -> Bytes {
     match compression {
         None => framed(0, parts),
         Some(algorithm) => framed(1, &[&compressed(&parts.concat(), algorithm)]),
@@ -38,7 +55,6 @@ fn compressed(message: &[u8], algorithm: MessageCompression) -> Vec<u8> {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
             encoder.write_all(message).and_then(|()| encoder.finish())
         }
-        // The format of zlib, as HTTP calls it.
         MessageCompression::Deflate => {
             let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
             encoder.write_all(message).and_then(|()| encoder.finish())
