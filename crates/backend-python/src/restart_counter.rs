@@ -11,7 +11,7 @@ use inference::{
     metric_registry::{CustomMetric, CustomMetricFamily, MetricRegistry},
     metrics::{MetricKind, MetricLabels},
 };
-use vocabulary::Error;
+use vocabulary::{Error, LabelName};
 
 /// The counter of one model version. It is shown as long as the version is loaded.
 pub(crate) struct RestartCounter {
@@ -32,8 +32,8 @@ impl RestartCounter {
     pub(crate) fn new(registry: &MetricRegistry, model: &str, version: i64) -> Result<Self, Error> {
         let family = registry.family(MetricKind::Counter, NAME, HELP)?;
         let labels = MetricLabels::from([
-            ("model".to_owned(), model.to_owned()),
-            ("version".to_owned(), version.to_string()),
+            (LabelName::of("model"), model.to_owned()),
+            (LabelName::of("version"), version.to_string()),
         ]);
         let value = family.value(&labels, None)?;
         Ok(Self { family, labels, value, count: AtomicU64::new(0) })

@@ -7,7 +7,7 @@ use std::{
 };
 
 use scheduling::DynamicBatching;
-use vocabulary::{DataType, Name, Shape};
+use vocabulary::{DataType, LabelName, Name, Shape};
 
 use super::{EnsembleScheduling, InstanceGroup, SequenceScheduling, VersionPolicy, Warmup};
 
@@ -43,8 +43,8 @@ pub struct ModelConfig {
     pub default_model_filename: String,
     /// Free settings for the backend.
     pub parameters: BTreeMap<String, String>,
-    /// Further labels of the model's metrics.
-    pub metric_tags: BTreeMap<String, String>,
+    /// Further labels of the model's metrics: the keys of `metric_tags` with an underscore before them.
+    pub metric_tags: BTreeMap<LabelName, String>,
     /// The bounds of histograms that the model chooses (`model_metrics`), by the name of the family. Later entries of a
     /// family replace earlier ones.
     pub histogram_buckets: BTreeMap<String, Vec<f64>>,

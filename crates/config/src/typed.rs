@@ -17,7 +17,7 @@ use proto::{
     model_config::SchedulingChoice, model_metrics::metric_control::MetricOptions,
     model_optimization_policy::ModelPriority,
 };
-use vocabulary::{DataType, Name, Shape, element_count};
+use vocabulary::{DataType, LabelName, Name, Shape, element_count};
 
 use super::{Accelerator, ConfigErrors, ModelConfig, Scheduling, VersionPolicy, rule};
 
@@ -67,7 +67,7 @@ impl ConfigConversion<'_> {
             version_policy: VersionPolicy::of(config),
             default_model_filename: config.default_model_filename.clone(),
             parameters: parameters.map(|(key, value)| (key.clone(), value.string_value.clone())).collect(),
-            metric_tags: config.metric_tags.clone(),
+            metric_tags: self.metric_tags(config),
             histogram_buckets: histogram_buckets(config),
             graph_level: policy.and_then(|policy| policy.graph.as_ref()).map(|graph| graph.level),
             low_priority: policy.is_some_and(|policy| policy.priority() == ModelPriority::PriorityMin),
@@ -87,6 +87,24 @@ impl ConfigConversion<'_> {
             response_cache: self.response_caching(config),
             warmups: self.warmups(config),
         }
+    }
+
+    /// The labels of the tags: their keys with an underscore before them.
+    fn metric_tags(&mut self, config: &proto::ModelConfig) -> BTreeMap<LabelName, String> {
+        let mut labels = BTreeMap::new();
+        for (key, value) in &config.metric_tags {
+            match LabelName::new(format!("_{key}")) {
+                Ok(name) if !key.is_empty() => _ = labels.insert(name, value.clone()),
+                _ => self.wrong(
+                    "metric_tags",
+                    &format!(
+                        "has the key '{key}', but a key has ASCII letters, digits and underscores, and begins with no \
+                         underscore: it becomes the name of a label"
+                    ),
+                ),
+            }
+        }
+        labels
     }
 
     /// The value of a parameter that must be a number from 1.

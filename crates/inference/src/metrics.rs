@@ -1,6 +1,8 @@
 //! Metrics as text: the only writer of the two forms, and the interface of further sources of metrics.
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
+use vocabulary::LabelName;
+
 use crate::TraceId;
 
 /// A source of metrics that the server appends to its own.
@@ -80,7 +82,7 @@ impl MetricKind {
 }
 
 /// Label values by label name.
-pub type MetricLabels = BTreeMap<String, String>;
+pub type MetricLabels = BTreeMap<LabelName, String>;
 
 /// `{key="value",...}` sorted by key; empty without labels.
 pub fn label_text(labels: &MetricLabels) -> String {
@@ -88,7 +90,7 @@ pub fn label_text(labels: &MetricLabels) -> String {
         return String::new();
     }
     let pair =
-        |(key, value): (&String, &String)| format!("{key}=\"{}\"", escaped(value).replace('"', "\\\""));
+        |(key, value): (&LabelName, &String)| format!("{key}=\"{}\"", escaped(value).replace('"', "\\\""));
     format!("{{{}}}", labels.iter().map(pair).collect::<Vec<_>>().join(","))
 }
 
@@ -230,7 +232,7 @@ mod tests {
     #[test]
     fn label_values_are_escaped_and_sorted_by_name() {
         let labels = [("k", "a\"b\\c\nd"), ("a", "1")];
-        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let labels = labels.map(|(key, value)| (LabelName::of(key), value.to_owned())).into();
         assert_eq!(label_text(&labels), r#"{a="1",k="a\"b\\c\nd"}"#);
         assert_eq!(label_text(&MetricLabels::new()), "");
     }

@@ -7,6 +7,7 @@
 
 mod byte_budget;
 mod error;
+mod label_name;
 pub mod log_target;
 mod name;
 mod parameter;
@@ -15,6 +16,7 @@ mod tensor_memory;
 
 pub use byte_budget::{ByteBudget, ByteReservation, FEW_BYTES, NoRoom, REQUEST_BYTES, require_memory};
 pub use error::{Error, ErrorCode, FailureReason, panic_message};
+pub use label_name::LabelName;
 pub use name::{MAX_STORED_NAME, Name, check_length};
 pub use parameter::{Parameter, Parameters};
 pub use tensor::{DataType, Shape, ShapeError, Tensor, bytes_elements, element_count, shape_text};

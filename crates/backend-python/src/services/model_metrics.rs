@@ -5,7 +5,7 @@ use inference::{
     metric_registry::{CustomMetric, CustomMetricFamily, MetricRegistry},
     metrics::{MetricKind, MetricLabels},
 };
-use vocabulary::Error;
+use vocabulary::{Error, LabelName};
 
 use crate::{
     services::service_answer::{ServiceAnswer, ServiceValue},
@@ -65,7 +65,7 @@ impl ModelMetrics {
                     let [name, value] = pair.as_array()?;
                     Ok((name.as_str()?.to_owned(), value.as_str()?.to_owned()))
                 };
-                let labels = labels.as_list()?.iter().map(pair).collect::<Result<MetricLabels, _>>()?;
+                let labels = labels.as_list()?.iter().map(pair).collect::<Result<Vec<_>, _>>()?;
                 let bounds: Option<Vec<f64>> = match bounds {
                     MarshalValue::None => None,
                     bounds => {
@@ -131,13 +131,20 @@ impl ModelMetrics {
         Ok(number)
     }
 
-    fn metric(&mut self, family: u64, labels: MetricLabels, bounds: Option<Vec<f64>>) -> Result<u64, Error> {
+    fn metric(
+        &mut self,
+        family: u64,
+        labels: Vec<(String, String)>,
+        bounds: Option<Vec<f64>>,
+    ) -> Result<u64, Error> {
         let family = self.families.get(&family).ok_or_else(unknown)?.clone();
         let text = labels.iter().map(|(name, value)| name.len() + value.len()).sum();
         check_limit("metrics", self.metrics.len() + 1, MOST_METRICS)?;
         check_limit("labels of a metric", labels.len(), MOST_PARTS)?;
         check_limit("bounds of a metric", bounds.as_ref().map_or(0, Vec::len), MOST_PARTS)?;
         check_limit("bytes in the labels of a metric", text, MOST_TEXT_BYTES)?;
+        let labels = labels.into_iter().map(|(name, value)| Ok((LabelName::new(name)?, value)));
+        let labels = labels.collect::<Result<MetricLabels, Error>>()?;
         let value = family.value(&labels, bounds)?;
         let number = self.number();
         self.metrics.insert(number, HeldModelMetric { family, labels, value });

@@ -14,7 +14,7 @@ use inference::{
     metric_registry::{CustomMetric as Value, CustomMetricFamily as Family},
     metrics::MetricLabels as Labels,
 };
-use vocabulary::{Error, Parameter};
+use vocabulary::{Error, LabelName, Parameter};
 
 use super::{error::CError, parameter::NamedParameter};
 use crate::handle::{Handle, array, borrow, delete, give, guard, put, text};
@@ -188,7 +188,7 @@ unsafe fn labels(first: *const *const NamedParameter, count: u64) -> Result<Labe
                 "Parameter [{name}] must have a type of TRITONSERVER_PARAMETER_STRING to be added as a label."
             )));
         };
-        labels.insert(name.to_string(), value.to_string());
+        labels.insert(LabelName::new(&**name)?, value.to_string());
     }
     Ok(labels)
 }

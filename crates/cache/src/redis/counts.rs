@@ -2,6 +2,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use inference::metrics::{MetricFamilyText, MetricKind, MetricsText, label_text};
+use vocabulary::LabelName;
 
 use super::connection::OperationFailure;
 use crate::use_counts::{UseCounts, append_gauge};
@@ -97,7 +98,7 @@ impl OperationCounts {
         for operation in CacheOperation::ALL {
             for reason in OperationFailureReason::ALL {
                 let labels = [("operation", operation.label()), ("reason", reason.label())];
-                let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+                let labels = labels.map(|(name, value)| (LabelName::of(name), value.to_owned())).into();
                 let count = self.failures[operation as usize][reason as usize].load(Relaxed);
                 failures.sample(&label_text(&labels), count as f64);
             }

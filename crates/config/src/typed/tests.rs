@@ -259,3 +259,14 @@ fn an_instance_group_keeps_what_it_says() {
     );
     assert_eq!(groups[1].rate_limiter.priority.get(), 1, "0 is the first priority");
 }
+
+#[test]
+fn a_metric_tag_must_be_able_to_be_the_name_of_a_label() {
+    let tags = converted("metric_tags { key: 'team_1' value: 'a \"b\"' }").unwrap().0.metric_tags;
+    assert_eq!(tags.get("_team_1").map(String::as_str), Some("a \"b\""));
+    for key in ["a b", "é", "", "_a", "a-b", "a{"] {
+        let errors = converted(&format!("metric_tags {{ key: '{key}' value: 'x' }}")).unwrap_err();
+        let expected = format!("'metric_tags' of model 'm' has the key '{key}', but ");
+        assert!(errors.to_string().starts_with(&expected), "{errors}");
+    }
+}

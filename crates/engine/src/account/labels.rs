@@ -1,7 +1,7 @@
 //! The labels of one model version, in the form of the metrics' text. They never change, so they are made once.
 use inference::metrics::{MetricLabels, label_text};
 use scheduling::CutReason;
-use vocabulary::FailureReason;
+use vocabulary::{FailureReason, LabelName};
 
 /// See the module documentation.
 pub(crate) struct SeriesLabels {
@@ -18,7 +18,7 @@ impl SeriesLabels {
     pub(crate) fn of(labels: &MetricLabels) -> Self {
         let with_reason = |reason: &str| {
             let mut labels = labels.clone();
-            labels.insert("reason".to_owned(), reason.to_owned());
+            labels.insert(LabelName::of("reason"), reason.to_owned());
             label_text(&labels)
         };
         let failures = [

@@ -3,6 +3,7 @@ use inference::{
     backend::MemoryUsage,
     metrics::{MetricFamilyText, MetricKind, MetricLabels, MetricsText, label_text},
 };
+use vocabulary::LabelName;
 
 use crate::{
     account::{ModelStatistics, SeriesLabels},
@@ -24,8 +25,8 @@ impl<'m> Series<'m> {
         let (model, record) = (loaded.model(), loaded.record());
         let memory = loaded.work().memory_usage().into_iter().map(|MemoryUsage { kind, id, byte_size }| {
             let mut labels = labels_of(model);
-            labels.insert("memory".to_owned(), kind.as_str().to_owned());
-            labels.insert("memory_id".to_owned(), id.to_string());
+            labels.insert(LabelName::of("memory"), kind.as_str().to_owned());
+            labels.insert(LabelName::of("memory_id"), id.to_string());
             (label_text(&labels), byte_size)
         });
         Self {
@@ -49,11 +50,11 @@ impl<'m> Series<'m> {
 /// The labels that all series of a model have.
 fn labels_of(model: &Model) -> MetricLabels {
     let mut labels = MetricLabels::from([
-        ("model".to_owned(), model.name().to_string()),
-        ("version".to_owned(), model.version().to_string()),
+        (LabelName::of("model"), model.name().to_string()),
+        (LabelName::of("version"), model.version().to_string()),
     ]);
-    labels.extend(model.namespace().map(|namespace| ("namespace".to_owned(), namespace.to_string())));
-    labels.extend(model.config().metric_tags.iter().map(|(key, value)| (format!("_{key}"), value.clone())));
+    labels.extend(model.namespace().map(|namespace| (LabelName::of("namespace"), namespace.to_string())));
+    labels.extend(model.config().metric_tags.clone());
     labels
 }
 

@@ -10,7 +10,7 @@ use inference::{
     cache::ResponseCache,
     metrics::{MetricKind, MetricLabels, MetricsForm, MetricsText, label_text},
 };
-use vocabulary::Name;
+use vocabulary::{LabelName, Name};
 
 use super::{
     distributions,
@@ -129,7 +129,7 @@ fn model_gauges(text: &mut MetricsText, series: &[Series<'_>]) {
 
 fn repository_gauges(text: &mut MetricsText, repositories: &BTreeMap<Name, bool>) {
     let repositories = repositories.iter().map(|(repository, is_readable)| {
-        let labels = MetricLabels::from([("repository".to_owned(), repository.to_string())]);
+        let labels = MetricLabels::from([(LabelName::of("repository"), repository.to_string())]);
         (label_text(&labels), f64::from(u8::from(*is_readable)))
     });
     let repositories: Vec<_> = repositories.collect();

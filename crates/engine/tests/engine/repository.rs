@@ -192,7 +192,7 @@ async fn a_custom_configuration_is_preferred_where_a_model_has_it() {
     let mut options = repository.options();
     options.config_name = Some("h100".to_owned());
     let engine = start(options, echo()).await;
-    let from = |name| engine.model(name, None).unwrap().config().metric_tags["from"].clone();
+    let from = |name| engine.model(name, None).unwrap().config().metric_tags["_from"].clone();
     assert_eq!((from("both"), from("usual")), ("custom".to_owned(), "usual".to_owned()));
     assert_eq!(index(&engine), ["both 1 READY", "usual 1 READY"]);
 }

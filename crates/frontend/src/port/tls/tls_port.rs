@@ -7,7 +7,7 @@ use inference::{
 };
 use rustls::pki_types::UnixTime;
 use tokio_rustls::TlsAcceptor;
-use vocabulary::Error;
+use vocabulary::{Error, LabelName};
 
 use super::{
     options::{TlsOptions, TlsProtocol},
@@ -77,7 +77,7 @@ impl CertificateMetrics {
         }
         let mut family = MetricFamilyText::begin(text, name, MetricKind::Gauge, help);
         for (port, time) in times {
-            let labels = MetricLabels::from([("port".to_owned(), port.to_owned())]);
+            let labels = MetricLabels::from([(LabelName::of("port"), port.to_owned())]);
             family.sample(&label_text(&labels), time.as_secs() as f64);
         }
     }
