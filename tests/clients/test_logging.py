@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 
 import grpc
 import numpy as np
@@ -12,7 +13,7 @@ import repository as models
 import tritonclient.grpc.aio
 import tritonclient.http.aio
 from protocols import GRPC, HTTP, add_sub_inputs, metric
-from serving import eventually, run_to_end
+from serving import Server, eventually, run_to_end
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
@@ -236,6 +237,43 @@ def test_a_part_of_the_requests_is_logged_and_nothing_is_lost_at_the_end(served,
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     live = [line for line in lines if line["method"] == "GET /v2/health/live"]
     assert 99 <= len(live) <= 101
+
+
+def test_lines_that_a_full_disk_does_not_take_are_counted_and_told(repository_folder, tmp_path):
+    """A limit on the size of files ends a write in the middle of a line, as a full disk does."""
+    log = tmp_path / "access"
+    server = Server(tmp_path, repository_folder, f"--access-log={log}")
+    server._line = ["bash", "-c", """trap '' XFSZ; ulimit -Sf 64; exec "$@" """, "nereid", *server._line]
+
+    def counts():
+        return metric(server, "nereid_access_log_lines_total"), metric(server, "nereid_access_log_dropped_total")
+
+    def ask(client, requests):
+        before = sum(counts())
+        for _ in range(requests):
+            client.is_server_live()
+        eventually(lambda: sum(counts()) >= before + requests, "as many lines as requests")
+        # The lines of the questions about metrics are not in this log: they have a port of their own.
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        assert len(lines) == counts()[0]
+
+    with server, HTTP.connect(server.wait_until_ready()) as client:
+        ask(client, 600)
+        assert counts()[1] > 0
+        server.wait_for_log(f"lost lines of the access log '{log}': ")
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        lost = counts()[1]
+        ask(client, 100)
+        assert counts()[1] == lost
+        assert server.log().count("lost lines of the access log") == 1
+
+
+def test_lost_lines_of_the_log_are_told_on_stderr(tmp_path):
+    ended = run_to_end(f"--model-repository={tmp_path}/missing", "--http-port=0", "--grpc-port=0", "--metrics-port=0",
+                       "--log-file=/dev/full", "--log-verbose=1")
+    assert ended.returncode == 1
+    told = "lost lines of the log file '/dev/full': 1 (No space left on device (os error 28))"
+    assert ended.stderr.count("lost lines") == ended.stderr.count(told) == 1, ended.stderr
 
 
 def test_an_access_log_that_cannot_be_opened_prevents_the_start(tmp_path):

@@ -288,7 +288,7 @@ def test_a_file_in_a_missing_folder_loses_traces_and_nothing_else(serve, tmp_pat
     for _ in range(3):
         ask(server, HTTP)
     eventually(lambda: metric(server, "nereid_trace_export_failures") == 3, "three lost traces")
-    assert server.log().count("failed to write traces to") == 1, "one line"
+    assert server.log().count("lost traces for the file") == 1, "one line"
 
 
 def test_a_full_disk_loses_traces_and_nothing_else(serve):

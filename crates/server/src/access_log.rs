@@ -2,10 +2,9 @@
 //!
 //! A thread of its own writes. Threads of the network only hand it entries through a bounded queue. If the queue is
 //! full, because the disk or the reader of a pipe is slow, an entry is dropped and counted: a log must not delay
-//! requests.
+//! requests. A line counts as written when the file has it.
 use std::{
     fs::{File, OpenOptions},
-    io::{BufWriter, Write},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -13,7 +12,7 @@ use std::{
         mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel},
     },
     thread,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use assembly::logging::{WaitingStdout, timestamp};
@@ -22,7 +21,8 @@ use inference::{
     MetricSource,
     metrics::{MetricFamilyText, MetricKind, MetricsText},
 };
-use vocabulary::Error;
+use line_writer::{LineAccount, LineCounts, LineOutput, LineWriter};
+use vocabulary::{Error, log_target};
 
 use crate::options::AccessLogSettings;
 
@@ -39,8 +39,7 @@ pub struct AccessLogWriter {
     rate: f64,
     /// The number of requests so far.
     candidates: AtomicU64,
-    written: Arc<AtomicU64>,
-    dropped: AtomicU64,
+    counts: Arc<LineCounts>,
     messages: SyncSender<WriterMessage>,
 }
 
@@ -53,16 +52,13 @@ enum WriterMessage {
     Flush(SyncSender<()>),
 }
 
-/// The destination of the lines.
-#[derive(Debug)]
+/// The destination of the lines, and what has become of them.
 struct AccessLogOutput {
     /// `None` for stdout.
     path: Option<PathBuf>,
-    lines: BufWriter<Box<dyn DebugWrite>>,
+    lines: LineWriter<Box<dyn LineOutput + Send>>,
+    account: LineAccount,
 }
-
-trait DebugWrite: Write + Send + std::fmt::Debug {}
-impl<W: Write + Send + std::fmt::Debug> DebugWrite for W {}
 
 impl AccessLogWriter {
     /// Opens the file and starts the thread.
@@ -70,23 +66,16 @@ impl AccessLogWriter {
     /// # Errors
     /// INTERNAL: the file cannot be opened, or the system refuses to start a thread.
     pub fn start(settings: &AccessLogSettings) -> Result<Arc<Self>, Error> {
-        let output = AccessLogOutput::open(settings.path.clone())?;
+        let counts = Arc::<LineCounts>::default();
+        let output = AccessLogOutput::start(settings.path.clone(), counts.clone())?;
         let (messages, received) = sync_channel(WAITING);
-        let written = Arc::new(AtomicU64::new(0));
-        let counted = written.clone();
         let refused =
             |error| Error::internal(format!("failed to start the thread of the access log: {error}"));
         thread::Builder::new()
             .name("access log".to_owned())
-            .spawn(move || write_all(&received, output, &counted))
+            .spawn(move || write_all(&received, output))
             .map_err(refused)?;
-        Ok(Arc::new(Self {
-            rate: settings.rate,
-            candidates: AtomicU64::new(0),
-            written,
-            dropped: AtomicU64::new(0),
-            messages,
-        }))
+        Ok(Arc::new(Self { rate: settings.rate, candidates: AtomicU64::new(0), counts, messages }))
     }
 
     /// Opens the file again, so that lines go to a new file after the old one was renamed.
@@ -130,7 +119,7 @@ impl AccessLog for AccessLogWriter {
 
     fn write(&self, entry: AccessEntry) {
         if self.messages.try_send(WriterMessage::Entry(SystemTime::now(), Box::new(entry))).is_err() {
-            self.dropped.fetch_add(1, Relaxed);
+            self.counts.add_lost(1);
         }
     }
 }
@@ -138,45 +127,37 @@ impl AccessLog for AccessLogWriter {
 impl MetricSource for AccessLogWriter {
     fn append_to(&self, text: &mut MetricsText) {
         let counters = [
-            ("nereid_access_log_lines_total", "Number of written lines of the access log", &*self.written),
+            (
+                "nereid_access_log_lines_total",
+                "Number of lines of the access log that its file has",
+                self.counts.written(),
+            ),
             (
                 "nereid_access_log_dropped_total",
-                "Number of lines of the access log that were dropped, because writing them took too long",
-                &self.dropped,
+                "Number of lines of the access log that its file lacks, because writing them took too long or failed",
+                self.counts.lost(),
             ),
         ];
         for (name, help, count) in counters {
-            let count = count.load(Relaxed) as f64;
-            MetricFamilyText::begin(text, name, MetricKind::Counter, help).sample("", count);
+            MetricFamilyText::begin(text, name, MetricKind::Counter, help).sample("", count as f64);
         }
     }
 }
 
-fn write_all(messages: &Receiver<WriterMessage>, mut output: AccessLogOutput, written: &AtomicU64) {
-    let mut is_failing = false;
+fn write_all(messages: &Receiver<WriterMessage>, mut output: AccessLogOutput) {
     while let Some(message) = next(messages, &mut output) {
         match message {
-            WriterMessage::Entry(at, entry) => match output.lines.write_all(&line(at, &entry)) {
-                Ok(()) => {
-                    written.fetch_add(1, Relaxed);
-                    is_failing = false;
-                }
-                Err(error) if !is_failing => {
-                    log::error!("failed to write the access log: {error}");
-                    is_failing = true;
-                }
-                Err(_) => {}
-            },
-            WriterMessage::Reopen => match AccessLogOutput::open(output.path.clone()) {
-                Ok(opened) => output = opened,
-                Err(error) => log::error!("the old access log stays open (SIGHUP): {error}"),
-            },
+            WriterMessage::Entry(at, entry) => output.write(&line(at, &entry)),
+            WriterMessage::Reopen => output.reopen(),
             WriterMessage::Flush(tell) => {
-                let _ = output.lines.flush();
+                output.flush();
+                output.tell_all();
                 let _ = tell.send(());
             }
         }
     }
+    output.flush();
+    output.tell_all();
 }
 
 /// The next message. Before the thread waits for one, it writes what it has collected.
@@ -185,7 +166,7 @@ fn next(messages: &Receiver<WriterMessage>, output: &mut AccessLogOutput) -> Opt
         Ok(message) => Some(message),
         Err(TryRecvError::Disconnected) => None,
         Err(TryRecvError::Empty) => {
-            let _ = output.lines.flush();
+            output.flush();
             messages.recv().ok()
         }
     }
@@ -193,12 +174,50 @@ fn next(messages: &Receiver<WriterMessage>, output: &mut AccessLogOutput) -> Opt
 
 impl AccessLogOutput {
     /// Opens the file at `path`, or stdout.
-    fn open(path: Option<PathBuf>) -> Result<Self, Error> {
-        let lines: Box<dyn DebugWrite> = match &path {
+    fn start(path: Option<PathBuf>, counts: Arc<LineCounts>) -> Result<Self, Error> {
+        let lines = Self::open(path.as_deref())?;
+        let what = match &path {
+            Some(path) => format!("lines of the access log '{}'", path.display()),
+            None => "lines of the access log on stdout".to_owned(),
+        };
+        Ok(Self { path, lines, account: LineAccount::new(what, counts) })
+    }
+
+    fn open(path: Option<&Path>) -> Result<LineWriter<Box<dyn LineOutput + Send>>, Error> {
+        let output: Box<dyn LineOutput + Send> = match path {
             Some(path) => Box::new(append_to(path)?),
             None => Box::new(WaitingStdout),
         };
-        Ok(Self { path, lines: BufWriter::new(lines) })
+        Ok(LineWriter::new(output))
+    }
+
+    /// Opens the file again. If that fails, lines still go to the old one.
+    fn reopen(&mut self) {
+        self.flush();
+        match Self::open(self.path.as_deref()) {
+            Ok(lines) => self.lines = lines,
+            Err(error) => log::error!("the old access log stays open (SIGHUP): {error}"),
+        }
+    }
+
+    fn write(&mut self, line: &[u8]) {
+        self.lines.collect(line, 1, &mut self.account);
+        tell(self.account.due_report(Instant::now()));
+    }
+
+    fn flush(&mut self) {
+        self.lines.flush(&mut self.account);
+        tell(self.account.due_report(Instant::now()));
+    }
+
+    fn tell_all(&mut self) {
+        tell(self.account.last_report());
+    }
+}
+
+fn tell(report: Option<String>) {
+    if let Some(report) = report {
+        log::error!(target: log_target::STDERR, "{report}");
     }
 }
 
@@ -266,6 +285,11 @@ mod tests {
         AccessLogWriter::start(&AccessLogSettings { path: Some(path), rate }).unwrap()
     }
 
+    /// A log whose thread has not started.
+    fn unwritten(messages: SyncSender<WriterMessage>) -> AccessLogWriter {
+        AccessLogWriter { rate: 1.0, candidates: AtomicU64::new(0), counts: Arc::default(), messages }
+    }
+
     #[test]
     fn a_line_is_an_object_without_what_is_unknown() {
         let text = String::from_utf8(line(SystemTime::UNIX_EPOCH, &entry())).unwrap();
@@ -324,13 +348,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let (messages, received) = sync_channel(2);
-        let log = Arc::new(AccessLogWriter {
-            rate: 1.0,
-            candidates: AtomicU64::new(0),
-            written: Arc::default(),
-            dropped: AtomicU64::new(0),
-            messages,
-        });
+        let log = Arc::new(unwritten(messages));
         (0..2).for_each(|_| log.write(entry()));
         let (begun, has_begun) = sync_channel(0);
         let flushed = {
@@ -341,8 +359,8 @@ mod tests {
             })
         };
         has_begun.recv().unwrap();
-        let output = AccessLogOutput::open(Some(path.clone())).unwrap();
-        thread::spawn(move || write_all(&received, output, &AtomicU64::new(0)));
+        let output = AccessLogOutput::start(Some(path.clone()), Arc::default()).unwrap();
+        thread::spawn(move || write_all(&received, output));
         flushed.join().unwrap();
         assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), 2);
     }
@@ -355,15 +373,22 @@ mod tests {
     }
 
     #[test]
+    fn lines_that_a_full_disk_does_not_take_are_not_counted_as_written() {
+        let log = log("/dev/full".into(), 1.0);
+        (0..5).for_each(|_| log.write(entry()));
+        log.flush_within(testing::http::TIMEOUT);
+        assert_eq!((log.counts.written(), log.counts.lost()), (0, 5));
+        let mut text = MetricsText::default();
+        log.append_to(&mut text);
+        let text = text.finish();
+        assert!(text.contains("\nnereid_access_log_lines_total 0\n"), "{text}");
+        assert!(text.contains("\nnereid_access_log_dropped_total 5\n"), "{text}");
+    }
+
+    #[test]
     fn entries_beyond_the_queue_are_dropped_and_counted() {
         let (messages, received) = sync_channel(2);
-        let log = AccessLogWriter {
-            rate: 1.0,
-            candidates: AtomicU64::new(0),
-            written: Arc::default(),
-            dropped: AtomicU64::new(0),
-            messages,
-        };
+        let log = unwritten(messages);
         (0..5).for_each(|_| log.write(entry()));
         let mut text = MetricsText::default();
         log.append_to(&mut text);

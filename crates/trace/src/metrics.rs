@@ -1,29 +1,42 @@
 //! The counters of tracing, and the log lines about traces that are lost.
-use std::sync::atomic::{
-    AtomicBool, AtomicU64,
-    Ordering::{AcqRel, Relaxed},
+use std::sync::{
+    Arc,
+    atomic::{
+        AtomicBool, AtomicU64,
+        Ordering::{AcqRel, Relaxed},
+    },
 };
 
 use inference::{
     MetricSource,
     metrics::{MetricFamilyText, MetricKind, MetricsText},
 };
+use line_writer::LineCounts;
 
 /// Counts traces.
 #[derive(Debug, Default)]
 pub(crate) struct TraceCounters {
-    exported: AtomicU64,
+    exports: Arc<LineCounts>,
     dropped: AtomicU64,
     dropped_elements: AtomicU64,
-    failures: AtomicU64,
     is_dropping: AtomicBool,
     is_failing: AtomicBool,
 }
 
 impl TraceCounters {
-    /// Traces were written, or sent.
+    /// The counts of traces that were written or sent, and of those that could not be.
+    pub(crate) fn exports(&self) -> &Arc<LineCounts> {
+        &self.exports
+    }
+
+    /// Traces were sent.
     pub(crate) fn exported(&self, traces: u64) {
-        self.exported.fetch_add(traces, Relaxed);
+        self.exports.add_written(traces);
+        self.export_works();
+    }
+
+    /// Traces were written or sent, and are counted.
+    pub(crate) fn export_works(&self) {
         self.is_dropping.store(false, Relaxed);
     }
 
@@ -47,9 +60,9 @@ impl TraceCounters {
         }
     }
 
-    /// Traces could not be written or sent, and are lost.
+    /// Traces could not be sent, and are lost.
     pub(crate) fn failed(&self, traces: u64, why: &dyn std::fmt::Display) {
-        self.failures.fetch_add(traces, Relaxed);
+        self.exports.add_lost(traces);
         if !self.is_failing.swap(true, AcqRel) {
             log::error!(
                 "{why}; traces are lost until it works again (counted in nereid_trace_export_failures)"
@@ -57,7 +70,7 @@ impl TraceCounters {
         }
     }
 
-    /// Traces can be written or sent again.
+    /// Traces can be sent again.
     pub(crate) fn works(&self, what: &dyn std::fmt::Display) {
         if self.is_failing.load(Relaxed) && self.is_failing.swap(false, AcqRel) {
             log::info!("{what} takes traces again");
@@ -66,8 +79,8 @@ impl TraceCounters {
 
     #[cfg(test)]
     pub(crate) fn read(&self) -> [u64; 4] {
-        [&self.exported, &self.dropped, &self.dropped_elements, &self.failures]
-            .map(|counter| counter.load(Relaxed))
+        let (dropped, elements) = (self.dropped.load(Relaxed), self.dropped_elements.load(Relaxed));
+        [self.exports.written(), dropped, elements, self.exports.lost()]
     }
 }
 
@@ -77,27 +90,26 @@ impl MetricSource for TraceCounters {
             (
                 "nereid_trace_exported",
                 "Number of traces that were written to a file or sent to a collector",
-                &self.exported,
+                self.exports.written(),
             ),
             (
                 "nereid_trace_dropped",
                 "Number of traces that were dropped because too many waited",
-                &self.dropped,
+                self.dropped.load(Relaxed),
             ),
             (
                 "nereid_trace_dropped_elements",
                 "Number of times and tensors that traces lack because the memory for traces was full",
-                &self.dropped_elements,
+                self.dropped_elements.load(Relaxed),
             ),
             (
                 "nereid_trace_export_failures",
                 "Number of traces that were lost because a file or a collector failed",
-                &self.failures,
+                self.exports.lost(),
             ),
         ];
-        for (name, help, counter) in families {
-            MetricFamilyText::begin(text, name, MetricKind::Counter, help)
-                .sample("", counter.load(Relaxed) as f64);
+        for (name, help, count) in families {
+            MetricFamilyText::begin(text, name, MetricKind::Counter, help).sample("", count as f64);
         }
     }
 }

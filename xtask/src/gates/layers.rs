@@ -10,6 +10,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("scheduling", &[]),
     ("proto", &[]),
     ("vocabulary", &[]),
+    ("line-writer", &[]),
     ("config", &["vocabulary", "scheduling", "proto"]),
     ("inference", &["vocabulary", "config", "scheduling", "proto"]),
     ("lifecycle", &["vocabulary", "scheduling"]),
@@ -37,7 +38,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("object-stores", &["vocabulary", "inference"]),
     ("cache", &["vocabulary", "inference"]),
     ("c-api", &["vocabulary", "config", "inference", "proto"]),
-    ("trace", &["vocabulary", "inference"]),
+    ("trace", &["vocabulary", "inference", "line-writer"]),
     ("kserve", &["vocabulary", "config", "inference", "engine", "shared-memory", "trace", "proto"]),
     (
         "assembly",
@@ -52,6 +53,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "c-api",
             "object-stores",
             "cache",
+            "line-writer",
         ],
     ),
     (
@@ -91,7 +93,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("plot", &[]),
     ("client", &["proto"]),
     ("perf", &["client", "plot", "proto"]),
-    ("recording", &["client", "proto"]),
+    ("recording", &["client", "proto", "line-writer"]),
     ("tune", &["plot", "proto"]),
     ("check", &["vocabulary", "config", "inference", "host", "repository", "proto"]),
     (
@@ -112,6 +114,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "object-stores",
             "shared-memory",
             "trace",
+            "line-writer",
             "check",
             "client",
             "perf",

@@ -6,7 +6,7 @@ use std::{
 };
 
 use log::{Log, Metadata, Record};
-use vocabulary::{Error, ErrorCode};
+use vocabulary::{Error, ErrorCode, log_target};
 
 use super::{
     line::{LogStyle, line},
@@ -82,7 +82,8 @@ impl Log for Logger {
         }
         let style =
             LogStyle { format: levels.format, escape_messages: self.escape_messages, process: self.process };
-        self.settings.write(record.level(), &line(record, now, style));
+        let on_stderr = record.target() == log_target::STDERR;
+        self.settings.write(record.level(), &line(record, now, style), on_stderr);
     }
 
     fn flush(&self) {

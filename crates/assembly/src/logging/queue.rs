@@ -6,28 +6,22 @@
 //! dropped, in their place.
 use std::{
     collections::VecDeque,
-    fs::File,
-    io::{self, IoSlice},
-    os::fd::{AsFd, BorrowedFd},
+    io::IoSlice,
+    os::fd::AsFd,
     sync::Arc,
     thread::{self, JoinHandle},
     time::Instant,
 };
 
 use inference::lock::{Condvar, LockRank, Mutex, MutexGuard};
-use log::Level;
+use line_writer::{LineAccount, LineCounts, LineWriter};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+use vocabulary::log_target;
+
+use super::destination::Destination;
 
 /// The most bytes that wait.
 const MOST_BYTES: usize = 1 << 20;
-
-/// Where the lines of a queue go.
-#[derive(Debug)]
-pub(super) enum Destination {
-    Stdout,
-    Stderr,
-    File(File),
-}
 
 /// The lines for one destination. When it is dropped, what waits is still written.
 #[derive(Debug)]
@@ -35,7 +29,7 @@ pub(super) struct LineQueue(Arc<QueueState>);
 
 #[derive(Debug)]
 struct QueueState {
-    destination: Destination,
+    counts: Arc<LineCounts>,
     waiting: Mutex<WaitingLines>,
     /// Lines wait, or the thread shall end.
     grown: Condvar,
@@ -45,6 +39,10 @@ struct QueueState {
 
 #[derive(Debug)]
 struct WaitingLines {
+    /// `None` while the thread writes.
+    output: Option<(LineWriter<Destination>, LineAccount)>,
+    /// The level of a line about the lines for the destination, so that it goes there, too.
+    level: log::Level,
     lines: VecDeque<Box<[u8]>>,
     /// The bytes of `lines`, and of the line that the thread writes.
     bytes: usize,
@@ -61,8 +59,11 @@ struct WaitingLines {
 }
 
 impl LineQueue {
-    pub(super) fn new(destination: Destination) -> Self {
+    pub(super) fn new(destination: Destination, account: LineAccount) -> Self {
+        let counts = account.counts().clone();
         let waiting = WaitingLines {
+            level: destination.level(),
+            output: Some((LineWriter::new(destination), account)),
             lines: VecDeque::new(),
             bytes: 0,
             dropped: 0,
@@ -72,12 +73,7 @@ impl LineQueue {
             is_ending: false,
         };
         let (grown, shrunk) = (Condvar::new(), Condvar::new());
-        Self(Arc::new(QueueState {
-            destination,
-            waiting: Mutex::ranked(LockRank::Log, waiting),
-            grown,
-            shrunk,
-        }))
+        Self(Arc::new(QueueState { counts, waiting: Mutex::ranked(LockRank::Log, waiting), grown, shrunk }))
     }
 
     /// Writes a whole line, or lets it wait, or drops it. Never blocks.
@@ -91,6 +87,7 @@ impl LineQueue {
             self.push(waiting, rest);
         } else {
             waiting.dropped += 1;
+            self.0.counts.add_lost(1);
         }
     }
 
@@ -162,12 +159,16 @@ impl WaitingLines {
 impl QueueState {
     /// Writes as much as the destination takes at once, if nothing waits before it. Returns the rest.
     fn write_at_once<'l>(&self, waiting: &mut WaitingLines, line: &'l [u8]) -> &'l [u8] {
-        if !waiting.is_empty() || !waiting.takes_at_once {
-            return line;
-        }
+        let is_next = waiting.is_empty() && waiting.takes_at_once;
+        let Some((writer, _)) = waiting.output.as_ref().filter(|_| is_next) else { return line };
         // The position -1 is that of the stream.
-        match pwritev2(self.destination.as_fd(), &[IoSlice::new(line)], u64::MAX, ReadWriteFlags::NOWAIT) {
-            Ok(count) => &line[count.min(line.len())..],
+        let fd = writer.output().as_fd();
+        match pwritev2(fd, &[IoSlice::new(line)], u64::MAX, ReadWriteFlags::NOWAIT) {
+            Ok(count) if count < line.len() => &line[count..],
+            Ok(_) => {
+                self.counts.add_written(1);
+                &[]
+            }
             Err(Errno::AGAIN | Errno::INTR) => line,
             // Terminals cannot say it. Another error comes again when the thread writes.
             Err(_) => {
@@ -182,13 +183,14 @@ impl QueueState {
         let mut waiting = self.waiting.lock();
         loop {
             if let Some(line) = waiting.lines.pop_front() {
-                // A line that cannot be written is lost: an error has no other place to go.
-                MutexGuard::unlocked(&mut waiting, || drop(self.destination.write_line(&line)));
+                let output = waiting.output.take().expect("only this thread takes it");
+                let output = MutexGuard::unlocked(&mut waiting, || write(output, &line));
+                waiting.output = Some(output);
                 waiting.bytes -= line.len();
                 self.shrunk.notify_all();
             } else if waiting.dropped > 0 {
                 let dropped = std::mem::take(&mut waiting.dropped);
-                let level = self.destination.level();
+                let level = waiting.level;
                 MutexGuard::unlocked(&mut waiting, || {
                     log::log!(
                         level,
@@ -207,50 +209,25 @@ impl QueueState {
     }
 }
 
-impl Destination {
-    /// The level of a line about the lines for this destination, so that it goes there, too.
-    fn level(&self) -> Level {
-        match self {
-            Self::Stdout => Level::Info,
-            Self::Stderr | Self::File(_) => Level::Warn,
-        }
+/// Writes a line. If it is lost, says so on stderr. Returns the output.
+fn write(
+    (mut writer, mut account): (LineWriter<Destination>, LineAccount),
+    line: &[u8],
+) -> (LineWriter<Destination>, LineAccount) {
+    if !writer.write(line, 1, &mut account)
+        && let Some(report) = account.due_report(Instant::now())
+    {
+        log::error!(target: log_target::STDERR, "{report}");
     }
-
-    fn write_line(&self, line: &[u8]) -> io::Result<()> {
-        let mut rest = line;
-        while !rest.is_empty() {
-            match rustix::io::write(self.as_fd(), rest) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => rest = &rest[count..],
-                Err(Errno::INTR) => {}
-                // Another process has made the stream nonblocking.
-                Err(Errno::AGAIN) => {
-                    let mut ready = [rustix::event::PollFd::from_borrowed_fd(
-                        self.as_fd(),
-                        rustix::event::PollFlags::OUT,
-                    )];
-                    let _ = rustix::event::poll(&mut ready, None);
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
-}
-
-impl AsFd for Destination {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Stdout => rustix::stdio::stdout(),
-            Self::Stderr => rustix::stdio::stderr(),
-            Self::File(file) => file.as_fd(),
-        }
-    }
+    (writer, account)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{PipeReader, Read, pipe};
+    use std::{
+        fs::File,
+        io::{PipeReader, Read, pipe},
+    };
 
     use testing::eventually;
 
@@ -258,7 +235,12 @@ mod tests {
 
     fn queue() -> (LineQueue, PipeReader) {
         let (reader, writer) = pipe().unwrap();
-        (LineQueue::new(Destination::File(File::from(std::os::fd::OwnedFd::from(writer)))), reader)
+        let file = File::from(std::os::fd::OwnedFd::from(writer));
+        (LineQueue::new(Destination::File(file), account()), reader)
+    }
+
+    fn account() -> LineAccount {
+        LineAccount::new("lines of a test", Arc::default())
     }
 
     #[test]
@@ -286,7 +268,7 @@ mod tests {
             written += 1;
         }
         queue.write(b"no room\n");
-        assert_eq!(queue.0.waiting.lock().dropped, 2);
+        assert_eq!((queue.0.waiting.lock().dropped, queue.0.counts.lost()), (2, 2));
         let reading = thread::spawn(move || {
             let mut text = String::new();
             reader.read_to_string(&mut text).unwrap();
@@ -300,6 +282,15 @@ mod tests {
         let (numbers, last) = text.trim_end().rsplit_once('\n').unwrap();
         assert_eq!(last, "room again");
         assert!(numbers.lines().map(|line| line.trim().parse::<usize>().unwrap()).eq(0..written - 1));
+    }
+
+    #[test]
+    fn lines_that_the_destination_refuses_are_counted_as_lost() {
+        let full = std::fs::OpenOptions::new().append(true).open("/dev/full").unwrap();
+        let queue = LineQueue::new(Destination::File(full), account());
+        (0..3).for_each(|_| queue.write(b"lost\n"));
+        queue.flush(Instant::now() + testing::http::TIMEOUT);
+        assert_eq!((queue.0.counts.written(), queue.0.counts.lost()), (0, 3));
     }
 
     #[test]

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use inference::lock::Mutex;
 use log::{Level, LevelFilter};
 use parking_lot::RwLock;
-use vocabulary::Error;
+use vocabulary::{Error, log_target};
 
 use super::callback::{LogCallback, LogCallbackQueue};
-use super::sink::{LogSink, flush_streams};
+use super::sink::{LogSink, flush_streams, to_stderr};
 use super::tail::LogTail;
 
 /// The form of a log line.
@@ -203,12 +203,22 @@ impl LogSettings {
         self.tail.get()
     }
 
-    /// Writes a whole line.
-    pub(super) fn write(&self, level: Level, line: &[u8]) {
+    /// Writes a whole line. `on_stderr`: to stderr, even if there is a log file, which gets the line, too.
+    pub(super) fn write(&self, level: Level, line: &[u8], on_stderr: bool) {
         if let Some(tail) = self.tail.get() {
             tail.push(level, line);
         }
-        self.output.read().sink.write(level, line);
+        let (report, has_file) = {
+            let output = self.output.read();
+            (output.sink.write(level, line), output.file.is_some())
+        };
+        if on_stderr && has_file {
+            to_stderr(line);
+        }
+        // The line about the loss passes this function itself. It causes no other one: the loss is told for a minute.
+        if let Some(report) = report {
+            log::error!(target: log_target::STDERR, "{report}");
+        }
     }
 
     /// Waits until the lines so far are written, or passed to the program, for that time at most.

@@ -1,6 +1,7 @@
 //! The destination of log lines.
 //!
 //! Lines for regular files are written by the thread that logs them. Lines for everything else pass a [`LineQueue`].
+//! Lines that are lost are told on stderr.
 
 use std::borrow::Cow;
 use std::fs::{File, Metadata, OpenOptions};
@@ -11,25 +12,63 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use inference::lock::{LockRank, Mutex};
+use line_writer::{LineAccount, LineOutput, LineWriter};
 use log::Level;
+use vocabulary::log_target;
 
-use super::queue::{Destination, LineQueue};
+use super::destination::Destination;
+use super::losses::{file_account, stream_account};
+use super::queue::LineQueue;
 
 #[derive(Debug)]
 pub(super) enum LogSink {
     /// stdout for information and verbose lines, stderr for warnings and errors.
     Streams,
     /// A file, appended to.
-    File(File),
+    File(FileLines<File>),
     /// A pipe or another file that is not regular.
     Queue(LineQueue),
+}
+
+/// The lines for a regular file. The thread that logs writes them.
+#[derive(Debug)]
+pub(super) struct FileLines<O>(Mutex<(LineWriter<O>, LineAccount)>);
+
+impl<O: LineOutput> FileLines<O> {
+    fn new(output: O, account: LineAccount) -> Self {
+        Self(Mutex::ranked(LockRank::Log, (LineWriter::new(output), account)))
+    }
+
+    /// Writes a whole line. Returns what must be told about lost lines.
+    #[must_use]
+    fn write(&self, line: &[u8]) -> Option<String> {
+        let (writer, account) = &mut *self.0.lock();
+        if writer.write(line, 1, account) {
+            return None;
+        }
+        account.due_report(Instant::now())
+    }
 }
 
 /// One of the standard streams.
 #[derive(Debug, Clone)]
 enum StandardStream {
-    Regular,
+    Regular(Arc<FileLines<Destination>>),
     Queue(Arc<LineQueue>),
+}
+
+impl StandardStream {
+    fn write(&self, line: &[u8]) {
+        match self {
+            Self::Regular(lines) => {
+                if let Some(report) = lines.write(line) {
+                    log::error!(target: log_target::STDERR, "{report}");
+                }
+            }
+            Self::Queue(queue) => queue.write(line),
+        }
+    }
 }
 
 /// The standard streams of the process. If both are one pipe or terminal, they have one queue, which keeps the order.
@@ -71,16 +110,16 @@ impl LogSink {
     pub(super) fn append_to(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         if file.metadata().is_ok_and(|file| !file.is_file()) {
-            return Ok(Self::Queue(LineQueue::new(Destination::File(file))));
+            return Ok(Self::Queue(LineQueue::new(Destination::File(file), file_account(path))));
         }
-        Ok(Self::File(file))
+        Ok(Self::File(FileLines::new(file, file_account(path))))
     }
 
-    /// Writes a whole line, which ends with a newline. A line that cannot be written is lost: an error has no other
-    /// place to go.
-    pub(super) fn write(&self, level: Level, line: &[u8]) {
+    /// Writes a whole line, which ends with a newline. Returns what must be told about lost lines.
+    #[must_use]
+    pub(super) fn write(&self, level: Level, line: &[u8]) -> Option<String> {
         match self {
-            Self::File(file) => _ = (&*file).write_all(line),
+            Self::File(lines) => return lines.write(line),
             Self::Queue(queue) => queue.write(line),
             Self::Streams if level <= Level::Warn => {
                 let (_, is_colored) = COLORED.get().copied().unwrap_or_default();
@@ -91,6 +130,7 @@ impl LogSink {
                 to_stdout(&with_color(level, line, is_colored));
             }
         }
+        None
     }
 
     /// Waits until the lines so far are written, but not beyond `deadline`.
@@ -103,19 +143,12 @@ impl LogSink {
 
 /// Writes a whole line to stdout, in the order of the log, and does not wait for its reader.
 pub fn to_stdout(line: &[u8]) {
-    match &streams().stdout {
-        // The buffer of the standard library writes a text that ends with a newline at once, with one system call.
-        StandardStream::Regular => _ = io::stdout().lock().write_all(line),
-        StandardStream::Queue(queue) => queue.write(line),
-    }
+    streams().stdout.write(line);
 }
 
 /// The same for stderr.
 pub fn to_stderr(line: &[u8]) {
-    match &streams().stderr {
-        StandardStream::Regular => _ = io::stderr().lock().write_all(line),
-        StandardStream::Queue(queue) => queue.write(line),
-    }
+    streams().stderr.write(line);
 }
 
 /// stdout for a thread that may wait for its reader.
@@ -125,17 +158,27 @@ pub struct WaitingStdout;
 impl Write for WaitingStdout {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
         match &streams().stdout {
-            StandardStream::Regular => return io::stdout().write(lines),
-            StandardStream::Queue(queue) => queue.write_waiting(lines),
+            StandardStream::Regular(_) => Destination::Stdout.write(lines),
+            // The queue counts and tells what is lost afterwards.
+            StandardStream::Queue(queue) => {
+                queue.write_waiting(lines);
+                Ok(lines.len())
+            }
         }
-        Ok(lines.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &streams().stdout {
-            StandardStream::Regular => io::stdout().flush(),
-            StandardStream::Queue(_) => Ok(()),
-        }
+        Ok(())
+    }
+}
+
+impl LineOutput for WaitingStdout {
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    fn cut(&mut self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -155,14 +198,15 @@ fn streams() -> &'static StandardStreams {
         let files = [rustix::stdio::stdout(), rustix::stdio::stderr()].map(metadata);
         let is_same = matches!(&files, [Some(one), Some(other)]
             if (one.dev(), one.ino(), one.rdev()) == (other.dev(), other.ino(), other.rdev()));
-        let [stdout, stderr] = [Destination::Stdout, Destination::Stderr]
-            .map(|destination| StandardStream::Queue(Arc::new(LineQueue::new(destination))));
         let [is_regular, is_regular_error] = files.map(|file| file.is_some_and(|file| file.is_file()));
-        let stdout = if is_regular { StandardStream::Regular } else { stdout };
-        let stderr = match is_regular_error {
-            true => StandardStream::Regular,
-            false if is_same => stdout.clone(),
-            false => stderr,
+        let stream = |destination, is_regular, account| match is_regular {
+            true => StandardStream::Regular(Arc::new(FileLines::new(destination, account))),
+            false => StandardStream::Queue(Arc::new(LineQueue::new(destination, account))),
+        };
+        let stdout = stream(Destination::Stdout, is_regular, stream_account("stdout"));
+        let stderr = match is_same {
+            true => stdout.clone(),
+            false => stream(Destination::Stderr, is_regular_error, stream_account("stderr")),
         };
         StandardStreams { stdout, stderr }
     })

@@ -3,7 +3,7 @@
 //! The connections never wait. What is not written yet is counted in bytes; a body that finds no room is left out.
 
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
+use line_writer::{LineAccount, LineCounts, LineWriter};
 use rustix::fs::OFlags;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -43,7 +44,8 @@ pub(crate) struct Recorder {
 struct RecordingState {
     /// The file has all that it may have, or cannot be written.
     is_full: AtomicBool,
-    written: AtomicU64,
+    /// The bytes of all lines so far.
+    bytes: AtomicU64,
     omitted: AtomicU64,
 }
 
@@ -107,7 +109,11 @@ impl Recorder {
         let state = Arc::new(RecordingState::default());
         let (queue, events) = mpsc::channel();
         let writer = RecordingWriter {
-            file: BufWriter::new(file),
+            lines: LineWriter::new(file),
+            account: LineAccount::new(
+                format!("events of the recording {path}"),
+                Arc::<LineCounts>::default(),
+            ),
             state: state.clone(),
             limit: options.limits.file,
             hides_tensors: options.hides_tensors,
@@ -190,7 +196,7 @@ impl Recorder {
         RecordingFigures {
             calls: self.next_call.load(Ordering::Relaxed).min(self.limits.calls),
             omitted: self.state.omitted.load(Ordering::Relaxed),
-            bytes: self.state.written.load(Ordering::Relaxed),
+            bytes: self.state.bytes.load(Ordering::Relaxed),
         }
     }
 }
@@ -241,7 +247,8 @@ fn event_bytes(event: &RecordedEvent) -> usize {
 
 /// Writes the lines. Runs in a thread of its own.
 struct RecordingWriter {
-    file: BufWriter<File>,
+    lines: LineWriter<File>,
+    account: LineAccount,
     state: Arc<RecordingState>,
     limit: u64,
     hides_tensors: bool,
@@ -251,21 +258,33 @@ impl RecordingWriter {
     fn run(mut self, events: &mpsc::Receiver<QueuedEvent>) -> std::io::Result<()> {
         let written = self.write_all(events);
         self.state.is_full.store(true, Ordering::Relaxed);
-        written
+        tell(self.account.last_report());
+        match self.account.counts().lost() {
+            0 => written,
+            lost => Err(io::Error::other(format!("{lost} events were lost"))),
+        }
     }
 
     fn write_all(&mut self, events: &mpsc::Receiver<QueuedEvent>) -> std::io::Result<()> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let started_unix_us = u64::try_from(started.as_micros()).unwrap_or(u64::MAX);
         self.write(&RecordedEvent::Recording { form: FORM, started_unix_us })?;
+        self.flush();
+        // Without its first line a recording cannot be read.
+        if self.account.counts().lost() > 0 {
+            return Ok(());
+        }
         loop {
             let queued = match events.recv_timeout(WRITTEN_WITHIN) {
                 Ok(queued) => queued,
                 Err(mpsc::RecvTimeoutError::Timeout) => {
-                    self.file.flush()?;
+                    self.flush();
                     continue;
                 }
-                Err(mpsc::RecvTimeoutError::Disconnected) => return self.file.flush(),
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    self.flush();
+                    return Ok(());
+                }
             };
             let QueuedEvent { mut event, body, _room } = queued;
             if let Some((body, content)) = body {
@@ -321,13 +340,26 @@ impl RecordingWriter {
     fn write(&mut self, event: &RecordedEvent) -> std::io::Result<bool> {
         let mut line = serde_json::to_vec(event)?;
         line.push(b'\n');
-        let length = self.state.written.load(Ordering::Relaxed) + line.len() as u64;
+        let length = self.state.bytes.load(Ordering::Relaxed) + line.len() as u64;
         if length > self.limit {
             return Ok(false);
         }
-        self.file.write_all(&line)?;
-        self.state.written.store(length, Ordering::Relaxed);
+        self.lines.collect(&line, 1, &mut self.account);
+        tell(self.account.due_report(Instant::now()));
+        self.state.bytes.store(length, Ordering::Relaxed);
         Ok(true)
+    }
+
+    fn flush(&mut self) {
+        self.lines.flush(&mut self.account);
+        tell(self.account.due_report(Instant::now()));
+    }
+}
+
+fn tell(report: Option<String>) {
+    if let Some(report) = report {
+        // Without a reader of stderr, nobody can be told.
+        let _ = writeln!(io::stderr(), "error: {report}");
     }
 }
 
@@ -358,6 +390,14 @@ mod tests {
         let error = thread.join(Duration::ZERO).unwrap_err();
         assert_eq!(error.to_string(), format!("{} has not taken all within 0 seconds", pipe.display()));
         drop(unread);
+    }
+
+    #[test]
+    fn lost_events_are_an_error_at_the_end() {
+        let (recorder, thread) = Recorder::start(&record_options(Path::new("/dev/full"))).unwrap();
+        drop(recorder);
+        let error = format!("{:#}", thread.join(Duration::MAX).unwrap_err());
+        assert_eq!(error, "cannot write /dev/full: 1 events were lost");
     }
 
     #[test]

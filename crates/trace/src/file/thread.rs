@@ -1,12 +1,8 @@
 //! The thread that formats traces and writes files.
-use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    fs::File,
-    io::{self, Write},
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, ffi::OsString, fs::File, io, path::PathBuf, sync::Arc, time::Instant};
+
+use line_writer::{LineAccount, LineWriter};
+use vocabulary::log_target;
 
 use super::{
     format,
@@ -20,6 +16,7 @@ pub(super) struct FileThread {
     /// The most bytes of text that are held.
     held_bytes: usize,
     counters: Arc<TraceCounters>,
+    account: LineAccount,
     /// The texts of settings that have not been written, by the number of the settings.
     collected: BTreeMap<u64, CollectedText>,
     /// The file without a number. It gets the traces of all settings without a log frequency.
@@ -44,14 +41,15 @@ struct CollectedText {
 
 /// A file with a part of a JSON array.
 struct OpenArray {
-    path: PathBuf,
-    file: File,
+    writer: LineWriter<File>,
     has_elements: bool,
 }
 
 impl FileThread {
     pub(super) fn new(path: PathBuf, held_bytes: usize, counters: Arc<TraceCounters>) -> Self {
-        Self { path, held_bytes, counters, collected: BTreeMap::new(), whole: None, next_number: 0 }
+        let what = format!("traces for the file '{}'", path.display());
+        let account = LineAccount::new(what, counters.exports().clone());
+        Self { path, held_bytes, counters, account, collected: BTreeMap::new(), whole: None, next_number: 0 }
     }
 
     /// Works until the queue ends, and completes all files.
@@ -70,6 +68,8 @@ impl FileThread {
         if let Some(whole) = self.whole.take() {
             self.close(whole);
         }
+        let report = self.account.last_report();
+        tell(report);
     }
 
     fn add(&mut self, trace: &FinishedTrace) {
@@ -116,15 +116,11 @@ impl FileThread {
         };
         let (text, held) = (std::mem::take(&mut collected.text), std::mem::take(&mut collected.held));
         collected.traces = 0;
-        let written = match &mut self.whole {
-            Some(whole) => whole.append(&text),
-            None => OpenArray::create(self.path.clone()).and_then(|mut whole| {
-                let written = whole.append(&text);
-                self.whole = Some(whole);
-                written
-            }),
+        let whole = match self.whole.take() {
+            Some(whole) => Ok(whole),
+            None => OpenArray::create(self.path.clone()),
         };
-        self.count(held, &self.path.clone(), written);
+        self.whole = self.append(whole, text, held);
     }
 
     /// Writes to a file with a number, which is then complete or not.
@@ -140,60 +136,64 @@ impl FileThread {
                 OpenArray::create(name.into())
             }
         };
-        let path = part.as_ref().map_or_else(|_| self.path.clone(), |part| part.path.clone());
-        let written = part.and_then(|mut part| {
-            part.append(&text)?;
-            if completes {
-                part.close()?;
-            } else {
-                collected.part = Some(part);
-            }
-            Ok(())
-        });
         if completes {
             collected.traces = 0;
         }
-        self.count(held, &path, written);
-    }
-
-    fn close(&self, array: OpenArray) {
-        let path = array.path.clone();
-        if let Err(error) = array.close() {
-            self.counters.failed(0, &format!("failed to write traces to '{}': {error}", path.display()));
+        match self.append(part, text, held) {
+            Some(part) if completes => self.close(part),
+            part => self.collected.entry(setting).or_default().part = part,
         }
     }
 
-    fn count(&self, traces: u64, path: &Path, written: io::Result<()>) {
-        match written {
-            Ok(()) => {
-                self.counters.exported(traces);
-                self.counters.works(&format!("'{}'", path.display()));
+    /// Adds traces to a file. If the file could not be opened, they are lost.
+    fn append(&mut self, array: io::Result<OpenArray>, text: Vec<u8>, traces: u64) -> Option<OpenArray> {
+        let array = match array {
+            Ok(mut array) => {
+                if array.append(text, traces, &mut self.account) {
+                    self.counters.export_works();
+                }
+                Some(array)
             }
             Err(error) => {
-                let why = format!("failed to write traces to '{}': {error}", path.display());
-                self.counters.failed(traces, &why);
+                self.account.lose(traces, &error);
+                None
             }
-        }
+        };
+        tell(self.account.due_report(Instant::now()));
+        array
+    }
+
+    fn close(&mut self, array: OpenArray) {
+        array.close(&mut self.account);
+    }
+}
+
+fn tell(report: Option<String>) {
+    if let Some(report) = report {
+        log::error!(target: log_target::STDERR, "{report} (counted in nereid_trace_export_failures)");
     }
 }
 
 impl OpenArray {
     fn create(path: PathBuf) -> io::Result<Self> {
-        Ok(Self { file: File::create(&path)?, path, has_elements: false })
+        Ok(Self { writer: LineWriter::new(File::create(path)?), has_elements: false })
     }
 
-    /// Adds elements, which are separated and not empty.
-    fn append(&mut self, elements: &[u8]) -> io::Result<()> {
+    /// Adds elements, which are separated and not empty, of so many traces. Returns whether the file has them.
+    fn append(&mut self, mut elements: Vec<u8>, traces: u64, account: &mut LineAccount) -> bool {
         if elements.is_empty() {
-            return Ok(());
+            return true;
         }
-        self.file.write_all(if self.has_elements { b"," } else { b"[" })?;
-        self.has_elements = true;
-        self.file.write_all(elements)
+        elements.insert(0, if self.has_elements { b',' } else { b'[' });
+        let is_written = self.writer.write(&elements, traces, account);
+        self.has_elements |= is_written;
+        is_written
     }
 
-    fn close(mut self) -> io::Result<()> {
-        self.file.write_all(if self.has_elements { b"]" } else { b"[]" })
+    /// Ends the array. Its traces are in the file, whether or not this works.
+    fn close(mut self, account: &mut LineAccount) {
+        let end: &[u8] = if self.has_elements { b"]" } else { b"[]" };
+        self.writer.write(end, 0, account);
     }
 }
 

@@ -1,5 +1,5 @@
 //! What the files contain, and when.
-use std::fs;
+use std::{fs, path::Path};
 
 use inference::TraceIdentity;
 use serde_json::Value;

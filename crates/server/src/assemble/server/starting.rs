@@ -1,6 +1,7 @@
 //! A server until it serves: ports are bound, then models are loaded.
 use std::{collections::BTreeSet, sync::Arc};
 
+use assembly::logging::LogLosses;
 use engine::{Engine, IndexEntry, ModelState};
 use inference::{
     MetricSource, Plugins,
@@ -70,6 +71,7 @@ impl<'a> StartingServer<'a> {
         let plugins = Plugins { cache, ..extensions.plugins }
             .with_metrics(tracer.metrics())
             .with_metrics(access_log.clone().map(|log| log as Arc<dyn MetricSource>))
+            .with_metrics(Some(Arc::new(LogLosses)))
             .with_metrics(Some(Arc::new(credentials.metrics_of_certificates())));
         let (backends, finder) = (plugins.backends.clone(), plugins.finder.clone());
         let files = FileRepository::new(&options.repository.model_files).map_err(creating)?;
