@@ -111,3 +111,25 @@ def test_an_unknown_method_is_unimplemented(server):
         with pytest.raises(grpc_library.RpcError) as refusal:
             call(b"")
     assert refusal.value.code() == grpc_library.StatusCode.UNIMPLEMENTED
+
+
+def test_too_much_metadata_ends_its_call_and_no_other(server):
+    """A connection of its own has both calls."""
+    with grpc_library.insecure_channel(server.grpc, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        requests = queue.SimpleQueue()
+        answers = stub.ModelStreamInfer(iter(requests.get, None), timeout=PATIENCE)
+        alone = service_pb2.ModelInferRequest(model_name="none")
+        requests.put(alone)
+        assert "unknown model" in next(answers).error_message
+        for size in (16_000, 200_000, 900_000):
+            with pytest.raises(grpc_library.RpcError) as raised:
+                metadata = [("first", "v" * (size // 2)), ("second", "w" * (size // 2))]
+                stub.ServerLive(service_pb2.ServerLiveRequest(), metadata=metadata, timeout=PATIENCE)
+            assert raised.value.code() == grpc_library.StatusCode.RESOURCE_EXHAUSTED, size
+            assert "received metadata size exceeds hard limit (" in raised.value.details()
+            assert raised.value.details().endswith(" vs. 16384)")
+        requests.put(alone)
+        assert "unknown model" in next(answers).error_message
+        requests.put(None)
+        assert list(answers) == []

@@ -223,6 +223,8 @@ fn builder(
         // A client may cancel many calls at once, for example when a shared deadline passes.
         .max_pending_accept_reset_streams(1024)
         .auto_date_header(false);
+        // Larger than what a call may have, so that the call gets a status of gRPC.
+        .max_header_list_size(windows.head())
     builder
 }
 

@@ -1,12 +1,32 @@
-//! Reads the headers of a call: its deadline, and whether the call is a gRPC call.
+//! Reads the headers of a call: its deadline, whether the call is a gRPC call, and whether it has too much metadata.
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
 
 use super::status::{Code, Status};
 
 /// The header with the time that the client allows for the call.
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+
+/// The most metadata of a call, in bytes. As gRPC's default (`grpc.absolute_max_metadata_size`).
+const MAX_METADATA: usize = 16 << 10;
+
+/// What each header counts beside its name and value, in bytes. Source: RFC 9113, section 6.5.2.
+const HEADER_BYTES: usize = 32;
+
+/// Checks the size of the metadata.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED beyond [`MAX_METADATA`], in the words of gRPC.
+pub(crate) fn check_size(headers: &HeaderMap) -> Result<(), Status> {
+    let of = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + HEADER_BYTES;
+    let bytes: usize = headers.iter().map(of).sum();
+    if bytes <= MAX_METADATA {
+        return Ok(());
+    }
+    let text = format!("received metadata size exceeds hard limit ({bytes} vs. {MAX_METADATA})");
+    Err(Status::new(Code::ResourceExhausted, text))
+}
 
 /// Whether the content type is gRPC with protocol buffers: `application/grpc`, `application/grpc+proto`.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
@@ -50,8 +70,6 @@ fn parse_timeout(value: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     fn granted(value: &'static str) -> Result<Option<Duration>, Status> {
@@ -67,6 +85,18 @@ mod tests {
         for wrong in ["", "S", "1", "123456789S", "-1S", "+1S", "1 S", "1s"] {
             assert_eq!(granted(wrong).unwrap_err().code(), Code::InvalidArgument, "{wrong}");
         }
+    }
+
+    #[test]
+    fn metadata_has_a_limit_that_the_error_names() {
+        let sized = |bytes: usize| {
+            let value = HeaderValue::from_str(&"v".repeat(bytes - 1 - HEADER_BYTES)).unwrap();
+            check_size(&HeaderMap::from_iter([(HeaderName::from_static("n"), value)]))
+        };
+        assert_eq!(sized(MAX_METADATA), Ok(()));
+        let error = sized(MAX_METADATA + 1).unwrap_err();
+        let text = "received metadata size exceeds hard limit (16385 vs. 16384)";
+        assert_eq!((error.code(), error.message()), (Code::ResourceExhausted, text));
     }
 
     #[test]

@@ -79,6 +79,9 @@ pub(crate) async fn answer(
     if !metadata::is_grpc(request.headers()) {
         return Ok(reply::not_grpc(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
+    if let Err(status) = metadata::check_size(request.headers()) {
+        return Ok(reply::failed(&status));
+    }
     let (Parts { uri, headers, .. }, body) = request.into_parts();
     let target = Target::of(uri.path());
     // The requests of a stream have entries of their own.

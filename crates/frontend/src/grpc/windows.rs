@@ -66,6 +66,12 @@ impl ConnectionWindows {
     pub(super) fn frame(&self) -> u32 {
         to_u32((self.bytes / 2).min(MAX_FRAME))
     }
+
+    /// The largest list of headers that h2 reads. The call of a larger one ends with the status 431 of HTTP, and at four
+    /// times the size h2 ends the connection. It is as large as a frame, so that it needs no other memory.
+    pub(super) fn head(&self) -> u32 {
+        self.frame()
+    }
 }
 
 /// Windows are far below 2^32 bytes.
