@@ -15,6 +15,7 @@ mod pace;
 mod permits;
 mod reload;
 mod stream;
+mod spare_file;
 pub mod tls;
 mod unix_socket;
 mod write_timeout;

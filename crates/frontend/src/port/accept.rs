@@ -13,6 +13,7 @@ use super::{
     inline_wake::with_inline_wake,
     listen::Listener,
     permits::{ConnectionPermits, NoPermit},
+    spare_file::SpareFile,
     stream::{AcceptingListener, ClientStream, accept_waiting},
 };
 
@@ -27,8 +28,8 @@ const MAX_WAITING: usize = 1024;
 /// The most refused connections that get an answer at the same time. Further connections are closed without an answer.
 const MAX_REFUSALS: usize = 64;
 
-/// How often the log names a client that has too many connections.
-const CLIENT_NOTE_INTERVAL: Duration = Duration::from_secs(60);
+/// How often the log names a client that has too many connections, and tells that accepts fail.
+const NOTE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long a refused client may take to read the answer.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -69,7 +70,7 @@ where
             biased;
             () = &mut begun => break,
             Some(ended) = accepting.connections.join_next() => accepting.note(ended),
-            Some(_) = accepting.refusals.join_next() => {}
+            Some(_) = accepting.refusals.join_next() => { accepting.spare.reopen(); }
             accepted = next(&listener, accepting.retry_at) => accepting.take(accepted, &serve),
         }
     }
@@ -95,10 +96,14 @@ struct Accepting {
     pause: Option<Duration>,
     /// The earliest time of the next accept.
     retry_at: Option<Instant>,
+    /// Closed while there is no descriptor for a connection.
+    spare: SpareFile,
     /// True if the latest connection was refused because there were too many.
     is_full: bool,
     /// When the log named a client that has too many connections.
     noted_at: Option<Instant>,
+    /// When the log told that an accept has failed.
+    failure_noted_at: Option<Instant>,
 }
 
 impl Accepting {
@@ -109,8 +114,10 @@ impl Accepting {
             refusals: JoinSet::new(),
             pause: None,
             retry_at: None,
+            spare: SpareFile::open(),
             is_full: false,
             noted_at: None,
+            failure_noted_at: None,
         }
     }
 
@@ -120,9 +127,13 @@ impl Accepting {
     {
         let stream = match accepted {
             Ok(stream) => stream,
+            Err(error) if self.spare.close_for(&error) => return self.note_failure(&error),
             Err(error) => return self.back_off(&error),
         };
         (self.pause, self.retry_at) = (None, None);
+        if !self.spare.reopen() {
+            return self.refuse(stream, NoPermit::NoDescriptor);
+        }
         match self.port.permits.take(stream.peer().map(|peer| peer.ip())) {
             Ok(permit) => {
                 self.is_full = false;
@@ -162,6 +173,8 @@ impl Accepting {
                 }
             }
             NoPermit::ClientFull(limit) => self.note_client(&stream, limit),
+            // The failure of the accept was noted.
+            NoPermit::NoDescriptor => {}
         }
         let answer = (self.port.refusal)(no_permit);
         if self.refusals.len() < MAX_REFUSALS && !answer.is_empty() {
@@ -172,7 +185,7 @@ impl Accepting {
     /// Others still connect in between, so a line for each time that the limit is reached could fill the log.
     fn note_client(&mut self, stream: &ClientStream, limit: usize) {
         let now = Instant::now();
-        if self.noted_at.is_some_and(|noted| now < noted + CLIENT_NOTE_INTERVAL) {
+        if self.noted_at.is_some_and(|noted| now < noted + NOTE_INTERVAL) {
             return;
         }
         self.noted_at = Some(now);
@@ -186,10 +199,17 @@ impl Accepting {
         }
     }
 
-    fn back_off(&mut self, error: &io::Error) {
-        if self.pause.is_none() {
+    /// Says why connections are not accepted, once a minute.
+    fn note_failure(&mut self, error: &io::Error) {
+        let now = Instant::now();
+        if self.failure_noted_at.is_none_or(|noted| now >= noted + NOTE_INTERVAL) {
+            self.failure_noted_at = Some(now);
             log::warn!("failed to accept a connection on the {} port: {error}", self.port.name);
         }
+    }
+
+    fn back_off(&mut self, error: &io::Error) {
+        self.note_failure(error);
         let pause = self.pause.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE));
         (self.pause, self.retry_at) = (Some(pause), Some(Instant::now() + pause));
     }

@@ -47,6 +47,8 @@ pub(crate) enum NoPermit {
     Full(usize),
     /// The address of the client has so many connections.
     ClientFull(usize),
+    /// The process may not open more files.
+    NoDescriptor,
 }
 
 impl fmt::Display for NoPermit {
@@ -56,6 +58,7 @@ impl fmt::Display for NoPermit {
             Self::ClientFull(limit) => {
                 write!(f, "the server has reached its limit of {limit} connections from one address")
             }
+            Self::NoDescriptor => f.write_str("the server has reached its limit of open files"),
         }
     }
 }
