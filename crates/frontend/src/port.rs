@@ -6,6 +6,7 @@
 mod accept;
 mod client_limits;
 mod client_timeout;
+mod client_timer;
 mod drain;
 mod handshake;
 mod inline_wake;
@@ -23,6 +24,7 @@ mod write_timeout;
 pub(crate) use accept::{Port, accept, answer_and_close};
 pub use client_limits::ClientLimits;
 pub(crate) use client_timeout::{ClientTimeout, idle_while_draining};
+pub(crate) use client_timer::ClientTimer;
 pub use drain::Drain;
 pub(crate) use handshake::{encrypted, handshake_in_time};
 pub(crate) use io_turn::IoTurn;

@@ -18,7 +18,7 @@ use std::{
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Instant, Sleep, sleep},
+    time::Instant,
 };
 
 use super::{
@@ -29,7 +29,7 @@ use super::{
     keepalive::{Keepalive, KeepaliveEvent},
     unix_authority::AuthorityRewriter,
 };
-use crate::port::{IoTurn, WriteTimeout};
+use crate::port::{ClientTimer, IoTurn, WriteTimeout};
 
 /// The first bytes of every HTTP/2 client.
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -189,7 +189,7 @@ struct Incoming {
     round: u64,
     limit: Option<Duration>,
     /// Runs while a part of a head has arrived. The number is the round of that head.
-    timer: Option<(u64, Pin<Box<Sleep>>)>,
+    timer: Option<(u64, ClientTimer)>,
 }
 
 impl Incoming {
@@ -239,8 +239,8 @@ impl Incoming {
             return Poll::Pending;
         }
         match &mut self.timer {
-            Some((round, timer)) if *round == self.round => timer.as_mut().poll(context),
-            timer => timer.insert((self.round, Box::pin(sleep(limit)))).1.as_mut().poll(context),
+            Some((round, timer)) if *round == self.round => timer.poll(context),
+            timer => timer.insert((self.round, ClientTimer::new(limit))).1.poll(context),
         }
     }
 }

@@ -35,8 +35,8 @@ use crate::{
     access::{AccessLine, AccessLog, ApiKeys},
     error,
     port::{
-        ClientLimits, ClientStream, Drain, Listener, NoPermit, Port, TimedStream, WriteTimeout, accept,
-        encrypted, idle_while_draining, tls::TlsPort,
+        ClientLimits, ClientStream, ClientTimer, Drain, Listener, NoPermit, Port, TimedStream, WriteTimeout,
+        accept, encrypted, idle_while_draining, tls::TlsPort,
     },
 };
 
@@ -288,7 +288,7 @@ struct Watch<'a> {
     activity: &'a ConnectionActivity,
     limits: ClientLimits,
     /// Runs while a part of a head has arrived. The number is the round of that head.
-    head: Option<(usize, Pin<Box<Sleep>>)>,
+    head: Option<(usize, ClientTimer)>,
     /// Expires once in each idle time-out. Then the watch checks whether the connection was active since.
     idle: Option<Pin<Box<Sleep>>>,
     /// The round at the last check.
@@ -320,8 +320,8 @@ impl<'a> Watch<'a> {
         }
         let round = self.activity.rounds();
         match &mut self.head {
-            Some((begun, timer)) if *begun == round => timer.as_mut().poll(context),
-            head => head.insert((round, Box::pin(sleep(limit)))).1.as_mut().poll(context),
+            Some((begun, timer)) if *begun == round => timer.poll(context),
+            head => head.insert((round, ClientTimer::new(limit))).1.poll(context),
         }
     }
 

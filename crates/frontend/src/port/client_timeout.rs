@@ -1,14 +1,15 @@
 //! How long the server waits for a client: as long as the limit of the client says, and briefly once the server stops.
 use std::{
     fmt,
+    future::poll_fn,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
-use super::drain::Drain;
+use super::{client_timer::ClientTimer, drain::Drain};
 
 /// From the drain on, how long the server waits for a client that has no accepted request, or that does not read its
 /// answer. What is under way at the begin of the drain arrives within a round trip, and a lost packet is sent again
@@ -32,8 +33,9 @@ impl ClientTimeout {
         Self(match limit {
             None => Box::pin(last),
             Some(limit) => Box::pin(async move {
+                let mut timer = ClientTimer::new(limit);
                 tokio::select! {
-                    () = sleep(limit) => {}
+                    () = poll_fn(|context| timer.poll(context)) => {}
                     () = last => {}
                 }
             }),
@@ -71,7 +73,7 @@ pub(crate) async fn idle_while_draining(drain: &Drain, is_busy: impl Fn() -> boo
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::Cell, future::poll_fn};
+    use std::cell::Cell;
 
     use futures_util::future::join_all;
     use tokio::time::advance;

@@ -1,13 +1,10 @@
 //! The minimum pace at which a request body must arrive.
 use std::{
-    pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use tokio::time::{Instant, Sleep, sleep};
-
-use super::{client_timeout::ClientTimeout, drain::Drain};
+use super::{client_timeout::ClientTimeout, client_timer::ClientTimer, drain::Drain};
 
 /// The minimum pace of a body: in each period at least `min_bytes` bytes or the end of the body must arrive. No
 /// invariant.
@@ -35,7 +32,7 @@ pub(crate) struct BodyProgress {
     pace: Option<BodyPace>,
     /// The bytes that arrived in this period.
     arrived: u64,
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Option<ClientTimer>,
     drain: Drain,
     /// Ends when the server stops, however fast the body arrives.
     timeout: Option<ClientTimeout>,
@@ -71,14 +68,14 @@ impl BodyProgress {
 
     fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(pace) = self.pace else { return Poll::Pending };
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(pace.period)));
+        let timer = self.timer.get_or_insert_with(|| ClientTimer::new(pace.period));
         loop {
-            ready!(timer.as_mut().poll(context));
+            ready!(timer.poll(context));
             if self.arrived < pace.min_bytes {
                 return Poll::Ready(());
             }
             self.arrived = 0;
-            timer.as_mut().reset(Instant::now() + pace.period);
+            timer.restart();
         }
     }
 }
@@ -86,6 +83,8 @@ impl BodyProgress {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+
+    use tokio::time::Instant;
 
     use super::*;
 
