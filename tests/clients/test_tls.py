@@ -292,3 +292,18 @@ def test_files_that_cannot_be_used_end_the_start(tmp_path, authority):
         assert "cannot be used together" in ended.stderr and str(other.key) in ended.stderr
         ended = run_to_end(*base, *tls, f"--{port}-server-key={tmp_path}/none.key")
         assert ended.returncode == 1 and "none.key' cannot be used" in ended.stderr
+
+
+def test_a_server_name_that_is_no_name_ends_the_handshake(encrypted, authority):
+    """rustls decides so, and has a setting for it from 0.24 on. hey sends the port within the name."""
+    server, _ = encrypted()
+    anonymous = ssl.create_default_context(cafile=str(authority.certificate))
+    anonymous.check_hostname = False
+    for port in (server.http_port, server.grpc_port):
+        for name, is_served in (("localhost", True), (None, True), ("127.0.0.1", True), (f"localhost:{port}", False)):
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as plain:
+                try:
+                    anonymous.wrap_socket(plain, server_hostname=name).close()
+                    assert is_served, name
+                except ssl.SSLError as refusal:
+                    assert not is_served and "ILLEGAL_PARAMETER" in str(refusal), (name, refusal)

@@ -2,10 +2,20 @@
 //! server is. Without a manager nothing happens.
 //!
 //! Source of the contracts: sd_listen_fds(3) and sd_notify(3).
-use std::net::TcpListener;
+use std::{
+    ffi::OsStr,
+    io,
+    net::TcpListener,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            ffi::OsStrExt,
+            net::{SocketAddr, UnixDatagram},
+        },
+    },
+};
 
 use listenfd::ListenFd;
-use sd_notify::NotifyState;
 use vocabulary::Error;
 
 /// The listening sockets that the service manager has opened, with their ports.
@@ -53,23 +63,49 @@ impl GivenSockets {
 
 /// Tells the service manager that the server serves.
 pub fn notify_ready(status: &str) {
-    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
+    notify(&format!("READY=1\nSTATUS={status}\n"));
 }
 
 /// Tells the service manager that the server stops.
 pub fn notify_stopping() {
-    notify(&[NotifyState::Stopping]);
+    notify("STOPPING=1\n");
 }
 
-fn notify(state: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(state) {
+fn notify(state: &str) {
+    let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    if let Err(error) = send(&socket, state) {
         log::warn!("the service manager cannot be told that the state has changed: {error}");
     }
+}
+
+/// Sends a state to a socket: that of a path, or behind an `@` a name that is in no directory.
+fn send(socket: &OsStr, state: &str) -> io::Result<()> {
+    let address = match socket.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(socket)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_state_is_sent_to_a_socket_with_and_without_a_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let name = format!("nereid-test-{}", std::process::id());
+        let by_name = SocketAddr::from_abstract_name(&name).unwrap();
+        let by_path = SocketAddr::from_pathname(&path).unwrap();
+        for (address, socket) in [(by_path, path.into_os_string()), (by_name, format!("@{name}").into())] {
+            let manager = UnixDatagram::bind_addr(&address).unwrap();
+            send(&socket, "READY=1\n").unwrap();
+            let mut told = [0; 64];
+            let length = manager.recv(&mut told).unwrap();
+            assert_eq!(&told[..length], b"READY=1\n");
+        }
+    }
 
     #[test]
     fn an_endpoint_gets_the_socket_of_its_port_and_none_may_be_left() {

@@ -82,22 +82,29 @@ async fn connection(stream: ClientStream, endpoint: Arc<GrpcContext>, count: u64
         // Boxed, so that connections without TLS have a smaller future.
         let serving = Box::pin(async {
             if let Some(stream) = encrypted(stream, tls, limit, &endpoint.drain).await {
-                serve_calls(stream, Bytes::new(), accepted, &endpoint).await;
+                serve_http2(stream, accepted, &endpoint).await;
             }
         });
         return serving.await;
     }
+    serve_http2(stream, accepted, &endpoint).await;
+}
+
+/// Serves a client that speaks HTTP/2, and tells any other that it must. A client of TLS may have agreed on no protocol.
+async fn serve_http2<S>(stream: S, accepted: AcceptedConnection, endpoint: &Arc<GrpcContext>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let limit = endpoint.options.limits.header_timeout;
     match handshake_in_time(limit, &endpoint.drain, speaks_http2(stream)).await {
-        Some(Ok((stream, true))) => {
-            serve_calls(stream, Bytes::from_static(PREFACE), accepted, &endpoint).await;
-        }
+        Some(Ok((stream, true))) => serve_calls(stream, accepted, endpoint).await,
         Some(Ok((stream, false))) => answer_and_close(stream, NOT_HTTP2, NOT_HTTP2_TIMEOUT).await,
         Some(Err(_)) | None => {}
     }
 }
 
 /// Tells whether the client sends the preface of HTTP/2. If so, the function has read exactly the preface.
-async fn speaks_http2(mut stream: ClientStream) -> io::Result<(ClientStream, bool)> {
+async fn speaks_http2<S: AsyncRead + Unpin>(mut stream: S) -> io::Result<(S, bool)> {
     let mut begin = [0; PREFACE.len()];
     let mut have = 0;
     while have < begin.len() {
@@ -122,17 +129,17 @@ struct AcceptedConnection {
     peer: Option<SocketAddr>,
 }
 
-/// Serves the calls of a connection. `ahead` contains its first bytes, which were read already. When the connection is
+/// Serves the calls of a connection whose preface was read already. When the connection is
 /// too old or idle, or the stop of the server is announced, the connection accepts no more calls and finishes the calls in
 /// flight.
-async fn serve_calls<S>(stream: S, ahead: Bytes, accepted: AcceptedConnection, endpoint: &Arc<GrpcContext>)
+async fn serve_calls<S>(stream: S, accepted: AcceptedConnection, endpoint: &Arc<GrpcContext>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let AcceptedConnection { count, is_unix, peer } = accepted;
     let options = &endpoint.options;
     let calls = Arc::<CallCounter>::default();
-    let transport = Transport::new(stream, ahead, endpoint, calls.clone());
+    let transport = Transport::new(stream, Bytes::from_static(PREFACE), endpoint, calls.clone());
     let io = TokioIo::new(if is_unix { transport.mending_authority() } else { transport });
     let executor = CallExecutor {
         calls: calls.clone(),
@@ -216,6 +223,8 @@ fn builder(
     builder
         .timer(TokioTimer::new())
         .max_frame_size(windows.frame())
+        // Larger than what a call may have, so that the call gets a status of gRPC.
+        .max_header_list_size(windows.head())
         .initial_stream_window_size(windows.stream())
         .initial_connection_window_size(windows.connection())
         .max_send_buf_size(4 << 20)
@@ -223,8 +232,6 @@ fn builder(
         // A client may cancel many calls at once, for example when a shared deadline passes.
         .max_pending_accept_reset_streams(1024)
         .auto_date_header(false);
-        // Larger than what a call may have, so that the call gets a status of gRPC.
-        .max_header_list_size(windows.head())
     builder
 }
 

@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 use http::{
     HeaderName, HeaderValue, Response, StatusCode,
     header::{ACCEPT, ALLOW, CONTENT_TYPE},
@@ -37,7 +37,13 @@ pub(crate) enum GrpcReply {
     Stream(Box<StreamBody>),
     /// The answers of the reflection service, each when its question has come.
     Reflection(Box<ReflectionBody>),
+    /// A text for a client that does not speak gRPC.
+    Text(&'static str),
 }
+
+/// The text for clients that send another content type than gRPC's.
+const NOT_GRPC: &str = "this port speaks gRPC (content-type: application/grpc); gRPC-Web and Connect need a proxy that \
+                        translates them\n";
 
 /// A trailer besides those of the status.
 pub(crate) type Trailer = (HeaderName, HeaderValue);
@@ -64,7 +70,9 @@ impl Body for GrpcReply {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Message(..) | Self::Status(_) | Self::Stream(_) | Self::Reflection(_) => false,
+            Self::Message(..) | Self::Status(_) | Self::Stream(_) | Self::Reflection(_) | Self::Text(_) => {
+                false
+            }
         }
     }
 }
@@ -74,6 +82,7 @@ impl GrpcReply {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Message(message, ..) => message.remaining() as u64,
+            Self::Text(text) => text.len() as u64,
             Self::Status(_) | Self::Empty | Self::Stream(_) | Self::Reflection(_) => 0,
         }
     }
@@ -107,6 +116,11 @@ impl GrpcReply {
             Self::Empty => Poll::Ready(None),
             Self::Stream(stream) => stream.poll_frame(context).map(|frame| frame.map(Ok)),
             Self::Reflection(answers) => answers.poll_frame(context).map(|frame| frame.map(Ok)),
+            Self::Text(text) => {
+                let text = Bytes::from_static(text.as_bytes());
+                *self = Self::Empty;
+                Poll::Ready(Some(Ok(Frame::data(text.into()))))
+            }
         }
     }
 }
@@ -147,14 +161,14 @@ pub(crate) fn failed(status: &Status) -> Response<GrpcReply> {
     response
 }
 
-/// The reply to a request that is no gRPC call: it names the method and content type that gRPC needs.
+/// The reply to a request that is no gRPC call: it names the method or content type that gRPC needs.
 pub(crate) fn not_grpc(status: StatusCode) -> Response<GrpcReply> {
-    let mut response = Response::new(GrpcReply::Empty);
-    *response.status_mut() = status;
-    let (name, value) = match status {
-        StatusCode::METHOD_NOT_ALLOWED => (ALLOW, HeaderValue::from_static("POST")),
-        _ => (ACCEPT, GRPC),
+    let (name, value, body) = match status {
+        StatusCode::METHOD_NOT_ALLOWED => (ALLOW, HeaderValue::from_static("POST"), GrpcReply::Empty),
+        _ => (ACCEPT, GRPC, GrpcReply::Text(NOT_GRPC)),
     };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
     response.headers_mut().insert(name, value);
     response
 }

@@ -154,6 +154,9 @@ async fn dispatch(
     };
     endpoint.check(target.category(), &call)?;
     let granted = metadata::timeout(&call.headers)?;
+    if granted.is_some_and(|granted| granted.is_zero()) {
+        return Err(Status::late());
+    }
     if let Target::StreamInfer = target {
         let coding = compression::of_request(&call.headers)?;
         let open = endpoint.reserve_call()?;

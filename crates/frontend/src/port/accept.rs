@@ -2,7 +2,7 @@
 use std::{io, pin::pin, time::Duration};
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     task::{JoinError, JoinSet},
     time::{Instant, sleep_until, timeout},
 };
@@ -223,7 +223,11 @@ impl Accepting {
 
 /// Sends `answer` and closes the connection. Meanwhile it reads what the client sends: if a connection closes with
 /// unread bytes, it is reset, and the client might lose the answer.
-pub(crate) async fn answer_and_close(mut stream: ClientStream, answer: impl AsRef<[u8]>, limit: Duration) {
+pub(crate) async fn answer_and_close(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    answer: impl AsRef<[u8]>,
+    limit: Duration,
+) {
     let delivered = async {
         stream.write_all(answer.as_ref()).await?;
         stream.shutdown().await?;

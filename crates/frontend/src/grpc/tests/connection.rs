@@ -22,7 +22,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, join, sink},
     net::TcpStream,
 };
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::*;
 use crate::{
@@ -48,30 +48,37 @@ fn port(options: TlsOptions) -> Result<Arc<TlsPort>, vocabulary::Error> {
     TlsPort::new("gRPC", options, TlsProtocol::Http2)
 }
 
-/// The HTTP status of a call of `ServerLive` over an encrypted connection.
-async fn encrypted_call(server: &Server, with_certificate: bool) -> io::Result<u16> {
+fn client_config(with_certificate: bool) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(file("root.pem")).unwrap()).unwrap();
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots);
-    let config = if with_certificate {
+    if with_certificate {
         let chain = vec![CertificateDer::from_pem_file(file("client.pem")).unwrap()];
         builder
             .with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(file("client.key")).unwrap())
             .unwrap()
     } else {
         builder.with_no_client_auth()
-    };
-    call_with(server, config).await
+    }
+}
+
+/// The HTTP status of a call of `ServerLive` over an encrypted connection.
+async fn encrypted_call(server: &Server, with_certificate: bool) -> io::Result<u16> {
+    call_with(server, client_config(with_certificate)).await
+}
+
+async fn encrypt(server: &Server, config: ClientConfig) -> io::Result<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(server.address).await?;
+    let name = ServerName::try_from("localhost").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
 async fn call_with(server: &Server, mut config: ClientConfig) -> io::Result<u16> {
     config.alpn_protocols = vec![b"h2".to_vec()];
-    let stream = TcpStream::connect(server.address).await?;
-    let name = ServerName::try_from("localhost").unwrap();
-    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    let stream = encrypt(server, config).await?;
     let (mut sender, connection): (SendRequest<Empty<Bytes>>, _) = http2::Builder::new(TokioExecutor::new())
         .handshake(TokioIo::new(stream))
         .await
@@ -96,6 +103,17 @@ async fn an_encrypted_port_serves_clients_that_trust_its_certificate() {
     let mut rest = Vec::new();
     let ended = timeout(TIMEOUT, plain.read_to_end(&mut rest)).await.unwrap();
     assert!(ended.is_err() || rest.len() < 16, "{rest:?}");
+}
+
+#[tokio::test]
+async fn an_encrypted_client_that_speaks_http1_gets_an_error_about_the_protocol() {
+    let server = Server::start(GrpcOptions { tls: Some(encrypted(false)), ..GrpcOptions::default() }).await;
+    // It agrees on no protocol.
+    let mut stream = encrypt(&server, client_config(false)).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    timeout(TIMEOUT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 415 Unsupported Media Type\r\n"), "{answer}");
 }
 
 #[tokio::test]
@@ -224,6 +242,11 @@ async fn a_request_that_is_not_grpc_is_refused_by_its_status() {
     };
     let json = sender.send_request(ask("POST", "application/json")).await.unwrap();
     assert_eq!(json.status(), 415);
+    let text = json.into_body().collect().await.unwrap().to_bytes();
+    assert!(
+        text.starts_with(b"this port speaks gRPC (content-type: application/grpc); gRPC-Web"),
+        "{text:?}"
+    );
     let get = sender.send_request(ask("GET", "application/grpc")).await.unwrap();
     assert_eq!(get.status(), 405);
     // A call without a message fails.

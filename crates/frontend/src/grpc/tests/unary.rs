@@ -326,6 +326,10 @@ async fn an_unknown_compression_is_refused() {
 #[tokio::test]
 async fn a_deadline_ends_the_call_and_cancels_the_request() {
     let (server, connection) = connected().await;
+    // No time is too little for any answer.
+    let none =
+        infer(&connection, &[("grpc-timeout", "0n")], &request("id_int32", "", &[1])).await.unwrap_err();
+    assert_eq!((none.code, &*none.message), (4, "Deadline Exceeded"));
     let _running = call(&connection, &request("gated", "", &[1])).await;
     server.in_flight(1).await;
     // This request waits for the request that the gate holds.
