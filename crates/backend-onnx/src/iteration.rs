@@ -51,8 +51,7 @@ impl Iteration {
     /// backends send it: some clients do not read a response that carries the flag.
     pub(crate) fn end(&self, execution: Execution, response: Response) {
         if self.decoupled {
-            execution.responder.send(response);
-            execution.finish();
+            execution.complete_decoupled(response);
         } else {
             execution.complete(response);
         }

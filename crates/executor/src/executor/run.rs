@@ -171,6 +171,8 @@ fn answer_if_cancelled(row: &mut Row<Box<Execution>>) -> bool {
     let Row::Request { entry, slot: None } = row else { return false };
     let cancelled_by_client = entry.payload.responder.is_cancelled();
     if cancelled_by_client {
+        // As `Execution::fail`: what the request holds is free before the answer.
+        drop(std::mem::take(&mut entry.payload.request));
         entry.payload.responder.clone().fail(cancelled());
     }
     cancelled_by_client

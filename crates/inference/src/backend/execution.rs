@@ -62,6 +62,13 @@ impl Execution {
         responder.finish();
     }
 
+    /// As [`complete`](Self::complete), for a decoupled model: the end follows the last response by itself.
+    pub fn complete_decoupled(self, response: Response) {
+        let (responder, _slot_guard) = self.into_answer();
+        responder.send(response);
+        responder.finish();
+    }
+
     /// What is left when the request and its state are dropped.
     fn into_answer(self) -> (Responder, SlotGuard) {
         let Self { request, responder, state, slot_guard } = self;
@@ -225,8 +232,9 @@ mod tests {
 
     #[test]
     fn the_memory_of_a_request_is_free_when_its_client_has_the_answer() {
-        let endings: [fn(Execution); 3] = [
+        let endings: [fn(Execution); 4] = [
             |execution| execution.complete(Response::default()),
+            |execution| execution.complete_decoupled(Response::default()),
             |execution| execution.fail(Error::internal("no")),
             Execution::finish,
         ];

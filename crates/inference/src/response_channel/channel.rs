@@ -59,8 +59,8 @@ pub struct Flow {
     /// The backend waits in [`Responder::send`](super::Responder::send) while this many responses are unread. All other
     /// requests of its instance then wait too. `None`: the backend never waits.
     pub most_unread: Option<NonZeroUsize>,
-    /// The bytes of the request in the budget of requests. They are released when all responders and the stream are
-    /// gone, unless the reader of the responses takes them:
+    /// The bytes of the request in the budget of requests. They are released when the request was answered and its stream
+    /// is gone, or when all responders are gone, too, unless the reader of the responses takes them:
     /// [`ResponseStream::take_reservation`](super::ResponseStream::take_reservation).
     pub reservation: Option<ByteReservation>,
 }
@@ -328,7 +328,7 @@ impl Channel {
         if !first && !abandoned {
             return;
         }
-        let (sender, void): (_, Vec<_>) = {
+        let (sender, void, _reservation): (_, Vec<_>, _) = {
             let mut queue = self.queue.lock();
             // The signal is sent under the lock, so that a sender that has just found no capacity does not miss it.
             // The signal is also sent after the end of the request, because a late sender may still wait.
@@ -337,7 +337,10 @@ impl Channel {
             }
             queue.abandoned |= abandoned;
             let void = if abandoned { std::iter::from_fn(|| queue.pop()).collect() } else { Vec::new() };
-            (queue.sender.take(), void)
+            // The thread that has answered the request may still have a responder. The client concludes from the answer that
+            // the bytes are free. A request that was cancelled may still run.
+            let is_over = first && abandoned && queue.closed;
+            (queue.sender.take(), void, is_over.then(|| queue.reservation.take()))
         };
         sender.into_iter().for_each(Waker::wake);
         self.forget(void);

@@ -9,7 +9,7 @@ use std::{
 };
 
 use scheduling::{EntryId, Timestamp};
-use vocabulary::{Error, ErrorCode, Tensor};
+use vocabulary::{ByteBudget, Error, ErrorCode, Tensor};
 
 use super::*;
 use crate::{ClientId, Response, ResponseItem, Timeline};
@@ -183,6 +183,28 @@ fn a_dropped_stream_cancels_once_and_only_while_the_request_runs() {
     responder.finish();
     drop(stream);
     assert_eq!(counter.seen(), [1, 0, 0]);
+}
+
+#[test]
+fn the_bytes_of_an_ended_request_are_free_when_its_reader_goes() {
+    let budget = ByteBudget::new(10);
+    let open = || {
+        let flow = Flow { reservation: Some(budget.reserve(6).unwrap()), ..Flow::unlimited() };
+        response_channel(timeline(), Arc::new(Counter::default()), flow)
+    };
+    let (responder, stream) = open();
+    let late = responder.clone();
+    responder.complete(Response::default());
+    assert_eq!(budget.used(), 6);
+    drop(stream);
+    assert_eq!(budget.used(), 0, "the backend still has a responder");
+    drop(late);
+
+    let (responder, stream) = open();
+    drop(stream);
+    assert_eq!(budget.used(), 6, "the request still runs");
+    responder.complete(Response::default());
+    assert_eq!(budget.used(), 0);
 }
 
 fn timeline() -> Timeline {

@@ -109,7 +109,9 @@ impl StreamedRequest {
         };
         self.sent += 1;
         if self.ended || self.is_answered() {
+            // From the last message a client concludes that both are free.
             self.context.release_regions();
+            drop(self.responses.take_reservation());
         }
         let traced = || self.context.trace.clone().map(TracedSend::grpc);
         let message = message.map(|message| StreamMessage { message, traced: traced() });

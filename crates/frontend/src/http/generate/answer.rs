@@ -236,6 +236,10 @@ impl GenerateCall {
             event.extend_from_slice(END);
             Ok(counted(event.into(), || reservation.unwrap_or_else(|| self.room()))?)
         });
+        if self.has_last {
+            // An event that is not counted needs no room. From the last one a client concludes that the request has none.
+            drop(self.responses.take_reservation());
+        }
         match counted {
             Ok(event) => (StatusCode::OK, event),
             Err(error) => {
