@@ -9,6 +9,7 @@ import pathlib
 import re
 import signal
 import socket
+import struct
 import time
 
 import processes
@@ -60,6 +61,11 @@ def refuses_connections(port):
         # Reset: the connection was waiting to be accepted when the port was closed.
         return True
     return False
+
+
+def reset(connection):
+    """Lets a connection of `http.client` close with a reset, so that the server learns at once that its client has gone."""
+    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def eventually(condition, what, patience=PATIENCE, pause=0.005):

@@ -8,7 +8,7 @@ import queue
 import pytest
 from held import occupy
 from protocols import canceled, pending
-from serving import PATIENCE, eventually
+from serving import PATIENCE, eventually, reset
 
 
 class Generator:
@@ -196,6 +196,7 @@ def test_a_request_whose_client_has_gone_leaves_the_queue(server, gate, grpc, pa
     with contextlib.closing(Generator(server).connection) as impatient:
         impatient.request("POST", f"/v2/models/held_impatient/{path}", json.dumps({"INPUT0": 1.5, "HOLD": 0}))
         eventually(lambda: pending(server, "held_impatient") == 1, "the request to wait")
+        reset(impatient)
     eventually(lambda: canceled(server, "held_impatient") == before + 1, "the request to be counted as canceled")
     hold.release()
     assert answers.get(timeout=PATIENCE)[1] is None

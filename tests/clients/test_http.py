@@ -13,7 +13,7 @@ import requests
 from held import held_inputs, occupy
 from protocols import HTTP, add_sub_inputs, canceled, pending
 from repository import DATATYPES
-from serving import PATIENCE, eventually
+from serving import PATIENCE, eventually, reset
 from test_infer import values
 from tritonclient.utils import InferenceServerException
 
@@ -165,6 +165,7 @@ def test_a_request_whose_client_has_gone_leaves_the_queue(server, gate, grpc):
     with contextlib.closing(http.client.HTTPConnection(server.http, timeout=PATIENCE)) as impatient:
         impatient.request("POST", "/v2/models/held_impatient/infer", content, headers)
         eventually(lambda: pending(server, "held_impatient") == 1, "the request to wait")
+        reset(impatient)
     eventually(lambda: canceled(server, "held_impatient") == before + 1, "the request to be counted as canceled")
     hold.release()
     assert answers.get(timeout=PATIENCE)[1] is None

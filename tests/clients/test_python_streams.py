@@ -12,7 +12,7 @@ import python_backends
 import requests
 from perf_tool import perf_report, where
 from protocols import GRPC, HTTP
-from serving import PATIENCE, eventually
+from serving import PATIENCE, eventually, reset
 from tritonclient.utils import InferenceServerException
 
 
@@ -134,6 +134,7 @@ def test_a_model_sees_that_a_client_of_http_has_gone(python_server, tmp_path):
         impatient.request("POST", "/v2/models/patient/infer", body)
         eventually(plugins.begun(told), "the model to wait")
         assert not told.exists()
+        reset(impatient)
     eventually(told.exists, "the model to see the cancellation")
 
 

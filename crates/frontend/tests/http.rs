@@ -3,6 +3,8 @@
 
 #[path = "http/access_log.rs"]
 mod access_log;
+#[path = "http/early_answers.rs"]
+mod early_answers;
 #[path = "http/generate.rs"]
 mod generate;
 #[path = "http/limits.rs"]
@@ -514,7 +516,7 @@ fn a_disconnected_client_cancels_its_request() {
     let mut second = server.connect();
     second.send(&request("POST", INFER, &[], &ones(1))).unwrap();
     server.until("the second request is queued", |server| server.engine.in_flight() == 2);
-    drop(second);
+    second.reset().unwrap();
     server.until("the second request is given up", |server| server.engine.in_flight() == 1);
     gate.open();
     assert_eq!(first.receive("POST").unwrap().status, 200);

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 
 /// How long a read waits before it fails.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
@@ -120,6 +120,14 @@ impl Connection {
     /// The connection is closed.
     pub fn finish(&self) -> io::Result<()> {
         self.stream.shutdown(std::net::Shutdown::Write)
+    }
+
+    /// Closes the connection with a reset: the server learns at once that the client has gone.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn reset(self) -> io::Result<()> {
+        SockRef::from(&self.stream).set_linger(Some(Duration::ZERO))
     }
 
     /// Reads the response to a request that was sent with `method`.

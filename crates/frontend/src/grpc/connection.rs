@@ -68,7 +68,7 @@ fn refusal(no_permit: NoPermit) -> Vec<u8> {
 
 /// Serves the `count`-th connection from its first byte to its last.
 async fn connection(stream: ClientStream, endpoint: Arc<GrpcContext>, count: u64) {
-    if let Err(error) = stream.set_nodelay() {
+    if let Err(error) = stream.prepare(endpoint.options.limits.write_timeout) {
         log::debug!("failed to prepare a gRPC connection: {error}");
         return;
     }

@@ -1,7 +1,7 @@
 //! What a connection is doing: whether it reads a head, waits, or answers requests.
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use crate::port::StreamProgress;
@@ -12,6 +12,8 @@ pub(super) struct ConnectionActivity {
     /// The number of requests begun plus the number of requests ended.
     rounds: AtomicUsize,
     busy: AtomicUsize,
+    /// A request was answered, and the server has not read its body to the end.
+    leaves_body: AtomicBool,
     /// `has_read` is true if bytes have come since the last request began or ended. Initially true, so that the time
     /// limit of the first head starts with the connection.
     pub(super) stream: Arc<StreamProgress>,
@@ -24,7 +26,8 @@ pub(super) struct OpenRequestGuard(Arc<ConnectionActivity>);
 impl Default for ConnectionActivity {
     fn default() -> Self {
         let stream = StreamProgress { has_read: true.into(), ..StreamProgress::default() };
-        Self { rounds: AtomicUsize::new(0), busy: AtomicUsize::new(0), stream: Arc::new(stream) }
+        let (rounds, busy) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { rounds, busy, leaves_body: AtomicBool::new(false), stream: Arc::new(stream) }
     }
 }
 
@@ -49,9 +52,21 @@ impl ConnectionActivity {
         self.stream.writes.load(Ordering::Relaxed)
     }
 
+    /// Tells whether the client may still send the body of a request that has its answer.
+    pub(super) fn leaves_body(&self) -> bool {
+        self.leaves_body.load(Ordering::Relaxed)
+    }
+
     /// Tells whether a part of a head has arrived.
     pub(super) fn is_reading_head(&self) -> bool {
         self.stream.has_read.load(Ordering::Relaxed) && self.is_idle()
+    }
+}
+
+impl OpenRequestGuard {
+    /// The answer does not wait for the rest of the body: the request is the last of its connection.
+    pub(super) fn leave_body(&self) {
+        self.0.leaves_body.store(true, Ordering::Relaxed);
     }
 }
 

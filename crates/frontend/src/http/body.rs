@@ -10,6 +10,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
+use futures_util::FutureExt;
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use smallvec::SmallVec;
@@ -26,8 +27,11 @@ use crate::{
 /// Smaller frames are copied together.
 const SMALL: usize = 4 << 10;
 
-/// How many bytes of an unused body the server reads, so that the connection can stay open.
-const DRAIN_LIMIT: usize = 1 << 20;
+/// The rest of an unused body that the server reads before it answers, in bytes, so that the connection can stay open.
+const SMALL_REST: usize = 1 << 20;
+
+/// The same for a body whose client does not state its length: most have a longer rest.
+const UNSTATED_REST: usize = 64 << 10;
 
 /// The most chunks of a chunked body in which most chunks are tiny. As Triton: http_server.cc, kMaxChunkedChunks.
 const MAX_CHUNKS: usize = 1 << 16;
@@ -110,20 +114,35 @@ pub(super) fn too_large(len: u64, limit: u64) -> Error {
     ))
 }
 
-/// Reads and drops the rest of a body, up to a limit.
-pub(super) async fn discard_body<B: Body<Data = Bytes> + Unpin + ?Sized>(
+/// Reads and drops the rest of a body if it is small. Returns true if the body is at its end, so that another request may
+/// follow. A client that `waits` for `100 Continue` is not asked for its body.
+pub(super) async fn read_rest<B: Body<Data = Bytes> + Unpin + ?Sized>(
     body: &mut B,
+    waits: bool,
     pace: Option<BodyPace>,
     drain: &Drain,
-) {
-    let mut passed = 0;
+) -> bool {
+    if body.is_end_stream() {
+        return true;
+    }
+    let mut small = match body.size_hint().exact() {
+        Some(left) if left > SMALL_REST as u64 => return false,
+        Some(_) => SMALL_REST,
+        None => UNSTATED_REST,
+    };
     let mut progress = BodyProgress::new(pace, drain);
-    while passed <= DRAIN_LIMIT && !body.is_end_stream() {
+    if waits {
+        // Only this tells whether a chunked body is at its end. The server asks for a body only if something waits for it.
+        return matches!(next(body, &mut progress).now_or_never(), Some(Ok(None)));
+    }
+    while !body.is_end_stream() {
         match next(body, &mut progress).await {
-            Ok(Some(piece)) => passed += piece.len(),
-            Ok(None) | Err(_) => return,
+            Ok(Some(piece)) if piece.len() <= small => small -= piece.len(),
+            Ok(None) => return true,
+            Ok(Some(_)) | Err(_) => return false,
         }
     }
+    true
 }
 
 async fn next<B: Body<Data = Bytes> + Unpin + ?Sized>(

@@ -78,6 +78,39 @@ async fn too_many_tiny_chunks_are_refused() {
     assert!(matches!(error, BodyFailure::Broken(StatusCode::BAD_REQUEST, _)));
 }
 
+async fn reads_rest<B: Body<Data = Bytes> + Unpin>(mut body: B, waits: bool) -> bool {
+    read_rest(&mut body, waits, None, &Drain::new()).await
+}
+
+#[tokio::test]
+async fn a_small_rest_is_read_to_its_end() {
+    let bytes = |len: usize| Bytes::from(vec![0; len]);
+    assert!(reads_rest(ResponseBody::from(""), false).await);
+    assert!(reads_rest(ResponseBody::from(bytes(SMALL_REST)), false).await);
+    let mut long = ResponseBody::from(bytes(SMALL_REST + 1));
+    assert!(!read_rest(&mut long, false, None, &Drain::new()).await);
+    assert_eq!(long.len(), SMALL_REST as u64 + 1, "the client has told the length: nothing was read");
+    let half = UNSTATED_REST / 2;
+    assert!(reads_rest(chunked(vec![bytes(half), bytes(half)]), false).await);
+    assert!(!reads_rest(chunked(vec![bytes(half), bytes(half), bytes(1)]), false).await);
+}
+
+#[tokio::test]
+async fn a_client_that_waits_for_the_word_of_the_server_is_not_asked_for_its_body() {
+    let never = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
+    assert!(!reads_rest(never, true).await);
+    assert!(!reads_rest(ResponseBody::from("body"), true).await);
+    assert!(reads_rest(ResponseBody::from(""), true).await);
+    assert!(reads_rest(chunked(vec![]), true).await, "it was read, and only its end is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rest_that_does_not_come_is_not_waited_for() {
+    let never = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
+    let pace = BodyPace { period: std::time::Duration::from_secs(1), min_bytes: 1 };
+    assert!(!read_rest(&mut { never }, false, Some(pace), &Drain::new()).await);
+}
+
 #[tokio::test]
 async fn a_response_is_sent_piece_by_piece() {
     let mut body = ResponseBody::new("head", [Bytes::new(), "tensor".into()].into_iter());

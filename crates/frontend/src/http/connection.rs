@@ -10,7 +10,7 @@ use std::{
 };
 
 use http::{
-    HeaderValue, Method, Request, Response, Uri,
+    HeaderMap, HeaderValue, Method, Request, Response, Uri,
     header::{CONNECTION, EXPECT},
 };
 use http_body::Body;
@@ -24,7 +24,7 @@ use vocabulary::{ByteBudget, Error};
 
 use super::{
     activity::ConnectionActivity,
-    body::{ResponseBody, discard_body},
+    body::{self, ResponseBody},
     call::HttpCall,
     header_case::{NameRecorder, RecentHeaderNames, WrittenHead},
     origin_rules::{OriginRules, RequestSender, permit_reading, preflight_reply},
@@ -35,8 +35,8 @@ use crate::{
     access::{AccessLine, AccessLog, ApiKeys},
     error,
     port::{
-        ClientLimits, ClientStream, ClientTimer, Drain, Listener, NoPermit, Port, TimedStream, WriteTimeout,
-        accept, encrypted, idle_while_draining, tls::TlsPort,
+        ClientLimits, ClientStream, ClientTimer, Drain, HalfCloseStream, Listener, NoPermit, Port, TimedStream,
+        WriteTimeout, accept, encrypted, idle_while_draining, linger, tls::TlsPort,
     },
 };
 
@@ -51,7 +51,7 @@ const MAX_HEADERS: usize = 256;
 
 /// A service that answers requests.
 pub trait HttpEndpoint: Send + Sync + 'static {
-    /// Answers one request. The future is dropped if the client disconnects meanwhile.
+    /// Answers one request, and need not read its body to the end. The future is dropped if the client goes meanwhile.
     fn answer(&self, call: &mut HttpCall<'_>) -> impl Future<Output = Response<ResponseBody>> + Send;
 
     /// Where the server counts what it stores if the service needs header names as the client wrote them. `None`: it does
@@ -143,16 +143,15 @@ impl<S: HttpEndpoint> Entrance<S> {
             }
             Err(refusal) => {
                 let ReceivedRequest { request, peer, .. } = received;
-                let reply = refusal.reply();
+                let mut reply = refusal.reply();
                 let line = self.begin_line(request.method(), request.uri(), peer);
                 log::debug!(
                     "HTTP request refused: {} {}: {refusal:?}",
                     request.method(),
                     request.uri().path()
                 );
-                if !request.body().is_end_stream() && !request.headers().contains_key(EXPECT) {
-                    discard_body(&mut request.into_body(), self.limits.body_pace, &self.drain).await;
-                }
+                let (head, mut body) = request.into_parts();
+                self.read_rest(&head.headers, &mut body, &mut reply).await;
                 end_line(line, reply)
             }
         }
@@ -171,8 +170,20 @@ impl<S: HttpEndpoint> Entrance<S> {
             Some(line) => Some(line.facts().clone()),
             None => error::is_noted().then(Arc::default),
         };
-        let reply = self.service.answer(&mut call).await;
+        let mut reply = self.service.answer(&mut call).await;
+        self.read_rest(&head.headers, &mut body, &mut reply).await;
         end_line(line, reply)
+    }
+
+    /// Reads the rest of a body, so that the next request follows. If there is much of it, or the body is broken, the reply
+    /// is the last of its connection.
+    async fn read_rest(&self, headers: &HeaderMap, body: &mut Incoming, reply: &mut Response<ResponseBody>) {
+        let waits = headers.contains_key(EXPECT);
+        if !reply.headers().contains_key(CONNECTION)
+            && !body::read_rest(body, waits, self.limits.body_pace, &self.drain).await
+        {
+            reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
     }
 
     /// Begins the line of a request in the access log, if it has one.
@@ -198,39 +209,58 @@ async fn connection<S: HttpEndpoint>(
     tls: Option<Arc<TlsPort>>,
     entrance: Arc<Entrance<S>>,
 ) {
-    if let Err(error) = stream.set_nodelay() {
-        log::debug!("failed to set TCP_NODELAY: {error}");
+    if let Err(error) = stream.prepare(entrance.limits.write_timeout) {
+        log::debug!("failed to prepare an HTTP connection: {error}");
     }
     let peer = entrance.service.access_log().and_then(|_| stream.peer());
-    let Some(tls) = tls else { return serve_requests(stream, entrance, peer).await };
+    let stream = HalfCloseStream::new(stream);
+    let Some(tls) = tls else { return serve_client(stream, entrance, peer).await };
     // Boxed, so that connections without TLS have a smaller future.
     Box::pin(async move {
         let header_timeout = entrance.limits.header_timeout;
         if let Some(stream) = encrypted(stream, &tls, header_timeout, &entrance.drain).await {
-            serve_requests(stream, entrance, peer).await;
+            serve_client(stream, entrance, peer).await;
         }
     })
     .await;
 }
 
-async fn serve_requests<S: HttpEndpoint>(
+async fn serve_client<S: HttpEndpoint>(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     entrance: Arc<Entrance<S>>,
     peer: Option<SocketAddr>,
 ) {
-    let (limits, drain) = (entrance.limits, entrance.drain.clone());
     let activity = Arc::new(ConnectionActivity::default());
-    let write_timeout = WriteTimeout::new(limits.write_timeout, drain.clone());
+    let drain = entrance.drain.clone();
+    let write_timeout = WriteTimeout::new(entrance.limits.write_timeout, drain.clone());
+    let mut stream = TimedStream::new(stream, write_timeout, activity.stream.clone());
+    if serve_requests(&mut stream, entrance, peer, activity).await {
+        // Boxed, so that other connections have a smaller future.
+        Box::pin(linger(&mut stream, &drain)).await;
+    }
+}
+
+/// Serves a connection to its last answer. Returns true if the client may still send what this answer does not wait for.
+async fn serve_requests<S: HttpEndpoint>(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin,
+    entrance: Arc<Entrance<S>>,
+    peer: Option<SocketAddr>,
+    activity: Arc<ConnectionActivity>,
+) -> bool {
+    let (limits, drain) = (entrance.limits, entrance.drain.clone());
     let budget = entrance.service.name_budget().cloned();
     let recent = budget.map(|budget| Arc::new(RecentHeaderNames::new(budget)));
-    let stream = TimedStream::new(stream, write_timeout, activity.stream.clone());
     let stream = NameRecorder::new(stream, recent.clone().map(|recent| (recent, activity.clone())));
     let answer = service_fn(|request: Request<Incoming>| {
         let written_head = recent.as_ref().map(|recent| recent.take());
         let received = ReceivedRequest { request, peer, written_head };
         let (entrance, busy) = (entrance.clone(), activity.begin());
         async move {
-            let mut response = entrance.answer(received).await.map(|body| body.holding(busy));
+            let response = entrance.answer(received).await;
+            if response.headers().contains_key(CONNECTION) {
+                busy.leave_body();
+            }
+            let mut response = response.map(|body| body.holding(busy));
             // After this response hyper closes the connection. The client learns why its next request needs another one.
             if entrance.drain.is_announced() {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -244,6 +274,8 @@ async fn serve_requests<S: HttpEndpoint>(
         .max_header_size(MAX_HEADER_BYTES)
         .max_buf_size(READ_BUFFER)
         .max_headers(MAX_HEADERS)
+        // [`HalfCloseStream`] knows which clients have gone.
+        .half_close(true)
         // [`Watch`] replaces hyper's time limit: it has no cost for heads that arrive completely, and it detects idle
         // connections.
         .header_read_timeout(None)
@@ -261,10 +293,14 @@ async fn serve_requests<S: HttpEndpoint>(
             // Most wake-ups are for the connection. The watch checks the state that the connection leaves.
             biased;
             ended = &mut served => {
-                if let Err(error) = ended {
-                    log::debug!("HTTP connection ended: {error}");
-                }
-                return;
+                return match ended {
+                    Ok(()) => activity.leaves_body(),
+                    Err(error) => {
+                        log::debug!("HTTP connection ended: {error}");
+                        // hyper has answered what is no request.
+                        error.is_parse()
+                    }
+                };
             }
             () = &mut drain_begun, if !is_draining => is_draining = true,
             () = &mut last_call, if is_draining && !is_shutdown_announced => {
@@ -273,11 +309,11 @@ async fn serve_requests<S: HttpEndpoint>(
             }
             () = &mut alone, if is_draining => {
                 log::debug!("an HTTP connection was closed: the server stops, and the client has no request");
-                return;
+                return false;
             }
             late = poll_fn(|context| watch.poll(context)) => {
                 log::debug!("an HTTP connection was closed: {late}");
-                return;
+                return false;
             }
         }
     }

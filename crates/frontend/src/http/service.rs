@@ -2,16 +2,12 @@
 use std::sync::Arc;
 
 use engine::Engine;
-use http::{
-    HeaderValue, Method, Response, StatusCode,
-    header::{ACCEPT, EXPECT},
-};
-use http_body::Body;
+use http::{HeaderValue, Method, Response, StatusCode, header::ACCEPT};
 use trace::RequestTrace;
 use vocabulary::ByteBudget;
 
 use super::{
-    body::{self, ResponseBody},
+    body::ResponseBody,
     call::HttpCall,
     connection::HttpEndpoint,
     context::HttpContext,
@@ -99,23 +95,18 @@ impl HttpService {
         call.access.check(rules.category, rules.model).err().map(|denied| reply::denied(&denied))
     }
 
-    /// The reply to a request with this outcome. Reads what is left of its body.
-    pub(super) async fn finish(&self, outcome: HttpOutcome, call: &mut HttpCall<'_>) -> HttpReply {
-        let failure = match outcome.and_then(|reply| self.count(reply)) {
-            Ok(reply) => {
-                self.discard_body(call).await;
-                return traced(reply, call.trace.take());
+    /// The reply to a request with this outcome.
+    pub(super) fn finish(&self, outcome: HttpOutcome, call: &mut HttpCall<'_>) -> HttpReply {
+        let reply = outcome.and_then(|reply| self.count(reply)).unwrap_or_else(|failure| {
+            match &failure {
+                HttpFailure::Error(problem) | HttpFailure::Coding(problem) => {
+                    error::note(call.uri.path(), problem, call.facts.as_deref());
+                }
+                HttpFailure::Broken(..) => {}
             }
-            Err(failure) => failure,
-        };
-        match &failure {
-            HttpFailure::Error(problem) | HttpFailure::Coding(problem) => {
-                error::note(call.uri.path(), problem, call.facts.as_deref());
-                self.discard_body(call).await;
-            }
-            HttpFailure::Broken(..) => {}
-        }
-        traced(failure.reply(), call.trace.take())
+            failure.reply()
+        });
+        traced(reply, call.trace.take())
     }
 
     /// Counts the body of a reply in the budget of requests until it has been sent.
@@ -127,15 +118,6 @@ impl HttpService {
         let body = body.count_in(self.context.engine.inflight_bytes())?;
         Ok(Response::from_parts(head, body))
     }
-
-    /// Reads the rest of the body that the handler did not read, so that the next request follows. A client that waits
-    /// for `100 Continue` has not sent the body.
-    async fn discard_body(&self, call: &mut HttpCall<'_>) {
-        if !call.body.is_end_stream() && !call.headers.contains_key(EXPECT) {
-            body::discard_body(call.body, self.context.options.limits.body_pace, &self.context.options.drain)
-                .await;
-        }
-    }
 }
 
 impl HttpEndpoint for HttpService {
@@ -146,7 +128,7 @@ impl HttpEndpoint for HttpService {
             None if self.leads_to_status(call) => Ok(reply::see("status")),
             None => Ok(reply::not_found()),
         };
-        self.finish(outcome, call).await
+        self.finish(outcome, call)
     }
 
     fn name_budget(&self) -> Option<&Arc<ByteBudget>> {

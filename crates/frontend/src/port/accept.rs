@@ -2,7 +2,7 @@
 use std::{io, pin::pin, time::Duration};
 
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     task::{JoinError, JoinSet},
     time::{Instant, sleep_until, timeout},
 };
@@ -11,6 +11,7 @@ use vocabulary::Error;
 use super::{
     drain::Drain,
     inline_wake::with_inline_wake,
+    linger::discard,
     listen::Listener,
     permits::{ConnectionPermits, NoPermit},
     spare_file::SpareFile,
@@ -221,8 +222,7 @@ impl Accepting {
     }
 }
 
-/// Sends `answer` and closes the connection. Meanwhile it reads what the client sends: if a connection closes with
-/// unread bytes, it is reset, and the client might lose the answer.
+/// Sends `answer` and closes the connection, and reads what the client still sends.
 pub(crate) async fn answer_and_close(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     answer: impl AsRef<[u8]>,
@@ -230,10 +230,7 @@ pub(crate) async fn answer_and_close(
 ) {
     let delivered = async {
         stream.write_all(answer.as_ref()).await?;
-        stream.shutdown().await?;
-        let mut rest = [0; 1024];
-        while stream.read(&mut rest).await? > 0 {}
-        io::Result::Ok(())
+        discard(&mut stream).await
     };
     // The client may keep the connection open or send without end. The server closes it in either case.
     let _ = timeout(limit, delivered).await;

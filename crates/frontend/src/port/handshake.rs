@@ -1,10 +1,13 @@
 //! What a client must complete before its first request: TLS, or the beginning of HTTP/2.
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::{sleep, timeout},
+};
 use tokio_rustls::server::TlsStream;
 
-use super::{drain::Drain, stream::ClientStream, tls::TlsPort};
+use super::{drain::Drain, tls::TlsPort};
 
 /// How long a handshake may take after the server has begun to stop.
 const LAST_HANDSHAKES: Duration = Duration::from_millis(20);
@@ -33,12 +36,12 @@ pub(crate) async fn handshake_in_time<T>(
 }
 
 /// Encrypts a connection. `None` if the client does not complete the handshake: the connection is closed.
-pub(crate) async fn encrypted(
-    stream: ClientStream,
+pub(crate) async fn encrypted<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
     tls: &TlsPort,
     limit: Option<Duration>,
     drain: &Drain,
-) -> Option<TlsStream<ClientStream>> {
+) -> Option<TlsStream<S>> {
     match handshake_in_time(limit, drain, tls.acceptor().accept(stream)).await? {
         Ok(stream) => Some(stream),
         Err(error) => {

@@ -1,13 +1,17 @@
 //! The two kinds of connections: TCP, and the sockets of the file system.
 use std::{
     io,
+    mem::MaybeUninit,
     net::SocketAddr,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
+    time::Duration,
 };
 
+use futures_util::FutureExt;
+use socket2::SockRef;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
 };
 
@@ -87,13 +91,52 @@ impl ClientStream {
         }
     }
 
-    /// Sends small writes at once.
-    pub(crate) fn set_nodelay(&self) -> io::Result<()> {
+    /// Sends small writes at once. If the machine of the client acknowledges nothing for `write_timeout`, the system ends the
+    /// connection: a write that the system has taken is not one that the client has.
+    pub(crate) fn prepare(&self, write_timeout: Option<Duration>) -> io::Result<()> {
         match self {
-            Self::Tcp(stream, _) => stream.set_nodelay(true),
-            // These sockets never wait for more bytes.
+            Self::Tcp(stream, _) => {
+                stream.set_nodelay(true)?;
+                match write_timeout {
+                    None => Ok(()),
+                    limit @ Some(_) => SockRef::from(stream).set_tcp_user_timeout(limit),
+                }
+            }
+            // These sockets never wait for more bytes, and have no network.
             Self::Unix(_) => Ok(()),
         }
+    }
+
+    /// Ready when there is something to read. True if the client has sent its last, which may still be unread.
+    pub(super) fn poll_end(&self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        loop {
+            let (ready, peeked) = match self {
+                Self::Tcp(stream, _) => {
+                    ready!(stream.poll_read_ready(context))?;
+                    let peeked = stream.try_io(Interest::READABLE, || peek(&SockRef::from(stream)));
+                    (stream.ready(Interest::READABLE).now_or_never(), peeked)
+                }
+                Self::Unix(stream) => {
+                    ready!(stream.poll_read_ready(context))?;
+                    let peeked = stream.try_io(Interest::READABLE, || peek(&SockRef::from(stream)));
+                    (stream.ready(Interest::READABLE).now_or_never(), peeked)
+                }
+            };
+            match (ready, peeked) {
+                (Some(Ok(ready)), _) if ready.is_read_closed() => return Poll::Ready(Ok(true)),
+                // Nothing has come since the last read.
+                (_, Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
+                (_, peeked) => return Poll::Ready(peeked.map(|()| false)),
+            }
+        }
+    }
+}
+
+/// Looks for a byte. The end is none: the runtime tells it.
+fn peek(socket: &SockRef<'_>) -> io::Result<()> {
+    match socket.peek(&mut [MaybeUninit::uninit()])? {
+        0 => Err(io::ErrorKind::WouldBlock.into()),
+        _ => Ok(()),
     }
 }
 

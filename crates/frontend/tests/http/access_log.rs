@@ -100,7 +100,7 @@ fn a_request_that_its_client_gives_up_has_no_status() {
     let mut connection = server.connect();
     connection.send(&request("POST", INFER, &[], &with_id())).unwrap();
     assert!(gate.wait_for(1, TIMEOUT));
-    drop(connection);
+    connection.reset().unwrap();
     let entry = log.only();
     assert_eq!((entry.status, &*entry.model, &*entry.request_id), (None, "id", "r7"));
     gate.open();

@@ -271,7 +271,7 @@ fn a_disconnected_client_cancels_its_stream() {
     connection.send(&request("POST", path, &[], br#"{"IN": 1}"#)).unwrap();
     server.until("the model has something to say", |_| sent.load(Ordering::SeqCst) > 0);
     assert_eq!(server.engine.in_flight(), 1);
-    drop(connection);
+    connection.reset().unwrap();
     server.until("the model has stopped", |server| server.engine.in_flight() == 0);
 }
 
@@ -285,7 +285,7 @@ fn a_disconnected_client_removes_its_request_from_the_queue() {
     let mut second = server.connect();
     second.send(&request("POST", "/v2/models/endless/generate", &[], body)).unwrap();
     server.until("the second request waits", |server| server.engine.in_flight() == 2);
-    drop(second);
+    second.reset().unwrap();
     server.until("the second request is given up", |server| server.engine.in_flight() == 1);
 }
 

@@ -9,6 +9,7 @@ mod idle;
 mod memory;
 pub(crate) mod peer;
 mod readers;
+mod uploads;
 
 use std::{fs, net::SocketAddr, path::Path};
 

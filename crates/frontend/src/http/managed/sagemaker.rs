@@ -177,7 +177,7 @@ impl SageMakerService {
             Err(HttpFailure::Error(error) | HttpFailure::Coding(error)) => failure_status(&error.message),
             Err(HttpFailure::Broken(..)) | Ok(_) => StatusCode::BAD_REQUEST,
         };
-        let mut reply = self.service.finish(outcome, call).await;
+        let mut reply = self.service.finish(outcome, call);
         mark_binary(&mut reply);
         ModelRun { reply, failure }
     }
@@ -311,7 +311,7 @@ impl HttpEndpoint for SageMakerService {
             Some(SageMakerRoute::Models) => self.list_or_load(call).await,
             Some(SageMakerRoute::Model(hash)) => self.show_or_unload(call, &hash).await,
         };
-        self.service.finish(outcome, call).await
+        self.service.finish(outcome, call)
     }
 
     fn name_budget(&self) -> Option<&Arc<ByteBudget>> {

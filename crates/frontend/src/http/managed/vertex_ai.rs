@@ -144,7 +144,7 @@ impl HttpEndpoint for VertexAiService {
         } else {
             Ok(reply::bare(StatusCode::BAD_REQUEST))
         };
-        self.service.finish(outcome, call).await
+        self.service.finish(outcome, call)
     }
 
     fn name_budget(&self) -> Option<&Arc<ByteBudget>> {

@@ -90,8 +90,8 @@ pub(super) const CONNECTIONS: &[OptionSpec] = &[
             typed.clients.write_timeout = seconds(value)?;
             Ok(())
         },
-        "If responses wait for a client, and the client reads nothing for this many seconds, the server ends its \
-         connection or gRPC call and cancels its requests. 0: no limit.",
+        "If responses wait for a client, and the client reads nothing, or its machine acknowledges nothing, for this \
+         many seconds, the server ends its connection or gRPC call and cancels its requests. 0: no limit.",
     )
     .default("60"),
     timeout(
