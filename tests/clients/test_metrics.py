@@ -7,7 +7,7 @@ import pytest
 import repository as models
 import requests
 from prometheus_client.openmetrics import parser
-from promtool import findings
+from promtool import findings, kind_of, prometheus
 from protocols import GRPC, HTTP, add_sub_inputs, metric
 from serving import size
 from tritonclient.utils import InferenceServerException
@@ -113,6 +113,17 @@ def test_openmetrics_is_valid_and_has_the_same_series(server):
     plain = requests.get(server.metrics, timeout=60).text
     names = {line.split("{")[0].split(" ")[0] for line in plain.splitlines() if not line.startswith("#")}
     assert names == {sample.name for family in families.values() for sample in family.samples}
+
+
+@pytest.mark.monitoring
+@pytest.mark.parametrize(("settings", "kind"), [([], "unknown"), (["--metrics-config=openmetrics=false"], "counter")])
+def test_prometheus_sees_the_types_of_the_form_that_it_gets(start, tmp_path, settings, kind):
+    (folder := tmp_path / "models").mkdir()
+    models.add_sub(folder)
+    server = start(folder, *settings).wait_until_ready()
+    with prometheus(tmp_path, f"127.0.0.1:{server.metrics_port}") as address:
+        assert kind_of(address, "nv_inference_count") == kind
+        assert kind_of(address, "nv_inference_pending_request_count") == "gauge"
 
 
 def test_the_histograms_agree_with_the_statistics(server, client, protocol):

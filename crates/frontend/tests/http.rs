@@ -611,7 +611,7 @@ fn the_metrics_port_knows_one_path() {
     let server = Server::usual();
     let listener = BoundSocket::bind("127.0.0.1", 0, false).unwrap().listen().unwrap();
     let address = listener.address().unwrap().port().unwrap();
-    let service = Arc::new(MetricsService::new(server.engine.clone()));
+    let service = Arc::new(MetricsService::new(server.engine.clone(), true));
     let permits = ConnectionPermits::unlimited();
     server.runtime.spawn(http::serve(
         listener,

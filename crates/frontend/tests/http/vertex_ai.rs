@@ -14,7 +14,7 @@ use crate::{Server, web_pages::open};
 fn statuses<const N: usize>(options: http::HttpOptions, headers: [(&str, &str); N]) -> [u16; N] {
     let server = Server::usual();
     let service = HttpService::new(server.engine.clone(), options);
-    let metrics = Some(MetricsService::new(server.engine.clone()).into());
+    let metrics = Some(MetricsService::new(server.engine.clone(), true).into());
     let options = VertexAiOptions {
         predict_route: "/predict".into(),
         health_route: "/health".into(),

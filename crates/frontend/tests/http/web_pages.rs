@@ -47,7 +47,7 @@ fn ports(server: &Server, rules: &OriginRules) -> [(&'static str, SocketAddr, &'
         health_route: "/health".into(),
         default_model: "id".into(),
     };
-    let metrics = MetricsService::new(server.engine.clone());
+    let metrics = MetricsService::new(server.engine.clone(), true);
     [
         ("KServe", open(server, kserve(), rules.clone()), "/v2/health/live"),
         ("metrics", open(server, metrics, rules.clone()), "/metrics"),

@@ -109,7 +109,10 @@ impl Server {
             let port = port(permits.http, credentials.http.clone());
             self.open_http(EndpointService::Http, (socket, drain), Arc::new(service), port)?;
         }
-        let metrics = options.metrics.as_ref().map(|_| Arc::new(MetricsService::new(self.engine.clone())));
+        let metrics = options
+            .metrics
+            .as_ref()
+            .map(|metrics| Arc::new(MetricsService::new(self.engine.clone(), metrics.offers_openmetrics)));
         if let (Some(socket), Some(sagemaker)) = (sockets.sagemaker, &options.sagemaker) {
             let drain = Drain::new();
             let service = http_service(&drain).map_err(|error| EndpointService::SageMaker.failed(error))?;

@@ -307,6 +307,8 @@ pub struct MetricsSettings {
     pub tls: Option<TlsOptions>,
     /// What it shows.
     pub shown: MetricsOptions,
+    /// Whether clients that prefer OpenMetrics get it. Otherwise only those that read nothing else do.
+    pub offers_openmetrics: bool,
 }
 
 /// The backends and their settings.

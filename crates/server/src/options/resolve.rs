@@ -446,6 +446,7 @@ fn metrics(typed: &mut TypedOptions) -> Result<Option<MetricsSettings>, BadOptio
             host: metrics.cpu,
             interval: milliseconds(metrics.interval_ms),
         },
+        offers_openmetrics: metrics.openmetrics.unwrap_or(true),
     }))
 }
 

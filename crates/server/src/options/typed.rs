@@ -199,6 +199,8 @@ pub(super) struct TypedMetrics {
     pub(super) histogram_latencies: bool,
     /// The default is true.
     pub(super) model_histograms: Option<bool>,
+    /// The default is true.
+    pub(super) openmetrics: Option<bool>,
     pub(super) interval_ms: i64,
     /// Replace the default quantiles, if there are any.
     pub(super) quantiles: Vec<f64>,

@@ -85,15 +85,16 @@ pub(super) const METRICS: &[OptionSpec] = &[
                 "summary_latencies" => typed.metrics.summary_latencies = values::boolean(value)?,
                 "histogram_latencies" => typed.metrics.histogram_latencies = values::boolean(value)?,
                 "model_histograms" => typed.metrics.model_histograms = Some(values::boolean(value)?),
+                "openmetrics" => typed.metrics.openmetrics = Some(values::boolean(value)?),
                 "summary_quantiles" => quantiles(value, typed),
                 _ => typed.metrics.unknown_settings.push(key.to_owned()),
             }
             Ok(())
         },
         "Which latencies to report. counter_latencies (sums, on), summary_latencies (quantiles of the last minute, off), \
-             histogram_latencies (the time to the first response, off) and model_histograms (distributions of time in \
-             the queue, in the execution and in all, on) take true or false. summary_quantiles takes \
-             <quantile>:<error>[,...]. May be given several times.",
+             histogram_latencies (the time to the first response, off), model_histograms (distributions of time in \
+             the queue, in the execution and in all, on) and openmetrics (OpenMetrics for scrapers that prefer it, on) \
+             take true or false. summary_quantiles takes <quantile>:<error>[,...]. May be given several times.",
     )
     .default("counter_latencies=true"),
 ];

@@ -136,6 +136,8 @@ fn each_setting_of_metrics_reaches_its_field() {
     let given = "summary_quantiles=0.25:0.01,x,1:0,0.5,2:0.1";
     assert_eq!(shown(&[given]), engine::MetricsOptions { quantiles, ..usual() });
     assert_eq!(shown(&["summary_quantiles=x"]).quantiles, usual().quantiles);
+    let offers_openmetrics = |line: &[&str]| options(line).metrics.unwrap().offers_openmetrics;
+    assert!(offers_openmetrics(&[]) && !offers_openmetrics(&["--metrics-config=openmetrics=off"]));
     let option = format!("--metrics-config={given}");
     let warned = options(&[&option]).warnings;
     assert!(warned.len() == 3 && warned[0].contains("leaves 'x' out"), "{warned:?}");
