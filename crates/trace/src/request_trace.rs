@@ -87,7 +87,9 @@ impl RequestTrace {
 
     /// The frontend has reached this point.
     pub fn reached(&self, activity: FrontendActivity, at: Timestamp) {
-        self.record.collect(TraceElement::Time(activity.as_str(), at.as_nanos()), 0);
+        if self.record.wants_timestamps() {
+            self.record.collect(TraceElement::Time(activity.as_str(), at.as_nanos()), 0);
+        }
     }
 
     /// The trace for the request.

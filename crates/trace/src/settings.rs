@@ -153,12 +153,14 @@ pub enum DestinationKind {
 }
 
 impl DestinationKind {
-    /// Why these settings trace no request, as Triton says it. `None` if they trace requests.
+    /// Why these settings trace no request, as Triton says it. `None` if they trace requests. Triton has no word about
+    /// the count.
     fn fault(self, settings: &EffectiveSettings) -> Option<&'static str> {
         match self {
             Self::NoFile => Some("trace file name is not given"),
             _ if settings.levels.is_off() => Some("tracing is disabled"),
             _ if settings.rate == 0 => Some("sample rate must be non-zero"),
+            _ if settings.count == Some(0) => Some("trace count must be non-zero"),
             Self::File | Self::Collector => None,
         }
     }
@@ -256,7 +258,11 @@ impl TraceSettings {
         match (&effect, model) {
             (ChangeEffect::Global { models }, _) => {
                 changed.check(&changed.global())?;
-                for model in models {
+                // A model that has used up its count could not trace before the change either.
+                let could_trace = |model: &&String| {
+                    self.of_model(model).is_some_and(|settings| self.check(&settings).is_ok())
+                };
+                for model in models.iter().filter(could_trace) {
                     changed.of_model(model).iter().try_for_each(|settings| changed.check(settings))?;
                 }
             }

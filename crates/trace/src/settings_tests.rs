@@ -87,6 +87,30 @@ fn settings_that_ask_for_traces_and_cannot_make_any_are_refused_and_change_nothi
     assert_eq!(refused(DestinationKind::File, &[level(TIMESTAMPS)], rate(0)), no_rate);
     assert_eq!(refused(DestinationKind::File, &[rate(0)], level(TENSORS)), no_rate);
     assert_eq!(refused(DestinationKind::Collector, &[level(TIMESTAMPS)], rate(0)), no_rate);
+    let no_count = "trace count must be non-zero";
+    assert_eq!(refused(DestinationKind::File, &[level(TIMESTAMPS)], count(0)), no_count);
+    assert_eq!(refused(DestinationKind::Collector, &[count(0)], level(TIMESTAMPS)), no_count);
+}
+
+#[test]
+fn settings_with_a_used_up_count_change_only_if_they_are_turned_off_or_get_another_one() {
+    let mut settings = with_file();
+    settings.change(None, SettingsChange { levels: FieldChange::Set(TIMESTAMPS), ..count(2) }).unwrap();
+    settings.counted(None, 0);
+    assert!(settings.change(None, rate(1)).is_err());
+    assert!(settings.change(Some("m"), rate(1)).is_err());
+    settings.change(Some("m"), count(1)).unwrap();
+    settings.change(None, level(OFF)).unwrap();
+    assert!(settings.change(None, level(TIMESTAMPS)).is_err());
+    settings.change(None, SettingsChange { levels: FieldChange::Set(TIMESTAMPS), ..count(1) }).unwrap();
+}
+
+#[test]
+fn a_model_that_has_used_up_its_count_hinders_no_change_for_all_models() {
+    let mut settings = with_file();
+    settings.change(Some("m"), SettingsChange { levels: FieldChange::Set(TIMESTAMPS), ..count(2) }).unwrap();
+    settings.counted(Some("m"), 0);
+    settings.change(None, rate(1)).unwrap();
 }
 
 #[test]
@@ -219,7 +243,7 @@ proptest! {
             for model in ["a", "b"] {
                 let (expected, has_own) = reference.of(Some(model));
                 prop_assert_eq!(settings.of_model(model), has_own.then_some(expected));
-                let holds = expected.levels.is_off() || expected.rate != 0;
+                let holds = expected.levels.is_off() || (expected.rate != 0 && expected.count != Some(0));
                 prop_assert!(holds, "no layer asks for traces that it cannot make");
             }
         }

@@ -81,7 +81,7 @@ fn a_trace_reaches_its_file_with_those_of_the_requests_that_follow_first() {
 }
 
 #[test]
-fn tensors_alone_bring_only_the_times_of_the_frontend() {
+fn tensors_alone_bring_the_model_and_no_times() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.json");
     let tracer = to_file(&path, settings(TraceLevels { timestamps: false, tensors: true }), 1 << 20);
@@ -92,8 +92,12 @@ fn tensors_alone_bring_only_the_times_of_the_frontend() {
     drop(trace);
     assert!(tracer.finish(LONG));
     let elements = read(&path);
-    assert_eq!(elements.iter().filter(|element| element.get("timestamps").is_some()).count(), 1);
-    assert_eq!(elements.iter().filter(|element| element.get("tensor").is_some()).count(), 1);
+    assert_eq!(
+        (elements[0]["model_name"].as_str(), elements[0]["request_id"].as_str()),
+        (Some("m"), Some("r"))
+    );
+    assert_eq!(elements[1]["tensor"]["name"], "IN");
+    assert_eq!(elements.len(), 2);
 }
 
 #[test]
