@@ -7,7 +7,7 @@ use std::sync::{
 use config::{ModelConfig, Scheduling};
 use host::Placed;
 use inference::{
-    EntryId, ExecutionCounters, ModelRunner, RequestValidator, ResponseOrder, RunThread, SequenceId,
+    EntryId, ModelCounters, ModelRunner, RequestValidator, ResponseOrder, RunThread, SequenceId,
     SequencePosition, Timestamp, WarmupFiles,
     backend::{BackendModel, Execution},
     batching::BatchingStrategy,
@@ -48,7 +48,7 @@ mod take_snapshot;
 pub struct Executor {
     version: i64,
     config: Arc<ModelConfig>,
-    counters: Arc<ExecutionCounters>,
+    counters: Arc<ModelCounters>,
     orders: ResponseOrders,
     driver: Mutex<Driver>,
     /// Signalled after the executor has begun to close, when an instance has become idle.
@@ -77,7 +77,7 @@ pub struct ExecutorParts {
     /// Checks the samples for warm-up.
     pub validator: Arc<RequestValidator>,
     /// What the executor counts.
-    pub counters: Arc<ExecutionCounters>,
+    pub counters: Arc<ModelCounters>,
     /// The files of the samples for warm-up.
     pub warmup_files: WarmupFiles,
     /// The model, opened by its backend.

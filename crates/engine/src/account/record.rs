@@ -9,11 +9,10 @@ use std::{
 
 use host::unix_time;
 use inference::{
-    BatchStatistic, DurationStatistic, ExecutionCounters, Outcome, ReportedTimes, ResponseReport, Timeline,
+    BatchStatistic, DurationStatistic, ModelCounters, Outcome, ReportedTimes, ResponseReport, Timeline,
     Timestamp, backend::MemoryUsage,
 };
-use scheduling::nanos;
-use vocabulary::{FailureReason, Name};
+use vocabulary::{Error, FailureReason, Name};
 
 use super::{
     labels::SeriesLabels,
@@ -61,38 +60,6 @@ pub struct ModelStatistics {
     pub memory_usage: Vec<MemoryUsage>,
 }
 
-#[derive(Default)]
-struct Counter {
-    count: AtomicU64,
-    ns: AtomicU64,
-}
-
-impl Counter {
-    fn add(&self, duration: Duration) {
-        self.count.fetch_add(1, Relaxed);
-        self.ns.fetch_add(nanos(duration), Relaxed);
-    }
-
-    /// Replaces a duration that was added by another one.
-    fn revise(&self, before: Duration, after: Duration) {
-        self.ns.fetch_add(nanos(after).wrapping_sub(nanos(before)), Relaxed);
-    }
-
-    /// Adds time to an event that is already counted.
-    fn prolong(&self, duration: Duration) {
-        self.ns.fetch_add(nanos(duration), Relaxed);
-    }
-
-    /// Subtracts time that no longer counts.
-    fn take_back(&self, duration: Duration) {
-        self.ns.fetch_sub(nanos(duration), Relaxed);
-    }
-
-    fn read(&self) -> DurationStatistic {
-        DurationStatistic { count: self.count.load(Relaxed), ns: self.ns.load(Relaxed) }
-    }
-}
-
 /// When the cache looked up a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lookup {
@@ -107,20 +74,11 @@ pub(crate) struct Lookup {
 /// See the module documentation.
 #[derive(Default)]
 pub(crate) struct Record {
-    success: Counter,
-    fail: Counter,
-    queue: Counter,
-    compute_input: Counter,
-    compute_infer: Counter,
-    compute_output: Counter,
-    cache_hit: Counter,
-    cache_miss: Counter,
-    inferences: AtomicU64,
+    /// The executor counts its executions there, too.
+    counters: Arc<ModelCounters>,
     failures: [AtomicU64; 4],
     last_failure: LastFailure,
     responses: Responses,
-    /// The executor counts its executions in the same counters.
-    executions: Arc<ExecutionCounters>,
     latencies: Latencies,
     labels: OnceLock<SeriesLabels>,
 }
@@ -131,9 +89,9 @@ impl Record {
         Self { latencies, ..Self::default() }
     }
 
-    /// The counters of the executions, for the executor too.
-    pub(crate) fn executions(&self) -> &Arc<ExecutionCounters> {
-        &self.executions
+    /// The counters, for the executor too.
+    pub(crate) fn counters(&self) -> &Arc<ModelCounters> {
+        &self.counters
     }
 
     /// How durations are distributed.
@@ -161,38 +119,56 @@ impl Record {
     /// Counts a request that has just ended.
     pub(crate) fn request_ended(&self, timeline: &Timeline, outcome: Outcome<'_>, now: Timestamp) {
         match outcome {
-            Outcome::Success => {
-                self.success.add(now - timeline.request_start);
-                self.latencies.succeeded(timeline, now);
-            }
-            Outcome::Failure(error) => {
-                self.failures[error.reason as usize].fetch_add(1, Relaxed);
-                // The statistics leave out a request that was never queued. As Triton: only metrics count it (P-W30).
-                if timeline.was_queued() {
-                    self.fail.add(now - timeline.request_start);
-                }
-                if error.reason == FailureReason::Cancelled {
-                    return;
-                }
-                self.last_failure.note(error);
-            }
+            Outcome::Success => self.succeeded(timeline, now),
+            Outcome::Failure(error) => self.failed(timeline, error, now),
         }
-        let Some(execution_times) = timeline.execution() else { return };
-        if matches!(outcome, Outcome::Success) {
-            let seen = execution_times.measured(now);
-            let queued = seen.exec_start - timeline.queue_start();
-            self.queue.add(queued);
-            self.compute_input.add(seen.input());
-            self.compute_infer.add(seen.infer());
-            self.compute_output.add(seen.output());
-            self.inferences.fetch_add(timeline.rows.into(), Relaxed);
-            self.latencies.executed(queued, seen);
-            // Done last: a report that comes later revises these counters.
-            if let Some(times) = timeline.counted(now) {
-                self.revise_request(timeline, now, times);
+    }
+
+    fn succeeded(&self, timeline: &Timeline, now: Timestamp) {
+        self.latencies.succeeded(timeline, now);
+        let took = now - timeline.request_start;
+        let Some(execution_times) = timeline.execution() else {
+            return self.counters.count(|totals| totals.success.add(took));
+        };
+        let seen = execution_times.measured(now);
+        let queued = seen.exec_start - timeline.queue_start();
+        let ended = execution_times.count_once().then(unix_time);
+        self.counters.count(|totals| {
+            totals.success.add(took);
+            totals.queue.add(queued);
+            totals.compute_input.add(seen.input());
+            totals.compute_infer.add(seen.infer());
+            totals.compute_output.add(seen.output());
+            totals.inference_count += u64::from(timeline.rows);
+            if let Some(unix_time) = ended {
+                totals.executed(execution_times, now, unix_time);
             }
+        });
+        self.latencies.executed(queued, seen);
+        // Done last: a report that comes later revises these counters.
+        if let Some(times) = timeline.counted(now) {
+            self.revise_request(timeline, now, times);
         }
-        self.executions.executed(execution_times, now, unix_time);
+        if ended.is_some() {
+            self.counters.execution_counted(execution_times, now);
+        }
+    }
+
+    fn failed(&self, timeline: &Timeline, error: &Error, now: Timestamp) {
+        self.failures[error.reason as usize].fetch_add(1, Relaxed);
+        let is_cancelled = error.reason == FailureReason::Cancelled;
+        if !is_cancelled {
+            self.last_failure.note(error);
+        }
+        // The statistics leave out a request that was never queued. As Triton: only metrics count it (P-W30).
+        if timeline.was_queued() {
+            let took = now - timeline.request_start;
+            self.counters.count(|totals| totals.fail.add(took));
+        }
+        // A cancelled request need not have been executed.
+        if let Some(execution_times) = timeline.execution().filter(|_| !is_cancelled) {
+            self.counters.executed(execution_times, now, unix_time);
+        }
     }
 
     /// Replaces the times that a request was counted with by the times that the backend reports.
@@ -200,11 +176,13 @@ impl Record {
         let Some(execution_times) = timeline.execution() else { return };
         let (seen, queued) = (execution_times.measured(counted), timeline.queue_start());
         let (before, after) = (seen.exec_start - queued, times.exec_start - queued);
-        self.queue.revise(before, after);
         self.latencies.revise((before, seen), (after, times));
-        self.compute_input.revise(seen.input(), times.input());
-        self.compute_infer.revise(seen.infer(), times.infer());
-        self.compute_output.revise(seen.output(), times.output());
+        self.counters.count(|totals| {
+            totals.queue.revise(before, after);
+            totals.compute_input.revise(seen.input(), times.input());
+            totals.compute_infer.revise(seen.infer(), times.infer());
+            totals.compute_output.revise(seen.output(), times.output());
+        });
     }
 
     /// Counts a response that a backend has reported.
@@ -214,10 +192,13 @@ impl Record {
 
     /// Counts a request that is answered from the cache.
     pub(crate) fn cache_hit(&self, timeline: &Timeline, lookup: &Lookup, now: Timestamp) {
-        self.success.add(now - timeline.request_start);
+        let took = now - timeline.request_start;
         let (queued, looked_up) = (lookup.began - lookup.queued, lookup.ended - lookup.began);
-        self.queue.add(queued);
-        self.cache_hit.add(looked_up);
+        self.counters.count(|totals| {
+            totals.success.add(took);
+            totals.queue.add(queued);
+            totals.cache_hit.add(looked_up);
+        });
         self.latencies.succeeded(timeline, now);
         self.latencies.cache_hit(queued, looked_up, now);
     }
@@ -225,14 +206,18 @@ impl Record {
     /// Counts a cache miss whose request has succeeded. The look-up `took` so long. That time is added to the request's
     /// own time. As Triton: infer_stats.cc, UpdateSuccessCacheMiss.
     pub(crate) fn cache_miss(&self, took: Duration) {
-        self.success.prolong(took);
-        self.cache_miss.add(took);
+        self.counters.count(|totals| {
+            totals.success.prolong(took);
+            totals.cache_miss.add(took);
+        });
     }
 
     /// Adds the time of the insertion to a request that was counted as a miss.
     pub(crate) fn cache_insertion(&self, looked_up: Option<Duration>, took: Duration, now: Timestamp) {
-        self.success.prolong(took);
-        self.cache_miss.prolong(took);
+        self.counters.count(|totals| {
+            totals.success.prolong(took);
+            totals.cache_miss.prolong(took);
+        });
         if let Some(looked_up) = looked_up {
             self.cache_miss_ended(looked_up + took, now);
         }
@@ -245,9 +230,11 @@ impl Record {
 
     /// Reverts the count of a miss, because an equal request has been stored first. As Triton: neither hit nor miss.
     pub(crate) fn no_cache_miss(&self, took: Duration) {
-        self.success.take_back(took);
-        self.cache_miss.take_back(took);
-        self.cache_miss.count.fetch_sub(1, Relaxed);
+        self.counters.count(|totals| {
+            totals.success.take_back(took);
+            totals.cache_miss.take_back(took);
+            totals.cache_miss.count -= 1;
+        });
     }
 
     /// The number of failures for one reason.
@@ -263,7 +250,7 @@ impl Record {
     /// The number of requests that have ended, in whatever way.
     pub(crate) fn requests_ended(&self) -> u64 {
         let failures: u64 = self.failures.iter().map(|failures| failures.load(Relaxed)).sum();
-        self.success.read().count + failures
+        self.counters.succeeded() + failures
     }
 
     /// The counters by position of the response.
@@ -271,23 +258,24 @@ impl Record {
         self.responses.read()
     }
 
-    /// All other counters, under the given name and version.
+    /// All other counters at one moment, under the given name and version.
     pub(crate) fn read(&self, name: &Name, version: i64) -> ModelStatistics {
+        let totals = self.counters.read();
         ModelStatistics {
             name: name.clone(),
             version,
-            last_inference_ms: self.executions.last_inference_ms(),
-            inference_count: self.inferences.load(Relaxed),
-            execution_count: self.executions.count(),
-            success: self.success.read(),
-            fail: self.fail.read(),
-            queue: self.queue.read(),
-            compute_input: self.compute_input.read(),
-            compute_infer: self.compute_infer.read(),
-            compute_output: self.compute_output.read(),
-            cache_hit: self.cache_hit.read(),
-            cache_miss: self.cache_miss.read(),
-            batches: self.executions.batches(),
+            last_inference_ms: totals.last_inference_ms,
+            inference_count: totals.inference_count,
+            execution_count: totals.execution_count,
+            success: totals.success,
+            fail: totals.fail,
+            queue: totals.queue,
+            compute_input: totals.compute_input,
+            compute_infer: totals.compute_infer,
+            compute_output: totals.compute_output,
+            cache_hit: totals.cache_hit,
+            cache_miss: totals.cache_miss,
+            batches: totals.batches.into_values().collect(),
             responses: Vec::new(),
             memory_usage: Vec::new(),
         }
@@ -299,7 +287,6 @@ mod tests {
     use inference::{
         BackendReport, ExecutionTimes, Flow, PassingResponse, ResponseObserver, response_channel,
     };
-    use vocabulary::Error;
 
     use super::*;
 
@@ -329,6 +316,25 @@ mod tests {
         assert_eq!((read.batches[0].batch_size, read.batches[0].compute_infer.count), (5, 1));
     }
 
+    /// Where the counters are not read at one moment, requests are there without their executions, or the reverse.
+    #[test]
+    fn whoever_reads_sees_requests_and_executions_of_one_moment() {
+        let record = Record::default();
+        std::thread::scope(|threads| {
+            let ended = threads.spawn(|| {
+                for _ in 0..20_000 {
+                    executed(&record, 1, &Arc::new(ExecutionTimes::start(1, || at(20))), Outcome::Success);
+                }
+            });
+            while !ended.is_finished() {
+                let read = record.read(&"m".into(), 1);
+                let batches: u64 = read.batches.iter().map(|batch| batch.compute_output.count).sum();
+                let others = [read.inference_count, read.execution_count, read.compute_output.count, batches];
+                assert_eq!(others, [read.success.count; 4]);
+            }
+        });
+    }
+
     struct Counting(Record);
 
     impl ResponseObserver for Counting {
@@ -343,7 +349,7 @@ mod tests {
                     self.0.revise_request(timeline, counted, times);
                 }
                 BackendReport::Batch { execution_times, counted, times } => {
-                    self.0.executions.revise(execution_times, counted, times);
+                    self.0.counters.revise(execution_times, counted, times);
                 }
                 BackendReport::Response { .. } => {}
             }
@@ -406,8 +412,8 @@ mod tests {
         record.request_ended(&Timeline::new(at(1), 1), Outcome::Failure(&cancelled), at(2));
         assert_eq!(record.last_failure().map(|last| last.text).as_deref(), Some("boom"));
         let lately = unix_time() - Duration::from_secs(600);
-        assert!(record.executions().has_executed_since(lately));
-        assert!(!Record::default().executions().has_executed_since(lately));
+        assert!(record.counters().has_executed_since(lately));
+        assert!(!Record::default().counters().has_executed_since(lately));
     }
 
     #[test]

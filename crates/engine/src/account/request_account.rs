@@ -115,7 +115,7 @@ impl ResponseObserver for RequestAccount {
                 self.record.revise_request(timeline, counted, times);
             }
             BackendReport::Batch { execution_times, counted, times } => {
-                self.record.executions().revise(execution_times, counted, times);
+                self.record.counters().revise(execution_times, counted, times);
             }
             BackendReport::Response { index, report } => self.record.response(index, report),
         }

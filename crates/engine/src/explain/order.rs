@@ -26,7 +26,7 @@ impl ModelActivity {
         let record = loaded.record();
         Self {
             is_busy: in_flight > 0
-                || record.executions().has_executed_since(unix_time().saturating_sub(LATELY)),
+                || record.counters().has_executed_since(unix_time().saturating_sub(LATELY)),
             requests: record.requests_ended() + in_flight as u64,
         }
     }

@@ -73,7 +73,7 @@ fn served(loaded: &LoadedVersion, generation: u64) -> ServedSnapshot {
         backend: record.failures(FailureReason::Backend),
         other: record.failures(FailureReason::Other),
     };
-    let ends = CutReason::ALL.map(|end| (end, record.executions().batches_ended(end)));
+    let ends = CutReason::ALL.map(|end| (end, record.counters().batches_ended(end)));
     let ExecutorSnapshot { queue, instances, sequences } = loaded.work().look();
     ServedSnapshot {
         generation,

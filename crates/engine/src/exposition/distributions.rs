@@ -19,7 +19,7 @@ const SIZE_BOUNDS: [u64; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 /// Why the batches of each model have ended. Models that have executed nothing have no series.
 pub(super) fn batch_counters(text: &mut MetricsText, series: &[Series<'_>]) {
     let samples = series.iter().filter(|one| one.statistics.execution_count > 0).flat_map(|one| {
-        let ended = |end| one.loaded.record().executions().batches_ended(end) as f64;
+        let ended = |end| one.loaded.record().counters().batches_ended(end) as f64;
         one.labels.batch_ends.iter().map(move |(end, labels)| (labels.as_str(), ended(*end)))
     });
     family(

@@ -96,7 +96,7 @@ impl LoadedVersion {
             version,
             config: config.clone(),
             validator: validator.clone(),
-            counters: record.executions().clone(),
+            counters: record.counters().clone(),
             warmup_files,
             backend,
             instances,

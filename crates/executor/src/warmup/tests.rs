@@ -67,7 +67,7 @@ fn load(warmups: Vec<Warmup>, passive: bool) -> Result<Vec<Vec<Vec<Vec<u8>>>>, S
     let counters = parts.counters.clone();
     let executor = Executor::start(parts).map_err(|error| error.to_string())?;
     let before_ready: Vec<_> = seen.try_iter().collect();
-    assert_eq!(counters.count(), 0, "warm-up is no traffic");
+    assert_eq!(counters.read().execution_count, 0, "warm-up is no traffic");
     executor.close();
     Ok(before_ready)
 }
