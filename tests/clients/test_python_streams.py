@@ -12,6 +12,7 @@ import python_backends
 import requests
 from perf_tool import perf_report, where
 from protocols import GRPC, HTTP
+from repository import tensor
 from serving import PATIENCE, eventually, reset
 from tritonclient.utils import InferenceServerException
 
@@ -47,6 +48,34 @@ def text(value):
 
 def is_final(result):
     return result.get_response().parameters["triton_final_response"].bool_param
+
+
+# Answers within `execute`.
+AT_ONCE = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            response = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.zeros(1, np.int32))])
+            request.get_response_sender().send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+
+def test_the_last_response_of_a_stream_has_a_time_for_its_outputs(start_python, tmp_path):
+    config = "max_batch_size: 0\nmodel_transaction_policy { decoupled: true }\n"
+    config += tensor("input", "N", "INT32", 1) + tensor("output", "OUT", "INT32", 1)
+    plugins.python_model(tmp_path / "models", "at_once", text=AT_ONCE, config=config)
+    server = start_python(tmp_path / "models").wait_until_ready()
+    answer = requests.post(f"http://{server.http}/v2/models/at_once/generate_stream", json={"N": 1}, timeout=PATIENCE)
+    assert answer.status_code == 200, answer.text
+    with GRPC.connect(server) as client:
+        # A plug-in may report its times after the answer.
+        eventually(
+            lambda: GRPC.statistics(client, "at_once")["inference_stats"]["compute_output"].get("ns", 0) > 0,
+            "a time for the outputs",
+        )
 
 
 def test_every_number_comes_in_its_turn_and_then_the_end(grpc, answers):

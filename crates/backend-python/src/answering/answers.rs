@@ -80,6 +80,10 @@ impl RequestAnswerer<'_> {
             let Some(request) = outbox.calls.request(handle) else { return };
             (request.responder.clone(), request.outputs.clone())
         };
+        // What is left of the request is to bring its last response to the client.
+        if is_last && let Some(times) = responder.timeline().execution() {
+            times.compute_ended();
+        }
         let response = wire.map(|wire| self.response(wire, &wanted));
         if !is_last {
             drop(wanted);

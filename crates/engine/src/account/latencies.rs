@@ -222,15 +222,15 @@ pub(crate) const SUMMARY_FAMILIES: [(&str, &str); 7] = [
     ),
     (
         "nv_inference_compute_input_summary_us",
-        "Summary of compute input duration in microseconds (does not include cached requests)",
+        "Cumulative compute input duration in microseconds (does not include cached requests)",
     ),
     (
         "nv_inference_compute_infer_summary_us",
-        "Summary of compute inference duration in microseconds (does not include cached requests)",
+        "Cumulative compute inference duration in microseconds (does not include cached requests)",
     ),
     (
         "nv_inference_compute_output_summary_us",
-        "Summary of inference compute output duration in microseconds (does not include cached requests)",
+        "Cumulative inference compute output duration in microseconds (does not include cached requests)",
     ),
     ("nv_cache_hit_summary_per_model", "Summary of cache hit counts/durations per model, in microseconds."),
     ("nv_cache_miss_summary_per_model", "Summary of cache miss counts/durations per model, in microseconds."),

@@ -174,6 +174,17 @@ async fn summaries_show_the_wanted_quantiles_of_each_phase() {
     let summaries: Vec<_> = kinds(&engine).into_iter().filter(|kind| kind.ends_with(" summary")).collect();
     let phases = ["request", "queue", "compute_input", "compute_infer", "compute_output"];
     assert_eq!(summaries, phases.map(|phase| format!("nv_inference_{phase}_summary_us summary")));
+    let text = engine.metrics(Prometheus);
+    // As Triton: metrics.cc has "Summary" for some and "Cumulative" for others.
+    for (phase, help) in [
+        ("queue", "Summary of inference queuing duration in microseconds (includes"),
+        ("compute_input", "Cumulative compute input duration in microseconds (does not include"),
+        ("compute_infer", "Cumulative compute inference duration in microseconds (does not include"),
+        ("compute_output", "Cumulative inference compute output duration in microseconds (does not include"),
+    ] {
+        let line = format!("# HELP nv_inference_{phase}_summary_us {help} cached requests)\n");
+        assert!(text.contains(&line), "{phase}");
+    }
     let statistics = engine.statistics(Some("m"), None).unwrap().remove(0);
     for (phase, counted) in phases.into_iter().zip([
         statistics.success,
