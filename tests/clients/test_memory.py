@@ -15,7 +15,7 @@ import pytest
 import repository as models
 from adders import CONFIG, EXPLICIT, is_unloaded
 from held import build_backend
-from protocols import GRPC, metric
+from protocols import GRPC, HTTP, metric
 from serving import TARGET, eventually
 
 CYCLES = int(os.environ.get("NEREID_MEMORY_CYCLES", "5"))
@@ -183,3 +183,16 @@ def test_a_metric_tells_what_a_model_holds(serve, model):
         unload(client, model)
         with pytest.raises(AssertionError, match="there is no nereid_model_memory_bytes"):
             metric(server, "nereid_model_memory_bytes", **labels)
+
+
+def test_buffers_of_large_requests_go_back(start, tmp_path):
+    """A body comes in several pieces, which the instance copies into a buffer."""
+    large_bytes = 64 << 20
+    (folder := tmp_path / "models").mkdir()
+    models.identity(folder, "FP32")
+    server = start(folder).wait_until_ready()
+    with HTTP.connect(server) as client:
+        for length in (1, large_bytes // 4):
+            before = server.resident_bytes()
+            client.infer("identity_fp32", [HTTP.input("INPUT", np.ones(length, np.float32))])
+    settled_bytes(server, before + large_bytes // 2)

@@ -68,7 +68,9 @@ impl OnnxInstance {
             }
             return;
         }
-        match self.compute(&executions, execution_times) {
+        let computed = self.compute(&executions, execution_times);
+        self.buffers.iter_mut().for_each(AlignedBuffer::run_ended);
+        match computed {
             Ok(steps) => {
                 for (execution, step) in executions.into_iter().zip(steps) {
                     let remembered = step.and_then(|step| {

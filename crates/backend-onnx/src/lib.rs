@@ -42,4 +42,5 @@ pub use bench_baseline::BareLoop;
 pub use external_data::has_external_data;
 pub use library::{LibrarySearch, python_prefixes};
 pub use model::OnnxBackend;
+pub use ort::free_idle_buffers;
 pub use telemetry::prevent_telemetry;

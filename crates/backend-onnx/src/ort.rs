@@ -31,6 +31,7 @@ pub(crate) use element::Element;
 pub(crate) use failure::OrtError;
 pub(crate) use files::{FileContent, FilesInMemory};
 pub(crate) use memory::AlignedBuffer;
+pub use memory::free_idle_buffers;
 pub(crate) use options::{GraphLevel, SessionOptions};
 pub(crate) use output::OutputValue;
 pub(crate) use run::RunOptions;
