@@ -20,6 +20,7 @@ use crate::{
 
 /// One executable copy of a model. Any thread may run it, one at a time.
 pub(crate) struct OnnxInstance {
+    /// Other instances may run it at the same time.
     session: Arc<Session>,
     plan: ExecutionPlan,
     /// How requests continue after a run, for iterative models.

@@ -1,10 +1,11 @@
 //! The backend and the model versions that it has opened.
 use std::{
     collections::BTreeMap,
+    ffi::CString,
     fs,
     path::PathBuf,
     sync::{
-        Arc, Once,
+        Arc, Once, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
@@ -149,12 +150,17 @@ impl Backend for OnnxBackend {
             default_max_batch_size,
             copied_bytes: self.copied_bytes.clone(),
             sessions: Mutex::default(),
+            shared: Mutex::ranked(LockRank::SharedSession, Weak::new()),
             replacement_logged: Once::new(),
             run_logged: Once::new(),
             is_configured: complete::is_complete(&source.declared),
         }))
     }
 }
+
+/// Models with smaller files have a session for each instance: each run counts in its session, and what several processors
+/// count together costs more than little runs can afford.
+const LEAST_SHARED_BYTES: u64 = 8 << 20;
 
 /// One version of a model.
 struct OnnxModel {
@@ -172,6 +178,8 @@ struct OnnxModel {
     copied_bytes: Arc<CopiedBytes>,
     /// The sessions of the instances.
     sessions: Mutex<Vec<SessionMemory>>,
+    /// The session that instances share.
+    shared: Mutex<Weak<Session>>,
     /// Ensures that the replacement of its ZipMaps is logged once.
     replacement_logged: Once,
     /// Ensures that how it runs is logged once, and only if its configuration is made here.
@@ -181,7 +189,9 @@ struct OnnxModel {
 
 impl OnnxModel {
     fn load(&self, options: SessionOptions) -> Result<Arc<Session>, Error> {
-        let options = &SessionOptions { files: self.external_data()?, ..options };
+        let owner =
+            CString::new(format!("model '{}', version {}", self.name, self.version)).unwrap_or_default();
+        let options = &SessionOptions { owner, files: self.external_data()?, ..options };
         let session = Session::load(&self.runtime, &self.file, options)?;
         let is_tensor = |slot: &ValueInfo| matches!(slot.kind, ValueKind::Tensor(..));
         if session.signature().outputs.iter().all(is_tensor) {
@@ -192,6 +202,33 @@ impl OnnxModel {
         let Some(replaced) = zip_map::replace(&content) else { return Ok(session) };
         drop(session);
         self.load_without_zip_maps(&replaced, options)
+    }
+
+    /// The session of an instance: one of its own, or one for all that would run it as they would run their own. So large
+    /// weights are in memory once.
+    fn session(&self, options: SessionOptions) -> Result<Arc<Session>, Error> {
+        let all_files = files_bytes(&self.file, true);
+        if all_files < LEAST_SHARED_BYTES || !options.can_be_shared(&self.runtime) {
+            return self.counted_session(options);
+        }
+        // Instances are built at the same time. The others wait for the first one.
+        let mut shared = self.shared.lock();
+        if let Some(session) = shared.upgrade() {
+            return Ok(session);
+        }
+        let session = self.counted_session(options)?;
+        *shared = Arc::downgrade(&session);
+        Ok(session)
+    }
+
+    /// A new session, whose memory is the model's.
+    fn counted_session(&self, options: SessionOptions) -> Result<Arc<Session>, Error> {
+        let session = self.load(options)?;
+        let memory = SessionMemory::of(&session, files_bytes(&self.file, self.maps_external_data));
+        let mut sessions = self.sessions.lock();
+        sessions.retain(SessionMemory::is_alive);
+        sessions.push(memory);
+        Ok(session)
     }
 
     /// The files that the graph refers to. They are read once.
@@ -279,7 +316,7 @@ impl BackendModel for OnnxModel {
         if !self.is_configured {
             self.run_logged.call_once(|| log::info!("{}", run_line(config, options.intra_threads)));
         }
-        let session = self.load(options)?;
+        let session = self.session(options)?;
         validate::validate(config, session.signature())?;
         let run_options =
             run_entry.map(|(key, value)| RunOptions::with_entry(&self.runtime, &key, &value)).transpose()?;
@@ -287,11 +324,6 @@ impl BackendModel for OnnxModel {
         let done = iteration.as_ref().and_then(|iteration| iteration.slot);
         let plan = ExecutionPlan::new(config, self.version, session.signature(), done);
         let copied_bytes = self.copied_bytes.clone();
-        let memory = SessionMemory::of(&session, files_bytes(&self.file, self.maps_external_data));
-        let mut sessions = self.sessions.lock();
-        sessions.retain(SessionMemory::is_alive);
-        sessions.push(memory);
-        drop(sessions);
         Ok(Instance::Movable(Box::new(OnnxInstance::new(
             session,
             plan,

@@ -34,6 +34,8 @@ const IN_PLACE: &CStr = c"session.use_external_initializer_file_buffers_directly
 /// Settings of a session. With `None` the runtime chooses.
 #[derive(Clone, Default)]
 pub(crate) struct SessionOptions {
+    /// Whose session it is, for the runtime's messages in the log.
+    pub(crate) owner: CString,
     /// How far the runtime may rewrite the graph.
     pub(crate) graph_level: GraphLevel,
     /// Run independent branches of the graph at the same time.
@@ -61,6 +63,13 @@ impl SessionOptions {
     pub(super) fn uses_process_allocator(&self, runtime: &Runtime) -> bool {
         self.process_allocator && runtime.has_shared_allocator()
     }
+
+    /// Whether several threads can run one session as they would run sessions of their own: it has no threads and no arena
+    /// of its own, and no operators that others have written.
+    pub(crate) fn can_be_shared(&self, runtime: &Runtime) -> bool {
+        let has_threads = runtime.global_threads().is_none() && (self.parallel || self.intra_threads != 1);
+        !has_threads && self.op_libraries.is_empty() && self.uses_process_allocator(runtime)
+    }
 }
 
 /// The runtime's form of [`SessionOptions`].
@@ -75,6 +84,8 @@ impl<'a> NativeOptions<'a> {
         // SAFETY: `pointer` is writable.
         runtime.check(unsafe { ((*runtime.api()).CreateSessionOptions)(&raw mut pointer) })?;
         let native = Self { pointer: not_null(pointer, "session options")?, runtime };
+        // SAFETY: this value owns the options; the text ends with NUL and is copied.
+        native.set(unsafe { ((*runtime.api()).SetSessionLogId)(native.as_ptr(), options.owner.as_ptr()) })?;
         native.compute(options)?;
         native.memory(options)?;
         for (key, value) in &options.entries {

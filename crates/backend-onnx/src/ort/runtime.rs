@@ -19,6 +19,8 @@ use super::OrtError;
 const OLDEST: u32 = 17;
 /// Target of the runtime's messages in the log.
 const LOG_TARGET: &str = "onnxruntime";
+/// The runtime's name for what is of no session.
+const NO_OWNER: &CStr = c"nereid";
 
 /// Held while an environment is made or released. All users in a process share one environment. The library releases it
 /// without its own lock, so the creation of the next one could fail.
@@ -272,7 +274,7 @@ fn create_environment(
 ) -> Result<NonNull<sys::OrtEnv>, OrtError> {
     let api = table.as_ptr();
     let mut environment = ptr::null_mut();
-    let log_id = c"nereid".as_ptr();
+    let log_id = NO_OWNER.as_ptr();
     let Some(threads) = global_threads else {
         // SAFETY: the logging function lives for ever and needs no parameter; the runtime copies the id.
         let status = unsafe {
@@ -351,7 +353,7 @@ unsafe extern "system" fn log_message(
     _: *mut c_void,
     severity: c_int,
     _: *const c_char,
-    _: *const c_char,
+    owner: *const c_char,
     location: *const c_char,
     message: *const c_char,
 ) {
@@ -359,11 +361,16 @@ unsafe extern "system" fn log_message(
     if message.is_null() || location.is_null() || !log::log_enabled!(target: LOG_TARGET, level) {
         return;
     }
-    // SAFETY: both are texts that live during the call.
-    let (location, message) = unsafe { (CStr::from_ptr(location), CStr::from_ptr(message)) };
+    // SAFETY: those that are not null are texts that live during the call.
+    let text = |text| unsafe { CStr::from_ptr(text) };
+    let (location, message) = (text(location).to_string_lossy(), text(message).to_string_lossy());
+    let owner = match owner.is_null() || text(owner) == NO_OWNER {
+        true => String::new(),
+        false => format!("{}; ", text(owner).to_string_lossy()),
+    };
     // A panic in a logger must not unwind through the runtime.
     let _ = std::panic::catch_unwind(|| {
-        log::log!(target: LOG_TARGET, level, "{} ({})", message.to_string_lossy(), location.to_string_lossy());
+        log::log!(target: LOG_TARGET, level, "{message} ({owner}{location})");
     });
 }
 

@@ -1,6 +1,7 @@
 //! Tests of the memory of models: what they tell of it, and that they free it.
-use std::fs;
+use std::{fs, num::NonZeroUsize, thread};
 
+use backend_onnx::OnnxBackend;
 use inference::backend::MemoryUsage;
 use vocabulary::{DataType, MemoryKind, Tensor};
 
@@ -17,25 +18,31 @@ fn resident() -> usize {
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
 }
 
+/// A graph with so many weights, one of which is its answer: their positions, modulo 251.
+fn table(weights: usize) -> Graph {
+    let table: Vec<u8> = (0..weights).flat_map(|value| (value as u32 % 251).to_le_bytes()).collect();
+    Graph::default()
+        .input("I", DataType::Int64, &[-1, 1])
+        .output("Y", DataType::Uint32, &[-1, 1])
+        .initializer("TABLE", DataType::Uint32, &[weights as i64], &table)
+        .node("Gather", &["TABLE", "I"], &["Y"])
+}
+
+/// The request for the weight at a position.
+fn index(position: u32) -> Vec<Tensor> {
+    vec![tensor("I", DataType::Int64, &[1, 1], i64::from(position).to_le_bytes().to_vec())]
+}
+
 #[test]
 fn an_unloaded_model_frees_its_memory() {
     let backend = backend();
     // The library, and what it allocates only once, are in memory before the measured model.
     Model::new(Graph::unary("Neg", DataType::Fp32, &[-1, 2]), "").load(&backend).unwrap();
     let weights = 25 * MIB;
-    let model = {
-        let table: Vec<u8> = (0..weights).flat_map(|value| (value as u32 % 251).to_le_bytes()).collect();
-        let graph = Graph::default()
-            .input("I", DataType::Int64, &[-1, 1])
-            .output("Y", DataType::Uint32, &[-1, 1])
-            .initializer("TABLE", DataType::Uint32, &[weights as i64], &table)
-            .node("Gather", &["TABLE", "I"], &["Y"]);
-        Model::new(graph, "")
-    };
+    let model = Model::new(table(weights), "");
     let before = resident();
     let mut loaded = model.load(&backend).unwrap();
-    let index = 1000_i64.to_le_bytes().to_vec();
-    let response = loaded.infer(vec![tensor("I", DataType::Int64, &[1, 1], index)]).unwrap();
+    let response = loaded.infer(index(1000)).unwrap();
     assert_eq!(bytes_of(&response, "Y"), 247_u32.to_le_bytes().to_vec());
     let during = resident();
     let reported = loaded.opened.model.memory_usage();
@@ -89,6 +96,45 @@ fn a_large_run_leaves_nothing_in_the_allocator_of_the_process() {
         drop(response);
         assert_eq!(held(&loaded), before);
     }
+}
+
+#[test]
+fn instances_that_compute_with_one_thread_share_large_weights() {
+    let (large, small) = (Model::new(table(4 * MIB), ""), Model::new(table(1000), ""));
+    let (sharing, with_arena) = (backend().with_process_allocator(), backend());
+    // What the model holds after each of three instances.
+    let held_after = |model: &Model, backend: &OnnxBackend, threads: usize| {
+        let opened = model.open(backend).unwrap();
+        let mut loaded = Vec::new();
+        [(); 3].map(|()| {
+            loaded.push(opened.clone().instance_with(NonZeroUsize::new(threads).unwrap()).unwrap());
+            held(&loaded[0])
+        })
+    };
+    let [one, two, three] = held_after(&large, &sharing, 1);
+    assert!(one >= LARGE as u64 && one == two && two == three, "{one} {two} {three}");
+    for (model, backend, threads, weights) in
+        [(&large, &sharing, 2, LARGE), (&large, &with_arena, 1, LARGE), (&small, &sharing, 1, 4000)]
+    {
+        let held = held_after(model, backend, threads);
+        assert!(held[2] >= 3 * weights as u64, "{weights} {threads} {held:?}");
+    }
+}
+
+#[test]
+fn instances_run_a_shared_session_at_the_same_time() {
+    let opened = Model::new(table(4 * MIB), "").open(&backend().with_process_allocator()).unwrap();
+    let instances = [(); 3].map(|()| opened.clone().instance().unwrap());
+    thread::scope(|scope| {
+        for (first, mut loaded) in (0_u32..).zip(instances) {
+            scope.spawn(move || {
+                for position in (first..3000).step_by(3) {
+                    let response = loaded.infer(index(position)).unwrap();
+                    assert_eq!(bytes_of(&response, "Y"), (position % 251).to_le_bytes().to_vec());
+                }
+            });
+        }
+    });
 }
 
 #[test]

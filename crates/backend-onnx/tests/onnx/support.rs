@@ -105,7 +105,7 @@ impl Model {
 
     pub(crate) fn open(&self, backend: &OnnxBackend) -> Result<Opened, Error> {
         let declared = self.declared()?;
-        let model = backend.open(&self.source(&declared))?;
+        let model: Arc<dyn BackendModel> = backend.open(&self.source(&declared))?.into();
         let mut completed = declared.config.clone();
         model.complete_config(&mut completed)?;
         let config = finish(&declared, completed, &CompletionContext::default())?.typed;
@@ -168,14 +168,18 @@ impl Model {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct Opened {
-    pub(crate) model: Box<dyn BackendModel>,
+    pub(crate) model: Arc<dyn BackendModel>,
     pub(crate) config: Arc<ModelConfig>,
 }
 
 impl Opened {
     pub(crate) fn instance(self) -> Result<Loaded, Error> {
-        let threads = NonZeroUsize::MIN;
+        self.instance_with(NonZeroUsize::MIN)
+    }
+
+    pub(crate) fn instance_with(self, threads: NonZeroUsize) -> Result<Loaded, Error> {
         let spec =
             InstanceSpec { name: "model_0".into(), device: InstanceDevice::Cpu, threads, passive: false };
         let Instance::Movable(instance) = self.model.instance(&self.config, &spec)? else {

@@ -24,6 +24,9 @@ pub enum LockRank {
     /// The library of ONNX Runtime. The lock is held while the library is looked for and opened, so that it is opened once.
     /// Servers of one process make their environments one after the other, which another lock ensures.
     RuntimeSearch,
+    /// The session that the instances of a model share. The lock is held while the session is loaded, so that it is loaded
+    /// once. The load reads files of the model, which have a leaf.
+    SharedSession,
     /// The scheduling of a model version. Its steps give the requests of a batch their places in the order of responses, in
     /// the order in which they leave the queue, and claim shared resources of the rate limiter for what they start. Both
     /// are leaves.
