@@ -121,6 +121,14 @@ def test_an_environment_is_made_once_for_all_models_with_the_same_requirements(s
     assert again.log().count(MADE) == 0
 
 
+def test_relative_paths_name_the_repository_and_the_folder_of_environments(start_python, folder, wheels, cache):
+    model(folder, "where", requirements(wheels, "1.0"))
+    repository, environments = (pathlib.Path(os.path.relpath(path)) for path in (folder, cache))
+    server = start_python(repository, ON, f"--backend-config=python,environments-directory={environments}")
+    said, interpreter = told(server.wait_until_ready())[:2]
+    assert said == "wheel 1.0" and interpreter.startswith(str(cache))
+
+
 def test_changed_requirements_count_from_the_next_load_on(start_making, folder, wheels):
     model(folder, "where", requirements(wheels, "1.0"))
     server = start_making(folder, "--model-control-mode=explicit", "--load-model=*").wait_until_ready()

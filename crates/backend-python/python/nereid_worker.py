@@ -11,7 +11,7 @@ import sys
 
 import nereid_channel as channel_module
 from nereid_channel import Channel
-from nereid_errors import text_of
+from nereid_errors import show_relative_paths, text_of
 from nereid_host import text
 
 
@@ -27,6 +27,8 @@ def run(socket, descriptors, facts):
     """Serves the commands of the server until it wants the worker to end."""
     _bind_to_server(facts)
     _limit_memory(facts[9])
+    if facts[11]:
+        show_relative_paths(os.path.dirname(facts[4]))
     try:
         from nereid_memory import InputMemory, OutputMemory
     except ImportError as error:

@@ -1,5 +1,10 @@
 //! The settings of environments that are made from files beside models.
-use std::{collections::BTreeMap, env, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    env,
+    path::{self, PathBuf},
+    time::Duration,
+};
 
 use vocabulary::Error;
 
@@ -53,7 +58,7 @@ impl EnvironmentSettings {
         })
     }
 
-    /// The folder with all environments.
+    /// The folder with all environments, as an absolute path.
     ///
     /// # Errors
     /// Neither the settings nor the variables of the process name one.
@@ -66,9 +71,10 @@ impl EnvironmentSettings {
                     .join("nereid/python-environments"),
             )
         };
-        self.directory.clone().or_else(of_user).ok_or_else(|| {
+        let named = self.directory.clone().or_else(of_user).ok_or_else(|| {
             format!("no folder for environments is known: name one by the setting '{DIRECTORY}'")
-        })
+        })?;
+        path::absolute(&named).map_err(|error| format!("the folder {}: {error}", named.display()))
     }
 }
 

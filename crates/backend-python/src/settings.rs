@@ -19,6 +19,7 @@ pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
         "environments",
         "environments-directory",
         "environments-timeout-seconds",
+        "error-paths",
         "implementation",
         "min-compute-capability",
         "pip-index-url",
@@ -75,6 +76,8 @@ pub(crate) struct PythonSettings {
     pub(crate) thread_pool_size: usize,
     /// The interpreter, unless the model names one.
     pub(crate) python_executable: Option<String>,
+    /// The texts of exceptions have no directories of the server, only paths in the repository.
+    pub(crate) relative_error_paths: bool,
     pub(crate) sandbox: SandboxSettings,
     pub(crate) environments: EnvironmentSettings,
 }
@@ -119,6 +122,15 @@ impl PythonSettings {
         if settings.get("shm-region-prefix-name").is_some_and(String::is_empty) {
             return Err(Error::invalid("shm-region-prefix-name must at least contain one character."));
         }
+        let relative_error_paths = match settings.get("error-paths").map(String::as_str) {
+            None | Some("absolute") => false,
+            Some("relative") => true,
+            Some(other) => {
+                let rule = "which is neither 'absolute' nor 'relative'";
+                let text = format!("the setting 'error-paths' of backend 'python' is '{other}', {rule}");
+                return Err(Error::invalid(text));
+            }
+        };
         Ok(Self {
             process_timeout: Duration::from_secs(timeout),
             finalize_timeout: Duration::from_secs(to_finalize),
@@ -126,6 +138,7 @@ impl PythonSettings {
             archive_limit,
             thread_pool_size: usize::try_from(threads).unwrap_or(usize::MAX),
             python_executable: settings.get("python-executable").filter(|path| !path.is_empty()).cloned(),
+            relative_error_paths,
             sandbox: SandboxSettings::of(settings)?,
             environments: EnvironmentSettings::of(settings)?,
         })
@@ -230,6 +243,11 @@ mod tests {
             ("shm-region-prefix-name", "", "shm-region-prefix-name must at least contain one character."),
             ("stub-timeout-seconds", "0", "stub-timeout-seconds can't be smaller than or equal to zero."),
             ("archive-limit-bytes", "1000", "archive-limit-bytes can't be smaller than 1 MiB"),
+            (
+                "error-paths",
+                "short",
+                "the setting 'error-paths' of backend 'python' is 'short', which is neither 'absolute' nor 'relative'",
+            ),
             ("thread-pool-size", "0", "thread-pool-size can't be less than 1."),
             ("thread-pool-size", "x", "the setting 'thread-pool-size' of backend 'python' is no number: 'x'"),
         ] {

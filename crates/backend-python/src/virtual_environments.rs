@@ -8,10 +8,11 @@
 //! A model in a sandbox chooses packages by their names only. Its files are read once. What `requirements` accepts of them
 //! is written to a private file, and the programs that get this file run in a sandbox, too.
 use std::{
+    borrow::Cow,
     env, fs,
     fs::{File, TryLockError},
     io::{self, Read},
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -104,7 +105,8 @@ pub(crate) fn interpreter_for(
         // Refused even if an environment for the same file is there.
         accepted(content).map_err(|refused| failed(refused.text(name)))?;
     }
-    let maker = EnvironmentMaker { recipe, base, settings, sandbox, uv: find("uv") };
+    let base = reachable(base).map_err(|error| failed(format!("the interpreter {base}: {error}")))?;
+    let maker = EnvironmentMaker { recipe, base: &base, settings, sandbox, uv: find("uv") };
     let folder = maker.made(owner.model).map_err(failed)?;
     Ok(Some(folder.join("bin/python").to_string_lossy().into_owned()))
 }
@@ -121,7 +123,8 @@ impl Recipe {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(io::Error::other(format!("{}: {error}", folder.join(name).display()))),
         };
-        let folder = folder.to_owned();
+        // Programs read the files in another working directory.
+        let folder = path::absolute(folder)?;
         if let (Some(project), Some(lock)) = (read(PROJECT)?, read(PROJECT_LOCK)?) {
             return Ok(Some(Self { kind: RecipeKind::Project, folder, files: vec![project, lock] }));
         }
@@ -293,10 +296,19 @@ impl EnvironmentMaker<'_> {
     }
 }
 
+/// A program as any working directory reaches it. A name without a slash is searched in `PATH`.
+fn reachable(program: &str) -> io::Result<Cow<'_, str>> {
+    match program.contains('/') {
+        true => Ok(path::absolute(program)?.to_string_lossy().into_owned().into()),
+        false => Ok(program.into()),
+    }
+}
+
 /// The first program of that name in `PATH`.
 fn find(program: &str) -> Option<PathBuf> {
     let places = env::var_os("PATH")?;
-    env::split_paths(&places).map(|place| place.join(program)).find(|path| path.is_file())
+    let found = env::split_paths(&places).map(|place| place.join(program)).find(|path| path.is_file())?;
+    path::absolute(found).ok()
 }
 
 /// Waits for a lock.

@@ -273,7 +273,7 @@ fn start_frame(model: &ModelContext, instance: &str) -> FrameWriter {
         header.str(name);
         header.str(source);
     }
-    header.tuple(11);
+    header.tuple(12);
     header.str(&model.name);
     header.int(model.version);
     header.str(instance);
@@ -288,5 +288,6 @@ fn start_frame(model: &ModelContext, instance: &str) -> FrameWriter {
         None => header.none(),
     }
     header.size(model.settings.area_limit);
+    header.int(u8::from(model.settings.relative_error_paths));
     frame
 }

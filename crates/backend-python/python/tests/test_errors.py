@@ -1,14 +1,17 @@
 """The words for exceptions of a model."""
 
 import importlib
+import os
 import sys
 
+import nereid_errors
+import pytest
 from nereid_errors import text_of
 
 
-def told(code):
+def told(code, file="model.py"):
     try:
-        exec(compile(code, "model.py", "exec"), {})
+        exec(compile(code, file, "exec"), {})
     except Exception as error:
         return text_of(error)
 
@@ -31,3 +34,29 @@ def test_a_failed_import_names_the_interpreter_and_hides_the_steps_of_the_import
 
 def test_an_error_of_syntax_names_its_file_and_its_line():
     assert "(model.py, line 2)\n\nAt:\n  model.py(2): <module>\n" in told("x = 1\ndef execute(self)\n")
+
+
+@pytest.fixture
+def in_repository(monkeypatch):
+    monkeypatch.setattr(nereid_errors, "_repository", None)
+    nereid_errors.show_relative_paths("/srv/models")
+
+
+def test_relative_paths_begin_in_the_repository_or_in_a_directory_with_modules(in_repository, monkeypatch):
+    monkeypatch.setattr(sys, "path", ["", "/srv/models/m/1", "/usr/lib", "/usr/lib/python3", "/srv/model"])
+    for file, shown in [
+        ("/srv/models/m/1/model.py", "m/1/model.py"),
+        ("/usr/lib/python3/json/decoder.py", "json/decoder.py"),
+        ("/elsewhere/secret/part.py", "part.py"),
+        ("model.py", "model.py"),
+    ]:
+        assert told("raise ValueError('no')", file) == f"ValueError: no\n\nAt:\n  {shown}(1): <module>\n  test_errors.py(14): told\n"
+    assert f"(the interpreter is {os.path.basename(sys.executable)};" in told("import nothing_of_that_name")
+    assert "\n  m/1/model.py(1): <module>\n" in told("def execute(self)", "/srv/models/m/1/model.py")
+
+
+def test_the_repository_may_have_a_relative_path(in_repository, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    nereid_errors.show_relative_paths("models")
+    file = str(tmp_path / "models/m/1/model.py")
+    assert told("raise ValueError('no')", file).startswith("ValueError: no\n\nAt:\n  m/1/model.py(1): <module>\n")

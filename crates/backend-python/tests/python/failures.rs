@@ -64,6 +64,16 @@ fn the_place_of_an_exception_is_the_models() {
 }
 
 #[test]
+fn an_exception_shows_no_directory_of_the_server_if_that_is_wanted() {
+    let model = behaving_unless("raise ValueError('not today')").with_setting("error-paths", "relative");
+    let error = model.load().unwrap().failure(&[1.0]);
+    assert!(
+        error.message.ends_with("ValueError: not today\n\nAt:\n  m/1/model.py(14): execute\n"),
+        "{error}"
+    );
+}
+
+#[test]
 fn an_error_of_one_request_is_only_its_own() {
     let methods = "def execute(self, requests):\n    return [pb_utils.InferenceResponse(error=pb_utils.TritonError('no', \
                    pb_utils.TritonError.NOT_FOUND)) if x_of(request)[0] else y([1]) for request in requests]";
