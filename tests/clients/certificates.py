@@ -37,11 +37,11 @@ class Authority:
             builder = builder.add_extension(extension, critical=critical)
         return builder.sign(self._key, hashes.SHA256())
 
-    def issue(self, name, days=10):
+    def issue(self, name, days=10, ca=False):
         """Writes `<name>.crt` and `<name>.key`, each at once, as a tool that renews certificates does."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-        constraints = x509.BasicConstraints(ca=False, path_length=None)
+        constraints = x509.BasicConstraints(ca=ca, path_length=None)
         extensions = [(x509.SubjectAlternativeName(names), False), (constraints, True)]
         certificate = self._sign(_name(name), key.public_key(), days, extensions)
         private = key.private_bytes(

@@ -212,8 +212,12 @@ def test_a_load_that_fails_names_its_versions(protocol, explicit, client, folder
     assert refusal(client.load_model, "broken") == (protocol.status("INVALID_ARGUMENT"), text)
     assert index(protocol, client)["broken"] == [("1", "UNAVAILABLE", reason)]
     assert f"\"failed to load 'broken' version 1: {reason}\"" in explicit.log()
-    text = "Request for unknown model: 'broken' has no available versions"
+    unknown, because = "Request for unknown model: 'broken' ", f": version 1 is UNAVAILABLE: {reason}"
+    text = f"{unknown}has no available versions{because}"
     assert refusal(answer, protocol, client, "broken") == (protocol.status("NOT_FOUND"), text)
+    assert refusal(client.get_model_metadata, "broken") == (protocol.status("NOT_FOUND"), text)
+    text = f"{unknown}version 1 is not at ready state{because}"
+    assert refusal(answer, protocol, client, "broken", "1") == (protocol.status("UNAVAILABLE"), text)
     assert not client.is_server_ready() and not client.is_model_ready("broken")
 
 

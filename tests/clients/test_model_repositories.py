@@ -57,7 +57,7 @@ def test_a_model_in_two_repositories_may_be_left_out(start, folder, other, proto
     with protocol.connect(server) as client:
         assert index(protocol, client)["a"] == [(None, "UNAVAILABLE", TWICE)]
         assert answer(protocol, client, "b") == 2
-        text = "Request for unknown model: 'a' is not found"
+        text = f"Request for unknown model: 'a' is not found: {TWICE}"
         assert refusal(answer, protocol, client, "a") == (protocol.status("NOT_FOUND"), text)
 
 

@@ -141,7 +141,8 @@ def test_a_bad_model_may_be_left_out(start, half_broken):
         assert client.infer("add_sub", add_sub_inputs(HTTP)[0]).as_numpy("OUTPUT0") is not None
         with pytest.raises(InferenceServerException) as refusal:
             client.infer("broken", add_sub_inputs(HTTP)[0])
-        assert refusal.value.message() == "Request for unknown model: 'broken' has no available versions"
+        unknown = "Request for unknown model: 'broken' has no available versions: version 1 is UNAVAILABLE: "
+        assert refusal.value.message().startswith(unknown) and BROKEN in refusal.value.message()
         assert refusal.value.status() == "404"
 
 

@@ -93,6 +93,7 @@ def test_a_refused_start_ends_with_the_first_reason_and_what_to_do(folder):
     assert shown[-1][0].text == "error:" and shown[-1][0].look == RED
     last = terminals.text_of(shown[-1])
     assert "3 of 3 failed, the first is 'digits'" in last and "did you mean 'max_batch_size'?" in last
+    assert last.endswith(" ('nereid check' shows all problems)")
 
 
 def test_findings_have_bold_places_and_marks_and_coloured_words(folder):

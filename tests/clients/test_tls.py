@@ -9,6 +9,7 @@ import ssl
 import certificates
 import gevent.ssl
 import numpy as np
+import processes
 import pytest
 import repository as models
 import requests
@@ -17,7 +18,7 @@ import tritonclient.http
 from cryptography import x509
 from perf_tool import perf, perf_report
 from protocols import GRPC, HTTP, add_sub_inputs
-from serving import PATIENCE, eventually, run_to_end
+from serving import BINARY, PATIENCE, environment, eventually, run_to_end
 from tritonclient.utils import InferenceServerException
 
 PORTS = ["http", "grpc", "metrics"]
@@ -42,11 +43,11 @@ def options(issued, roots=None):
 def encrypted(start, tmp_path, authority):
     """Starts a server with TLS on every port; gives it and its certificate."""
 
-    def started(*more, roots=None):
+    def started(*more, roots=None, ca=False):
         folder = tmp_path / "models"
         folder.mkdir(exist_ok=True)
         models.add_sub(folder)
-        issued = authority.issue("server")
+        issued = authority.issue("server", ca=ca)
         server = start(folder, *options(issued, roots), *more)
         return server, issued
 
@@ -170,6 +171,25 @@ def test_the_load_generator_shows_its_certificate(encrypted, authority):
         options += ["--request-count", 5, f"--{trusted}", authority.certificate]
         assert "Request count: 5\n" in perf_report(*options, f"--{chain}", own.certificate, f"--{key}", own.key)
         assert perf(*options).returncode == 1
+
+
+@pytest.mark.parametrize(
+    "ca, other, text",
+    [
+        (True, False, "the certificate of the server is one of an authority (CA:TRUE), as 'openssl req -x509' makes it; "),
+        (False, True, "the certificate of the server is not trusted; --ca-certificates names the file of its authority"),
+    ],
+    ids=["an authority's", "another authority"],
+)
+def test_a_certificate_that_is_refused_is_told_with_the_remedy(encrypted, authority, tmp_path, ca, other, text):
+    server, _ = encrypted(ca=ca)
+    trusted = certificates.Authority(tmp_path, "other") if other else authority
+    place = f"localhost:{server.http_port}"
+    line = [str(BINARY), "explain", "-u", f"https://{place}", "--ca-certificates", str(trusted.certificate)]
+    refused = processes.run(line, env=environment())
+    assert refused.stderr.startswith(f"error: no TLS with {place}: {text}") and refused.returncode == 1
+    options = ["-m", "add_sub", "-u", f"https://{place}", "--ca-certificates", trusted.certificate, "--request-count", 1]
+    assert text in perf(*options).stderr
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion")

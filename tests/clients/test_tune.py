@@ -143,7 +143,7 @@ output { name: "Y" data_type: TYPE_FP32 dims: -1 }
 @pytest.mark.parametrize(
     "options, why",
     [
-        ([], "input 'X' has variable dimensions [-1]: give --shape X:..."),
+        ([], "input 'X' has variable dimensions [-1]: give all sizes, as in --shape X:1"),
         (["--shape", "X:3", "--input-data", "nowhere.json"], "cannot read nowhere.json: No such file or directory"),
         (["--shape", "X:3"], "message: ValueError: the shelf is empty\nAt:\n  "),
     ],

@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use repository::layout;
+use repository::layout::{self, RepositoryModels};
 use vocabulary::Name;
 
 use crate::{
@@ -25,6 +25,10 @@ pub fn check_repositories(repositories: &BTreeSet<PathBuf>, options: &CheckOptio
     for repository in repositories {
         match layout::models(repository) {
             Err(error) => report.findings.push(Finding::of_error(REPOSITORY, repository, &error)),
+            // What else stands against its directories follows from this.
+            Ok(RepositoryModels { is_model: Some(text), .. }) => {
+                report.findings.push(Finding::new(Severity::Error, REPOSITORY_LAYOUT, repository, text));
+            }
             Ok(models) => {
                 for warning in models.warnings {
                     let finding = Finding::new(Severity::Warning, REPOSITORY_LAYOUT, repository, warning);

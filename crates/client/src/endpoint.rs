@@ -1,17 +1,17 @@
 //! Where the server is, and how connections to it are made: plain or encrypted.
 
-use std::fs;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{self, Poll};
+use std::{fs, io};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -118,7 +118,28 @@ impl ServerEndpoint {
         stream.set_nodelay(true)?;
         let Some((connector, name)) = &self.encryption else { return Ok(ServerStream::Plain(stream)) };
         let stream = connector.connect(name.clone(), stream).await;
-        Ok(ServerStream::Encrypted(Box::new(stream.with_context(|| format!("no TLS with {address}"))?)))
+        let stream = stream.map_err(|error| anyhow!("no TLS with {address}: {}", tls_refusal(&error)))?;
+        Ok(ServerStream::Encrypted(Box::new(stream)))
+    }
+}
+
+/// Why there is no TLS. Some errors of rustls have no words for people.
+fn tls_refusal(error: &io::Error) -> String {
+    match error.get_ref().and_then(|cause| cause.downcast_ref()) {
+        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+            "the certificate of the server is not trusted; --ca-certificates names the file of its authority, or its \
+             own"
+                .to_owned()
+        }
+        // The type of this error is not public.
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(other)))
+            if format!("{other:?}").contains("CaUsedAsEndEntity") =>
+        {
+            "the certificate of the server is one of an authority (CA:TRUE), as 'openssl req -x509' makes it; the option \
+             -addext basicConstraints=critical,CA:FALSE makes one for a server"
+                .to_owned()
+        }
+        _ => error.to_string(),
     }
 }
 

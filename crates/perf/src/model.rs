@@ -133,7 +133,8 @@ impl TargetModel {
         };
         ensure!(
             shape.iter().all(|&dimension| dimension >= 0),
-            "input '{name}' has variable dimensions {own:?}: give --shape {name}:..."
+            "input '{name}' has variable dimensions {own:?}: give all sizes, as in --shape {name}:{}",
+            own.iter().map(|size| size.abs().to_string()).collect::<Vec<_>>().join(",")
         );
         Ok(shape)
     }
@@ -248,7 +249,10 @@ mod tests {
         let refused = |index: usize, given: Option<&Vec<i64>>| {
             model.row_shape(&model.inputs[index], given, "--shape").unwrap_err().to_string()
         };
-        assert!(refused(1, None).contains("input 'B' has variable dimensions"));
+        assert_eq!(
+            refused(1, None),
+            "input 'B' has variable dimensions [-1]: give all sizes, as in --shape B:1"
+        );
         assert!(refused(0, Some(&vec![15])).contains("--shape A:[15] does not fit"));
     }
 

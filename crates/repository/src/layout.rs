@@ -37,6 +37,9 @@ pub struct RepositoryModels {
     /// The texts about directories that are no models because of their names: hidden ones, and `lost+found`. The server
     /// logs them, too.
     pub ignored: Vec<String>,
+    /// Why the directory is a model and no repository: it looks like one, and no server would find a version of a model in
+    /// `directories`.
+    pub is_model: Option<String>,
 }
 
 /// Lists the models of a repository.
@@ -47,8 +50,10 @@ pub fn models(repository: &Path) -> Result<RepositoryModels, Error> {
     let (mut warnings, mut ignored) = (Vec::new(), Vec::new());
     let name = repositories::directory_name(repository);
     let places = scan::list_directory(&name, repository, &mut warnings, &mut ignored)?;
-    let directories = places.into_iter().map(|found| found.place.directory.clone()).collect();
-    Ok(RepositoryModels { directories, warnings, ignored })
+    let directories: Vec<_> = places.into_iter().map(|found| found.place.directory.clone()).collect();
+    let has_versions = directories.iter().any(|directory| !scan::versions(directory).is_empty());
+    let is_model = scan::like_a_model(repository, &scan::names(&directories)).filter(|_| !has_versions);
+    Ok(RepositoryModels { directories, warnings, ignored, is_model })
 }
 
 /// The version directories of a model with the files in each, and the warnings about other directories.

@@ -94,8 +94,7 @@ pub(crate) fn list_directory(
     ignored: &mut Vec<String>,
 ) -> Result<Vec<FoundPlace>, Error> {
     let directories = subdirectories(path, warnings, ignored)?;
-    let names: Vec<_> = directories.iter().map(|directory| file_name(directory)).collect();
-    warnings.extend(unlike_a_repository(path, &names));
+    warnings.extend(unlike_a_repository(path, &names(&directories)));
     Ok(directories.into_iter().map(|directory| FoundPlace::new(name, directory, None)).collect())
 }
 
@@ -168,23 +167,27 @@ fn find_directory(repository: &Name, directory: PathBuf) -> Result<Option<FoundP
 
 /// Why a directory with these subdirectories does not look like a repository, if it does not.
 fn unlike_a_repository(repository: &Path, directories: &[String]) -> Option<String> {
-    let place = repository.display();
+    let without_models = || {
+        let (place, seen) = (repository.display(), contents(repository));
+        format!("the model repository '{place}' has no models ({seen}): {EXPECTED}")
+    };
+    like_a_model(repository, directories).or_else(|| directories.is_empty().then(without_models))
+}
+
+/// Why a directory with these subdirectories looks like a model, if it does.
+pub(crate) fn like_a_model(repository: &Path, directories: &[String]) -> Option<String> {
     let is_version = |name: &String| matches!(version_directory(name), VersionDirectory::Version(_));
     let has_config = repository.join("config.pbtxt").is_file();
-    if has_config || !directories.is_empty() && directories.iter().all(is_version) {
-        let seen = if has_config { "config.pbtxt".to_owned() } else { directories.join(", ") };
-        let above = repository.canonicalize().ok().and_then(|path| path.parent().map(Path::to_path_buf));
-        let above = above.map(|above| format!(" '{}'", above.display())).unwrap_or_default();
-        return Some(format!(
-            "the model repository '{place}' looks like a model (it has {seen}): name the directory above it{above}; \
-             {EXPECTED}"
-        ));
-    }
-    if !directories.is_empty() {
+    if !has_config && (directories.is_empty() || !directories.iter().all(is_version)) {
         return None;
     }
-    let seen = contents(repository);
-    Some(format!("the model repository '{place}' has no models ({seen}): {EXPECTED}"))
+    let place = repository.display();
+    let seen = if has_config { "config.pbtxt".to_owned() } else { directories.join(", ") };
+    let above = repository.canonicalize().ok().and_then(|path| path.parent().map(Path::to_path_buf));
+    let above = above.map(|above| format!(" '{}'", above.display())).unwrap_or_default();
+    Some(format!(
+        "the model repository '{place}' looks like a model (it has {seen}): name the directory above it{above}; {EXPECTED}"
+    ))
 }
 
 /// The text about a model's directory without version directories. It is shown as `shown`.
@@ -294,6 +297,11 @@ pub(crate) fn entries(directory: &Path) -> io::Result<Vec<FileEntry>> {
         .collect::<io::Result<Vec<_>>>()?;
     found.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(found)
+}
+
+/// The last parts of paths.
+pub(crate) fn names(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| file_name(path)).collect()
 }
 
 fn file_name(path: &Path) -> String {

@@ -21,7 +21,11 @@ pub fn run(
     (out, err): (&mut dyn Write, &mut dyn Write),
 ) -> u8 {
     let (written, status) = match options::parse(arguments) {
-        Err(error) if error.use_stderr() => (write!(err, "{error}"), 2),
+        // Clap does not say whose help it means.
+        Err(error) if error.use_stderr() => {
+            let text = error.to_string().replace("try '--help'", "try 'nereid tune --help'");
+            (write!(err, "{text}"), 2)
+        }
         Err(help) => (write!(out, "{help}"), 0),
         Ok(options) => match run_with(options, request_rows, interruption, err) {
             Ok(text) => (write!(out, "{text}"), 0),

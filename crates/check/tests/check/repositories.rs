@@ -80,6 +80,21 @@ fn files_that_nothing_reads_and_directories_that_are_no_versions_are_told() {
 }
 
 #[test]
+fn a_model_in_place_of_its_repository_is_one_error_and_numbers_may_be_names_of_models() {
+    let config = format!("backend: 'identity'\n{IO}");
+    for files in
+        [&[("config.pbtxt", &*config), ("1/model.x", ""), ("2/model.x", "")][..], &[("1/model.x", "")]]
+    {
+        let report = check(&repository(files));
+        assert_eq!(told(&report), [row("", "repository-layout", "")], "{}", text(&report));
+        assert_eq!((report.models, report.count(Severity::Error)), (0, 1));
+        assert!(report.findings[0].text.contains(": name the directory above it '"), "{}", text(&report));
+    }
+    let numbered = check(&repository(&[("1/config.pbtxt", &config), ("1/1/model.x", "")]));
+    assert_eq!((numbered.models, numbered.count(Severity::Error)), (1, 0), "{}", text(&numbered));
+}
+
+#[test]
 fn ensembles_are_judged_with_their_members() {
     let member = format!("backend: 'identity'\nmax_batch_size: 2\n{IO}");
     let ensemble = |member: &str, input: &str, output: &str, more: &str| {

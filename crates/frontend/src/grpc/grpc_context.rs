@@ -57,7 +57,8 @@ impl GrpcContext {
         model.map_err(|error| self.about_model(error, name, call))
     }
 
-    /// The error of the engine about a model that the call names: an unknown name gets the one that is probably meant.
+    /// The error of the engine about a model that the call names: an unknown name gets the one that is probably meant, and a
+    /// model that has failed the reason.
     pub(super) fn about_model(&self, error: Error, name: &str, call: &CallHead) -> Error {
         meant_model::explain(error, &self.engine, name, || {
             self.check(Category::ModelRepository, call).is_ok().then_some(&call.access)

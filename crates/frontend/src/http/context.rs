@@ -64,7 +64,8 @@ impl HttpContext {
         model.map_err(|error| self.about_model(error, &path.model, call))
     }
 
-    /// The error of the engine about a model that the request names: an unknown name gets the one that is probably meant.
+    /// The error of the engine about a model that the request names: an unknown name gets the one that is probably meant, and a
+    /// model that has failed the reason.
     pub(super) fn about_model(&self, error: Error, name: &str, call: &HttpCall<'_>) -> Error {
         meant_model::explain(error, &self.engine, name, || {
             let category = Category::ModelRepository;

@@ -32,7 +32,11 @@ pub fn run(
     errors: &mut dyn Write,
 ) -> u8 {
     let (written, status) = match options::parse(arguments) {
-        Err(error) if error.use_stderr() => (write!(errors, "{error}"), 2),
+        // Clap does not say whose help it means.
+        Err(error) if error.use_stderr() => {
+            let text = error.to_string().replace("try '--help'", "try 'nereid record --help'");
+            (write!(errors, "{text}"), 2)
+        }
         Err(help) => (write!(out, "{help}"), 0),
         Ok(options) => match record(&options, end, errors) {
             Ok(()) => (Ok(()), 0),

@@ -20,7 +20,11 @@ use crate::event::CallProtocol;
 /// differs or is missing.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write, errors: &mut dyn Write) -> u8 {
     let (written, status) = match options::parse(arguments) {
-        Err(error) if error.use_stderr() => (write!(errors, "{error}"), 2),
+        // Clap does not say whose help it means.
+        Err(error) if error.use_stderr() => {
+            let text = error.to_string().replace("try '--help'", "try 'nereid replay --help'");
+            (write!(errors, "{text}"), 2)
+        }
         Err(help) => (write!(out, "{help}"), 0),
         Ok(options) => match replay(&options, out) {
             Ok(report) if report.different + report.failed > 0 => (Ok(()), 3),

@@ -1,7 +1,7 @@
 //! The commands `check`, `config` and `init` of the program: exit codes, forms, files.
 
 use std::{
-    fs,
+    fs, io,
     os::unix::fs::symlink,
     path::Path,
     process::{Command, Output},
@@ -190,6 +190,10 @@ fn a_wrong_command_line_has_its_error_first_and_one_usage() {
         ("completions tcsh", "error: 'tcsh' is none of bash, zsh, fish"),
         ("completions bash zsh", "error: unexpected argument: zsh"),
         ("man option", "error: 'option' is none of options, configuration"),
+        ("perf --frob", "error: unexpected argument '--frob' found"),
+        ("record --frob", "error: unexpected argument '--frob' found"),
+        ("replay --frob", "error: unexpected argument '--frob' found"),
+        ("tune --frob", "error: unexpected argument '--frob' found"),
         ("help chekc", "error: 'chekc' is no command\nDid you mean 'check'?"),
         ("help check more", "error: unexpected argument: more"),
     ] {
@@ -200,6 +204,44 @@ fn a_wrong_command_line_has_its_error_first_and_one_usage() {
         assert!(err.contains(&format!("\n\nUsage: nereid {command}")), "{line}: {err}");
         assert_eq!(err.matches("Usage: ").count(), 1, "{line}: {err}");
         assert!(err.ends_with(&format!("try 'nereid {command} --help'.\n")), "{line}: {err}");
+    }
+}
+
+#[test]
+fn a_missing_runtime_is_told_once_for_all_models_that_need_it() {
+    let root = repository("");
+    fs::create_dir_all(root.path().join("other/1")).unwrap();
+    fs::write(root.path().join("other/1/model.onnx"), graph()).unwrap();
+    let (code, out, _) = run("check {} --onnxruntime-library={}/nowhere", root.path());
+    let finding = out.lines().next().unwrap();
+    let begin = ": warning[backend-runtime]: unable to load ONNX Runtime from '";
+    assert!(finding.contains(begin) && finding.contains("pip install onnxruntime"), "{out}");
+    assert!(finding.ends_with(" and 1 more need it"), "{out}");
+    assert_eq!((code, out.matches("backend-runtime").count()), (Some(0), 1), "{out}");
+}
+
+#[test]
+fn json_of_commands_ends_with_its_line() {
+    let root = repository("max_batch_size: 4");
+    for line in [
+        "check {} --format=json",
+        "check {} --format=sarif",
+        "config show {}/net --format=json",
+        "config schema",
+    ] {
+        let (_, out, err) = run(line, root.path());
+        assert!(out.ends_with("}\n"), "{line}: {out}{err}");
+    }
+}
+
+#[test]
+fn a_reader_that_wants_no_more_is_no_error() {
+    for words in [&["config", "schema"][..], &["check", "--rules"], &["man"], &["--help"]] {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let mut command = testing::command(env!("CARGO_BIN_EXE_nereid"));
+        let Output { status, stderr, .. } = command.args(words).stdout(writer).output().unwrap();
+        assert_eq!((status.code(), stderr.as_slice()), (Some(0), &b""[..]), "{words:?}");
     }
 }
 

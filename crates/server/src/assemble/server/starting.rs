@@ -170,9 +170,8 @@ fn failure_text(known: &[IndexEntry]) -> String {
         let reason = reason.lines().next().unwrap_or_default();
         let (failed, known) = (models(&mut known.iter().filter(has_failed)), models(&mut known.iter()));
         text.push_str(&format!(": {failed} of {known} failed, the first is '{name}': {reason}"));
-        if failed < known {
-            text.push_str(" (--exit-on-error=false serves the others)");
-        }
+        let others = if failed < known { "; --exit-on-error=false serves the others" } else { "" };
+        text.push_str(&format!(" ('nereid check' shows all problems{others})"));
     }
     text
 }
@@ -209,17 +208,18 @@ mod tests {
         ];
         assert_eq!(
             failure_text(&known),
-            "failed to load all models: 2 of 3 failed, the first is 'bad': no graph (--exit-on-error=false serves the others)"
+            "failed to load all models: 2 of 3 failed, the first is 'bad': no graph ('nereid check' shows all problems; \
+             --exit-on-error=false serves the others)"
         );
         assert_eq!(
             failure_text(&known[1..2]),
-            "failed to load all models: 1 of 1 failed, the first is 'bad': no graph"
+            "failed to load all models: 1 of 1 failed, the first is 'bad': no graph ('nereid check' shows all problems)"
         );
         assert_eq!(failure_text(&known[..1]), "failed to load all models");
         let versions = [2, 3].map(|version| IndexEntry { version: Some(version), ..known[1].clone() });
         assert_eq!(
             failure_text(&versions),
-            "failed to load all models: 1 of 1 failed, the first is 'bad': no graph"
+            "failed to load all models: 1 of 1 failed, the first is 'bad': no graph ('nereid check' shows all problems)"
         );
     }
 }
