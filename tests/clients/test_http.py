@@ -130,7 +130,7 @@ NOT_A_REQUEST = {
     ),
     '{"inputs":[{"name":"INPUT","datatype":"INT32","shape":[1,16],"data":[1,2]}]}': (
         500,
-        "Failed to parse 'data' field: shape does not match true shape: input 'INPUT' of shape [1,16] needs 16 values, 2 are"
+        "Unable to parse 'data': Shape does not match true shape of 'data' field: input 'INPUT' of shape [1,16] needs 16 values, 2 are"
         " given. Model 'add_sub' has no input 'INPUT', did you mean 'INPUT0'?",
     ),
 }

@@ -43,6 +43,19 @@ ASYNCHRONOUS = DECOUPLED.replace("    def execute", "    async def execute")
 RETURN = "    def execute(self, requests):\n        return self.run(requests)\n\n    async def run"
 RETURNED = DECOUPLED.replace("    def execute", RETURN)
 NO_EXECUTE = "class TritonPythonModel:\n    def initialize(self, args):\n        pass\n"
+# It sees [n, 3, 2], and gives back the same.
+OF_RESHAPED = "max_batch_size: 4\n" + "".join(
+    models.tensor(kind, name, "INT32", 2, 3, more="reshape { shape: [ 3, 2 ] }") for kind, name in (("input", "IN"), ("output", "OUT"))
+)
+RESHAPED = """
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        arrays = [request.inputs()[0].as_numpy() for request in requests]
+        assert all(array.shape[1:] == (3, 2) for array in arrays)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", array)]) for array in arrays]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +68,7 @@ def server(tmp_path_factory, python_backend):
     plugins.python_model(folder, "returned", text=RETURNED)
     ends = models.tensor("input", "WHAT", "BYTES", 1) + models.tensor("output", "DONE", "BYTES", 1)
     plugins.python_model(folder, "idle", text=NO_EXECUTE, config=ends)
+    plugins.python_model(folder, "reshaped", text=RESHAPED, config=OF_RESHAPED)
     options, variables = python_backend.options, python_backend.variables
     with Server(tmp_path_factory.mktemp("server"), folder, *options, variables=variables) as server:
         yield server.wait_until_ready()
@@ -234,3 +248,9 @@ def test_a_model_asks_nobody_before_it_is_ready(start_python, tmp_path):
         [model] = eventually(lambda: client.get_model_repository_index(), "the index")
         assert model["state"] == "UNAVAILABLE"
         assert "TritonModelException: BLS is only supported during the 'execute' function." in model["reason"]
+
+
+def test_clients_see_the_shape_of_the_configuration(client, protocol):
+    given = np.arange(12, dtype=np.int32).reshape(2, 2, 3)
+    result = client.infer("reshaped", [protocol.input("IN", given)])
+    assert result.as_numpy("OUT").tolist() == given.tolist()

@@ -214,6 +214,13 @@ impl ModelConfig {
     pub fn client_dims(&self, dims: &[i64]) -> Shape {
         self.max_batch_size.map(|_| -1).into_iter().chain(dims.iter().copied()).collect()
     }
+
+    /// The client's shape for the shape that a backend gives an output, both with the batch dimension if the model has
+    /// one.
+    pub fn client_shape(&self, output: &OutputSpec, shape: &[i64]) -> Shape {
+        let (batch, rest) = shape.split_at(usize::from(self.max_batch_size.is_some()).min(shape.len()));
+        batch.iter().copied().chain(output.outward(rest)).collect()
+    }
 }
 
 impl InputSpec {

@@ -121,6 +121,15 @@ impl TensorReader<'_> {
     }
 }
 
+/// Gives an output the shape that clients see. An output that contradicts its configured `reshape` stays as it is.
+fn reshape(output: &mut Tensor, config: &ModelConfig) {
+    let spec = config.outputs.iter().find(|spec| spec.name == *output.name() && spec.reshape.is_some());
+    let Some(shape) = spec.map(|spec| config.client_shape(spec, output.shape())) else { return };
+    if element_count(&shape).ok() == element_count(output.shape()).ok() {
+        output.reshape(shape);
+    }
+}
+
 /// The ranges of the server's area that were read for one response, by their offsets.
 type ReadInputs = SmallVec<[(usize, Bytes); 1]>;
 
@@ -150,7 +159,8 @@ pub(crate) fn response(
     outputs.clone().try_for_each(|tensor| rules.check(tensor, config)).inspect_err(|_| {
         reader.give_back(wire.outputs.iter().filter(is_wanted));
     })?;
-    let outputs = reader.read(outputs).map_err(|error| error.because(FailureReason::Backend))?;
+    let mut outputs = reader.read(outputs).map_err(|error| error.because(FailureReason::Backend))?;
+    outputs.iter_mut().for_each(|output| reshape(output, config));
     let parameters = parameters_of_json(wire.parameters)
         .map_err(|damage| Error::internal(damage.0).because(FailureReason::Backend))?;
     Ok(Response { outputs, parameters })

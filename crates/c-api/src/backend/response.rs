@@ -3,7 +3,7 @@ use std::{ffi::c_char, ptr, sync::Arc};
 
 use inference::{OutputPlacement, Responder, lock::Mutex};
 use smallvec::SmallVec;
-use vocabulary::{Error, FailureReason, Name, Parameter, Parameters, Shape};
+use vocabulary::{Error, FailureReason, Name, Parameter, Parameters};
 
 use super::{Model, Request, in_use::InUseGuard, output::Output};
 use crate::{
@@ -62,8 +62,7 @@ impl Response {
         };
         let datatype = datatype(kind)
             .ok_or_else(|| Error::invalid(format!("output '{name}' has an unknown datatype, {kind}")))?;
-        let (batch, rest) = shape.split_at(usize::from(config.max_batch_size.is_some()).min(shape.len()));
-        let shape: Shape = batch.iter().copied().chain(spec.outward(rest)).collect();
+        let shape = config.client_shape(spec, shape);
         // A model that is decoupled needs other memory for each of its responses.
         let placement = self.placement.as_ref().filter(|_| !config.decoupled);
         let offered = placement.and_then(|placement| placement.memory(&spec.name));

@@ -162,7 +162,7 @@ fn the_first_mistake_counts_but_grammar_comes_before_all() {
     let first =
         r#"{"inputs":[{"name":"A","datatype":"INT32","shape":[1],"data":["x"]},{"name":"B","datatype":5}"#;
     assert!(refused(json(&format!("{first}]}}"))).1.contains("non-signed-integer"));
-    assert!(refused(json(first)).1.contains("Missing a comma or ]"));
+    assert!(refused(json(first)).1.contains("Missing a comma or ']'"));
     let outputs = one_input(r#","outputs":{},"parameters":[1]"#);
     assert_eq!(
         refused(json(&outputs)).1,

@@ -110,7 +110,7 @@ fn wrong_shapes_counts_and_types_are_named() {
                 "id_int32",
                 r#"{"inputs":[{"name":"IN","datatype":"INT32","shape":[3],"data":[1,2]}]}"#,
                 500,
-                "Failed to parse 'data' field: shape does not match true shape: input 'IN' of shape [3] needs 3 values, 2 are \
+                "Unable to parse 'data': Shape does not match true shape of 'data' field: input 'IN' of shape [3] needs 3 values, 2 are \
                  given",
             ),
             (
@@ -179,8 +179,8 @@ fn malformed_json_is_refused_with_its_place() {
     let wrong = [
         ("hello", "Invalid value. at 0"),
         ("{\"inputs\" 1}", "Missing a colon after a name of object member. at 10"),
-        ("{\"a\":1 \"b\":2}", "Missing a comma or } after an object member. at 7"),
-        ("{\"a\":[1 2]}", "Missing a comma or ] after an array element. at 8"),
+        ("{\"a\":1 \"b\":2}", "Missing a comma or '}' after an object member. at 7"),
+        ("{\"a\":[1 2]}", "Missing a comma or ']' after an array element. at 8"),
         ("{\"a\":\"x", "Missing a closing quotation mark in string. at 7"),
         ("{\"a\":\"\\q\"}", "Invalid escape character in string. at 6"),
         ("{\"a\":\"\\u12g4\"}", "Incorrect hex digit after \\u escape in string. at 6"),

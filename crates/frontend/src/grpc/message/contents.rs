@@ -96,16 +96,15 @@ pub(crate) fn bytes(
         let kind = datatype.filter(|datatype| served.contains(datatype)).unwrap_or(served[0]);
         let refused = |why: &str| {
             Error::invalid(format!(
-                "unexpected explicit tensor data for input tensor '{input}' for model '{model}' of type '{}', {why}",
-                kind.protocol_name()
+                "unexpected explicit tensor data for input tensor '{input}' for model '{model}'{why}"
             ))
         };
         if supplied {
-            return Err(refused("binary data was already supplied.").into());
+            return Err(refused(", binary data was already supplied.").into());
         }
         if datatype != Some(kind) {
-            let expected = datatype.map_or(INVALID, DataType::protocol_name);
-            return Err(refused(&format!("expected datatype '{expected}'")).into());
+            let (given, expected) = (kind.protocol_name(), datatype.map_or(INVALID, DataType::protocol_name));
+            return Err(refused(&format!(" of type '{given}', expected datatype '{expected}'")).into());
         }
         supplied = true;
     }
@@ -278,7 +277,7 @@ mod tests {
     fn contents_of_two_kinds_are_refused() {
         let both = InferTensorContents { fp64_contents: vec![0.0], ..ints(&[1]) };
         let refused = of(&both, DataType::Int8).unwrap_err();
-        assert!(refused.ends_with("of type 'FP64', binary data was already supplied."), "{refused}");
+        assert!(refused.ends_with("', binary data was already supplied."), "{refused}");
     }
 
     #[test]

@@ -289,7 +289,8 @@ impl<'a> JsonReader<'a> {
                     steps::add(self.at - escape);
                 }
                 0 => return Err(self.error(reason::QUOTATION_MARK)),
-                _ => return Err(self.error(reason::ENCODING)),
+                // A control character; RapidJSON 1.1.0 says the same of it as of a wrong escape.
+                _ => return Err(self.error(reason::ESCAPE)),
             }
             let plain = self.at;
             self.skip_plain();
@@ -441,7 +442,7 @@ mod tests {
             (b"[1, 1e400]", TOO_BIG, 4),
             (b"[\"ab", QUOTATION_MARK, 4),
             (b"[\"a\0\"]", QUOTATION_MARK, 3),
-            (b"[\"a\n\"]", ENCODING, 3),
+            (b"[\"a\n\"]", ESCAPE, 3),
             (b"[\"a\\x\"]", ESCAPE, 3),
             (b"[\"\\u12g4\"]", HEX_DIGIT, 2),
             (b"[\"\\ud800\"]", SURROGATE, 2),

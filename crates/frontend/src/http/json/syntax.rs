@@ -10,20 +10,19 @@ pub(crate) struct JsonSyntaxError {
     pub(crate) at: usize,
 }
 
-/// The texts of RapidJSON's `error/en.h`.
+/// The texts of RapidJSON 1.1.0 (`error/en.h`), which Triton is built with.
 pub(crate) mod reason {
     pub(crate) const EMPTY: &str = "The document is empty.";
     pub(crate) const NOT_SINGULAR: &str = "The document root must not be followed by other values.";
     pub(crate) const INVALID_VALUE: &str = "Invalid value.";
     pub(crate) const MISSING_NAME: &str = "Missing a name for object member.";
     pub(crate) const MISSING_COLON: &str = "Missing a colon after a name of object member.";
-    pub(crate) const MISSING_COMMA_IN_OBJECT: &str = "Missing a comma or } after an object member.";
-    pub(crate) const MISSING_COMMA_IN_ARRAY: &str = "Missing a comma or ] after an array element.";
+    pub(crate) const MISSING_COMMA_IN_OBJECT: &str = "Missing a comma or '}' after an object member.";
+    pub(crate) const MISSING_COMMA_IN_ARRAY: &str = "Missing a comma or ']' after an array element.";
     pub(crate) const HEX_DIGIT: &str = "Incorrect hex digit after \\u escape in string.";
     pub(crate) const SURROGATE: &str = "The surrogate pair in string is invalid.";
     pub(crate) const ESCAPE: &str = "Invalid escape character in string.";
     pub(crate) const QUOTATION_MARK: &str = "Missing a closing quotation mark in string.";
-    pub(crate) const ENCODING: &str = "Invalid encoding in string.";
     pub(crate) const TOO_BIG: &str = "Number too big to be stored in double.";
     pub(crate) const FRACTION: &str = "Miss fraction part in number.";
     pub(crate) const EXPONENT: &str = "Miss exponent in number.";
