@@ -1,4 +1,4 @@
-"""The differences that are known: patterns, each with the row of `docs/differences.md` that it belongs to.
+"""The differences that are known: patterns, each with the row of `docs/records/differences.md` that it belongs to.
 
 `explanations.toml` has them. A pattern is made of regular expressions that must match whole texts:
 

@@ -4,6 +4,7 @@ mod circles;
 mod declared_files;
 mod dependencies;
 mod exception_list;
+mod explanations;
 mod function_use;
 mod layers;
 mod layout;

@@ -1,4 +1,4 @@
-//! Tasks of the workspace: `cargo xtask test | integrations | deepcheck | memcheck | chaos | fuzz | gates | docs | pictures |
+//! Tasks of the workspace: `cargo xtask test | integrations | deepcheck | memcheck | chaos | differential | fuzz | gates | docs | pictures |
 //! header | setup | demo | dist | bench`.
 //!
 //! This program does everything that needs more than cargo: the checks of a change, the Python environment, the
@@ -22,6 +22,7 @@ mod console;
 mod deepcheck;
 mod demo;
 mod dependencies;
+mod differential;
 mod dist;
 mod docs;
 mod files;
@@ -62,14 +63,14 @@ cargo xtask test [--quick] [--only TEXT]
     Each step has a limit, and ends with a list of what it left. Logs are in target/steps.
 
 cargo xtask integrations [--only TEXT]
-    The tests that need large foreign packages, in groups: object stores, Triton's plug-ins, NVIDIA's programs, a browser,
-    Prometheus's tools, the larger recipes of the documentation, the rules for dependencies, and known faults in them. --only
-    takes the groups whose name contains TEXT.
+    The tests that need large foreign packages, in groups: object stores, Triton's plug-ins, NVIDIA's programs, two minutes
+    of comparison with a real Triton, a browser, Prometheus's tools, the larger recipes of the documentation, the rules for
+    dependencies, and known faults in them. --only takes the groups whose name contains TEXT.
 
 cargo xtask deepcheck [--only TEXT]
     What takes too long for every change: a model checker over the code that threads meet in, the tests of the crates that
-    meet C under the compiler's address and thread sanitizers, memcheck, miri, two hours of fuzzing, and an hour of campaigns
-    of random faults.
+    meet C under the compiler's address and thread sanitizers, memcheck, miri, two hours of fuzzing, an hour of campaigns
+    of random faults, and 60,000 cases of comparison with a real Triton.
     --only takes the steps whose name contains TEXT.
 
 cargo xtask memcheck [--requests N]
@@ -86,6 +87,12 @@ cargo xtask chaos [--seconds N | --count N | --scale-downs N | --stops N | --req
     --wrong lets a network answer wrongly now and then, to see that it is found. A broken promise prints the smallest
     history found that breaks it, for which it looks at most so many seconds [default: 300]. Builds for release; --dev uses
     a debug build.
+
+cargo xtask differential [--seed N] [--cases N | --seconds N] [--only AREA] [--case N] [--dev]
+    Generated cases that a real Triton, from a wheel of PyPI, and Nereid must answer alike: inference (over HTTP), grpc,
+    calls (all other calls), scheduling, config and commands, or only one of these areas. N cases [default: 1000], or N
+    seconds. Each kind of difference that tests/differential/explanations.toml does not explain is printed with the
+    smallest case found. --case repeats the case of a number. Builds for release; --dev uses a debug build.
 
 cargo xtask fuzz [--target NAME] [--seconds N]
     libFuzzer over the parsers of bytes from outside, each for N seconds [default: 60]: an input that makes one panic, that
@@ -184,6 +191,9 @@ fn run() -> Result<bool> {
             memcheck::run(requests).map(|()| true)
         }
         "chaos" => chaos::run(&chaos::ChaosOptions::parse(arguments)?).map(|()| true),
+        "differential" => {
+            differential::run(&differential::DifferentialOptions::parse(arguments)?).map(|()| true)
+        }
         "fuzz" => fuzz::run(&fuzz::FuzzOptions::parse(arguments)?).map(|()| true),
         "deepcheck" => {
             let only: Option<String> = arguments.value("--only")?;

@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use super::exception_list::Upkeep;
 use super::{
-    circles, declared_files, dependencies, layers, layout, life_of_a_request, names, page_paths,
-    python_graph, rust_graph, sources, timing, timing_exceptions, type_shape,
+    circles, declared_files, dependencies, explanations, layers, layout, life_of_a_request, names,
+    page_paths, python_graph, rust_graph, sources, timing, timing_exceptions, type_shape,
 };
 use crate::{abi, repository_files, workspace};
 
@@ -36,6 +36,7 @@ pub(crate) fn run(upkeep: Upkeep) -> Result<bool> {
         ("C interfaces", abi::broken(&root)?),
         ("type names", names::broken(&root, &rust, &abi::type_names(&root)?, upkeep)?),
         ("time in tests", timing::broken(&root)?),
+        ("explained differences", explanations::broken(&root)?),
         ("sources", sources.broken),
     ];
     for (name, broken) in &verdicts {

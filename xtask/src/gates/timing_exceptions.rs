@@ -76,6 +76,16 @@ pub(super) const EXCEPTIONS: &[TimingException] = &[
         reason: "models in Python that let others run before they answer",
     },
     TimingException {
+        path: "tests/differential/__main__.py",
+        line: "time.monotonic()",
+        reason: "how long a comparison lasts; what it compares has no time",
+    },
+    TimingException {
+        path: "tests/differential/python_models/",
+        line: "sleep(",
+        reason: "models in Python that ask again and again until a file is there",
+    },
+    TimingException {
         path: "tests/clients/balancer.py",
         line: "",
         reason: "a program that asks servers at a pace and prints its rate; no test compares it",

@@ -1,4 +1,4 @@
-//! Takes Triton's own plug-ins out of a PyPI wheel: the Python backend and the local cache, which the tests use.
+//! Takes Triton out of a PyPI wheel: the server, the Python backend and the local cache, which the tests use.
 //!
 //! Only tests may need them: `cargo xtask integrations`.
 
@@ -25,14 +25,16 @@ import glob, os, shutil, subprocess, sys, sysconfig, zipfile
 folder, target = sys.argv[1:]
 triton = 'pytriton/tritonserver'
 stub = f'{triton}/python_backend_stubs/{sysconfig.get_python_version()}/triton_python_backend_stub'
+server = f'{triton}/bin/tritonserver'
 parts = (f'{triton}/backends/', f'{triton}/caches/', 'nvidia_pytriton.libs/')
 with zipfile.ZipFile(glob.glob(os.path.join(folder, '*.whl'))[0]) as wheel:
     if stub not in wheel.namelist():
         sys.exit(f'the wheel cannot run Python {sysconfig.get_python_version()}')
-    wheel.extractall(target, [name for name in wheel.namelist() if name == stub or name.startswith(parts)])
+    wheel.extractall(target, [name for name in wheel.namelist() if name in (server, stub) or name.startswith(parts)])
 program = os.path.join(target, triton, 'backends/python/triton_python_backend_stub')
 shutil.move(os.path.join(target, stub), program)
-os.chmod(program, 0o755)
+for executable in (program, os.path.join(target, server)):
+    os.chmod(executable, 0o755)
 libraries = {'LD_LIBRARY_PATH': sysconfig.get_config_var('LIBDIR') or ''}
 started = subprocess.run([program], env=os.environ | libraries, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 if started.returncode == 127:
@@ -49,7 +51,8 @@ pub(super) fn fetch() -> Result<PathBuf> {
     let version =
         process::output(version.args(["-c", "import sysconfig; print(sysconfig.get_python_version())"]))?;
     // The name contains everything that the folder depends on, so that another version is downloaded again.
-    let folder = workspace::target().join("plugins").join(format!("{VERSION}-python{}", version.trim()));
+    let folder =
+        workspace::target().join("plugins").join(format!("{VERSION}-server-python{}", version.trim()));
     files::make_once(&folder, |unfinished| {
         extract(unfinished, version.trim())?;
         make_environment(&unfinished.join("python"), version.trim())
