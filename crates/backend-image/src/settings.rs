@@ -20,7 +20,7 @@ pub(crate) struct PictureSettings {
     pub(crate) input: Name,
     pub(crate) output: Name,
     pub(crate) datatype: DataType,
-    /// The shape of the output, without the batch dimension.
+    /// The shape of the output that clients see, without the batch dimension.
     pub(crate) dims: Shape,
     /// `None`: tensors have no batch dimension.
     pub(crate) max_batch_size: Option<NonZeroU32>,
@@ -80,7 +80,7 @@ impl PictureSettings {
             input: input.name.clone(),
             output: output.name.clone(),
             datatype: output.datatype,
-            dims: dims.clone(),
+            dims: output.client_shape(dims, false),
             max_batch_size: config.max_batch_size,
             layout,
             resize: parameters.resize()?,

@@ -167,9 +167,9 @@ fn parts(
         return Ok(shares.iter().map(|_| Part { elements: 0..1, shape: spec.dims.clone() }).collect());
     }
     if plan.max_rows.is_none() {
-        return Ok(wholes(shape, &spec.outward(shape), shares));
+        return Ok(wholes(shape, &spec.client_shape(shape, false), shares));
     }
-    rows(plan, &spec.name, shape, &spec.outward(&shape[1..]), shares)
+    rows(plan, &spec.name, shape, &spec.client_shape(&shape[1..], false), shares)
 }
 
 /// The part of the output for each sequence, in the shape that the graph has given it.

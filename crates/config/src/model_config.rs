@@ -215,31 +215,74 @@ impl ModelConfig {
         self.max_batch_size.map(|_| -1).into_iter().chain(dims.iter().copied()).collect()
     }
 
-    /// The client's shape for the shape that a backend gives an output, both with the batch dimension if the model has
-    /// one.
+    /// As [`OutputSpec::client_shape`], of an output of this model.
     pub fn client_shape(&self, output: &OutputSpec, shape: &[i64]) -> Shape {
-        let (batch, rest) = shape.split_at(usize::from(self.max_batch_size.is_some()).min(shape.len()));
-        batch.iter().copied().chain(output.outward(rest)).collect()
+        output.client_shape(shape, self.max_batch_size.is_some() && !output.is_shape_tensor)
     }
 }
 
 impl InputSpec {
-    /// The backend's shape for a client's shape (both without batch dimension). The values at the -1 positions of
-    /// `dims` move, in order, to the -1 positions of `reshape`.
-    pub fn inward(&self, shape: &[i64]) -> Shape {
-        self.reshape.as_ref().map_or_else(|| shape.into(), |reshape| substitute(&self.dims, shape, reshape))
+    /// The shape that a backend sees for the shape that a client gives, both with or without a batch dimension.
+    pub fn backend_shape(&self, shape: &[i64], has_batch: bool) -> Shape {
+        match &self.reshape {
+            Some(reshape) => reshaped(shape, has_batch, &self.dims, reshape),
+            None => shape.into(),
+        }
     }
 }
 
 impl OutputSpec {
-    /// The client's shape for a backend's shape (both without batch dimension). It reverses the reshape.
-    pub fn outward(&self, shape: &[i64]) -> Shape {
-        self.reshape.as_ref().map_or_else(|| shape.into(), |reshape| substitute(reshape, shape, &self.dims))
+    /// The shape that a client sees for the shape that a backend gives, both with or without a batch dimension.
+    pub fn client_shape(&self, shape: &[i64], has_batch: bool) -> Shape {
+        match &self.reshape {
+            Some(reshape) => reshaped(shape, has_batch, reshape, &self.dims),
+            None => shape.into(),
+        }
     }
 }
 
-/// `to`, with its -1 values replaced, in order, by the values that `shape` has where `from` has -1.
-fn substitute(from: &[i64], shape: &[i64], to: &[i64]) -> Shape {
-    let mut values = from.iter().zip(shape).filter(|(pattern, _)| **pattern == -1).map(|(_, value)| *value);
-    to.iter().map(|&dim| if dim == -1 { values.next().unwrap_or(-1) } else { dim }).collect()
+/// A shape of the form `from` in the form `to`. The values at the -1 positions of `from` move, in order, to the -1 positions
+/// of `to`. The batch dimension stays.
+fn reshaped(shape: &[i64], has_batch: bool, from: &[i64], to: &[i64]) -> Shape {
+    let (batch, row) = shape.split_at(usize::from(has_batch).min(shape.len()));
+    let mut values = from.iter().zip(row).filter(|(pattern, _)| **pattern == -1).map(|(_, value)| *value);
+    let row = to.iter().map(|&dim| if dim == -1 { values.next().unwrap_or(-1) } else { dim });
+    batch.iter().copied().chain(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_dimensions_move_and_the_batch_dimension_stays() {
+        let shape = |has_batch, from: &[i64], to: &[i64], shape: &[i64]| {
+            let (client, backend) = (Shape::from(from), Some(Shape::from(to)));
+            let input = InputSpec {
+                name: "IN".into(),
+                datatype: DataType::Fp32,
+                dims: client.clone(),
+                reshape: backend.clone(),
+                optional: false,
+                allow_ragged_batch: false,
+                is_shape_tensor: false,
+            };
+            let output = OutputSpec {
+                name: "OUT".into(),
+                datatype: DataType::Fp32,
+                dims: client,
+                reshape: backend,
+                label_filename: None,
+                labels: Arc::default(),
+                is_shape_tensor: false,
+            };
+            let seen = input.backend_shape(shape, has_batch);
+            assert_eq!(output.client_shape(&seen, has_batch)[..], *shape);
+            seen.to_vec()
+        };
+        assert_eq!(shape(false, &[2, 3], &[3, 2], &[2, 3]), [3, 2]);
+        assert_eq!(shape(true, &[2, 3], &[6], &[5, 2, 3]), [5, 6]);
+        assert_eq!(shape(true, &[1], &[], &[5, 1]), [5]);
+        assert_eq!(shape(true, &[-1, 2, -1], &[-1, -1, 2], &[5, 7, 2, 9]), [5, 7, 9, 2]);
+    }
 }

@@ -393,7 +393,7 @@ fn check_tensor(
     }
     // A model cannot process a batch without rows (S-W3).
     let empty_batch = batch.first() == Some(&0);
-    let shape: Shape = batch.iter().copied().chain(spec.inward(dims)).collect();
+    let shape = spec.backend_shape(tensor.shape(), batched);
     match spec.datatype.byte_size() {
         _ if empty_batch => {
             let row = spec.datatype.byte_size().and_then(|element| byte_size(dims, element)).unwrap_or(0);

@@ -27,10 +27,10 @@ fn without_a_batch_dimension_the_output_has_none() {
 }
 
 #[test]
-fn the_backend_returns_the_shape_of_the_reshape() {
+fn clients_see_the_dims_and_not_those_of_the_reshape() {
     let text = config(8, "TYPE_UINT8", "6", "").replace("[ 6 ]", "[ 6 ] reshape { shape: [ 1, 2, 3 ] }");
     let response = load(&text).unwrap().run(vec![request(&[1, 1], &[&pictures()[0]])]).remove(0).unwrap();
-    assert_eq!(response.output("PIXELS").unwrap().shape(), [1, 1, 2, 3]);
+    assert_eq!(response.output("PIXELS").unwrap().shape(), [1, 6]);
 }
 
 #[test]

@@ -38,10 +38,7 @@ impl StepTensor {
         let inner = spec.reshape.as_ref().unwrap_or(&spec.dims);
         let mut output = self.shaped(&spec.name, inner, wants_batch);
         if spec.reshape.is_some() {
-            let rows = usize::from(wants_batch).min(output.shape().len());
-            let (batch, dims) = output.shape().split_at(rows);
-            let shape: Shape = batch.iter().copied().chain(spec.outward(dims)).collect();
-            output.reshape(shape);
+            output.reshape(spec.client_shape(output.shape(), wants_batch));
         }
         output
     }
