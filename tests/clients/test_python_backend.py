@@ -1,6 +1,7 @@
 """Models in Python: tensors, batches, sequences, errors, and what a model hears and tells."""
 
 import json
+import math
 import re
 
 import ml_dtypes
@@ -107,6 +108,16 @@ def test_the_statistics_are_what_the_backend_reports(client, protocol):
     assert all(part > 10_000 for part in parts), parts
     # The answer is on its way when the backend looks at the clock for the last time.
     assert parts[0] + parts[1] + spent("queue") <= spent("success")
+
+
+def test_parameters_may_be_infinite_or_no_number(python_server):
+    body = """{"inputs": [{"name": "X", "datatype": "FP32", "shape": [1], "data": [0]}], "outputs": [{"name": "HEARD"}],
+               "parameters": {"none": NaN, "least": -Infinity, "most": Infinity, "half": 0.5}}"""
+    answer = requests.post(f"http://{python_server.http}/v2/models/hearer/infer", data=body, timeout=PATIENCE)
+    [output] = answer.json()["outputs"]
+    heard = json.loads(output["data"][0])["parameters"]
+    assert math.isnan(heard.pop("none"))
+    assert heard == {"least": -math.inf, "most": math.inf, "half": 0.5}
 
 
 def test_a_model_hears_everything_about_a_request_and_itself(python_server, client, protocol):

@@ -43,18 +43,28 @@ ASYNCHRONOUS = DECOUPLED.replace("    def execute", "    async def execute")
 RETURN = "    def execute(self, requests):\n        return self.run(requests)\n\n    async def run"
 RETURNED = DECOUPLED.replace("    def execute", RETURN)
 NO_EXECUTE = "class TritonPythonModel:\n    def initialize(self, args):\n        pass\n"
-# It sees [n, 3, 2], and gives back the same.
-OF_RESHAPED = "max_batch_size: 4\n" + "".join(
-    models.tensor(kind, name, "INT32", 2, 3, more="reshape { shape: [ 3, 2 ] }") for kind, name in (("input", "IN"), ("output", "OUT"))
-)
-RESHAPED = """
+SUMMING = """
 import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
     def execute(self, requests):
-        arrays = [request.inputs()[0].as_numpy() for request in requests]
-        assert all(array.shape[1:] == (3, 2) for array in arrays)
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", array)]) for array in arrays]
+        return [self.answer(*(tensor.as_numpy() for tensor in request.inputs())) for request in requests]
+
+    def answer(self, given, before):
+        after = given + before
+        return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", after), pb_utils.Tensor("NEXT", after)])
+"""
+OF_SUMMING = """
+max_batch_size: 4
+input { name: "IN" data_type: TYPE_INT32 dims: [ 1 ] }
+output { name: "OUT" data_type: TYPE_INT32 dims: [ 1 ] }
+sequence_batching {
+  oldest { max_candidate_sequences: 4 }
+  state {
+    input_name: "SUM" output_name: "NEXT" data_type: TYPE_INT32 dims: [ 1 ]
+    initial_state { name: "nothing" data_type: TYPE_INT32 dims: [ 1 ] zero_data: true }
+  }
+}
 """
 
 
@@ -68,7 +78,7 @@ def server(tmp_path_factory, python_backend):
     plugins.python_model(folder, "returned", text=RETURNED)
     ends = models.tensor("input", "WHAT", "BYTES", 1) + models.tensor("output", "DONE", "BYTES", 1)
     plugins.python_model(folder, "idle", text=NO_EXECUTE, config=ends)
-    plugins.python_model(folder, "reshaped", text=RESHAPED, config=OF_RESHAPED)
+    plugins.python_model(folder, "summing", text=SUMMING, config=OF_SUMMING)
     options, variables = python_backend.options, python_backend.variables
     with Server(tmp_path_factory.mktemp("server"), folder, *options, variables=variables) as server:
         yield server.wait_until_ready()
@@ -250,7 +260,18 @@ def test_a_model_asks_nobody_before_it_is_ready(start_python, tmp_path):
         assert "TritonModelException: BLS is only supported during the 'execute' function." in model["reason"]
 
 
-def test_clients_see_the_shape_of_the_configuration(client, protocol):
-    given = np.arange(12, dtype=np.int32).reshape(2, 2, 3)
-    result = client.infer("reshaped", [protocol.input("IN", given)])
-    assert result.as_numpy("OUT").tolist() == given.tolist()
+# Triton's backend gives a model the first state again and again.
+@pytest.mark.parametrize("python_backend", python_backends.OURS, indirect=True)
+def test_the_state_of_a_sequence_is_among_the_inputs(client, protocol, server):
+    one, other = (1, 2) if protocol is HTTP else (3, 4)
+
+    def step(sequence, number, **place):
+        given = protocol.input("IN", np.array([[number]], np.int32))
+        result = client.infer("summing", [given], sequence_id=sequence, **place)
+        assert result.get_output("NEXT") is None
+        return result.as_numpy("OUT").item()
+
+    assert [step(one, 1, sequence_start=True), step(other, 10, sequence_start=True)] == [1, 10]
+    assert [step(one, 2), step(other, 10), step(other, 1)] == [3, 20, 21]
+    assert [step(one, 3, sequence_end=True), step(other, 9, sequence_end=True)] == [6, 30]
+    assert "of model 'summing' is not in the configuration" not in server.log()

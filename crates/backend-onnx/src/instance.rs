@@ -15,7 +15,7 @@ use crate::{
     output_places::{ExpectedOutputs, OutputShapes, places},
     plan::{ExecutionPlan, FetchPlan},
     scatter::{ScatterTarget, scatter, scatter_place},
-    state::{groups, load_states, store_states},
+    state::{groups, store_states},
 };
 
 /// One executable copy of a model. Any thread may run it, one at a time.
@@ -225,7 +225,7 @@ impl BackendInstance for OnnxInstance {
         if executions.is_empty() {
             return;
         }
-        executions.iter_mut().for_each(load_states);
+        executions.iter_mut().for_each(Execution::load_states);
         if self.plan.max_rows.is_some() || executions.len() == 1 {
             for group in groups(&self.plan, executions) {
                 self.run(group, &execution_times);

@@ -2,18 +2,11 @@
 //!
 //! After a state has joined the inputs of its request, it is an input like any other. A part of an output becomes the
 //! next state without a change: for a request that runs alone, no number is copied from step to step.
-use inference::{RequestInputs, backend::Execution};
+use inference::backend::Execution;
 use smallvec::{SmallVec, smallvec};
 use vocabulary::{Error, Tensor};
 
 use crate::plan::ExecutionPlan;
-
-/// Adds the states of its sequence to the inputs of a request.
-pub(crate) fn load_states(execution: &mut Execution) {
-    if let (Some(state), RequestInputs::Tensors(inputs)) = (&execution.state, &mut execution.request.inputs) {
-        inputs.extend(state.inputs());
-    }
-}
 
 /// Stores the outputs of a run as the next states of the request's sequence.
 ///

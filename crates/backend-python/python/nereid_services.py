@@ -22,6 +22,8 @@ class Codec:
         self._channel = channel
         self._inputs = inputs
         self._outputs = outputs
+        # The outputs that the server remembers for the next request of a sequence.
+        self.state_outputs = frozenset()
         # Called with the tensors of a response of which a client does not get all.
         self.on_left_out = lambda tensors: None
 
@@ -70,7 +72,8 @@ class Codec:
         to_wire = self.tensor_to
         tensors = response._output_tensors
         if requested is not None:
-            wanted = [to_wire(tensor) for tensor in tensors if tensor._name in requested]
+            states = self.state_outputs
+            wanted = [to_wire(tensor) for tensor in tensors if tensor._name in requested or tensor._name in states]
             if len(wanted) != len(tensors):
                 self.on_left_out(tensors)
             return None, wanted, response._parameters
@@ -199,7 +202,7 @@ class Services:
 
     def tell_unknown_outputs(self, outputs, file):
         """Tells once of an output that no client gets, because the configuration, which has `outputs`, does not have it."""
-        names = {output["name"] for output in outputs}
+        names = {output["name"] for output in outputs} | self.codec.state_outputs
         known = ", ".join(sorted(names))
 
         def tell(tensors):

@@ -151,6 +151,8 @@ class Worker:
         # One of the instances tells it.
         if groups and facts[2] == f"{groups[0].get('name')}_0":
             self._tell_unused_stub()
+        states = config.get("sequence_batching", {}).get("state", ())
+        self._services.codec.state_outputs = frozenset(state["output_name"] for state in states)
         self._services.tell_unknown_outputs(config.get("output", ()), self._facts[6])
         self._services.is_decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled", False))
         # Modules stay, and need not be looked at by each collection of garbage.

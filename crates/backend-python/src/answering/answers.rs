@@ -1,5 +1,5 @@
 //! From the items of a worker to the answers of its requests.
-use inference::{OutputSelection, Response};
+use inference::{OutputSelection, Response, backend::SequenceState};
 use vocabulary::{Error, FailureReason};
 
 use crate::{
@@ -17,9 +17,15 @@ pub(crate) struct RequestAnswerer<'a> {
 }
 
 impl RequestAnswerer<'_> {
-    fn response(&self, wire: &WireResponse<'_>, wanted: &OutputSelection) -> Result<Response, Error> {
+    /// The response that a client gets. Its execution, unless it has ended, has the state of the sequence.
+    fn response(
+        &self,
+        wire: &WireResponse<'_>,
+        wanted: &OutputSelection,
+        state: Option<&SequenceState>,
+    ) -> Result<Response, Error> {
         let reader = TensorReader { session: self.session };
-        response(wire, &reader, wanted, (&self.queue.config, &self.session.model.output_rules))
+        response(wire, &reader, (wanted, state), (&self.queue.config, &self.session.model.output_rules))
     }
 
     /// An execution has ended.
@@ -50,7 +56,8 @@ impl RequestAnswerer<'_> {
     fn complete(&self, handle: u64, wire: &WireResponse<'_>) {
         let request = self.session.outbox().calls.end_request(handle);
         let Some(request) = request else { return };
-        let response = self.response(wire, &request.outputs);
+        let state = request.execution.as_ref().and_then(|execution| execution.state.as_ref());
+        let response = self.response(wire, &request.outputs, state);
         request.end(response);
     }
 
@@ -75,16 +82,18 @@ impl RequestAnswerer<'_> {
     /// A sender has sent a response, or the end.
     pub(crate) fn sent(&self, handle: u64, wire: Option<&WireResponse<'_>>, is_last: bool) {
         let is_last = is_last || !self.queue.config.decoupled;
-        let (responder, wanted) = {
+        let (responder, wanted, state) = {
             let mut outbox = self.session.outbox();
             let Some(request) = outbox.calls.request(handle) else { return };
-            (request.responder.clone(), request.outputs.clone())
+            let state = request.execution.as_ref().and_then(|execution| execution.state.clone());
+            (request.responder.clone(), request.outputs.clone(), state)
         };
         // What is left of the request is to bring its last response to the client.
         if is_last && let Some(times) = responder.timeline().execution() {
             times.compute_ended();
         }
-        let response = wire.map(|wire| self.response(wire, &wanted));
+        let response = wire.map(|wire| self.response(wire, &wanted, state.as_ref()));
+        drop(state);
         if !is_last {
             drop(wanted);
             match response {

@@ -4,7 +4,7 @@
 //! can have, before a byte is read.
 use bytes::Bytes;
 use config::ModelConfig;
-use inference::{OutputSelection, Response};
+use inference::{OutputSelection, Response, backend::SequenceState};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use vocabulary::{Error, FailureReason, Tensor, TensorData, element_count};
@@ -136,23 +136,24 @@ type ReadInputs = SmallVec<[(usize, Bytes); 1]>;
 /// A worker learns at once that the server has read outputs of this size.
 const LARGE_BYTES: usize = 1 << 20;
 
-/// The response that a client gets: the outputs that it wants.
+/// The response that a client gets: the outputs that it wants. Outputs that the state of the sequence remembers become
+/// the next state.
 ///
 /// # Errors
 /// The model's error, or what is wrong with the response.
 pub(crate) fn response(
     wire: &WireResponse<'_>,
     reader: &TensorReader<'_>,
-    wanted: &OutputSelection,
+    (wanted, state): (&OutputSelection, Option<&SequenceState>),
     (config, rules): (&ModelConfig, &OutputRules),
 ) -> Result<Response, Error> {
     if let Some(error) = &wire.error {
         reader.give_back(wire.outputs.iter());
         return Err(error.clone());
     }
-    let is_wanted = |tensor: &&WireTensor<'_>| {
-        wanted.includes(tensor.name) && config.outputs.iter().any(|output| *output.name == *tensor.name)
-    };
+    let is_of_client = |name: &str| wanted.includes(name) && config.output(name).is_some();
+    let is_of_state = |name: &str| state.is_some_and(|state| state.has_state(name));
+    let is_wanted = |tensor: &&WireTensor<'_>| is_of_client(tensor.name) || is_of_state(tensor.name);
     let unwanted = wire.outputs.iter().filter(|tensor| !is_wanted(tensor));
     reader.give_back(unwanted);
     let outputs = wire.outputs.iter().filter(is_wanted);
@@ -160,8 +161,13 @@ pub(crate) fn response(
         reader.give_back(wire.outputs.iter().filter(is_wanted));
     })?;
     let mut outputs = reader.read(outputs).map_err(|error| error.because(FailureReason::Backend))?;
-    outputs.iter_mut().for_each(|output| reshape(output, config));
     let parameters = parameters_of_json(wire.parameters)
         .map_err(|damage| Error::internal(damage.0).because(FailureReason::Backend))?;
+    if let Some(state) = state {
+        let mut values = outputs.iter().filter(|output| is_of_state(output.name()));
+        values.try_for_each(|value| state.update(value.name(), value))?;
+        outputs.retain(|output| is_of_client(output.name()));
+    }
+    outputs.iter_mut().for_each(|output| reshape(output, config));
     Ok(Response { outputs, parameters })
 }

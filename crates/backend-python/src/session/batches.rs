@@ -86,7 +86,7 @@ pub(crate) fn send_batches(
 fn prepare(
     session: &WorkerSession,
     frame: &mut FrameWriter,
-    execution: Execution,
+    mut execution: Execution,
 ) -> Option<PreparedRequest> {
     // A request of a sequence runs although it was cancelled: otherwise the model would miss a step.
     if execution.responder.is_cancelled() && execution.request.sequence.id.is_none() {
@@ -94,6 +94,7 @@ fn prepare(
         execution.fail(error.because(FailureReason::Cancelled));
         return None;
     }
+    execution.load_states();
     match PlacedTensors::put(session, frame, execution.request.tensors()) {
         Ok(places) => Some(PreparedRequest { execution, places }),
         Err(error) => {

@@ -281,13 +281,17 @@ pub(crate) fn parameters_of_json(text: &str) -> Result<Parameters, DamagedMessag
         .ok_or(DamagedMessage("a parameter has an unknown type"))
 }
 
-/// The object in JSON that a model gets, in the client's order. Bytes have no form in JSON, and are left out.
+/// The object in JSON that a model gets, in the client's order. Bytes have no form in JSON, and are left out. Numbers that
+/// are infinite or none have the words that Python reads and Triton writes.
 pub(crate) fn parameters_json(parameters: &Parameters) -> String {
     let value = |parameter: &Parameter| match parameter {
-        Parameter::String(text) => Some(serde_json::Value::from(text.as_str())),
-        Parameter::Int(number) => Some((*number).into()),
-        Parameter::Bool(truth) => Some((*truth).into()),
-        Parameter::Double(number) => Some((*number).into()),
+        Parameter::String(text) => Some(serde_json::Value::from(text.as_str()).to_string()),
+        Parameter::Int(number) => Some(number.to_string()),
+        Parameter::Bool(truth) => Some(truth.to_string()),
+        Parameter::Double(number) if number.is_nan() => Some("NaN".to_owned()),
+        Parameter::Double(f64::INFINITY) => Some("Infinity".to_owned()),
+        Parameter::Double(f64::NEG_INFINITY) => Some("-Infinity".to_owned()),
+        Parameter::Double(number) => Some(serde_json::Value::from(*number).to_string()),
         Parameter::Bytes(_) => None,
     };
     let pairs = parameters.iter().filter_map(|(name, parameter)| {
@@ -358,5 +362,15 @@ mod tests {
             [("b", Parameter::Bool(true)), ("n", Parameter::Int(-7)), ("t", Parameter::String("x".into()))];
         assert_eq!(read, expected.map(|(name, value)| (name.into(), value)));
         assert!(parameters_of_json("[]").is_err() && parameters_of_json(r#"{"x": []}"#).is_err());
+    }
+
+    #[test]
+    fn numbers_without_a_form_in_json_have_the_words_of_python() {
+        let numbers = [("a", f64::NAN), ("b", f64::INFINITY), ("c", f64::NEG_INFINITY), ("d", 0.5)];
+        let parameters = numbers.map(|(name, number)| (name.into(), Parameter::Double(number)));
+        assert_eq!(
+            parameters_json(&parameters.into_iter().collect()),
+            r#"{"a":NaN,"b":Infinity,"c":-Infinity,"d":0.5}"#
+        );
     }
 }

@@ -5,7 +5,7 @@ use scheduling::{InstanceId, SchedulingAttributes};
 use vocabulary::Error;
 
 use super::SequenceState;
-use crate::{Request, Responder, Response};
+use crate::{Request, RequestInputs, Responder, Response};
 
 /// A request and its responder.
 ///
@@ -40,6 +40,16 @@ impl Execution {
     #[must_use]
     pub fn with_state(self, state: Option<SequenceState>) -> Self {
         Self { state, ..self }
+    }
+
+    /// Adds the states of its sequence to the inputs of the request, in place of those of an earlier run.
+    pub fn load_states(&mut self) {
+        if let (Some(state), RequestInputs::Tensors(inputs)) = (&self.state, &mut self.request.inputs) {
+            for value in state.inputs() {
+                inputs.retain(|input| input.name() != value.name());
+                inputs.push(value);
+            }
+        }
     }
 
     /// Answers with the last response, as [`Responder::complete`]. First frees what the request holds: from the answer a
@@ -162,7 +172,7 @@ mod tests {
     use vocabulary::{DataType, Tensor};
 
     use super::*;
-    use crate::{Flow, RequestInputs, Timeline, Unobserved, response_channel};
+    use crate::{Flow, Timeline, Unobserved, response_channel};
 
     #[derive(Default)]
     struct Slots {
@@ -188,6 +198,23 @@ mod tests {
         );
         std::mem::forget(stream);
         Execution::new(Request::default(), responder)
+    }
+
+    #[test]
+    fn states_replace_those_of_an_earlier_run() {
+        let value =
+            |name: &str, byte: u8| Tensor::new(name.into(), DataType::Uint8, [1][..].into(), vec![byte]);
+        let state = SequenceState::new([("NEXT".into(), value("STATE", 1))]);
+        let mut execution = execution().with_state(Some(state.clone()));
+        execution.request.inputs = RequestInputs::Tensors(vec![value("IN", 0)]);
+        execution.load_states();
+        state.update("NEXT", &value("NEXT", 2)).unwrap();
+        execution.load_states();
+        let inputs = execution.request.tensors().iter();
+        let seen: Vec<_> =
+            inputs.map(|input| (input.name().as_str(), input.host().unwrap().contiguous()[0])).collect();
+        assert_eq!(seen, [("IN", 0), ("STATE", 2)]);
+        execution.responder.finish();
     }
 
     #[test]
