@@ -262,6 +262,13 @@ def write_flows(repository):
         step("chain", {"INPUT": "INPUT"}, {"OUTPUT": "MIDDLE"}),
         step("diamond", {"INPUT": "MIDDLE"}, {"SUM": "SUM", "PRODUCT": "PRODUCT"}),
     )
+    write(
+        repository,
+        "latest_first",
+        BATCHES + four + tensor("output", "LATE", "FP32", 4) + tensor("output", "EARLY", "FP32", 4),
+        step("scale", {"X": "INPUT"}, {"Y": "EARLY"}),
+        step("shift", {"X": "EARLY"}, {"Y": "LATE"}),
+    )
     # One tensor for two inputs of one step; an output that nobody takes.
     square = step("combine", {"A": "INPUT", "B": "INPUT"}, {"PRODUCT": "OUTPUT"})
     write(repository, "square", BATCHES + fours, square)

@@ -72,6 +72,10 @@ def test_an_ensemble_may_be_a_member(protocol, client, hand):
     assert_same(infer(protocol, client, "nested", {"INPUT": FOURS}), expected)
 
 
+def test_outputs_have_the_order_of_the_configuration(protocol, client):
+    assert list(infer(protocol, client, "latest_first", {"INPUT": FOURS})) == ["LATE", "EARLY"]
+
+
 def test_a_tensor_may_feed_two_inputs_of_a_step(protocol, client, hand):
     answer = infer(protocol, client, "square", {"INPUT": FOURS})
     assert_same(answer, {"OUTPUT": hand("combine", "PRODUCT", A=FOURS, B=FOURS)})
@@ -323,6 +327,11 @@ def test_streams_of_many_requests_do_not_mix(stream):
 def test_an_ensemble_with_a_decoupled_member_is_decoupled(protocol, client, model):
     config = protocol.json(client.get_model_config, model)
     assert config.get("config", config)["model_transaction_policy"] == {"decoupled": True}
+
+
+def test_the_configuration_of_an_ensemble_says_that_it_is_not_decoupled(ensemble_server):
+    config = requests.get(f"http://{ensemble_server.http}/v2/models/diamond/config", timeout=PATIENCE).json()
+    assert config["model_transaction_policy"] == {"decoupled": False}
 
 
 def test_a_decoupled_ensemble_needs_a_stream(protocol, client):

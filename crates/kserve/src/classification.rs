@@ -140,7 +140,8 @@ fn rank<const N: usize, T: Copy + Display>(
             let label = labels.get(index).map_or(0, String::len);
             long.make_room(to.len() + ranking_bytes, MOST_TEXT + label)?;
         }
-        let text = match labels.get(index) {
+        // As Triton: an empty label is none.
+        let text = match labels.get(index).filter(|label| !label.is_empty()) {
             Some(label) => format!("{value}:{index}:{label}"),
             None => format!("{value}:{index}"),
         };
@@ -174,11 +175,12 @@ mod tests {
 
     #[test]
     fn the_best_come_first_with_the_labels_there_are() {
-        let labels: Vec<String> = (0..10).map(|index| format!("label{index}")).collect();
+        let mut labels: Vec<String> = (0..10).map(|index| format!("label{index}")).collect();
+        labels[7].clear();
         let all = classify(&int32(&[1, 16], 1..=16), classes(100), true, &labels, None).unwrap();
         assert_eq!((all.datatype(), all.shape()), (DataType::Bytes, &[1, 16][..]));
         let texts = texts(&all);
-        assert_eq!(&texts[5..8], ["11:10", "10:9:label9", "9:8:label8"]);
+        assert_eq!(&texts[5..9], ["11:10", "10:9:label9", "9:8:label8", "8:7"]);
         assert_eq!((&*texts[0], &*texts[15]), ("16:15", "1:0:label0"));
     }
 

@@ -179,6 +179,7 @@ mod tests {
         let both = changed("trace_level", &["OFF", "TENSORS"]);
         assert_eq!(both, Err("Expect only one trace level 'OFF' is specified".to_owned()));
         assert!(changed("trace_level", &["TENSORS"]).is_err());
+        assert_eq!(changed("trace_rate", &["4294967295"]), Ok(()));
     }
 
     #[test]

@@ -90,9 +90,8 @@ impl EnsembleVersion {
     fn model(&self, config: ModelConfig, fitted: &FittedEnsemble) -> Model {
         let EnsembleParts { namespace, version, cache, server, .. } = &self.parts;
         let mut shown = self.parts.config.shown.clone();
-        if fitted.decoupled {
-            shown.model_transaction_policy = Some(ModelTransactionPolicy { decoupled: true });
-        }
+        // As Triton: it follows from the members, and is always there.
+        shown.model_transaction_policy = Some(ModelTransactionPolicy { decoupled: fitted.decoupled });
         let config = Arc::new(config);
         let binding = self.ensemble.binding();
         let members = binding.members().map(|member| (member.version(), member.fingerprint()));

@@ -119,6 +119,11 @@ const REFUSALS: &[(&str, u16, &str)] = &[
         "invalid datatype for input INPUT0: 'int32' is not a datatype, did you mean 'INT32'?",
     ),
     (
+        r#"{"inputs":[{"name":"A","datatype":"FOO","shape":[0],"parameters":{"binary_data_size":0}}]}"#,
+        400,
+        "invalid datatype for input A: 'FOO' is not a datatype, datatypes are BOOL, UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, FP32, FP64, BYTES, BF16",
+    ),
+    (
         r#"{"inputs":[{"name":"A","datatype":"INT32","shape":[1],"data":5}]}"#,
         500,
         "Unable to parse 'data': attempt to access JSON non-array as array",

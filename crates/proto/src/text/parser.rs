@@ -156,7 +156,7 @@ impl<'a> Parser<'a> {
         let descriptor = message.descriptor();
         match descriptor.get_field_by_name(name) {
             Some(field) => {
-                if let Some(fault) = self.second(&field, seen) {
+                if let Some(fault) = self.second(&field, message, seen) {
                     self.record(fault);
                 }
                 self.known_field(&field, message, seen)
@@ -224,7 +224,9 @@ impl<'a> Parser<'a> {
         let fault = TextFault::new(self.at, why).of_kind(MistakeKind::UnknownField);
         self.record(TextFault { suggestion, ..fault });
         match meant {
-            Some(meant) if self.second(&meant, seen).is_none() && self.try_field(&meant, message, seen) => {
+            Some(meant)
+                if self.second(&meant, message, seen).is_none() && self.try_field(&meant, message, seen) =>
+            {
                 Ok(())
             }
             Some(_) | None => {
@@ -296,13 +298,16 @@ impl<'a> Parser<'a> {
     }
 
     /// The fault of a field that is set twice, or together with one that it excludes.
-    fn second(&self, field: &FieldDescriptor, seen: &Seen) -> Option<TextFault> {
-        let line_of = |number| seen.iter().find(|(other, _)| *other == number).map(|(_, line)| *line);
+    ///
+    /// As protobuf: a scalar that was given its default counts as not set, so that it may be given again.
+    fn second(&self, field: &FieldDescriptor, message: &DynamicMessage, seen: &Seen) -> Option<TextFault> {
+        let line_of = |number| seen.iter().rev().find(|(other, _)| *other == number).map(|(_, line)| *line);
         let name = field.name();
         if field.is_list() || field.is_map() {
             return None;
         }
-        let why = if let Some(line) = line_of(field.number()) {
+        let is_set = field.supports_presence() || message.has_field(field);
+        let why = if let Some(line) = line_of(field.number()).filter(|_| is_set) {
             format!("'{name}' is already set on line {line}")
         } else {
             let (choice, other) = rival(field, |other| line_of(other.number()).is_some())?;

@@ -36,6 +36,13 @@ fn keys_may_stand_without_quotation_marks() {
 }
 
 #[test]
+fn single_quotes_and_lists_in_lists_are_refused() {
+    for source in ["{'name': 'm'}", r#"{"name": 'm'}"#, r#"{"input": [{"name": "x", "dims": [[1], [2]]}]}"#] {
+        assert!(parse(source).is_err(), "{source}");
+    }
+}
+
+#[test]
 fn members_stand_in_the_order_that_clients_know() {
     let rows = [
         (

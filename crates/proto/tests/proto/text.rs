@@ -96,6 +96,13 @@ fn a_float_may_be_no_number() {
 }
 
 #[test]
+fn a_scalar_that_was_given_with_its_default_may_be_given_again() {
+    let config =
+        config("max_batch_size: 0 max_batch_size: 4 name: '' name: 'm' input { data_type: 0 data_type: 8 }");
+    assert_eq!((config.max_batch_size, &*config.name, config.input[0].data_type), (4, "m", 8));
+}
+
+#[test]
 fn mistakes_are_placed_and_explained() {
     let rows: &[(&str, &str)] = &[
         ("\u{feff}name: 'a'", "1:1: the file has a byte-order mark"),
@@ -109,7 +116,12 @@ fn mistakes_are_placed_and_explained() {
         ),
         ("input { data_type: FP32 }", "is not a value of DataType"),
         ("name: 'a'\nname: 'b'", "2:1: 'name' is already set on line 1"),
-        ("max_batch_size: 0 max_batch_size: 0", "1:19: 'max_batch_size' is already set"),
+        ("max_batch_size: 4 max_batch_size: 4", "1:19: 'max_batch_size' is already set"),
+        (
+            "max_batch_size: 0\nmax_batch_size: 4\nmax_batch_size: 0",
+            "3:1: 'max_batch_size' is already set on line 2",
+        ),
+        ("version_policy { all {} all {} }", "'all' is already set"),
         ("optimization {} optimization {}", "'optimization' is already set"),
         ("metric_tags { key: 'a' key: 'b' }", "'key' is already set"),
         (

@@ -354,10 +354,8 @@ fn grpc(
             max_strikes: unsigned(keepalive.max_ping_strikes),
             permit_without_calls: keepalive.permit_without_calls,
         },
-        // As Triton: 0 selects gRPC's own default, which is no limit.
-        max_connection_age: Some(milliseconds(keepalive.max_connection_age_ms)).filter(|age| !age.is_zero()),
-        max_connection_age_grace: Some(milliseconds(keepalive.max_connection_age_grace_ms))
-            .filter(|grace| !grace.is_zero()),
+        max_connection_age: limit(keepalive.max_connection_age_ms),
+        max_connection_age_grace: limit(keepalive.max_connection_age_grace_ms),
         max_concurrent_streams,
         reflection: typed.reflection,
         header_forward_pattern: non_empty(typed.header_forward_pattern),
@@ -480,6 +478,11 @@ fn at_least_one(value: i64) -> NonZeroUsize {
 
 fn seconds(value: i64) -> Duration {
     Duration::from_secs(unsigned(value))
+}
+
+/// As Triton: 0 and -1 select gRPC's own default, which is no limit.
+fn limit(value: i64) -> Option<Duration> {
+    (value > 0).then(|| milliseconds(value))
 }
 
 fn milliseconds(value: i64) -> Duration {

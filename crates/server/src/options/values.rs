@@ -17,6 +17,14 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
+/// Where ports are bound unless an address is given.
+pub(super) const ALL_ADDRESSES: &str = "0.0.0.0";
+
+/// An address. As Triton: an empty one is none.
+pub(super) fn address(text: &str) -> String {
+    if text.is_empty() { ALL_ADDRESSES.to_owned() } else { text.to_owned() }
+}
+
 /// Reads the integer at the beginning of `text` (`12abc` is 12). It must lie between `low` and `high`.
 pub(super) fn integer(text: &str, low: i64, high: i64) -> Result<i64, String> {
     let trimmed = text.trim_start();

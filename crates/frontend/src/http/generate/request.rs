@@ -3,7 +3,8 @@
 //!
 //! Rules and texts: as Triton's http_server.cc, ConvertGenerateRequest and ExactMappingInput, with two differences.
 //! First, parameters that control the request have their effect, and the model also gets them (P-W8). Second, nested
-//! arrays define the shape of their tensor (P-W52). A flat array or a scalar is spread over the model's dimensions.
+//! arrays define the shape of their tensor (P-W52). A flat array or a scalar is spread over the model's dimensions, and
+//! so are arrays of single elements whose nesting does not fit the model.
 use std::collections::HashSet;
 
 use config::InputSpec;
@@ -165,13 +166,22 @@ fn no_shape(name: &Name) -> String {
 /// The shape of elements with this nesting, for a model with these dimensions. `dims` includes the batch dimension.
 /// `None` if the elements cannot be spread. The engine checks whether a shape from nested arrays fits the model.
 fn shape_of(nesting: &[i64], dims: &[i64], batched: bool) -> Option<Shape> {
-    match nesting {
-        [] => spread(1, dims),
-        [count] => spread(*count, dims),
+    let shape: Shape = match nesting {
+        [] => return spread(1, dims),
+        [count] => return spread(*count, dims),
         // One row of a batch.
-        row if batched && row.len() + 1 == dims.len() => Some([&[1], row].concat().into()),
-        whole => Some(whole.into()),
+        row if batched && row.len() + 1 == dims.len() => [&[1], row].concat().into(),
+        whole => whole.into(),
+    };
+    let fits = shape.len() == dims.len() && shape.iter().zip(dims).all(|(size, dim)| *dim < 0 || size == dim);
+    // As Triton: elements in arrays of their own are a flat array, here where their nesting is not that of the model.
+    if let [count, inner @ ..] = nesting
+        && !fits
+        && inner.iter().all(|size| *size == 1)
+    {
+        return spread(*count, dims);
     }
+    Some(shape)
 }
 
 /// Spreads `count` elements over `dims`. Fixed dimensions keep their size, the innermost free dimension takes the rest,

@@ -126,6 +126,19 @@ fn nested_arrays_define_the_shape() {
 }
 
 #[test]
+fn arrays_of_single_elements_are_spread_where_their_nesting_does_not_fit() {
+    for (weights, plain, batched) in [
+        ("[[1],[2]]", Some(vec![1, 2]), Some(vec![1, 1, 2])),
+        ("[[[1]],[[2]],[[3]],[[4]]]", Some(vec![2, 2]), Some(vec![1, 2, 2])),
+        ("[[[1]]]", None, None),
+    ] {
+        assert_eq!(shapes(weights), [plain, batched], "{weights}");
+    }
+    let one = convert(r#"{"text_input": [[["hi"]]]}"#, false).unwrap();
+    assert_eq!(one.tensors()[0].shape(), [1]);
+}
+
+#[test]
 fn an_element_of_another_type_is_refused_with_the_text_of_its_datatype() {
     let signed = "Unable to parse 'data': attempt to access JSON non-signed-integer as signed-integer";
     for (value, given) in [

@@ -1,5 +1,10 @@
 //! What operators do: index, load, unload, and the response cache of a model.
-use base64::{Engine as _, prelude::BASE64_STANDARD};
+use std::borrow::Cow;
+
+use base64::{
+    DecodeError, Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
 use engine::IndexEntry;
 use http::StatusCode;
 use kserve::show;
@@ -90,7 +95,7 @@ fn load_parameters(json: JsonText<'_>) -> Result<LoadParameters, Error> {
             overrides.config = Some(String::from_utf8_lossy(value).into_owned());
         } else if let Some(path) = key.strip_prefix(b"file:") {
             let path = String::from_utf8_lossy(path).into_owned();
-            let content = BASE64_STANDARD.decode(value).map_err(|error| {
+            let content = decoded(value).map_err(|error| {
                 Error::invalid(format!(
                     "failed to decode the base64 of load parameter 'file:{path}': {error}"
                 ))
@@ -101,6 +106,22 @@ fn load_parameters(json: JsonText<'_>) -> Result<LoadParameters, Error> {
         }
     }
     Ok(overrides)
+}
+
+/// Base64 as programs write it: in lines, between blanks, with or without padding.
+fn decoded(text: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    const LOOSE: GeneralPurpose = GeneralPurpose::new(
+        &alphabet::STANDARD,
+        GeneralPurposeConfig::new()
+            .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+            .with_decode_allow_trailing_bits(true),
+    );
+    let symbols: Cow<'_, [u8]> = if text.iter().any(u8::is_ascii_whitespace) {
+        Cow::Owned(text.iter().copied().filter(|symbol| !symbol.is_ascii_whitespace()).collect())
+    } else {
+        Cow::Borrowed(text)
+    };
+    LOOSE.decode(symbols)
 }
 
 /// The `unload_dependents` parameter of an unload request. The request may have no body.
@@ -155,13 +176,26 @@ mod tests {
         let overrides = parameters(br#"{"parameters":{"config":"{\"a\":1}","file:1/a":"YQ=="}}"#).unwrap();
         assert_eq!(overrides.config.as_deref(), Some(r#"{"a":1}"#));
         assert_eq!(overrides.files, [("1/a".to_owned(), Bytes::from("a"))]);
+        for text in ["YWJjZA==", "YWJjZA", "YWJj\\nZA==\\n", " YWJjZA==", "YWJj\\r\\nZA", "YWJjZB"] {
+            let overrides = parameters(format!(r#"{{"parameters":{{"file:1/a":"{text}"}}}}"#).as_bytes());
+            assert_eq!(overrides.unwrap().files, [("1/a".to_owned(), Bytes::from("abcd"))], "{text}");
+        }
         let text = "unexpected error on creating Triton parameter";
         assert_eq!(refused(parameters(br#"{"parameters": {"foo": "x"}}"#)), (500, text.into()));
         let text = "attempt to access JSON non-string as string";
         assert_eq!(refused(parameters(br#"{"parameters": {"config": {"a": 1}}}"#)), (500, text.into()));
-        let (status, text) = refused(parameters(br#"{"parameters": {"file:1/a": "%"}}"#));
-        assert_eq!(status, 400);
-        assert!(text.starts_with("failed to decode the base64 of load parameter 'file:1/a': "), "{text}");
+        for wrong in ["%", "?", "YWJ-", "YWJjZ", "YQ==YQ=="] {
+            let (status, text) =
+                refused(parameters(format!(r#"{{"parameters":{{"file:1/a":"{wrong}"}}}}"#).as_bytes()));
+            assert_eq!(status, 400, "{wrong}");
+            assert!(text.starts_with("failed to decode the base64 of load parameter 'file:1/a': "), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_no_json_does_not_unload() {
+        let text = "failed to parse the request JSON buffer: Invalid value. at 0";
+        assert_eq!(refused(unload_dependents(b"x")), (500, text.into()));
     }
 
     #[test]

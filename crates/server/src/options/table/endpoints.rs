@@ -1,6 +1,6 @@
 //! Options of the endpoints for SageMaker and Vertex AI.
 
-use super::option_spec::{INT_MAX, OptionSpec, OptionValue, SHARED_THREADS, boolean, checked, port, text};
+use super::option_spec::{INT_MAX, OptionSpec, SHARED_THREADS, boolean, checked, count, port, text};
 use crate::options::values;
 
 pub(super) const SAGEMAKER: &[OptionSpec] = &[
@@ -23,13 +23,9 @@ pub(super) const SAGEMAKER: &[OptionSpec] = &[
         },
         "The ports that other endpoints on the same address may use.",
     ),
-    OptionSpec::new(
-        "sagemaker-thread-count",
-        OptionValue::Integer(1, INT_MAX, |_, _| ()),
-        "The number of threads of the endpoint.",
-    )
-    .default("8")
-    .without_effect(SHARED_THREADS),
+    count("sagemaker-thread-count", |_, _| (), "The number of threads of the endpoint.")
+        .default("8")
+        .without_effect(SHARED_THREADS),
 ];
 
 pub(super) const VERTEX: &[OptionSpec] = &[
@@ -48,11 +44,7 @@ pub(super) const VERTEX: &[OptionSpec] = &[
         "The port to listen on. The environment variable AIP_HTTP_PORT changes the default.",
     )
     .default("8080"),
-    OptionSpec::new(
-        "vertex-ai-thread-count",
-        OptionValue::Integer(1, INT_MAX, |_, _| ()),
-        "The number of threads of the endpoint.",
-    )
+    count("vertex-ai-thread-count", |_, _| (), "The number of threads of the endpoint.")
     .default("8")
     .without_effect(SHARED_THREADS),
     text(

@@ -19,10 +19,10 @@ pub(super) const GRPC: &[OptionSpec] = &[
         .default("true"),
     text(
         "grpc-address",
-        |typed, value| typed.grpc.address = value.to_owned(),
-        "The address to listen on for gRPC, or unix:<path> for a unix socket.",
+        |typed, value| typed.grpc.address = values::address(value),
+        "The address to listen on for gRPC, or unix:<path> for a unix socket. Empty: the default.",
     )
-    .default("0.0.0.0"),
+    .default(values::ALL_ADDRESSES),
     port(
         "grpc-port",
         |typed, value| typed.grpc.port = value,
@@ -176,13 +176,13 @@ pub(super) const GRPC: &[OptionSpec] = &[
         "grpc-max-connection-age",
         CONNECTION_AGE,
         "The server closes a connection after about this many milliseconds. Its calls may go on for the time of \
-         --grpc-max-connection-age-grace.",
+         --grpc-max-connection-age-grace. -1: no limit.",
     )
     .default_note("no limit"),
     OptionSpec::new(
         "grpc-max-connection-age-grace",
         CONNECTION_GRACE,
-        "How many milliseconds calls may go on after the time of --grpc-max-connection-age.",
+        "How many milliseconds calls may go on after the time of --grpc-max-connection-age. -1: no limit.",
     )
     .default_note("no limit"),
     checked(
@@ -196,6 +196,7 @@ pub(super) const GRPC: &[OptionSpec] = &[
 ];
 
 const CONNECTION_AGE: OptionValue =
-    OptionValue::Integer(0, INT_MAX, |typed, value| typed.grpc.keepalive.max_connection_age_ms = value);
-const CONNECTION_GRACE: OptionValue =
-    OptionValue::Integer(0, INT_MAX, |typed, value| typed.grpc.keepalive.max_connection_age_grace_ms = value);
+    OptionValue::Integer(-1, INT_MAX, |typed, value| typed.grpc.keepalive.max_connection_age_ms = value);
+const CONNECTION_GRACE: OptionValue = OptionValue::Integer(-1, INT_MAX, |typed, value| {
+    typed.grpc.keepalive.max_connection_age_grace_ms = value
+});

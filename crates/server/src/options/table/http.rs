@@ -1,6 +1,6 @@
 //! Options of the HTTP endpoint.
 
-use super::option_spec::{INT_MAX, OptionSpec, OptionValue, SHARED_THREADS, boolean, checked, port, text};
+use super::option_spec::{OptionSpec, OptionValue, SHARED_THREADS, boolean, checked, count, port, text};
 use crate::options::values;
 
 const RESTRICTION: values::RestrictionKind =
@@ -11,10 +11,10 @@ pub(super) const HTTP: &[OptionSpec] = &[
         .default("true"),
     text(
         "http-address",
-        |typed, value| typed.http.address = value.to_owned(),
-        "The address to listen on for HTTP, or unix:<path> for a unix socket.",
+        |typed, value| typed.http.address = values::address(value),
+        "The address to listen on for HTTP, or unix:<path> for a unix socket. Empty: the default.",
     )
-    .default("0.0.0.0"),
+    .default(values::ALL_ADDRESSES),
     port(
         "http-port",
         |typed, value| typed.http.port = value,
@@ -35,11 +35,7 @@ pub(super) const HTTP: &[OptionSpec] = &[
          parameter of the request.",
     )
     .default(""),
-    OptionSpec::new(
-        "http-thread-count",
-        OptionValue::Integer(1, INT_MAX, |_, _| ()),
-        "The number of threads for HTTP.",
-    )
+    count("http-thread-count", |_, _| (), "The number of threads for HTTP.")
     .default("8")
     .without_effect(SHARED_THREADS),
     checked(

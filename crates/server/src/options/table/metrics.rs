@@ -2,7 +2,7 @@
 
 use engine::MetricsOptions;
 
-use super::option_spec::{INT_MAX, OptionSpec, OptionValue, boolean, checked, port, text};
+use super::option_spec::{OptionSpec, boolean, checked, count, port, text};
 use crate::options::typed::TypedOptions;
 use crate::options::values;
 
@@ -68,11 +68,11 @@ pub(super) const METRICS: &[OptionSpec] = &[
         "A PEM file: the certificates that may sign client certificates for the metrics port.",
     )
     .default(""),
-    OptionSpec::new(
+    count(
         "metrics-interval-ms",
-        OptionValue::Integer(1, INT_MAX, |typed, value| typed.metrics.interval_ms = value),
+        |typed, value| typed.metrics.interval_ms = value,
         "The interval of measured values (processors and memory), in milliseconds. The server measures them when the \
-             metrics are read, and uses a measurement for half of this time.",
+             metrics are read, and uses a measurement for half of this time. 0: at each reading.",
     )
     .default("2000"),
     checked(

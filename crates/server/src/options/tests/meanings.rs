@@ -286,6 +286,25 @@ fn out_of_range_numbers_are_limited() {
 }
 
 #[test]
+fn numbers_and_addresses_that_triton_takes_have_its_meaning() {
+    let options = options(&[
+        "--http-address=",
+        "--grpc-address=",
+        "--http-thread-count=0",
+        "--sagemaker-thread-count=0",
+        "--vertex-ai-thread-count=0",
+        "--metrics-interval-ms=0.5",
+        "--grpc-max-connection-age=-1",
+        "--grpc-max-connection-age-grace=-1",
+    ]);
+    let (grpc, metrics) = (options.grpc.unwrap(), options.metrics.unwrap());
+    let addresses = [options.http.unwrap().listen.address, grpc.listen.address, metrics.listen.address];
+    assert_eq!(addresses, ["0.0.0.0"; 3]);
+    assert_eq!((grpc.max_connection_age, grpc.max_connection_age_grace), (None, None));
+    assert_eq!(metrics.shown.interval, Duration::ZERO);
+}
+
+#[test]
 fn the_shutdown_delay_is_whole_seconds_and_no_part_of_the_exit_timeout() {
     let server = options(&["--shutdown-delay-secs=15", "--exit-timeout-secs=20"]).server;
     assert_eq!(

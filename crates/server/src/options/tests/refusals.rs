@@ -92,7 +92,14 @@ fn every_rule_of_numbers_and_words_has_its_text() {
     for (option, value, text) in [
         ("http-port", "x", "Invalid option value. Got x"),
         ("http-port", "70000", "Provided option value is out of bound. Got 70000"),
-        ("http-thread-count", "0", "Provided option value is out of bound. Got 0"),
+        ("http-thread-count", "-1", "Provided option value is out of bound. Got -1"),
+        ("vertex-ai-thread-count", "-1", "Provided option value is out of bound. Got -1"),
+        ("sagemaker-thread-count", "-1", "Provided option value is out of bound. Got -1"),
+        ("metrics-interval-ms", "-1", "Provided option value is out of bound. Got -1"),
+        ("grpc-http2-max-pings-without-data", "-1", "Provided option value is out of bound. Got -1"),
+        ("grpc-max-connection-age", "-2", "Provided option value is out of bound. Got -2"),
+        ("pinned-memory-pool-byte-size", "-1", "Provided option value is out of bound. Got -1"),
+        ("cuda-memory-pool-byte-size", "0:-1", "Provided option value is out of bound. Got -1"),
         ("model-load-thread-count", "0", "Provided option value is out of bound. Got 0"),
         ("model-load-thread-count", "-1", "Provided option value is out of bound. Got -1"),
         ("max-connections", "0", "Provided option value is out of bound. Got 0"),
@@ -123,6 +130,12 @@ fn every_rule_of_numbers_and_words_has_its_text() {
     ] {
         check_framed(&[&format!("--{option}={value}")], option, text);
     }
+}
+
+#[test]
+fn of_several_faults_the_first_on_the_line_is_told() {
+    check_framed(&["--log-verbose=x", "--http-port=y"], "log-verbose", "Invalid option value. Got x");
+    check_framed(&["--http-port=y", "--log-verbose=x"], "http-port", "Invalid option value. Got y");
 }
 
 #[test]
