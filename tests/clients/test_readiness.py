@@ -42,6 +42,16 @@ def test_a_server_that_is_not_ready_names_the_models(start, folder, protocol):
         assert "reason" not in not_ready(server)[0] and index(protocol, client)["broken"][0][2]
 
 
+def test_a_model_that_has_failed_does_not_count_after_it_was_unloaded(start, folder, protocol):
+    models.broken(folder)
+    server = start(folder, EXPLICIT, "--load-model=a")
+    with protocol.connect(server) as client:
+        refusal(client.load_model, "broken")
+        assert not client.is_server_ready()
+        client.unload_model("broken")
+        assert client.is_server_ready() and not_ready(server) == []
+
+
 def test_a_server_that_is_not_ready_names_a_hundred_models(start, folder):
     for number in range(103):
         (folder / f"x{number:03}").mkdir()

@@ -96,7 +96,7 @@ MODELS = (
         4,
         (TensorSpec("IA", "FP32", (4,)), TensorSpec("IB", "INT8", (3,))),
         (TensorSpec("OA", "FP32", (4,), LABELS), TensorSpec("OB", "INT8", (3,))),
-        labels=("cat", "dog", "fish"),
+        labels=("cat", "", "fish"),
     ),
     ModelSpec("heard", "heard", 0, (TensorSpec("IA", "INT32", (1,)),), (TensorSpec("HEARD", "BYTES", (1,)),)),
     ModelSpec("failing", "failing", 0, (TensorSpec("WAY", "INT32", (1,)),), (TensorSpec("BACK", "INT32", (1,)),)),

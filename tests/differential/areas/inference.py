@@ -5,12 +5,13 @@ A case is a right request, then up to three mutations. It is sent to both server
 
 import gzip
 import json
+import math
 import zlib
 from dataclasses import dataclass, field
 
 from differential import documents, models, tensors
-from differential.exchange import HttpConnection, HttpRequest
 from differential.answers import DIED, Answer
+from differential.exchange import HttpConnection, HttpRequest
 from differential.servers import NAMES, Pair
 
 MOST_MUTATIONS = 3
@@ -135,7 +136,7 @@ def parameters(choices):
 
 
 PARAMETERS = {
-    "a": (1, "text", True, 1.5, -(2**63), 2**63 - 1),
+    "a": (1, "text", True, 1.5, -(2**63), 2**63 - 1, math.nan, math.inf, -math.inf),
     "b": ("", "\u00e9", False, 0, 1e300),
     "binary_data_output": (False, True),
     "sequence_id": (0, 7, "seven", 2**64 - 1),
@@ -154,6 +155,8 @@ def generation(model, choices):
             continue
         shape = tensors.shape(choices, spec, 1 if model.max_batch else None)
         elements = tensors.as_json(spec.datatype, tensors.values(choices, spec.datatype, shape))
+        if choices.one_in(8):
+            elements = [[element] for element in elements]
         document[spec.name] = elements[0] if len(elements) == 1 and not choices.one_in(3) else elements
     if choices.one_in(3):
         found = parameters(choices)

@@ -197,6 +197,14 @@ fn a_name_that_comes_again_is_found_among_many() {
 }
 
 #[test]
+fn a_request_without_inputs_for_a_model_that_needs_none_is_one_row() {
+    let optional = InputSpec { optional: true, ..spec("O", DataType::Int32, &[1]) };
+    let config = config(8, vec![optional]);
+    let mut request = Request { inputs: RequestInputs::Tensors(vec![]), ..Request::default() };
+    assert_eq!(RequestValidator::new(&config, FOREIGN).check(&config, &mut request).unwrap().batch_size, 1);
+}
+
+#[test]
 fn an_optional_input_does_not_stand_in_for_a_required_one() {
     let optional = InputSpec { optional: true, ..spec("O", DataType::Int32, &[1]) };
     let config = config(0, vec![spec("A", DataType::Int32, &[1]), optional]);
