@@ -35,8 +35,8 @@ use crate::{
     access::{AccessLine, AccessLog, ApiKeys},
     error,
     port::{
-        ClientLimits, ClientStream, ClientTimer, Drain, HalfCloseStream, Listener, NoPermit, Port, TimedStream,
-        WriteTimeout, accept, encrypted, idle_while_draining, linger, tls::TlsPort,
+        ClientLimits, ClientStream, ClientTimer, Drain, HalfCloseStream, Listener, NoPermit, Port,
+        TimedStream, WriteTimeout, accept, encrypted, idle_while_draining, linger, tls::TlsPort,
     },
 };
 
