@@ -123,7 +123,8 @@ fn instances_that_compute_with_one_thread_share_large_weights() {
 
 #[test]
 fn instances_run_a_shared_session_at_the_same_time() {
-    let opened = Model::new(table(4 * MIB), "").open(&backend().with_process_allocator()).unwrap();
+    let model = Model::new(table(4 * MIB), "");
+    let opened = model.open(&backend().with_process_allocator()).unwrap();
     let instances = [(); 3].map(|()| opened.clone().instance().unwrap());
     thread::scope(|scope| {
         for (first, mut loaded) in (0_u32..).zip(instances) {
