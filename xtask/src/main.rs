@@ -47,6 +47,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 use crate::arguments::Arguments;
+use crate::differential::DifferentialOptions;
 use crate::gates::Upkeep;
 use crate::process::descendants;
 use crate::steps::CheckStep;
@@ -191,9 +192,7 @@ fn run() -> Result<bool> {
             memcheck::run(requests).map(|()| true)
         }
         "chaos" => chaos::run(&chaos::ChaosOptions::parse(arguments)?).map(|()| true),
-        "differential" => {
-            differential::run(&differential::DifferentialOptions::parse(arguments)?).map(|()| true)
-        }
+        "differential" => differential::run(&DifferentialOptions::parse(arguments)?).map(|()| true),
         "fuzz" => fuzz::run(&fuzz::FuzzOptions::parse(arguments)?).map(|()| true),
         "deepcheck" => {
             let only: Option<String> = arguments.value("--only")?;

@@ -57,7 +57,7 @@ fn every_refusal_of_an_upload_is_read_by_its_client() {
         let answer = upload(&mut connection, call, headers);
         assert_last(connection, &answer, status);
     }
-    let metrics = open(&server, MetricsService::new(server.engine.clone()), OriginRules::default());
+    let metrics = open(&server, MetricsService::new(server.engine.clone(), true), OriginRules::default());
     let mut connection = Connection::open(metrics).unwrap();
     let answer = upload(&mut connection, ("POST", "/metrics"), &[]);
     assert_last(connection, &answer, 405);

@@ -102,80 +102,79 @@ fn a_scalar_that_was_given_with_its_default_may_be_given_again() {
     assert_eq!((config.max_batch_size, &*config.name, config.input[0].data_type), (4, "m", 8));
 }
 
+/// Texts with a mistake, and what their error says.
+const MISTAKES: &[(&str, &str)] = &[
+    ("\u{feff}name: 'a'", "1:1: the file has a byte-order mark"),
+    ("nmae: 'a'", "1:1: 'nmae' is not a field of ModelConfig, did you mean 'name'?"),
+    ("maxBatchSize: 1", "did you mean 'max_batch_size'?"),
+    ("frobnicate: 1", "1:1: 'frobnicate' is not a field of ModelConfig\n"),
+    ("input {\n  dim: 1\n}", "2:3: 'dim' is not a field of ModelInput, did you mean 'dims'?"),
+    (
+        "input { data_type: type_fp32 }",
+        "1:20: 'type_fp32' is not a value of DataType, did you mean 'TYPE_FP32'?",
+    ),
+    ("input { data_type: FP32 }", "is not a value of DataType"),
+    ("name: 'a'\nname: 'b'", "2:1: 'name' is already set on line 1"),
+    ("max_batch_size: 4 max_batch_size: 4", "1:19: 'max_batch_size' is already set"),
+    (
+        "max_batch_size: 0\nmax_batch_size: 4\nmax_batch_size: 0",
+        "3:1: 'max_batch_size' is already set on line 2",
+    ),
+    ("version_policy { all {} all {} }", "'all' is already set"),
+    ("optimization {} optimization {}", "'optimization' is already set"),
+    ("metric_tags { key: 'a' key: 'b' }", "'key' is already set"),
+    (
+        "dynamic_batching {}\nsequence_batching {}",
+        "2:1: 'sequence_batching' excludes 'dynamic_batching' of line 1: only one scheduling choice",
+    ),
+    (
+        "sequence_batching { state { initial_state { zero_data: true data_file: 'x' } } }",
+        "'data_file' excludes 'zero_data'",
+    ),
+    (
+        "input {",
+        "1:8: expected the name of a field or '}' to close 'input' of line 1, found the end of the file",
+    ),
+    (
+        "input {\n name: 'a'\noutput { name: 'b' }",
+        "3:1: 'output' is not a field of ModelInput but of ModelConfig: is the end of 'input' of line 1 missing?",
+    ),
+    ("name: 'a' }", "1:11: '}' closes nothing"),
+    ("input { name: 'a' >", "found '>'"),
+    ("input < name: 'a' }", "found '}'"),
+    ("input [ { name: 'a' }", "expected ',' or ']' in the list 'input', found the end"),
+    ("input [ { name: 'a' } { name: 'b' } ]", "expected ',' or ']' in the list 'input', found '{'"),
+    ("input { dims: [ 1, ] }", "1:20: the list 'dims' may not end in a comma"),
+    ("input { dims [ 1 ] }", "expected ':' after 'dims', found '['"),
+    ("input { dims: [ , ] }", "expected a 64-bit integer for 'dims', found ','"),
+    ("max_batch_size: [ 1 ]", "'max_batch_size' takes one value, not a list"),
+    ("max_batch_size 1", "expected ':' after 'max_batch_size'"),
+    ("max_batch_size: 1.0", "1:17: expected a 32-bit integer for 'max_batch_size', found '1.0'"),
+    ("max_batch_size: 2147483648", "expected a 32-bit integer for 'max_batch_size', found '2147483648'"),
+    ("max_batch_size: -2147483649", "found '-2147483649'"),
+    ("max_batch_size: 99999999999999999999999", "found '99999999999999999999999'"),
+    ("max_batch_size: '1'", "found a string"),
+    ("max_batch_size: 08", "leading zero"),
+    ("max_batch_size: 1a", "'a' may not follow the number '1' without a space"),
+    ("model_warmup { batch_size: -1 }", "32-bit integer that is not negative for 'batch_size', found '-1'"),
+    ("name: a", "expected a string in quotes for 'name', found 'a'"),
+    ("name: 'a", "1:7: the string has no closing quote on its line"),
+    ("name: 'a\nb'", "1:7: the string has no closing quote on its line"),
+    ("name: 'ab\\q'", "1:10: '\\q' is not a known escape"),
+    ("name: '\\xff'", "1:7: 'name' is not valid UTF-8"),
+    ("name:: 'a'", "found ':'"),
+    ("name: 'a',,", "expected the name of a field, found ','"),
+    ("name: 'a' é: 1", "unexpected character 'é' outside of a string"),
+    ("[ext.name]: 1", "expected the name of a field, found '['"),
+    ("5: 'a'", "expected the name of a field, found '5'"),
+    ("optimization: 1", "expected '{' after 'optimization', found '1'"),
+    ("name: { }", "expected a string in quotes for 'name', found '{'"),
+    ("sequence_batching { direct { minimum_slot_utilization: 0x1 } }", "expected a number"),
+];
+
 #[test]
 fn mistakes_are_placed_and_explained() {
-    let rows: &[(&str, &str)] = &[
-        ("\u{feff}name: 'a'", "1:1: the file has a byte-order mark"),
-        ("nmae: 'a'", "1:1: 'nmae' is not a field of ModelConfig, did you mean 'name'?"),
-        ("maxBatchSize: 1", "did you mean 'max_batch_size'?"),
-        ("frobnicate: 1", "1:1: 'frobnicate' is not a field of ModelConfig\n"),
-        ("input {\n  dim: 1\n}", "2:3: 'dim' is not a field of ModelInput, did you mean 'dims'?"),
-        (
-            "input { data_type: type_fp32 }",
-            "1:20: 'type_fp32' is not a value of DataType, did you mean 'TYPE_FP32'?",
-        ),
-        ("input { data_type: FP32 }", "is not a value of DataType"),
-        ("name: 'a'\nname: 'b'", "2:1: 'name' is already set on line 1"),
-        ("max_batch_size: 4 max_batch_size: 4", "1:19: 'max_batch_size' is already set"),
-        (
-            "max_batch_size: 0\nmax_batch_size: 4\nmax_batch_size: 0",
-            "3:1: 'max_batch_size' is already set on line 2",
-        ),
-        ("version_policy { all {} all {} }", "'all' is already set"),
-        ("optimization {} optimization {}", "'optimization' is already set"),
-        ("metric_tags { key: 'a' key: 'b' }", "'key' is already set"),
-        (
-            "dynamic_batching {}\nsequence_batching {}",
-            "2:1: 'sequence_batching' excludes 'dynamic_batching' of line 1: only one scheduling choice",
-        ),
-        (
-            "sequence_batching { state { initial_state { zero_data: true data_file: 'x' } } }",
-            "'data_file' excludes 'zero_data'",
-        ),
-        (
-            "input {",
-            "1:8: expected the name of a field or '}' to close 'input' of line 1, found the end of the file",
-        ),
-        (
-            "input {\n name: 'a'\noutput { name: 'b' }",
-            "3:1: 'output' is not a field of ModelInput but of ModelConfig: is the end of 'input' of line 1 missing?",
-        ),
-        ("name: 'a' }", "1:11: '}' closes nothing"),
-        ("input { name: 'a' >", "found '>'"),
-        ("input < name: 'a' }", "found '}'"),
-        ("input [ { name: 'a' }", "expected ',' or ']' in the list 'input', found the end"),
-        ("input [ { name: 'a' } { name: 'b' } ]", "expected ',' or ']' in the list 'input', found '{'"),
-        ("input { dims: [ 1, ] }", "1:20: the list 'dims' may not end in a comma"),
-        ("input { dims [ 1 ] }", "expected ':' after 'dims', found '['"),
-        ("input { dims: [ , ] }", "expected a 64-bit integer for 'dims', found ','"),
-        ("max_batch_size: [ 1 ]", "'max_batch_size' takes one value, not a list"),
-        ("max_batch_size 1", "expected ':' after 'max_batch_size'"),
-        ("max_batch_size: 1.0", "1:17: expected a 32-bit integer for 'max_batch_size', found '1.0'"),
-        ("max_batch_size: 2147483648", "expected a 32-bit integer for 'max_batch_size', found '2147483648'"),
-        ("max_batch_size: -2147483649", "found '-2147483649'"),
-        ("max_batch_size: 99999999999999999999999", "found '99999999999999999999999'"),
-        ("max_batch_size: '1'", "found a string"),
-        ("max_batch_size: 08", "leading zero"),
-        ("max_batch_size: 1a", "'a' may not follow the number '1' without a space"),
-        (
-            "model_warmup { batch_size: -1 }",
-            "32-bit integer that is not negative for 'batch_size', found '-1'",
-        ),
-        ("name: a", "expected a string in quotes for 'name', found 'a'"),
-        ("name: 'a", "1:7: the string has no closing quote on its line"),
-        ("name: 'a\nb'", "1:7: the string has no closing quote on its line"),
-        ("name: 'ab\\q'", "1:10: '\\q' is not a known escape"),
-        ("name: '\\xff'", "1:7: 'name' is not valid UTF-8"),
-        ("name:: 'a'", "found ':'"),
-        ("name: 'a',,", "expected the name of a field, found ','"),
-        ("name: 'a' é: 1", "unexpected character 'é' outside of a string"),
-        ("[ext.name]: 1", "expected the name of a field, found '['"),
-        ("5: 'a'", "expected the name of a field, found '5'"),
-        ("optimization: 1", "expected '{' after 'optimization', found '1'"),
-        ("name: { }", "expected a string in quotes for 'name', found '{'"),
-        ("sequence_batching { direct { minimum_slot_utilization: 0x1 } }", "expected a number"),
-    ];
-    for (source, wanted) in rows {
+    for (source, wanted) in MISTAKES {
         let error = parse(source.as_bytes()).expect_err(source).to_string();
         assert!(error.contains(wanted), "{source}\n gives {error}\n and not {wanted}");
     }

@@ -198,5 +198,5 @@ pub(super) const GRPC: &[OptionSpec] = &[
 const CONNECTION_AGE: OptionValue =
     OptionValue::Integer(-1, INT_MAX, |typed, value| typed.grpc.keepalive.max_connection_age_ms = value);
 const CONNECTION_GRACE: OptionValue = OptionValue::Integer(-1, INT_MAX, |typed, value| {
-    typed.grpc.keepalive.max_connection_age_grace_ms = value
+    typed.grpc.keepalive.max_connection_age_grace_ms = value;
 });
