@@ -38,7 +38,7 @@ pub(super) fn counted(count: u64, noun: &str, (one, many): (&str, &str)) -> Stri
 
 /// The first line of an error, without the full stop at its end. Of an exception in Python also the place that it names, which
 /// is the first one outside of Python's own modules.
-pub(super) fn first_line(error: &str) -> String {
+pub(super) fn summary(error: &str) -> String {
     let error = error.trim();
     let line = error.lines().next().unwrap_or_default();
     let line = line.trim_end_matches(['.', ':', ' ']);
@@ -66,7 +66,7 @@ mod tests {
             ),
             ("RuntimeError: no\n\nAt:\n  <frozen importlib._bootstrap>(488): _call\n", "RuntimeError: no"),
         ] {
-            assert_eq!(first_line(error), line);
+            assert_eq!(summary(error), line);
         }
     }
 

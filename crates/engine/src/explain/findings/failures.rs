@@ -1,7 +1,7 @@
 //! What is said about requests that have failed, and about processes that have ended.
 use super::finding::{ModelFinding, finding};
 use crate::{
-    explain::words::{counted, duration, first_line, share},
+    explain::words::{counted, duration, share, summary},
     snapshot::{SchedulerKind, ServedSnapshot},
 };
 
@@ -55,7 +55,7 @@ pub(super) fn requests(served: &ServedSnapshot) -> ModelFinding {
 /// The last error, as its client got it.
 pub(super) fn last_failure(served: &ServedSnapshot) -> Option<ModelFinding> {
     let (last, ago) = served.last_failure.as_ref()?;
-    let fact = format!("The last error, {} ago: {}.", duration(*ago), first_line(&last.text));
+    let fact = format!("The last error, {} ago: {}.", duration(*ago), summary(&last.text));
     Some(finding("error", fact, None))
 }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     ModelStatistics,
-    explain::words::{counted, duration, first_line, percent, seconds, share},
+    explain::words::{counted, duration, percent, seconds, share, summary},
     model_state::ModelState,
     snapshot::{ModelSnapshot, SchedulerKind, ServedSnapshot},
 };
@@ -39,7 +39,7 @@ pub fn findings(model: &ModelSnapshot) -> Vec<ModelFinding> {
 fn state(model: &ModelSnapshot) -> ModelFinding {
     let state = model.state.map_or("not loaded", ModelState::as_str);
     let because =
-        if model.reason.is_empty() { String::new() } else { format!(": {}", first_line(&model.reason)) };
+        if model.reason.is_empty() { String::new() } else { format!(": {}", summary(&model.reason)) };
     let advice = match model.state {
         Some(ModelState::Loading | ModelState::Unloading | ModelState::Ready) => None,
         // Only a process that runs the model finds such a cause.
