@@ -24,7 +24,7 @@ use std::{io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
 use engine::{Engine, MetricsOptions, ModelControl, ServerMetadata};
 use frontend::{
-    access::{Category, Restrictions},
+    access::{ApiKeys, Category, Restrictions, api_keys::digest_text},
     http::{self, HttpService, PortOptions},
     metrics::MetricsService,
     port::{BodyPace, BoundSocket, ClientLimits, ConnectionPermits, Drain},
@@ -127,6 +127,18 @@ impl Server {
 /// Options with these limits. All others have their defaults.
 fn limited(limits: ClientLimits) -> http::HttpOptions {
     http::HttpOptions { limits, ..http::HttpOptions::default() }
+}
+
+/// Options with these API keys: the key, which is also its name, an API and the models of each.
+fn keyed(keys: [(&str, &str, &str); 3]) -> http::HttpOptions {
+    let entries = keys.map(|(key, api, models)| {
+        let digest = digest_text(key);
+        format!(r#"{{"name":"{key}","sha256":"{digest}","apis":["{api}"],"models":["{models}"]}}"#)
+    });
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    write!(file, r#"{{"keys":[{}]}}"#, entries.join(",")).unwrap();
+    let api_keys = Some(ApiKeys::new(file.path().into()).unwrap());
+    http::HttpOptions { api_keys, ..http::HttpOptions::default() }
 }
 
 const INFER: &str = "/v2/models/id/infer";

@@ -3,12 +3,12 @@ use std::{fs, net::SocketAddr, sync::Arc};
 
 use engine::{ModelControl, StartupModels};
 use frontend::{
-    access::{ApiKeys, Category, Restrictions, api_keys::digest_text},
+    access::{Category, Restrictions},
     http::{self, HttpService, SageMakerOptions, SageMakerService},
 };
 use testing::{Gate, Identity, Repository, http::Connection};
 
-use crate::{Server, web_pages::open};
+use crate::{Server, keyed, web_pages::open};
 
 /// A server without models.
 fn server() -> Server {
@@ -31,15 +31,7 @@ fn a_client_without_the_key_does_not_learn_which_hashes_are_unknown() {
     fs::create_dir_all(&model).unwrap();
     fs::write(model.join("config.pbtxt"), Identity::config("")).unwrap();
     fs::create_dir(model.join("1")).unwrap();
-    let keys = root.path().join("keys.json");
-    let key = |name: &str, apis: &str, models: &str| {
-        let digest = digest_text(name);
-        format!(r#"{{"name":"{name}","sha256":"{digest}","apis":["{apis}"],"models":["{models}"]}}"#)
-    };
-    let all = [key("all", "*", "*"), key("other", "*", "other*"), key("prober", "health", "*")];
-    fs::write(&keys, format!(r#"{{"keys":[{}]}}"#, all.join(","))).unwrap();
-    let options =
-        http::HttpOptions { api_keys: Some(ApiKeys::new(keys).unwrap()), ..http::HttpOptions::default() };
+    let options = keyed([("all", "*", "*"), ("other", "*", "other*"), ("prober", "health", "*")]);
     let service = HttpService::new(server.engine.clone(), options);
     let options = SageMakerOptions { model_root: root.path().into(), ..SageMakerOptions::default() };
     let address = open(&server, SageMakerService::new(service, options), Default::default());

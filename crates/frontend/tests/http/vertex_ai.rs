@@ -1,14 +1,12 @@
 //! The endpoint of Vertex AI with API keys.
-use std::fs;
-
 use frontend::{
-    access::{ApiKeys, Category, Restrictions, api_keys::digest_text},
+    access::{Category, Restrictions},
     http::{self, HttpService, VertexAiOptions, VertexAiService},
     metrics::MetricsService,
 };
 use testing::http::Connection;
 
-use crate::{Server, web_pages::open};
+use crate::{Server, keyed, web_pages::open};
 
 /// The status of a request for the metrics at a port with these options.
 fn statuses<const N: usize>(options: http::HttpOptions, headers: [(&str, &str); N]) -> [u16; N] {
@@ -31,16 +29,7 @@ fn statuses<const N: usize>(options: http::HttpOptions, headers: [(&str, &str); 
 
 #[test]
 fn the_metrics_of_all_models_need_a_key_for_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let keys = folder.path().join("keys.json");
-    let key = |name: &str, apis: &str, models: &str| {
-        let digest = digest_text(name);
-        format!(r#"{{"name":"{name}","sha256":"{digest}","apis":["{apis}"],"models":["{models}"]}}"#)
-    };
-    let all = [key("reader", "statistics", "*"), key("tenant", "*", "id"), key("caller", "inference", "*")];
-    fs::write(&keys, format!(r#"{{"keys":[{}]}}"#, all.join(","))).unwrap();
-    let options =
-        http::HttpOptions { api_keys: Some(ApiKeys::new(keys).unwrap()), ..http::HttpOptions::default() };
+    let options = keyed([("reader", "statistics", "*"), ("tenant", "*", "id"), ("caller", "inference", "*")]);
     let headers = ["reader", "tenant", "caller", "unknown"].map(|key| ("x-api-key", key));
     assert_eq!(statuses(options, headers), [200, 403, 403, 401]);
 }
