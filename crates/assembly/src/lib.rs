@@ -5,6 +5,7 @@
 #![deny(missing_docs)]
 
 mod caches;
+pub mod colors;
 pub mod logging;
 mod memory;
 mod plugins;

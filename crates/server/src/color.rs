@@ -4,11 +4,7 @@ use std::{
     io::{self, IsTerminal, Write},
 };
 
-const RED: &str = "\x1b[1;31m";
-const YELLOW: &str = "\x1b[1;33m";
-const CYAN: &str = "\x1b[1;36m";
-const BOLD: &str = "\x1b[1m";
-const PLAIN: &str = "\x1b[0m";
+use assembly::colors::{BOLD, BOLD_CYAN, BOLD_RED, BOLD_YELLOW, PLAIN};
 
 /// When texts have colours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -46,9 +42,9 @@ impl ColorChoice {
 /// The word for how bad something is, such as `error` or `warning:`, in its colour. Other words stay as they are.
 pub fn severity(word: &str) -> Cow<'_, str> {
     let color = match word.trim_end_matches(':') {
-        "error" | "Error" => RED,
-        "warning" | "Warning" => YELLOW,
-        "note" => CYAN,
+        "error" | "Error" => BOLD_RED,
+        "warning" | "Warning" => BOLD_YELLOW,
+        "note" => BOLD_CYAN,
         "Usage" => BOLD,
         _ => return Cow::Borrowed(word),
     };

@@ -20,6 +20,7 @@ use vocabulary::log_target;
 use super::destination::Destination;
 use super::losses::{file_account, stream_account};
 use super::queue::LineQueue;
+use crate::colors::{BOLD_RED, DIM, PLAIN, YELLOW};
 
 #[derive(Debug)]
 pub(super) enum LogSink {
@@ -98,12 +99,12 @@ fn with_color(level: Level, line: &[u8], is_colored: bool) -> Cow<'_, [u8]> {
     }
     let Some(head) = line.windows(2).position(|end| end == b"] ") else { return Cow::Borrowed(line) };
     let color = match level {
-        Level::Error => "\x1b[1;31m",
-        Level::Warn => "\x1b[33m",
-        Level::Info | Level::Debug | Level::Trace => "\x1b[2m",
+        Level::Error => BOLD_RED,
+        Level::Warn => YELLOW,
+        Level::Info | Level::Debug | Level::Trace => DIM,
     };
     let (head, message) = line.split_at(head + 1);
-    Cow::Owned([color.as_bytes(), head, b"\x1b[0m", message].concat())
+    Cow::Owned([color.as_bytes(), head, PLAIN.as_bytes(), message].concat())
 }
 
 impl LogSink {
