@@ -3,7 +3,7 @@
 //! A variable that is not valid is ignored with a warning: whoever starts the server may not own its environment.
 use std::{collections::BTreeMap, time::Duration};
 
-use inference::nearest;
+use super::values::did_you_mean_variable;
 
 /// How the names begin.
 const PREFIX: &str = "OTEL_";
@@ -60,10 +60,7 @@ impl<'a> OpenTelemetryReader<'a> {
             .flat_map(|beginning| OF_EXPORTER.iter().map(move |ending| format!("{beginning}{ending}")));
         let read: Vec<_> = READ.map(str::to_owned).into_iter().chain(of_exporters).collect();
         for name in variables.0.keys().filter(|name| !read.contains(name)) {
-            // The common beginning would hide how much of the name differs.
-            let endings: Vec<_> = read.iter().map(|name| name[PREFIX.len()..].to_owned()).collect();
-            let hint = nearest(&name[PREFIX.len()..], endings)
-                .map_or_else(String::new, |ending| format!(", did you mean {PREFIX}{ending}?"));
+            let hint = did_you_mean_variable(name, PREFIX, read.iter().cloned());
             warnings.push(format!("Warning: Nereid does not read the environment variable {name}{hint}"));
         }
         Self { variables, warnings }

@@ -3,9 +3,8 @@
 //! A misspelt variable would otherwise have no effect and cause no error. It cannot be an error: whoever starts the server
 //! may not own its environment. Kubernetes makes variables for services, and the names of some begin with `NEREID_`.
 
-use inference::nearest;
-
 use super::table::{self, OptionSpec};
+use super::values::did_you_mean_variable;
 
 /// How the names of the variables begin.
 const PREFIX: &str = "NEREID_";
@@ -58,10 +57,7 @@ pub(super) fn unread<'v>(
 /// The warning about a variable that nothing reads.
 pub(super) fn warning(name: &str) -> String {
     let known = table::all().filter_map(OptionSpec::variable).chain(OF_PROGRAM.map(str::to_owned));
-    // The common beginning would hide how much of the name differs.
-    let endings: Vec<_> = known.map(|name| name[PREFIX.len()..].to_owned()).collect();
-    let near = nearest(name.get(PREFIX.len()..).unwrap_or_default(), endings);
-    let hint = near.map_or_else(String::new, |ending| format!(", did you mean {PREFIX}{ending}?"));
+    let hint = did_you_mean_variable(name, PREFIX, known);
     format!("Warning: no option has the environment variable {name}, it has no effect{hint}")
 }
 

@@ -5,8 +5,17 @@ use std::str::FromStr;
 use engine::RateLimitResource;
 use frontend::access::Category;
 use host::ProcessorSet;
+use inference::nearest;
 
 use super::meaning::{RequiredHeader, RestrictionSettings};
+
+/// `, did you mean NAME?` about a variable of the environment, if one of the known ones was probably meant. All begin with
+/// `prefix`, which would hide how much of the names differs.
+pub(super) fn did_you_mean_variable(name: &str, prefix: &str, known: impl Iterator<Item = String>) -> String {
+    let endings = known.map(|name| name[prefix.len()..].to_owned());
+    let near = nearest(name.get(prefix.len()..).unwrap_or_default(), endings);
+    near.map_or_else(String::new, |ending| format!(", did you mean {prefix}{ending}?"))
+}
 
 /// Reads `true`, `on`, `1`, `false`, `off` or `0`, in any case.
 pub(super) fn boolean(text: &str) -> Result<bool, String> {
