@@ -1,7 +1,7 @@
 //! Files in a model's directory that nothing reads, and that look as if something should.
 use std::{collections::BTreeSet, path::Path};
 
-use config::{VersionDirectory, version_directory};
+use config::{MODEL_FORMATS, VersionDirectory, version_directory};
 use inference::nearest;
 use repository::layout;
 
@@ -9,18 +9,6 @@ use crate::{Finding, Severity, rules::UNREAD_FILE};
 
 /// Files that people put beside a model.
 const FOR_PEOPLE: [&str; 6] = ["README", "LICENSE", "NOTICE", "CHANGELOG", ".gitignore", ".gitattributes"];
-
-/// Model files of Triton's backends.
-const MODEL_FILES: [&str; 8] = [
-    "model.onnx",
-    "model.py",
-    "model.pt",
-    "model.pt2",
-    "model.plan",
-    "model.xml",
-    "model.graphdef",
-    "model.savedmodel",
-];
 
 /// Findings about the files beside the configuration and the version directories. `may_read_more`: the model may be a
 /// program that reads files which its configuration does not name.
@@ -37,7 +25,7 @@ pub(crate) fn unread_files(
         if is_expected(name) || named.iter().any(|named| named.split('/').next() == Some(name)) {
             continue;
         }
-        if MODEL_FILES.contains(&name) {
+        if MODEL_FORMATS.iter().any(|format| format.filename == name) {
             let text = format!(
                 "nothing reads '{name}' beside the version directories: a model file is in a directory named by a number, \
                  such as '1/{name}'"

@@ -4,51 +4,11 @@
 //! versions, the highest version first, and not those of the directory whose name sorts first.
 use vocabulary::ErrorCode;
 
-use super::{ConfigErrors, VersionPolicy, rule, select_versions};
-
-/// The parts of a model's directory that determine the configuration.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ModelLayout {
-    /// Name of the directory. It is the name of the model.
-    pub name: String,
-    /// The version directories (see [`version_directory`](super::version_directory)) and the entries of each.
-    pub versions: std::collections::BTreeMap<i64, Vec<FileEntry>>,
-}
-
-/// One file or directory in a version directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileEntry {
-    /// Name without path.
-    pub name: String,
-    /// Whether it is a directory.
-    pub is_directory: bool,
-}
-
-/// A kind of model file, and the configuration that it implies.
-struct Format {
-    backend: &'static str,
-    /// Empty where the backend has no platform.
-    platform: &'static str,
-    filename: &'static str,
-    may_be_directory: bool,
-}
-
-/// The backend of models in Python.
-pub(super) const PYTHON: &str = "python";
-
-/// In the order in which the search tries them.
-const FORMATS: [Format; 6] = [
-    Format::new("tensorrt", "tensorrt_plan", "model.plan", false),
-    Format::new("onnxruntime", "onnxruntime_onnx", "model.onnx", true),
-    Format::new("openvino", "", "model.xml", true),
-    Format::new("pytorch", "pytorch_libtorch", "model.pt", false),
-    Format::new("pytorch", "torch_aoti", "model.pt2", false),
-    Format::new(PYTHON, "", "model.py", true),
-];
-
-/// TensorFlow's two formats differ from the others: an explicit backend does not stop the search for the file.
-const TENSORFLOW: [(&str, &str, bool); 2] =
-    [("tensorflow_savedmodel", "model.savedmodel", true), ("tensorflow_graphdef", "model.graphdef", false)];
+use super::{
+    ConfigErrors, VersionPolicy,
+    model_files::{FileEntry, MODEL_FORMATS, ModelFormat, ModelLayout, TENSORFLOW},
+    rule, select_versions,
+};
 
 /// Fills in `name`, `backend`, `platform` and `default_model_filename` where they are empty and can be derived.
 ///
@@ -101,13 +61,11 @@ fn remedy(config: &proto::ModelConfig, layout: &ModelLayout) -> String {
     }
     let renamed = entries.iter().find_map(|FileEntry { name, .. }| {
         let (_, extension) = name.rsplit_once('.')?;
-        let format =
-            FORMATS.iter().find(|format| format.filename.rsplit_once('.') == Some(("model", extension)))?;
-        Some((name, format))
+        Some((name, formats().find(|format| format.extension() == extension)?))
     });
-    let Some((name, Format { backend, filename, .. })) = renamed else {
+    let Some((name, ModelFormat { backend, filename, .. })) = renamed else {
         let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).take(MOST_NAMES).collect();
-        let known: Vec<_> = FORMATS.iter().map(|format| format.filename).collect();
+        let known: Vec<_> = formats().map(|format| format.filename).collect();
         return format!(
             " The directory '{version}' has {}, and none of {}: set 'backend' in config.pbtxt.",
             names.join(", "),
@@ -137,9 +95,8 @@ fn claim(config: &mut proto::ModelConfig, entries: &[FileEntry]) -> bool {
     if claim_tensorflow(config, entries) {
         return true;
     }
-    let fitting = FORMATS.iter().find(|format| format.fits(config, entries));
-    let Some(format) = fitting.or_else(|| FORMATS.iter().find(|format| format.backend == config.backend))
-    else {
+    let fitting = formats().find(|format| fits(format, config, entries));
+    let Some(format) = fitting.or_else(|| formats().find(|format| format.backend == config.backend)) else {
         return false;
     };
     format.backend.clone_into(&mut config.backend);
@@ -148,43 +105,34 @@ fn claim(config: &mut proto::ModelConfig, entries: &[FileEntry]) -> bool {
     true
 }
 
+/// An explicit backend does not stop the search for the file.
 fn claim_tensorflow(config: &mut proto::ModelConfig, entries: &[FileEntry]) -> bool {
-    if config.platform.is_empty() && ["", "tensorflow"].contains(&config.backend.as_str()) {
+    let mut formats = MODEL_FORMATS.iter().filter(|format| format.backend == TENSORFLOW);
+    if config.platform.is_empty() && ["", TENSORFLOW].contains(&config.backend.as_str()) {
         let given = &config.default_model_filename;
-        let found = TENSORFLOW.iter().find(|(_, filename, is_directory)| {
-            let lies = |entry: &FileEntry| entry.name == *filename && entry.is_directory == *is_directory;
-            given == filename || (given.is_empty() && entries.iter().any(lies))
-        });
-        if let Some((platform, ..)) = found {
-            (*platform).clone_into(&mut config.platform);
+        let found = formats
+            .clone()
+            .find(|format| given == format.filename || (given.is_empty() && format.is_among(entries)));
+        if let Some(format) = found {
+            format.platform.clone_into(&mut config.platform);
         }
     }
-    let Some((_, filename, _)) = TENSORFLOW.iter().find(|(platform, ..)| config.platform == *platform) else {
-        return false;
-    };
-    fill(&mut config.backend, "tensorflow");
-    fill(&mut config.default_model_filename, filename);
+    let Some(format) = formats.find(|format| config.platform == format.platform) else { return false };
+    fill(&mut config.backend, TENSORFLOW);
+    fill(&mut config.default_model_filename, format.filename);
     true
 }
 
-impl Format {
-    const fn new(
-        backend: &'static str,
-        platform: &'static str,
-        filename: &'static str,
-        may_be_directory: bool,
-    ) -> Self {
-        Self { backend, platform, filename, may_be_directory }
-    }
+/// The formats of which an explicit backend decides.
+fn formats() -> impl Iterator<Item = &'static ModelFormat> {
+    MODEL_FORMATS.iter().filter(|format| format.backend != TENSORFLOW)
+}
 
-    fn fits(&self, config: &proto::ModelConfig, entries: &[FileEntry]) -> bool {
-        let named = (!self.platform.is_empty() && config.platform == self.platform)
-            || config.default_model_filename == self.filename;
-        let lies =
-            |entry: &FileEntry| entry.name == self.filename && (self.may_be_directory || !entry.is_directory);
-        ["", self.backend].contains(&config.backend.as_str())
-            && (named || (is_open(config) && entries.iter().any(lies)))
-    }
+fn fits(format: &ModelFormat, config: &proto::ModelConfig, entries: &[FileEntry]) -> bool {
+    let named = (!format.platform.is_empty() && config.platform == format.platform)
+        || config.default_model_filename == format.filename;
+    ["", format.backend].contains(&config.backend.as_str())
+        && (named || (is_open(config) && format.is_among(entries)))
 }
 
 /// Whether the configuration does not state the kind of the model.

@@ -16,6 +16,7 @@ mod instances;
 mod members;
 mod misspelt;
 mod model_config;
+mod model_files;
 mod resolve;
 pub mod rule;
 mod sequence;
@@ -25,7 +26,6 @@ mod validate;
 mod versions;
 mod warmup;
 
-pub use backend_fields::{FileEntry, ModelLayout};
 pub use complete::CompletionContext;
 pub use ensemble::{EnsembleScheduling, EnsembleStep, MappedTensor};
 pub use errors::{ConfigErrors, Problem};
@@ -38,6 +38,7 @@ pub use model_config::{
     Accelerator, BatchInput, BatchInputKind, BatchOutput, InputSpec, ModelConfig, OutputSpec,
     ResponseCaching, Scheduling,
 };
+pub use model_files::{FileEntry, MODEL_FORMATS, ModelFormat, ModelLayout};
 pub use resolve::{
     Completion, ConfigSource, Declared, ExaminedText, GivenConfig, KEEP_BATCH_PARAMETER,
     REQUEST_ROWS_PARAMETER, ResolvedConfig, complete, declare, examine, finish, finish_all, read,

@@ -17,8 +17,9 @@ use vocabulary::ErrorCode;
 
 use super::{
     CompletionContext, ConfigErrors, ModelConfig, ModelLayout, VersionPolicy,
-    backend_fields::{PYTHON, complete_backend_fields},
+    backend_fields::complete_backend_fields,
     complete::{complete_instance_groups, normalise},
+    model_files::PYTHON,
     typed::typed,
     validate::{
         check_instance_groups, check_paths, check_states, check_structure, check_tensors, check_warmups,

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use config::{FileEntry, VersionDirectory, version_directory};
+use config::{FileEntry, MODEL_FORMATS, VersionDirectory, version_directory};
 use inference::repository::StoredObject;
 use lifecycle::{DirectoryStamp, ModelKey, ModelLocation};
 use vocabulary::{Error, Name};
@@ -250,18 +250,17 @@ fn subdirectories(
 
 /// The warning about a file that is probably a model without its directories.
 fn loose_model(repository: &Path, file: &Path) -> Option<String> {
-    let extension = file.extension()?.to_str().filter(|extension| MODEL_EXTENSIONS.contains(extension))?;
+    let extension = file.extension()?;
+    let mut formats = MODEL_FORMATS.iter().filter(|format| format.is_known_anywhere);
+    let format = formats.find(|format| extension == format.extension())?;
     let name = file.file_stem()?.to_string_lossy().into_owned();
-    let place = repository.join(name).join("1").join(format!("model.{extension}"));
+    let place = repository.join(name).join("1").join(format.filename);
     Some(format!(
         "ignore file '{}' in the model repository: move it to '{}' to serve it as a model",
         file.display(),
         place.display()
     ))
 }
-
-/// The extensions of files that are whole models.
-const MODEL_EXTENSIONS: [&str; 4] = ["onnx", "plan", "pt", "pt2"];
 
 /// The warning about a directory that is not a model because of its name.
 fn ignored_by_name(name: &str, shown: &str) -> Option<String> {

@@ -7,22 +7,12 @@ use super::{
     super::{
         ConfigErrors,
         complete::is_ensemble,
+        model_files::MODEL_FORMATS,
         rule,
         typed::caching::{caches_decoupled, is_cached},
     },
     ensemble, priorities, sequence,
 };
-
-/// The platforms of Triton's backends.
-const PLATFORMS: [&str; 7] = [
-    "ensemble",
-    "onnxruntime_onnx",
-    "pytorch_libtorch",
-    "tensorflow_graphdef",
-    "tensorflow_savedmodel",
-    "tensorrt_plan",
-    "torch_aoti",
-];
 
 /// The rules that depend neither on the backend nor on the machine (model_config_utils.cc, ValidateModelConfig).
 pub(in super::super) fn check_structure(config: &ModelConfig, errors: &mut ConfigErrors) {
@@ -71,7 +61,9 @@ fn backend_fits_platform(config: &ModelConfig, errors: &mut ConfigErrors) {
     let ModelConfig { name, platform, backend, .. } = config;
     if backend.is_empty() {
         if !is_ensemble(config) {
-            let near = nearest(platform, PLATFORMS).map(str::to_owned);
+            let platforms = MODEL_FORMATS.iter().map(|format| format.platform);
+            let platforms = platforms.filter(|known| !known.is_empty()).chain(["ensemble"]);
+            let near = nearest(platform, platforms).map(str::to_owned);
             let text = format!("unexpected platform type '{platform}' for {name}");
             errors.push_meaning(ErrorCode::InvalidArgument, "platform", text, near);
         }
@@ -83,14 +75,9 @@ fn backend_fits_platform(config: &ModelConfig, errors: &mut ConfigErrors) {
         errors.invalid("backend", text);
         return;
     }
-    let platforms: &[&str] = match backend.as_str() {
-        "tensorflow" => &["tensorflow_savedmodel", "tensorflow_graphdef"],
-        "tensorrt" => &["tensorrt_plan"],
-        "onnxruntime" => &["onnxruntime_onnx"],
-        "pytorch" => &["pytorch_libtorch", "torch_aoti"],
-        _ => return,
-    };
-    if !platforms.contains(&platform.as_str()) {
+    let formats = MODEL_FORMATS.iter().filter(|format| *backend == format.backend);
+    let platforms: Vec<_> = formats.map(|format| format.platform).filter(|known| !known.is_empty()).collect();
+    if !platforms.is_empty() && !platforms.contains(&platform.as_str()) {
         let text = format!("unexpected 'platform' and 'backend' pair, got:{platform}, {backend}");
         let near = nearest(platform, platforms.iter().copied()).or(platforms.first().copied());
         errors.push_meaning(ErrorCode::InvalidArgument, "platform", text, near.map(str::to_owned));
