@@ -114,8 +114,9 @@ fn instance(
         host_policies: Default::default(),
     })?;
     let mut completed = declared.config.clone();
-    model.complete_config(&mut completed)?;
-    let config = Arc::new(finish(&declared, completed, &CompletionContext::default())?.typed);
+    let request_rows = model.complete_config(&mut completed)?;
+    let environment = CompletionContext { request_rows, ..CompletionContext::default() };
+    let config = Arc::new(finish(&declared, completed, &environment)?.typed);
     let spec = InstanceSpec {
         name: "addition_0".into(),
         device: InstanceDevice::Cpu,

@@ -214,8 +214,9 @@ impl Loaded {
         let declared = declare(source, &layout, Completion::Auto)?;
         let model = backend.open(&source_of(name, &options.model, &declared.config))?;
         let mut completed = declared.config.clone();
-        model.complete_config(&mut completed)?;
-        let config = Arc::new(finish(&declared, completed, &CompletionContext::default())?.typed);
+        let request_rows = model.complete_config(&mut completed)?;
+        let environment = CompletionContext { request_rows, ..CompletionContext::default() };
+        let config = Arc::new(finish(&declared, completed, &environment)?.typed);
         let (threads, device) = (options.threads, InstanceDevice::Cpu);
         let spec = InstanceSpec { name: "whole_0".into(), device, threads, passive: false };
         let (Instance::Movable(instance), Some(rows)) =

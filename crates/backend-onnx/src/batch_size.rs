@@ -1,7 +1,7 @@
 //! Completes the batch size of a configuration that sets none.
 use std::num::NonZeroU32;
 
-use config::{KEEP_BATCH_PARAMETER as KEEP_BATCH, REQUEST_ROWS_PARAMETER as REQUEST_ROWS};
+use config::KEEP_BATCH_PARAMETER as KEEP_BATCH;
 use proto::model_config::SchedulingChoice;
 use vocabulary::{Error, shape_text};
 
@@ -19,6 +19,7 @@ pub(crate) struct DefaultBatchSize {
 }
 
 /// Sets `max_batch_size` and dynamic batching where the graph allows batches and the configuration leaves them open.
+/// Returns how many rows single requests may have instead.
 ///
 /// # Errors
 /// INVALID_ARGUMENT if the graph cannot batch as configured.
@@ -27,34 +28,32 @@ pub(crate) fn complete_batching(
     signature: &Signature,
     default: DefaultBatchSize,
     probe: impl FnOnce() -> Rows,
-) -> Result<(), Error> {
+) -> Result<Option<NonZeroU32>, Error> {
     let open_first =
         |slot: &&ValueInfo| matches!(&slot.kind, ValueKind::Tensor(_, dims) if dims.first() == Some(&-1));
     let fixed = signature.inputs.iter().chain(&signature.outputs).find(|slot| !open_first(slot));
     if let Some(fixed) = fixed {
-        return if config.max_batch_size == 0 { Ok(()) } else { Err(cannot_batch(&config.name, fixed)) };
+        return if config.max_batch_size == 0 { Ok(None) } else { Err(cannot_batch(&config.name, fixed)) };
     }
+    let mut request_rows = None;
     if config.max_batch_size == 0 {
         let keep = config.parameters.get(KEEP_BATCH);
         if keep.is_some_and(|keep| keep.string_value.eq_ignore_ascii_case("no")) {
-            return Ok(());
+            return Ok(None);
         }
         if default.rows > 1 && !may_join(config, probe) {
             config.max_batch_size = has_dims_of_rows(config, signature).into();
-            return Ok(());
+            return Ok(None);
         }
         config.max_batch_size = default.rows;
         let is_free = matches!(config.scheduling_choice, None | Some(SchedulingChoice::DynamicBatching(_)));
-        if let Some(rows) = default.request_rows.filter(|_| is_free) {
-            let rows = proto::ModelParameter { string_value: rows.to_string() };
-            config.parameters.insert(REQUEST_ROWS.to_owned(), rows);
-        }
+        request_rows = default.request_rows.filter(|_| is_free);
     }
     if config.max_batch_size > 1 && config.scheduling_choice.is_none() {
         config.scheduling_choice =
             Some(SchedulingChoice::DynamicBatching(proto::ModelDynamicBatching::default()));
     }
-    Ok(())
+    Ok(request_rows)
 }
 
 /// As Triton: onnxruntime.cc, AutoCompleteConfig. What is in the way, and the remedy, follow its text.

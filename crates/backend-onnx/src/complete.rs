@@ -2,7 +2,7 @@
 //!
 //! A missing list of inputs or outputs is written from the graph, in the graph's order. A given list stays, and the
 //! backend only sets datatypes and dims that an entry lacks. So labels, reshapes and flags survive.
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, num::NonZeroU32};
 
 use proto::model_config::SchedulingChoice;
 use vocabulary::{Error, ErrorCode};
@@ -25,7 +25,8 @@ pub(crate) fn is_complete(config: &proto::ModelConfig) -> bool {
 }
 
 /// Completes what the configuration leaves open. `default_max_batch_size` is for models that can batch and set no size.
-/// `probe` runs before such a model may get batches of several requests.
+/// `probe` runs before such a model may get batches of several requests. Returns how many rows single requests may have
+/// instead of `max_batch_size`.
 ///
 /// # Errors
 /// INVALID_ARGUMENT if the graph cannot batch as configured; UNSUPPORTED for an input or output that is not a tensor;
@@ -35,9 +36,9 @@ pub(crate) fn complete(
     signature: &Signature,
     default_max_batch_size: DefaultBatchSize,
     probe: impl FnOnce() -> Rows,
-) -> Result<(), Error> {
+) -> Result<Option<NonZeroU32>, Error> {
     check_kinds(signature)?;
-    complete_batching(config, signature, default_max_batch_size, probe)?;
+    let request_rows = complete_batching(config, signature, default_max_batch_size, probe)?;
     let (model, batched) = (config.name.clone(), config.max_batch_size > 0);
     let completed = |slot: &ValueInfo, side| Completed::of(slot, side, &model, batched);
 
@@ -65,7 +66,7 @@ pub(crate) fn complete(
             completed(slot, "output")?.fill(&mut output.data_type, &mut output.dims, &mut output.reshape);
         }
     }
-    Ok(())
+    Ok(request_rows)
 }
 
 /// Requires that all inputs and outputs are tensors. The server can serve no other values.
@@ -148,9 +149,7 @@ impl Completed {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU32;
-
-    use config::{KEEP_BATCH_PARAMETER as KEEP_BATCH, REQUEST_ROWS_PARAMETER};
+    use config::KEEP_BATCH_PARAMETER as KEEP_BATCH;
     use vocabulary::DataType;
 
     use super::*;
@@ -271,15 +270,17 @@ mod tests {
     #[test]
     fn requests_may_have_more_rows_only_if_nobody_has_set_a_size() {
         let graph = signature(&[("X", &[-1, 16])], &[("Y", &[-1, 16])]);
-        let is_marked = |mut config: proto::ModelConfig, default| {
-            complete(&mut config, &graph, default, || Rows::Independent).unwrap();
-            config.parameters.contains_key(REQUEST_ROWS_PARAMETER)
+        let rows = |mut config: proto::ModelConfig, default| {
+            complete(&mut config, &graph, default, || Rows::Independent).unwrap()
         };
-        assert!(is_marked(named("m"), DEFAULT));
-        assert!(!is_marked(named("m"), DefaultBatchSize { request_rows: None, ..DEFAULT }));
-        assert!(!is_marked(proto::ModelConfig { max_batch_size: 8, ..named("m") }, DEFAULT));
+        assert_eq!(rows(named("m"), DEFAULT), DEFAULT.request_rows);
+        assert_eq!(rows(named("m"), DefaultBatchSize { request_rows: None, ..DEFAULT }), None);
+        assert_eq!(rows(proto::ModelConfig { max_batch_size: 8, ..named("m") }, DEFAULT), None);
         let sequence = SchedulingChoice::SequenceBatching(proto::ModelSequenceBatching::default());
-        assert!(!is_marked(proto::ModelConfig { scheduling_choice: Some(sequence), ..named("m") }, DEFAULT));
+        assert_eq!(
+            rows(proto::ModelConfig { scheduling_choice: Some(sequence), ..named("m") }, DEFAULT),
+            None
+        );
     }
 
     #[test]

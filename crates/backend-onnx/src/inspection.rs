@@ -1,6 +1,6 @@
 //! What the file of a graph says of a model, before the runtime has opened it.
 use std::{
-    num::NonZeroUsize,
+    num::{NonZeroU32, NonZeroUsize},
     path::{Component, Path, PathBuf},
 };
 
@@ -56,9 +56,9 @@ impl OnnxInspection {
 }
 
 impl ModelInspection for OnnxInspection {
-    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
+    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<Option<NonZeroU32>, Error> {
         if complete::is_complete(config) {
-            return Ok(());
+            return Ok(None);
         }
         let GraphFile { signature, unknown_shapes } = &self.graph;
         let is_known = |name: &str| !unknown_shapes.iter().any(|unknown| *unknown == *name);
@@ -66,11 +66,11 @@ impl ModelInspection for OnnxInspection {
         // The runtime derives the shapes that the file leaves open. They do not keep the model from batching.
         let mut known = signature.clone();
         known.outputs.retain(|slot| is_known(&slot.name));
-        complete::complete(config, &known, self.default_max_batch_size, || {
+        let request_rows = complete::complete(config, &known, self.default_max_batch_size, || {
             Rows::Unknown("nothing was run".to_owned())
         })?;
         config.output.retain(|output| is_known(&output.name) || declared_names.contains(&output.name));
-        Ok(())
+        Ok(request_rows)
     }
 
     fn completes_all(&self) -> bool {

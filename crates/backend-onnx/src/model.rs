@@ -3,6 +3,7 @@ use std::{
     collections::BTreeMap,
     ffi::CString,
     fs,
+    num::NonZeroU32,
     path::PathBuf,
     sync::{
         Arc, Once, Weak,
@@ -266,13 +267,13 @@ impl OnnxModel {
 }
 
 impl BackendModel for OnnxModel {
-    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
+    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<Option<NonZeroU32>, Error> {
         if complete::is_complete(config) {
             log::info!(
                 "skipping model configuration auto-complete for '{}': inputs and outputs already specified",
                 self.name
             );
-            return Ok(());
+            return Ok(None);
         }
         // The session is only for the signature: it reads and checks the graph, but does not optimise it.
         let operations = config.model_operations.as_ref();

@@ -1,5 +1,8 @@
 //! A model version in Python: its configuration, its instances and their readiness.
-use std::sync::{Arc, Weak};
+use std::{
+    num::NonZeroU32,
+    sync::{Arc, Weak},
+};
 
 use config::ModelConfig;
 use inference::{
@@ -39,7 +42,7 @@ impl PythonModel {
 }
 
 impl BackendModel for PythonModel {
-    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
+    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<Option<NonZeroU32>, Error> {
         let name = self.spare_name();
         let alarm =
             Alarm::new().map_err(|errno| Error::internal(format!("failed to start '{name}': {errno}")))?;
@@ -64,7 +67,7 @@ impl BackendModel for PythonModel {
                 .config;
         }
         *self.spare.lock() = Some(worker);
-        Ok(())
+        Ok(None)
     }
 
     fn configured(&self, config: &proto::ModelConfig) {

@@ -92,7 +92,7 @@ fn opened(
     let (sender, receiver) = mpsc::sync_channel(1);
     thread::spawn(move || {
         let completed = backend.open(&source).and_then(|model| model.complete_config(&mut config));
-        let told = completed.map(|()| config).map_err(|error| error.message.to_string());
+        let told = completed.map(|_| config).map_err(|error| error.message.to_string());
         // Nobody waits after the limit.
         let _ = sender.send(told);
     });

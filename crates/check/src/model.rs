@@ -265,7 +265,7 @@ fn check_version(
         matches!(declared.config.scheduling_choice, Some(SchedulingChoice::EnsembleScheduling(_)));
     let mut source = layout::model_source(&model.name, version, &model.directory, declared.config.clone());
     let backend = if is_ensemble { None } else { choose_backend(model, &mut source, options, errors) };
-    let environment = CompletionContext {
+    let mut environment = CompletionContext {
         preferred_groups: backend.iter().flat_map(|backend| backend.preferred_groups()).collect(),
         gpu_groups_on_cpu: options.gpu_groups_on_cpu,
         ..CompletionContext::default()
@@ -273,11 +273,14 @@ fn check_version(
     source.declared = declared.config_for_backend(&environment).into();
     let inspection = backend.as_deref().and_then(|backend| inspect(backend, &source, model, errors));
     let mut completed = declared.to_be_completed();
-    if let (Some(inspection), Completion::Auto) = (&inspection, completion(options))
-        && let Err(error) = inspection.complete_config(&mut completed)
-    {
-        errors.begin(rule::GRAPH);
-        errors.push_error("max_batch_size", &error);
+    if let (Some(inspection), Completion::Auto) = (&inspection, completion(options)) {
+        match inspection.complete_config(&mut completed) {
+            Ok(request_rows) => environment.request_rows = request_rows,
+            Err(error) => {
+                errors.begin(rule::GRAPH);
+                errors.push_error("max_batch_size", &error);
+            }
+        }
     }
     let is_complete = is_ensemble
         || options.must_be_complete

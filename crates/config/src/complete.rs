@@ -1,4 +1,6 @@
 //! Fills in the defaults of a configuration.
+use std::num::NonZeroU32;
+
 use proto::{
     ModelInstanceGroup, ModelVersionPolicy,
     model_config::SchedulingChoice,
@@ -8,7 +10,7 @@ use proto::{
     model_version_policy::{Latest, PolicyChoice},
 };
 
-/// The properties of the machine and the backend that determine instance groups.
+/// What the configuration of a model does not say itself: properties of the machine and the backend.
 #[derive(Debug, Clone, Default)]
 pub struct CompletionContext {
     /// Usable GPUs, numbered from 0.
@@ -17,6 +19,8 @@ pub struct CompletionContext {
     pub preferred_groups: Vec<ModelInstanceGroup>,
     /// Groups that ask for GPUs run on the processor if there is no GPU.
     pub gpu_groups_on_cpu: bool,
+    /// How many rows a request may have, if those are more than the `max_batch_size` that the backend has chosen itself.
+    pub request_rows: Option<NonZeroU32>,
 }
 
 /// Default of `max_sequence_idle_microseconds`.

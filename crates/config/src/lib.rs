@@ -40,8 +40,8 @@ pub use model_config::{
 };
 pub use model_files::{FileEntry, MODEL_FORMATS, ModelFormat, ModelLayout};
 pub use resolve::{
-    Completion, ConfigSource, Declared, ExaminedText, GivenConfig, KEEP_BATCH_PARAMETER,
-    REQUEST_ROWS_PARAMETER, ResolvedConfig, complete, declare, examine, finish, finish_all, read,
+    Completion, ConfigSource, Declared, ExaminedText, GivenConfig, KEEP_BATCH_PARAMETER, ResolvedConfig,
+    complete, declare, examine, finish, finish_all, read,
 };
 pub use rule::Rule;
 pub use sequence::{Control, ControlInput, FalseTrue, InitialState, SequenceScheduling, StateSpec};

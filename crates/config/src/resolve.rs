@@ -3,10 +3,7 @@
 //! The steps are separate functions, because other parts of the server act between them. After the configuration is
 //! read, repository agents may replace the model's files. After it is declared, the backend opens the model and adds
 //! what the model file defines. All functions are pure: files and machine properties are arguments.
-use std::{
-    num::NonZeroU32,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use proto::{
     Fields, Parsed,
@@ -29,11 +26,6 @@ use super::{
 
 /// The parameter that marks a `max_batch_size` of 0 as intended: value `no`.
 pub const KEEP_BATCH_PARAMETER: &str = "AUTOCOMPLETE_BATCH";
-
-/// The parameter by which a backend that completes a configuration says how many rows a request may have, if those are
-/// more than the `max_batch_size` that it has chosen itself. The configuration that is served does not have the
-/// parameter.
-pub const REQUEST_ROWS_PARAMETER: &str = "REQUEST_ROWS";
 
 /// The source of a configuration.
 #[derive(Debug, Clone, Copy)]
@@ -278,9 +270,6 @@ pub fn finish_all(
     environment: &CompletionContext,
     errors: &mut ConfigErrors,
 ) -> Option<ResolvedConfig> {
-    let of_user = declared.config.parameters.contains_key(REQUEST_ROWS_PARAMETER);
-    let request_rows = completed.parameters.get(REQUEST_ROWS_PARAMETER).filter(|_| !of_user);
-    let request_rows = request_rows.and_then(|rows| rows.string_value.parse::<NonZeroU32>().ok());
     let config = match complete(&declared.config, completed) {
         Ok(config) => config,
         Err(problem) => {
@@ -297,8 +286,9 @@ pub fn finish_all(
     }
     let mut resolved = resolve(config, environment, errors);
     if let Some(resolved) = &mut resolved {
+        let max_batch_size = resolved.typed.max_batch_size;
         resolved.typed.max_request_rows =
-            request_rows.filter(|rows| resolved.typed.max_batch_size < Some(*rows));
+            environment.request_rows.filter(|rows| max_batch_size < Some(*rows));
     }
     *errors = std::mem::take(errors).located(declared.file.as_deref(), &declared.fields);
     resolved

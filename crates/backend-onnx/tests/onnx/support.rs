@@ -107,8 +107,9 @@ impl Model {
         let declared = self.declared()?;
         let model: Arc<dyn BackendModel> = backend.open(&self.source(&declared))?.into();
         let mut completed = declared.config.clone();
-        model.complete_config(&mut completed)?;
-        let config = finish(&declared, completed, &CompletionContext::default())?.typed;
+        let request_rows = model.complete_config(&mut completed)?;
+        let environment = CompletionContext { request_rows, ..CompletionContext::default() };
+        let config = finish(&declared, completed, &environment)?.typed;
         Ok(Opened { model, config: Arc::new(config) })
     }
 
@@ -149,8 +150,8 @@ impl Model {
         let declared = self.declared().map_err(told)?;
         let inspection = backend.inspect(&self.source(&declared)).map_err(told)?.unwrap();
         let mut completed = declared.config.clone();
-        inspection.complete_config(&mut completed).map_err(told)?;
-        let environment = CompletionContext::default();
+        let request_rows = inspection.complete_config(&mut completed).map_err(told)?;
+        let environment = CompletionContext { request_rows, ..CompletionContext::default() };
         let config = finish(&declared, completed, &environment).map_err(|errors| errors.to_string())?.typed;
         let mut errors = ConfigErrors::default();
         inspection.check(&config, &mut errors);

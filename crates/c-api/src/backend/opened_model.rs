@@ -1,5 +1,5 @@
 //! A model of a library as the engine uses it.
-use std::sync::Arc;
+use std::{num::NonZeroU32, sync::Arc};
 
 use config::ModelConfig;
 use inference::backend::{BackendModel, Instance, InstanceSpec, MemoryUsage, ModelSource, ReleaseFuture};
@@ -41,11 +41,11 @@ impl BackendModel for OpenedModel {
         true
     }
 
-    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
+    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<Option<NonZeroU32>, Error> {
         if let Some(completed) = self.model.take_completed() {
             *config = completed;
         }
-        Ok(())
+        Ok(None)
     }
 
     fn configured(&self, config: &proto::ModelConfig) {

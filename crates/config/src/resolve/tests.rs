@@ -149,18 +149,18 @@ fn a_size_that_the_backend_has_chosen_limits_batches_only() {
     let declared =
         declare(ConfigSource::Missing(Path::new(PATH)), &layout("m", "model.onnx"), Completion::Auto);
     let (declared, io) = (declared.unwrap(), proto::text::parse(IO.as_bytes()).unwrap().config);
-    let finished = |rows: &str| {
-        let mut completed = proto::ModelConfig { max_batch_size: 4, ..io.clone() };
-        let rows = proto::ModelParameter { string_value: rows.to_owned() };
-        completed.parameters.insert(REQUEST_ROWS_PARAMETER.to_owned(), rows);
-        finish(&declared, completed, &CompletionContext::default()).unwrap()
+    let finished = |rows: u32| {
+        let completed = proto::ModelConfig { max_batch_size: 4, ..io.clone() };
+        let environment =
+            CompletionContext { request_rows: NonZeroU32::new(rows), ..CompletionContext::default() };
+        finish(&declared, completed, &environment).unwrap()
     };
     let limits = |config: &ModelConfig| (config.max_batch_size, config.request_limit());
     let size = NonZeroU32::new(4);
-    assert_eq!(limits(&finished("3").typed), (size, size));
-    let chosen = finished("1024");
+    assert_eq!(limits(&finished(3).typed), (size, size));
+    let chosen = finished(1024);
     assert_eq!(limits(&chosen.typed), (size, NonZeroU32::new(1024)));
-    assert!(chosen.shown.parameters.is_empty() && chosen.shown.max_batch_size == 4);
+    assert_eq!(chosen.shown.max_batch_size, 4);
 }
 
 #[test]

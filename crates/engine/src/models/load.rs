@@ -5,7 +5,7 @@
 //! labels, and builds the instances. Both steps run on threads that may block.
 use std::{
     collections::BTreeMap,
-    num::NonZeroUsize,
+    num::{NonZeroU32, NonZeroUsize},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -73,17 +73,25 @@ enum BegunCopy<'a> {
 }
 
 impl BegunCopy<'_> {
-    /// The declared configuration with what the backend adds.
-    fn completed(&self, plan: &LoadPlan, completion: Completion) -> Result<proto::ModelConfig, Error> {
+    /// The declared configuration with what the backend adds, and how many rows a request may have if those are more than
+    /// `max_batch_size`.
+    fn completed(
+        &self,
+        plan: &LoadPlan,
+        completion: Completion,
+    ) -> Result<(proto::ModelConfig, Option<NonZeroU32>), Error> {
         let opened = match self {
             Self::Opened(opened) => opened,
-            Self::Updates(base) => return Ok(base.model().shown().clone()),
+            Self::Updates(base) => {
+                return Ok((base.model().shown().clone(), base.model().config().max_request_rows));
+            }
         };
         let mut completed = plan.declared.to_be_completed();
-        if completion == Completion::Auto {
-            opened.complete_config(&mut completed)?;
-        }
-        Ok(completed)
+        let request_rows = match completion {
+            Completion::Auto => opened.complete_config(&mut completed)?,
+            Completion::Strict => None,
+        };
+        Ok((completed, request_rows))
     }
 
     /// Whether the backend's library has changed since it was opened.
@@ -218,7 +226,7 @@ impl Loader {
         let files = self.read_files(plan, version, directory);
         let backend = self.backend(&source)?;
         source.settings = self.settings_of(backend.settings_name());
-        let environment = CompletionContext {
+        let mut environment = CompletionContext {
             preferred_groups: backend.preferred_groups(),
             gpu_groups_on_cpu: self.policy.gpu_groups_on_cpu,
             ..CompletionContext::default()
@@ -233,7 +241,8 @@ impl Loader {
             Some(base) => BegunCopy::Updates(&base.loaded),
             None => BegunCopy::Opened(backend.open(&source)?),
         };
-        let completed = begun.completed(plan, self.configs.completion())?;
+        let (completed, request_rows) = begun.completed(plan, self.configs.completion())?;
+        environment.request_rows = request_rows;
         let config = self.resolve(plan, directory, completed, &environment)?;
         let is_outdated = || begun.is_outdated();
         let files = files.map(|files| files.with_library_of(&*backend, is_outdated));

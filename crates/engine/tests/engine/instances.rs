@@ -1,7 +1,7 @@
 //! Tests of updates that change only the instances of a model: nothing else is built anew, and nobody waits.
 use std::{
     collections::{BTreeMap, BTreeSet},
-    num::NonZeroU64,
+    num::{NonZeroU32, NonZeroU64},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -113,6 +113,17 @@ async fn instances_are_added_and_removed_and_the_rest_stays() {
     assert!(serves(&engine, "m").await);
     engine.repository().unload("m").await.unwrap();
     exist(&existing, 0).await;
+}
+
+#[tokio::test]
+async fn the_rows_that_the_backend_allows_a_request_stay() {
+    let built = Built::default();
+    let limit = |engine: &Engine| engine.model("m", None).unwrap().config().request_limit();
+    let (repository, engine) = serve(built.count(echo().request_rows(16)), ECHO, &group(1)).await;
+    assert_eq!(limit(&engine), NonZeroU32::new(16));
+    let (_repository, updated) = update(repository, &engine, ECHO, &group(2)).await;
+    updated.unwrap();
+    assert_eq!((built.counts(), limit(&engine)), ((1, 2), NonZeroU32::new(16)));
 }
 
 #[tokio::test]

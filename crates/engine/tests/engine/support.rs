@@ -1,6 +1,7 @@
 //! Model repositories on disk, and backends built from closures.
 use std::{
     fs,
+    num::NonZeroU32,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -114,6 +115,7 @@ pub(crate) struct Native {
     is_brief: bool,
     open: Arc<Open>,
     complete: Arc<Complete>,
+    request_rows: Option<NonZeroU32>,
     build: Arc<Build>,
     memory: Vec<MemoryUsage>,
     code: Arc<AtomicU32>,
@@ -136,6 +138,7 @@ impl Native {
             is_brief: false,
             open: Arc::new(|_| Ok(())),
             complete: Arc::new(|_| Ok(())),
+            request_rows: None,
             build: Arc::new(|_, _| Ok(())),
             memory: Vec::new(),
             code: Arc::default(),
@@ -179,6 +182,11 @@ impl Native {
         complete: impl Fn(&mut proto::ModelConfig) -> Result<(), Error> + Send + Sync + 'static,
     ) -> Self {
         Self { complete: Arc::new(complete), ..self }
+    }
+
+    /// Sets how many rows a request may have, if those are more than `max_batch_size`.
+    pub(crate) fn request_rows(self, rows: u32) -> Self {
+        Self { request_rows: NonZeroU32::new(rows), ..self }
     }
 
     /// Sets what happens when an instance is built.
@@ -230,8 +238,8 @@ impl Backend for Native {
 struct Opened(Native, u32);
 
 impl BackendModel for Opened {
-    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
-        (self.0.complete)(config)
+    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<Option<NonZeroU32>, Error> {
+        (self.0.complete)(config).map(|()| self.0.request_rows)
     }
 
     fn memory_usage(&self) -> Vec<MemoryUsage> {

@@ -1,5 +1,5 @@
 //! What the server asks of backends, their models and the instances of those.
-use std::{collections::BTreeMap, path::PathBuf, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, num::NonZeroU32, path::PathBuf, pin::Pin, sync::Arc};
 
 use config::{ConfigErrors, KnownNames, ModelConfig};
 use scheduling::InstanceDevice;
@@ -80,9 +80,9 @@ pub trait ModelInspection: Send + Sync {
     ///
     /// # Errors
     /// The files contradict the configuration.
-    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
+    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<Option<NonZeroU32>, Error> {
         let _ = config;
-        Ok(())
+        Ok(None)
     }
 
     /// Whether [`ModelInspection::complete_config`] completes all that the backend would complete. If not, inputs and
@@ -185,13 +185,14 @@ pub type ReleaseFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub trait BackendModel: Send + Sync {
     /// Adds the fields that the model file defines and that the configuration leaves open. The server calls it once,
     /// before validation, unless `--disable-auto-complete-config` is given. The server takes over only
-    /// `max_batch_size`, `input`, `output`, the scheduling choice if there was none, and the transaction policy.
+    /// `max_batch_size`, `input`, `output`, the scheduling choice if there was none, and the transaction policy. Returns how
+    /// many rows a request may have, if the backend has chosen a `max_batch_size` that is smaller.
     ///
     /// # Errors
     /// The model file contradicts the configuration.
-    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<(), Error> {
+    fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<Option<NonZeroU32>, Error> {
         let _ = config;
-        Ok(())
+        Ok(None)
     }
 
     /// Receives the final configuration, before the server builds the first instance.
