@@ -9,12 +9,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use config::InstanceGroup;
 use inference::{Timestamp, backend::Execution, batching::BatchingStrategy};
 use scheduling::{
-    DueBatch, InstanceId, Rejected, Rejection, ScheduledBatch, Scheduler, SequenceRestarted, Unbatched,
-    VacatedSlot,
+    DueBatch, InstanceId, Rejected, Rejection, ScheduledBatch, Scheduler, SequenceId, Unbatched, VacatedSlot,
 };
 
 use super::{
-    driver_event::{AddedInstance, DriverEvent, Executed, FinishedBatch, InstanceChange},
+    driver_event::{AddedInstance, DriverEvent, Executed, InstanceChange},
     execution_cost::ExecutionCost,
     instance::{Assignment, MovableInstance},
     instance_set::InstanceSet,
@@ -84,8 +83,8 @@ pub(super) struct Actions {
     pub(super) assignments: Vec<Assignment>,
     /// The time of a wake-up call to schedule.
     pub(super) scheduled_wakeup: Option<Timestamp>,
-    /// What the log must report to the operator.
-    pub(super) restarts: Vec<SequenceRestarted>,
+    /// Sequences that began again before they had ended. The log reports them to the operator.
+    pub(super) restarts: Vec<SequenceId>,
     /// Slots that sequences have left. The implicit states of these sequences are freed.
     pub(super) vacated: Vec<VacatedSlot>,
     /// Instances, also of other models, whose claims on shared resources were granted.
@@ -166,7 +165,7 @@ impl Driver {
                 // A busy instance asks for more work when it has finished.
                 return self.instances.is_idle(instance);
             }
-            DriverEvent::Finished(FinishedBatch { instance, movable, executed, .. }) => {
+            DriverEvent::Finished { instance, movable, executed, .. } => {
                 self.instances.end(instance, movable);
                 self.resource_claims.has_run(instance);
                 if let Some(Executed { nanos, requests }) = executed {
@@ -343,7 +342,7 @@ mod tests {
 
     use inference::{Flow, Request, Timeline, Unobserved, response_channel};
     use scheduling::{
-        DynamicBatcher, DynamicBatching, SchedulingAttributes, SequenceBatcher, SequenceBatching, SequenceId,
+        DynamicBatcher, DynamicBatching, SchedulingAttributes, SequenceBatcher, SequenceBatching,
         SequencePosition,
     };
 
@@ -381,8 +380,8 @@ mod tests {
                 enqueue(&mut driver, at, SequencePosition { id, start: true, end: false }).assignments
             {
                 let instance = assignment.batch.instance;
-                let finished = FinishedBatch { end: at, instance, movable: None, executed: None };
-                driver.handle(at, DriverEvent::Finished(finished), &ResponseOrders::None);
+                let finished = DriverEvent::Finished { end: at, instance, movable: None, executed: None };
+                driver.handle(at, finished, &ResponseOrders::None);
                 driver.handle(at, DriverEvent::Released { instance, slot: 0 }, &ResponseOrders::None);
             }
         }

@@ -18,7 +18,14 @@ pub(super) enum DriverEvent {
     /// A backend has released the request of a slot.
     Released { instance: InstanceId, slot: u32 },
     /// An instance has finished a batch.
-    Finished(FinishedBatch),
+    Finished {
+        end: Timestamp,
+        instance: InstanceId,
+        /// The instance itself, unless only its own thread may run it.
+        movable: Option<MovableInstance>,
+        /// `None` if all requests of the batch were cancelled.
+        executed: Option<Executed>,
+    },
     /// An instance has panicked during a batch: the version executes nothing any more.
     Lost(InstanceId),
     /// The limiter has granted the claim of an instance on shared resources.
@@ -31,16 +38,6 @@ pub(super) enum DriverEvent {
     EndQueueDelay,
     /// No new request is accepted from now on.
     Drain,
-}
-
-/// What an instance has run.
-pub(super) struct FinishedBatch {
-    pub(super) end: Timestamp,
-    pub(super) instance: InstanceId,
-    /// The instance itself, unless only its own thread may run it.
-    pub(super) movable: Option<MovableInstance>,
-    /// `None` if all requests of the batch were cancelled.
-    pub(super) executed: Option<Executed>,
 }
 
 /// An execution.

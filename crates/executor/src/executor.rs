@@ -1,4 +1,4 @@
-//! The executor of a model version, and its life: start, requests, drain, close.
+//! The executor of a model version: what it is made of, its start and its end.
 use std::sync::{
     Arc, OnceLock, Weak,
     atomic::{AtomicBool, Ordering},
@@ -7,14 +7,13 @@ use std::sync::{
 use config::{ModelConfig, Scheduling};
 use host::Placed;
 use inference::{
-    EntryId, ModelCounters, ModelRunner, RequestValidator, ResponseOrder, RunThread, SequenceId,
-    SequencePosition, Timestamp, WarmupFiles,
-    backend::{BackendModel, Execution},
+    ModelCounters, RequestValidator, WarmupFiles,
+    backend::BackendModel,
     batching::BatchingStrategy,
     lock::{Condvar, LockRank, Mutex},
     rejection::RejectionErrors,
 };
-use scheduling::{DynamicBatcher, Rejected, Scheduler, SchedulingAttributes, SequenceBatcher, Unbatched};
+use scheduling::{DynamicBatcher, Scheduler, SequenceBatcher, Unbatched};
 use tokio::sync::Notify;
 use vocabulary::Error;
 
@@ -23,7 +22,6 @@ use super::{
     batching_thread::BatchingThread,
     custom_batch_filter::CustomBatchFilter,
     driver::{Driver, Policy},
-    driver_event::DriverEvent,
     instance::{InstanceBuilder, build_all},
     instance_list::Instances,
     resource_claims::ResourceClaims,
@@ -40,7 +38,6 @@ use crate::{
 mod backend_calls;
 mod events;
 pub(super) mod instance_update;
-mod perform;
 mod run;
 mod take_snapshot;
 
@@ -145,32 +142,6 @@ impl Executor {
         Ok(executor)
     }
 
-    /// Enqueues a request, and runs it on this thread if it is brief and the thread may.
-    fn enqueue_here(
-        self: &Arc<Self>,
-        attributes: SchedulingAttributes,
-        execution: Box<Execution>,
-        thread: RunThread,
-    ) -> Result<(), Error> {
-        let mut actions = self.step(DriverEvent::Enqueue { attributes, execution });
-        if let Some(Rejected { payload, reason }) = actions.refused.take() {
-            payload.responder.timeline().not_queued();
-            let error = self.rejection_errors.error(reason, &payload.request);
-            payload.fail(error.clone());
-            return Err(error);
-        }
-        let at = actions.at;
-        let here = match thread {
-            RunThread::CallersMay => self.take_brief(&mut actions),
-            RunThread::OnlyOwn => None,
-        };
-        self.perform(actions).notify();
-        if let Some((first, lent)) = here {
-            self.run_here(first, at, &lent);
-        }
-        Ok(())
-    }
-
     /// Returns when no sequence may still get requests.
     pub async fn sequences_ended(&self) {
         notified_until(&self.without_sequences, || self.driver.lock().has_no_sequence()).await;
@@ -202,71 +173,6 @@ impl Executor {
             drop(self.driver.lock());
             self.idle.notify_all();
         }
-    }
-}
-
-impl ModelRunner for Executor {
-    // If a plug-in forms the batches, only the answer has the error.
-    fn enqueue(
-        self: Arc<Self>,
-        attributes: SchedulingAttributes,
-        execution: Box<Execution>,
-        queued: Timestamp,
-        thread: RunThread,
-    ) -> Result<(), Error> {
-        // Set before another thread may execute the request.
-        execution.responder.timeline().queued(queued, execution.request.tensors());
-        if self.batching.is_some() {
-            // The request has been answered with the error.
-            self.in_step(|me| _ = me.enqueue_here(attributes, execution, RunThread::OnlyOwn));
-            return Ok(());
-        }
-        self.enqueue_here(attributes, execution, thread)
-    }
-
-    fn cancel(self: Arc<Self>, entry: EntryId) {
-        self.dispatch(DriverEvent::Cancelled(entry));
-    }
-
-    fn response_order(&self) -> Option<&Arc<ResponseOrder>> {
-        self.orders.on_arrival()
-    }
-
-    fn fault(&self) -> Option<&Error> {
-        self.fault.get()
-    }
-
-    fn ready_here(&self) -> bool {
-        let answer = self.backend_handle.ready();
-        if let Err(Error { message, .. }) = &answer {
-            log::debug!("Model '{}' version {} is not ready: {message}", self.config.name, self.version);
-        }
-        answer.is_ok()
-    }
-
-    fn has_sequence(&self, id: &SequenceId) -> bool {
-        self.sequences.is_some() && self.driver.lock().scheduler().has_sequence(id)
-    }
-
-    fn continues(&self, step: &SequencePosition) -> bool {
-        !step.start && step.id.as_ref().is_some_and(|id| self.has_sequence(id))
-    }
-
-    fn live_sequences(&self) -> usize {
-        if self.sequences.is_some() { self.driver.lock().scheduler().live_sequences() } else { 0 }
-    }
-
-    fn end_queue_delay(self: Arc<Self>) {
-        self.dispatch(DriverEvent::EndQueueDelay);
-    }
-
-    fn drain(self: Arc<Self>) {
-        self.dispatch(DriverEvent::Drain);
-    }
-
-    fn close(self: Arc<Self>) {
-        self.dispatch(DriverEvent::Drain);
-        self.end();
     }
 }
 

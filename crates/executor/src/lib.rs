@@ -7,7 +7,6 @@
 //! This crate knows no repository, no cache and no other model: [`Executor`] is what the engine holds of it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-mod assemble;
 mod backend_handle;
 mod batching_thread;
 mod custom_batch_filter;

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, StateSpec};
 use host::{configurable_bytes, now};
 use inference::{
-    Flow, OutputSelection, Request, RequestInputs, ResponseStream, Timeline, Unobserved,
-    backend::{Execution, SequenceState, SlotGuard, SlotOwner, SlotRef},
+    EntryId, Flow, OutputSelection, Request, RequestInputs, ResponseStream, Timeline, Unobserved,
+    backend::{Execution, SequenceState, SlotGuard, SlotRef},
     lock::Mutex,
     response_channel,
 };
-use scheduling::{Entry, InstanceId, SequenceId, SequencePosition, VacatedSlot};
+use scheduling::{InstanceId, SequenceId, SequencePosition, VacatedSlot};
 use vocabulary::{DataType, Error, Name, Shape, Tensor};
 
 use crate::instance_table::InstanceTable;
@@ -43,13 +43,6 @@ struct StoredState {
     state: SequenceState,
 }
 
-/// The instance and the slot of a row.
-pub(super) struct SlotAssignment<'a> {
-    pub(super) slot_owner: &'a Arc<dyn SlotOwner>,
-    pub(super) instance: InstanceId,
-    pub(super) slot: u32,
-}
-
 impl Sequences {
     /// `None` for a configuration without sequence batching.
     ///
@@ -78,11 +71,9 @@ impl Sequences {
     }
 
     /// Prepares a request for its slot: adds its control inputs and the state of its sequence.
-    pub(super) fn prepare(&self, assignment: &SlotAssignment<'_>, entry: Entry<Box<Execution>>) -> Execution {
-        let Entry { id, attributes, payload, .. } = entry;
-        let mut execution = *payload;
-        let step = &attributes.sequence;
-        let begins = step.start;
+    pub(super) fn prepare(&self, id: EntryId, slot_ref: SlotRef, execution: Box<Execution>) -> Execution {
+        let mut execution = *execution;
+        let step = &slot_ref.attributes.sequence;
         self.set_controls(&mut execution.request, Some(step), true);
         // An iterative model learns the id that the scheduler generated, and that only the first execution is the start.
         execution.request.sequence.clone_from(step);
@@ -90,13 +81,7 @@ impl Sequences {
         // again brings its state with it.
         let is_last = step.end || self.is_iterative;
         let state = execution.state.take();
-        let state = state.or_else(|| self.memory(assignment, id.sequence_number(), begins, is_last));
-        let slot_ref = SlotRef {
-            slot_owner: assignment.slot_owner.clone(),
-            instance: assignment.instance,
-            slot: assignment.slot,
-            attributes,
-        };
+        let state = state.or_else(|| self.memory(&slot_ref, id.sequence_number(), is_last));
         execution.with_state(state).with_slot_guard(SlotGuard::new(slot_ref))
     }
 
@@ -127,21 +112,15 @@ impl Sequences {
 
     /// The state of the sequence in a slot, which is fresh if the sequence begins. The slot forgets it if the request is
     /// the last one.
-    fn memory(
-        &self,
-        assignment: &SlotAssignment<'_>,
-        sequence_number: u64,
-        begins: bool,
-        is_last: bool,
-    ) -> Option<SequenceState> {
+    fn memory(&self, slot_ref: &SlotRef, sequence_number: u64, is_last: bool) -> Option<SequenceState> {
         if self.states.is_empty() && self.problems.is_empty() {
             return None;
         }
-        let slot = assignment.slot as usize;
+        let slot = slot_ref.slot as usize;
         let take = |states: &InstanceStates| states.lock().get_mut(slot)?.take();
         // Memory that a sequence has left here is freed outside of the lock.
-        let stored = self.states_by_slot.with(assignment.instance, take).map(|stored| stored.state);
-        let state = stored.filter(|_| !begins).or_else(|| {
+        let stored = self.states_by_slot.with(slot_ref.instance, take).map(|stored| stored.state);
+        let state = stored.filter(|_| !slot_ref.attributes.sequence.start).or_else(|| {
             for problem in &self.problems {
                 log::error!("Failed to initialize sequence state: {problem}");
             }
@@ -149,7 +128,7 @@ impl Sequences {
         })?;
         if !is_last {
             let stored = StoredState { sequence_number, state: state.clone() };
-            self.states_by_slot.with(assignment.instance, |states| {
+            self.states_by_slot.with(slot_ref.instance, |states| {
                 let mut states = states.lock();
                 let slots = states.len().max(slot + 1);
                 states.resize_with(slots, || None);

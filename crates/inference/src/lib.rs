@@ -42,7 +42,7 @@ pub use request::{OutputPlacement, OutputSelection, Request, RequestInputs, id_p
 pub use request_validator::{ReadableMemory, RequestValidator};
 pub use response::{Response, ResponseItem};
 pub use response_channel::{
-    BackendReport, BatchReporter, Canceller, EntryIdSetter, Flow, Outcome, PassingResponse, Responder,
+    BackendReport, BatchReporter, Canceller, EntryIdSetter, Flow, PassingResponse, Responder,
     ResponseObserver, ResponseOrder, ResponseStream, Unobserved, UnreadBudget, response_channel,
 };
 pub use runner::{ModelRunner, RunThread};

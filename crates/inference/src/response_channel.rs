@@ -10,20 +10,16 @@
 //! A sender does not wait for a client unless the request demands it ([`Flow`]). Unread responses wait in memory, and
 //! the [`UnreadBudget`] of the process counts them.
 mod channel;
+mod ends;
 mod observer;
-mod open;
 mod queue;
-mod responder;
 mod response_order;
-mod stream;
 mod unread;
 
 pub use channel::{Flow, UnreadBudget};
-pub use observer::{BackendReport, BatchReporter, Outcome, PassingResponse, ResponseObserver, Unobserved};
-pub use open::response_channel;
-pub use responder::{EntryIdSetter, Responder};
+pub use ends::{Canceller, EntryIdSetter, Responder, ResponseStream, response_channel};
+pub use observer::{BackendReport, BatchReporter, PassingResponse, ResponseObserver, Unobserved};
 pub use response_order::ResponseOrder;
-pub use stream::{Canceller, ResponseStream};
 
 #[cfg(test)]
 mod order_tests;

@@ -50,7 +50,7 @@ pub use rate_limiter::{
     Capacities, Capacity, Claim, Claimant, Grants, InstanceDevice, Need, RateLimiter, ResourceUse, Resources,
     Shortage,
 };
-pub use rejection::{Rejected, Rejection, SequenceRestarted};
+pub use rejection::{Rejected, Rejection};
 pub use reorder::{ReorderBuffer, Ticket};
 pub use request::{Entry, EntryId, SchedulingAttributes};
 pub use scheduler::Scheduler;

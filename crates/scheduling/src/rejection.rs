@@ -1,5 +1,5 @@
-//! Why a scheduler refuses a request, and which events it restarts for the operator.
-use crate::{request::Entry, sequence_position::SequenceId};
+//! Why a scheduler refuses a request.
+use crate::request::Entry;
 
 /// A request that the policy returns without serving it.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,9 +40,3 @@ pub enum Rejection {
     /// The instance with the state of the sequence no longer exists.
     InstanceLost,
 }
-
-/// Reported for the operator; the scheduler serves the request all the same. A request with START arrived for this
-/// sequence, which had not ended. The sequence continues in the same slot or backlog position. Its earlier requests still
-/// run first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SequenceRestarted(pub SequenceId);

@@ -4,7 +4,7 @@ use std::time::Duration;
 use crate::{
     batch::{DueBatch, InstanceId, ScheduledBatch},
     dynamic::DynamicBatcher,
-    rejection::{Rejected, Rejection, SequenceRestarted},
+    rejection::{Rejected, Rejection},
     request::{Entry, EntryId, SchedulingAttributes},
     sequence::{SequenceBatcher, SlotState, VacatedSlot},
     sequence_position::SequenceId,
@@ -244,9 +244,10 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// The events since the last call that deserve a line in the log. Call it after each step of the driver: the
-    /// scheduler keeps only a few events.
-    pub fn take_restarts(&mut self) -> Vec<SequenceRestarted> {
+    /// The sequences for which a request with START has arrived since the last call although they had not ended. Each
+    /// continues in the same slot or backlog position, and its earlier requests still run first. Call it after each step
+    /// of the driver: the scheduler keeps only a few.
+    pub fn take_restarts(&mut self) -> Vec<SequenceId> {
         match self {
             Self::Unbatched(_) | Self::Dynamic(_) => Vec::new(),
             Self::Sequence(sequence) => sequence.take_restarts(),

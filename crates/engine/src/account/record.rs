@@ -9,8 +9,8 @@ use std::{
 
 use host::unix_time;
 use inference::{
-    BatchStatistic, DurationStatistic, ModelCounters, Outcome, ReportedTimes, ResponseReport, Timeline,
-    Timestamp, backend::MemoryUsage,
+    BatchStatistic, DurationStatistic, ModelCounters, ReportedTimes, ResponseReport, Timeline, Timestamp,
+    backend::MemoryUsage,
 };
 use vocabulary::{Error, FailureReason, Name};
 
@@ -117,10 +117,10 @@ impl Record {
     }
 
     /// Counts a request that has just ended.
-    pub(crate) fn request_ended(&self, timeline: &Timeline, outcome: Outcome<'_>, now: Timestamp) {
+    pub(crate) fn request_ended(&self, timeline: &Timeline, outcome: Result<(), &Error>, now: Timestamp) {
         match outcome {
-            Outcome::Success => self.succeeded(timeline, now),
-            Outcome::Failure(error) => self.failed(timeline, error, now),
+            Ok(()) => self.succeeded(timeline, now),
+            Err(error) => self.failed(timeline, error, now),
         }
     }
 
@@ -294,7 +294,12 @@ mod tests {
         Timestamp::from_nanos(us * 1_000)
     }
 
-    fn executed(record: &Record, rows: u32, execution_times: &Arc<ExecutionTimes>, outcome: Outcome<'_>) {
+    fn executed(
+        record: &Record,
+        rows: u32,
+        execution_times: &Arc<ExecutionTimes>,
+        outcome: Result<(), &Error>,
+    ) {
         let timeline = Timeline::new(at(10), rows);
         timeline.queued(at(11), &[]);
         timeline.executing(execution_times.clone());
@@ -305,8 +310,8 @@ mod tests {
     fn two_requests_of_a_batch_are_two_requests_and_one_execution() {
         let record = Record::default();
         let execution_times = Arc::new(ExecutionTimes::start(5, || at(20)));
-        executed(&record, 2, &execution_times, Outcome::Success);
-        executed(&record, 3, &execution_times, Outcome::Success);
+        executed(&record, 2, &execution_times, Ok(()));
+        executed(&record, 3, &execution_times, Ok(()));
         let read = record.read(&"m".into(), 1);
         assert_eq!((read.inference_count, read.execution_count), (5, 1));
         assert_eq!(read.success, DurationStatistic { count: 2, ns: 80_000 });
@@ -323,7 +328,7 @@ mod tests {
         std::thread::scope(|threads| {
             let ended = threads.spawn(|| {
                 for _ in 0..20_000 {
-                    executed(&record, 1, &Arc::new(ExecutionTimes::start(1, || at(20))), Outcome::Success);
+                    executed(&record, 1, &Arc::new(ExecutionTimes::start(1, || at(20))), Ok(()));
                 }
             });
             while !ended.is_finished() {
@@ -401,7 +406,7 @@ mod tests {
     fn a_failed_execution_counts_as_execution_but_not_as_inference() {
         let record = Record::default();
         let error = Error::internal("boom").because(FailureReason::Backend);
-        executed(&record, 2, &Arc::new(ExecutionTimes::start(2, || at(20))), Outcome::Failure(&error));
+        executed(&record, 2, &Arc::new(ExecutionTimes::start(2, || at(20))), Err(&error));
         let read = record.read(&"m".into(), 1);
         assert_eq!(
             (read.inference_count, read.execution_count, read.fail.count, read.success.count),
@@ -409,7 +414,7 @@ mod tests {
         );
         assert_eq!((record.failures(FailureReason::Backend), record.requests_ended()), (1, 1));
         let cancelled = Error::internal("gone").because(FailureReason::Cancelled);
-        record.request_ended(&Timeline::new(at(1), 1), Outcome::Failure(&cancelled), at(2));
+        record.request_ended(&Timeline::new(at(1), 1), Err(&cancelled), at(2));
         assert_eq!(record.last_failure().map(|last| last.text).as_deref(), Some("boom"));
         let lately = unix_time() - Duration::from_secs(600);
         assert!(record.counters().has_executed_since(lately));
@@ -436,7 +441,7 @@ mod tests {
     fn the_time_of_a_cache_miss_is_added_to_its_request() {
         let record = Record::default();
         record.cache_miss(Duration::from_micros(7));
-        executed(&record, 1, &Arc::new(ExecutionTimes::start(1, || at(20))), Outcome::Success);
+        executed(&record, 1, &Arc::new(ExecutionTimes::start(1, || at(20))), Ok(()));
         let read = record.read(&"m".into(), 1);
         assert_eq!(read.cache_miss, DurationStatistic { count: 1, ns: 7_000 });
         assert_eq!(read.success, DurationStatistic { count: 1, ns: 47_000 });
@@ -447,7 +452,7 @@ mod tests {
     fn a_request_that_no_queue_accepted_counts_in_metrics_and_not_in_statistics() {
         let record = Record::default();
         let error = Error::unavailable("full").because(FailureReason::Rejected);
-        record.request_ended(&Timeline::new(at(1), 1), Outcome::Failure(&error), at(2));
+        record.request_ended(&Timeline::new(at(1), 1), Err(&error), at(2));
         assert_eq!(record.failures(FailureReason::Rejected), 1);
         assert_eq!(record.read(&"m".into(), 1).fail.count, 0);
     }

@@ -3,11 +3,8 @@ use std::sync::Arc;
 
 use host::now;
 use inference::{
-    BackendReport, EntryId, ModelRunner, PassingResponse, ResponseObserver, RunThread, Timeline, Timestamp,
-    backend::Execution,
+    BackendReport, EntryId, ModelRunner, PassingResponse, ResponseObserver, Timeline, Timestamp,
 };
-use scheduling::SchedulingAttributes;
-use vocabulary::Error;
 
 use super::{
     in_flight::InFlight,
@@ -46,20 +43,6 @@ impl RequestAccount {
     /// What does the work of the requests.
     pub(crate) fn runner(&self) -> &Arc<dyn ModelRunner> {
         &self.runner
-    }
-
-    /// As [`ModelRunner::enqueue`], of the account's runner.
-    ///
-    /// # Errors
-    /// As that.
-    pub(crate) fn enqueue(
-        &self,
-        attributes: SchedulingAttributes,
-        execution: Box<Execution>,
-        queued: Timestamp,
-        thread: RunThread,
-    ) -> Result<(), Error> {
-        self.runner.clone().enqueue(attributes, execution, queued, thread)
     }
 
     /// A response comes from the cache, or from an equal request. Otherwise as

@@ -220,7 +220,7 @@ impl Model {
         self.account.open().begin();
         let (responder, stream) = response_channel(timeline, self.account.clone(), flow);
         let execution = Box::new(Execution::new(request, responder));
-        self.account.enqueue(attributes, execution, now(), RunThread::CallersMay)?;
+        self.account.runner().clone().enqueue(attributes, execution, now(), RunThread::CallersMay)?;
         Ok(stream)
     }
 

@@ -1,4 +1,5 @@
-//! Runs batches: on which thread they run, what happens after a panic, and which thread asks the driver for more work.
+//! Runs batches: on which thread they run, what a backend gets, what happens after a panic, and which thread asks the
+//! driver for more work.
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -7,8 +8,8 @@ use std::{
 
 use host::{now, unix_time};
 use inference::{
-    Request, Timestamp,
-    backend::{BackendInstance, Execution, SlotOwner},
+    ExecutionTimes, Request, ResponseStream, Timestamp,
+    backend::{BackendInstance, Batch, Execution, SlotRef},
     rejection::cancelled,
 };
 use scheduling::{InstanceId, Row, ScheduledBatch, nanos};
@@ -16,9 +17,8 @@ use vocabulary::{Error, FailureReason, Tensor, panic_message};
 
 use super::{
     super::{
-        assemble::assemble,
         driver::Actions,
-        driver_event::{DriverEvent, Executed, FinishedBatch},
+        driver_event::{DriverEvent, Executed},
         instance::{Assignment, RunWork, WorkerMessage, discard},
     },
     Executor,
@@ -91,12 +91,11 @@ impl Executor {
         let requests = rows.iter().filter(|row| matches!(row, Row::Request { .. })).count();
         if requests > 0 {
             self.counters.batch_began(batch_end);
-            let slot_owner = self.sequences.as_ref().map(|_| self.clone() as Arc<dyn SlotOwner>);
-            let assembled = assemble(rows, instance, self.sequences.as_ref().zip(slot_owner.as_ref()));
-            let execution_times = assembled.batch.execution_times.clone();
+            let (batch, _padding) = self.assemble(rows, instance);
+            let execution_times = batch.execution_times.clone();
             let outcome = catch_unwind(AssertUnwindSafe(|| match (&mut movable, thread_bound.as_mut()) {
-                (Some(movable), _) => movable.execute(assembled.batch),
-                (None, Some(thread_bound)) => thread_bound.execute(assembled.batch),
+                (Some(movable), _) => movable.execute(batch),
+                (None, Some(thread_bound)) => thread_bound.execute(batch),
                 (None, None) => unreachable!("an instance lies on its thread or comes with its work"),
             }));
             if let Err(panic) = outcome {
@@ -113,22 +112,62 @@ impl Executor {
         }
         let end = now();
         let executed = (requests > 0).then(|| Executed { nanos: nanos(end - start), requests });
-        let finished = FinishedBatch { end, instance, movable, executed };
+        let finished = DriverEvent::Finished { end, instance, movable, executed };
         if self.batching.is_some() {
             self.in_step(move |me| {
-                if let Some(next) = me.finished(finished) {
+                if let Some(next) = me.finished(instance, finished) {
                     me.instances.put(instance, WorkerMessage::Work(next));
                 }
             });
             return None;
         }
-        self.finished(finished)
+        self.finished(instance, finished)
     }
 
-    /// Returns the next batch for the same instance.
-    fn finished(self: &Arc<Self>, finished: FinishedBatch) -> Option<Assignment> {
-        let instance = finished.instance;
-        let mut actions = self.step(DriverEvent::Finished(finished));
+    /// The batch of a backend, with rows of padding, and the streams of those rows. No client reads the streams. The caller
+    /// keeps them, because a row without its stream would count as cancelled. Cancelled requests have been answered.
+    fn assemble(
+        self: &Arc<Self>,
+        rows: Vec<Row<Box<Execution>>>,
+        instance: InstanceId,
+    ) -> (Batch, Vec<ResponseStream>) {
+        let sequences = self.sequences.as_ref();
+        let mut padding = Vec::new();
+        let mut size = 0;
+        let mut executions = Vec::with_capacity(rows.len());
+        let padding_inputs = if sequences.is_some() { padding_inputs(&rows) } else { Vec::new() };
+        for (position, row) in (0..).zip(rows) {
+            match (row, sequences) {
+                (Row::Request { entry, slot: Some(slot) }, Some(sequences)) => {
+                    size += 1;
+                    let attributes = entry.attributes;
+                    let slot_ref = SlotRef { slot_owner: self.clone(), instance, slot, attributes };
+                    executions.push(sequences.prepare(entry.id, slot_ref, entry.payload));
+                }
+                (Row::Request { entry, .. }, _) => {
+                    size += entry.attributes.batch_size.max(1);
+                    executions.push(*entry.payload);
+                }
+                (Row::Padding, Some(sequences)) => {
+                    size += 1;
+                    let (execution, stream) = sequences.pad(instance, position, &padding_inputs);
+                    executions.push(execution);
+                    padding.push(stream);
+                }
+                (Row::Padding, None) => unreachable!("only the sequence batcher pads"),
+            }
+        }
+        let traces = executions.iter().filter_map(|execution| execution.responder.timeline().trace());
+        let execution_times = Arc::new(ExecutionTimes::start(size, now).traced(traces));
+        for execution in &executions {
+            execution.responder.timeline().executing(execution_times.clone());
+        }
+        (Batch { executions, execution_times }, padding)
+    }
+
+    /// Returns the next batch for the same instance, which has finished one.
+    fn finished(self: &Arc<Self>, instance: InstanceId, finished: DriverEvent) -> Option<Assignment> {
+        let mut actions = self.step(finished);
         self.notify_if_closing();
         let next = actions.take_batch_of(instance);
         self.perform(actions).notify();
@@ -163,6 +202,17 @@ fn input_bytes(rows: &[Row<Box<Execution>>]) -> usize {
         Row::Padding => None,
     });
     requests.flat_map(Request::tensors).map(Tensor::byte_size).sum()
+}
+
+/// The inputs of padding rows, if there are such rows: those of the first request of the batch, filled with zeros.
+fn padding_inputs(rows: &[Row<Box<Execution>>]) -> Vec<Tensor> {
+    let has_padding = rows.iter().any(|row| matches!(row, Row::Padding));
+    let first =
+        rows.iter().find_map(|row| if let Row::Request { entry, .. } = row { Some(entry) } else { None });
+    let inputs = first.filter(|_| has_padding).map_or(&[][..], |entry| entry.payload.request.tensors());
+    let blank =
+        |tensor: &Tensor| Tensor::zeros(tensor.name().clone(), tensor.datatype(), tensor.shape().into());
+    inputs.iter().map(blank).collect()
 }
 
 /// Answers a request that was cancelled before its batch runs. Returns true if it did so. A request of a sequence runs

@@ -48,7 +48,7 @@ pub(super) struct Transport<S> {
     calls: Arc<CallCounter>,
     /// Only for unix sockets.
     authority: Option<AuthorityRewriter>,
-    incoming: Incoming,
+    incoming: HeadWatch,
     outgoing: FrameReader,
     frame_limits: FrameRateLimits,
     keepalive: Keepalive,
@@ -70,7 +70,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
             ahead,
             calls,
             authority: None,
-            incoming: Incoming::new(options.limits.header_timeout),
+            incoming: HeadWatch::new(options.limits.header_timeout),
             outgoing: FrameReader::default(),
             frame_limits: FrameRateLimits::new(options.pings, resets, Instant::now().into_std()),
             keepalive: Keepalive::new(options.keepalive),
@@ -178,7 +178,7 @@ pub(super) fn go_away(last_stream: u32, reason: &str) -> Bytes {
 
 /// Follows the bytes from the client, and detects late heads: the settings that begin a connection, a header block, or
 /// a frame other than DATA. The pace of bodies limits DATA frames instead.
-struct Incoming {
+struct HeadWatch {
     frames: FrameReader,
     /// The first bytes of the client's settings have arrived.
     has_settings: bool,
@@ -192,7 +192,7 @@ struct Incoming {
     timer: Option<(u64, ClientTimer)>,
 }
 
-impl Incoming {
+impl HeadWatch {
     fn new(limit: Option<Duration>) -> Self {
         Self {
             frames: FrameReader::after(PREFACE.len()),

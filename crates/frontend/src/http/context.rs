@@ -82,18 +82,22 @@ impl HttpContext {
         limit: JsonLimit,
     ) -> Result<ReceivedBody, HttpFailure> {
         let most = self.options.max_input_size;
-        let budget = self.engine.inflight_bytes();
-        let (pace, drain) = (self.options.limits.body_pace, &self.options.drain);
-        let bounds = |len: usize| BodyLimits { len: len as u64, pace, drain, budget };
         let received = match limit {
             JsonLimit::Administrative if most > MAX_ADMINISTRATIVE => {
-                body::collect(body, bounds(MAX_ADMINISTRATIVE), administrative_too_large).await
+                let limits = self.body_limits(MAX_ADMINISTRATIVE as u64);
+                body::collect(body, limits, administrative_too_large).await
             }
             JsonLimit::Administrative | JsonLimit::Input => {
-                body::collect(body, bounds(most), |len| json_too_large(len, most)).await
+                body::collect(body, self.body_limits(most as u64), |len| json_too_large(len, most)).await
             }
         };
         Ok(received?)
+    }
+
+    /// The limits of a body of at most `len` bytes.
+    pub(super) fn body_limits(&self, len: u64) -> BodyLimits<'_> {
+        let HttpOptions { limits, drain, .. } = &self.options;
+        BodyLimits { len, pace: limits.body_pace, drain, budget: self.engine.inflight_bytes() }
     }
 
     /// Reads the JSON body of an administrative request and passes it to `read`.

@@ -4,16 +4,12 @@ use std::{borrow::Cow, sync::Arc};
 use bytes::Bytes;
 use engine::Model;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING};
-use inference::Response;
-use kserve::{
-    long_write::{BRIEF, LongWrite},
-    output::RequestedOutputs,
-};
+use kserve::long_write::{BRIEF, LongWrite};
 use trace::RequestTrace;
-use vocabulary::{ByteReservation, Error, Name, Parameters};
+use vocabulary::{ByteReservation, Error, Parameters};
 
 use super::{
-    body::{self, BodyLimits, ReceivedBody, ResponseBody},
+    body::{self, ReceivedBody, ResponseBody},
     call::HttpCall,
     compression,
     context::{HttpContext, json_too_large},
@@ -72,15 +68,18 @@ pub(super) async fn answer(
     let response = responses.take_only().await;
     response_complete(call.trace.as_ref());
     call.note(|facts| facts.set_times(&responses));
-    let identity = OwnedIdentity { version: model.version_of(&responses), model, id };
-    let response = response?;
-    let (encoded, reservation) = if requested_outputs.is_long(&response.outputs) {
+    let (mut response, version) = (response?, model.version_of(&responses));
+    let is_long = requested_outputs.is_long(&response.outputs);
+    let mut encode = move |mut long: Option<&mut LongWrite<'_>>| {
+        requested_outputs.finish_for(model.config(), &mut response.outputs, long.as_deref_mut())?;
+        let identity = ResponseIdentity { id: &id, model: model.name(), version };
+        response::encode_in_pieces(identity, &response, &requested_outputs, long)
+    };
+    let (encoded, reservation) = if is_long {
         let room = room_of(&responses, context.engine.inflight_bytes());
-        let write =
-            move |long: &mut LongWrite<'_>| encode(&identity, response, &requested_outputs, Some(long));
-        decode_pool::write_in_pool(room, write).await??
+        decode_pool::write_in_pool(room, move |long| encode(Some(long))).await??
     } else {
-        (encode(&identity, response, &requested_outputs, None)?, None)
+        (encode(None)?, None)
     };
     let mut reply = send(call.headers, encoded).await;
     if !reply.body().is_brief() {
@@ -99,10 +98,8 @@ pub(super) async fn answer(
 async fn read_request(context: &HttpContext, call: &mut HttpCall<'_>) -> Result<ReceivedBody, HttpFailure> {
     let (headers, body) = (&*call.headers, &mut *call.body);
     let limit = context.options.max_input_size;
-    let limits = &context.options.limits;
-    let budget = context.engine.inflight_bytes();
-    let (pace, drain) = (limits.body_pace, &context.options.drain);
-    let bounds = |len: u64| BodyLimits { len: len.min(limits.max_request_bytes), pace, drain, budget };
+    let most_bytes = context.options.limits.max_request_bytes;
+    let bounds = |len: u64| context.body_limits(len.min(most_bytes));
     if compression::of_request(headers).map_err(HttpFailure::Coding)?.is_some() {
         // Decompression never makes a body much shorter.
         let most = (limit as u64).saturating_add(limit as u64 / 1000 + 1024);
@@ -118,7 +115,7 @@ async fn read_request(context: &HttpContext, call: &mut HttpCall<'_>) -> Result<
         return Err(json_too_large(len.unsigned_abs().into(), limit).into());
     }
     let refuse = |len: u64| match json_len {
-        _ if len > limits.max_request_bytes => body::too_large(len, limits.max_request_bytes),
+        _ if len > most_bytes => body::too_large(len, most_bytes),
         Some(0) => request::raw_too_large(usize::try_from(len).unwrap_or(usize::MAX), limit),
         _ => json_too_large(len, limit),
     };
@@ -227,25 +224,6 @@ fn forward_headers(
 
 fn text(value: &HeaderValue) -> Cow<'_, str> {
     String::from_utf8_lossy(value.as_bytes())
-}
-
-/// What a response names, besides its outputs.
-struct OwnedIdentity {
-    model: Arc<Model>,
-    version: i64,
-    id: Name,
-}
-
-/// Encodes a response, in pieces if it is long.
-fn encode(
-    OwnedIdentity { model, version, id }: &OwnedIdentity,
-    mut response: Response,
-    requested_outputs: &RequestedOutputs,
-    mut long: Option<&mut LongWrite<'_>>,
-) -> Result<EncodedResponse, Error> {
-    requested_outputs.finish_for(model.config(), &mut response.outputs, long.as_deref_mut())?;
-    let identity = ResponseIdentity { id, model: model.name(), version: *version };
-    response::encode_in_pieces(identity, &response, requested_outputs, long)
 }
 
 /// Sends the response, compressed if the client accepts a coding and the result is shorter.

@@ -67,15 +67,6 @@ pub enum BackendReport<'a> {
     },
 }
 
-/// How a request has ended.
-#[derive(Debug, Clone, Copy)]
-pub enum Outcome<'a> {
-    /// Its last response is not an error.
-    Success,
-    /// Its last response is this error.
-    Failure(&'a Error),
-}
-
 /// A response that the client cannot see yet, or the end of a request without another response.
 #[derive(Debug, Clone, Copy)]
 pub struct PassingResponse<'a> {
@@ -95,11 +86,11 @@ impl<'a> PassingResponse<'a> {
         self.item.map(|item| &item.result)
     }
 
-    /// How the request ends, if it ends with this response.
-    pub fn outcome(&self) -> Option<Outcome<'a>> {
+    /// Whether the request has succeeded, or the error of its last response. `None`: it does not end with this response.
+    pub fn outcome(&self) -> Option<Result<(), &'a Error>> {
         self.ends.then(|| match self.result() {
-            Some(Err(error)) => Outcome::Failure(error),
-            Some(Ok(_)) | None => Outcome::Success,
+            Some(Err(error)) => Err(error),
+            Some(Ok(_)) | None => Ok(()),
         })
     }
 

@@ -24,8 +24,8 @@ struct Counter {
 impl ResponseObserver for Counter {
     fn responding(&self, response: &PassingResponse<'_>) {
         match response.outcome() {
-            Some(Outcome::Success) => self.successes.fetch_add(1, Relaxed),
-            Some(Outcome::Failure(_)) => self.failures.fetch_add(1, Relaxed),
+            Some(Ok(())) => self.successes.fetch_add(1, Relaxed),
+            Some(Err(_)) => self.failures.fetch_add(1, Relaxed),
             None => 0,
         };
     }

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     batch::{DueBatch, InstanceId, Row},
     cut::Cut,
-    rejection::{Rejected, Rejection, SequenceRestarted},
+    rejection::{Rejected, Rejection},
     request::{Entry, EntryId, SchedulingAttributes},
     sequence_position::{SequenceId, SequencePosition},
     time::Timestamp,
@@ -40,7 +40,7 @@ pub struct SequenceBatcher<T> {
     draining: bool,
     /// No request waits for requests of other sequences.
     delay_ended: bool,
-    restarts: Vec<SequenceRestarted>,
+    restarts: Vec<SequenceId>,
 }
 
 /// The batcher keeps at most this many restarts that the driver has not read.
@@ -220,7 +220,7 @@ impl<T> SequenceBatcher<T> {
         self.places.find(id).is_some()
     }
 
-    pub(crate) fn take_restarts(&mut self) -> Vec<SequenceRestarted> {
+    pub(crate) fn take_restarts(&mut self) -> Vec<SequenceId> {
         std::mem::take(&mut self.restarts)
     }
 
@@ -285,7 +285,7 @@ impl<T> SequenceBatcher<T> {
         };
         let number = self.places.find(id);
         if number.is_some() && step.start && self.restarts.len() < RESTARTS_KEPT {
-            self.restarts.push(SequenceRestarted(id.clone()));
+            self.restarts.push(id.clone());
         }
         match number {
             Some(number) => Ok(Role::Joins(number)),

@@ -2,7 +2,7 @@
 use std::num::NonZeroU64;
 
 use super::*;
-use crate::{Rejected, Rejection, SchedulingAttributes, SequenceRestarted, Timestamp};
+use crate::{Rejected, Rejection, SchedulingAttributes, Timestamp};
 
 const NOW: Timestamp = Timestamp::from_nanos(1_000);
 
@@ -24,7 +24,7 @@ fn a_second_start_is_noted_and_the_number_of_notes_is_limited() {
         assert!(batcher.enqueue(NOW, request(number(1), true), 'x').is_ok());
     }
     let restarts = batcher.take_restarts();
-    assert_eq!(restarts[0], SequenceRestarted(number(1)));
+    assert_eq!(restarts[0], number(1));
     assert!(restarts.len() < 100);
     assert_eq!(batcher.take_restarts(), []);
 }

@@ -196,7 +196,7 @@ impl AskingRequest {
         let has_asked = matches!(status, CacheStatus::Miss | CacheStatus::TooOld);
         let looked_up = has_asked.then(|| now() - began);
         observer.decide(Decision::Execution { status, leads, looked_up });
-        observer.account.enqueue(attributes, execution, queued, thread)
+        observer.account.runner().clone().enqueue(attributes, execution, queued, thread)
     }
 
     /// Has the model compute a new answer for later requests, unless it does so already.

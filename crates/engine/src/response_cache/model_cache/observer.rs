@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use host::{now, unix_time};
 use inference::{
-    BackendReport, EntryId, Outcome, PassingResponse, ResponseObserver,
+    BackendReport, EntryId, PassingResponse, ResponseObserver,
     cache::{CacheStatus, CachedAnswer},
     id_prefix,
     rejection::cancelled,
@@ -42,7 +42,7 @@ impl CacheObserver {
                 Ok(_) | Err(_) => *collected = Collected::Unfit,
             }
         }
-        if !matches!(response.outcome(), Some(Outcome::Success)) {
+        if !matches!(response.outcome(), Some(Ok(()))) {
             return None;
         }
         match std::mem::take(&mut *collected) {
@@ -68,10 +68,7 @@ impl CacheObserver {
         }
         let answer = self.note(response);
         let Some(outcome) = response.outcome() else { return self.account.responding(response) };
-        let failure = match outcome {
-            Outcome::Success => None,
-            Outcome::Failure(error) => Some(error.clone()),
-        };
+        let failure = outcome.err().cloned();
         let record = self.account.record();
         let missed = looked_up.filter(|_| failure.is_none());
         if let Some(looked_up) = missed {

@@ -7,7 +7,7 @@ use std::{
 
 use scheduling::{
     DueBatch, Entry, EntryId, InstanceId, Rejection, Row, Scheduler, SchedulingAttributes, SequenceBatcher,
-    SequenceId, SequencePosition, SequenceRestarted, SequenceStrategy, Timestamp, VacatedSlot,
+    SequenceId, SequencePosition, SequenceStrategy, Timestamp, VacatedSlot,
 };
 
 use crate::sequences::RequestId;
@@ -166,9 +166,7 @@ impl History {
             self.sequence_of.insert(request, sequence);
             self.order.entry(sequence).or_default().push(request);
         }
-        let restarts = std::mem::take(&mut self.plain.restarts);
-        let expected: Vec<_> = restarts.into_iter().map(SequenceRestarted).collect();
-        assert_eq!(self.real.take_restarts(), expected);
+        assert_eq!(self.real.take_restarts(), std::mem::take(&mut self.plain.restarts));
     }
 
     fn give_back(&mut self, which: u64, again: bool) {

@@ -23,7 +23,7 @@ use std::{
 use scheduling::{
     DirectStrategy, Entry, EntryId, InstanceId, OldestStrategy, Rejected, Rejection, Row, ScheduledBatch,
     Scheduler, SchedulingAttributes, SequenceBatcher, SequenceBatching, SequenceId, SequencePosition,
-    SequenceRestarted, SequenceStrategy, Timestamp,
+    SequenceStrategy, Timestamp,
 };
 
 use crate::support::{
@@ -226,7 +226,7 @@ impl ScriptState {
             Ok(entry) => drop(self.entries.insert(request, entry)),
             Err(refused) => told.push(self.refusal(&refused)),
         }
-        for SequenceRestarted(id) in self.batcher.take_restarts() {
+        for id in self.batcher.take_restarts() {
             told.push(format!("{} begins again", label(&id)));
         }
     }

@@ -64,8 +64,8 @@ impl<'a> Document<'a> {
         Self::build(text.into(), Purpose::Generation(datatype_of)).map(|built| (built.document, built.inputs))
     }
 
-    fn build<'p>(text: JsonText<'a>, purpose: Purpose<'p>) -> Result<Builder<'a, 'p>, Error> {
-        let mut builder = Builder {
+    fn build<'p>(text: JsonText<'a>, purpose: Purpose<'p>) -> Result<DocumentBuilder<'a, 'p>, Error> {
+        let mut builder = DocumentBuilder {
             document: Document { nodes: Vec::with_capacity(64), tensors: Vec::new(), text },
             open: Vec::with_capacity(8),
             inputs: Vec::new(),
@@ -82,7 +82,7 @@ impl<'a> Document<'a> {
     }
 }
 
-struct Builder<'a, 'p> {
+struct DocumentBuilder<'a, 'p> {
     document: Document<'a>,
     /// The containers that are not closed yet.
     open: Vec<OpenContainer>,
@@ -131,7 +131,7 @@ enum ContainerRole {
     Opaque,
 }
 
-impl Builder<'_, '_> {
+impl DocumentBuilder<'_, '_> {
     /// Tells whether the document has too many values. Then the builder stores no more, and refuses the document at its
     /// end unless the grammar is wrong.
     fn is_full(&self) -> bool {
@@ -174,7 +174,7 @@ impl Builder<'_, '_> {
     }
 }
 
-impl<'a> JsonVisitor<'a> for Builder<'a, '_> {
+impl<'a> JsonVisitor<'a> for DocumentBuilder<'a, '_> {
     fn scalar(&mut self, scalar: Scalar<'a>) {
         if !self.is_full() {
             self.document.nodes.push(JsonNode::Scalar(scalar));
