@@ -75,7 +75,8 @@ class TritonPythonModel:
 
 
 def write_onnx(folder, name, case, config):
-    dims = ", ".join(f"d{place}" for place in range(len(case.seen) + (case.max_batch > 0)))
+    sizes = [f"d{place}" if size == -1 else str(size) for place, size in enumerate(case.seen)]
+    dims = ", ".join((["rows"] if case.max_batch else []) + sizes)
     tensors = [", ".join(f"float[{dims}] {kind}{number}" for number in (0, 1)) for kind in ("INPUT", "OUTPUT")]
     nodes = "OUTPUT0 = Identity(INPUT0) OUTPUT1 = Identity(INPUT1)"
     models.write(folder, name, models.graph(f"echo ({tensors[0]}) => ({tensors[1]}) {{ {nodes} }}"), config)
@@ -90,8 +91,11 @@ def write_plugin(folder, name, case, config):
 
 
 def write_ensemble(folder, name, case, config):
-    member = f"{name}_member"
-    write_onnx(folder, member, case, case.config(member))
+    member, inner = f"{name}_member", case.config(name)
+    if not case.seen:
+        # The member has a dimension, which it does not see: a model without dims would be completed.
+        config, inner = Case(case.max_batch, ((1,), None), ((1,), None), (), ()).config(), config
+    write_onnx(folder, member, case, inner)
     maps = [{f"{kind}{number}": f"{kind}{number}" for number in (0, 1)} for kind in ("INPUT", "OUTPUT")]
     ensembles.write(folder, name, config, ensembles.step(member, *maps))
 
@@ -149,7 +153,7 @@ FAULTS = {
     "an input is unknown": (
         lambda protocol: [inputs_of(protocol, SENT)[0][0], protocol.input("OTHER", np.zeros(SENT, np.float32))],
         None,
-        "missing required input(s) ['INPUT1']",
+        "unexpected inference input 'OTHER' for model 'rows'",
     ),
     "an output is unknown": (lambda protocol: inputs_of(protocol, SENT)[0], "OTHER", "unexpected inference output 'OTHER'"),
     "another datatype": (

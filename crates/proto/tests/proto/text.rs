@@ -161,6 +161,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("name: 'a", "1:7: the string has no closing quote on its line"),
     ("name: 'a\nb'", "1:7: the string has no closing quote on its line"),
     ("name: 'ab\\q'", "1:10: '\\q' is not a known escape"),
+    ("name: '\\400'", "'\\400' is more than a byte"),
     ("name: '\\xff'", "1:7: 'name' is not valid UTF-8"),
     ("name:: 'a'", "found ':'"),
     ("name: 'a',,", "expected the name of a field, found ','"),
