@@ -1,9 +1,9 @@
 //! The backend and its models. A model has no files, only a configuration.
 use std::sync::Arc;
 
-use config::{ConfigErrors, KnownNames, ModelConfig, rule};
+use config::{ConfigErrors, KnownConfigNames, ModelConfig, rule};
 use inference::backend::{
-    Backend, BackendModel, Instance, InstanceDevice, InstanceSpec, ModelInspection, ModelSource,
+    Backend, BackendModel, BuiltInstance, InstanceDevice, InstanceSpec, ModelInspection, ModelSource,
 };
 use vocabulary::Error;
 
@@ -27,7 +27,7 @@ impl Backend for ImageBackend {
         Self::NAME
     }
 
-    fn known_names(&self) -> Option<KnownNames> {
+    fn known_names(&self) -> Option<KnownConfigNames> {
         Some(parameters::KNOWN_NAMES)
     }
 
@@ -52,7 +52,7 @@ impl ModelInspection for PictureModel {
 }
 
 impl BackendModel for PictureModel {
-    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
+    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<BuiltInstance, Error> {
         if let InstanceDevice::Gpu(ordinal) = spec.device {
             let text =
                 format!("instance '{}' wants GPU {ordinal}, but pictures are decoded on the CPU", spec.name);
@@ -60,6 +60,6 @@ impl BackendModel for PictureModel {
         }
         let settings = PictureSettings::of(config)?;
         // To decode a picture takes milliseconds. The thread of the instance must do it, never a network thread.
-        Ok(Instance::ThreadBound(Box::new(PictureInstance::new(settings))))
+        Ok(BuiltInstance::ThreadBound(Box::new(PictureInstance::new(settings))))
     }
 }

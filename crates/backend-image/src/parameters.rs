@@ -1,7 +1,7 @@
 //! Reads the parameters of a model's configuration. Each error names the model, the parameter and the rule.
 use std::collections::BTreeMap;
 
-use config::KnownNames;
+use config::KnownConfigNames;
 use vocabulary::Name;
 
 use crate::refusal::SettingRefusal;
@@ -13,7 +13,7 @@ pub(crate) const STD: &str = "STD";
 pub(crate) const MAX_PIXELS: &str = "MAX_PIXELS";
 
 /// The settings that the server gives to every backend, and the parameters.
-pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
+pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
     settings: &[
         "auto-complete-config",
         "backend-directory",

@@ -12,8 +12,9 @@ use backend_onnx::{BareLoop, LibrarySearch, OnnxBackend};
 use bytes::Bytes;
 use config::{Completion, CompletionContext, ConfigSource, ModelLayout, declare, finish};
 use inference::{
-    ExecutionTimes, Flow, Request, RequestInputs, Response, ResponseStream, Timeline, Timestamp, Unobserved,
-    backend::{Backend, Batch, Execution, Instance, InstanceDevice, InstanceSpec, ModelSource},
+    ExecutionTimes, Request, RequestInputs, Response, ResponseStream, Timeline, Timestamp, Unobserved,
+    UnreadPolicy,
+    backend::{Backend, Batch, BuiltInstance, Execution, InstanceDevice, InstanceSpec, ModelSource},
     response_channel,
 };
 use vocabulary::{DataType, Error, Shape, Tensor};
@@ -124,8 +125,8 @@ fn instance(
         passive: false,
     };
     match model.instance(&config, &spec)? {
-        Instance::Movable(instance) => Ok(instance),
-        Instance::ThreadBound(_) => Err(Error::internal("an instance may change threads")),
+        BuiltInstance::Movable(instance) => Ok(instance),
+        BuiltInstance::ThreadBound(_) => Err(Error::internal("an instance may change threads")),
     }
 }
 
@@ -144,8 +145,11 @@ impl Asked {
             let shape = Shape::from_slice(&[rows.into(), 16]);
             let input = Tensor::new("X".into(), DataType::Fp32, shape, room.slice(start..start + len));
             let request = Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() };
-            let (responder, stream) =
-                response_channel(Timeline::new(clock(), rows), Arc::new(Unobserved), Flow::unlimited());
+            let (responder, stream) = response_channel(
+                Timeline::new(clock(), rows),
+                Arc::new(Unobserved),
+                UnreadPolicy::unlimited(),
+            );
             (Execution::new(request, responder), stream)
         };
         let (executions, streams): (Vec<_>, Vec<_>) = (0..requests).map(ask).unzip();

@@ -22,15 +22,15 @@ use std::{
 
 use backend_onnx::{LibrarySearch, OnnxBackend};
 use config::{
-    Completion, CompletionContext, ConfigSource, Control, FileEntry, ModelConfig, ModelLayout, Scheduling,
-    declare, finish,
+    Completion, CompletionContext, ConfigSource, FileEntry, ModelConfig, ModelLayout, Scheduling,
+    SequenceControl, declare, finish,
 };
 use inference::{
-    ExecutionTimes, Flow, OutputSelection, Request, RequestInputs, ResponseStream, Timeline, Timestamp,
-    Unobserved,
+    ExecutionTimes, OutputSelection, Request, RequestInputs, ResponseStream, Timeline, Timestamp, Unobserved,
+    UnreadPolicy,
     backend::{
-        Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceDevice, InstanceSpec,
-        ModelSource, SequenceState, SlotGuard, SlotOwner, SlotRef,
+        Backend, BackendInstance, BackendModel, Batch, BuiltInstance, Execution, InstanceDevice,
+        InstanceSpec, ModelSource, SequenceState, SlotGuard, SlotOwner, SlotRef,
     },
     response_channel,
 };
@@ -219,7 +219,7 @@ impl Loaded {
         let config = Arc::new(finish(&declared, completed, &environment)?.typed);
         let (threads, device) = (options.threads, InstanceDevice::Cpu);
         let spec = InstanceSpec { name: "whole_0".into(), device, threads, passive: false };
-        let (Instance::Movable(instance), Some(rows)) =
+        let (BuiltInstance::Movable(instance), Some(rows)) =
             (model.instance(&config, &spec)?, config.max_batch_size)
         else {
             return Err("the model has no batches".into());
@@ -252,7 +252,8 @@ impl Loaded {
         let mut rows = Vec::new();
         for (asked, request) in asked {
             let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
-            let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), Flow::unlimited());
+            let (responder, stream) =
+                response_channel(timeline, Arc::new(Unobserved), UnreadPolicy::unlimited());
             let state = self.fresh()?;
             let execution = Execution::new(request.share(), responder).with_state(Some(state.clone()));
             let slot = u32::try_from(rows.len())?;
@@ -293,7 +294,7 @@ impl Loaded {
         let done = |row: &Row| {
             let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
             // The row's answers are not read, and it requests no output.
-            let (responder, _) = response_channel(timeline, Arc::new(Unobserved), Flow::unlimited());
+            let (responder, _) = response_channel(timeline, Arc::new(Unobserved), UnreadPolicy::unlimited());
             let request = Request { outputs: OutputSelection::Nothing, ..row.request.share() };
             Execution::new(request, responder).with_state(row.state.copied().ok())
         };
@@ -311,7 +312,8 @@ impl Loaded {
     fn set_start(&self, request: &mut Request, is_first: bool) {
         let Scheduling::Sequence(sequence) = &self.config.scheduling else { return };
         let RequestInputs::Tensors(inputs) = &mut request.inputs else { return };
-        for control in sequence.controls.iter().filter(|control| matches!(control.control, Control::Start(_)))
+        for control in
+            sequence.controls.iter().filter(|control| matches!(control.control, SequenceControl::Start(_)))
         {
             let value: TensorData = vec![u8::from(is_first)].into();
             let tensor = Tensor::new(control.name.clone(), DataType::Bool, [1, 1][..].into(), value);

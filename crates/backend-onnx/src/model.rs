@@ -11,10 +11,10 @@ use std::{
     },
 };
 
-use config::{KnownNames, ModelConfig};
+use config::{KnownConfigNames, ModelConfig};
 use inference::{
     backend::{
-        Backend, BackendModel, Instance, InstanceDevice, InstanceSpec, MemoryUsage, ModelInspection,
+        Backend, BackendModel, BuiltInstance, InstanceDevice, InstanceSpec, MemoryUsage, ModelInspection,
         ModelSource,
     },
     lock::{LockRank, Mutex},
@@ -124,7 +124,7 @@ impl Backend for OnnxBackend {
         path.map(|path| path.display().to_string()).unwrap_or_default()
     }
 
-    fn known_names(&self) -> Option<KnownNames> {
+    fn known_names(&self) -> Option<KnownConfigNames> {
         Some(settings::KNOWN_NAMES)
     }
 
@@ -304,7 +304,7 @@ impl BackendModel for OnnxModel {
         vec![MemoryUsage { kind: MemoryKind::Cpu, id: 0, byte_size }]
     }
 
-    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
+    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<BuiltInstance, Error> {
         if let InstanceDevice::Gpu(ordinal) = spec.device {
             let text = format!(
                 "instance '{}' wants GPU {ordinal}, but ONNX Runtime runs on the CPU here",
@@ -325,7 +325,7 @@ impl BackendModel for OnnxModel {
         let done = iteration.as_ref().and_then(|iteration| iteration.slot);
         let plan = ExecutionPlan::new(config, self.version, session.signature(), done);
         let copied_bytes = self.copied_bytes.clone();
-        Ok(Instance::Movable(Box::new(OnnxInstance::new(
+        Ok(BuiltInstance::Movable(Box::new(OnnxInstance::new(
             session,
             plan,
             iteration,

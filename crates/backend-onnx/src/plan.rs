@@ -2,7 +2,7 @@
 use std::num::NonZeroU32;
 
 use config::{
-    BatchInputKind, Control, ControlInput, FalseTrue, ModelConfig, OutputSpec, Scheduling, StateSpec,
+    BatchInputKind, ControlInput, FlagValues, ModelConfig, OutputSpec, Scheduling, SequenceControl, StateSpec,
 };
 use vocabulary::{DataType, Error, Name, Shape};
 
@@ -127,14 +127,16 @@ pub(crate) fn sequence_inputs(config: &ModelConfig) -> (&[ControlInput], &[State
 }
 
 /// The element type of a control input.
-pub(crate) fn control_datatype(control: &Control) -> DataType {
+pub(crate) fn control_datatype(control: &SequenceControl) -> DataType {
     match control {
-        Control::Start(values) | Control::End(values) | Control::Ready(values) => match values {
-            FalseTrue::Int32(_) => DataType::Int32,
-            FalseTrue::Fp32(_) => DataType::Fp32,
-            FalseTrue::Bool(_) => DataType::Bool,
-        },
-        Control::CorrelationId(datatype) => *datatype,
+        SequenceControl::Start(values) | SequenceControl::End(values) | SequenceControl::Ready(values) => {
+            match values {
+                FlagValues::Int32(_) => DataType::Int32,
+                FlagValues::Fp32(_) => DataType::Fp32,
+                FlagValues::Bool(_) => DataType::Bool,
+            }
+        }
+        SequenceControl::CorrelationId(datatype) => *datatype,
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use config::{ConfigErrors, KnownNames, ModelConfig, rule};
+use config::{ConfigErrors, KnownConfigNames, ModelConfig, rule};
 use vocabulary::Error;
 
 use crate::{
@@ -20,7 +20,7 @@ pub(crate) const BACKEND_NAME: &str = "onnxruntime";
 
 /// The settings that `--backend-config` and the parameters of a model may contain. The list also has the names that
 /// Triton's backend uses for GPUs, which have no effect, and the names that the server uses.
-pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
+pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
     settings: &[
         "auto-complete-config",
         "backend-directory",

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use config::KnownNames;
+use config::KnownConfigNames;
 use inference::{
     backend::{Backend, BackendModel, ModelInspection, ModelSource},
     lock::Mutex,
@@ -63,7 +63,7 @@ impl Backend for PythonBackend {
         Self::NAME
     }
 
-    fn known_names(&self) -> Option<KnownNames> {
+    fn known_names(&self) -> Option<KnownConfigNames> {
         Some(KNOWN_NAMES)
     }
 

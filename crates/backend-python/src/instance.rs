@@ -9,13 +9,13 @@ use inference::backend::{BackendInstance, Batch, InstanceDevice, InstanceSpec};
 use vocabulary::{Error, FailureReason};
 
 use crate::{
-    alarm::Alarm,
     answering::reading::SessionReader,
     instance_queue::{AddedBatch, InstanceQueue, unhealthy},
     model_context::ModelContext,
     pace::ExecutionPace,
     restart::RestartPolicy,
     supervisor::Supervisor,
+    wakeup_fd::WakeupFd,
     wire::frames::WorkerFrameKind,
     worker::{CommandFailure, Worker, command_frame},
 };
@@ -42,7 +42,7 @@ impl PythonInstance {
         let mut worker = match spare {
             Some(worker) => worker,
             None => {
-                let alarm = Alarm::new()
+                let alarm = WakeupFd::new()
                     .map_err(|errno| Error::internal(format!("failed to start '{instance}': {errno}")))?;
                 Worker::launch(model, &instance, &Arc::new(alarm))?
             }

@@ -16,10 +16,10 @@ use inference::{
 use vocabulary::{Error, FailureReason};
 
 use crate::{
-    alarm::Alarm,
     failure_log::FailureLog,
     pace::ExecutionPace,
     session::{batches::send_batches, readiness::ANSWER_LIMIT, worker_session::WorkerSession},
+    wakeup_fd::WakeupFd,
 };
 
 /// See the module documentation.
@@ -30,7 +30,7 @@ pub(crate) struct InstanceQueue {
     pub(crate) config: Arc<ModelConfig>,
     state: Mutex<InstanceQueueState>,
     changed: Condvar,
-    pub(crate) alarm: Arc<Alarm>,
+    pub(crate) alarm: Arc<WakeupFd>,
     failures: Mutex<FailureLog>,
 }
 
@@ -101,7 +101,7 @@ impl InstanceQueue {
         instance: &str,
         config: Arc<ModelConfig>,
         session: Arc<WorkerSession>,
-        alarm: Arc<Alarm>,
+        alarm: Arc<WakeupFd>,
         pace: ExecutionPace,
     ) -> Self {
         let state = InstanceQueueState {

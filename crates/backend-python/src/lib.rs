@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-mod alarm;
 mod answering;
 mod archives;
 mod backend;
@@ -42,6 +41,7 @@ mod settings;
 mod spawner;
 mod supervisor;
 mod virtual_environments;
+mod wakeup_fd;
 mod wire;
 mod worker;
 mod worker_output;

@@ -6,16 +6,16 @@ use std::{
 
 use config::ModelConfig;
 use inference::{
-    backend::{BackendModel, Instance, InstanceSpec},
+    backend::{BackendModel, BuiltInstance, InstanceSpec},
     lock::Mutex,
 };
 use vocabulary::{Error, FailureReason};
 
 use crate::{
-    alarm::Alarm,
     instance::PythonInstance,
     instance_queue::{InstanceQueue, unhealthy},
     model_context::ModelContext,
+    wakeup_fd::WakeupFd,
     wire::frames::WorkerFrameKind,
     worker::{CommandFailure, Worker, command_frame},
 };
@@ -45,7 +45,7 @@ impl BackendModel for PythonModel {
     fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<Option<NonZeroU32>, Error> {
         let name = self.spare_name();
         let alarm =
-            Alarm::new().map_err(|errno| Error::internal(format!("failed to start '{name}': {errno}")))?;
+            WakeupFd::new().map_err(|errno| Error::internal(format!("failed to start '{name}': {errno}")))?;
         let mut worker = Worker::launch(&self.context, &name, &Arc::new(alarm))?;
         let json = proto::json::to_json(config);
         let completed = worker.command(command_frame(WorkerFrameKind::Complete, &[&json]), None, || false);
@@ -94,13 +94,13 @@ impl BackendModel for PythonModel {
         Ok(())
     }
 
-    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
+    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<BuiltInstance, Error> {
         let spare = self.spare.lock().take();
         let json = self.config_json.lock().clone();
         let instance = PythonInstance::start(&self.context, spare, (config, &json), spec)?;
         let mut queues = self.queues.lock();
         queues.retain(|queue| queue.strong_count() > 0);
         queues.push(Arc::downgrade(instance.queue()));
-        Ok(Instance::Movable(Box::new(instance)))
+        Ok(BuiltInstance::Movable(Box::new(instance)))
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     environment::Environment,
     output_rules::OutputRules,
     restart_counter::RestartCounter,
-    sandbox::{Sandbox, ToldProtections},
+    sandbox::{ReportedProtections, Sandbox},
     settings::{PythonParameters, PythonSettings},
     spawner::Spawner,
 };
@@ -45,7 +45,7 @@ pub(crate) struct BackendParts {
     pub(crate) spawner: Arc<Spawner>,
     pub(crate) metrics: Arc<MetricRegistry>,
     pub(crate) archives: Arc<UnpackedArchives>,
-    pub(crate) told_protections: Arc<ToldProtections>,
+    pub(crate) told_protections: Arc<ReportedProtections>,
 }
 
 /// The file of a model, and of a backend in Python.

@@ -18,7 +18,7 @@ mod worker_sandbox;
 
 pub(crate) use gate::{OPEN_GATE, gate_failure};
 pub(crate) use installer::InstallerSandbox;
-pub(crate) use protection::ToldProtections;
+pub(crate) use protection::ReportedProtections;
 pub(crate) use scratch::ScratchFolder;
 pub(crate) use settings::{SandboxMode, SandboxSettings, SandboxUser};
 pub(crate) use worker_sandbox::Sandbox;

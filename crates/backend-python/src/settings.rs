@@ -1,7 +1,7 @@
 //! The settings of `--backend-config=python,...` and the parameters of a model.
 use std::{collections::BTreeMap, time::Duration};
 
-use config::KnownNames;
+use config::KnownConfigNames;
 use vocabulary::{Error, ErrorCode};
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The names that this backend understands.
-pub(crate) const KNOWN_NAMES: KnownNames = KnownNames {
+pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
     settings: &[
         "archive-limit-bytes",
         "auto-complete-config",

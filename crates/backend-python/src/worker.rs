@@ -21,7 +21,6 @@ use rustix::{
 use vocabulary::{Error, FailureReason};
 
 use crate::{
-    alarm::Alarm,
     answering::questions,
     health::StopWatch,
     instance_queue::unhealthy,
@@ -36,6 +35,7 @@ use crate::{
         watch::WorkerWatch,
         worker_session::{SessionParts, WorkerSession},
     },
+    wakeup_fd::WakeupFd,
     wire::{
         frames::{FrameWriter, ReadOutcome, WorkerFrameKind},
         marshal::{DamagedMessage, MarshalValue},
@@ -74,7 +74,7 @@ impl Worker {
     pub(crate) fn launch(
         model: &Arc<ModelContext>,
         instance: &str,
-        alarm: &Arc<Alarm>,
+        alarm: &Arc<WakeupFd>,
     ) -> Result<Self, Error> {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             Error::internal(format!("failed to {what} for '{instance}': {error}"))

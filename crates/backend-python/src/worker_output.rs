@@ -15,7 +15,7 @@ use rustix::{
 };
 use vocabulary::Name;
 
-use crate::alarm::Alarm;
+use crate::wakeup_fd::WakeupFd;
 
 /// A line that is longer becomes several records.
 const MOST_LINE_BYTES: usize = 8 << 10;
@@ -48,7 +48,7 @@ pub(crate) struct Printer {
 #[derive(Debug)]
 pub(crate) struct WorkerOutput {
     /// Rings when the thread should end.
-    stop: Arc<Alarm>,
+    stop: Arc<WakeupFd>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -58,7 +58,7 @@ impl WorkerOutput {
     /// # Errors
     /// That of the system.
     pub(crate) fn read(pipes: OutputPipes, printer: Printer) -> io::Result<Self> {
-        let stop = Arc::new(Alarm::new()?);
+        let stop = Arc::new(WakeupFd::new()?);
         let streams =
             [PrintedStream::new(pipes.stdout, Level::Info)?, PrintedStream::new(pipes.stderr, Level::Warn)?];
         let stopped = stop.clone();
@@ -111,7 +111,7 @@ impl PrintedStream {
     }
 }
 
-fn read_all(mut streams: [PrintedStream; 2], stop: &Alarm, printer: &Printer) {
+fn read_all(mut streams: [PrintedStream; 2], stop: &WakeupFd, printer: &Printer) {
     while streams.iter().any(|stream| stream.pipe.is_some()) {
         let pipes = streams.iter().filter_map(|stream| stream.pipe.as_ref().map(AsFd::as_fd));
         let mut polled: Vec<_> = std::iter::once(stop.descriptor())

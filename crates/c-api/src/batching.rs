@@ -3,7 +3,7 @@ use std::{ffi::c_void, path::Path, ptr, sync::Arc};
 
 use inference::{
     backend::ModelSource,
-    batching::{BatchingStrategy, PendingBatch, StrategyOpener},
+    batching::{BatchCandidate, BatchingStrategy, StrategyOpener},
 };
 use vocabulary::Error;
 
@@ -113,7 +113,7 @@ impl Drop for Batcher {
 struct PluginStrategy(Arc<Batcher>);
 
 impl BatchingStrategy for PluginStrategy {
-    fn begin(&self) -> Box<dyn PendingBatch> {
+    fn begin(&self) -> Box<dyn BatchCandidate> {
         let batcher = self.0.clone();
         let mut batch = ptr::null_mut();
         // SAFETY: the batcher lives; a place of this function.
@@ -133,7 +133,7 @@ struct Pending {
 // SAFETY: only one thread at a time asks it, as the trait promises.
 unsafe impl Send for Pending {}
 
-impl PendingBatch for Pending {
+impl BatchCandidate for Pending {
     fn include(&mut self, request: &inference::Request) -> bool {
         let shown = Request::shown(request.share(), &self.batcher.model);
         let mut include = false;

@@ -11,7 +11,7 @@ use std::{
 use cache::local::LocalResponseCache;
 use inference::{
     Response,
-    cache::{ResponseCache, StorageTerms},
+    cache::{ResponseCache, StorageRules},
 };
 use vocabulary::{DataType, Error, Name, Tensor};
 
@@ -60,7 +60,7 @@ fn insert(cache: &LocalResponseCache, number: u64, name: &Name, size: usize) -> 
     let shape = [i64::try_from(size).unwrap_or(i64::MAX)];
     let output = Tensor::new(name.clone(), DataType::Uint8, shape[..].into(), vec![1; size]);
     let mut insertion =
-        cache.insert(&key, Arc::new(Response::of(vec![output]).into()), StorageTerms::default());
+        cache.insert(&key, Arc::new(Response::of(vec![output]).into()), StorageRules::default());
     let _ = insertion.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     // A hit makes the reference count of the bytes, which an entry then keeps.
     drop(cache.look_up(&key));

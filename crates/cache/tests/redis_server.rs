@@ -14,7 +14,7 @@ use std::{
 use cache::redis::RedisResponseCache;
 use inference::{
     Response,
-    cache::{ResponseCache, StorageTerms},
+    cache::{ResponseCache, StorageRules},
 };
 use tempfile::TempDir;
 use testing::{TestProcess, command, eventually};
@@ -60,7 +60,7 @@ impl StoreProcess {
         let output = Tensor::new("OUT".into(), DataType::Uint8, [1][..].into(), vec![1]);
         let response = Response { outputs: vec![output], parameters: Vec::new() };
         let answer = Arc::new(response.into());
-        let terms = StorageTerms { lifetime, replaces: false };
+        let terms = StorageRules { lifetime, replaces: false };
         self.runtime.block_on(self.cache.insert(key, answer, terms)).unwrap();
     }
 

@@ -1,7 +1,7 @@
 //! What a check has found.
 use std::path::{Path, PathBuf};
 
-use config::{ConfigErrors, Problem, Rule};
+use config::{ConfigErrors, ConfigProblem, ConfigRule};
 use vocabulary::Error;
 
 /// How serious a finding is.
@@ -32,7 +32,7 @@ pub struct Finding {
     /// How serious it is.
     pub severity: Severity,
     /// The rule.
-    pub rule: Rule,
+    pub rule: ConfigRule,
     /// The model; `None` for findings about a repository.
     pub model: Option<String>,
     /// The file or directory.
@@ -49,7 +49,7 @@ pub struct Finding {
 
 impl Finding {
     /// A finding about a whole file or directory.
-    pub fn new(severity: Severity, rule: Rule, file: &Path, text: impl Into<String>) -> Self {
+    pub fn new(severity: Severity, rule: ConfigRule, file: &Path, text: impl Into<String>) -> Self {
         Self {
             severity,
             rule,
@@ -63,7 +63,7 @@ impl Finding {
     }
 
     /// The finding of an error.
-    pub fn of_error(rule: Rule, file: &Path, error: &Error) -> Self {
+    pub fn of_error(rule: ConfigRule, file: &Path, error: &Error) -> Self {
         Self::new(Severity::Error, rule, file, error.message.to_string())
     }
 
@@ -92,8 +92,8 @@ impl Finding {
         }
     }
 
-    fn of_problem(problem: &Problem, file: &Path) -> Self {
-        let Problem { rule, line, column, text, suggestion, .. } = problem.clone();
+    fn of_problem(problem: &ConfigProblem, file: &Path) -> Self {
+        let ConfigProblem { rule, line, column, text, suggestion, .. } = problem.clone();
         Self { line, column, suggestion, ..Self::new(Severity::Error, rule, file, text) }
     }
 

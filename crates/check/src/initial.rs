@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use config::{Completion, ConfigSource, Declared, ModelLayout, declare, rule};
+use config::{Completion, ConfigSource, DeclaredConfig, ModelLayout, declare, rule};
 use inference::backend::{Backend, ModelSource};
 use proto::{ModelConfig, text::write};
 use repository::layout;
@@ -65,7 +65,7 @@ struct ToldConfig {
 fn completed(
     backend: &Arc<dyn Backend>,
     source: ModelSource,
-    declared: &Declared,
+    declared: &DeclaredConfig,
     opens_for: Option<Duration>,
 ) -> Result<ToldConfig, String> {
     let mut config = declared.to_be_completed();
@@ -106,7 +106,7 @@ fn opened(
 }
 
 /// The text of a configuration with what was told. Defaults are left out.
-fn rendered(declared: &Declared, told: ToldConfig) -> String {
+fn rendered(declared: &DeclaredConfig, told: ToldConfig) -> String {
     let ToldConfig { config: told, is_partial } = told;
     let is_empty = told.input.is_empty() && told.output.is_empty();
     let config = ModelConfig {

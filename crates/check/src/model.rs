@@ -6,9 +6,9 @@ use std::{
 };
 
 use config::{
-    Completion, CompletionContext, ConfigErrors, ConfigSource, Declared, FileEntry, GivenConfig, ModelConfig,
-    ModelLayout, ResolvedConfig, Rule, Scheduling, absent_versions, examine, finish_all, misspelt_names,
-    no_version_available, read, rule, select_versions, unused_cache,
+    Completion, CompletionContext, ConfigErrors, ConfigRule, ConfigSource, DeclaredConfig, FileEntry,
+    GivenConfig, ModelConfig, ModelLayout, ResolvedConfig, Scheduling, absent_versions, examine, finish_all,
+    misspelt_names, no_version_available, read, rule, select_versions, unused_cache,
 };
 use inference::{
     agent::not_found,
@@ -73,18 +73,18 @@ impl CheckedModel {
         self.findings.push(finding.about(&self.name));
     }
 
-    fn warn(&mut self, rule: Rule, text: impl Into<String>) {
+    fn warn(&mut self, rule: ConfigRule, text: impl Into<String>) {
         let finding = Finding::new(Severity::Warning, rule, &self.place, text);
         self.add(finding);
     }
 
-    fn refuse(&mut self, rule: Rule, error: &Error) {
+    fn refuse(&mut self, rule: ConfigRule, error: &Error) {
         let finding = Finding::of_error(rule, &self.place, error);
         self.add(finding);
     }
 
     /// A finding at a field of the configuration, or at the nearest field that the file has.
-    pub(crate) fn at(&self, severity: Severity, rule: Rule, field: &str, text: &str) -> Finding {
+    pub(crate) fn at(&self, severity: Severity, rule: ConfigRule, field: &str, text: &str) -> Finding {
         let mut errors = ConfigErrors::default();
         errors.begin(rule);
         errors.push(ErrorCode::InvalidArgument, field, text);
@@ -244,7 +244,7 @@ fn check_config(
     findings.into_iter().for_each(|finding| model.add(finding));
 }
 
-fn warn_about_cache(model: &mut CheckedModel, declared: &Declared, options: &CheckOptions) {
+fn warn_about_cache(model: &mut CheckedModel, declared: &DeclaredConfig, options: &CheckOptions) {
     let is_cached = declared.config.response_cache.as_ref().is_some_and(|cache| cache.enable);
     if is_cached && !options.has_cache {
         let text = unused_cache(&model.name);
@@ -256,7 +256,7 @@ fn warn_about_cache(model: &mut CheckedModel, declared: &Declared, options: &Che
 /// Checks one version. Returns its complete configuration, if files tell it and the version has no problem.
 fn check_version(
     model: &mut CheckedModel,
-    declared: &Declared,
+    declared: &DeclaredConfig,
     version: i64,
     options: &CheckOptions,
     errors: &mut ConfigErrors,
@@ -319,7 +319,7 @@ fn check_version(
 
 /// Removes the inputs and outputs that the backend may still complete. A library is not expected to replace a datatype
 /// that the configuration names, also if that is TYPE_INVALID.
-fn remove_incomplete(completed: &mut proto::ModelConfig, declared: &Declared, is_library: bool) {
+fn remove_incomplete(completed: &mut proto::ModelConfig, declared: &DeclaredConfig, is_library: bool) {
     let is_given = |kind: &str, position: usize| {
         is_library && declared.fields.contains(&format!("{kind}[{position}].data_type"))
     };

@@ -1,42 +1,46 @@
 //! The rules that only this crate checks, and the list of all rules.
-use config::{Rule, rule};
+use config::{ConfigRule, rule};
 
 /// A repository can be read.
-pub(crate) const REPOSITORY: Rule = Rule::new("repository", "A repository is a directory of models.");
+pub(crate) const REPOSITORY: ConfigRule =
+    ConfigRule::new("repository", "A repository is a directory of models.");
 /// A directory of a repository is a model.
-pub(crate) const REPOSITORY_LAYOUT: Rule = Rule::new(
+pub(crate) const REPOSITORY_LAYOUT: ConfigRule = ConfigRule::new(
     "repository-layout",
     "The directories of a repository are models: <repository>/<model>/<version>/<model file>.",
 );
 /// A model is in one repository.
-pub(crate) const UNIQUE_MODEL: Rule = Rule::new("unique-model", "A model is in one repository only.");
+pub(crate) const UNIQUE_MODEL: ConfigRule =
+    ConfigRule::new("unique-model", "A model is in one repository only.");
 /// Directories of a model are versions.
-pub(crate) const VERSION_DIRECTORY: Rule =
-    Rule::new("version-directory", "The name of a version directory is a number without leading zeros.");
+pub(crate) const VERSION_DIRECTORY: ConfigRule = ConfigRule::new(
+    "version-directory",
+    "The name of a version directory is a number without leading zeros.",
+);
 /// Files are read.
-pub(crate) const UNREAD_FILE: Rule =
-    Rule::new("unread-file", "The server, or the model's backend, reads each file of a model.");
+pub(crate) const UNREAD_FILE: ConfigRule =
+    ConfigRule::new("unread-file", "The server, or the model's backend, reads each file of a model.");
 /// Source code in Python can be compiled.
-pub(crate) const PYTHON_SYNTAX: Rule =
-    Rule::new("python-syntax", "The source code of a model in Python can be compiled.");
+pub(crate) const PYTHON_SYNTAX: ConfigRule =
+    ConfigRule::new("python-syntax", "The source code of a model in Python can be compiled.");
 /// A model in Python has its class.
-pub(crate) const PYTHON_MODEL: Rule = Rule::new(
+pub(crate) const PYTHON_MODEL: ConfigRule = ConfigRule::new(
     "python-model",
     "A model in Python has the class `TritonPythonModel`, and methods that the server calls.",
 );
 /// The interpreter of a model has what workers and the model need.
-pub(crate) const PYTHON_ENVIRONMENT: Rule = Rule::new(
+pub(crate) const PYTHON_ENVIRONMENT: ConfigRule = ConfigRule::new(
     "python-environment",
     "The interpreter of a model in Python starts, and has NumPy and what the model imports.",
 );
 /// The library of a backend is there.
-pub(crate) const BACKEND_RUNTIME: Rule =
-    Rule::new("backend-runtime", "The library that a backend runs its models with is on this machine.");
+pub(crate) const BACKEND_RUNTIME: ConfigRule =
+    ConfigRule::new("backend-runtime", "The library that a backend runs its models with is on this machine.");
 /// An agent exists.
-pub(crate) const REPOSITORY_AGENT: Rule =
-    Rule::new("repository-agent", "The repository agents that a configuration names exist.");
+pub(crate) const REPOSITORY_AGENT: ConfigRule =
+    ConfigRule::new("repository-agent", "The repository agents that a configuration names exist.");
 
-const OWN: &[Rule] = &[
+const OWN: &[ConfigRule] = &[
     REPOSITORY,
     REPOSITORY_LAYOUT,
     UNIQUE_MODEL,
@@ -50,7 +54,7 @@ const OWN: &[Rule] = &[
 ];
 
 /// All rules that a finding can name.
-pub fn all_rules() -> impl Iterator<Item = Rule> {
+pub fn all_rules() -> impl Iterator<Item = ConfigRule> {
     rule::ALL.iter().chain(OWN).copied()
 }
 

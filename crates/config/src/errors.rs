@@ -7,11 +7,11 @@ use std::{
 use proto::{Fields, TextPosition, text::MistakeKind, text::TextError};
 use vocabulary::{Error, ErrorCode};
 
-use super::rule::{self, Rule};
+use super::rule::{self, ConfigRule};
 
 /// One broken rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// The code that a client receives when this is the first problem.
     pub code: ErrorCode,
     /// The rule, in words that clients of Triton know.
@@ -23,7 +23,7 @@ pub struct Problem {
     /// The character of that line, counted from 1.
     pub column: Option<usize>,
     /// The id of the rule, for reports.
-    pub rule: Rule,
+    pub rule: ConfigRule,
     /// The word that was probably meant.
     pub suggestion: Option<String>,
 }
@@ -34,15 +34,15 @@ pub struct Problem {
 /// writes each problem on its own line with its position in the file. As an error of a function it is never empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigErrors {
-    problems: Vec<Problem>,
+    problems: Vec<ConfigProblem>,
     file: Option<PathBuf>,
     /// The rule whose problems are added.
-    rule: Option<Rule>,
+    rule: Option<ConfigRule>,
 }
 
 impl ConfigErrors {
     /// The problems in the order of the rules.
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[ConfigProblem] {
         &self.problems
     }
 
@@ -73,7 +73,7 @@ impl ConfigErrors {
 
     /// The mistakes in the text of a configuration.
     pub(super) fn of_text(file: &Path, error: &TextError) -> Self {
-        let problems = error.each().map(|mistake| Problem {
+        let problems = error.each().map(|mistake| ConfigProblem {
             code: ErrorCode::Internal,
             text: mistake.message.clone(),
             field: String::new(),
@@ -92,7 +92,7 @@ impl ConfigErrors {
     }
 
     /// Begins a rule: the problems that follow are its problems.
-    pub fn begin(&mut self, rule: Rule) {
+    pub fn begin(&mut self, rule: ConfigRule) {
         self.rule = Some(rule);
     }
 
@@ -117,7 +117,15 @@ impl ConfigErrors {
         let (text, rule) = (text.into(), self.rule.unwrap_or(rule::CONFIGURATION));
         if !self.problems.iter().any(|problem| problem.text == text) {
             let field = field.to_owned();
-            self.problems.push(Problem { code, text, field, line: None, column: None, rule, suggestion });
+            self.problems.push(ConfigProblem {
+                code,
+                text,
+                field,
+                line: None,
+                column: None,
+                rule,
+                suggestion,
+            });
         }
     }
 

@@ -28,11 +28,11 @@ mod warmup;
 
 pub use complete::CompletionContext;
 pub use ensemble::{EnsembleScheduling, EnsembleStep, MappedTensor};
-pub use errors::{ConfigErrors, Problem};
+pub use errors::{ConfigErrors, ConfigProblem};
 pub use instances::{InstanceGroup, InstanceKind, RateLimits, ResourceNeed, SecondaryDevice};
 pub use members::{FittedEnsemble, check_members, fit_members};
 pub use misspelt::{
-    KnownNames, UselessName, misspelt_names, server_parameters, unknown_setting, unused_cache,
+    KnownConfigNames, UnknownConfigName, misspelt_names, server_parameters, unknown_setting, unused_cache,
 };
 pub use model_config::{
     Accelerator, BatchInput, BatchInputKind, BatchOutput, InputSpec, ModelConfig, OutputSpec,
@@ -40,11 +40,11 @@ pub use model_config::{
 };
 pub use model_files::{FileEntry, MODEL_FORMATS, ModelFormat, ModelLayout};
 pub use resolve::{
-    Completion, ConfigSource, Declared, ExaminedText, GivenConfig, KEEP_BATCH_PARAMETER, ResolvedConfig,
+    CheckedText, Completion, ConfigSource, DeclaredConfig, GivenConfig, KEEP_BATCH_PARAMETER, ResolvedConfig,
     complete, declare, examine, finish, finish_all, read,
 };
-pub use rule::Rule;
-pub use sequence::{Control, ControlInput, FalseTrue, InitialState, SequenceScheduling, StateSpec};
+pub use rule::ConfigRule;
+pub use sequence::{ControlInput, FlagValues, InitialState, SequenceControl, SequenceScheduling, StateSpec};
 pub use unknown_datatype::unknown_datatype;
 pub use versions::{
     VersionDirectory, VersionPolicy, absent_versions, no_version_available, select_versions,

@@ -24,7 +24,7 @@ pub const fn server_parameters() -> [&'static str; 7] {
 
 /// The names that a backend understands. A name that ends in an asterisk matches every name with that prefix.
 #[derive(Debug, Clone, Copy)]
-pub struct KnownNames {
+pub struct KnownConfigNames {
     /// Settings of `--backend-config`.
     pub settings: &'static [&'static str],
     /// Parameters of a model's configuration, including those of the server itself.
@@ -36,7 +36,7 @@ const GPU_ACCELERATORS: [&str; 5] = ["tensorrt", "cuda", "auto_io", "gpu_io", "a
 
 /// A name in a configuration that has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UselessName {
+pub struct UnknownConfigName {
     /// The field, such as `parameters.threads`.
     pub field: String,
     /// The warning. It names the model.
@@ -46,7 +46,10 @@ pub struct UselessName {
 }
 
 /// Parameters and accelerators of a configuration that have no effect.
-pub fn misspelt_names(config: &proto::ModelConfig, known: Option<KnownNames>) -> Vec<UselessName> {
+pub fn misspelt_names(
+    config: &proto::ModelConfig,
+    known: Option<KnownConfigNames>,
+) -> Vec<UnknownConfigName> {
     let mut warnings = Vec::new();
     let model = &config.name;
     if let Some(known) = known {
@@ -59,7 +62,7 @@ pub fn misspelt_names(config: &proto::ModelConfig, known: Option<KnownNames>) ->
                     config.backend
                 );
                 let field = format!("parameters.{parameter}");
-                warnings.push(UselessName { field, text, suggestion: Some(near.to_owned()) });
+                warnings.push(UnknownConfigName { field, text, suggestion: Some(near.to_owned()) });
             }
         }
     }
@@ -73,14 +76,14 @@ pub fn misspelt_names(config: &proto::ModelConfig, known: Option<KnownNames>) ->
             "accelerator '{name}' of model '{model}' has no effect: it is for instances on GPUs, and there are none{near}"
         );
         let field = "optimization.execution_accelerators.gpu_execution_accelerator".to_owned();
-        warnings.push(UselessName { field, text, suggestion });
+        warnings.push(UnknownConfigName { field, text, suggestion });
     }
     warnings
 }
 
 /// The warning about a `--backend-config` setting that the backend does not know. The backend must know all its
 /// settings.
-pub fn unknown_setting(backend: &str, setting: &str, known: KnownNames) -> Option<String> {
+pub fn unknown_setting(backend: &str, setting: &str, known: KnownConfigNames) -> Option<String> {
     if is_among(setting, known.settings) {
         return None;
     }
@@ -110,7 +113,7 @@ fn is_among(name: &str, known: &[&str]) -> bool {
 mod tests {
     use super::*;
 
-    const KNOWN: KnownNames = KnownNames {
+    const KNOWN: KnownConfigNames = KnownConfigNames {
         settings: &["default-max-batch-size", "session.*"],
         parameters: &["execution_mode", "intra_op_thread_count", "session.*"],
     };

@@ -57,7 +57,7 @@ pub enum Completion {
 ///
 /// To detect changes, compare the `config` of two declared configurations. `fields` changes with every blank line.
 #[derive(Debug, Clone)]
-pub struct Declared {
+pub struct DeclaredConfig {
     /// Normalised, and validated as far as possible.
     pub config: proto::ModelConfig,
     /// The fields that the source itself set: `max_batch_size: 0` differs from no `max_batch_size`.
@@ -68,7 +68,7 @@ pub struct Declared {
     pub is_given: bool,
 }
 
-impl Declared {
+impl DeclaredConfig {
     /// The policy that selects the served versions.
     pub fn version_policy(&self) -> VersionPolicy {
         VersionPolicy::of(&self.config)
@@ -166,13 +166,13 @@ pub fn declare(
     source: ConfigSource<'_>,
     layout: &ModelLayout,
     completion: Completion,
-) -> Result<Declared, ConfigErrors> {
+) -> Result<DeclaredConfig, ConfigErrors> {
     read(source, completion)?.declare(layout, completion)
 }
 
 /// A configuration file with all its mistakes.
 #[derive(Debug, Clone)]
-pub struct ExaminedText {
+pub struct CheckedText {
     /// What the file contains. A misspelt name counts as the name that was probably meant.
     pub given: GivenConfig,
     /// The mistakes, if there are any. [`read`] refuses such a file.
@@ -182,7 +182,7 @@ pub struct ExaminedText {
 }
 
 /// As [`read`] for a file, but goes on after mistakes, to find all of them.
-pub fn examine(path: &Path, content: &[u8]) -> ExaminedText {
+pub fn examine(path: &Path, content: &[u8]) -> CheckedText {
     let (Parsed { config, fields }, error) = proto::text::parse_what_can_be(content);
     let is_certain = |mistake: &TextError| match mistake.kind {
         MistakeKind::UnknownField | MistakeKind::UnknownValue => mistake.suggestion.is_some(),
@@ -191,7 +191,7 @@ pub fn examine(path: &Path, content: &[u8]) -> ExaminedText {
     let is_judgeable = error.iter().flat_map(TextError::each).all(is_certain);
     let errors = error.map(|error| ConfigErrors::of_text(path, &error)).unwrap_or_default();
     let given = GivenConfig { config, fields, file: Some(path.to_owned()), is_given: true };
-    ExaminedText { given, errors, is_judgeable }
+    CheckedText { given, errors, is_judgeable }
 }
 
 impl GivenConfig {
@@ -210,7 +210,11 @@ impl GivenConfig {
     ///
     /// # Errors
     /// INVALID_ARG for broken rules.
-    pub fn declare(self, layout: &ModelLayout, completion: Completion) -> Result<Declared, ConfigErrors> {
+    pub fn declare(
+        self,
+        layout: &ModelLayout,
+        completion: Completion,
+    ) -> Result<DeclaredConfig, ConfigErrors> {
         let mut errors = ConfigErrors::default();
         let declared = self.declare_all(layout, completion, &mut errors);
         errors.into_result()?;
@@ -225,7 +229,7 @@ impl GivenConfig {
         layout: &ModelLayout,
         completion: Completion,
         errors: &mut ConfigErrors,
-    ) -> Option<Declared> {
+    ) -> Option<DeclaredConfig> {
         let Self { mut config, fields, file, is_given } = self;
         if let Err(unknown) = complete_backend_fields(&mut config, layout) {
             errors.absorb(unknown.located(file.as_deref(), &fields));
@@ -238,7 +242,7 @@ impl GivenConfig {
         }
         directory_has_the_name(&config, &layout.name, errors);
         *errors = std::mem::take(errors).located(file.as_deref(), &fields);
-        Some(Declared { config, fields, file, is_given })
+        Some(DeclaredConfig { config, fields, file, is_given })
     }
 }
 
@@ -252,7 +256,7 @@ impl GivenConfig {
 /// INVALID_ARG for broken rules, NOT_FOUND for a model without configuration that the backend does not know either,
 /// INTERNAL for a backend that changed the scheduling choice.
 pub fn finish(
-    declared: &Declared,
+    declared: &DeclaredConfig,
     completed: proto::ModelConfig,
     environment: &CompletionContext,
 ) -> Result<ResolvedConfig, ConfigErrors> {
@@ -265,7 +269,7 @@ pub fn finish(
 /// As [`finish`], but adds the problems to `errors`, where those of [`GivenConfig::declare_all`] may already be. `None` if
 /// there are any.
 pub fn finish_all(
-    declared: &Declared,
+    declared: &DeclaredConfig,
     completed: proto::ModelConfig,
     environment: &CompletionContext,
     errors: &mut ConfigErrors,

@@ -2,14 +2,14 @@
 
 /// A rule for the files of a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rule {
+pub struct ConfigRule {
     /// The name in reports. It never changes its meaning.
     pub id: &'static str,
     /// The rule in one sentence.
     pub summary: &'static str,
 }
 
-impl Rule {
+impl ConfigRule {
     /// A rule with this id.
     pub const fn new(id: &'static str, summary: &'static str) -> Self {
         Self { id, summary }
@@ -18,10 +18,10 @@ impl Rule {
 
 macro_rules! rules {
     ($($name:ident = $id:literal: $summary:literal;)*) => {
-        $(#[doc = $summary] pub const $name: Rule = Rule::new($id, $summary);)*
+        $(#[doc = $summary] pub const $name: ConfigRule = ConfigRule::new($id, $summary);)*
 
         /// All rules for configurations.
-        pub const ALL: &[Rule] = &[$($name),*];
+        pub const ALL: &[ConfigRule] = &[$($name),*];
     };
 }
 

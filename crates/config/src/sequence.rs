@@ -20,25 +20,25 @@ pub struct ControlInput {
     /// Name of the model's input.
     pub name: Name,
     /// The meaning of the input.
-    pub control: Control,
+    pub control: SequenceControl,
 }
 
 /// The meaning of a control input (`Control.Kind`), and its values.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Control {
+pub enum SequenceControl {
     /// Whether the row starts its sequence.
-    Start(FalseTrue),
+    Start(FlagValues),
     /// Whether the row ends its sequence.
-    End(FalseTrue),
+    End(FlagValues),
     /// Whether the row is a request and not padding.
-    Ready(FalseTrue),
+    Ready(FlagValues),
     /// The row's correlation id, in this datatype: a 32 or 64 bit integer, or BYTES.
     CorrelationId(DataType),
 }
 
 /// The values that stand for false and true.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum FalseTrue {
+pub enum FlagValues {
     /// `int32_false_true`
     Int32([i32; 2]),
     /// `fp32_false_true`

@@ -17,7 +17,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use engine::{Engine, EngineOptions, MetricsOptions, Model, ServerMetadata};
 use inference::{
     Request, RequestInputs, Response,
-    backend::{Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelSource},
+    backend::{Backend, BackendInstance, BackendModel, Batch, BuiltInstance, InstanceSpec, ModelSource},
     metrics::MetricsForm,
 };
 use tokio::runtime::Runtime;
@@ -41,10 +41,10 @@ impl Backend for Empty {
 }
 
 impl BackendModel for Empty {
-    fn instance(&self, config: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+    fn instance(&self, config: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
         Ok(match config.name.as_str() {
-            "thread" => Instance::ThreadBound(Box::new(Self)),
-            _ => Instance::Movable(Box::new(Self)),
+            "thread" => BuiltInstance::ThreadBound(Box::new(Self)),
+            _ => BuiltInstance::Movable(Box::new(Self)),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The metrics text of models and of the host.
 mod distributions;
-mod host;
+mod host_gauges;
 mod series;
 mod text;
 

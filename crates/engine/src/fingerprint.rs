@@ -21,9 +21,9 @@ use inference::backend::Backend;
 pub(crate) type Fingerprint = [u8; blake3::OUT_LEN];
 
 /// A hash of the files of a model version, without those of its other versions.
-pub(crate) struct Files(Hasher);
+pub(crate) struct FilesHash(Hasher);
 
-impl Files {
+impl FilesHash {
     /// Reads all files, before the backend reads them. If a file changes in between, the cache keeps new answers under
     /// the fingerprint of the old files. The reverse order could return old answers for the new files.
     ///
@@ -183,7 +183,7 @@ mod tests {
     }
 
     fn fingerprint(root: &tempfile::TempDir) -> Fingerprint {
-        Files::read(root.path(), 1).with(&proto::ModelConfig::default(), &BTreeMap::new())
+        FilesHash::read(root.path(), 1).with(&proto::ModelConfig::default(), &BTreeMap::new())
     }
 
     const USUAL: [(&str, &str); 3] = [("config.pbtxt", ""), ("1/model", "weights"), ("1/more/data", "more")];
@@ -214,9 +214,9 @@ mod tests {
         let usual = model(&USUAL);
         assert!(all.insert(fingerprint(&usual)));
         let config = proto::ModelConfig { max_batch_size: 1, ..Default::default() };
-        assert!(all.insert(Files::read(usual.path(), 1).with(&config, &BTreeMap::new())));
+        assert!(all.insert(FilesHash::read(usual.path(), 1).with(&config, &BTreeMap::new())));
         let settings = [("k".to_owned(), "v".to_owned())].into();
-        assert!(all.insert(Files::read(usual.path(), 1).with(&proto::ModelConfig::default(), &settings)));
+        assert!(all.insert(FilesHash::read(usual.path(), 1).with(&proto::ModelConfig::default(), &settings)));
         assert_eq!(all.len(), changed.len() + 3);
     }
 
@@ -224,7 +224,7 @@ mod tests {
     fn the_library_counts_and_one_that_has_changed_since_it_was_opened_is_like_no_other() {
         let root = model(&[USUAL[0], USUAL[1], ("1/other", "weights"), ("1/third", "other")]);
         let with = |library: &str, is_outdated: bool| {
-            let files = Files::read(root.path(), 1);
+            let files = FilesHash::read(root.path(), 1);
             let files = files.with_library(&root.path().join("1").join(library), || is_outdated);
             files.with(&proto::ModelConfig::default(), &BTreeMap::new())
         };

@@ -7,8 +7,8 @@ mod agent_thread;
 mod blocking;
 mod closing_threads;
 mod command;
-mod freed_memory;
 mod handle;
+mod heap_trimmer;
 mod inferer;
 mod load;
 pub(crate) mod loaded_version;
@@ -20,6 +20,6 @@ mod table;
 mod task;
 
 pub(crate) use handle::Repository;
-pub(crate) use load::Loader;
+pub(crate) use load::VersionLoader;
 pub(crate) use table::ModelTable;
 pub(crate) use task::RepositoryOptions;

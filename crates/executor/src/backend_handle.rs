@@ -122,7 +122,7 @@ mod tests {
     use std::{sync::mpsc, thread};
 
     use config::ModelConfig;
-    use inference::backend::{Instance, InstanceSpec};
+    use inference::backend::{BuiltInstance, InstanceSpec};
     use vocabulary::MemoryKind;
 
     use super::*;
@@ -136,7 +136,7 @@ mod tests {
     }
 
     impl BackendModel for Asked {
-        fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+        fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
             Err(Error::internal("none here"))
         }
 

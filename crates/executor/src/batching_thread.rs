@@ -15,7 +15,7 @@ use host::ThreadGroup;
 use inference::lock::Mutex;
 use vocabulary::panic_message;
 
-use super::driver::WaitingWork;
+use super::driver::QueuedWork;
 
 /// Steps the driver, among other things.
 type DeferredStep = Box<dyn FnOnce() + Send>;
@@ -26,7 +26,7 @@ pub(super) struct BatchingThread {
     /// the executor is closed.
     events: Mutex<Option<mpsc::Sender<DeferredStep>>>,
     /// What waited for an instance when it was last looked at.
-    last_work: Mutex<WaitingWork>,
+    last_work: Mutex<QueuedWork>,
 }
 
 impl BatchingThread {
@@ -42,7 +42,7 @@ impl BatchingThread {
                 }
             }
         })?;
-        let last_work = WaitingWork { requests: 0, time: None };
+        let last_work = QueuedWork { requests: 0, time: None };
         Ok(Self { events: Mutex::new(Some(sender)), last_work: Mutex::new(last_work) })
     }
 
@@ -62,7 +62,7 @@ impl BatchingThread {
     }
 
     /// The work that waits for an instance, if it can be looked at; otherwise the work of the last look.
-    pub(super) fn last_work(&self, work: Option<WaitingWork>) -> WaitingWork {
+    pub(super) fn last_work(&self, work: Option<QueuedWork>) -> QueuedWork {
         let mut last_work = self.last_work.lock();
         *last_work = work.unwrap_or(*last_work);
         *last_work

@@ -3,7 +3,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use inference::{
     backend::Execution,
-    batching::{BatchingStrategy, PendingBatch},
+    batching::{BatchCandidate, BatchingStrategy},
 };
 use scheduling::BatchFilter;
 use vocabulary::Name;
@@ -19,7 +19,7 @@ pub(super) struct CustomBatchFilter {
 enum PendingCustomBatch {
     /// The executor has not called the strategy about a batch.
     None,
-    Begun(Box<dyn PendingBatch>),
+    Begun(Box<dyn BatchCandidate>),
     /// The strategy has panicked: no request joins this batch.
     Broken,
 }
@@ -63,7 +63,7 @@ mod tests {
     use config::{ModelConfig, Scheduling};
     use inference::{
         ModelRunner, Request,
-        backend::{BackendInstance, BackendModel, Batch, Instance, InstanceSpec},
+        backend::{BackendInstance, BackendModel, Batch, BuiltInstance, InstanceSpec},
         lock::Mutex,
     };
     use scheduling::DynamicBatching;
@@ -85,11 +85,11 @@ mod tests {
     }
 
     impl BackendModel for DropRecorder {
-        fn instance(&self, _: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
+        fn instance(&self, _: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<BuiltInstance, Error> {
             if spec.name == "broken" {
                 return Err(Error::internal("cannot build"));
             }
-            Ok(Instance::Movable(Box::new(DropRecorder("instance", self.1.clone()))))
+            Ok(BuiltInstance::Movable(Box::new(DropRecorder("instance", self.1.clone()))))
         }
     }
 
@@ -98,12 +98,12 @@ mod tests {
     }
 
     impl BatchingStrategy for DropRecorder {
-        fn begin(&self) -> Box<dyn PendingBatch> {
+        fn begin(&self) -> Box<dyn BatchCandidate> {
             Box::new(DropRecorder("batch", self.1.clone()))
         }
     }
 
-    impl PendingBatch for DropRecorder {
+    impl BatchCandidate for DropRecorder {
         fn include(&mut self, _: &Request) -> bool {
             true
         }

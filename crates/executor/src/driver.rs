@@ -13,7 +13,7 @@ use scheduling::{
 };
 
 use super::{
-    driver_event::{AddedInstance, DriverEvent, Executed, InstanceChange},
+    driver_event::{AddedInstance, DriverEvent, ExecutionSample, InstanceChange},
     execution_cost::ExecutionCost,
     instance::{Assignment, MovableInstance},
     instance_set::InstanceSet,
@@ -65,7 +65,7 @@ impl Policy {
 
 /// The work that waits for an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WaitingWork {
+pub struct QueuedWork {
     /// The number of requests.
     pub requests: usize,
     /// How long the instances probably need for them. `None` if they wait and nothing was executed yet.
@@ -168,7 +168,7 @@ impl Driver {
             DriverEvent::Finished { instance, movable, executed, .. } => {
                 self.instances.end(instance, movable);
                 self.resource_claims.has_run(instance);
-                if let Some(Executed { nanos, requests }) = executed {
+                if let Some(ExecutionSample { nanos, requests }) = executed {
                     self.cost.note(nanos, requests);
                 }
             }
@@ -303,11 +303,11 @@ impl Driver {
     }
 
     /// The requests that wait, and how long all instances together need for them.
-    pub(super) fn waiting_work(&self) -> WaitingWork {
+    pub(super) fn waiting_work(&self) -> QueuedWork {
         let requests = self.policy.scheduler.queued();
         let instances = u32::try_from(self.instances.working().max(1)).unwrap_or(u32::MAX);
         let time = if requests == 0 { Some(Duration::ZERO) } else { self.cost.time_of(requests) };
-        WaitingWork { requests, time: time.map(|time| time / instances) }
+        QueuedWork { requests, time: time.map(|time| time / instances) }
     }
 
     /// The instances, and what they do.
@@ -340,7 +340,7 @@ impl Driver {
 mod tests {
     use std::num::NonZeroU64;
 
-    use inference::{Flow, Request, Timeline, Unobserved, response_channel};
+    use inference::{Request, Timeline, Unobserved, UnreadPolicy, response_channel};
     use scheduling::{
         DynamicBatcher, DynamicBatching, SchedulingAttributes, SequenceBatcher, SequenceBatching,
         SequencePosition,
@@ -419,7 +419,7 @@ mod tests {
 
     fn enqueue(driver: &mut Driver, at: Timestamp, sequence: SequencePosition) -> Actions {
         let (responder, stream) =
-            response_channel(Timeline::new(at, 1), Arc::new(Unobserved), Flow::unlimited());
+            response_channel(Timeline::new(at, 1), Arc::new(Unobserved), UnreadPolicy::unlimited());
         // A request whose stream is dropped is cancelled.
         std::mem::forget(stream);
         let execution = Box::new(Execution::new(Request::default(), responder));

@@ -24,7 +24,7 @@ pub(super) enum DriverEvent {
         /// The instance itself, unless only its own thread may run it.
         movable: Option<MovableInstance>,
         /// `None` if all requests of the batch were cancelled.
-        executed: Option<Executed>,
+        executed: Option<ExecutionSample>,
     },
     /// An instance has panicked during a batch: the version executes nothing any more.
     Lost(InstanceId),
@@ -42,7 +42,7 @@ pub(super) enum DriverEvent {
 
 /// An execution.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Executed {
+pub(super) struct ExecutionSample {
     /// How long it has taken.
     pub(super) nanos: u64,
     /// The number of its requests.

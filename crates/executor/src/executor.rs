@@ -5,7 +5,7 @@ use std::sync::{
 };
 
 use config::{ModelConfig, Scheduling};
-use host::Placed;
+use host::InstancePlan;
 use inference::{
     ModelCounters, RequestValidator, WarmupFiles,
     backend::BackendModel,
@@ -80,7 +80,7 @@ pub struct ExecutorParts {
     /// The model, opened by its backend.
     pub backend: Box<dyn BackendModel>,
     /// The instances to build.
-    pub instances: Vec<Placed>,
+    pub instances: Vec<InstancePlan>,
     /// Decides which requests share a batch, if the model has a strategy of its own.
     pub strategy: Option<Box<dyn BatchingStrategy>>,
     /// The threads of the engine.

@@ -8,9 +8,9 @@ use std::{
 };
 
 use config::ModelConfig;
-use host::{GroupThread, Placed, ThreadGroup};
+use host::{GroupThread, InstancePlan, ThreadGroup};
 use inference::{
-    backend::{BackendInstance, BackendModel, Execution, Instance, InstanceSpec},
+    backend::{BackendInstance, BackendModel, BuiltInstance, Execution, InstanceSpec},
     sync::{Condvar, Mutex},
 };
 use rustix::process::setpriority_process;
@@ -32,13 +32,13 @@ pub(super) struct Assignment {
 /// Holds the next work of one instance thread. It holds at most one batch, because an instance gets the next one only when
 /// it is idle. If the driver were wrong, a second message would wait, and would not replace the first one.
 #[derive(Default)]
-pub(super) struct WorkSlot {
-    messages: Mutex<VecDeque<WorkerMessage>>,
+pub(super) struct InstanceMailbox {
+    messages: Mutex<VecDeque<InstanceMessage>>,
     arrived: Condvar,
 }
 
 /// A message to an instance thread.
-pub(super) enum WorkerMessage {
+pub(super) enum InstanceMessage {
     /// Run a batch.
     Work(Assignment),
     /// Drop an instance that has panicked on another thread.
@@ -47,9 +47,9 @@ pub(super) enum WorkerMessage {
     Shutdown(Option<MovableInstance>),
 }
 
-impl WorkSlot {
-    pub(super) fn put(&self, message: WorkerMessage) {
-        let is_work = matches!(message, WorkerMessage::Work(_));
+impl InstanceMailbox {
+    pub(super) fn put(&self, message: InstanceMessage) {
+        let is_work = matches!(message, InstanceMessage::Work(_));
         let waiting = {
             let mut messages = self.messages.lock();
             messages.push_back(message);
@@ -61,7 +61,7 @@ impl WorkSlot {
         }
     }
 
-    pub(super) fn take(&self) -> WorkerMessage {
+    pub(super) fn take(&self) -> InstanceMessage {
         let mut messages = self.messages.lock();
         loop {
             match messages.pop_front() {
@@ -73,10 +73,10 @@ impl WorkSlot {
 }
 
 /// An instance that is built, and whose thread waits for the model it belongs to.
-pub(super) struct BuiltInstance {
+pub(super) struct StartedInstance {
     /// `None` for an instance that only its own thread may run.
     pub(super) movable: Option<MovableInstance>,
-    employer_sender: mpsc::Sender<Employer>,
+    attachment_sender: mpsc::Sender<Attachment>,
     thread: GroupThread,
 }
 
@@ -84,19 +84,19 @@ pub(super) struct BuiltInstance {
 pub(super) type RunWork = Arc<dyn Fn(Assignment, &mut Option<Box<dyn BackendInstance>>) + Send + Sync>;
 
 /// What runs the work of an instance, and where the work comes from.
-type Employer = (RunWork, Arc<WorkSlot>);
+type Attachment = (RunWork, Arc<InstanceMailbox>);
 
-impl BuiltInstance {
+impl StartedInstance {
     /// Lets the thread run the work of `work_slot`. Returns the thread.
-    pub(super) fn employ(self, run: RunWork, work_slot: Arc<WorkSlot>) -> GroupThread {
+    pub(super) fn attach(self, run: RunWork, work_slot: Arc<InstanceMailbox>) -> GroupThread {
         // Fails only if the thread has panicked. The join reports that.
-        let _ = self.employer_sender.send((run, work_slot));
+        let _ = self.attachment_sender.send((run, work_slot));
         self.thread
     }
 
     /// Drops the instance on its thread, and waits for the thread's end. Blocks.
     pub(super) fn discard(self) {
-        drop((self.employer_sender, self.movable));
+        drop((self.attachment_sender, self.movable));
         self.thread.join();
     }
 }
@@ -114,7 +114,7 @@ pub(super) struct InstanceBuilder {
 impl InstanceBuilder {
     /// Builds an instance on the calling thread, on the processors of the instance's host policy, and warms it up
     /// unless it is passive.
-    fn build(&self, placed: &Placed) -> Result<Instance, Error> {
+    fn build(&self, placed: &InstancePlan) -> Result<BuiltInstance, Error> {
         let spec = placed.bind_this_thread()?;
         if self.config.low_priority {
             lower_priority(&spec)?;
@@ -122,19 +122,21 @@ impl InstanceBuilder {
         let instance = self.build_here(&spec)?;
         Ok(match instance {
             // Other threads have neither the processors of the policy nor the low priority.
-            Instance::Movable(movable) if placed.is_bound() || self.config.low_priority => {
-                Instance::ThreadBound(movable)
+            BuiltInstance::Movable(movable) if placed.is_bound() || self.config.low_priority => {
+                BuiltInstance::ThreadBound(movable)
             }
             instance => instance,
         })
     }
 
-    fn build_here(&self, spec: &InstanceSpec) -> Result<Instance, Error> {
+    fn build_here(&self, spec: &InstanceSpec) -> Result<BuiltInstance, Error> {
         let mut instance = self.backend.instance(&self.config, spec)?;
         if !spec.passive {
             match &mut instance {
-                Instance::Movable(movable) => self.warm_up.run(&spec.name, &mut **movable)?,
-                Instance::ThreadBound(thread_bound) => self.warm_up.run(&spec.name, &mut **thread_bound)?,
+                BuiltInstance::Movable(movable) => self.warm_up.run(&spec.name, &mut **movable)?,
+                BuiltInstance::ThreadBound(thread_bound) => {
+                    self.warm_up.run(&spec.name, &mut **thread_bound)?;
+                }
             }
         }
         Ok(instance)
@@ -158,8 +160,8 @@ const LOWEST_PRIORITY: i32 = 19;
 /// The first error of an instance, after all have been tried. The built instances are dropped on their threads.
 pub(super) fn build_all(
     builder: &InstanceBuilder,
-    instances: &[Placed],
-) -> Result<Vec<BuiltInstance>, Error> {
+    instances: &[InstancePlan],
+) -> Result<Vec<StartedInstance>, Error> {
     let starting = instances.iter().map(|placed| (placed, start(builder, placed)));
     let built: Vec<_> = if builder.backend.builds_in_parallel() {
         let starting: Vec<_> = starting.collect();
@@ -183,8 +185,8 @@ pub(super) fn build_all(
 /// Waits until an instance is built.
 fn await_built(
     builder: &InstanceBuilder,
-    (placed, starting): (&Placed, io::Result<Starting>),
-) -> Result<BuiltInstance, Error> {
+    (placed, starting): (&InstancePlan, io::Result<Starting>),
+) -> Result<StartedInstance, Error> {
     let name = &placed.spec.name;
     let starting = starting.map_err(|error| {
         Error::internal(format!("failed to start the thread of instance '{name}': {error}"))
@@ -193,9 +195,11 @@ fn await_built(
         Err(Error::internal(format!("the backend panicked while building instance '{name}'")))
     });
     match built {
-        Ok(movable) => {
-            Ok(BuiltInstance { movable, employer_sender: starting.employer_sender, thread: starting.thread })
-        }
+        Ok(movable) => Ok(StartedInstance {
+            movable,
+            attachment_sender: starting.attachment_sender,
+            thread: starting.thread,
+        }),
         Err(error) => {
             builder.threads.adopt(starting.thread);
             Err(error)
@@ -205,24 +209,24 @@ fn await_built(
 
 struct Starting {
     ready: mpsc::Receiver<Result<Option<MovableInstance>, Error>>,
-    employer_sender: mpsc::Sender<Employer>,
+    attachment_sender: mpsc::Sender<Attachment>,
     thread: GroupThread,
 }
 
-fn start(builder: &InstanceBuilder, placed: &Placed) -> io::Result<Starting> {
+fn start(builder: &InstanceBuilder, placed: &InstancePlan) -> io::Result<Starting> {
     let (report, ready) = mpsc::channel();
-    let (employer_sender, employer) = mpsc::channel::<Employer>();
+    let (attachment_sender, attachments) = mpsc::channel::<Attachment>();
     let (builder, placed) = (builder.clone(), placed.clone());
     let name = placed.spec.name.to_string();
     let threads = builder.threads.clone();
     let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES);
     let thread = threads.start(thread, move || {
         let thread_bound = match builder.build(&placed) {
-            Ok(Instance::Movable(movable)) => {
+            Ok(BuiltInstance::Movable(movable)) => {
                 let _ = report.send(Ok(Some(movable)));
                 None
             }
-            Ok(Instance::ThreadBound(thread_bound)) => {
+            Ok(BuiltInstance::ThreadBound(thread_bound)) => {
                 let _ = report.send(Ok(None));
                 Some(thread_bound)
             }
@@ -235,11 +239,11 @@ fn start(builder: &InstanceBuilder, placed: &Placed) -> io::Result<Starting> {
             }
         };
         // Fails if another instance of the model could not be built. The instance then gets no executor.
-        if let Ok((run, work_slot)) = employer.recv() {
+        if let Ok((run, work_slot)) = attachments.recv() {
             work(&run, &work_slot, thread_bound);
         }
     })?;
-    Ok(Starting { ready, employer_sender, thread })
+    Ok(Starting { ready, attachment_sender, thread })
 }
 
 /// The stack size that C++ backends expect. Rust's default is smaller.
@@ -252,12 +256,12 @@ pub(super) fn discard<I>(instance: I) {
 }
 
 /// What an instance thread does after it has built its instance.
-fn work(run: &RunWork, work_slot: &WorkSlot, mut thread_bound: Option<Box<dyn BackendInstance>>) {
+fn work(run: &RunWork, work_slot: &InstanceMailbox, mut thread_bound: Option<Box<dyn BackendInstance>>) {
     loop {
         match work_slot.take() {
-            WorkerMessage::Shutdown(movable) => return drop(movable),
-            WorkerMessage::Discard(movable) => discard(movable),
-            WorkerMessage::Work(first) => run(first, &mut thread_bound),
+            InstanceMessage::Shutdown(movable) => return drop(movable),
+            InstanceMessage::Discard(movable) => discard(movable),
+            InstanceMessage::Work(first) => run(first, &mut thread_bound),
         }
     }
 }
@@ -268,11 +272,11 @@ mod tests {
 
     #[test]
     fn a_second_message_waits_and_replaces_nothing() {
-        let work_slot = WorkSlot::default();
+        let work_slot = InstanceMailbox::default();
         let batch = ScheduledBatch { instance: 7, rows: Vec::new(), end: scheduling::CutReason::Unbatched };
-        work_slot.put(WorkerMessage::Work(Assignment { batch, movable: None }));
-        work_slot.put(WorkerMessage::Shutdown(None));
-        assert!(matches!(work_slot.take(), WorkerMessage::Work(first) if first.batch.instance == 7));
-        assert!(matches!(work_slot.take(), WorkerMessage::Shutdown(None)));
+        work_slot.put(InstanceMessage::Work(Assignment { batch, movable: None }));
+        work_slot.put(InstanceMessage::Shutdown(None));
+        assert!(matches!(work_slot.take(), InstanceMessage::Work(first) if first.batch.instance == 7));
+        assert!(matches!(work_slot.take(), InstanceMessage::Shutdown(None)));
     }
 }

@@ -2,23 +2,23 @@
 use std::sync::Arc;
 
 use config::{InstanceGroup, InstanceKind};
-use host::{GroupThread, Placed};
+use host::{GroupThread, InstancePlan};
 use inference::lock::Mutex;
 use scheduling::InstanceId;
 use vocabulary::Name;
 
-use super::instance::{BuiltInstance, MovableInstance, RunWork, WorkSlot, WorkerMessage};
+use super::instance::{InstanceMailbox, InstanceMessage, MovableInstance, RunWork, StartedInstance};
 use crate::instance_table::InstanceTable;
 
 /// The instances of an executor.
 pub(super) struct Instances {
-    pub(super) work_slots: InstanceTable<WorkSlot>,
-    pub(super) records: Mutex<Records>,
+    pub(super) work_slots: InstanceTable<InstanceMailbox>,
+    pub(super) records: Mutex<InstanceList>,
 }
 
 /// The instances that the executor has, and their threads.
 #[derive(Default)]
-pub(super) struct Records {
+pub(super) struct InstanceList {
     /// Instances that take requests, and those that have left and whose threads have not been joined.
     pub(super) active: Vec<ActiveInstance>,
     pub(super) passive: Vec<PassiveInstance>,
@@ -40,7 +40,7 @@ pub(super) struct PassiveInstance {
     pub(super) group: Arc<InstanceGroup>,
     /// `None` for an instance that only its own thread may touch.
     movable: Option<MovableInstance>,
-    work_slot: Arc<WorkSlot>,
+    work_slot: Arc<InstanceMailbox>,
     thread: GroupThread,
 }
 
@@ -57,17 +57,17 @@ pub(crate) struct InstanceView {
 impl PassiveInstance {
     pub(super) fn begin(
         runner: RunWork,
-        built: BuiltInstance,
+        built: StartedInstance,
         movable: Option<MovableInstance>,
         group: Arc<InstanceGroup>,
     ) -> Self {
-        let work_slot = Arc::<WorkSlot>::default();
-        let thread = built.employ(runner, work_slot.clone());
+        let work_slot = Arc::<InstanceMailbox>::default();
+        let thread = built.attach(runner, work_slot.clone());
         Self { group, movable, work_slot, thread }
     }
 
     pub(super) fn end(self) -> GroupThread {
-        self.work_slot.put(WorkerMessage::Shutdown(self.movable));
+        self.work_slot.put(InstanceMessage::Shutdown(self.movable));
         self.thread
     }
 }
@@ -97,7 +97,7 @@ impl Instances {
     }
 
     /// Sends a message to the thread of an instance.
-    pub(super) fn put(&self, instance: InstanceId, message: WorkerMessage) {
+    pub(super) fn put(&self, instance: InstanceId, message: InstanceMessage) {
         self.work_slots.with(instance, |work_slot| work_slot.put(message));
     }
 
@@ -105,17 +105,17 @@ impl Instances {
     pub(super) fn begin(
         &self,
         runner: &RunWork,
-        built: Vec<BuiltInstance>,
-        placed: &[Placed],
+        built: Vec<StartedInstance>,
+        placed: &[InstancePlan],
         passive: Vec<Option<MovableInstance>>,
     ) {
         let active = placed.len() - passive.len();
         let mut passive = passive.into_iter();
-        let mut records = Records::default();
-        for (id, (built, Placed { group, spec, .. })) in built.into_iter().zip(placed).enumerate() {
+        let mut records = InstanceList::default();
+        for (id, (built, InstancePlan { group, spec, .. })) in built.into_iter().zip(placed).enumerate() {
             let (group, name) = (group.clone(), spec.name.clone());
             if id < active {
-                let thread = built.employ(runner.clone(), self.work_slots.get(id));
+                let thread = built.attach(runner.clone(), self.work_slots.get(id));
                 records.active.push(ActiveInstance { id, name, group, is_leaving: false, thread });
             } else {
                 let movable = passive.next().flatten();
@@ -129,7 +129,7 @@ impl Instances {
     /// Returns their threads.
     pub(super) fn end(&self, idle: Vec<(InstanceId, Option<MovableInstance>)>) -> Vec<GroupThread> {
         for (instance, movable) in idle {
-            self.put(instance, WorkerMessage::Shutdown(movable));
+            self.put(instance, InstanceMessage::Shutdown(movable));
         }
         let records = std::mem::take(&mut *self.records.lock());
         let passive = records.passive.into_iter().map(PassiveInstance::end);
@@ -137,7 +137,7 @@ impl Instances {
     }
 }
 
-impl Records {
+impl InstanceList {
     /// Active instances whose threads have ended.
     pub(super) fn ended(&self) -> Vec<InstanceId> {
         let ended = self.active.iter().filter(|active| active.thread.has_ended());

@@ -28,7 +28,7 @@ mod sequence_inputs;
 pub mod snapshot;
 mod warmup;
 
-pub use driver::WaitingWork;
+pub use driver::QueuedWork;
 pub use engine_threads::EngineThreads;
 pub use executor::{
     Executor, ExecutorParts,

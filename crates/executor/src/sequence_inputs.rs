@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, StateSpec};
+use config::{ControlInput, FlagValues, ModelConfig, Scheduling, SequenceControl, StateSpec};
 use host::{configurable_bytes, now};
 use inference::{
-    EntryId, Flow, OutputSelection, Request, RequestInputs, ResponseStream, Timeline, Unobserved,
+    EntryId, OutputSelection, Request, RequestInputs, ResponseStream, Timeline, Unobserved, UnreadPolicy,
     backend::{Execution, SequenceState, SlotGuard, SlotRef},
     lock::Mutex,
     response_channel,
@@ -97,7 +97,7 @@ impl Sequences {
         let mut request = Request { inputs, outputs: OutputSelection::Nothing, ..Request::default() };
         self.set_controls(&mut request, None, false);
         let (responder, stream) =
-            response_channel(Timeline::new(now(), 1), Arc::new(Unobserved), Flow::unlimited());
+            response_channel(Timeline::new(now(), 1), Arc::new(Unobserved), UnreadPolicy::unlimited());
         let memory = self.states_by_slot.with(instance, |states| {
             let states = states.lock();
             states.get(slot as usize)?.as_ref().map(|stored| stored.state.clone())
@@ -167,10 +167,10 @@ impl Sequences {
         let RequestInputs::Tensors(inputs) = &mut request.inputs else { return };
         for ControlInput { name, control } in &self.controls {
             let (datatype, bytes) = match control {
-                Control::Start(values) => flag(values, step.is_some_and(|step| step.start)),
-                Control::End(values) => flag(values, step.is_some_and(|step| step.end)),
-                Control::Ready(values) => flag(values, ready),
-                Control::CorrelationId(datatype) => (*datatype, correlation_id(*datatype, step)),
+                SequenceControl::Start(values) => flag(values, step.is_some_and(|step| step.start)),
+                SequenceControl::End(values) => flag(values, step.is_some_and(|step| step.end)),
+                SequenceControl::Ready(values) => flag(values, ready),
+                SequenceControl::CorrelationId(datatype) => (*datatype, correlation_id(*datatype, step)),
             };
             let tensor = Tensor::new(name.clone(), datatype, self.control_shape.clone(), bytes);
             match inputs.iter_mut().find(|input| input.name() == name) {
@@ -181,12 +181,12 @@ impl Sequences {
     }
 }
 
-fn flag(values: &FalseTrue, is_true: bool) -> (DataType, Bytes) {
+fn flag(values: &FlagValues, is_true: bool) -> (DataType, Bytes) {
     let index = usize::from(is_true);
     match values {
-        FalseTrue::Int32(pair) => (DataType::Int32, Bytes::copy_from_slice(&pair[index].to_le_bytes())),
-        FalseTrue::Fp32(pair) => (DataType::Fp32, Bytes::copy_from_slice(&pair[index].to_le_bytes())),
-        FalseTrue::Bool(pair) => (DataType::Bool, Bytes::copy_from_slice(&[u8::from(pair[index])])),
+        FlagValues::Int32(pair) => (DataType::Int32, Bytes::copy_from_slice(&pair[index].to_le_bytes())),
+        FlagValues::Fp32(pair) => (DataType::Fp32, Bytes::copy_from_slice(&pair[index].to_le_bytes())),
+        FlagValues::Bool(pair) => (DataType::Bool, Bytes::copy_from_slice(&[u8::from(pair[index])])),
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use config::ModelConfig;
 use host::now;
 use inference::{
-    Flow, ModelRunner, ReadableMemory, Request, RequestInputs, RequestValidator, ResponseStream, RunThread,
-    Timeline, Unobserved, WarmupFiles,
+    ModelRunner, ReadableMemory, Request, RequestInputs, RequestValidator, ResponseStream, RunThread,
+    Timeline, Unobserved, UnreadPolicy, WarmupFiles,
     backend::{BackendModel, Execution, InstanceSpec},
     response_channel,
 };
@@ -42,7 +42,7 @@ pub(super) fn ask(executor: &Arc<Executor>) -> ResponseStream {
     let input = Tensor::new("IN".into(), DataType::Uint8, [1, 1][..].into(), vec![1]);
     let request = Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() };
     let (responder, stream) =
-        response_channel(Timeline::new(now(), 1), Arc::new(Unobserved), Flow::unlimited());
+        response_channel(Timeline::new(now(), 1), Arc::new(Unobserved), UnreadPolicy::unlimited());
     let execution = Box::new(Execution::new(request, responder));
     executor
         .clone()

@@ -11,7 +11,8 @@ use std::{
 use config::ModelConfig;
 use host::{configurable_bytes, now};
 use inference::{
-    ExecutionTimes, Flow, RequestValidator, ResponseStream, Timeline, Unobserved, WarmupFiles, WarmupSample,
+    ExecutionTimes, RequestValidator, ResponseStream, Timeline, Unobserved, UnreadPolicy, WarmupFiles,
+    WarmupSample,
     backend::{BackendInstance, Batch, Execution},
     response_channel,
 };
@@ -63,7 +64,8 @@ impl WarmUp {
         let (executions, streams): (Vec<_>, Vec<_>) = (0..sample.rows)
             .map(|_| {
                 let timeline = Timeline::new(now(), 1);
-                let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), Flow::unlimited());
+                let (responder, stream) =
+                    response_channel(timeline, Arc::new(Unobserved), UnreadPolicy::unlimited());
                 let state = self.sequences.as_ref().and_then(Sequences::fresh);
                 (Execution::new(sample.request.share(), responder).with_state(state), stream)
             })

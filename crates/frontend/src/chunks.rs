@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, io::IoSlice};
 
 use bytes::{Buf, Bytes};
-use vocabulary::{ByteReservation, NoRoom, TensorData};
+use vocabulary::{BudgetExceeded, ByteReservation, TensorData};
 
 use crate::counted_bytes::{UNCOUNTED, hold, resized};
 
@@ -80,7 +80,7 @@ impl Chunks {
     ///
     /// # Errors
     /// The budget has no room for them.
-    pub(crate) fn count_in(&mut self, room: impl FnOnce() -> ByteReservation) -> Result<(), NoRoom> {
+    pub(crate) fn count_in(&mut self, room: impl FnOnce() -> ByteReservation) -> Result<(), BudgetExceeded> {
         if self.remaining() > UNCOUNTED {
             self.hold(resized(room(), self.remaining())?);
         }

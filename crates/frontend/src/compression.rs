@@ -12,7 +12,7 @@ use flate2::{
     write::{GzEncoder, ZlibEncoder},
 };
 use kserve::long_write::BRIEF;
-use vocabulary::{ByteReservation, NoRoom};
+use vocabulary::{BudgetExceeded, ByteReservation};
 
 use crate::{chunks::Chunks, decode_pool::PooledResult};
 
@@ -41,12 +41,12 @@ pub(crate) enum InflateError {
     /// The future of the work was dropped, so the result is no longer needed.
     Abandoned,
     /// The server holds as many bytes of requests as it may.
-    NoRoom(NoRoom),
+    BudgetExceeded(BudgetExceeded),
 }
 
-impl From<NoRoom> for InflateError {
-    fn from(no_room: NoRoom) -> Self {
-        Self::NoRoom(no_room)
+impl From<BudgetExceeded> for InflateError {
+    fn from(no_room: BudgetExceeded) -> Self {
+        Self::BudgetExceeded(no_room)
     }
 }
 
@@ -169,7 +169,7 @@ impl<R: BufRead> Inflater<R> {
     }
 
     /// Makes room for `room` bytes, or for as many as there are already, so that bytes are seldom moved.
-    fn reserve(&mut self, room: usize) -> Result<(), NoRoom> {
+    fn reserve(&mut self, room: usize) -> Result<(), BudgetExceeded> {
         let (len, capacity) = (self.plain.len(), self.plain.capacity());
         if capacity - len < room {
             let most = self.limit.saturating_add(1) - len;

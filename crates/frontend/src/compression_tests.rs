@@ -140,7 +140,7 @@ async fn inflation_ends_where_the_byte_budget_is_used_up() {
             let budget = ByteBudget::new(limit);
             let received = budget.reserve(limit - size / 3).unwrap();
             let refused = coding.inflate(chunks(&deflated, 1000), size, received).await.unwrap();
-            assert!(matches!(refused, Err(InflateError::NoRoom(refused)) if refused.limit == limit));
+            assert!(matches!(refused, Err(InflateError::BudgetExceeded(refused)) if refused.limit == limit));
             assert_eq!(budget.used(), 0, "bytes are given back");
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use inference::ResponseStream;
-use vocabulary::{ByteBudget, ByteReservation, NoRoom};
+use vocabulary::{BudgetExceeded, ByteBudget, ByteReservation};
 
 /// The most bytes of a response that are not counted. An open call and an open connection have about as many anyway.
 pub(crate) const UNCOUNTED: usize = 4 << 10;
@@ -30,7 +30,7 @@ pub(crate) fn hold(bytes: Bytes, reservation: ByteReservation) -> Bytes {
 ///
 /// # Errors
 /// The budget has no room for them.
-pub(crate) fn counted(bytes: Bytes, room: impl FnOnce() -> ByteReservation) -> Result<Bytes, NoRoom> {
+pub(crate) fn counted(bytes: Bytes, room: impl FnOnce() -> ByteReservation) -> Result<Bytes, BudgetExceeded> {
     if bytes.len() <= UNCOUNTED {
         return Ok(bytes);
     }
@@ -42,7 +42,10 @@ pub(crate) fn counted(bytes: Bytes, room: impl FnOnce() -> ByteReservation) -> R
 ///
 /// # Errors
 /// The budget has no room for them.
-pub(crate) fn resized(mut reservation: ByteReservation, bytes: usize) -> Result<ByteReservation, NoRoom> {
+pub(crate) fn resized(
+    mut reservation: ByteReservation,
+    bytes: usize,
+) -> Result<ByteReservation, BudgetExceeded> {
     reservation.grow_to(bytes)?;
     reservation.shrink_to(bytes);
     Ok(reservation)

@@ -61,12 +61,12 @@ const NODES: &str = "/sys/devices/system/node";
 
 /// A policy with settings, and its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Binding {
+pub struct ProcessorBinding {
     name: Name,
     policy: HostPolicy,
 }
 
-impl Binding {
+impl ProcessorBinding {
     /// The policy with that name. `None` for an unknown name or a policy without settings.
     pub fn of(name: &Name, policies: &BTreeMap<String, HostPolicy>) -> Option<Self> {
         let policy = policies.get(name.as_str()).filter(|policy| **policy != HostPolicy::default())?;
@@ -76,16 +76,16 @@ impl Binding {
 
 /// An instance to be built, and the policy that binds it.
 #[derive(Debug, Clone)]
-pub struct Placed {
+pub struct InstancePlan {
     /// What is to be built.
     pub spec: InstanceSpec,
     /// What binds its thread. `None`: it may run on all processors.
-    pub policy: Option<Binding>,
+    pub policy: Option<ProcessorBinding>,
     /// The instance's group without its name and its count: instances of equal groups can stand for each other.
     pub group: Arc<InstanceGroup>,
 }
 
-impl Placed {
+impl InstancePlan {
     /// Whether the instance must stay on its own thread.
     pub fn is_bound(&self) -> bool {
         self.policy.is_some()
@@ -98,7 +98,7 @@ impl Placed {
     /// INVALID_ARG: a node that this host does not have, or processors none of which the process may use.
     pub fn bind_this_thread(&self) -> Result<InstanceSpec, Error> {
         let mut spec = self.spec.clone();
-        if let Some(Binding { name, policy }) = &self.policy {
+        if let Some(ProcessorBinding { name, policy }) = &self.policy {
             let bound = policy.processors(Path::new(NODES)).and_then(|wanted| match wanted {
                 Some(wanted) => bind(&wanted, &spec.name, name),
                 None => Ok(spec.threads),
@@ -176,7 +176,7 @@ mod tests {
             ("settled".to_owned(), policy(None, Some("0"))),
             ("empty".to_owned(), HostPolicy::default()),
         ]);
-        let bound = |name: &str| Binding::of(&name.into(), &policies).map(|binding| binding.policy);
+        let bound = |name: &str| ProcessorBinding::of(&name.into(), &policies).map(|binding| binding.policy);
         assert_eq!(bound("settled"), Some(policy(None, Some("0"))));
         assert_eq!((bound("empty"), bound("unknown")), (None, None));
     }

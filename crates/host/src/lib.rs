@@ -12,7 +12,7 @@ mod processors;
 mod thread_group;
 
 pub use clock::{TimerTarget, TimerThread, now, unix_time};
-pub use host_policy::{Binding, HostPolicy, Placed};
+pub use host_policy::{HostPolicy, InstancePlan, ProcessorBinding};
 pub use limits::{MemoryLimits, configurable_bytes, usable_memory};
 pub use processors::{ProcessorSet, usable as usable_processors};
 pub use thread_group::{GroupThread, ThreadGroup};

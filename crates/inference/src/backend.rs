@@ -11,7 +11,7 @@ pub use scheduling::InstanceDevice;
 
 pub use execution::{Execution, SlotGuard, SlotOwner, SlotRef, not_iterative};
 pub use interfaces::{
-    Backend, BackendFinder, BackendInstance, BackendModel, BackendSettings, Batch, Instance, InstanceSpec,
-    MemoryUsage, ModelInspection, ModelSource, PythonSource, ReleaseFuture,
+    Backend, BackendFinder, BackendInstance, BackendModel, BackendSettings, Batch, BuiltInstance,
+    InstanceSpec, MemoryUsage, ModelInspection, ModelSource, PythonSource, ReleaseFuture,
 };
 pub use sequence_state::SequenceState;

@@ -28,7 +28,7 @@ pub trait StrategyOpener: Send + Sync {
 /// instances (S-W16).
 pub trait BatchingStrategy: Send + Sync {
     /// Begins a batch. The previous batch has been dropped before.
-    fn begin(&self) -> Box<dyn PendingBatch>;
+    fn begin(&self) -> Box<dyn BatchCandidate>;
 }
 
 /// A batch under construction. The batcher drops it before it runs. The batcher also drops it when the queue has
@@ -39,7 +39,7 @@ pub trait BatchingStrategy: Send + Sync {
 /// the model call, one at a time. Each event (a request arrives, ends or is cancelled, or an instance is idle) begins at
 /// most one batch. For each batch there are at most as many calls as it may have requests, and one more. A panic ends
 /// the batch and has no other effect.
-pub trait PendingBatch: Send {
+pub trait BatchCandidate: Send {
     /// Whether the request may join the requests that the batch already includes. The request has passed validation
     /// and all other rules of batching. A refusal ends the batch. If the first request is refused, it runs alone
     /// (S-W14).

@@ -8,5 +8,5 @@ pub mod packed;
 
 pub use control::{CacheControl, CacheStatus};
 pub use interfaces::{
-    CacheFinder, CacheFuture, CacheUsage, CachedAnswer, ResponseCache, StorageTerms, no_library,
+    CacheFinder, CacheFuture, CacheUsage, CachedAnswer, ResponseCache, StorageRules, no_library,
 };

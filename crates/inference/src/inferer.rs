@@ -30,7 +30,7 @@ pub trait Inferer: std::fmt::Debug + Send + Sync {
     fn is_ready(&self, model: &str, version: Option<i64>) -> bool;
 
     /// Loads and unloads models; `None` where models cannot be loaded.
-    fn model_loader(&self) -> Option<Arc<dyn ModelLoader>>;
+    fn model_loader(&self) -> Option<Arc<dyn ModelCommands>>;
 }
 
 /// Receives the result of a change of models.
@@ -38,7 +38,7 @@ pub type ModelChangeDone = Box<dyn FnOnce(Result<(), Error>) + Send>;
 
 /// Loads and unloads models for components inside the server. The calls do not block. `done` is called once, on any
 /// thread, and must not block; it is dropped without a call if the server ends before.
-pub trait ModelLoader: Send + Sync {
+pub trait ModelCommands: Send + Sync {
     /// Loads or reloads a model, with its files in a repository or with what the caller gives: a configuration in JSON,
     /// and files by their paths in the model's directory.
     fn load(&self, model: &str, config: Option<String>, files: Vec<(String, Bytes)>, done: ModelChangeDone);

@@ -1,7 +1,7 @@
 //! Requests, responses, the channel between them, and what a backend implements.
 //!
 //! Backends, the executor, the engine and the protocols use these types. This crate contains no I/O, no clock and no protocol, and starts no threads. It
-//! makes threads wait that ask for it: by its locks, and where a model waits for a client ([`Flow`]). Callers pass every
+//! makes threads wait that ask for it: by its locks, and where a model waits for a client ([`UnreadPolicy`]). Callers pass every
 //! `Timestamp`. Backends read one clock, that of [`ExecutionTimes`]; the runtime supplies it as a function.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -32,7 +32,7 @@ mod trace;
 mod warmup;
 
 pub use client_id::ClientId;
-pub use inferer::{Inferer, ModelChangeDone, ModelLoader};
+pub use inferer::{Inferer, ModelChangeDone, ModelCommands};
 pub use metrics::MetricSource;
 pub use model_counters::{BatchStatistic, DurationStatistic, ModelCounters, ModelTotals};
 pub use plugins::{BackendSetting, MemoryFunctions, Plugins};
@@ -42,8 +42,8 @@ pub use request::{OutputPlacement, OutputSelection, Request, RequestInputs, id_p
 pub use request_validator::{ReadableMemory, RequestValidator};
 pub use response::{Response, ResponseItem};
 pub use response_channel::{
-    BackendReport, BatchReporter, Canceller, EntryIdSetter, Flow, PassingResponse, Responder,
-    ResponseObserver, ResponseOrder, ResponseStream, Unobserved, UnreadBudget, response_channel,
+    BackendReport, BatchReporter, Canceller, EntryIdSetter, PassingResponse, Responder, ResponseObserver,
+    ResponseOrder, ResponseStream, Unobserved, UnreadBudget, UnreadPolicy, response_channel,
 };
 pub use runner::{ModelRunner, RunThread};
 pub use scheduling::{EntryId, SequenceId, SequencePosition, Timestamp};

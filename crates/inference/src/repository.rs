@@ -54,11 +54,11 @@ pub trait ObjectRepository: Send + Sync {
         &'a self,
         model: &'a str,
         objects: &'a [StoredObject],
-    ) -> StoreFuture<'a, Arc<dyn ModelCopy>>;
+    ) -> StoreFuture<'a, Arc<dyn LocalModelFiles>>;
 }
 
 /// A local copy of a model. The last drop removes the directory.
-pub trait ModelCopy: Send + Sync {
+pub trait LocalModelFiles: Send + Sync {
     /// The directory, whose last segment is the name of the model's directory. Its files are read-only.
     fn path(&self) -> &Path;
 }

@@ -3,8 +3,8 @@ use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use scheduling::SequencePosition;
 use vocabulary::{
-    ByteReservation, Error, ForeignMemory, MemoryKind, Name, NoRoom, Parameters, REQUEST_BYTES, Tensor,
-    TensorData, TensorMemory,
+    BudgetExceeded, ByteReservation, Error, ForeignMemory, MemoryKind, Name, Parameters, REQUEST_BYTES,
+    Tensor, TensorData, TensorMemory,
 };
 
 use crate::{ClientId, TraceContext, cache::CacheControl};
@@ -182,7 +182,7 @@ impl Request {
     ///
     /// # Errors
     /// The budget would be exceeded.
-    pub fn count_in(&mut self, mut received: ByteReservation) -> Result<(), NoRoom> {
+    pub fn count_in(&mut self, mut received: ByteReservation) -> Result<(), BudgetExceeded> {
         received.grow_to(self.reserved_bytes())?;
         self.reservation = Some(received);
         Ok(())
@@ -242,13 +242,13 @@ pub fn id_prefix(request_id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use vocabulary::{DataType, DeviceMemory, DevicePiece};
+    use vocabulary::{DataType, DeviceMemory, DeviceRange};
 
     use super::*;
 
     #[test]
     fn memory_of_a_device_takes_no_room_on_the_host() {
-        let piece = DevicePiece { address: 64, byte_size: 1 << 40 };
+        let piece = DeviceRange { address: 64, byte_size: 1 << 40 };
         let memories: [TensorMemory; 3] = [
             vec![0; 3].into(),
             ForeignMemory::copied_from(&vec![0; 4].into()).into(),

@@ -8,7 +8,7 @@ use std::{
     sync::LazyLock,
 };
 
-use config::{Control, InputSpec, ModelConfig, Scheduling};
+use config::{InputSpec, ModelConfig, Scheduling, SequenceControl};
 use scheduling::{SchedulingAttributes, SequencePosition};
 use vocabulary::{
     DataType, Error, MAX_STORED_NAME, Name, Parameters, Shape, ShapeError, Tensor, TensorData, TensorMemory,
@@ -205,8 +205,8 @@ impl RequestValidator {
 fn correlation_id(config: &ModelConfig) -> Option<(Name, DataType)> {
     let Scheduling::Sequence(sequence) = &config.scheduling else { return None };
     sequence.controls.iter().find_map(|control| match control.control {
-        Control::CorrelationId(datatype) => Some((control.name.clone(), datatype)),
-        Control::Start(_) | Control::End(_) | Control::Ready(_) => None,
+        SequenceControl::CorrelationId(datatype) => Some((control.name.clone(), datatype)),
+        SequenceControl::Start(_) | SequenceControl::End(_) | SequenceControl::Ready(_) => None,
     })
 }
 

@@ -7,7 +7,7 @@
 //! that reads statistics after its response therefore finds its request counted. Responses stay in their channel until
 //! they are read, also those that keep a [`ResponseOrder`].
 //!
-//! A sender does not wait for a client unless the request demands it ([`Flow`]). Unread responses wait in memory, and
+//! A sender does not wait for a client unless the request demands it ([`UnreadPolicy`]). Unread responses wait in memory, and
 //! the [`UnreadBudget`] of the process counts them.
 mod channel;
 mod ends;
@@ -16,7 +16,7 @@ mod queue;
 mod response_order;
 mod unread;
 
-pub use channel::{Flow, UnreadBudget};
+pub use channel::{UnreadBudget, UnreadPolicy};
 pub use ends::{Canceller, EntryIdSetter, Responder, ResponseStream, response_channel};
 pub use observer::{BackendReport, BatchReporter, PassingResponse, ResponseObserver, Unobserved};
 pub use response_order::ResponseOrder;

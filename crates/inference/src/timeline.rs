@@ -480,9 +480,9 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Told(crate::lock::Mutex<Vec<(TraceActivity, u64)>>);
+    struct RecordedTimes(crate::lock::Mutex<Vec<(TraceActivity, u64)>>);
 
-    impl crate::TraceSink for Told {
+    impl crate::TraceSink for RecordedTimes {
         fn reached(&self, activity: TraceActivity, at: Timestamp) {
             self.0.lock().push((activity, at.as_nanos()));
         }
@@ -495,7 +495,7 @@ mod tests {
     #[test]
     fn a_trace_gets_each_time_when_it_happens_and_the_others_at_the_end() {
         use TraceActivity::*;
-        let told = Arc::new(Told::default());
+        let told = Arc::new(RecordedTimes::default());
         let trace = TraceContext::new(told.clone());
         let said = || std::mem::take(&mut *told.0.lock());
         let timeline = Timeline::new(Timestamp::from_nanos(1), 1).traced(Some(trace.clone()));
@@ -513,7 +513,7 @@ mod tests {
         assert_eq!(said(), [(ComputeOutputStart, 9), (ComputeEnd, 9), (RequestEnd, 9)]);
     }
 
-    fn traced(told: &Arc<Told>) -> Timeline {
+    fn traced(told: &Arc<RecordedTimes>) -> Timeline {
         let trace = TraceContext::new(told.clone());
         let timeline = Timeline::new(Timestamp::from_nanos(1), 1).traced(Some(trace));
         timeline.executing(Arc::new(ExecutionTimes::start(1, || Timestamp::from_nanos(8))));
@@ -524,7 +524,7 @@ mod tests {
     #[test]
     fn a_backend_that_holds_a_request_reports_its_times_before_the_trace_ends() {
         use TraceActivity::*;
-        let told = Arc::new(Told::default());
+        let told = Arc::new(RecordedTimes::default());
         let timeline = traced(&told);
         timeline.held();
         timeline.ended(Timestamp::from_nanos(5));
@@ -539,7 +539,7 @@ mod tests {
     #[test]
     fn a_backend_that_reports_nothing_leaves_the_times_of_the_server() {
         use TraceActivity::*;
-        let told = Arc::new(Told::default());
+        let told = Arc::new(RecordedTimes::default());
         let timeline = traced(&told);
         timeline.held();
         timeline.ended(Timestamp::from_nanos(9));
@@ -551,7 +551,7 @@ mod tests {
     #[test]
     fn a_request_that_is_released_before_its_last_response_ends_with_that_response() {
         use TraceActivity::*;
-        let told = Arc::new(Told::default());
+        let told = Arc::new(RecordedTimes::default());
         let timeline = traced(&told);
         timeline.held();
         timeline.report(TIMES);
@@ -564,7 +564,7 @@ mod tests {
     #[test]
     fn a_trace_that_outlives_its_request_gets_no_time_twice() {
         use TraceActivity::*;
-        let told = Arc::new(Told::default());
+        let told = Arc::new(RecordedTimes::default());
         let trace = TraceContext::new(told.clone());
         let timeline = Timeline::new(Timestamp::from_nanos(1), 1).traced(Some(trace.clone()));
         let times = Arc::new(
@@ -584,7 +584,7 @@ mod tests {
 
     #[test]
     fn a_request_whose_work_others_do_has_no_times_of_an_execution() {
-        let told = Arc::new(Told::default());
+        let told = Arc::new(RecordedTimes::default());
         let timeline =
             Timeline::new(Timestamp::from_nanos(1), 1).traced(Some(TraceContext::new(told.clone())));
         timeline.executed_by_members(Arc::new(ExecutionTimes::start(1, || Timestamp::from_nanos(3))));

@@ -12,8 +12,8 @@ use std::{
 };
 
 use inference::{
-    EntryId, Flow, PassingResponse, Responder, Response, ResponseObserver, ResponseOrder, ResponseStream,
-    Timeline, response_channel,
+    EntryId, PassingResponse, Responder, Response, ResponseObserver, ResponseOrder, ResponseStream, Timeline,
+    UnreadPolicy, response_channel,
 };
 use loom::{future::block_on, model::Builder, thread};
 use scheduling::Timestamp;
@@ -40,7 +40,7 @@ impl ResponseObserver for Counter {
 
 fn open(capacity: usize) -> (Responder, ResponseStream, Arc<Counter>) {
     let counter = Arc::new(Counter::default());
-    let flow = Flow { most_unread: NonZeroUsize::new(capacity), ..Flow::unlimited() };
+    let flow = UnreadPolicy { most_unread: NonZeroUsize::new(capacity), ..UnreadPolicy::unlimited() };
     let (responder, stream) =
         response_channel(Timeline::new(Timestamp::from_nanos(1), 1), counter.clone(), flow);
     (responder, stream, counter)

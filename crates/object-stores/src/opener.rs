@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use inference::repository::{ModelCopy, ObjectRepository, RepositoryOpener, StoreFuture, StoredObject};
+use inference::repository::{LocalModelFiles, ObjectRepository, RepositoryOpener, StoreFuture, StoredObject};
 use tokio::sync::OnceCell;
 use vocabulary::{Error, Name};
 
@@ -84,15 +84,15 @@ impl ObjectRepository for RemoteRepository {
         &'a self,
         model: &'a str,
         objects: &'a [StoredObject],
-    ) -> StoreFuture<'a, Arc<dyn ModelCopy>> {
+    ) -> StoreFuture<'a, Arc<dyn LocalModelFiles>> {
         Box::pin(async move {
             let copy = self.fetch(model, objects, |_| true).await?;
-            Ok(Arc::new(copy) as Arc<dyn ModelCopy>)
+            Ok(Arc::new(copy) as Arc<dyn LocalModelFiles>)
         })
     }
 }
 
-impl ModelCopy for LocalCopy {
+impl LocalModelFiles for LocalCopy {
     fn path(&self) -> &Path {
         self.path()
     }

@@ -13,7 +13,7 @@ use config::{FileEntry, VersionDirectory, version_directory};
 use futures_util::future::join_all;
 use inference::{
     lock::Mutex,
-    repository::{ModelCopy, ObjectKind, ObjectRepository, RepositoryOpener, StoredObject},
+    repository::{LocalModelFiles, ObjectKind, ObjectRepository, RepositoryOpener, StoredObject},
 };
 use tokio::{
     sync::{OnceCell, watch},
@@ -103,7 +103,7 @@ impl RemoteSource {
         &self,
         model: &str,
         objects: &[StoredObject],
-    ) -> Result<Arc<dyn ModelCopy>, Error> {
+    ) -> Result<Arc<dyn LocalModelFiles>, Error> {
         self.access.open().await?.fetch(model, objects).await
     }
 
@@ -221,7 +221,7 @@ impl RemoteModel {
     ///
     /// # Errors
     /// As [`ObjectRepository::fetch`].
-    pub async fn fetch(&self, versions: &BTreeSet<i64>) -> Result<Arc<dyn ModelCopy>, Error> {
+    pub async fn fetch(&self, versions: &BTreeSet<i64>) -> Result<Arc<dyn LocalModelFiles>, Error> {
         self.source.fetch(&self.directory, &self.used_by(versions)).await
     }
 
@@ -229,7 +229,7 @@ impl RemoteModel {
     ///
     /// # Errors
     /// As [`ObjectRepository::fetch`].
-    pub async fn fetch_all(&self) -> Result<Arc<dyn ModelCopy>, Error> {
+    pub async fn fetch_all(&self) -> Result<Arc<dyn LocalModelFiles>, Error> {
         self.source.fetch(&self.directory, &self.objects).await
     }
 

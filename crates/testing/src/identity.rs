@@ -5,7 +5,8 @@ use config::ModelConfig;
 use inference::{
     Request, Response,
     backend::{
-        Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelInspection, ModelSource,
+        Backend, BackendInstance, BackendModel, Batch, BuiltInstance, InstanceSpec, ModelInspection,
+        ModelSource,
     },
 };
 use vocabulary::{Error, FailureReason, Tensor};
@@ -69,7 +70,7 @@ struct Model {
 }
 
 impl BackendModel for Model {
-    fn instance(&self, config: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+    fn instance(&self, config: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
         let delay = config.parameters.get("delay_us").map_or(Ok(0), |text| text.parse());
         let runner = Box::new(Runner {
             delay: Duration::from_micros(
@@ -80,8 +81,8 @@ impl BackendModel for Model {
             gate: self.gate.clone(),
         });
         match config.parameters.get("instance").map_or("pinned", String::as_str) {
-            "pinned" => Ok(Instance::ThreadBound(runner)),
-            "mobile" => Ok(Instance::Movable(runner)),
+            "pinned" => Ok(BuiltInstance::ThreadBound(runner)),
+            "mobile" => Ok(BuiltInstance::Movable(runner)),
             other => Err(Error::invalid(format!(
                 "parameter 'instance' is '{other}', neither 'pinned' nor 'mobile'"
             ))),

@@ -11,7 +11,7 @@ use std::{
 };
 
 use inference::{
-    cache::{CacheFinder, CacheFuture, CachedAnswer, ResponseCache, StorageTerms, no_library, packed},
+    cache::{CacheFinder, CacheFuture, CachedAnswer, ResponseCache, StorageRules, no_library, packed},
     lock::Mutex,
 };
 use tokio::sync::Notify;
@@ -101,7 +101,7 @@ impl MemoryCache {
         self.entries.lock().get(key).map(|entry| packed::read(entry)).transpose()
     }
 
-    fn write(&self, key: &str, answer: &CachedAnswer, terms: StorageTerms) -> Result<(), Error> {
+    fn write(&self, key: &str, answer: &CachedAnswer, terms: StorageRules) -> Result<(), Error> {
         self.inserts.fetch_add(1, SeqCst);
         self.check()?;
         let mut entries = self.entries.lock();
@@ -145,7 +145,7 @@ impl ResponseCache for MemoryCache {
         self.never_waits.then(|| self.read(key))
     }
 
-    fn insert(&self, key: &str, answer: Arc<CachedAnswer>, terms: StorageTerms) -> CacheFuture<()> {
+    fn insert(&self, key: &str, answer: Arc<CachedAnswer>, terms: StorageRules) -> CacheFuture<()> {
         let Some(held) = self.held_insertions.lock().clone() else {
             return Box::pin(ready(self.write(key, &answer, terms)));
         };
@@ -214,7 +214,7 @@ mod tests {
     }
 
     fn write(cache: &MemoryCache, text: &'static str) -> Result<(), Error> {
-        cache.write("k", &answer(text), StorageTerms::default())
+        cache.write("k", &answer(text), StorageRules::default())
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 use config::{
     InputSpec, InstanceGroup, InstanceKind, ModelConfig, OutputSpec, RateLimits, Scheduling, VersionPolicy,
 };
-use host::Placed;
+use host::InstancePlan;
 use inference::backend::{InstanceDevice, InstanceSpec};
 use vocabulary::DataType;
 
@@ -80,7 +80,7 @@ pub fn instance(name: &str) -> InstanceSpec {
 }
 
 /// An instance without a policy.
-pub fn placed(spec: InstanceSpec) -> Placed {
+pub fn placed(spec: InstanceSpec) -> InstancePlan {
     let kind = InstanceKind::Cpu;
     let group = InstanceGroup {
         name: "group".into(),
@@ -92,5 +92,5 @@ pub fn placed(spec: InstanceSpec) -> Placed {
         secondary_devices: vec![],
         rate_limiter: RateLimits::default(),
     };
-    Placed { spec, policy: None, group: Arc::new(group) }
+    InstancePlan { spec, policy: None, group: Arc::new(group) }
 }

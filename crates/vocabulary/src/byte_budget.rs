@@ -28,7 +28,7 @@ pub struct ByteBudget {
 
 /// The error of a reservation that exceeds the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoRoom {
+pub struct BudgetExceeded {
     /// Bytes that the caller wanted.
     pub wanted: usize,
     /// Bytes that were reserved already.
@@ -44,8 +44,8 @@ pub struct ByteReservation {
     bytes: usize,
 }
 
-impl From<NoRoom> for Error {
-    fn from(NoRoom { wanted, used, limit }: NoRoom) -> Self {
+impl From<BudgetExceeded> for Error {
+    fn from(BudgetExceeded { wanted, used, limit }: BudgetExceeded) -> Self {
         Self::exhausted(format!(
             "the server has no room for {wanted} more bytes of requests: {used} of {limit} are in use \
              (--max-inflight-bytes)"
@@ -103,12 +103,12 @@ impl ByteBudget {
     ///
     /// # Errors
     /// The bytes exceed the limit, together with the reserved ones. Then nothing is reserved.
-    pub fn reserve(self: &Arc<Self>, bytes: usize) -> Result<ByteReservation, NoRoom> {
+    pub fn reserve(self: &Arc<Self>, bytes: usize) -> Result<ByteReservation, BudgetExceeded> {
         self.take(bytes)?;
         Ok(ByteReservation { budget: self.clone(), bytes })
     }
 
-    fn take(&self, bytes: usize) -> Result<(), NoRoom> {
+    fn take(&self, bytes: usize) -> Result<(), BudgetExceeded> {
         if bytes == 0 {
             return Ok(());
         }
@@ -123,7 +123,7 @@ impl ByteBudget {
         self.used.fetch_sub(bytes, Relaxed);
         // Another thread may have counted with these bytes meanwhile, and not have seen that it passed a mark.
         self.tell_passed();
-        Err(NoRoom { wanted: bytes, used: before, limit: self.limit })
+        Err(BudgetExceeded { wanted: bytes, used: before, limit: self.limit })
     }
 
     fn release(&self, bytes: usize) {
@@ -162,7 +162,7 @@ impl ByteReservation {
     ///
     /// # Errors
     /// The budget would be exceeded. The reservation keeps its size.
-    pub fn grow(&mut self, bytes: usize) -> Result<(), NoRoom> {
+    pub fn grow(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
         self.budget.take(bytes)?;
         self.bytes += bytes;
         Ok(())
@@ -172,7 +172,7 @@ impl ByteReservation {
     ///
     /// # Errors
     /// The budget would be exceeded. The reservation keeps its size.
-    pub fn grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
+    pub fn grow_to(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
         self.grow(bytes.saturating_sub(self.bytes))
     }
 
@@ -227,7 +227,7 @@ mod tests {
     fn what_does_not_fit_takes_nothing() {
         let budget = ByteBudget::new(10);
         let mut held = budget.reserve(6).unwrap();
-        assert_eq!(budget.reserve(5).unwrap_err(), NoRoom { wanted: 5, used: 6, limit: 10 });
+        assert_eq!(budget.reserve(5).unwrap_err(), BudgetExceeded { wanted: 5, used: 6, limit: 10 });
         held.grow(4).unwrap();
         assert!(held.grow(1).is_err());
         assert_eq!((held.bytes(), budget.used()), (10, 10));
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(budget.used(), 3);
         held.grow_to(2).unwrap();
         held.grow_to(10).unwrap();
-        assert_eq!(held.grow_to(11), Err(NoRoom { wanted: 1, used: 10, limit: 10 }));
+        assert_eq!(held.grow_to(11), Err(BudgetExceeded { wanted: 1, used: 10, limit: 10 }));
         held.shrink_to(11);
         held.shrink_to(4);
         assert_eq!((held.bytes(), budget.used()), (4, 4));

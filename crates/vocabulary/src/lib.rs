@@ -14,12 +14,14 @@ mod parameter;
 mod tensor;
 mod tensor_memory;
 
-pub use byte_budget::{ByteBudget, ByteReservation, FEW_BYTES, NoRoom, REQUEST_BYTES, require_memory};
+pub use byte_budget::{
+    BudgetExceeded, ByteBudget, ByteReservation, FEW_BYTES, REQUEST_BYTES, require_memory,
+};
 pub use error::{Error, ErrorCode, FailureReason, panic_message};
 pub use label_name::LabelName;
 pub use name::{MAX_STORED_NAME, Name, check_length};
 pub use parameter::{Parameter, Parameters};
 pub use tensor::{DataType, Shape, ShapeError, Tensor, bytes_elements, element_count, shape_text};
 pub use tensor_memory::{
-    DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion, MemoryKind, TensorData, TensorMemory, initialise,
+    DeviceMemory, DeviceRange, ForeignMemory, ForeignRegion, MemoryKind, TensorData, TensorMemory, initialise,
 };

@@ -408,14 +408,14 @@ impl ForeignRegion for HeapRegion {
 #[derive(Clone)]
 pub struct DeviceMemory {
     id: i64,
-    pieces: SmallVec<[DevicePiece; 1]>,
+    pieces: SmallVec<[DeviceRange; 1]>,
     /// Keeps the memory alive.
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
 /// A piece of memory of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DevicePiece {
+pub struct DeviceRange {
     /// The address, as the device's library understands it.
     pub address: usize,
     /// The number of bytes.
@@ -427,7 +427,7 @@ impl DeviceMemory {
     /// fit in a `usize`.
     pub fn new(
         id: i64,
-        pieces: impl IntoIterator<Item = DevicePiece>,
+        pieces: impl IntoIterator<Item = DeviceRange>,
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Self {
         let pieces = pieces.into_iter().filter(|piece| piece.byte_size > 0).collect();
@@ -445,7 +445,7 @@ impl DeviceMemory {
     }
 
     /// The pieces in order. No piece is empty.
-    pub fn pieces(&self) -> &[DevicePiece] {
+    pub fn pieces(&self) -> &[DeviceRange] {
         &self.pieces
     }
 
@@ -573,7 +573,7 @@ mod tests {
 
     #[test]
     fn the_host_cannot_read_memory_of_a_device() {
-        let pieces = [DevicePiece { address: 64, byte_size: 3 }, DevicePiece { address: 0, byte_size: 0 }];
+        let pieces = [DeviceRange { address: 64, byte_size: 3 }, DeviceRange { address: 0, byte_size: 0 }];
         let memory = TensorMemory::from(DeviceMemory::new(2, pieces, Arc::new(())));
         assert_eq!(memory.byte_size(), 3);
         let error = memory.host("IN").unwrap_err();

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish};
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 use inference::{
-    ExecutionTimes, Flow, Request, RequestInputs, Response, ResponseStream, Timeline, Timestamp, Unobserved,
+    ExecutionTimes, Request, RequestInputs, Response, ResponseStream, Timeline, Timestamp, Unobserved,
+    UnreadPolicy,
     backend::{
-        Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceDevice, InstanceSpec,
-        ModelSource,
+        Backend, BackendInstance, BackendModel, Batch, BuiltInstance, Execution, InstanceDevice,
+        InstanceSpec, ModelSource,
     },
     response_channel,
 };
@@ -65,7 +66,7 @@ pub(crate) fn load(text: &str) -> Result<Loaded, Error> {
 pub(crate) fn load_on(text: &str, device: InstanceDevice) -> Result<Loaded, Error> {
     let (model, config) = typed(text)?;
     let spec = InstanceSpec { name: "model_0".into(), device, threads: NonZeroUsize::MIN, passive: false };
-    let Instance::ThreadBound(instance) = model.instance(&config, &spec)? else {
+    let BuiltInstance::ThreadBound(instance) = model.instance(&config, &spec)? else {
         panic!("a network thread must never decode a picture")
     };
     Ok(Loaded(instance))
@@ -87,7 +88,8 @@ impl Loaded {
             .into_iter()
             .map(|request| {
                 let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
-                let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), Flow::unlimited());
+                let (responder, stream) =
+                    response_channel(timeline, Arc::new(Unobserved), UnreadPolicy::unlimited());
                 (Execution::new(request, responder), stream)
             })
             .unzip();

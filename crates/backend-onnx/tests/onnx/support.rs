@@ -10,15 +10,15 @@ use std::{
 use backend_onnx::{LibrarySearch, OnnxBackend};
 use bytes::Bytes;
 use config::{
-    Completion, CompletionContext, ConfigErrors, ConfigSource, Declared, FileEntry, ModelConfig, ModelLayout,
-    declare, finish,
+    Completion, CompletionContext, ConfigErrors, ConfigSource, DeclaredConfig, FileEntry, ModelConfig,
+    ModelLayout, declare, finish,
 };
 use inference::{
-    ExecutionTimes, Flow, Request, RequestInputs, Response, ResponseObserver, ResponseStream, Timeline,
-    Timestamp, Unobserved,
+    ExecutionTimes, Request, RequestInputs, Response, ResponseObserver, ResponseStream, Timeline, Timestamp,
+    Unobserved, UnreadPolicy,
     backend::{
-        Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceDevice, InstanceSpec,
-        ModelSource, SequenceState,
+        Backend, BackendInstance, BackendModel, Batch, BuiltInstance, Execution, InstanceDevice,
+        InstanceSpec, ModelSource, SequenceState,
     },
     response_channel,
 };
@@ -77,7 +77,7 @@ impl Model {
         self.directory().join("1")
     }
 
-    fn declared(&self) -> Result<Declared, Error> {
+    fn declared(&self) -> Result<DeclaredConfig, Error> {
         let entries = fs::read_dir(self.version_directory()).unwrap().map(|entry| {
             let entry = entry.unwrap();
             let is_directory = entry.file_type().unwrap().is_dir();
@@ -90,7 +90,7 @@ impl Model {
         Ok(declare(source, &layout, Completion::Auto)?)
     }
 
-    fn source(&self, declared: &Declared) -> ModelSource {
+    fn source(&self, declared: &DeclaredConfig) -> ModelSource {
         ModelSource {
             name: "model".into(),
             version: 1,
@@ -183,7 +183,7 @@ impl Opened {
     pub(crate) fn instance_with(self, threads: NonZeroUsize) -> Result<Loaded, Error> {
         let spec =
             InstanceSpec { name: "model_0".into(), device: InstanceDevice::Cpu, threads, passive: false };
-        let Instance::Movable(instance) = self.model.instance(&self.config, &spec)? else {
+        let BuiltInstance::Movable(instance) = self.model.instance(&self.config, &spec)? else {
             panic!("an instance may change threads")
         };
         Ok(Loaded { instance, opened: self })
@@ -258,7 +258,7 @@ pub(crate) fn execution(
 ) -> (Execution, ResponseStream) {
     let rows = request.tensors().first().map_or(1, |tensor| tensor.shape()[0] as u32);
     let timeline = Timeline::new(Timestamp::from_nanos(1), rows);
-    let (responder, stream) = response_channel(timeline, observer, Flow::unlimited());
+    let (responder, stream) = response_channel(timeline, observer, UnreadPolicy::unlimited());
     (Execution::new(request, responder), stream)
 }
 

@@ -6,7 +6,7 @@ use vocabulary::{Error, Tensor};
 
 use crate::{
     answering::outputs::TensorReader,
-    services::inferences::{InferenceReply, Inferences},
+    services::nested_inferences::{InferenceReply, NestedInferences},
     session::{placed_tensors::PlacedTensors, worker_session::WorkerSession},
     wire::{
         frames::{FrameWriter, WorkerFrameKind},
@@ -17,7 +17,7 @@ use crate::{
 /// Sends a request of the model, and gives the worker what is there at once.
 pub(crate) fn begin(
     session: &WorkerSession,
-    inferences: &mut Inferences,
+    inferences: &mut NestedInferences,
     number: u64,
     (wire, is_decoupled): (&WireRequest<'_>, bool),
 ) {
@@ -36,7 +36,7 @@ pub(crate) fn begin(
 
 fn send(
     session: &WorkerSession,
-    inferences: &Inferences,
+    inferences: &NestedInferences,
     wire: &WireRequest<'_>,
     is_decoupled: bool,
 ) -> Result<ResponseStream, Error> {
@@ -48,13 +48,13 @@ fn send(
 }
 
 /// Gives the worker the responses of the requests with news.
-pub(crate) fn proceed(session: &WorkerSession, inferences: &mut Inferences) {
+pub(crate) fn proceed(session: &WorkerSession, inferences: &mut NestedInferences) {
     let numbers = inferences.take_ready();
     numbers.into_iter().for_each(|number| give_all(session, inferences, number));
 }
 
 /// Gives the worker the responses of a request that are there, as far as it has room.
-pub(crate) fn give_all(session: &WorkerSession, inferences: &mut Inferences, number: u64) {
+pub(crate) fn give_all(session: &WorkerSession, inferences: &mut NestedInferences, number: u64) {
     while let Some(reply) = inferences.next(number) {
         give(session, reply);
     }

@@ -43,9 +43,9 @@ impl fmt::Display for Protection {
 
 /// The protections that the log has named as missing, for all models of a backend.
 #[derive(Debug, Default)]
-pub(crate) struct ToldProtections(Mutex<BTreeSet<Protection>>);
+pub(crate) struct ReportedProtections(Mutex<BTreeSet<Protection>>);
 
-impl ToldProtections {
+impl ReportedProtections {
     /// Those of `missing` that the log has not named yet. From now on it has.
     pub(super) fn add(&self, missing: &BTreeSet<Protection>) -> Vec<Protection> {
         let mut told = self.0.lock();

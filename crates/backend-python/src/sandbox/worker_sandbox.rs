@@ -14,7 +14,7 @@ use vocabulary::Error;
 use super::{
     gate::gated,
     launcher::{enter, spawn_with},
-    protection::{Protection, ToldProtections},
+    protection::{Protection, ReportedProtections},
     rights::SandboxRights,
     scratch::{ScratchFolder, ScratchFolders},
     settings::{SandboxMode, SandboxSettings},
@@ -36,7 +36,7 @@ impl Sandbox {
     pub(crate) fn of(
         model: &str,
         settings: &SandboxSettings,
-        told: &ToldProtections,
+        told: &ReportedProtections,
     ) -> Result<Option<Arc<Self>>, Error> {
         if settings.mode == SandboxMode::Off {
             return Ok(None);
@@ -64,7 +64,7 @@ impl Sandbox {
         &self,
         model: &str,
         missing: &BTreeSet<Protection>,
-        told: &ToldProtections,
+        told: &ReportedProtections,
     ) -> Result<(), Error> {
         if self.settings.mode == SandboxMode::Required && !missing.is_empty() {
             let missing: Vec<_> = missing.iter().map(Protection::to_string).collect();

@@ -2,17 +2,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use inference::{ModelChangeDone, ModelLoader, lock::Mutex};
+use inference::{ModelChangeDone, ModelCommands, lock::Mutex};
 use vocabulary::Error;
 
 use crate::{
-    alarm::Alarm,
     model_context::ModelContext,
     services::{
         model_metrics::ModelMetrics,
         question_threads::QuestionThreads,
         service_answer::{ServiceAnswer, ServiceValue},
     },
+    wakeup_fd::WakeupFd,
     wire::marshal::{DamagedMessage, MarshalValue},
 };
 
@@ -27,7 +27,7 @@ pub(crate) struct ModelServices {
 /// Answers that came after their questions, by the numbers of the questions.
 struct FinishedAnswers {
     answers: Mutex<Vec<(u64, ServiceAnswer)>>,
-    alarm: Arc<Alarm>,
+    alarm: Arc<WakeupFd>,
 }
 
 impl FinishedAnswers {
@@ -39,7 +39,7 @@ impl FinishedAnswers {
 
 impl ModelServices {
     /// `alarm` rings when an answer comes after its question.
-    pub(crate) fn new(model: Arc<ModelContext>, alarm: Arc<Alarm>) -> Self {
+    pub(crate) fn new(model: Arc<ModelContext>, alarm: Arc<WakeupFd>) -> Self {
         let metrics = ModelMetrics::new(model.parts.metrics.clone());
         let finished = Arc::new(FinishedAnswers { answers: Mutex::default(), alarm });
         Self { model, metrics, finished, threads: QuestionThreads::default() }
@@ -101,7 +101,7 @@ impl ModelServices {
     }
 
     /// What loads models. A model in a sandbox could load one that has none.
-    fn loader(&self) -> Result<Arc<dyn ModelLoader>, Error> {
+    fn loader(&self) -> Result<Arc<dyn ModelCommands>, Error> {
         if self.model.sandbox.is_some() {
             let text =
                 format!("model '{}' runs in a sandbox and cannot load or unload models", self.model.name);

@@ -5,9 +5,9 @@ use inference::Responder;
 use rustix::fd::AsFd;
 
 use crate::{
-    alarm::Alarm,
     model_context::ModelContext,
-    services::{inferences::Inferences, model_services::ModelServices},
+    services::{model_services::ModelServices, nested_inferences::NestedInferences},
+    wakeup_fd::WakeupFd,
     wire::{
         frames::{FrameBuffer, ReadOutcome},
         marshal::DamagedMessage,
@@ -26,7 +26,7 @@ pub(crate) struct Inbox {
 /// What the model has asked and gets an answer to later.
 pub(crate) struct OpenQuestions {
     pub(crate) services: ModelServices,
-    pub(crate) inferences: Inferences,
+    pub(crate) inferences: NestedInferences,
 }
 
 /// A frame whose rest is answered when a client has read enough. Until then nothing is read: so the worker waits, too.
@@ -41,14 +41,14 @@ pub(crate) struct HeldFrame {
 
 impl Inbox {
     /// An inbox that has read nothing. `alarm` rings when an answer comes after its question.
-    pub(crate) fn new(model: &Arc<ModelContext>, alarm: &Arc<Alarm>) -> Self {
+    pub(crate) fn new(model: &Arc<ModelContext>, alarm: &Arc<WakeupFd>) -> Self {
         Self {
             frames: FrameBuffer::default(),
             damage: None,
             held: None,
             open: OpenQuestions {
                 services: ModelServices::new(model.clone(), alarm.clone()),
-                inferences: Inferences::new(model.clone(), alarm.clone()),
+                inferences: NestedInferences::new(model.clone(), alarm.clone()),
             },
         }
     }

@@ -9,13 +9,13 @@ const INLINE_BYTES: usize = 16 << 10;
 
 /// Where a message has a tensor.
 #[derive(Debug, Clone, Copy)]
-enum PlacedTensor {
+enum TensorLocation {
     Inline(usize),
     Area(usize),
 }
 
 /// The places of tensors in a message that is being written.
-pub(crate) struct PlacedTensors(SmallVec<[PlacedTensor; 2]>);
+pub(crate) struct PlacedTensors(SmallVec<[TensorLocation; 2]>);
 
 impl PlacedTensors {
     /// Puts tensors where the worker can read them.
@@ -34,7 +34,7 @@ impl PlacedTensors {
                 Err(error) => {
                     let mut outbox = session.outbox();
                     for place in placed.0 {
-                        if let PlacedTensor::Area(offset) = place {
+                        if let TensorLocation::Area(offset) = place {
                             outbox.inputs.give_back(offset);
                         }
                     }
@@ -56,8 +56,8 @@ impl PlacedTensors {
             header.tuple(tensor.shape().len());
             tensor.shape().iter().for_each(|dim| header.int(*dim));
             let (is_in_area, offset) = match *place {
-                PlacedTensor::Inline(offset) => (false, offset),
-                PlacedTensor::Area(offset) => (true, offset),
+                TensorLocation::Inline(offset) => (false, offset),
+                TensorLocation::Area(offset) => (true, offset),
             };
             header.bool(is_in_area);
             header.size(offset);
@@ -66,10 +66,10 @@ impl PlacedTensors {
     }
 }
 
-fn place(session: &WorkerSession, frame: &mut FrameWriter, tensor: &Tensor) -> Result<PlacedTensor, Error> {
+fn place(session: &WorkerSession, frame: &mut FrameWriter, tensor: &Tensor) -> Result<TensorLocation, Error> {
     if tensor.byte_size() > INLINE_BYTES {
-        return session.put(tensor).map(PlacedTensor::Area);
+        return session.put(tensor).map(TensorLocation::Area);
     }
     let data = tensor.host()?;
-    Ok(PlacedTensor::Inline(frame.append(data.pieces().iter().map(AsRef::as_ref))))
+    Ok(TensorLocation::Inline(frame.append(data.pieces().iter().map(AsRef::as_ref))))
 }

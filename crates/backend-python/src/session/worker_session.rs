@@ -18,7 +18,6 @@ use rustix::{
 use vocabulary::{Error, Tensor};
 
 use crate::{
-    alarm::Alarm,
     model_context::ModelContext,
     session::{
         area::SharedArea,
@@ -27,6 +26,7 @@ use crate::{
         readiness::ReadinessSocket,
         watch::{Wakeup, WorkerWatch},
     },
+    wakeup_fd::WakeupFd,
     wire::frames::FrameWriter,
 };
 
@@ -38,7 +38,7 @@ pub(crate) struct WorkerSession {
     pub(crate) inputs: Arc<SharedArea>,
     /// The area that the worker writes.
     pub(crate) outputs: SharedArea,
-    alarm: Arc<Alarm>,
+    alarm: Arc<WakeupFd>,
     /// Asks the model whether it is ready.
     pub(crate) readiness: ReadinessSocket,
     /// Wakes the thread of the supervisor.
@@ -55,7 +55,7 @@ pub(crate) struct SessionParts {
     pub(crate) socket: OwnedFd,
     pub(crate) inputs: SharedArea,
     pub(crate) outputs: SharedArea,
-    pub(crate) alarm: Arc<Alarm>,
+    pub(crate) alarm: Arc<WakeupFd>,
     pub(crate) readiness: ReadinessSocket,
     pub(crate) watch: WorkerWatch,
 }
@@ -88,7 +88,7 @@ impl WorkerSession {
         self.socket.as_fd()
     }
 
-    pub(crate) fn alarm(&self) -> &Arc<Alarm> {
+    pub(crate) fn alarm(&self) -> &Arc<WakeupFd> {
         &self.alarm
     }
 

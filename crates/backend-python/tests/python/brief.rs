@@ -5,7 +5,7 @@ use std::{
     task::{Context, Waker},
 };
 
-use inference::backend::{Instance, InstanceDevice, InstanceSpec};
+use inference::backend::{BuiltInstance, InstanceDevice, InstanceSpec};
 
 use crate::support::{CONFIG, TestModel, batch_of, floats, only, request};
 
@@ -30,7 +30,7 @@ fn an_execution_that_is_not_brief_after_many_that_were_keeps_no_thread() {
         threads: NonZeroUsize::MIN,
         passive: false,
     };
-    let Instance::Movable(mut instance) = model.instance(&config, &spec).unwrap() else {
+    let BuiltInstance::Movable(mut instance) = model.instance(&config, &spec).unwrap() else {
         panic!("network threads run brief executions")
     };
     let mut count = 0;

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use inference::{
-    Flow, Inferer, ModelLoader, Request, Response, ResponseStream, Timeline, Timestamp, Unobserved,
+    Inferer, ModelCommands, Request, Response, ResponseStream, Timeline, Timestamp, Unobserved, UnreadPolicy,
     response_channel,
 };
 use vocabulary::Error;
@@ -16,7 +16,7 @@ struct OtherModels;
 impl Inferer for OtherModels {
     fn infer(&self, model: &str, _: Option<i64>, request: Request) -> Result<ResponseStream, Error> {
         let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
-        let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), Flow::unlimited());
+        let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), UnreadPolicy::unlimited());
         let x = floats_of_input(&request, "X");
         let counts = model == "count";
         // The responses come while the model waits for them.
@@ -45,7 +45,7 @@ impl Inferer for OtherModels {
         model == "twice"
     }
 
-    fn model_loader(&self) -> Option<Arc<dyn ModelLoader>> {
+    fn model_loader(&self) -> Option<Arc<dyn ModelCommands>> {
         None
     }
 }

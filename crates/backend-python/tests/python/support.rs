@@ -13,9 +13,11 @@ use backend_python::PythonBackend;
 use bytes::Bytes;
 use config::{Completion, CompletionContext, ConfigSource, ModelConfig, ModelLayout, declare, finish};
 use inference::{
-    ExecutionTimes, Flow, Inferer, Request, RequestInputs, Response, ResponseItem, ResponseStream, Timeline,
-    Timestamp, Unobserved,
-    backend::{Backend, BackendModel, Batch, Execution, Instance, InstanceDevice, InstanceSpec, ModelSource},
+    ExecutionTimes, Inferer, Request, RequestInputs, Response, ResponseItem, ResponseStream, Timeline,
+    Timestamp, Unobserved, UnreadPolicy,
+    backend::{
+        Backend, BackendModel, Batch, BuiltInstance, Execution, InstanceDevice, InstanceSpec, ModelSource,
+    },
     response_channel,
 };
 use vocabulary::{DataType, Error, Name, Tensor};
@@ -143,11 +145,11 @@ impl TestModel {
                 passive: false,
             };
             match shared.instance(&config, &spec) {
-                Ok(Instance::Movable(mut instance)) => {
+                Ok(BuiltInstance::Movable(mut instance)) => {
                     report.send(Ok(())).unwrap();
                     given.into_iter().for_each(|batch| instance.execute(batch));
                 }
-                Ok(Instance::ThreadBound(_)) => panic!("network threads run brief executions"),
+                Ok(BuiltInstance::ThreadBound(_)) => panic!("network threads run brief executions"),
                 Err(error) => report.send(Err(error)).unwrap(),
             }
         });
@@ -179,7 +181,7 @@ pub(crate) fn batch_of(
         .into_iter()
         .map(|request| {
             let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
-            let flow = Flow { most_unread, ..Flow::unlimited() };
+            let flow = UnreadPolicy { most_unread, ..UnreadPolicy::unlimited() };
             let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), flow);
             (Execution::new(request, responder), stream)
         })

@@ -6,7 +6,7 @@ use std::{
 };
 
 use smallvec::SmallVec;
-use vocabulary::{DevicePiece, MemoryKind, Tensor, TensorMemory};
+use vocabulary::{DeviceRange, MemoryKind, Tensor, TensorMemory};
 
 use crate::{
     handle::{Handle, borrow, guard, put, put_if_wanted, readable},
@@ -64,7 +64,7 @@ impl Input {
                 SmallVec::from_iter([host(memory.address().cast_const(), memory.byte_size())])
             }
             TensorMemory::Device(memory) => {
-                let piece = |piece: &DevicePiece| InputPiece {
+                let piece = |piece: &DeviceRange| InputPiece {
                     // An address of the device. The host does not read there.
                     base: ptr::without_provenance(piece.address),
                     byte_size: piece.byte_size,
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_library_learns_which_memory_a_piece_is_in() {
-        let pieces = [(64, 3), (96, 2)].map(|(address, byte_size)| DevicePiece { address, byte_size });
+        let pieces = [(64, 3), (96, 2)].map(|(address, byte_size)| DeviceRange { address, byte_size });
         let on_device = input(5, DeviceMemory::new(1, pieces, Arc::new(())));
         assert_eq!(
             [0, 1, 2].map(|index| piece(&on_device, index)),

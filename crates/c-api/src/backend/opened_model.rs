@@ -2,7 +2,9 @@
 use std::{num::NonZeroU32, sync::Arc};
 
 use config::ModelConfig;
-use inference::backend::{BackendModel, Instance, InstanceSpec, MemoryUsage, ModelSource, ReleaseFuture};
+use inference::backend::{
+    BackendModel, BuiltInstance, InstanceSpec, MemoryUsage, ModelSource, ReleaseFuture,
+};
 use vocabulary::Error;
 
 use super::{
@@ -80,15 +82,15 @@ impl BackendModel for OpenedModel {
         self.backend.builds_in_parallel()
     }
 
-    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
+    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<BuiltInstance, Error> {
         self.model.validated(config);
         let instance = ModelInstance::new(&self.model, config, spec);
         let running = Running::start(instance, self.functions, &self.instance_registry)?;
         // The interface promises that an instance is not executed twice at a time. It promises nothing about threads.
         Ok(if self.model.wants_own_threads() {
-            Instance::ThreadBound(Box::new(running))
+            BuiltInstance::ThreadBound(Box::new(running))
         } else {
-            Instance::Movable(Box::new(running))
+            BuiltInstance::Movable(Box::new(running))
         })
     }
 }

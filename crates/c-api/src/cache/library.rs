@@ -9,7 +9,7 @@ use std::{
 };
 
 use inference::cache::{
-    CacheFinder, CacheFuture, CachedAnswer, ResponseCache, StorageTerms, no_library, packed,
+    CacheFinder, CacheFuture, CachedAnswer, ResponseCache, StorageRules, no_library, packed,
 };
 use vocabulary::{Error, ErrorCode};
 
@@ -189,7 +189,7 @@ impl ResponseCache for CLibraryCache {
         true
     }
 
-    fn insert(&self, key: &str, answer: Arc<CachedAnswer>, _: StorageTerms) -> CacheFuture<()> {
+    fn insert(&self, key: &str, answer: Arc<CachedAnswer>, _: StorageRules) -> CacheFuture<()> {
         let key = key.to_owned();
         self.workers.run(move |cache| cache.insert(&key, &answer))
     }

@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use inference::{
     MetricSource,
-    cache::{CacheFuture, CacheUsage, CachedAnswer, ResponseCache, StorageTerms, packed},
+    cache::{CacheFuture, CacheUsage, CachedAnswer, ResponseCache, StorageRules, packed},
     lock::Mutex,
     metrics::MetricsText,
 };
@@ -304,7 +304,7 @@ impl ResponseCache for LocalResponseCache {
         Some(self.found(key))
     }
 
-    fn insert(&self, key: &str, answer: Arc<CachedAnswer>, terms: StorageTerms) -> CacheFuture<()> {
+    fn insert(&self, key: &str, answer: Arc<CachedAnswer>, terms: StorageRules) -> CacheFuture<()> {
         if answer.byte_size() <= BRIEF_BYTES {
             return Box::pin(ready(self.store(key, &answer, terms.replaces)));
         }

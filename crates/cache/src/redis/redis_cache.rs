@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use inference::{
     MetricSource,
-    cache::{CacheFuture, CachedAnswer, ResponseCache, StorageTerms},
+    cache::{CacheFuture, CachedAnswer, ResponseCache, StorageRules},
     metrics::MetricsText,
 };
 use redis::{Cmd, Value};
@@ -237,7 +237,7 @@ impl ResponseCache for RedisResponseCache {
     }
 
     /// The entry expires after its lifetime, or after the setting `ttl` if that is shorter. It replaces an older one.
-    fn insert(&self, key: &str, answer: Arc<CachedAnswer>, terms: StorageTerms) -> CacheFuture<()> {
+    fn insert(&self, key: &str, answer: Arc<CachedAnswer>, terms: StorageRules) -> CacheFuture<()> {
         let begun = Instant::now();
         let lifetime = terms.lifetime.into_iter().chain(self.store.ttl()).min();
         if lifetime.is_some_and(|lifetime| lifetime < Duration::from_millis(1)) {

@@ -1,6 +1,6 @@
 //! What the schema of configurations does not say about a field.
 
-use config::Rule;
+use config::ConfigRule;
 
 /// What is to be known about a field beside its name, type and comment.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ pub(super) enum FieldSupport {
 pub(super) struct RefusedValue {
     /// The value in words.
     pub(super) words: &'static str,
-    pub(super) rule: Rule,
+    pub(super) rule: ConfigRule,
     /// A configuration with such a value. A test shows that it breaks the rule, and that nothing else is wrong. It is
     /// added to a model with one input `IN` and one output `OUT`, unless it names a platform.
     pub(super) example: &'static str,
@@ -57,6 +57,6 @@ pub(super) const fn shown(field: &'static str) -> FieldNote {
     FieldNote { field, meaning: "", default: "", support: FieldSupport::ShownOnly, refusals: &[] }
 }
 
-pub(super) const fn value(words: &'static str, rule: Rule, example: &'static str) -> RefusedValue {
+pub(super) const fn value(words: &'static str, rule: ConfigRule, example: &'static str) -> RefusedValue {
     RefusedValue { words, rule, example }
 }

@@ -8,7 +8,8 @@ pub fn sarif(report: &CheckReport) -> String {
     let rules: Vec<_> = all_rules().collect();
     let index = |finding: &Finding| rules.iter().position(|rule| rule.id == finding.rule.id);
     let results: Vec<_> = report.findings.iter().map(|finding| result(finding, index(finding))).collect();
-    let described = |rule: &config::Rule| json!({"id": rule.id, "shortDescription": {"text": rule.summary}});
+    let described =
+        |rule: &config::ConfigRule| json!({"id": rule.id, "shortDescription": {"text": rule.summary}});
     let log = json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",

@@ -13,16 +13,16 @@ fn layout(name: &str, file: &str) -> ModelLayout {
     ModelLayout { name: name.to_owned(), versions: [(1, vec![entry])].into() }
 }
 
-fn from_text(text: &str, completion: Completion) -> Result<Declared, ConfigErrors> {
+fn from_text(text: &str, completion: Completion) -> Result<DeclaredConfig, ConfigErrors> {
     let source = ConfigSource::Text { path: Path::new(PATH), content: text.as_bytes() };
     declare(source, &layout("m", "model.onnx"), completion)
 }
 
-fn auto(text: &str) -> Result<Declared, ConfigErrors> {
+fn auto(text: &str) -> Result<DeclaredConfig, ConfigErrors> {
     from_text(text, Completion::Auto)
 }
 
-fn overridden(json: &str) -> Result<Declared, ConfigErrors> {
+fn overridden(json: &str) -> Result<DeclaredConfig, ConfigErrors> {
     declare(ConfigSource::Override(json), &layout("m", "model.onnx"), Completion::Auto)
 }
 

@@ -12,7 +12,7 @@ use proto::{
 use scheduling::{DirectStrategy, OldestStrategy, SequenceBatching, SequenceStrategy};
 
 use super::{
-    super::{Control, ControlInput, FalseTrue, InitialState, SequenceScheduling, StateSpec},
+    super::{ControlInput, FlagValues, InitialState, SequenceControl, SequenceScheduling, StateSpec},
     ConfigConversion,
 };
 
@@ -68,18 +68,18 @@ impl ConfigConversion<'_> {
         controls
     }
 
-    fn control(&mut self, field: &str, control: &ProtoControl) -> Option<Control> {
+    fn control(&mut self, field: &str, control: &ProtoControl) -> Option<SequenceControl> {
         let Ok(kind) = Kind::try_from(control.kind) else {
             self.wrong(&format!("{field}.control.kind"), &format!("has no value {}", control.kind));
             return None;
         };
         match kind {
-            Kind::ControlSequenceStart => false_true(control).map(Control::Start),
-            Kind::ControlSequenceEnd => false_true(control).map(Control::End),
-            Kind::ControlSequenceReady => false_true(control).map(Control::Ready),
+            Kind::ControlSequenceStart => false_true(control).map(SequenceControl::Start),
+            Kind::ControlSequenceEnd => false_true(control).map(SequenceControl::End),
+            Kind::ControlSequenceReady => false_true(control).map(SequenceControl::Ready),
             Kind::ControlSequenceCorrid => {
                 let datatype = self.datatype(&format!("{field}.control.data_type"), control.data_type);
-                Some(Control::CorrelationId(datatype))
+                Some(SequenceControl::CorrelationId(datatype))
             }
         }
     }
@@ -135,10 +135,10 @@ impl ConfigConversion<'_> {
 }
 
 /// The only pair that the control sets. The rules require one of two values.
-fn false_true(control: &ProtoControl) -> Option<FalseTrue> {
-    let int32 = || <[i32; 2]>::try_from(&control.int32_false_true[..]).ok().map(FalseTrue::Int32);
-    let fp32 = || <[f32; 2]>::try_from(&control.fp32_false_true[..]).ok().map(FalseTrue::Fp32);
-    let bool = || <[bool; 2]>::try_from(&control.bool_false_true[..]).ok().map(FalseTrue::Bool);
+fn false_true(control: &ProtoControl) -> Option<FlagValues> {
+    let int32 = || <[i32; 2]>::try_from(&control.int32_false_true[..]).ok().map(FlagValues::Int32);
+    let fp32 = || <[f32; 2]>::try_from(&control.fp32_false_true[..]).ok().map(FlagValues::Fp32);
+    let bool = || <[bool; 2]>::try_from(&control.bool_false_true[..]).ok().map(FlagValues::Bool);
     let values = int32().or_else(fp32).or_else(bool);
     debug_assert!(values.is_some(), "a rule demands a pair");
     values

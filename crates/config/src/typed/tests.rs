@@ -5,8 +5,8 @@ use scheduling::{OldestStrategy, SequenceStrategy};
 
 use super::{
     super::{
-        Control, FalseTrue, InstanceGroup, InstanceKind, ResourceNeed, SecondaryDevice, SequenceScheduling,
-        WarmupData,
+        FlagValues, InstanceGroup, InstanceKind, ResourceNeed, SecondaryDevice, SequenceControl,
+        SequenceScheduling, WarmupData,
         complete::{CompletionContext, complete_instance_groups, normalise},
     },
     *,
@@ -76,10 +76,10 @@ fn controls_have_a_name_a_kind_and_values() {
     assert_eq!(
         controls,
         [
-            ("S".to_owned(), Control::Start(FalseTrue::Int32([0, 1]))),
-            ("E".to_owned(), Control::End(FalseTrue::Fp32([-1.0, 1.0]))),
-            ("R".to_owned(), Control::Ready(FalseTrue::Bool([true, false]))),
-            ("C".to_owned(), Control::CorrelationId(DataType::Bytes)),
+            ("S".to_owned(), SequenceControl::Start(FlagValues::Int32([0, 1]))),
+            ("E".to_owned(), SequenceControl::End(FlagValues::Fp32([-1.0, 1.0]))),
+            ("R".to_owned(), SequenceControl::Ready(FlagValues::Bool([true, false]))),
+            ("C".to_owned(), SequenceControl::CorrelationId(DataType::Bytes)),
         ]
     );
 }

@@ -5,8 +5,8 @@ use config::ModelConfig;
 use inference::{ReportedTimes, Timeline, Timestamp, lock::Mutex};
 
 use super::{
+    quantile_summary::{QuantileSummary, SummaryReading},
     sharded_histogram::{HistogramReading, ShardedHistogram},
-    summary::{Summary, SummaryReading},
 };
 use crate::options::MetricsOptions;
 
@@ -33,18 +33,18 @@ struct Histograms {
 struct Summaries {
     options: Arc<MetricsOptions>,
     /// As Triton: a model with a response cache has no summary of requests.
-    request: Option<Mutex<Summary>>,
+    request: Option<Mutex<QuantileSummary>>,
     /// The summaries that each executed request enters, behind one lock.
     phases: Mutex<PhaseSummaries>,
     /// Hits and misses of a model with a response cache.
-    cache: Option<(Mutex<Summary>, Mutex<Summary>)>,
+    cache: Option<(Mutex<QuantileSummary>, Mutex<QuantileSummary>)>,
 }
 
 struct PhaseSummaries {
-    queue: Summary,
-    compute_input: Summary,
-    compute_infer: Summary,
-    compute_output: Summary,
+    queue: QuantileSummary,
+    compute_input: QuantileSummary,
+    compute_infer: QuantileSummary,
+    compute_output: QuantileSummary,
 }
 
 /// What the histograms show.
@@ -71,13 +71,13 @@ impl Latencies {
             ShardedHistogram::new(bounds.iter().map(|millis| (millis * 1e6) as u64).collect())
         };
         let summaries = || {
-            let summary = || Mutex::new(Summary::new(now));
+            let summary = || Mutex::new(QuantileSummary::new(now));
             let cached = config.response_cache.is_some();
             let phases = PhaseSummaries {
-                queue: Summary::new(now),
-                compute_input: Summary::new(now),
-                compute_infer: Summary::new(now),
-                compute_output: Summary::new(now),
+                queue: QuantileSummary::new(now),
+                compute_input: QuantileSummary::new(now),
+                compute_infer: QuantileSummary::new(now),
+                compute_output: QuantileSummary::new(now),
             };
             Box::new(Summaries {
                 options: options.clone(),
@@ -188,8 +188,9 @@ impl Latencies {
     pub(crate) fn read_summaries(&self, now: Timestamp) -> Vec<(&'static str, &'static str, SummaryReading)> {
         let Some(summaries) = &self.summaries else { return Vec::new() };
         let Summaries { options, request, phases, cache } = &**summaries;
-        let read = |summary: &mut Summary| summary.read(now, &options.quantiles);
-        let read_own = |summary: Option<&Mutex<Summary>>| summary.map(|summary| read(&mut summary.lock()));
+        let read = |summary: &mut QuantileSummary| summary.read(now, &options.quantiles);
+        let read_own =
+            |summary: Option<&Mutex<QuantileSummary>>| summary.map(|summary| read(&mut summary.lock()));
         let request = read_own(request.as_ref());
         let [queue, compute_input, compute_infer, compute_output] = {
             let mut phases = phases.lock();

@@ -7,21 +7,21 @@ use inference::{
 };
 
 use super::{
-    in_flight::InFlight,
-    record::{Lookup, Record},
+    open_requests::OpenRequests,
+    request_counters::{LookupTimes, RequestCounters},
 };
 
 /// Counts the requests of a model version from their acceptance to their last response. The models of one ensemble
 /// share an account.
 pub(crate) struct RequestAccount {
-    record: Arc<Record>,
-    open: Arc<InFlight>,
+    record: Arc<RequestCounters>,
+    open: Arc<OpenRequests>,
     runner: Arc<dyn ModelRunner>,
 }
 
 impl RequestAccount {
     /// An account without open requests.
-    pub(crate) fn new(record: Arc<Record>, runner: Arc<dyn ModelRunner>) -> Self {
+    pub(crate) fn new(record: Arc<RequestCounters>, runner: Arc<dyn ModelRunner>) -> Self {
         Self { record, open: Arc::default(), runner }
     }
 
@@ -31,12 +31,12 @@ impl RequestAccount {
     }
 
     /// The counters.
-    pub(crate) fn record(&self) -> &Arc<Record> {
+    pub(crate) fn record(&self) -> &Arc<RequestCounters> {
         &self.record
     }
 
     /// The accepted requests whose last response has not been sent.
-    pub(crate) fn open(&self) -> &Arc<InFlight> {
+    pub(crate) fn open(&self) -> &Arc<OpenRequests> {
         &self.open
     }
 
@@ -47,7 +47,7 @@ impl RequestAccount {
 
     /// A response comes from the cache, or from an equal request. Otherwise as
     /// [`responding`](ResponseObserver::responding).
-    pub(crate) fn responding_from_cache(&self, response: &PassingResponse<'_>, lookup: &Lookup) {
+    pub(crate) fn responding_from_cache(&self, response: &PassingResponse<'_>, lookup: &LookupTimes) {
         self.count_response(response);
         if response.outcome().is_some() {
             let at = now();

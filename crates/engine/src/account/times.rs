@@ -1,8 +1,8 @@
 //! The quantiles of a model's times, from its histograms.
-use super::{Record, latencies::HistogramReadings, sharded_histogram::HistogramReading};
+use super::{RequestCounters, latencies::HistogramReadings, sharded_histogram::HistogramReading};
 use crate::snapshot::{TimeQuantiles, TimesSnapshot};
 
-impl Record {
+impl RequestCounters {
     /// How the times of successful requests are distributed. `None` without histograms or without requests.
     pub(crate) fn times(&self) -> Option<TimesSnapshot> {
         let HistogramReadings { request, queue, compute } = self.latencies().read_histograms()?;

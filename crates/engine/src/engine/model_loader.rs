@@ -2,7 +2,7 @@
 use std::sync::Weak;
 
 use bytes::Bytes;
-use inference::{ModelChangeDone, ModelLoader};
+use inference::{ModelChangeDone, ModelCommands};
 use repository::LoadParameters;
 use tokio::runtime::Handle;
 use vocabulary::Error;
@@ -30,7 +30,7 @@ impl EngineModelLoader {
     }
 }
 
-impl ModelLoader for EngineModelLoader {
+impl ModelCommands for EngineModelLoader {
     fn load(&self, model: &str, config: Option<String>, files: Vec<(String, Bytes)>, done: ModelChangeDone) {
         let (model, given) = (model.to_owned(), LoadParameters { config, files });
         self.perform(|engine| async move { engine.repository().load(&model, given).await }, done);

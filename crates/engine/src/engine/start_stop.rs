@@ -21,7 +21,7 @@ use super::{Engine, EngineInner, model_loader::EngineModelLoader};
 use crate::{
     exposition::Exposition,
     memory_pressure,
-    models::{Loader, Repository, RepositoryOptions, loaded_version::LoadedVersion},
+    models::{Repository, RepositoryOptions, VersionLoader, loaded_version::LoadedVersion},
     options::{EngineOptions, ModelControl, StartupModels},
     readiness::ReadinessPolicy,
 };
@@ -69,7 +69,7 @@ impl Engine {
             },
         };
         let inflight = memory_pressure::observed_budget(options.limits.inflight_bytes, plugins.memory);
-        let loader = Loader::new(options, plugins, inflight.clone(), threads.clone());
+        let loader = VersionLoader::new(options, plugins, inflight.clone(), threads.clone());
         let repository = Repository::start(loader, repository)?;
         let shared = EngineInner {
             server,

@@ -13,7 +13,7 @@ use super::{
     ensemble::Ensemble,
 };
 use crate::{
-    account::{Latencies, Record, RequestAccount},
+    account::{Latencies, RequestAccount, RequestCounters},
     fingerprint::{self, Fingerprint},
     model::{Model, ModelParts},
     response_cache::{ModelCache, ModelCacheParts},
@@ -62,7 +62,7 @@ impl EnsembleVersion {
             parts.server.runtime.clone(),
         ));
         let config = with_members(config, &fitted);
-        let record = Arc::new(Record::new(Latencies::new(&parts.server.metrics, &config, now())));
+        let record = Arc::new(RequestCounters::new(Latencies::new(&parts.server.metrics, &config, now())));
         let account = Arc::new(RequestAccount::new(record, ensemble.clone()));
         let version = Self { ensemble, parts, account };
         let model = version.model(config, &fitted);

@@ -14,7 +14,7 @@ use vocabulary::{LabelName, Name};
 
 use super::{
     distributions,
-    host::Host,
+    host_gauges::HostGauges,
     series::{Series, family},
 };
 use crate::{account::ModelStatistics, models::loaded_version::LoadedVersion, options::MetricsOptions};
@@ -22,7 +22,7 @@ use crate::{account::ModelStatistics, models::loaded_version::LoadedVersion, opt
 /// Writes the text on demand.
 pub(crate) struct Exposition {
     options: Arc<MetricsOptions>,
-    host: Option<Host>,
+    host: Option<HostGauges>,
     more: Option<Arc<dyn MetricSource>>,
     cache: Option<Arc<dyn ResponseCache>>,
 }
@@ -44,7 +44,7 @@ impl Exposition {
         more: Option<Arc<dyn MetricSource>>,
         cache: Option<Arc<dyn ResponseCache>>,
     ) -> Self {
-        Self { host: options.host.then(|| Host::new(options.interval / 2)), options, more, cache }
+        Self { host: options.host.then(|| HostGauges::new(options.interval / 2)), options, more, cache }
     }
 
     /// The server's response cache, if it has one.
@@ -245,7 +245,7 @@ fn pinned_memory_gauges(text: &mut MetricsText) {
     }
 }
 
-fn host_gauges(text: &mut MetricsText, host: &Host) {
+fn host_gauges(text: &mut MetricsText, host: &HostGauges) {
     let mut gauge =
         |name, help, value| family(text, name, MetricKind::Gauge, help, std::iter::once(("", value)));
     let (utilization, memory) = host.read();

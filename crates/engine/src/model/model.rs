@@ -7,7 +7,7 @@ use std::sync::Arc;
 use config::{ModelConfig, Scheduling};
 use host::now;
 use inference::{
-    Flow, Request, RequestValidator, ResponseStream, RunThread, SequenceId, Timeline, UnreadBudget,
+    Request, RequestValidator, ResponseStream, RunThread, SequenceId, Timeline, UnreadBudget, UnreadPolicy,
     backend::Execution, rejection::RejectionErrors, response_channel,
 };
 use scheduling::Rejection;
@@ -178,7 +178,7 @@ impl Model {
     }
 
     /// What holds the request, and what happens to responses that nobody reads.
-    fn flow(&self, origin: RequestOrigin<'_>, request: &mut Request) -> Result<Flow, Error> {
+    fn flow(&self, origin: RequestOrigin<'_>, request: &mut Request) -> Result<UnreadPolicy, Error> {
         let (budget, reservation) = match origin {
             RequestOrigin::Client => {
                 let is_ensemble = matches!(self.config.scheduling, Scheduling::Ensemble(_));
@@ -196,10 +196,10 @@ impl Model {
         let most_unread = request.most_unread.or(self.config.most_unread_responses);
         // A model that is not decoupled may run on the same thread that reads its responses.
         let most_unread = most_unread.filter(|_| self.config.decoupled);
-        Ok(Flow { budget: budget.clone(), client: request.client, most_unread, reservation })
+        Ok(UnreadPolicy { budget: budget.clone(), client: request.client, most_unread, reservation })
     }
 
-    fn accept(self: &Arc<Self>, mut request: Request, flow: Flow) -> Result<ResponseStream, Error> {
+    fn accept(self: &Arc<Self>, mut request: Request, flow: UnreadPolicy) -> Result<ResponseStream, Error> {
         if let Some(fault) = self.account.runner().fault() {
             return Err(Error::unavailable(fault.message.clone()));
         }

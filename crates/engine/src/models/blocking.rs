@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use inference::repository::ModelCopy;
+use inference::repository::LocalModelFiles;
 use lifecycle::{FoundModel, ModelFiles, ModelKey, ModelListing, ModelLocation};
 use repository::{
     LoadParameters,
@@ -25,7 +25,7 @@ use tokio::task::spawn_blocking;
 use vocabulary::{Error, Name};
 
 use super::{
-    load::{LoadedModel, Loader},
+    load::{LoadedModel, VersionLoader},
     plan::{LoadBase, LoadPlan, Planned},
 };
 use crate::memory_phase::MemoryPhase;
@@ -62,7 +62,7 @@ pub(super) enum ListingPurpose {
 /// no change is lost.
 pub(super) async fn list(
     repositories: Repositories,
-    loader: Arc<Loader>,
+    loader: Arc<VersionLoader>,
     watcher: Option<Arc<FileWatcher>>,
     purpose: ListingPurpose,
     wait: StoreWait,
@@ -114,7 +114,7 @@ async fn list_remote(sources: Vec<Arc<RemoteSource>>, purpose: ListingPurpose) -
 /// A repository that cannot be read, if no other one has the model.
 pub(super) async fn find(
     repositories: Repositories,
-    loader: Arc<Loader>,
+    loader: Arc<VersionLoader>,
     name: Name,
     serving: Vec<(ModelKey, Arc<LoadedVersion>)>,
     wait: StoreWait,
@@ -168,7 +168,7 @@ pub(super) async fn existing(
 }
 
 /// Looks at the files of a model once more. `None` if they cannot be read.
-pub(super) async fn check(loader: Arc<Loader>, place: Arc<ModelLocation>) -> Option<Arc<ModelFiles>> {
+pub(super) async fn check(loader: Arc<VersionLoader>, place: Arc<ModelLocation>) -> Option<Arc<ModelFiles>> {
     let directory = &place.directory;
     let look = {
         let directory = directory.clone();
@@ -180,7 +180,7 @@ pub(super) async fn check(loader: Arc<Loader>, place: Arc<ModelLocation>) -> Opt
 /// The same for a model in an object store. If the store cannot be asked, the files are taken as they were `before`: no
 /// change is known, and what was copied was checked.
 pub(super) async fn check_remote(
-    loader: Arc<Loader>,
+    loader: Arc<VersionLoader>,
     source: Arc<RemoteSource>,
     directory: String,
     before: Option<Arc<ModelFiles>>,
@@ -208,9 +208,9 @@ pub(super) enum LoadPlace {
 /// Reads a configuration, notifies the agents of the load, and selects versions.
 ///
 /// # Errors
-/// Those of [`Loader::plan`], and of an object store.
+/// Those of [`VersionLoader::plan`], and of an object store.
 pub(super) async fn plan(
-    loader: Arc<Loader>,
+    loader: Arc<VersionLoader>,
     key: ModelKey,
     place: LoadPlace,
     given: Arc<LoadParameters>,
@@ -238,10 +238,10 @@ pub(super) async fn plan(
 }
 
 async fn plan_here(
-    loader: Arc<Loader>,
+    loader: Arc<VersionLoader>,
     key: ModelKey,
     directory: Option<PathBuf>,
-    copy: Option<Arc<dyn ModelCopy>>,
+    copy: Option<Arc<dyn LocalModelFiles>>,
     given: Arc<LoadParameters>,
 ) -> Result<Planned, PlanError> {
     let plan = move || {
@@ -257,23 +257,23 @@ fn not_read(panic: &tokio::task::JoinError) -> PlanError {
 }
 
 /// A copy that has been built.
-pub(super) struct LoadedCopy {
+pub(super) struct BuiltVersion {
     pub(super) model: LoadedModel,
     /// The files that the copy has of its own. They stay until the copy has ended.
-    pub(super) files: Option<Arc<dyn ModelCopy>>,
+    pub(super) files: Option<Arc<dyn LocalModelFiles>>,
 }
 
 /// Builds a copy of a version.
 ///
 /// # Errors
-/// Those of [`Loader::load`], and of an object store.
+/// Those of [`VersionLoader::load`], and of an object store.
 pub(super) async fn load(
-    loader: Arc<Loader>,
+    loader: Arc<VersionLoader>,
     plan: Arc<LoadPlan>,
     version: i64,
     base: Option<LoadBase>,
     wait: StoreWait,
-) -> Result<LoadedCopy, Error> {
+) -> Result<BuiltVersion, Error> {
     let base = base.filter(|base| plan.is_update_of(base));
     let files = match (&plan.source, &base) {
         (PlanSource::Directory(_), _) => None,
@@ -289,7 +289,7 @@ pub(super) async fn load(
             (PlanSource::Remote(_), None) => return Err(Error::internal("the model was not copied")),
         };
         let model = loader.load(&plan, version, directory, base.as_ref())?;
-        Ok(LoadedCopy { model, files })
+        Ok(BuiltVersion { model, files })
     };
     spawn_blocking(load).await.unwrap_or_else(|panic| {
         Err(Error::internal(format!("the backend panicked while loading the model: {panic}")))
@@ -305,7 +305,7 @@ fn versions_in(found: &FoundPlace) -> BTreeSet<i64> {
 }
 
 /// A model's places and, if there is one, what is in it. Blocks.
-fn look_at(loader: &Loader, places: Vec<FoundPlace>) -> FoundModel {
+fn look_at(loader: &VersionLoader, places: Vec<FoundPlace>) -> FoundModel {
     let mut found = FoundModel::default();
     if let [FoundPlace { place, objects }] = places.as_slice() {
         (found.is_incomplete, found.files) = match objects {

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use arc_swap::ArcSwap;
 use executor::notified_until;
-use inference::ModelLoader;
+use inference::ModelCommands;
 use repository::{LoadParameters, private_directory, repositories::Repositories};
 use tokio::sync::{Notify, mpsc, oneshot};
 use vocabulary::{Error, Name};
@@ -11,7 +11,7 @@ use vocabulary::{Error, Name};
 use super::{
     command::{Command, Done},
     inferer::TableInferer,
-    load::Loader,
+    load::VersionLoader,
     table::ModelTable,
     task::{RepositoryOptions, RepositoryTask},
 };
@@ -32,7 +32,7 @@ impl Repository {
     ///
     /// # Errors
     /// INVALID_ARG for the URL of a repository that breaks a rule.
-    pub(crate) fn start(loader: Loader, mut options: RepositoryOptions) -> Result<Self, Error> {
+    pub(crate) fn start(loader: VersionLoader, mut options: RepositoryOptions) -> Result<Self, Error> {
         // Each sender waits for its result. A short queue is enough; more senders wait.
         let (commands, inbox) = mpsc::channel(16);
         let (paths, opener) = (std::mem::take(&mut options.paths), options.opener.take());
@@ -54,7 +54,7 @@ impl Repository {
     }
 
     /// Lets backends load models. Must be called once.
-    pub(crate) fn set_model_loader(&self, model_loader: Arc<dyn ModelLoader>) {
+    pub(crate) fn set_model_loader(&self, model_loader: Arc<dyn ModelCommands>) {
         self.inferer.set_model_loader(model_loader);
     }
 

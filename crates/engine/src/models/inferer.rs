@@ -5,7 +5,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use inference::{Inferer, ModelLoader, Request, ResponseStream};
+use inference::{Inferer, ModelCommands, Request, ResponseStream};
 use vocabulary::Error;
 
 use super::table::ModelTable;
@@ -14,7 +14,7 @@ use super::table::ModelTable;
 pub(super) struct TableInferer {
     table: Weak<ArcSwap<ModelTable>>,
     /// Set once the engine exists.
-    model_loader: OnceLock<Arc<dyn ModelLoader>>,
+    model_loader: OnceLock<Arc<dyn ModelCommands>>,
 }
 
 impl TableInferer {
@@ -23,7 +23,7 @@ impl TableInferer {
     }
 
     /// Lets backends load models. Must be called once.
-    pub(super) fn set_model_loader(&self, model_loader: Arc<dyn ModelLoader>) {
+    pub(super) fn set_model_loader(&self, model_loader: Arc<dyn ModelCommands>) {
         let set = self.model_loader.set(model_loader);
         debug_assert!(set.is_ok(), "an engine has one loader of models");
     }
@@ -54,7 +54,7 @@ impl Inferer for TableInferer {
         loaded.is_ok_and(|loaded| loaded.model().ready_here())
     }
 
-    fn model_loader(&self) -> Option<Arc<dyn ModelLoader>> {
+    fn model_loader(&self) -> Option<Arc<dyn ModelCommands>> {
         self.model_loader.get().cloned()
     }
 }

@@ -15,7 +15,7 @@ use config::{
     Scheduling, finish, misspelt_names, unused_cache,
 };
 use executor::{EngineThreads, Limiter};
-use host::{Binding, HostPolicy, Placed, ThreadGroup, now, usable_processors};
+use host::{HostPolicy, InstancePlan, ProcessorBinding, ThreadGroup, now, usable_processors};
 use inference::{
     BackendSetting, Inferer, MemoryFunctions, Plugins, UnreadBudget,
     backend::{Backend, BackendModel, InstanceDevice, InstanceSpec, ModelSource},
@@ -29,7 +29,7 @@ use vocabulary::{ByteBudget, Error, Name, log_target::MULTILINE};
 use super::plan::{LoadBase, LoadPlan};
 use crate::{
     ensemble::EnsembleParts,
-    fingerprint::{Files, Fingerprint},
+    fingerprint::{FilesHash, Fingerprint},
     models::loaded_version::{LoadedVersion, UpdateParts, VersionParts},
     options::{EngineOptions, LoadPolicy, RateLimitResource},
     response_cache::{ModelCache, ModelCacheParts, cache_for_model},
@@ -39,7 +39,7 @@ use crate::{
 mod planning;
 
 /// Loads models, and holds what loading needs.
-pub(crate) struct Loader {
+pub(crate) struct VersionLoader {
     plugins: Plugins,
     settings: Vec<BackendSetting>,
     configs: ConfigFileReader,
@@ -65,14 +65,14 @@ pub(super) enum LoadedModel {
 }
 
 /// A copy of a version while it is being built.
-enum BegunCopy<'a> {
+enum OpenedVersion<'a> {
     /// The backend has opened the version.
     Opened(Box<dyn BackendModel>),
     /// The copy differs from this one in its instances only.
     Updates(&'a Arc<LoadedVersion>),
 }
 
-impl BegunCopy<'_> {
+impl OpenedVersion<'_> {
     /// The declared configuration with what the backend adds, and how many rows a request may have if those are more than
     /// `max_batch_size`.
     fn completed(
@@ -103,7 +103,7 @@ impl BegunCopy<'_> {
     }
 }
 
-impl Loader {
+impl VersionLoader {
     pub(crate) fn new(
         options: EngineOptions,
         plugins: Plugins,
@@ -238,8 +238,8 @@ impl Loader {
             log::warn!("{}", useless.text);
         }
         let begun = match base {
-            Some(base) => BegunCopy::Updates(&base.loaded),
-            None => BegunCopy::Opened(backend.open(&source)?),
+            Some(base) => OpenedVersion::Updates(&base.loaded),
+            None => OpenedVersion::Opened(backend.open(&source)?),
         };
         let (completed, request_rows) = begun.completed(plan, self.configs.completion())?;
         environment.request_rows = request_rows;
@@ -251,8 +251,8 @@ impl Loader {
         let warmup_files = files::of_warmups(directory);
         let instances = self.instances(&config.typed);
         let opened = match begun {
-            BegunCopy::Opened(opened) => opened,
-            BegunCopy::Updates(base) => {
+            OpenedVersion::Opened(opened) => opened,
+            OpenedVersion::Updates(base) => {
                 log::info!("updating the instances of '{}' version {version}", plan.name);
                 return base.with_instances(UpdateParts {
                     config,
@@ -303,11 +303,11 @@ impl Loader {
 
     /// Reads the files of a version if the response cache must know them: if the version uses it, or if an ensemble with
     /// this member may find answers that other servers have stored.
-    fn read_files(&self, plan: &LoadPlan, version: i64, directory: &Path) -> Option<Files> {
+    fn read_files(&self, plan: &LoadPlan, version: i64, directory: &Path) -> Option<FilesHash> {
         let caching = plan.declared.config.response_cache.as_ref();
         let is_needed = caching.is_some_and(|cache| cache.enable)
             || self.plugins.cache.as_ref().is_some_and(|cache| cache.outlives_server());
-        is_needed.then(|| Files::read(directory, version))
+        is_needed.then(|| FilesHash::read(directory, version))
     }
 
     /// What a backend gets to open a version.
@@ -399,7 +399,7 @@ impl Loader {
     }
 
     /// One instance for each count of each group. Each computes on its share of the processors.
-    fn instances(&self, config: &ModelConfig) -> Vec<Placed> {
+    fn instances(&self, config: &ModelConfig) -> Vec<InstancePlan> {
         let working = config.instance_groups.iter().filter(|group| !group.passive);
         let all: usize = working.map(|group| group.count.get()).sum();
         let share = NonZeroUsize::new(usable_processors().get() / all.max(1)).unwrap_or(NonZeroUsize::MIN);
@@ -414,10 +414,11 @@ impl Loader {
                 threads: share,
                 passive: group.passive,
             };
-            let policy = Binding::of(&group.host_policy, &self.host_policies);
+            let policy = ProcessorBinding::of(&group.host_policy, &self.host_policies);
             let name = Name::default();
             let neutral = Arc::new(InstanceGroup { name, count: NonZeroUsize::MIN, ..group.clone() });
-            let placed = |index| Placed { spec: spec(index), policy: policy.clone(), group: neutral.clone() };
+            let placed =
+                |index| InstancePlan { spec: spec(index), policy: policy.clone(), group: neutral.clone() };
             (0..group.count.get()).map(placed).collect::<Vec<_>>()
         };
         config.instance_groups.iter().flat_map(of_group).collect()

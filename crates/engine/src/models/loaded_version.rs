@@ -10,7 +10,7 @@ use std::{
 
 use config::{ResolvedConfig, Scheduling};
 use executor::{Executor, ExecutorParts, ExecutorUpdateParts, Limiter, PreparedUpdate};
-use host::{Placed, now};
+use host::{InstancePlan, now};
 use inference::{
     ModelRunner, ReadableMemory, RequestValidator, Timestamp, WarmupFiles, backend::BackendModel,
     batching::BatchingStrategy, lock::Mutex,
@@ -19,7 +19,7 @@ use vocabulary::{Error, Name};
 
 use super::loaded_work::LoadedWork;
 use crate::{
-    account::{InFlight, Latencies, ModelStatistics, Record, RequestAccount},
+    account::{Latencies, ModelStatistics, OpenRequests, RequestAccount, RequestCounters},
     ensemble::{EnsembleMember, EnsembleParts, EnsembleVersion},
     fingerprint::Fingerprint,
     model::{Model, ModelParts},
@@ -42,7 +42,7 @@ pub(crate) struct LoadedVersion {
     /// The instances of this version, before it comes into service.
     update: Mutex<Option<PreparedUpdate>>,
     /// The requests of the versions that had the executor before and may not have ended.
-    earlier: Vec<Arc<InFlight>>,
+    earlier: Vec<Arc<OpenRequests>>,
 }
 
 /// What a version with a backend is built from.
@@ -54,7 +54,7 @@ pub(crate) struct VersionParts {
     /// The files of the samples for warm-up.
     pub(crate) warmup_files: WarmupFiles,
     pub(crate) backend: Box<dyn BackendModel>,
-    pub(crate) instances: Vec<Placed>,
+    pub(crate) instances: Vec<InstancePlan>,
     /// The custom batching strategy of the model, if it has one. It decides which requests may share a batch.
     pub(crate) strategy: Option<Box<dyn BatchingStrategy>>,
     /// The rate limiter, if the server has one.
@@ -71,7 +71,7 @@ pub(crate) struct UpdateParts {
     pub(crate) config: ResolvedConfig,
     /// The files of the samples for warm-up.
     pub(crate) warmup_files: WarmupFiles,
-    pub(crate) instances: Vec<Placed>,
+    pub(crate) instances: Vec<InstancePlan>,
     pub(crate) cached: Option<Arc<ModelCache>>,
     pub(crate) fingerprint: Option<Fingerprint>,
 }
@@ -91,7 +91,7 @@ impl LoadedVersion {
             foreign: backend.copies_foreign_memory(),
         };
         let validator = Arc::new(RequestValidator::new(&config, readable));
-        let record = Arc::new(Record::new(Latencies::new(&server.metrics, &config, since)));
+        let record = Arc::new(RequestCounters::new(Latencies::new(&server.metrics, &config, since)));
         let executor = Executor::start(ExecutorParts {
             version,
             config: config.clone(),
@@ -227,7 +227,7 @@ impl LoadedVersion {
         self.model.account().runner().clone()
     }
 
-    fn open(&self) -> &Arc<InFlight> {
+    fn open(&self) -> &Arc<OpenRequests> {
         self.model.account().open()
     }
 
@@ -240,7 +240,7 @@ impl LoadedVersion {
 /// What is known of the version now.
 impl LoadedVersion {
     /// The counters of the requests.
-    pub(crate) fn record(&self) -> &Record {
+    pub(crate) fn record(&self) -> &RequestCounters {
         self.model.account().record()
     }
 

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use executor::{
-    Executor, Limiter, WaitingWork,
+    Executor, Limiter, QueuedWork,
     snapshot::{ExecutorSnapshot, QueueSnapshot},
 };
 use inference::backend::MemoryUsage;
@@ -43,10 +43,10 @@ impl LoadedWork {
     }
 
     /// The work that waits. The members of an ensemble have the time.
-    pub(crate) fn waiting_work(&self) -> WaitingWork {
+    pub(crate) fn waiting_work(&self) -> QueuedWork {
         match self {
             Self::Executor(executor) => executor.waiting_work(),
-            Self::Ensemble(version) => WaitingWork { requests: version.ensemble().pending(), time: None },
+            Self::Ensemble(version) => QueuedWork { requests: version.ensemble().pending(), time: None },
         }
     }
 

@@ -1,8 +1,8 @@
 //! What will be loaded for a model: its configuration and its versions.
 use std::{collections::BTreeSet, sync::Arc};
 
-use config::Declared;
-use inference::repository::ModelCopy;
+use config::DeclaredConfig;
+use inference::repository::LocalModelFiles;
 use lifecycle::{ConfigIdentity, PlannedModel};
 use proto::model_config::SchedulingChoice;
 use repository::{agents::Agents, private_directory::PrivateDirectory, remote::PlanSource};
@@ -23,7 +23,7 @@ pub(super) struct KeptFiles {
     /// What the load request has brought.
     pub(super) _given: Option<PrivateDirectory>,
     /// What agents work on, if the model is in an object store.
-    pub(super) _copy: Option<Arc<dyn ModelCopy>>,
+    pub(super) _copy: Option<Arc<dyn LocalModelFiles>>,
 }
 
 /// What the loader will load for one model.
@@ -31,7 +31,7 @@ pub(super) struct LoadPlan {
     pub(super) name: Name,
     pub(super) namespace: Option<Name>,
     pub(super) source: PlanSource,
-    pub(super) declared: Declared,
+    pub(super) declared: DeclaredConfig,
     pub(super) versions: Vec<i64>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct LoadBase {
     pub(super) loaded: Arc<LoadedVersion>,
     pub(super) plan: Arc<LoadPlan>,
     /// The files that the copy has of its own.
-    pub(super) files: Option<Arc<dyn ModelCopy>>,
+    pub(super) files: Option<Arc<dyn LocalModelFiles>>,
 }
 
 impl LoadPlan {

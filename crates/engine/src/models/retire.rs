@@ -104,7 +104,7 @@ mod tests {
     use config::{ModelConfig, Scheduling};
     use host::ThreadGroup;
     use inference::{
-        backend::{BackendModel, Instance, InstanceSpec, ReleaseFuture},
+        backend::{BackendModel, BuiltInstance, InstanceSpec, ReleaseFuture},
         lock::Mutex,
     };
     use tokio::sync::oneshot;
@@ -130,7 +130,7 @@ mod tests {
     struct LateRelease(Mutex<Option<oneshot::Receiver<()>>>);
 
     impl BackendModel for LateRelease {
-        fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+        fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
             Err(Error::internal("none is built"))
         }
 

@@ -40,7 +40,7 @@ pub(crate) struct ModelTable {
 }
 
 /// A copy of a version, and the number of the load that it comes from.
-pub(crate) struct ServingCopy {
+pub(crate) struct ServingVersion {
     pub(crate) loaded: Arc<LoadedVersion>,
     pub(crate) generation: u64,
 }
@@ -360,14 +360,14 @@ impl ModelTable {
 
     /// The lines of the index. Those of versions that can be used, or finish their requests, have their copies and the
     /// number of the load.
-    pub(crate) fn explained(&self) -> Vec<(IndexEntry, Option<ServingCopy>)> {
+    pub(crate) fn explained(&self) -> Vec<(IndexEntry, Option<ServingVersion>)> {
         let lines = self.index(false).into_iter().map(|line| {
             let models = self.models.get(&line.name).into_iter().flatten();
             let model = models.into_iter().find(|model| model.namespace == line.namespace);
             let copy = model.zip(line.version).and_then(|(model, number)| {
                 let copy = model.versions.get(&number)?.built().filter(|copy| copy.fault().is_none())?;
                 let generation = model.generations.get(&number).copied().unwrap_or_default();
-                Some(ServingCopy { loaded: copy.clone(), generation })
+                Some(ServingVersion { loaded: copy.clone(), generation })
             });
             (line, copy)
         });

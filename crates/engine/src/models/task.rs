@@ -8,7 +8,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use host::now;
-use inference::repository::{ModelCopy, RepositoryOpener};
+use inference::repository::{LocalModelFiles, RepositoryOpener};
 use lifecycle::{
     CommandId, FoundModel, Generation, Lifecycle, LifecycleAction, LifecycleCommand, LifecycleOptions,
     LoadedVersionId, ModelFiles, ModelKey, ModelOrigin, VersionStatus,
@@ -30,11 +30,11 @@ use vocabulary::{Error, Name};
 
 use super::{
     agent_thread::AgentThread,
-    blocking::{self, ExistingModel, LoadPlace, LoadedCopy, RepositoryListing},
+    blocking::{self, BuiltVersion, ExistingModel, LoadPlace, RepositoryListing},
     closing_threads::ClosingThreads,
     command::{Command, Done},
-    freed_memory::FreedMemory,
-    load::{LoadedModel, Loader},
+    heap_trimmer::HeapTrimmer,
+    load::{LoadedModel, VersionLoader},
     plan::{KeptFiles, LoadBase, LoadPlan, Planned},
     polling::PollingState,
     retire::Retirement,
@@ -71,7 +71,7 @@ pub(crate) struct RepositoryOptions {
 /// The task's own state.
 pub(super) struct RepositoryTask {
     lifecycle: Lifecycle,
-    loader: Arc<Loader>,
+    loader: Arc<VersionLoader>,
     repositories: Repositories,
     published: Arc<ArcSwap<ModelTable>>,
     table_changed: Arc<Notify>,
@@ -86,7 +86,7 @@ pub(super) struct RepositoryTask {
     /// Copies that have been built and have not ended.
     copies: HashMap<LoadedVersionId, Arc<LoadedVersion>>,
     /// The files that copies have of their own.
-    copied_files: HashMap<LoadedVersionId, Arc<dyn ModelCopy>>,
+    copied_files: HashMap<LoadedVersionId, Arc<dyn LocalModelFiles>>,
     /// What each load keeps until its last copy has ended.
     loads: HashMap<Generation, LoadState>,
     /// Commands that have not been answered.
@@ -105,7 +105,7 @@ pub(super) struct RepositoryTask {
     stop: watch::Sender<bool>,
     /// Loads that still run have no user.
     has_abandoned_loads: bool,
-    freed_memory: FreedMemory,
+    freed_memory: HeapTrimmer,
     retirement: Retirement,
     stopped: Vec<Done<()>>,
     /// Ends what waits for stores when the server stops.
@@ -162,7 +162,7 @@ enum Event {
     },
     Loaded {
         copy: LoadedVersionId,
-        result: Result<LoadedCopy, Error>,
+        result: Result<BuiltVersion, Error>,
     },
     Checked {
         generation: Generation,
@@ -190,7 +190,7 @@ enum Event {
 
 impl RepositoryTask {
     pub(super) fn new(
-        loader: Arc<Loader>,
+        loader: Arc<VersionLoader>,
         options: &RepositoryOptions,
         repositories: Repositories,
         (published, table_changed): (Arc<ArcSwap<ModelTable>>, Arc<Notify>),
@@ -208,7 +208,7 @@ impl RepositoryTask {
         });
         let polling = polling.map(PollingState::new);
         let is_watching = polling.as_ref().is_some_and(PollingState::follows_notifications);
-        let freed_memory = FreedMemory::new(loader.memory());
+        let freed_memory = HeapTrimmer::new(loader.memory());
         let (stop, is_stopping) = watch::channel(false);
         let threads = ClosingThreads::new(loader.threads().clone());
         let (memory, has_left_copies) = (loader.memory(), Arc::default());
@@ -432,7 +432,7 @@ impl RepositoryTask {
     fn keep_copy(
         &mut self,
         id: LoadedVersionId,
-        LoadedCopy { model, files }: LoadedCopy,
+        BuiltVersion { model, files }: BuiltVersion,
     ) -> Result<(), Error> {
         let loaded = match model {
             LoadedModel::Whole(loaded) => loaded,

@@ -20,7 +20,7 @@ use crate::fingerprint::Fingerprint;
 const HASH_BYTES: usize = 32;
 
 /// Makes the keys of one model version.
-pub(super) struct Keys {
+pub(super) struct CacheKeys {
     /// Helps a person who reads the cache's keys, and finds the entries of a model version. The hash distinguishes the
     /// models, too.
     prefix: String,
@@ -68,7 +68,7 @@ impl KeyHasher {
     }
 }
 
-impl Keys {
+impl CacheKeys {
     pub(super) fn new(model: &Name, version: i64, fingerprint: &Fingerprint) -> Self {
         let mut common = Encoding::default();
         common.text(model);
@@ -229,8 +229,8 @@ mod tests {
 
     const SECRET: Option<[u8; 32]> = Some([7; 32]);
 
-    fn keys(model: &str, version: i64, fingerprint: u8) -> Keys {
-        Keys::new(&model.into(), version, &[fingerprint; 32])
+    fn keys(model: &str, version: i64, fingerprint: u8) -> CacheKeys {
+        CacheKeys::new(&model.into(), version, &[fingerprint; 32])
     }
 
     fn key(request: &Request) -> Arc<str> {

@@ -18,7 +18,7 @@ use config::{ModelConfig, ResponseCaching, Scheduling};
 use futures_util::future::BoxFuture;
 use host::{TimerTarget, now};
 use inference::{
-    Flow, Request, Response, ResponseStream, Timeline, Timestamp,
+    Request, Response, ResponseStream, Timeline, Timestamp, UnreadPolicy,
     backend::Execution,
     cache::{CacheStatus, CachedAnswer, ResponseCache},
     lock::Mutex,
@@ -30,10 +30,10 @@ use vocabulary::{Error, Name};
 
 use super::{
     flights::{FlightKey, FlightTurn, Flights},
-    key::Keys,
+    key::CacheKeys,
 };
 use crate::{
-    account::{Lookup, RequestAccount},
+    account::{LookupTimes, RequestAccount},
     fingerprint::Fingerprint,
     server_parts::ServerParts,
 };
@@ -48,7 +48,7 @@ const LONGEST_LOOK_UP: Duration = Duration::from_secs(1);
 /// The server's cache, as one model version uses it.
 pub(crate) struct ModelCache {
     cache: Arc<dyn ResponseCache>,
-    keys: Keys,
+    keys: CacheKeys,
     config: Arc<ModelConfig>,
     caching: ResponseCaching,
     server: Arc<ServerParts>,
@@ -65,23 +65,23 @@ pub(crate) struct ModelCache {
 
 #[derive(Default)]
 struct Successors {
-    waiting: VecDeque<AskingRequest>,
+    waiting: VecDeque<CacheLookup>,
     /// A thread lets them lead. Others only add to them.
     is_running: bool,
 }
 
-type ModelFlights = Flights<AskingRequest, Arc<CachedAnswer>>;
+type ModelFlights = Flights<CacheLookup, Arc<CachedAnswer>>;
 
 /// A request that has been validated, and what its response channel is made of.
 pub(crate) struct ValidRequest {
     pub(crate) request: Request,
     pub(crate) attributes: SchedulingAttributes,
     pub(crate) timeline: Timeline,
-    pub(crate) flow: Flow,
+    pub(crate) flow: UnreadPolicy,
 }
 
 /// A request of a model with a cache that has no answer yet.
-struct AskingRequest {
+struct CacheLookup {
     execution: Box<Execution>,
     attributes: SchedulingAttributes,
     /// When the request came.
@@ -98,7 +98,7 @@ struct CacheObserver {
     key: FlightKey,
     request: ObservedRequest,
     /// Not set while the request looks up or waits.
-    decision: OnceLock<Decision>,
+    decision: OnceLock<AnswerSource>,
     collected: Mutex<Collected>,
 }
 
@@ -114,9 +114,9 @@ struct ObservedRequest {
 
 /// Where the answer comes from.
 #[derive(Debug, Clone, Copy)]
-enum Decision {
+enum AnswerSource {
     /// From the cache, or from an equal request.
-    Hit(Lookup),
+    Hit(LookupTimes),
     /// From the model.
     Execution {
         /// Why.
@@ -145,13 +145,13 @@ enum Collected {
 /// The requests that have waited for a leader, and what becomes of them.
 enum Followers {
     /// They get its answer.
-    Share(Vec<AskingRequest>, Arc<CachedAnswer>),
+    Share(Vec<CacheLookup>, Arc<CachedAnswer>),
     /// Its answer cannot be shared: each executes for itself.
-    Execute(Vec<AskingRequest>),
+    Execute(Vec<CacheLookup>),
     /// They fail as it did.
-    Fail(Vec<AskingRequest>, Error),
+    Fail(Vec<CacheLookup>, Error),
     /// One of them leads the others.
-    LeadOn(Option<AskingRequest>),
+    LeadOn(Option<CacheLookup>),
 }
 
 /// What a [`ModelCache`] is made of.
@@ -191,7 +191,7 @@ impl ModelCache {
     pub(crate) fn new(parts: ModelCacheParts) -> Arc<Self> {
         let ModelCacheParts { cache, config, version, fingerprint, caching, server } = parts;
         Arc::new(Self {
-            keys: Keys::new(&config.name, version, &fingerprint),
+            keys: CacheKeys::new(&config.name, version, &fingerprint),
             cache,
             config,
             caching,
@@ -231,7 +231,7 @@ impl ModelCache {
         request: ValidRequest,
         key: FlightKey,
         queued: Timestamp,
-    ) -> (AskingRequest, ResponseStream) {
+    ) -> (CacheLookup, ResponseStream) {
         let ValidRequest { request, attributes, timeline, flow } = request;
         let observer = Arc::new(CacheObserver {
             account: account.clone(),
@@ -256,7 +256,7 @@ impl ModelCache {
         }
         // A request moves several times until it has its answer, so that it does so in a box.
         let execution = Box::new(Execution::new(request, responder));
-        (AskingRequest { execution, attributes, queued, began: now(), observer }, stream)
+        (CacheLookup { execution, attributes, queued, began: now(), observer }, stream)
     }
 
     /// When a request that comes `at` this time has waited too long for its turn, if there is such a time.
@@ -292,7 +292,7 @@ impl ModelCache {
 
     /// Lets a request lead after a leader that has gone. If it is refused at once, the next one leads, in a loop: a
     /// chain of refusals needs no stack.
-    fn lead_on(&self, next: AskingRequest) {
+    fn lead_on(&self, next: CacheLookup) {
         let mut successors = self.successors.lock();
         successors.waiting.push_back(next);
         if std::mem::replace(&mut successors.is_running, true) {

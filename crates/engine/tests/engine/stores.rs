@@ -16,7 +16,9 @@ use inference::{
     Plugins,
     agent::AgentFinder,
     backend::Backend,
-    repository::{ModelCopy, ObjectKind, ObjectRepository, RepositoryOpener, StoreFuture, StoredObject},
+    repository::{
+        LocalModelFiles, ObjectKind, ObjectRepository, RepositoryOpener, StoreFuture, StoredObject,
+    },
 };
 use parking_lot::Mutex;
 use repository::LoadParameters;
@@ -55,7 +57,7 @@ struct MemoryCopy {
     directory: PathBuf,
 }
 
-impl ModelCopy for MemoryCopy {
+impl LocalModelFiles for MemoryCopy {
     fn path(&self) -> &Path {
         &self.directory
     }
@@ -181,7 +183,7 @@ impl ObjectRepository for MemoryOpener {
         &'a self,
         model: &'a str,
         objects: &'a [StoredObject],
-    ) -> StoreFuture<'a, Arc<dyn ModelCopy>> {
+    ) -> StoreFuture<'a, Arc<dyn LocalModelFiles>> {
         Box::pin(async move {
             self.0.answer(Asked::Fetch).await?;
             let root = tempfile::tempdir().unwrap();
@@ -198,7 +200,7 @@ impl ObjectRepository for MemoryOpener {
                 let failure = self.0.fails_after_fetch.lock().take();
                 *self.0.failure.lock() = failure;
             }
-            Ok(copy as Arc<dyn ModelCopy>)
+            Ok(copy as Arc<dyn LocalModelFiles>)
         })
     }
 }

@@ -9,7 +9,7 @@ use engine::{Engine, EngineOptions};
 use inference::{
     BackendSetting, Plugins, Request, RequestInputs, ResponseStream,
     backend::{Backend, ModelSource},
-    batching::{BatchingStrategy, PendingBatch, StrategyOpener},
+    batching::{BatchCandidate, BatchingStrategy, StrategyOpener},
     metrics::MetricsForm,
 };
 use parking_lot::Mutex;
@@ -64,7 +64,7 @@ struct Strategy {
 }
 
 impl BatchingStrategy for Strategy {
-    fn begin(&self) -> Box<dyn PendingBatch> {
+    fn begin(&self) -> Box<dyn BatchCandidate> {
         self.notes.lock().push("begun".to_owned());
         let most = self.text.strip_prefix("sum ").map(|most| most.parse().unwrap());
         Box::new(Pending {
@@ -91,7 +91,7 @@ struct Pending {
     gate: Option<Gate>,
 }
 
-impl PendingBatch for Pending {
+impl BatchCandidate for Pending {
     fn include(&mut self, request: &Request) -> bool {
         assert!(!self.panics, "as it says");
         if let Some((asked, opened)) = self.gate.take() {

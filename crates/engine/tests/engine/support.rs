@@ -17,7 +17,7 @@ use engine::{Engine, EngineOptions, MetricsOptions, ModelState, ServerMetadata};
 use inference::{
     Request, RequestInputs, Response, ResponseStream,
     backend::{
-        Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceSpec, MemoryUsage,
+        Backend, BackendInstance, BackendModel, Batch, BuiltInstance, Execution, InstanceSpec, MemoryUsage,
         ModelSource,
     },
 };
@@ -258,7 +258,7 @@ impl BackendModel for Opened {
         self.0.ready.as_ref().map_or(Ok(()), |ready| ready())
     }
 
-    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
+    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<BuiltInstance, Error> {
         (self.0.build)(config, spec)?;
         let instances = self.0.instances.clone();
         instances.fetch_add(1, Ordering::SeqCst);
@@ -269,7 +269,11 @@ impl BackendModel for Opened {
             instances,
         };
         let instance = Box::new(running);
-        Ok(if self.0.mobile { Instance::Movable(instance) } else { Instance::ThreadBound(instance) })
+        Ok(if self.0.mobile {
+            BuiltInstance::Movable(instance)
+        } else {
+            BuiltInstance::ThreadBound(instance)
+        })
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use config::{InstanceGroup, ModelConfig};
-use host::Placed;
+use host::InstancePlan;
 use inference::WarmupFiles;
 use scheduling::Claimant;
 use vocabulary::{Error, Name};
@@ -15,7 +15,7 @@ use super::{
     super::{
         batching_thread::BatchingThread,
         driver_event::{AddedInstance, DriverEvent, InstanceChange},
-        instance::{BuiltInstance, InstanceBuilder, build_all},
+        instance::{InstanceBuilder, StartedInstance, build_all},
         instance_list::{ActiveInstance, PassiveInstance},
         resource_claims::register_one,
         warmup::WarmUp,
@@ -31,12 +31,12 @@ pub struct ExecutorUpdateParts {
     /// The files of the samples for warm-up.
     pub warmup_files: WarmupFiles,
     /// All instances that the executor is to have.
-    pub instances: Vec<Placed>,
+    pub instances: Vec<InstancePlan>,
 }
 
 /// An instance that is built, and what the configuration says of it.
 struct NewInstance {
-    built: BuiltInstance,
+    built: StartedInstance,
     name: Name,
     group: Arc<InstanceGroup>,
 }
@@ -82,7 +82,7 @@ impl Executor {
             let driver = self.driver.lock();
             update.limiter = driver.resource_claims().limiter().cloned();
         }
-        for Placed { group, .. } in missing.iter().filter(|placed| !placed.group.passive) {
+        for InstancePlan { group, .. } in missing.iter().filter(|placed| !placed.group.passive) {
             update.claimants.push(register_one(update.limiter.as_ref(), group)?);
         }
         if !missing.is_empty() {
@@ -95,8 +95,11 @@ impl Executor {
             };
             let built = build_all(&builder, &missing)?;
             let new = built.into_iter().zip(missing);
-            let named =
-                new.map(|(built, Placed { group, spec, .. })| NewInstance { built, name: spec.name, group });
+            let named = new.map(|(built, InstancePlan { group, spec, .. })| NewInstance {
+                built,
+                name: spec.name,
+                group,
+            });
             update.new = named.collect();
         }
         Ok(update)
@@ -148,7 +151,7 @@ impl Executor {
             if let Some((limiter, claimant)) = update.limiter.as_ref().zip(claimant) {
                 limiter.belongs_to(claimant, owner.clone(), id);
             }
-            let thread = built.employ(runner.clone(), self.instances.work_slots.get(id));
+            let thread = built.attach(runner.clone(), self.instances.work_slots.get(id));
             let active = ActiveInstance { id, name, group, is_leaving: false, thread };
             self.instances.records.lock().active.push(active);
             added.push(AddedInstance { id, movable, claimant });
@@ -173,8 +176,8 @@ impl Executor {
 /// The wanted instances that are missing, and the groups of those that are too many.
 fn difference(
     mut present: Vec<Arc<InstanceGroup>>,
-    wanted: Vec<Placed>,
-) -> (Vec<Placed>, Vec<Arc<InstanceGroup>>) {
+    wanted: Vec<InstancePlan>,
+) -> (Vec<InstancePlan>, Vec<Arc<InstanceGroup>>) {
     let mut missing = Vec::new();
     for placed in wanted {
         match present.iter().position(|group| *group == placed.group) {

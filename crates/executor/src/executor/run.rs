@@ -18,8 +18,8 @@ use vocabulary::{Error, FailureReason, Tensor, panic_message};
 use super::{
     super::{
         driver::Actions,
-        driver_event::{DriverEvent, Executed},
-        instance::{Assignment, RunWork, WorkerMessage, discard},
+        driver_event::{DriverEvent, ExecutionSample},
+        instance::{Assignment, InstanceMessage, RunWork, discard},
     },
     Executor,
 };
@@ -55,7 +55,7 @@ impl Executor {
             next = self.run(assignment, &mut None);
             let stays = |next: &mut Assignment| !self.may_run_here(next, true) || now() - since > BRIEF_TIME;
             if let Some(late) = next.take_if(stays) {
-                self.instances.put(instance, WorkerMessage::Work(late));
+                self.instances.put(instance, InstanceMessage::Work(late));
             }
             if next.is_some() {
                 thread.share_tasks();
@@ -104,19 +104,19 @@ impl Executor {
                 // one may be the client's, and the end of an instance may take long.
                 discard(thread_bound.take());
                 if let Some(movable) = movable {
-                    self.instances.put(instance, WorkerMessage::Discard(movable));
+                    self.instances.put(instance, InstanceMessage::Discard(movable));
                 }
                 return None;
             }
             self.counters.executed(&execution_times, now(), unix_time);
         }
         let end = now();
-        let executed = (requests > 0).then(|| Executed { nanos: nanos(end - start), requests });
+        let executed = (requests > 0).then(|| ExecutionSample { nanos: nanos(end - start), requests });
         let finished = DriverEvent::Finished { end, instance, movable, executed };
         if self.batching.is_some() {
             self.in_step(move |me| {
                 if let Some(next) = me.finished(instance, finished) {
-                    me.instances.put(instance, WorkerMessage::Work(next));
+                    me.instances.put(instance, InstanceMessage::Work(next));
                 }
             });
             return None;

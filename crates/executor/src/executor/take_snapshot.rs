@@ -7,7 +7,7 @@ use inference::{Timestamp, lock::MutexGuard};
 
 use super::{
     super::{
-        driver::{Driver, WaitingWork},
+        driver::{Driver, QueuedWork},
         instance_list::InstanceView,
         snapshot::{
             ExecutorSnapshot, InstanceSnapshot, InstanceState, InstancesSnapshot, MEASURED_REQUESTS,
@@ -25,7 +25,7 @@ impl Executor {
     pub fn look(&self) -> ExecutorSnapshot {
         let mut instances = self.instances.list();
         let Some(driver) = self.driver_at_rest() else {
-            let WaitingWork { requests, time } = self.waiting_work();
+            let QueuedWork { requests, time } = self.waiting_work();
             let queue = QueueSnapshot { requests, work: time, ..QueueSnapshot::default() };
             return ExecutorSnapshot { queue, instances: instances_snapshot(instances), sequences: None };
         };
@@ -55,7 +55,7 @@ impl Executor {
     }
 
     /// The work that waits for an instance. While a plug-in may be running, what waited before.
-    pub fn waiting_work(&self) -> WaitingWork {
+    pub fn waiting_work(&self) -> QueuedWork {
         let work = self.driver_at_rest().map(|driver| driver.waiting_work());
         match (&self.batching, work) {
             (Some(batching), work) => batching.last_work(work),

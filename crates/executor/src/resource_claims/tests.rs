@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, sync::mpsc};
 use config::{RateLimits, ResourceNeed, Scheduling};
 use inference::{
     ModelRunner, Response,
-    backend::{BackendInstance, BackendModel, Batch, Instance, InstanceSpec},
+    backend::{BackendInstance, BackendModel, Batch, BuiltInstance, InstanceSpec},
 };
 use scheduling::Capacity;
 use testing::model_parts;
@@ -17,8 +17,8 @@ use crate::{Executor, ExecutorParts, test_parts::ask};
 struct Gated(&'static str, mpsc::Sender<(&'static str, mpsc::Sender<()>)>);
 
 impl BackendModel for Gated {
-    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::ThreadBound(Box::new(self.clone())))
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
+        Ok(BuiltInstance::ThreadBound(Box::new(self.clone())))
     }
 }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use config::{Scheduling, Warmup, WarmupData, WarmupInput};
 use inference::{
     ModelRunner, Response,
-    backend::{BackendModel, Instance, InstanceSpec},
+    backend::{BackendModel, BuiltInstance, InstanceSpec},
 };
 use testing::model_parts::{config, instance};
 use vocabulary::DataType;
@@ -17,8 +17,8 @@ use crate::{Executor, ExecutorParts};
 struct ReportsInputs(mpsc::Sender<Vec<Vec<Vec<u8>>>>);
 
 impl BackendModel for ReportsInputs {
-    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::ThreadBound(Box::new(Self(self.0.clone()))))
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
+        Ok(BuiltInstance::ThreadBound(Box::new(Self(self.0.clone()))))
     }
 }
 

@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use smallvec::SmallVec;
-use vocabulary::{ByteBudget, ByteReservation, Error, NoRoom, TensorData};
+use vocabulary::{BudgetExceeded, ByteBudget, ByteReservation, Error, TensorData};
 
 use super::activity::OpenRequestGuard;
 use crate::{
@@ -49,8 +49,8 @@ pub(super) enum BodyFailure {
     Broken(StatusCode, &'static str),
 }
 
-impl From<NoRoom> for BodyFailure {
-    fn from(refused: NoRoom) -> Self {
+impl From<BudgetExceeded> for BodyFailure {
+    fn from(refused: BudgetExceeded) -> Self {
         Self::Refused(refused.into())
     }
 }
@@ -279,7 +279,7 @@ impl ResponseBody {
     ///
     /// # Errors
     /// The budget has no room for them.
-    pub(super) fn count_in(mut self, budget: &Arc<ByteBudget>) -> Result<Self, NoRoom> {
+    pub(super) fn count_in(mut self, budget: &Arc<ByteBudget>) -> Result<Self, BudgetExceeded> {
         let reservation = self.reservation.take().unwrap_or_else(|| budget.reservation());
         let reservation = resized(reservation, usize::try_from(self.left).unwrap_or(usize::MAX))?;
         // The last piece is the first element.

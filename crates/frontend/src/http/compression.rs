@@ -69,7 +69,7 @@ pub(super) async fn decompress(body: ReceivedBody, limit: usize) -> Result<(Byte
     let coding = if first.starts_with(b"\x1f") { Coding::Gzip } else { Coding::Deflate };
     coding.inflate(body.into(), limit, reservation).await?.map_err(|error| match error {
         InflateError::TooLarge => too_large(limit),
-        InflateError::NoRoom(refused) => refused.into(),
+        InflateError::BudgetExceeded(refused) => refused.into(),
         InflateError::Corrupt | InflateError::Abandoned => Error::invalid("failed to decompress request"),
     })
 }

@@ -6,7 +6,7 @@ use http::{
     },
 };
 use hyper::ext::ReasonPhrase;
-use vocabulary::{Error, NoRoom};
+use vocabulary::{BudgetExceeded, Error};
 
 use super::body::{BodyFailure, ResponseBody};
 use crate::{
@@ -48,8 +48,8 @@ impl From<Error> for HttpFailure {
     }
 }
 
-impl From<NoRoom> for HttpFailure {
-    fn from(refused: NoRoom) -> Self {
+impl From<BudgetExceeded> for HttpFailure {
+    fn from(refused: BudgetExceeded) -> Self {
         Self::Error(refused.into())
     }
 }

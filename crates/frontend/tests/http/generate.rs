@@ -17,7 +17,7 @@ use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use inference::{
     Response,
-    backend::{Backend, BackendInstance, BackendModel, Batch, Instance, InstanceSpec, ModelSource},
+    backend::{Backend, BackendInstance, BackendModel, Batch, BuiltInstance, InstanceSpec, ModelSource},
 };
 use testing::{
     Repository, fixtures,
@@ -79,8 +79,8 @@ impl Backend for EndlessStream {
 }
 
 impl BackendModel for EndlessStream {
-    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::ThreadBound(Box::new(self.clone())))
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
+        Ok(BuiltInstance::ThreadBound(Box::new(self.clone())))
     }
 }
 

@@ -2,7 +2,7 @@
 use std::{any::Any, ptr::NonNull, sync::Arc};
 
 use bytes::Bytes;
-use vocabulary::DevicePiece;
+use vocabulary::DeviceRange;
 
 /// Whoever holds it may read the memory of the inputs.
 pub(crate) type MemoryOwner = Arc<dyn Any + Send + Sync>;
@@ -13,7 +13,7 @@ pub(super) enum BorrowedInput {
     /// Memory of the host.
     Host(BorrowedHostInput),
     /// Memory of the GPU with that number.
-    Gpu(i64, DevicePiece),
+    Gpu(i64, DeviceRange),
 }
 
 impl BorrowedInput {

@@ -12,7 +12,7 @@ use c_api::{
         error::CError,
     },
 };
-use vocabulary::{DevicePiece, Error};
+use vocabulary::{DeviceRange, Error};
 
 use super::{
     borrowed_inputs::{BorrowedHostInput, BorrowedInput},
@@ -90,7 +90,7 @@ unsafe fn piece(
         None => return Err(Error::invalid("unexpected null input data")),
     };
     if let (MEMORY_GPU, id) = memory {
-        return Ok(BorrowedInput::Gpu(id, DevicePiece { address: base.addr().get(), byte_size }));
+        return Ok(BorrowedInput::Gpu(id, DeviceRange { address: base.addr().get(), byte_size }));
     }
     // SAFETY: as the caller promises.
     Ok(BorrowedInput::Host(unsafe { BorrowedHostInput::new(base, byte_size) }))

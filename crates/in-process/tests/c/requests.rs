@@ -17,7 +17,7 @@ use in_process::{infer::*, request::*, response::*};
 use inference::{Response, backend::Execution};
 use parking_lot::Mutex;
 use testing::Gate;
-use vocabulary::{DataType, DevicePiece, Error, Parameter, Tensor, TensorMemory};
+use vocabulary::{DataType, DeviceRange, Error, Parameter, Tensor, TensorMemory};
 
 use crate::support::{
     Answer, App, Event, MOVABLE, Native, TestRequest, TestServer, c, echoed, pinned, read, result_of,
@@ -336,7 +336,7 @@ fn a_backend_that_reads_device_memory_gets_its_address() {
     append_in(&ask, ptr::without_provenance(64), 3, MEMORY_GPU, 1).unwrap();
     append_in(&ask, ptr::without_provenance(96), 2, MEMORY_GPU, 1).unwrap();
     assert_eq!(ask.answer(), answer(&[7]));
-    let pieces = [(64, 3), (96, 2)].map(|(address, byte_size)| DevicePiece { address, byte_size });
+    let pieces = [(64, 3), (96, 2)].map(|(address, byte_size)| DeviceRange { address, byte_size });
     let unreadable = "tensor 'IN' is in memory of type GPU, which the host cannot read";
     assert_eq!(place.recv().unwrap(), (1, pieces.to_vec(), unreadable.into()));
 }

@@ -22,7 +22,7 @@ use in_process::{Server, allocator::*, infer::*, request::*, response::*};
 use inference::{
     Plugins, Response,
     backend::{
-        Backend, BackendInstance, BackendModel, Batch, Execution, Instance, InstanceSpec, MemoryUsage,
+        Backend, BackendInstance, BackendModel, Batch, BuiltInstance, Execution, InstanceSpec, MemoryUsage,
         ModelSource,
     },
 };
@@ -125,10 +125,10 @@ impl BackendModel for Native {
         if self.well { Ok(()) } else { Err(Error::internal("unwell")) }
     }
 
-    fn instance(&self, config: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
+    fn instance(&self, config: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
         let runner = Box::new(self.clone());
         let pinned = config.parameters.get("instance").is_some_and(|kind| kind == "pinned");
-        Ok(if pinned { Instance::ThreadBound(runner) } else { Instance::Movable(runner) })
+        Ok(if pinned { BuiltInstance::ThreadBound(runner) } else { BuiltInstance::Movable(runner) })
     }
 }
 

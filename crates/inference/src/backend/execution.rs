@@ -172,7 +172,7 @@ mod tests {
     use vocabulary::{DataType, Tensor};
 
     use super::*;
-    use crate::{Flow, Timeline, Unobserved, response_channel};
+    use crate::{Timeline, Unobserved, UnreadPolicy, response_channel};
 
     #[derive(Default)]
     struct Slots {
@@ -194,7 +194,7 @@ mod tests {
         let (responder, stream) = response_channel(
             Timeline::new(Timestamp::from_nanos(1), 1),
             Arc::new(Unobserved),
-            Flow::unlimited(),
+            UnreadPolicy::unlimited(),
         );
         std::mem::forget(stream);
         Execution::new(Request::default(), responder)
@@ -272,7 +272,7 @@ mod tests {
             let request = Request { inputs: RequestInputs::Tensors(vec![input]), ..Request::default() };
             let at = Timestamp::from_nanos(1);
             let (responder, mut stream) =
-                response_channel(Timeline::new(at, 1), Arc::new(Unobserved), Flow::unlimited());
+                response_channel(Timeline::new(at, 1), Arc::new(Unobserved), UnreadPolicy::unlimited());
             let waking = Arc::new(Waking { freed, seen: AtomicUsize::new(0) });
             let waker = Waker::from(waking.clone());
             assert!(stream.poll_item(&mut Context::from_waker(&waker)).is_pending());

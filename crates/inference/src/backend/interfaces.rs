@@ -1,7 +1,7 @@
 //! What the server asks of backends, their models and the instances of those.
 use std::{collections::BTreeMap, num::NonZeroU32, path::PathBuf, pin::Pin, sync::Arc};
 
-use config::{ConfigErrors, KnownNames, ModelConfig};
+use config::{ConfigErrors, KnownConfigNames, ModelConfig};
 use scheduling::InstanceDevice;
 use vocabulary::{Error, MemoryKind, Name};
 
@@ -25,7 +25,7 @@ pub trait Backend: Send + Sync {
     }
 
     /// The names that the backend understands. `None` if only the backend itself can know them.
-    fn known_names(&self) -> Option<KnownNames> {
+    fn known_names(&self) -> Option<KnownConfigNames> {
         None
     }
 
@@ -264,7 +264,7 @@ pub trait BackendModel: Send + Sync {
     ///
     /// # Errors
     /// The reason why the instance cannot run. The load of the version then fails.
-    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error>;
+    fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<BuiltInstance, Error>;
 }
 
 /// The bytes used in one memory.
@@ -293,7 +293,7 @@ pub struct InstanceSpec {
 }
 
 /// A built instance. The variant tells whether it may change threads between executions.
-pub enum Instance {
+pub enum BuiltInstance {
     /// Runs on the thread that built it, and is dropped on that thread.
     ThreadBound(Box<dyn BackendInstance>),
     /// Any thread may run it, one at a time. The server then executes short batches on the thread on which the

@@ -52,7 +52,7 @@ pub struct CacheUsage {
 
 /// How a cache stores an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StorageTerms {
+pub struct StorageRules {
     /// Nobody wants the answer after this time. `None`: it has no end.
     pub lifetime: Option<Duration>,
     /// It replaces an answer under the same key.
@@ -85,9 +85,9 @@ pub trait ResponseCache: Send + Sync {
     ///
     /// # Errors
     /// ALREADY_EXISTS, or the reason why the cache cannot store it.
-    fn insert(&self, key: &str, answer: Arc<CachedAnswer>, terms: StorageTerms) -> CacheFuture<()>;
+    fn insert(&self, key: &str, answer: Arc<CachedAnswer>, terms: StorageRules) -> CacheFuture<()>;
 
-    /// Whether it follows [`StorageTerms`]. Otherwise a key keeps its first answer.
+    /// Whether it follows [`StorageRules`]. Otherwise a key keeps its first answer.
     fn replaces_answers(&self) -> bool {
         false
     }

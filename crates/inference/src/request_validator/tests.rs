@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use config::{Completion, CompletionContext, ConfigSource, FileEntry, ModelLayout, declare, finish};
-use vocabulary::{DeviceMemory, DevicePiece, ForeignMemory, ForeignRegion, Parameter};
+use vocabulary::{DeviceMemory, DeviceRange, ForeignMemory, ForeignRegion, Parameter};
 
 use super::*;
 
@@ -406,7 +406,7 @@ fn foreign_memory_that_may_be_used_in_place_stays_where_it_is() {
 #[test]
 fn memory_of_a_device_needs_a_backend_that_reads_it() {
     let on_device = |name: &str, datatype, byte_size: usize| {
-        let memory = DeviceMemory::new(0, [DevicePiece { address: 64, byte_size }], Arc::new(()));
+        let memory = DeviceMemory::new(0, [DeviceRange { address: 64, byte_size }], Arc::new(()));
         tensor(name, datatype, &[1], memory)
     };
     let check = |spec: InputSpec, tensor, reads_device_memory| {

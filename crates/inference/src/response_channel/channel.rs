@@ -14,7 +14,7 @@ use super::{
     observer::{PassingResponse, ResponseObserver},
     queue::{Queue, UnreadResponse},
     response_order::{ResponseOrder, ResponseTurn},
-    unread::{Account, UnreadBytes},
+    unread::{UnreadAccount, UnreadBytes},
 };
 use crate::{
     ClientId, Response, ResponseItem, Timeline,
@@ -50,7 +50,7 @@ impl UnreadBudget {
 
 /// How responses are treated that the client has not read yet.
 #[derive(Debug)]
-pub struct Flow {
+pub struct UnreadPolicy {
     /// The budget that counts them.
     pub budget: Arc<UnreadBudget>,
     /// The client that reads them. Requests of one client are counted together. Without an id the request is a client
@@ -65,7 +65,7 @@ pub struct Flow {
     pub reservation: Option<ByteReservation>,
 }
 
-impl Flow {
+impl UnreadPolicy {
     /// Unread responses have no limit. For tests and tools.
     pub fn unlimited() -> Self {
         Self { budget: UnreadBudget::unlimited(), client: None, most_unread: None, reservation: None }
@@ -89,12 +89,16 @@ pub(super) struct Channel {
     /// The entry id of the request in its queue.
     entry: OnceLock<EntryId>,
     budget: Arc<UnreadBudget>,
-    account: Account,
+    account: UnreadAccount,
 }
 
 impl Channel {
-    pub(super) fn new(timeline: Timeline, observer: Arc<dyn ResponseObserver>, flow: Flow) -> Arc<Self> {
-        let Flow { budget, client, most_unread, reservation } = flow;
+    pub(super) fn new(
+        timeline: Timeline,
+        observer: Arc<dyn ResponseObserver>,
+        flow: UnreadPolicy,
+    ) -> Arc<Self> {
+        let UnreadPolicy { budget, client, most_unread, reservation } = flow;
         Arc::new(Self {
             queue: Mutex::new(Queue::new(reservation)),
             capacity_freed: Condvar::new(),
@@ -107,7 +111,7 @@ impl Channel {
             turn: OnceLock::new(),
             entry: OnceLock::new(),
             budget,
-            account: Account::new(client),
+            account: UnreadAccount::new(client),
         })
     }
 

@@ -11,7 +11,7 @@ use scheduling::EntryId;
 use vocabulary::{ByteReservation, Error, ErrorCode, FailureReason};
 
 use super::{
-    channel::{Channel, Flow},
+    channel::{Channel, UnreadPolicy},
     observer::{BackendReport, BatchReporter, ResponseObserver},
     response_order::ResponseOrder,
 };
@@ -25,7 +25,7 @@ pub struct Responder {
 
 impl Responder {
     /// Sends one of several responses of a decoupled model. Ignored after the request has ended. Does not block,
-    /// unless the request limits its unread responses ([`Flow::most_unread`]).
+    /// unless the request limits its unread responses ([`UnreadPolicy::most_unread`]).
     pub fn send(&self, response: Response) {
         self.channel.send(Ok(response));
     }
@@ -268,7 +268,7 @@ impl fmt::Debug for ResponseStream {
 pub fn response_channel(
     timeline: Timeline,
     observer: Arc<dyn ResponseObserver>,
-    flow: Flow,
+    flow: UnreadPolicy,
 ) -> (Responder, ResponseStream) {
     let channel = Channel::new(timeline, observer, flow);
     (Responder { channel: channel.clone() }, ResponseStream { channel })

@@ -16,7 +16,7 @@ use vocabulary::Error;
 use super::*;
 use crate::{Response, ResponseItem, Timeline};
 
-fn send(order: &Arc<ResponseOrder>, flow: Flow) -> (Responder, ResponseStream) {
+fn send(order: &Arc<ResponseOrder>, flow: UnreadPolicy) -> (Responder, ResponseStream) {
     let timeline = Timeline::new(Timestamp::from_nanos(1), 1);
     let (responder, stream) = response_channel(timeline, Arc::new(Unobserved), flow);
     responder.line_up(order);
@@ -24,7 +24,7 @@ fn send(order: &Arc<ResponseOrder>, flow: Flow) -> (Responder, ResponseStream) {
 }
 
 fn ordered(order: &Arc<ResponseOrder>) -> (Responder, ResponseStream) {
-    send(order, Flow::unlimited())
+    send(order, UnreadPolicy::unlimited())
 }
 
 /// A waker that panics.
@@ -71,7 +71,7 @@ fn a_panic_in_a_waker_that_waits_for_its_turn_does_not_hold_up_the_order() {
 #[test]
 fn responses_that_wait_for_their_turn_count_as_unread_and_are_freed_with_their_request() {
     let (order, budget) = (Arc::default(), UnreadBudget::new(10_000));
-    let budgeted = || send(&order, Flow { budget: budget.clone(), ..Flow::unlimited() });
+    let budgeted = || send(&order, UnreadPolicy { budget: budget.clone(), ..UnreadPolicy::unlimited() });
     let (first, _first_stream) = budgeted();
     let (second, mut second_stream) = budgeted();
     let one = Response::default().byte_size();
@@ -92,7 +92,7 @@ fn responses_that_wait_for_their_turn_count_as_unread_and_are_freed_with_their_r
 #[test]
 fn an_error_replaces_the_responses_of_a_request_that_has_ended_before_its_turn() {
     let (order, budget) = (Arc::default(), UnreadBudget::new(10_000));
-    let budgeted = || send(&order, Flow { budget: budget.clone(), ..Flow::unlimited() });
+    let budgeted = || send(&order, UnreadPolicy { budget: budget.clone(), ..UnreadPolicy::unlimited() });
     let (first, mut first_stream) = budgeted();
     let (second, mut second_stream) = budgeted();
     let one = Response::default().byte_size();
@@ -112,7 +112,8 @@ fn an_error_replaces_the_responses_of_a_request_that_has_ended_before_its_turn()
 #[test]
 fn a_sender_does_not_wait_for_a_client_that_cannot_read_yet() {
     let order = Arc::default();
-    let narrow = || send(&order, Flow { most_unread: NonZeroUsize::new(1), ..Flow::unlimited() });
+    let narrow =
+        || send(&order, UnreadPolicy { most_unread: NonZeroUsize::new(1), ..UnreadPolicy::unlimited() });
     let (first, _first_stream) = narrow();
     let (second, mut second_stream) = narrow();
     (0..3).for_each(|_| second.send(Response::default()));

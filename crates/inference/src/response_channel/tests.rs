@@ -47,8 +47,11 @@ impl Wake for Idle {
 
 fn open() -> (Responder, ResponseStream, Arc<Counter>) {
     let counter = Arc::new(Counter::default());
-    let (responder, stream) =
-        response_channel(Timeline::new(Timestamp::from_nanos(1), 1), counter.clone(), Flow::unlimited());
+    let (responder, stream) = response_channel(
+        Timeline::new(Timestamp::from_nanos(1), 1),
+        counter.clone(),
+        UnreadPolicy::unlimited(),
+    );
     (responder, stream, counter)
 }
 
@@ -101,7 +104,7 @@ impl ResponseObserver for ReadingObserver {
 #[test]
 fn the_observer_sees_every_response_before_the_client_does() {
     let observer = Arc::new(ReadingObserver::default());
-    let (responder, stream) = response_channel(timeline(), observer.clone(), Flow::unlimited());
+    let (responder, stream) = response_channel(timeline(), observer.clone(), UnreadPolicy::unlimited());
     *observer.stream.lock().unwrap() = Some(stream);
     responder.send(Response::default());
     responder.send_error(Error::internal("not the last"));
@@ -137,7 +140,7 @@ fn the_observer_sees_the_end_even_if_the_waker_of_the_client_panics() {
         }
     }
     let observer = Arc::new(Ended::default());
-    let (responder, mut stream) = response_channel(timeline(), observer.clone(), Flow::unlimited());
+    let (responder, mut stream) = response_channel(timeline(), observer.clone(), UnreadPolicy::unlimited());
     let faulty = Waker::from(Arc::new(Faulty));
     assert!(stream.poll_item(&mut Context::from_waker(&faulty)).is_pending());
     let end = std::panic::AssertUnwindSafe(|| responder.finish());
@@ -189,7 +192,8 @@ fn a_dropped_stream_cancels_once_and_only_while_the_request_runs() {
 fn the_bytes_of_an_ended_request_are_free_when_its_reader_goes() {
     let budget = ByteBudget::new(10);
     let open = || {
-        let flow = Flow { reservation: Some(budget.reserve(6).unwrap()), ..Flow::unlimited() };
+        let flow =
+            UnreadPolicy { reservation: Some(budget.reserve(6).unwrap()), ..UnreadPolicy::unlimited() };
         response_channel(timeline(), Arc::new(Counter::default()), flow)
     };
     let (responder, stream) = open();
@@ -212,7 +216,7 @@ fn timeline() -> Timeline {
 }
 
 fn narrow(most_unread: usize) -> (Responder, ResponseStream) {
-    let flow = Flow { most_unread: NonZeroUsize::new(most_unread), ..Flow::unlimited() };
+    let flow = UnreadPolicy { most_unread: NonZeroUsize::new(most_unread), ..UnreadPolicy::unlimited() };
     response_channel(timeline(), Arc::new(Counter::default()), flow)
 }
 
@@ -287,7 +291,7 @@ fn budgeted(
     client: Option<ClientId>,
 ) -> (Responder, ResponseStream, Arc<Counter>) {
     let counter = Arc::new(Counter::default());
-    let flow = Flow { budget: budget.clone(), client, ..Flow::unlimited() };
+    let flow = UnreadPolicy { budget: budget.clone(), client, ..UnreadPolicy::unlimited() };
     let (responder, stream) = response_channel(timeline(), counter.clone(), flow);
     (responder, stream, counter)
 }

@@ -15,7 +15,7 @@ use crate::{ClientId, lock::Mutex};
 pub(super) struct UnreadBytes<T> {
     limit: usize,
     used: AtomicUsize,
-    ledger: Mutex<Ledger<T>>,
+    ledger: Mutex<UnreadLedger<T>>,
 }
 
 impl<T> UnreadBytes<T> {
@@ -29,7 +29,12 @@ impl<T> UnreadBytes<T> {
     }
 
     /// Counts `bytes` of a response. If the limit is exceeded, returns the handle of the request that must end.
-    pub(super) fn charge(&self, account: &Account, bytes: usize, handle: impl FnOnce() -> T) -> Option<T> {
+    pub(super) fn charge(
+        &self,
+        account: &UnreadAccount,
+        bytes: usize,
+        handle: impl FnOnce() -> T,
+    ) -> Option<T> {
         if bytes == 0 {
             // The end of a stream without a response takes no memory: no other request ends for it.
             return None;
@@ -51,13 +56,13 @@ impl<T> UnreadBytes<T> {
 
     /// Counts the error that replaces the unread responses of a request. The replacement frees more bytes than the
     /// error takes.
-    pub(super) fn charge_error(&self, account: &Account, bytes: usize) {
+    pub(super) fn charge_error(&self, account: &UnreadAccount, bytes: usize) {
         self.used.fetch_add(bytes, AcqRel);
         account.add(bytes);
     }
 
     /// Removes `bytes` of a response from the count.
-    pub(super) fn refund(&self, account: &Account, bytes: usize) {
+    pub(super) fn refund(&self, account: &UnreadAccount, bytes: usize) {
         self.used.fetch_sub(bytes, AcqRel);
         account.subtract(bytes);
         if account.is_listed() {
@@ -82,14 +87,14 @@ const LARGE_FRACTION: usize = 64;
 
 /// The share of one request in a budget.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(super) struct UnreadAccount {
     client: ClientId,
     request: u64,
     unread: AtomicUsize,
     listed: AtomicBool,
 }
 
-impl Account {
+impl UnreadAccount {
     /// An account for a request of `client`. Without an id the request is a client of its own.
     pub(super) fn new(client: Option<ClientId>) -> Self {
         let request = ClientId::unique();
@@ -118,7 +123,7 @@ impl Account {
     /// The function sets `listed` before it reads the count, and a refund changes the count before it reads `listed`.
     /// All four accesses are sequentially consistent. So this function sees the refund, or the refund updates the
     /// ledger.
-    fn list<T>(&self, ledger: &mut Ledger<T>, handle: impl FnOnce() -> T) {
+    fn list<T>(&self, ledger: &mut UnreadLedger<T>, handle: impl FnOnce() -> T) {
         self.listed.store(true, SeqCst);
         ledger.set(self.client, self.request, self.unread.load(SeqCst), handle);
     }
@@ -127,7 +132,7 @@ impl Account {
     ///
     /// The function reads the count under the ledger's lock. If several threads change the count, the last one sees
     /// the changes of all.
-    fn update<T>(&self, ledger: &mut Ledger<T>) {
+    fn update<T>(&self, ledger: &mut UnreadLedger<T>) {
         let unread = self.unread.load(SeqCst);
         ledger.change(self.client, self.request, unread);
         if unread == 0 {
@@ -138,7 +143,7 @@ impl Account {
 
 /// Pure bookkeeping: the unread bytes of each client and of each of its requests.
 #[derive(Debug)]
-struct Ledger<T> {
+struct UnreadLedger<T> {
     clients: HashMap<ClientId, Client>,
     /// All clients, ordered by their unread bytes.
     ranking: BTreeSet<(usize, ClientId)>,
@@ -153,13 +158,13 @@ struct Client {
     ranking: BTreeSet<(usize, u64)>,
 }
 
-impl<T> Default for Ledger<T> {
+impl<T> Default for UnreadLedger<T> {
     fn default() -> Self {
         Self { clients: HashMap::new(), ranking: BTreeSet::new(), handles: HashMap::new() }
     }
 }
 
-impl<T> Ledger<T> {
+impl<T> UnreadLedger<T> {
     /// Adds a request, or changes its unread bytes.
     fn set(&mut self, client: ClientId, request: u64, unread: usize, handle: impl FnOnce() -> T) {
         if unread == 0 {
@@ -212,13 +217,13 @@ impl<T> Ledger<T> {
 mod tests {
     use super::*;
 
-    fn set(ledger: &mut Ledger<u64>, client: u64, request: u64, unread: usize) {
+    fn set(ledger: &mut UnreadLedger<u64>, client: u64, request: u64, unread: usize) {
         ledger.set(ClientId(client), request, unread, || request);
     }
 
     #[test]
     fn the_client_with_the_most_bytes_is_furthest_behind_and_its_largest_request_ends() {
-        let mut ledger = Ledger::default();
+        let mut ledger = UnreadLedger::default();
         set(&mut ledger, 1, 10, 500);
         set(&mut ledger, 2, 20, 300);
         set(&mut ledger, 2, 21, 299);
@@ -231,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_client_that_reads_is_no_longer_behind() {
-        let mut ledger = Ledger::default();
+        let mut ledger = UnreadLedger::default();
         set(&mut ledger, 1, 10, 500);
         set(&mut ledger, 2, 20, 300);
         ledger.change(ClientId(1), 10, 100);
@@ -243,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_ledger_agrees_with_a_plain_sum_whatever_happens() {
-        let mut ledger = Ledger::default();
+        let mut ledger = UnreadLedger::default();
         let mut plain: HashMap<(u64, u64), usize> = HashMap::new();
         let mut seed = 1_u64;
         let mut random = |below: u64| {

@@ -28,7 +28,7 @@ fn now_or_never<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 fn insert(cache: &dyn ResponseCache, key: &str, answer: CachedAnswer) -> Result<(), Error> {
-    now_or_never(cache.insert(key, Arc::new(answer), StorageTerms::default()))
+    now_or_never(cache.insert(key, Arc::new(answer), StorageRules::default()))
         .expect("small answers are inserted at once")
 }
 
@@ -69,7 +69,7 @@ fn a_response_is_found_as_it_was_inserted_without_a_copy() {
 #[test]
 fn an_answer_may_replace_another() {
     let cache = LocalResponseCache::of(1 << 20);
-    let replacing = StorageTerms { replaces: true, ..StorageTerms::default() };
+    let replacing = StorageRules { replaces: true, ..StorageRules::default() };
     let mut used = Vec::new();
     for value in [vec![1], vec![2; 500], vec![3]] {
         now_or_never(cache.insert("key", Arc::new(response(value.clone())), replacing)).unwrap().unwrap();
@@ -210,7 +210,7 @@ fn a_large_response_is_copied_elsewhere() {
     let cache = LocalResponseCache::of(1 << 20);
     let large = response(vec![3; BRIEF_BYTES + 1]);
     // The thread of an instance polls once; then a task of the runtime goes on.
-    let mut insertion = ResponseCache::insert(&cache, "key", Arc::new(large), StorageTerms::default());
+    let mut insertion = ResponseCache::insert(&cache, "key", Arc::new(large), StorageRules::default());
     let first = insertion.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(first.is_pending() && look_up(&cache, "key").is_none());
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(insertion).unwrap();

@@ -26,7 +26,7 @@ fn answer(data: Vec<u8>) -> Arc<CachedAnswer> {
     Arc::new(response.into())
 }
 
-const FOREVER: StorageTerms = StorageTerms { lifetime: None, replaces: false };
+const FOREVER: StorageRules = StorageRules { lifetime: None, replaces: false };
 
 fn settings(store: &FakeStore, more: &[(&str, &str)]) -> RedisSettings {
     let port = store.port.to_string();
@@ -414,7 +414,7 @@ fn the_shorter_of_lifetime_and_ttl_is_the_expiry() {
     let with = open_with(&store, &[("ttl", "60")], OperationLimits::DEFAULT).unwrap();
     let options = |cache: &RedisResponseCache, lifetime: Option<u64>| {
         let lifetime = lifetime.map(Duration::from_millis);
-        let terms = StorageTerms { lifetime, ..FOREVER };
+        let terms = StorageRules { lifetime, ..FOREVER };
         wait(cache.insert("key", answer(vec![1]), terms)).unwrap();
         store.options("nereid:entry:key").join(" ")
     };

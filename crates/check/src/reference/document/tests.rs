@@ -1,7 +1,7 @@
 //! The notes agree with the schema, the rules and the server.
 use std::{collections::BTreeSet, fs};
 
-use config::Rule;
+use config::ConfigRule;
 use testing::Identity;
 
 use super::*;
@@ -74,7 +74,7 @@ fn a_model_without_these_values_is_good() {
 }
 
 /// Rules that are not about the value of a field: about texts and files, or about what follows from them.
-const OF_FILES: [Rule; 12] = [
+const OF_FILES: [ConfigRule; 12] = [
     config::rule::SYNTAX,
     config::rule::UNKNOWN_FIELD,
     config::rule::UNKNOWN_VALUE,

@@ -7,7 +7,8 @@ use std::{
 };
 
 use config::{
-    Declared, FileEntry, GivenConfig, ModelLayout, absent_versions, no_version_available, select_versions,
+    DeclaredConfig, FileEntry, GivenConfig, ModelLayout, absent_versions, no_version_available,
+    select_versions,
 };
 use inference::agent::{self, RepositoryAgent};
 use lifecycle::{ModelKey, NoVersionCause};
@@ -24,10 +25,10 @@ use repository::{
 };
 use vocabulary::{Error, Name};
 
-use super::{Loader, report};
+use super::{VersionLoader, report};
 use crate::models::plan::{KeptFiles, LoadPlan, Planned};
 
-impl Loader {
+impl VersionLoader {
     /// Reads a model's configuration, notifies its agents, and chooses its versions. `directory` is the model's
     /// directory in a repository, and `brought` is what a load request brings. May block as long as the agents do.
     ///
@@ -107,7 +108,7 @@ impl Loader {
         name: &Name,
         given: GivenConfig,
         versions: BTreeMap<i64, Vec<FileEntry>>,
-    ) -> Result<(Declared, Vec<i64>), PlanError> {
+    ) -> Result<(DeclaredConfig, Vec<i64>), PlanError> {
         let existing: Vec<_> = versions.keys().copied().collect();
         let layout = ModelLayout { name: name.to_string(), versions };
         let declared =

@@ -5,7 +5,7 @@ use std::{num::NonZeroUsize, sync::mpsc, thread};
 use config::{ModelConfig, Scheduling};
 use inference::{
     Request, Response, ResponseStream,
-    backend::{BackendInstance, Batch, Instance, InstanceSpec},
+    backend::{BackendInstance, Batch, BuiltInstance, InstanceSpec},
 };
 use scheduling::{
     DirectStrategy, DynamicBatching, QueuePolicy, SequenceBatching, SequenceStrategy, TimeoutAction,
@@ -37,8 +37,8 @@ struct RunsTwice {
 }
 
 impl BackendModel for RunsTwice {
-    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::ThreadBound(Box::new(self.clone())))
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
+        Ok(BuiltInstance::ThreadBound(Box::new(self.clone())))
     }
 }
 
@@ -148,8 +148,8 @@ fn every_request_ends_once_however_it_is_cancelled() {
 struct Held(Arc<Mutex<mpsc::Receiver<()>>>);
 
 impl BackendModel for Held {
-    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::ThreadBound(Box::new(Self(self.0.clone()))))
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
+        Ok(BuiltInstance::ThreadBound(Box::new(Self(self.0.clone()))))
     }
 }
 
@@ -187,8 +187,8 @@ async fn cancelling_makes_room_in_a_full_queue_at_once() {
 struct Returns(mpsc::Sender<()>);
 
 impl BackendModel for Returns {
-    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::ThreadBound(Box::new(Self(self.0.clone()))))
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
+        Ok(BuiltInstance::ThreadBound(Box::new(Self(self.0.clone()))))
     }
 }
 

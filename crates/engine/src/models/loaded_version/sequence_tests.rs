@@ -4,10 +4,12 @@ use std::{
     sync::mpsc,
 };
 
-use config::{Control, ControlInput, FalseTrue, ModelConfig, Scheduling, SequenceScheduling, StateSpec};
+use config::{
+    ControlInput, FlagValues, ModelConfig, Scheduling, SequenceControl, SequenceScheduling, StateSpec,
+};
 use inference::{
     Request, Response, ResponseItem, ResponseStream, SequenceId, SequencePosition,
-    backend::{BackendInstance, Batch, Instance, InstanceSpec},
+    backend::{BackendInstance, Batch, BuiltInstance, InstanceSpec},
 };
 use scheduling::{OldestStrategy, SequenceBatching, SequenceStrategy};
 use vocabulary::{DataType, Tensor};
@@ -33,8 +35,8 @@ struct Seen {
 }
 
 impl BackendModel for Accumulator {
-    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::ThreadBound(Box::new(self.clone())))
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
+        Ok(BuiltInstance::ThreadBound(Box::new(self.clone())))
     }
 }
 
@@ -79,15 +81,15 @@ fn tensor(name: &str, value: i32) -> Tensor {
 }
 
 pub(super) fn sequences(batching: SequenceBatching) -> ModelConfig {
-    let pair = FalseTrue::Bool([false, true]);
+    let pair = FlagValues::Bool([false, true]);
     let control = |name: &str, control| ControlInput { name: name.into(), control };
     let mut config = config(Scheduling::Sequence(SequenceScheduling {
         batching,
         controls: vec![
-            control("START", Control::Start(pair)),
-            control("END", Control::End(pair)),
-            control("READY", Control::Ready(FalseTrue::Int32([0, 1]))),
-            control("CORRID", Control::CorrelationId(DataType::Uint64)),
+            control("START", SequenceControl::Start(pair)),
+            control("END", SequenceControl::End(pair)),
+            control("READY", SequenceControl::Ready(FlagValues::Int32([0, 1]))),
+            control("CORRID", SequenceControl::CorrelationId(DataType::Uint64)),
         ],
         states: vec![StateSpec {
             input_name: "SUM_IN".into(),
@@ -270,8 +272,11 @@ impl Drop for CountedBytes {
 }
 
 impl BackendModel for Rememberer {
-    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::ThreadBound(Box::new(Self { freed: self.freed.clone(), steps: self.steps.clone() })))
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
+        Ok(BuiltInstance::ThreadBound(Box::new(Self {
+            freed: self.freed.clone(),
+            steps: self.steps.clone(),
+        })))
     }
 }
 
@@ -372,8 +377,8 @@ struct Countdown {
 }
 
 impl BackendModel for Countdown {
-    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::ThreadBound(Box::new(Self { sizes: self.sizes.clone(), hold: self.hold.clone() })))
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
+        Ok(BuiltInstance::ThreadBound(Box::new(Self { sizes: self.sizes.clone(), hold: self.hold.clone() })))
     }
 }
 
@@ -432,8 +437,8 @@ async fn an_iterative_request_runs_until_it_is_done_and_others_join_it() {
 async fn a_model_that_is_not_iterative_cannot_reschedule() {
     struct AlwaysReschedules;
     impl BackendModel for AlwaysReschedules {
-        fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-            Ok(Instance::ThreadBound(Box::new(Self)))
+        fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
+            Ok(BuiltInstance::ThreadBound(Box::new(Self)))
         }
     }
     impl BackendInstance for AlwaysReschedules {
@@ -457,8 +462,8 @@ async fn a_model_that_is_not_iterative_cannot_reschedule() {
 struct PanicsOnRequest(mpsc::Sender<(mpsc::Sender<bool>, i32)>);
 
 impl BackendModel for PanicsOnRequest {
-    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::ThreadBound(Box::new(Self(self.0.clone()))))
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
+        Ok(BuiltInstance::ThreadBound(Box::new(Self(self.0.clone()))))
     }
 }
 

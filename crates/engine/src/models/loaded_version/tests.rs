@@ -9,7 +9,7 @@ use config::{ModelConfig, Scheduling};
 use executor::EngineThreads;
 use inference::{
     Request, RequestInputs, Response, ResponseItem, ResponseStream, UnreadBudget,
-    backend::{BackendInstance, Batch, Execution, Instance, InstanceSpec},
+    backend::{BackendInstance, Batch, BuiltInstance, Execution, InstanceSpec},
 };
 use scheduling::{DynamicBatching, QueuePolicy, TimeoutAction};
 use tokio::runtime::Runtime;
@@ -43,15 +43,15 @@ struct GatedInstance {
 }
 
 impl BackendModel for Gated {
-    fn instance(&self, _: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<Instance, Error> {
+    fn instance(&self, _: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<BuiltInstance, Error> {
         if spec.name.contains("broken") {
             return Err(Error::internal("cannot build"));
         }
         let instance = GatedInstance { name: spec.name.to_string(), begun: self.begun.clone() };
         Ok(if self.movable {
-            Instance::Movable(Box::new(instance))
+            BuiltInstance::Movable(Box::new(instance))
         } else {
-            Instance::ThreadBound(Box::new(instance))
+            BuiltInstance::ThreadBound(Box::new(instance))
         })
     }
 }
@@ -192,8 +192,8 @@ struct ReportsThread {
     is_brief: Option<bool>,
 }
 impl BackendModel for ReportsThread {
-    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::Movable(Box::new(Self { sender: self.sender.clone(), is_brief: self.is_brief })))
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
+        Ok(BuiltInstance::Movable(Box::new(Self { sender: self.sender.clone(), is_brief: self.is_brief })))
     }
 }
 impl BackendInstance for ReportsThread {
@@ -235,8 +235,8 @@ async fn an_instance_may_say_itself_whether_its_executions_are_brief() {
 /// Panics on the thread of its caller, and tells the thread that drops it.
 struct PanicsHere(mpsc::Sender<ThreadId>);
 impl BackendModel for PanicsHere {
-    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-        Ok(Instance::Movable(Box::new(PanickingInstance(self.0.clone()))))
+    fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
+        Ok(BuiltInstance::Movable(Box::new(PanickingInstance(self.0.clone()))))
     }
 }
 
@@ -341,8 +341,8 @@ async fn a_panicking_instance_fails_the_requests_that_it_holds() {
     #[derive(Default)]
     struct KeepsExecutions(Vec<Execution>);
     impl BackendModel for KeepsExecutions {
-        fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<Instance, Error> {
-            Ok(Instance::ThreadBound(Box::new(Self::default())))
+        fn instance(&self, _: &Arc<ModelConfig>, _: &InstanceSpec) -> Result<BuiltInstance, Error> {
+            Ok(BuiltInstance::ThreadBound(Box::new(Self::default())))
         }
     }
     impl BackendInstance for KeepsExecutions {

@@ -5,7 +5,7 @@ use host::now;
 use tokio::task::spawn_blocking;
 
 use super::{Event, RepositoryTask};
-use crate::models::{blocking::LoadedCopy, command::Done, load::LoadedModel};
+use crate::models::{blocking::BuiltVersion, command::Done, load::LoadedModel};
 
 impl RepositoryTask {
     /// Does not wait for loads any more. Answers whether threads still work on them, or read repositories, or backends still
@@ -23,9 +23,9 @@ impl RepositoryTask {
     /// Ends what an abandoned load has made after all. Returns any other event.
     pub(super) fn unless_abandoned(&mut self, event: Event) -> Option<Event> {
         match event {
-            Event::Loaded { result: Ok(LoadedCopy { model: LoadedModel::Whole(loaded), files }), .. }
-                if self.has_abandoned_loads =>
-            {
+            Event::Loaded {
+                result: Ok(BuiltVersion { model: LoadedModel::Whole(loaded), files }), ..
+            } if self.has_abandoned_loads => {
                 let ended = self.retirement.clone().end(loaded);
                 self.endings.spawn(async move {
                     ended.await;

@@ -128,7 +128,7 @@ impl Parts {
         self.sort();
     }
 
-    fn key(&self, keys: &Keys, secret: Option<[u8; 32]>) -> std::sync::Arc<str> {
+    fn key(&self, keys: &CacheKeys, secret: Option<[u8; 32]>) -> std::sync::Arc<str> {
         let tensor = |(name, (datatype, shape, data)): (&&str, &(DataType, Vec<i64>, Vec<u8>))| {
             Tensor::new((*name).into(), *datatype, shape[..].into(), Bytes::from(data.clone()))
         };
@@ -179,7 +179,7 @@ fn pairs_of_requests_that_differ_in_one_thing_have_different_keys() {
     let seed = from_environment("CACHE_KEY_SEED").unwrap_or_else(rand::random);
     println!("CACHE_KEY_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    let keys = Keys::new(&"m".into(), 1, &[0; 32]);
+    let keys = CacheKeys::new(&"m".into(), 1, &[0; 32]);
     let mut tried = 0;
     while tried < pairs {
         let one = Parts::random(&mut random);

@@ -7,21 +7,21 @@ use std::{
 
 use host::{now, unix_time};
 use inference::{
-    Flow, Request, RunThread, Timeline,
+    Request, RunThread, Timeline, UnreadPolicy,
     cache::{CacheControl, CacheStatus, CachedAnswer},
 };
 use vocabulary::Error;
 
-use super::{AskingRequest, CacheObserver, Decision, LONGEST_LOOK_UP, ValidRequest};
+use super::{AnswerSource, CacheLookup, CacheObserver, LONGEST_LOOK_UP, ValidRequest};
 use crate::{
-    account::Lookup,
+    account::LookupTimes,
     response_cache::{
         flights::FlightRole,
         freshness::{Freshness, freshness},
     },
 };
 
-impl AskingRequest {
+impl CacheLookup {
     /// # Errors
     /// Why the model refuses the request, if it does so on this thread. The request has then been answered.
     pub(super) fn begin(self) -> Result<(), Error> {
@@ -37,8 +37,8 @@ impl AskingRequest {
         match cache.cache.look_up_at_once(&self.observer.key.1) {
             None => self.join(None),
             Some(found) => match self.judged(found) {
-                Judged::Good(answer, status) => self.hit(answer, status),
-                Judged::Missing(status) => self.join(Some((status, ended))),
+                LookupResult::Good(answer, status) => self.hit(answer, status),
+                LookupResult::Missing(status) => self.join(Some((status, ended))),
             },
         }
     }
@@ -94,8 +94,8 @@ impl AskingRequest {
     /// The look-up of the leader has ended.
     fn looked_up(self, found: Result<Option<CachedAnswer>, Error>) -> Result<(), Error> {
         match self.judged(found) {
-            Judged::Missing(status) => self.lead(status, RunThread::CallersMay),
-            Judged::Good(answer, status) => {
+            LookupResult::Missing(status) => self.lead(status, RunThread::CallersMay),
+            LookupResult::Good(answer, status) => {
                 let waiting = self.observer.cache.with_flights(|flights| flights.end(&self.observer.key));
                 for request in waiting {
                     // The client has already received the error.
@@ -109,21 +109,21 @@ impl AskingRequest {
     /// The leader of a request that waits has found an answer in the cache.
     fn found(self, answer: CachedAnswer) -> Result<(), Error> {
         match self.judged(Ok(Some(answer))) {
-            Judged::Good(answer, status) => self.hit(answer, status),
-            Judged::Missing(status) => self.execute(status, RunThread::OnlyOwn),
+            LookupResult::Good(answer, status) => self.hit(answer, status),
+            LookupResult::Missing(status) => self.execute(status, RunThread::OnlyOwn),
         }
     }
 
-    fn judged(&self, found: Result<Option<CachedAnswer>, Error>) -> Judged {
+    fn judged(&self, found: Result<Option<CachedAnswer>, Error>) -> LookupResult {
         let answer = match found {
             Ok(Some(answer)) => answer,
-            Ok(None) => return Judged::Missing(CacheStatus::Miss),
+            Ok(None) => return LookupResult::Missing(CacheStatus::Miss),
             // As Triton: a failed look-up counts as a miss. A failed insertion is logged as an error.
             Err(error) => {
                 let (model, request_id) = (&self.observer.cache.config.name, &self.observer.request.id);
                 let key = &self.observer.key.1;
                 log::debug!(model:%, request_id:%; "failed to look up key [{key}] in response cache: {error}");
-                return Judged::Missing(CacheStatus::Miss);
+                return LookupResult::Missing(CacheStatus::Miss);
             }
         };
         let (caching, control) = (&self.observer.cache.caching, self.execution.request.cache_control);
@@ -131,9 +131,9 @@ impl AskingRequest {
         let ages = caching.time_to_live.is_some() || control.max_age.is_some();
         let age = if ages { answer.age(unix_time()) } else { Duration::ZERO };
         match freshness(age, caching, control) {
-            Freshness::Fresh(rest) => Judged::Good(answer, CacheStatus::Hit(rest)),
-            Freshness::Stale => Judged::Good(answer, CacheStatus::StaleHit),
-            Freshness::TooOld => Judged::Missing(CacheStatus::TooOld),
+            Freshness::Fresh(rest) => LookupResult::Good(answer, CacheStatus::Hit(rest)),
+            Freshness::Stale => LookupResult::Good(answer, CacheStatus::StaleHit),
+            Freshness::TooOld => LookupResult::Missing(CacheStatus::TooOld),
         }
     }
 
@@ -152,8 +152,8 @@ impl AskingRequest {
     }
 
     fn answer(self, answer: CachedAnswer, status: CacheStatus) {
-        let times = Lookup { queued: self.queued, began: self.began, ended: now() };
-        self.observer.decide(Decision::Hit(times));
+        let times = LookupTimes { queued: self.queued, began: self.began, ended: now() };
+        self.observer.decide(AnswerSource::Hit(times));
         let execution = self.execution;
         execution.responder.timeline().set_cache_status(status);
         let mut responses = answer.responses.into_iter().peekable();
@@ -195,7 +195,7 @@ impl AskingRequest {
         execution.responder.timeline().set_cache_status(status);
         let has_asked = matches!(status, CacheStatus::Miss | CacheStatus::TooOld);
         let looked_up = has_asked.then(|| now() - began);
-        observer.decide(Decision::Execution { status, leads, looked_up });
+        observer.decide(AnswerSource::Execution { status, leads, looked_up });
         observer.account.runner().clone().enqueue(attributes, execution, queued, thread)
     }
 
@@ -214,8 +214,12 @@ impl AskingRequest {
             ..self.execution.request.share()
         };
         let timeline = Timeline::new(queued, self.execution.responder.timeline().rows);
-        let valid =
-            ValidRequest { request, attributes: self.attributes.clone(), timeline, flow: Flow::unlimited() };
+        let valid = ValidRequest {
+            request,
+            attributes: self.attributes.clone(),
+            timeline,
+            flow: UnreadPolicy::unlimited(),
+        };
         let (asking, mut unread) = cache.ask(account, valid, key.clone(), queued);
         let turn = asking.observer.request.turn;
         // If another request leads meanwhile, this one waits with the others, and nobody reads its answer.
@@ -229,7 +233,7 @@ impl AskingRequest {
 }
 
 /// What a look-up means for a request.
-enum Judged {
+enum LookupResult {
     /// This answer is good enough.
     Good(CachedAnswer, CacheStatus),
     /// The model must answer.

@@ -9,12 +9,12 @@ use futures_util::future::BoxFuture;
 use host::now;
 use inference::{
     Timestamp,
-    cache::{CachedAnswer, StorageTerms},
+    cache::{CachedAnswer, StorageRules},
 };
 use vocabulary::{Error, ErrorCode};
 
 use super::ModelCache;
-use crate::{account::Record, response_cache::flights::FlightKey};
+use crate::{account::RequestCounters, response_cache::flights::FlightKey};
 
 /// What remains of an insertion that the cache could not do at once.
 pub(super) type RestOfInsertion = BoxFuture<'static, ()>;
@@ -23,7 +23,7 @@ pub(super) type RestOfInsertion = BoxFuture<'static, ()>;
 pub(super) struct Insertion {
     pub(super) cache: Arc<ModelCache>,
     pub(super) key: FlightKey,
-    pub(super) record: Arc<Record>,
+    pub(super) record: Arc<RequestCounters>,
     /// How long the look-up took, if there was one.
     pub(super) looked_up: Option<Duration>,
     pub(super) began: Timestamp,
@@ -36,7 +36,7 @@ impl Insertion {
     pub(super) fn begin(self, answer: Arc<CachedAnswer>) -> Option<RestOfInsertion> {
         let ModelCache { cache, caching, .. } = &*self.cache;
         let lifetime = caching.time_to_live.map(|time_to_live| time_to_live + caching.stale_time);
-        let terms = StorageTerms { lifetime, replaces: self.replaces || lifetime.is_some() };
+        let terms = StorageRules { lifetime, replaces: self.replaces || lifetime.is_some() };
         let mut storing = cache.insert(&self.key.1, answer, terms);
         if let Poll::Ready(stored) = storing.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             self.end(stored);

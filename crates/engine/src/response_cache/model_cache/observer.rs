@@ -11,7 +11,9 @@ use inference::{
 };
 use vocabulary::{Error, FailureReason};
 
-use super::{AskingRequest, CacheObserver, Collected, Decision, Followers, ModelCache, insertion::Insertion};
+use super::{
+    AnswerSource, CacheLookup, CacheObserver, Collected, Followers, ModelCache, insertion::Insertion,
+};
 
 /// The most bytes of the responses of a decoupled model that are kept until the last one, if the configuration sets no
 /// limit.
@@ -19,7 +21,7 @@ const MOST_COLLECTED: usize = 1 << 20;
 
 impl CacheObserver {
     /// Called once, before the first response.
-    pub(super) fn decide(&self, decision: Decision) {
+    pub(super) fn decide(&self, decision: AnswerSource) {
         let _ = self.decision.set(decision);
     }
 
@@ -140,7 +142,7 @@ impl Followers {
             Self::Share(requests, answer) => {
                 requests.into_iter().for_each(|request| request.collapse(answer.clone()));
             }
-            Self::Execute(requests) => requests.into_iter().for_each(AskingRequest::execute_alone),
+            Self::Execute(requests) => requests.into_iter().for_each(CacheLookup::execute_alone),
             Self::Fail(requests, error) => {
                 for request in requests {
                     let mut error = error.clone();
@@ -159,8 +161,8 @@ impl Followers {
 impl ResponseObserver for CacheObserver {
     fn responding(&self, response: &PassingResponse<'_>) {
         match self.decision.get() {
-            Some(Decision::Hit(times)) => self.account.responding_from_cache(response, times),
-            Some(&Decision::Execution { status, leads, looked_up }) => {
+            Some(AnswerSource::Hit(times)) => self.account.responding_from_cache(response, times),
+            Some(&AnswerSource::Execution { status, leads, looked_up }) => {
                 self.executed(response, (status, leads), looked_up);
             }
             // The request has waited for an equal one in vain.

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use kserve::{lengths, long_write::BRIEF};
 use smallvec::SmallVec;
-use vocabulary::{DataType, Error, Name, NoRoom, Shape, TensorData};
+use vocabulary::{BudgetExceeded, DataType, Error, Name, Shape, TensorData};
 
 use super::wire::{Malformed, WireReader, WireType};
 
@@ -100,8 +100,8 @@ impl From<Error> for InvalidMessage {
     }
 }
 
-impl From<NoRoom> for InvalidMessage {
-    fn from(refused: NoRoom) -> Self {
+impl From<BudgetExceeded> for InvalidMessage {
+    fn from(refused: BudgetExceeded) -> Self {
         Self::Refused(refused.into())
     }
 }

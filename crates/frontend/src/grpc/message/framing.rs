@@ -14,7 +14,7 @@ use std::{
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::Body;
 use smallvec::SmallVec;
-use vocabulary::{ByteBudget, ByteReservation, Error, Name, NoRoom};
+use vocabulary::{BudgetExceeded, ByteBudget, ByteReservation, Error, Name};
 
 use super::{
     decode,
@@ -182,7 +182,9 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
                     Ok(Ok((message, reservation))) => {
                         Ok(ReceivedMessage { frames: SmallVec::from_iter([message]), reservation })
                     }
-                    Ok(Err(InflateError::NoRoom(refused))) => Err(refused_message(Name::default(), refused)),
+                    Ok(Err(InflateError::BudgetExceeded(refused))) => {
+                        Err(refused_message(Name::default(), refused))
+                    }
                     // It is not known how many bytes more.
                     Ok(Err(InflateError::TooLarge)) => {
                         Err(too_long(self.max_message + 1, self.max_message).into())
@@ -306,7 +308,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
     }
 
     /// Reserves what is held and `count` bytes more. The beginning of a prefix may be held without a reservation.
-    fn reserve(&mut self, count: usize) -> Result<(), NoRoom> {
+    fn reserve(&mut self, count: usize) -> Result<(), BudgetExceeded> {
         let prefix = if self.header.is_some() { PREFIX } else { 0 };
         self.reservation.grow_to(prefix + self.held + count)
     }
@@ -455,7 +457,7 @@ impl<B: Body<Data = Bytes> + Unpin> Messages<B> {
     }
 }
 
-fn refused_message(id: Name, refused: NoRoom) -> MessageError {
+fn refused_message(id: Name, refused: BudgetExceeded) -> MessageError {
     MessageError::Refused(RefusedMessage { id, error: refused.into() })
 }
 

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use kserve::long_write::PIECE;
-use vocabulary::{ByteReservation, Error, NoRoom};
+use vocabulary::{BudgetExceeded, ByteReservation, Error};
 
 use super::syntax::JsonSyntaxError;
 
@@ -29,7 +29,7 @@ pub(crate) struct LongRead<'w> {
     kept: Cell<usize>,
     /// The bytes that the visitor held at the last piece.
     held: Cell<usize>,
-    refusal: Cell<Option<NoRoom>>,
+    refusal: Cell<Option<BudgetExceeded>>,
 }
 
 impl std::fmt::Debug for LongRead<'_> {

@@ -12,13 +12,13 @@ use tokio::{
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Returns freed memory on a blocking thread, at most once in a while.
-pub(super) struct FreedMemory {
+pub(super) struct HeapTrimmer {
     wanted: Arc<Notify>,
     /// The task, which ends when this is dropped.
     _task: JoinSet<()>,
 }
 
-impl FreedMemory {
+impl HeapTrimmer {
     /// Must be called in a tokio runtime.
     pub(super) fn new(functions: Option<MemoryFunctions>) -> Self {
         let wanted = Arc::new(Notify::new());
@@ -72,7 +72,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn memory_is_returned_at_once_and_then_once_in_a_while() {
-        let memory = FreedMemory::new(COUNTED);
+        let memory = HeapTrimmer::new(COUNTED);
         memory.return_soon();
         until(1).await;
         let first = Instant::now();

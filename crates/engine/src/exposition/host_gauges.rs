@@ -7,7 +7,7 @@ use std::{
 use inference::lock::Mutex;
 
 /// Reads the kernel's tables on demand. Nothing runs in between.
-pub(crate) struct Host {
+pub(crate) struct HostGauges {
     last: Mutex<HostSample>,
     /// How long a sample is used.
     lifetime: Duration,
@@ -26,7 +26,7 @@ struct Ticks {
     all: u64,
 }
 
-impl Host {
+impl HostGauges {
     /// Takes the baseline for the first reading. A sample is used for `lifetime`.
     pub(crate) fn new(lifetime: Duration) -> Self {
         let sample = HostSample {
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_measurement_is_used_for_its_lifetime() {
         let read = |lifetime| {
-            let host = Host { last: Mutex::new(sample()), lifetime };
+            let host = HostGauges { last: Mutex::new(sample()), lifetime };
             host.read().1.is_some()
         };
         assert!(!read(Duration::from_secs(3600)), "nothing is measured again");

@@ -13,9 +13,9 @@ use rustix::{
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Alarm(OwnedFd);
+pub(crate) struct WakeupFd(OwnedFd);
 
-impl Alarm {
+impl WakeupFd {
     /// An alarm that is silent.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Alarm {
     }
 }
 
-impl Wake for Alarm {
+impl Wake for WakeupFd {
     fn wake(self: Arc<Self>) {
         self.ring();
     }

@@ -12,10 +12,10 @@ use std::{
 use inference::{Inferer, Response, ResponseItem, ResponseStream, lock::Mutex};
 use vocabulary::{Error, ErrorCode};
 
-use crate::{alarm::Alarm, model_context::ModelContext};
+use crate::{model_context::ModelContext, wakeup_fd::WakeupFd};
 
 /// The open requests of one worker.
-pub(crate) struct Inferences {
+pub(crate) struct NestedInferences {
     model: Arc<ModelContext>,
     open: HashMap<u64, OpenInference>,
     ready: Arc<ReadyInferences>,
@@ -39,7 +39,7 @@ const MOST_OPEN: usize = 10_000;
 /// The requests with news.
 struct ReadyInferences {
     numbers: Mutex<Vec<u64>>,
-    alarm: Arc<Alarm>,
+    alarm: Arc<WakeupFd>,
 }
 
 struct InferenceWaker {
@@ -67,8 +67,8 @@ impl Wake for InferenceWaker {
     }
 }
 
-impl Inferences {
-    pub(crate) fn new(model: Arc<ModelContext>, alarm: Arc<Alarm>) -> Self {
+impl NestedInferences {
+    pub(crate) fn new(model: Arc<ModelContext>, alarm: Arc<WakeupFd>) -> Self {
         let ready = ReadyInferences { numbers: Mutex::default(), alarm };
         Self { model, open: HashMap::new(), ready: Arc::new(ready) }
     }

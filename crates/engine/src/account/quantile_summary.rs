@@ -15,7 +15,7 @@ const STEPS: usize = 5;
 ///
 /// The durations of each step of the window are counted apart. The oldest step is forgotten when a new one begins, so that
 /// the quantiles are those of the last 48 to 60 seconds.
-pub(crate) struct Summary {
+pub(crate) struct QuantileSummary {
     steps: [DurationCounts; STEPS],
     /// The step that counts now.
     current: usize,
@@ -36,7 +36,7 @@ pub(crate) struct SummaryReading {
     pub(crate) sum: f64,
 }
 
-impl Summary {
+impl QuantileSummary {
     pub(crate) fn new(now: Timestamp) -> Self {
         Self { steps: Default::default(), current: 0, next_step: now + step(), count: 0, sum: Duration::ZERO }
     }
@@ -84,14 +84,14 @@ mod tests {
         Timestamp::from_nanos(1) + Duration::from_secs(seconds)
     }
 
-    fn median(summary: &mut Summary, seconds: u64) -> f64 {
+    fn median(summary: &mut QuantileSummary, seconds: u64) -> f64 {
         summary.read(at(seconds), &[0.5]).quantiles[0].1
     }
 
     #[test]
     fn a_value_counts_for_at_least_four_fifths_of_a_minute_and_at_most_a_minute() {
         for offset in 0..12 {
-            let mut summary = Summary::new(at(0));
+            let mut summary = QuantileSummary::new(at(0));
             summary.observe(Duration::from_nanos(100), at(offset));
             assert_eq!(median(&mut summary, offset + 48 - offset % 12 - 1), 0.1, "{offset}");
             assert_eq!(median(&mut summary, 59), 0.1);
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_window_forgets_old_values_and_keeps_new_ones() {
-        let mut summary = Summary::new(at(0));
+        let mut summary = QuantileSummary::new(at(0));
         for second in 0..200 {
             summary.observe(Duration::from_micros(second), at(second));
             let median = median(&mut summary, second);

@@ -62,7 +62,7 @@ pub struct ModelStatistics {
 
 /// When the cache looked up a request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Lookup {
+pub(crate) struct LookupTimes {
     /// When the request came to the scheduler.
     pub(crate) queued: Timestamp,
     /// When the look-up began.
@@ -73,7 +73,7 @@ pub(crate) struct Lookup {
 
 /// See the module documentation.
 #[derive(Default)]
-pub(crate) struct Record {
+pub(crate) struct RequestCounters {
     /// The executor counts its executions there, too.
     counters: Arc<ModelCounters>,
     failures: [AtomicU64; 4],
@@ -83,7 +83,7 @@ pub(crate) struct Record {
     labels: OnceLock<SeriesLabels>,
 }
 
-impl Record {
+impl RequestCounters {
     /// Without any request.
     pub(crate) fn new(latencies: Latencies) -> Self {
         Self { latencies, ..Self::default() }
@@ -191,7 +191,7 @@ impl Record {
     }
 
     /// Counts a request that is answered from the cache.
-    pub(crate) fn cache_hit(&self, timeline: &Timeline, lookup: &Lookup, now: Timestamp) {
+    pub(crate) fn cache_hit(&self, timeline: &Timeline, lookup: &LookupTimes, now: Timestamp) {
         let took = now - timeline.request_start;
         let (queued, looked_up) = (lookup.began - lookup.queued, lookup.ended - lookup.began);
         self.counters.count(|totals| {
@@ -285,7 +285,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use inference::{
-        BackendReport, ExecutionTimes, Flow, PassingResponse, ResponseObserver, response_channel,
+        BackendReport, ExecutionTimes, PassingResponse, ResponseObserver, UnreadPolicy, response_channel,
     };
 
     use super::*;
@@ -295,7 +295,7 @@ mod tests {
     }
 
     fn executed(
-        record: &Record,
+        record: &RequestCounters,
         rows: u32,
         execution_times: &Arc<ExecutionTimes>,
         outcome: Result<(), &Error>,
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn two_requests_of_a_batch_are_two_requests_and_one_execution() {
-        let record = Record::default();
+        let record = RequestCounters::default();
         let execution_times = Arc::new(ExecutionTimes::start(5, || at(20)));
         executed(&record, 2, &execution_times, Ok(()));
         executed(&record, 3, &execution_times, Ok(()));
@@ -324,7 +324,7 @@ mod tests {
     /// Where the counters are not read at one moment, requests are there without their executions, or the reverse.
     #[test]
     fn whoever_reads_sees_requests_and_executions_of_one_moment() {
-        let record = Record::default();
+        let record = RequestCounters::default();
         std::thread::scope(|threads| {
             let ended = threads.spawn(|| {
                 for _ in 0..20_000 {
@@ -340,7 +340,7 @@ mod tests {
         });
     }
 
-    struct Counting(Record);
+    struct Counting(RequestCounters);
 
     impl ResponseObserver for Counting {
         fn responding(&self, response: &PassingResponse<'_>) {
@@ -370,9 +370,9 @@ mod tests {
             exec_end: at(36),
         };
         for before_the_end in [true, false] {
-            let counting = Arc::new(Counting(Record::default()));
+            let counting = Arc::new(Counting(RequestCounters::default()));
             let (responder, _stream) =
-                response_channel(Timeline::new(at(10), 2), counting.clone(), Flow::unlimited());
+                response_channel(Timeline::new(at(10), 2), counting.clone(), UnreadPolicy::unlimited());
             responder.timeline().queued(at(11), &[]);
             responder.timeline().executing(Arc::new(ExecutionTimes::start(2, || at(20))));
             let (backend, batch) = (responder.clone(), responder.batch_reporter().unwrap());
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_failed_execution_counts_as_execution_but_not_as_inference() {
-        let record = Record::default();
+        let record = RequestCounters::default();
         let error = Error::internal("boom").because(FailureReason::Backend);
         executed(&record, 2, &Arc::new(ExecutionTimes::start(2, || at(20))), Err(&error));
         let read = record.read(&"m".into(), 1);
@@ -418,13 +418,13 @@ mod tests {
         assert_eq!(record.last_failure().map(|last| last.text).as_deref(), Some("boom"));
         let lately = unix_time() - Duration::from_secs(600);
         assert!(record.counters().has_executed_since(lately));
-        assert!(!Record::default().counters().has_executed_since(lately));
+        assert!(!RequestCounters::default().counters().has_executed_since(lately));
     }
 
     #[test]
     fn a_request_that_was_answered_from_the_cache_was_not_executed() {
-        let record = Record::default();
-        let lookup = Lookup { queued: at(11), began: at(14), ended: at(20) };
+        let record = RequestCounters::default();
+        let lookup = LookupTimes { queued: at(11), began: at(14), ended: at(20) };
         record.cache_hit(&Timeline::new(at(10), 2), &lookup, at(22));
         let read = record.read(&"m".into(), 1);
         assert_eq!(read.success, DurationStatistic { count: 1, ns: 12_000 });
@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn the_time_of_a_cache_miss_is_added_to_its_request() {
-        let record = Record::default();
+        let record = RequestCounters::default();
         record.cache_miss(Duration::from_micros(7));
         executed(&record, 1, &Arc::new(ExecutionTimes::start(1, || at(20))), Ok(()));
         let read = record.read(&"m".into(), 1);
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn a_request_that_no_queue_accepted_counts_in_metrics_and_not_in_statistics() {
-        let record = Record::default();
+        let record = RequestCounters::default();
         let error = Error::unavailable("full").because(FailureReason::Rejected);
         record.request_ended(&Timeline::new(at(1), 1), Err(&error), at(2));
         assert_eq!(record.failures(FailureReason::Rejected), 1);

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 /// Counts requests from acceptance to their last response (S-W41).
 #[derive(Default)]
-pub(crate) struct InFlight {
+pub(crate) struct OpenRequests {
     count: AtomicUsize,
     /// Requests that the model is about to accept or to refuse.
     entering: AtomicUsize,
@@ -26,7 +26,7 @@ pub(crate) struct InFlight {
     ended_for_tasks: Notify,
 }
 
-impl InFlight {
+impl OpenRequests {
     pub(crate) fn count(&self) -> usize {
         self.count.load(SeqCst)
     }
@@ -119,7 +119,7 @@ impl InFlight {
 }
 
 /// A request that the model is about to accept or to refuse.
-pub(crate) struct Entering<'a>(&'a InFlight);
+pub(crate) struct Entering<'a>(&'a OpenRequests);
 
 impl Drop for Entering<'_> {
     fn drop(&mut self) {
@@ -129,7 +129,7 @@ impl Drop for Entering<'_> {
 }
 
 /// Keeps a model version from ending: a request that was accepted will need it.
-pub(crate) struct ModelPin(Arc<InFlight>);
+pub(crate) struct ModelPin(Arc<OpenRequests>);
 
 impl Drop for ModelPin {
     fn drop(&mut self) {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_wait_ends_with_the_last_request() {
-        let in_flight = Arc::new(InFlight::default());
+        let in_flight = Arc::new(OpenRequests::default());
         in_flight.begin();
         in_flight.begin();
         let waiting = thread::spawn({
@@ -165,7 +165,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_hears_of_the_end_of_the_last_request() {
-        let in_flight = Arc::new(InFlight::default());
+        let in_flight = Arc::new(OpenRequests::default());
         in_flight.begin();
         in_flight.begin();
         let mut ended = pin!(in_flight.last_ended());
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_wait_ends_when_nobody_may_enter_any_more() {
-        let in_flight = Arc::new(InFlight::default());
+        let in_flight = Arc::new(OpenRequests::default());
         let entering = in_flight.enter().unwrap();
         in_flight.close();
         assert!(in_flight.enter().is_none() && !in_flight.have_ended());
