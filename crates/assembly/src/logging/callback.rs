@@ -188,11 +188,11 @@ mod tests {
         let (begun, has_begun) = mpsc::channel();
         let (end, ends) = mpsc::channel::<()>();
         let (got, all_got) = mpsc::channel();
-        let ends = std::sync::Mutex::new(ends);
+        let ends = Mutex::new(ends);
         let queue = LogCallbackQueue::new(Box::new(move |record| {
             begun.send(()).unwrap();
             // Returns at once when the sender has gone.
-            let _ = ends.lock().unwrap().recv();
+            let _ = ends.lock().recv();
             got.send(record.message.len()).unwrap();
         }));
         let long = "x".repeat(1 << 20);
