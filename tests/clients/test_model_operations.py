@@ -187,8 +187,8 @@ class Operations:
     """
 
     REFUSALS = re.compile(
-        r"(404|StatusCode.NOT_FOUND): Request for unknown model: 'm\d' (is not found|has no available versions)"
-        r"|(503|StatusCode.UNAVAILABLE): Request for unknown model: 'm\d' version [12] is not at ready state"
+        r"((404|StatusCode.NOT_FOUND): Request for unknown model: 'm\d' (is not found|has no available versions)"
+        r"|(503|StatusCode.UNAVAILABLE): Request for unknown model: 'm\d' version [12] is not at ready state)(: .*)?"
     )
     FAILED_LOAD = re.compile(
         r"(400|StatusCode.INVALID_ARGUMENT): load failed for model 'm\d': version 1 is at UNAVAILABLE state: .*;\n"

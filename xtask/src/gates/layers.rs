@@ -186,10 +186,10 @@ mod tests {
             {"name": "scheduling", "kind": null}, {"name": "vocabulary", "kind": null}]});
         assert!(broken(&[both]).is_empty());
         assert_eq!(
-            broken(&[package("recording", "client", Some("dev"))]),
+            broken(&[package("tune", "plot", Some("dev"))]),
             [
-                "crate recording does not use client: the table of layers needs no such arrow",
-                "crate recording does not use proto: the table of layers needs no such arrow"
+                "crate tune does not use plot: the table of layers needs no such arrow",
+                "crate tune does not use proto: the table of layers needs no such arrow"
             ]
         );
     }

@@ -154,6 +154,7 @@ pub(super) const OF_BACKENDS: &[NamedValue] = &[
     named("environments", "`on`: environments are made from `requirements.txt`.", "`off`"),
     named("environments-directory", "Where they are made.", "`~/.cache/nereid/python-environments`"),
     named("environments-timeout-seconds", "The most time to make one, from 1 to 86400.", "600"),
+    named("error-paths", "`absolute` or `relative`: the paths in texts of exceptions.", "`absolute`"),
     named("implementation", "`built-in` or `triton`.", "`triton`, if it is in the backend directory"),
     named("pip-index-url", "The index of packages.", "that of `pip`"),
     named("python-executable", "The interpreter of models that name none.", "`python3`"),
