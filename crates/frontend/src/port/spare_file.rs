@@ -1,32 +1,44 @@
 //! A file that is open only so that it can be closed: a process without free descriptors cannot accept a connection, not even
 //! to refuse it, and the client would wait for ever.
-use std::{fs::File, io};
+//!
+//! It is a socket, because that needs no path: the root of a container may have no `/dev`.
+use std::{io, os::unix::net::UnixDatagram};
 
 /// ENFILE and EMFILE of Linux: the system, or the process, has as many open files as it may have.
 const NO_FREE_DESCRIPTOR: [i32; 2] = [23, 24];
 
 /// The descriptor for one connection to refuse.
 #[derive(Debug)]
-pub(super) struct SpareFile(Option<File>);
+pub(super) struct SpareFile(Option<UnixDatagram>);
 
 impl SpareFile {
     /// Without a free descriptor there is no spare file.
     pub(super) fn open() -> Self {
-        Self(File::open("/dev/null").ok())
+        let mut spare = Self(None);
+        spare.reopen();
+        spare
     }
 
     /// Closes the file if `error` says that there is no free descriptor. Returns whether there is one now.
     pub(super) fn close_for(&mut self, error: &io::Error) -> bool {
-        error.raw_os_error().is_some_and(|code| NO_FREE_DESCRIPTOR.contains(&code)) && self.0.take().is_some()
+        lacks_descriptor(error) && self.0.take().is_some()
     }
 
-    /// Opens the file again. Returns whether it is open.
+    /// Opens the file again. Returns false if there is no free descriptor.
     pub(super) fn reopen(&mut self) -> bool {
-        if self.0.is_none() {
-            *self = Self::open();
+        if self.0.is_some() {
+            return true;
         }
-        self.0.is_some()
+        match UnixDatagram::unbound() {
+            Ok(file) => self.0 = Some(file),
+            Err(error) => return !lacks_descriptor(&error),
+        }
+        true
     }
+}
+
+fn lacks_descriptor(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|code| NO_FREE_DESCRIPTOR.contains(&code))
 }
 
 #[cfg(test)]
