@@ -2,18 +2,13 @@
 //!
 //! `tests/differential` has the generators and the comparison, because it uses the servers and models of the client tests.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 
 use crate::arguments::Arguments;
 use crate::build::Build;
 use crate::{process, python, tools, workspace};
 
-/// The comparison that belongs to `cargo xtask integrations`.
-const SEED_OF_CHANGES: u64 = 1;
-const TIME_OF_CHANGES: Duration = Duration::from_mins(2);
-/// The long one: so many seeds, and how many cases each of them has.
+/// The comparison of `cargo xtask deepcheck`: so many seeds, and how many cases each of them has.
 const SEEDS: u64 = 3;
 const CASES_OF_SEED: u64 = 20_000;
 
@@ -40,8 +35,9 @@ impl DifferentialOptions {
         Ok(DifferentialOptions { build, arguments: passed })
     }
 
-    fn of_seed(build: Build, seed: u64, length: String) -> DifferentialOptions {
-        DifferentialOptions { build, arguments: vec![format!("--seed={seed}"), length] }
+    fn of_seed(seed: u64) -> DifferentialOptions {
+        let arguments = vec![format!("--seed={seed}"), format!("--cases={CASES_OF_SEED}")];
+        DifferentialOptions { build: Build::Release, arguments }
     }
 }
 
@@ -64,16 +60,7 @@ pub(crate) fn run(options: &DifferentialOptions) -> Result<()> {
     process::run(&mut command)
 }
 
-/// The short comparison of `cargo xtask integrations`.
-///
-/// # Errors
-/// As [`run`].
-pub(crate) fn of_changes() -> Result<()> {
-    let length = format!("--seconds={}", TIME_OF_CHANGES.as_secs());
-    run(&DifferentialOptions::of_seed(Build::DevWorkspace, SEED_OF_CHANGES, length))
-}
-
-/// The long comparison of `cargo xtask deepcheck`. All seeds are run, whatever the others show.
+/// The comparison of `cargo xtask deepcheck`. All seeds are run, whatever the others show.
 ///
 /// # Errors
 /// As [`run`].
@@ -81,8 +68,7 @@ pub(crate) fn long() -> Result<()> {
     let mut different = Vec::new();
     for seed in 1..=SEEDS {
         println!("comparison {seed} of {SEEDS}");
-        let length = format!("--cases={CASES_OF_SEED}");
-        if let Err(error) = run(&DifferentialOptions::of_seed(Build::Release, seed, length)) {
+        if let Err(error) = run(&DifferentialOptions::of_seed(seed)) {
             different.push(format!("seed {seed}: {error:#}"));
         }
     }

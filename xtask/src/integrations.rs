@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+use crate::dependencies;
 use crate::steps::{self, CannotRun, CheckStep};
 use crate::test_runners::{client_tests, nextest};
 use crate::tools::{self, Tool};
-use crate::{dependencies, differential};
 
 /// How long all groups may take on a busy machine.
 const LIMIT: Duration = Duration::from_mins(30);
 
-const STEPS: [CheckStep; 12] = [
+const STEPS: [CheckStep; 11] = [
     CheckStep { name: "stores", limit: Duration::from_mins(15), action: stores },
     CheckStep {
         name: "clients of stores",
@@ -41,7 +41,6 @@ const STEPS: [CheckStep; 12] = [
         limit: Duration::from_mins(10),
         action: || clients_of("NVIDIA's programs", "nvidia", tools::NVIDIA),
     },
-    CheckStep { name: "differential", limit: Duration::from_mins(15), action: differential::of_changes },
     CheckStep {
         name: "browser",
         limit: Duration::from_mins(10),

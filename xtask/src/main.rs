@@ -64,9 +64,9 @@ cargo xtask test [--quick] [--only TEXT]
     Each step has a limit, and ends with a list of what it left. Logs are in target/steps.
 
 cargo xtask integrations [--only TEXT]
-    The tests that need large foreign packages, in groups: object stores, Triton's plug-ins, NVIDIA's programs, two minutes
-    of comparison with a real Triton, a browser, Prometheus's tools, the larger recipes of the documentation, the rules for
-    dependencies, and known faults in them. --only takes the groups whose name contains TEXT.
+    The tests that need large foreign packages, in groups: object stores, Triton's plug-ins, NVIDIA's programs, a browser,
+    Prometheus's tools, the larger recipes of the documentation, the rules for dependencies, and known faults in them.
+    --only takes the groups whose name contains TEXT.
 
 cargo xtask deepcheck [--only TEXT]
     What takes too long for every change: a model checker over the code that threads meet in, the tests of the crates that
