@@ -26,6 +26,13 @@ def findings(text):
     return (checked.stdout + checked.stderr).splitlines()
 
 
+def server():
+    """Prometheus: beside promtool, or in the package that this one was unpacked from."""
+    promtool = pathlib.Path(program())
+    unpacked = promtool.parent / "usr/bin/prometheus"
+    return unpacked if unpacked.exists() else promtool.with_name("prometheus")
+
+
 @contextlib.contextmanager
 def prometheus(folder, target):
     """A Prometheus that scrapes an address, until the end of the block. It gives its own address."""
@@ -34,7 +41,7 @@ def prometheus(folder, target):
     # JSON is YAML.
     config.write_text(json.dumps({"scrape_configs": [scrape]}))
     line = [
-        pathlib.Path(program()).with_name("prometheus"),
+        server(),
         f"--config.file={config}",
         f"--storage.tsdb.path={folder / 'series'}",
         f"--web.listen-address=127.0.0.1:{port}",
