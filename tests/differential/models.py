@@ -2,23 +2,11 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 from differential.servers import write_model
+from tritonclient.utils import triton_to_np_dtype
 
-NUMBERS = {
-    "BOOL": np.bool_,
-    "UINT8": np.uint8,
-    "UINT16": np.uint16,
-    "UINT32": np.uint32,
-    "UINT64": np.uint64,
-    "INT8": np.int8,
-    "INT16": np.int16,
-    "INT32": np.int32,
-    "INT64": np.int64,
-    "FP16": np.float16,
-    "FP32": np.float32,
-    "FP64": np.float64,
-}
+KINDS_OF_NUMBERS = "BOOL UINT8 UINT16 UINT32 UINT64 INT8 INT16 INT32 INT64 FP16 FP32 FP64"
+NUMBERS = {datatype: triton_to_np_dtype(datatype) for datatype in KINDS_OF_NUMBERS.split()}
 DATATYPES = (*NUMBERS, "BF16", "BYTES")
 
 

@@ -148,7 +148,7 @@ impl GrpcConnection {
     }
 
     async fn receive(&self, call: GrpcCall, mut keep: impl FnMut(Bytes)) -> Result<CallTimes, CallFailure> {
-        let broken = |error: hyper::Error| CallFailure::Broken(describe(&error));
+        let broken = |error: hyper::Error| CallFailure::Broken(format!("{:#}", anyhow::Error::new(error)));
         let mut sender = self.sender.borrow().clone();
         sender.ready().await.map_err(broken)?;
         let (head, mut body) = sender.send_request(call.into_request()).await.map_err(broken)?.into_parts();
@@ -200,17 +200,6 @@ fn check_status(headers: &HeaderMap) -> Result<(), CallFailure> {
         }
         None => Err(CallFailure::Refused("answer without grpc-status".into())),
     }
-}
-
-/// The error and its causes, in one line.
-fn describe(error: &hyper::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

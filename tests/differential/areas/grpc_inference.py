@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import grpc
 from differential import models, tensors
-from differential.answers import DIED, Answer, flat
+from differential.answers import Answer, flat
+from differential.connected_area import ConnectedArea
 from differential.exchange import PATIENCE
 from differential.grpc_calls import ended, keys
-from differential.servers import NAMES, Pair
 from google.protobuf import json_format
 from tritonclient.grpc import service_pb2 as pb
 
@@ -249,37 +249,16 @@ def fields_of(response):
     return fields
 
 
-class GrpcArea:
-    """Both servers with the models, and a channel to each."""
-
+class GrpcArea(ConnectedArea):
     name = "grpc"
-    most_tries = 600
     draw = staticmethod(draw)
 
-    def __enter__(self):
-        self._pair = Pair(models.MODELS).__enter__()
-        self._connect()
-        return self
-
-    def __exit__(self, *failure):
-        for channel in self._channels:
-            channel.close()
-        self._pair.__exit__(*failure)
-
-    def _connect(self):
+    def connect(self, server):
         options = (("grpc.enable_retries", 0), ("grpc.initial_reconnect_backoff_ms", 50))
-        self._channels = [grpc.insecure_channel(server.grpc, options) for server in (self._pair.triton, self._pair.nereid)]
+        return grpc.insecure_channel(server.grpc, options)
 
-    def ask(self, case):
-        """The answers of both."""
-        way = streamed if case.streamed else called
-        answers = [way(channel, case) for channel in self._channels]
-        dead = self._pair.revive()
-        if dead:
-            for channel in self._channels:
-                channel.close()
-            self._connect()
-        return [[Answer(DIED)] if server in dead else given for server, given in zip(NAMES, answers, strict=True)]
+    def answers(self, connection, case):
+        return streamed(connection, case) if case.streamed else called(connection, case)
 
 
 def called(channel, case):

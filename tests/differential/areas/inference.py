@@ -10,9 +10,8 @@ import zlib
 from dataclasses import dataclass, field
 
 from differential import documents, models, tensors
-from differential.answers import DIED, Answer
+from differential.connected_area import ConnectedArea
 from differential.exchange import HttpConnection, HttpRequest
-from differential.servers import NAMES, Pair
 
 MOST_MUTATIONS = 3
 KINDS = ("infer", "infer", "infer", "generate", "generate_stream")
@@ -271,32 +270,12 @@ MUTATIONS = (
 )  # fmt: skip
 
 
-class InferenceArea:
-    """Both servers with the models, and a connection to each."""
-
+class InferenceArea(ConnectedArea):
     name = "inference"
-    most_tries = 600
     draw = staticmethod(draw)
 
-    def __enter__(self):
-        self._pair = Pair(models.MODELS).__enter__()
-        self._connect()
-        return self
+    def connect(self, server):
+        return HttpConnection(server.http)
 
-    def __exit__(self, *failure):
-        for connection in self._connections:
-            connection.close()
-        self._pair.__exit__(*failure)
-
-    def _connect(self):
-        self._connections = [HttpConnection(server.http) for server in (self._pair.triton, self._pair.nereid)]
-
-    def ask(self, case):
-        """The answers of both."""
-        answers = [[connection.ask(case)] for connection in self._connections]
-        dead = self._pair.revive()
-        if dead:
-            for connection in self._connections:
-                connection.close()
-            self._connect()
-        return [[Answer(DIED)] if server in dead else given for server, given in zip(NAMES, answers, strict=True)]
+    def answers(self, connection, case):
+        return [connection.ask(case)]

@@ -13,7 +13,7 @@ use std::{
 };
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 
 use super::stream::ClientStream;
 
@@ -87,6 +87,15 @@ impl HalfCloseStream {
     }
 }
 
+/// Ends when the client has gone. `ready` waits for what the socket is ready for.
+async fn gone_by(ready: impl AsyncFn(Interest) -> io::Result<Ready>) {
+    // The system has told whether both directions are closed. Later only an error tells it.
+    let now = ready(Interest::READABLE | Interest::WRITABLE).await;
+    if now.is_ok_and(|now| !now.is_write_closed()) {
+        let _ = ready(Interest::ERROR).await;
+    }
+}
+
 fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the client has gone")
 }
@@ -102,26 +111,14 @@ impl EndedStream {
                 let (reader, writer) = stream.into_split();
                 let reader = Arc::new(reader);
                 let watched = reader.clone();
-                let gone = async move {
-                    // The system has told whether both directions are closed. Later only an error tells it.
-                    let now = watched.ready(Interest::READABLE | Interest::WRITABLE).await;
-                    if now.is_ok_and(|now| !now.is_write_closed()) {
-                        let _ = watched.ready(Interest::ERROR).await;
-                    }
-                };
+                let gone = gone_by(async move |interest| watched.ready(interest).await);
                 Self::of(move |bytes| reader.try_read(bytes), writer, gone)
             }
             ClientStream::Unix(stream) => {
                 let (reader, writer) = stream.into_split();
                 let reader = Arc::new(reader);
                 let watched = reader.clone();
-                let gone = async move {
-                    // The system has told whether both directions are closed. Later only an error tells it.
-                    let now = watched.ready(Interest::READABLE | Interest::WRITABLE).await;
-                    if now.is_ok_and(|now| !now.is_write_closed()) {
-                        let _ = watched.ready(Interest::ERROR).await;
-                    }
-                };
+                let gone = gone_by(async move |interest| watched.ready(interest).await);
                 Self::of(move |bytes| reader.try_read(bytes), writer, gone)
             }
         }
