@@ -1,7 +1,6 @@
 //! Counts the requests and the executions of one model version. The executor counts executions, the model counts
 //! requests, and late reports of backends revise both.
 use std::{
-    collections::BTreeMap,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
@@ -80,10 +79,11 @@ pub struct ModelTotals {
     pub compute_output: DurationStatistic,
     /// Requests answered from the cache: duration of the look-up.
     pub cache_hit: DurationStatistic,
-    /// Successful requests that missed the cache: duration of look-up and insertion.
+    /// Successful requests that missed the cache: duration of look-up and insertion. Excludes requests whose answer an
+    /// equal request stored first.
     pub cache_miss: DurationStatistic,
-    /// Executions by the number of rows.
-    pub batches: BTreeMap<u32, BatchStatistic>,
+    /// Executions of each batch size, ascending.
+    pub batches: Vec<BatchStatistic>,
 }
 
 impl ModelTotals {
@@ -99,8 +99,13 @@ impl ModelTotals {
     }
 
     fn batch(&mut self, rows: u32) -> &mut BatchStatistic {
-        let new = || BatchStatistic { batch_size: rows.into(), ..BatchStatistic::default() };
-        self.batches.entry(rows).or_insert_with(new)
+        let batch_size = rows.into();
+        let place = self.batches.binary_search_by_key(&batch_size, |batch| batch.batch_size);
+        let place = place.unwrap_or_else(|place| {
+            self.batches.insert(place, BatchStatistic { batch_size, ..BatchStatistic::default() });
+            place
+        });
+        &mut self.batches[place]
     }
 }
 

@@ -15,20 +15,21 @@ fn model(statistics: &ModelStatistics) -> proto::ModelStatistics {
     proto::ModelStatistics {
         name: statistics.name.to_string(),
         version: statistics.version.to_string(),
-        last_inference: statistics.last_inference_ms,
-        inference_count: statistics.inference_count,
-        execution_count: statistics.execution_count,
+        last_inference: statistics.totals.last_inference_ms,
+        inference_count: statistics.totals.inference_count,
+        execution_count: statistics.totals.execution_count,
         inference_stats: Some(InferStatistics {
-            success: duration(statistics.success),
-            fail: duration(statistics.fail),
-            queue: duration(statistics.queue),
-            compute_input: duration(statistics.compute_input),
-            compute_infer: duration(statistics.compute_infer),
-            compute_output: duration(statistics.compute_output),
-            cache_hit: duration(statistics.cache_hit),
-            cache_miss: duration(statistics.cache_miss),
+            success: duration(statistics.totals.success),
+            fail: duration(statistics.totals.fail),
+            queue: duration(statistics.totals.queue),
+            compute_input: duration(statistics.totals.compute_input),
+            compute_infer: duration(statistics.totals.compute_infer),
+            compute_output: duration(statistics.totals.compute_output),
+            cache_hit: duration(statistics.totals.cache_hit),
+            cache_miss: duration(statistics.totals.cache_miss),
         }),
         batch_stats: statistics
+            .totals
             .batches
             .iter()
             .map(|batch| InferBatchStatistics {

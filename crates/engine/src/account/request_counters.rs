@@ -9,8 +9,7 @@ use std::{
 
 use host::unix_time;
 use inference::{
-    BatchStatistic, DurationStatistic, ModelCounters, ReportedTimes, ResponseReport, Timeline, Timestamp,
-    backend::MemoryUsage,
+    ModelCounters, ModelTotals, ReportedTimes, ResponseReport, Timeline, Timestamp, backend::MemoryUsage,
 };
 use vocabulary::{Error, FailureReason, Name};
 
@@ -28,32 +27,8 @@ pub struct ModelStatistics {
     pub name: Name,
     /// Version number.
     pub version: i64,
-    /// Wall clock time when a batch last ended, in milliseconds since 1970; 0 if none has ended.
-    pub last_inference_ms: u64,
-    /// Rows of successful requests.
-    pub inference_count: u64,
-    /// Executed batches.
-    pub execution_count: u64,
-    /// Successful requests, from arrival to last response. For cache misses, the times of the look-up and the insertion
-    /// are added.
-    pub success: DurationStatistic,
-    /// Failed requests, from arrival to last response.
-    pub fail: DurationStatistic,
-    /// Successful requests, from queue to execution.
-    pub queue: DurationStatistic,
-    /// Successful requests, from execution to compute.
-    pub compute_input: DurationStatistic,
-    /// Successful requests, computing.
-    pub compute_infer: DurationStatistic,
-    /// Successful requests, from compute to last response.
-    pub compute_output: DurationStatistic,
-    /// Requests answered from the cache: duration of the look-up.
-    pub cache_hit: DurationStatistic,
-    /// Successful requests that missed the cache: duration of look-up and insertion. Excludes requests whose answer an
-    /// equal request stored first.
-    pub cache_miss: DurationStatistic,
-    /// Counters for each executed batch size, ascending.
-    pub batches: Vec<BatchStatistic>,
+    /// What has been counted of its requests and executions, at one moment.
+    pub totals: ModelTotals,
     /// Counters for each position of a response in its request, ascending, of backends that report their responses.
     pub responses: Vec<ResponseStatistic>,
     /// The memory that the model uses now, as its backend reports it.
@@ -260,22 +235,10 @@ impl RequestCounters {
 
     /// All other counters at one moment, under the given name and version.
     pub(crate) fn read(&self, name: &Name, version: i64) -> ModelStatistics {
-        let totals = self.counters.read();
         ModelStatistics {
             name: name.clone(),
             version,
-            last_inference_ms: totals.last_inference_ms,
-            inference_count: totals.inference_count,
-            execution_count: totals.execution_count,
-            success: totals.success,
-            fail: totals.fail,
-            queue: totals.queue,
-            compute_input: totals.compute_input,
-            compute_infer: totals.compute_infer,
-            compute_output: totals.compute_output,
-            cache_hit: totals.cache_hit,
-            cache_miss: totals.cache_miss,
-            batches: totals.batches.into_values().collect(),
+            totals: self.counters.read(),
             responses: Vec::new(),
             memory_usage: Vec::new(),
         }
@@ -285,7 +248,8 @@ impl RequestCounters {
 #[cfg(test)]
 mod tests {
     use inference::{
-        BackendReport, ExecutionTimes, PassingResponse, ResponseObserver, UnreadPolicy, response_channel,
+        BackendReport, DurationStatistic, ExecutionTimes, PassingResponse, ResponseObserver, UnreadPolicy,
+        response_channel,
     };
 
     use super::*;
@@ -313,12 +277,12 @@ mod tests {
         executed(&record, 2, &execution_times, Ok(()));
         executed(&record, 3, &execution_times, Ok(()));
         let read = record.read(&"m".into(), 1);
-        assert_eq!((read.inference_count, read.execution_count), (5, 1));
-        assert_eq!(read.success, DurationStatistic { count: 2, ns: 80_000 });
-        assert_eq!(read.queue, DurationStatistic { count: 2, ns: 18_000 });
-        assert_eq!(read.compute_infer, DurationStatistic { count: 2, ns: 60_000 });
-        assert_eq!(read.batches.len(), 1);
-        assert_eq!((read.batches[0].batch_size, read.batches[0].compute_infer.count), (5, 1));
+        assert_eq!((read.totals.inference_count, read.totals.execution_count), (5, 1));
+        assert_eq!(read.totals.success, DurationStatistic { count: 2, ns: 80_000 });
+        assert_eq!(read.totals.queue, DurationStatistic { count: 2, ns: 18_000 });
+        assert_eq!(read.totals.compute_infer, DurationStatistic { count: 2, ns: 60_000 });
+        assert_eq!(read.totals.batches.len(), 1);
+        assert_eq!((read.totals.batches[0].batch_size, read.totals.batches[0].compute_infer.count), (5, 1));
     }
 
     /// Where the counters are not read at one moment, requests are there without their executions, or the reverse.
@@ -333,9 +297,14 @@ mod tests {
             });
             while !ended.is_finished() {
                 let read = record.read(&"m".into(), 1);
-                let batches: u64 = read.batches.iter().map(|batch| batch.compute_output.count).sum();
-                let others = [read.inference_count, read.execution_count, read.compute_output.count, batches];
-                assert_eq!(others, [read.success.count; 4]);
+                let batches: u64 = read.totals.batches.iter().map(|batch| batch.compute_output.count).sum();
+                let others = [
+                    read.totals.inference_count,
+                    read.totals.execution_count,
+                    read.totals.compute_output.count,
+                    batches,
+                ];
+                assert_eq!(others, [read.totals.success.count; 4]);
             }
         });
     }
@@ -388,15 +357,20 @@ mod tests {
                 report();
             }
             let read = counting.0.read(&"m".into(), 1);
-            let request = [read.queue, read.compute_input, read.compute_infer, read.compute_output];
+            let request = [
+                read.totals.queue,
+                read.totals.compute_input,
+                read.totals.compute_infer,
+                read.totals.compute_output,
+            ];
             assert_eq!(
                 request.map(|each| (each.count, each.ns)),
                 [(1, 10_000), (1, 3_000), (1, 7_000), (1, 5_000)]
             );
             let batch = [
-                &read.batches[0].compute_input,
-                &read.batches[0].compute_infer,
-                &read.batches[0].compute_output,
+                &read.totals.batches[0].compute_input,
+                &read.totals.batches[0].compute_infer,
+                &read.totals.batches[0].compute_output,
             ];
             assert_eq!(batch.map(|each| (each.count, each.ns)), [(1, 3_000), (1, 7_000), (1, 5_000)]);
         }
@@ -409,7 +383,12 @@ mod tests {
         executed(&record, 2, &Arc::new(ExecutionTimes::start(2, || at(20))), Err(&error));
         let read = record.read(&"m".into(), 1);
         assert_eq!(
-            (read.inference_count, read.execution_count, read.fail.count, read.success.count),
+            (
+                read.totals.inference_count,
+                read.totals.execution_count,
+                read.totals.fail.count,
+                read.totals.success.count
+            ),
             (0, 1, 1, 0)
         );
         assert_eq!((record.failures(FailureReason::Backend), record.requests_ended()), (1, 1));
@@ -427,12 +406,19 @@ mod tests {
         let lookup = LookupTimes { queued: at(11), began: at(14), ended: at(20) };
         record.cache_hit(&Timeline::new(at(10), 2), &lookup, at(22));
         let read = record.read(&"m".into(), 1);
-        assert_eq!(read.success, DurationStatistic { count: 1, ns: 12_000 });
-        assert_eq!(read.queue, DurationStatistic { count: 1, ns: 3_000 });
-        assert_eq!(read.cache_hit, DurationStatistic { count: 1, ns: 6_000 });
-        assert_eq!((read.inference_count, read.execution_count, read.last_inference_ms), (0, 0, 0));
+        assert_eq!(read.totals.success, DurationStatistic { count: 1, ns: 12_000 });
+        assert_eq!(read.totals.queue, DurationStatistic { count: 1, ns: 3_000 });
+        assert_eq!(read.totals.cache_hit, DurationStatistic { count: 1, ns: 6_000 });
         assert_eq!(
-            (read.compute_input.count, read.compute_infer.count, read.compute_output.count),
+            (read.totals.inference_count, read.totals.execution_count, read.totals.last_inference_ms),
+            (0, 0, 0)
+        );
+        assert_eq!(
+            (
+                read.totals.compute_input.count,
+                read.totals.compute_infer.count,
+                read.totals.compute_output.count
+            ),
             (0, 0, 0)
         );
     }
@@ -443,9 +429,9 @@ mod tests {
         record.cache_miss(Duration::from_micros(7));
         executed(&record, 1, &Arc::new(ExecutionTimes::start(1, || at(20))), Ok(()));
         let read = record.read(&"m".into(), 1);
-        assert_eq!(read.cache_miss, DurationStatistic { count: 1, ns: 7_000 });
-        assert_eq!(read.success, DurationStatistic { count: 1, ns: 47_000 });
-        assert_eq!((read.cache_hit.count, read.inference_count), (0, 1));
+        assert_eq!(read.totals.cache_miss, DurationStatistic { count: 1, ns: 7_000 });
+        assert_eq!(read.totals.success, DurationStatistic { count: 1, ns: 47_000 });
+        assert_eq!((read.totals.cache_hit.count, read.totals.inference_count), (0, 1));
     }
 
     #[test]
@@ -454,6 +440,6 @@ mod tests {
         let error = Error::unavailable("full").because(FailureReason::Rejected);
         record.request_ended(&Timeline::new(at(1), 1), Err(&error), at(2));
         assert_eq!(record.failures(FailureReason::Rejected), 1);
-        assert_eq!(record.read(&"m".into(), 1).fail.count, 0);
+        assert_eq!(record.read(&"m".into(), 1).totals.fail.count, 0);
     }
 }

@@ -18,7 +18,7 @@ const SIZE_BOUNDS: [u64; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
 /// Why the batches of each model have ended. Models that have executed nothing have no series.
 pub(super) fn batch_counters(text: &mut MetricsText, series: &[Series<'_>]) {
-    let samples = series.iter().filter(|one| one.statistics.execution_count > 0).flat_map(|one| {
+    let samples = series.iter().filter(|one| one.statistics.totals.execution_count > 0).flat_map(|one| {
         let ended = |end| one.loaded.record().counters().batches_ended(end) as f64;
         one.labels.batch_ends.iter().map(move |(end, labels)| (labels.as_str(), ended(*end)))
     });
@@ -93,7 +93,7 @@ fn of_durations<'s>(
 
 /// The statistics count each batch size exactly, so that nothing else needs to count them.
 fn batch_sizes(text: &mut MetricsText, series: &[Series<'_>]) {
-    let mut batched = series.iter().filter(|one| !one.statistics.batches.is_empty()).peekable();
+    let mut batched = series.iter().filter(|one| !one.statistics.totals.batches.is_empty()).peekable();
     if batched.peek().is_none() {
         return;
     }
@@ -101,7 +101,7 @@ fn batch_sizes(text: &mut MetricsText, series: &[Series<'_>]) {
     let mut family =
         MetricFamilyText::begin(text, "nereid_inference_batch_size", MetricKind::Histogram, help);
     for one in batched {
-        let batches = &one.statistics.batches;
+        let batches = &one.statistics.totals.batches;
         let count = |bound: u64| {
             let up_to = batches.iter().take_while(|batch| batch.batch_size <= bound);
             up_to.map(|batch| batch.compute_infer.count).sum::<u64>()

@@ -149,7 +149,7 @@ fn request_counters(text: &mut MetricsText, series: &[Series<'_>]) {
         "nv_inference_request_success",
         MetricKind::Counter,
         "Number of successful inference requests, all batch sizes",
-        count(|statistics| statistics.success.count),
+        count(|statistics| statistics.totals.success.count),
     );
     let failures = series.iter().flat_map(|one| {
         let failures = |reason| one.loaded.record().failures(reason) as f64;
@@ -167,35 +167,37 @@ fn request_counters(text: &mut MetricsText, series: &[Series<'_>]) {
         "nv_inference_count",
         MetricKind::Counter,
         "Number of inferences performed (does not include cached requests)",
-        count(|statistics| statistics.inference_count),
+        count(|statistics| statistics.totals.inference_count),
     );
     family(
         text,
         "nv_inference_exec_count",
         MetricKind::Counter,
         "Number of model executions performed (does not include cached requests)",
-        count(|statistics| statistics.execution_count),
+        count(|statistics| statistics.totals.execution_count),
     );
 }
 
 fn duration_counters(text: &mut MetricsText, series: &[Series<'_>]) {
     let families: [(&str, &str, Pick); 5] = [
         ("request", "inference request duration in microseconds (includes cached requests)", |s| {
-            s.success.ns
+            s.totals.success.ns
         }),
-        ("queue", "inference queuing duration in microseconds (includes cached requests)", |s| s.queue.ns),
+        ("queue", "inference queuing duration in microseconds (includes cached requests)", |s| {
+            s.totals.queue.ns
+        }),
         ("compute_input", "compute input duration in microseconds (does not include cached requests)", |s| {
-            s.compute_input.ns
+            s.totals.compute_input.ns
         }),
         (
             "compute_infer",
             "compute inference duration in microseconds (does not include cached requests)",
-            |s| s.compute_infer.ns,
+            |s| s.totals.compute_infer.ns,
         ),
         (
             "compute_output",
             "inference compute output duration in microseconds (does not include cached requests)",
-            |s| s.compute_output.ns,
+            |s| s.totals.compute_output.ns,
         ),
     ];
     for (name, help, ns) in families {
@@ -215,16 +217,16 @@ fn cache_counters(text: &mut MetricsText, series: &[Series<'_>], durations: bool
         cached.map(move |one| (one.own(), pick(&one.statistics) as f64))
     };
     let families: [(bool, &str, &str, Pick); 4] = [
-        (true, "num_hits", "Number of cache hits per model", |s| s.cache_hit.count),
+        (true, "num_hits", "Number of cache hits per model", |s| s.totals.cache_hit.count),
         (durations, "hit_duration", "Total cache hit duration per model, in microseconds", |s| {
-            s.cache_hit.ns / MICROSECONDS
+            s.totals.cache_hit.ns / MICROSECONDS
         }),
-        (true, "num_misses", "Number of cache misses per model", |s| s.cache_miss.count),
+        (true, "num_misses", "Number of cache misses per model", |s| s.totals.cache_miss.count),
         (
             durations,
             "miss_duration",
             "Total cache miss (insert+lookup) duration per model, in microseconds",
-            |s| s.cache_miss.ns / MICROSECONDS,
+            |s| s.totals.cache_miss.ns / MICROSECONDS,
         ),
     ];
     for (shown, name, help, pick) in families {

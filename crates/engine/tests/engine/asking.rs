@@ -85,7 +85,7 @@ async fn a_slow_readiness_check_of_a_backend_delays_no_other_request() {
     });
     let leave = next(&asking).await;
     assert!(serves(&engine, "m").await);
-    assert_eq!(engine.statistics(Some("m"), None).unwrap()[0].success.count, 1);
+    assert_eq!(engine.statistics(Some("m"), None).unwrap()[0].totals.success.count, 1);
     leave.send(()).unwrap();
     assert!(asker.await.unwrap());
 }

@@ -41,7 +41,12 @@ pub(crate) fn statistics(engine: &Engine) -> ModelStatistics {
 /// Successes, executions, hits and misses so far.
 pub(crate) fn counts(engine: &Engine) -> [u64; 4] {
     let counted = statistics(engine);
-    [counted.success.count, counted.execution_count, counted.cache_hit.count, counted.cache_miss.count]
+    [
+        counted.totals.success.count,
+        counted.totals.execution_count,
+        counted.totals.cache_hit.count,
+        counted.totals.cache_miss.count,
+    ]
 }
 
 /// The backend `echo`, whose batches wait for `gate`.
@@ -74,9 +79,12 @@ async fn the_same_request_is_executed_once() {
     assert_eq!(counts(&engine), [3, 2, 1, 2]);
 
     let counted = statistics(&engine);
-    assert_eq!((counted.inference_count, counted.queue.count, counted.compute_infer.count), (2, 3, 2));
-    let DurationStatistic { ns: hit, .. } = counted.cache_hit;
-    assert!(hit > 0 && counted.success.ns > hit + counted.cache_miss.ns, "{counted:?}");
+    assert_eq!(
+        (counted.totals.inference_count, counted.totals.queue.count, counted.totals.compute_infer.count),
+        (2, 3, 2)
+    );
+    let DurationStatistic { ns: hit, .. } = counted.totals.cache_hit;
+    assert!(hit > 0 && counted.totals.success.ns > hit + counted.totals.cache_miss.ns, "{counted:?}");
     assert_eq!((cache.lookups(), cache.inserts(), engine.in_flight()), (3, 2, 0));
 }
 
@@ -148,7 +156,7 @@ async fn an_error_is_never_cached() {
         assert_eq!(ask(&engine, "m", 1).only().await.unwrap_err().message, "no");
     }
     assert_eq!((counts(&engine), cache.inserts()), ([0, 2, 0, 0], 0));
-    assert_eq!(statistics(&engine).fail.count, 2);
+    assert_eq!(statistics(&engine).totals.fail.count, 2);
 }
 
 #[tokio::test]
@@ -261,7 +269,7 @@ async fn a_damaged_entry_counts_as_a_miss() {
     for (damage, hits) in damages.into_iter().zip([0, 1, 1]) {
         cache.damage(damage);
         assert!(serves(&engine, "m").await);
-        assert_eq!(statistics(&engine).cache_hit.count, hits);
+        assert_eq!(statistics(&engine).totals.cache_hit.count, hits);
     }
     assert_eq!(counts(&engine), [4, 3, 1, 1]);
 }
@@ -273,7 +281,7 @@ async fn cached_responses_outlive_the_server_but_not_a_change_of_the_model() {
         let engine = serve_with(repository.options(), echo(), &cache).await;
         assert!(serves(&engine, "m").await);
         engine.stop(TIMEOUT).await.unwrap();
-        statistics(&engine).cache_hit.count
+        statistics(&engine).totals.cache_hit.count
     };
     let repository = cached("").file("m/1/weights", "old");
     assert_eq!(hits(&repository).await, 0);
@@ -296,7 +304,7 @@ async fn cached_responses_of_an_ensemble_outlive_the_server_but_not_a_change_of_
         engine.load_models().await.unwrap();
         assert!(serves(&engine, "m").await);
         engine.stop(TIMEOUT).await.unwrap();
-        statistics(&engine).cache_hit.count
+        statistics(&engine).totals.cache_hit.count
     };
     let repository = |weights: &str| {
         Repository::new()
@@ -359,7 +367,7 @@ async fn a_refusal_counts_as_without_a_cache() {
     assert_eq!(refused.code, ErrorCode::Unavailable);
     gate.open();
     assert_eq!((first_byte(running).await, first_byte(waiting).await), (1, 2));
-    assert_eq!((counts(&engine), statistics(&engine).fail.count), ([2, 2, 0, 2], 0));
+    assert_eq!((counts(&engine), statistics(&engine).totals.fail.count), ([2, 2, 0, 2], 0));
 }
 
 #[tokio::test]
@@ -392,14 +400,14 @@ async fn metrics_of_the_cache_are_of_models_that_want_it() {
                 counter_latencies,
                 "hit_duration",
                 "Total cache hit duration per model, in microseconds",
-                counted.cache_hit.ns / 1000,
+                counted.totals.cache_hit.ns / 1000,
             ),
             (true, "num_misses", "Number of cache misses per model", 2),
             (
                 counter_latencies,
                 "miss_duration",
                 "Total cache miss (insert+lookup) duration per model, in microseconds",
-                counted.cache_miss.ns / 1000,
+                counted.totals.cache_miss.ns / 1000,
             ),
         ];
         let expected: Vec<_> = families

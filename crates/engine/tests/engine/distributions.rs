@@ -61,9 +61,11 @@ async fn a_model_shows_histograms_after_its_first_request() {
         samples(&engine, Prometheus, &family).values().sum::<f64>()
     };
     let nanos = |seconds: f64| (seconds * 1e9).round() as u64;
-    assert_eq!(nanos(sum("request")), statistics.success.ns);
-    assert_eq!(nanos(sum("queue")), statistics.queue.ns);
-    let compute = statistics.compute_input.ns + statistics.compute_infer.ns + statistics.compute_output.ns;
+    assert_eq!(nanos(sum("request")), statistics.totals.success.ns);
+    assert_eq!(nanos(sum("queue")), statistics.totals.queue.ns);
+    let compute = statistics.totals.compute_input.ns
+        + statistics.totals.compute_infer.ns
+        + statistics.totals.compute_output.ns;
     assert_eq!(nanos(sum("compute")), compute);
 }
 
@@ -187,11 +189,11 @@ async fn summaries_show_the_wanted_quantiles_of_each_phase() {
     }
     let statistics = engine.statistics(Some("m"), None).unwrap().remove(0);
     for (phase, counted) in phases.into_iter().zip([
-        statistics.success,
-        statistics.queue,
-        statistics.compute_input,
-        statistics.compute_infer,
-        statistics.compute_output,
+        statistics.totals.success,
+        statistics.totals.queue,
+        statistics.totals.compute_input,
+        statistics.totals.compute_infer,
+        statistics.totals.compute_output,
     ]) {
         let family = format!("nv_inference_{phase}_summary_us");
         let shown = samples(&engine, Prometheus, &family);

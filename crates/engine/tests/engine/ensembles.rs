@@ -112,10 +112,13 @@ async fn a_request_passes_through_all_members_and_through_ensembles_of_ensembles
         assert_eq!(result(ask(&engine, "two", 5)).await.unwrap(), [7]);
         assert_eq!(result(ask(&engine, "five", 5)).await.unwrap(), [10]);
         let statistics = engine.statistics(Some("add"), None).unwrap();
-        assert_eq!(statistics[0].success.count, 7);
+        assert_eq!(statistics[0].totals.success.count, 7);
         let five = &engine.statistics(Some("five"), None).unwrap()[0];
-        assert_eq!((five.success.count, five.execution_count, five.fail.count), (1, 1, 0));
-        assert!(five.compute_infer.ns > 0);
+        assert_eq!(
+            (five.totals.success.count, five.totals.execution_count, five.totals.fail.count),
+            (1, 1, 0)
+        );
+        assert!(five.totals.compute_infer.ns > 0);
     }
 }
 
@@ -142,8 +145,8 @@ async fn a_failure_of_a_member_is_told_once_with_a_prefix_for_each_ensemble() {
     );
     for (model, counts) in [("outer", (0, 1)), ("inner", (0, 1)), ("bad", (0, 1)), ("good", (1, 0))] {
         let read = &engine.statistics(Some(model), None).unwrap()[0];
-        assert_eq!((read.success.count, read.fail.count), counts, "{model}");
-        assert_eq!(read.execution_count, u64::from(model == "good" || model == "bad"), "{model}");
+        assert_eq!((read.totals.success.count, read.totals.fail.count), counts, "{model}");
+        assert_eq!(read.totals.execution_count, u64::from(model == "good" || model == "bad"), "{model}");
     }
 }
 
@@ -165,8 +168,8 @@ async fn a_client_that_goes_away_cancels_the_members_that_wait() {
     assert_eq!(result(first).await.unwrap(), [1]);
     until("the end of all requests", || engine.in_flight() == 0).await;
     let read = &engine.statistics(Some("m"), None).unwrap()[0];
-    assert_eq!((read.success.count, read.execution_count, read.fail.count), (1, 1, 2));
-    assert_eq!(engine.statistics(Some("e"), None).unwrap()[0].fail.count, 2);
+    assert_eq!((read.totals.success.count, read.totals.execution_count, read.totals.fail.count), (1, 1, 2));
+    assert_eq!(engine.statistics(Some("e"), None).unwrap()[0].totals.fail.count, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -539,7 +542,7 @@ async fn whatever_members_do_each_request_ends_once_and_nothing_is_held() {
     }
     for name in ["diamond", "outer"] {
         if let Ok(statistics) = engine.statistics(Some(name), None) {
-            assert!(statistics[0].success.count > 0, "{name}");
+            assert!(statistics[0].totals.success.count > 0, "{name}");
         }
     }
 }

@@ -42,7 +42,7 @@ async fn a_request_of_a_backend_is_a_request_like_any_other() {
     let called = engine.model("called", None).unwrap();
     assert!(called.infer(request(1)).unwrap().only().await.is_ok());
     assert!(ask(&engine, "calling", 7).only().await.is_ok());
-    assert_eq!(engine.statistics(Some("called"), None).unwrap()[0].success.count, 2);
+    assert_eq!(engine.statistics(Some("called"), None).unwrap()[0].totals.success.count, 2);
     let unknown = inferer.get().unwrap().infer("unknown", None, request(1)).unwrap_err();
     assert_eq!(unknown.code, ErrorCode::NotFound);
     // The inferer does not keep the server alive.

@@ -105,7 +105,7 @@ async fn instances_are_added_and_removed_and_the_rest_stays() {
     exist(&existing, 2).await;
     assert!(serves(&engine, "m").await);
     let statistics = engine.statistics(Some("m"), None).unwrap().remove(0);
-    assert_eq!(statistics.inference_count, 3, "the statistics go on");
+    assert_eq!(statistics.totals.inference_count, 3, "the statistics go on");
     // A number that has become free is used again.
     let (_repository, updated) = update(repository, &engine, ECHO, &group(4)).await;
     updated.unwrap();

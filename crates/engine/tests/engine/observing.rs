@@ -62,7 +62,7 @@ async fn statistics_are_of_ready_versions_by_name_and_version() {
     }
     let shown = |name, version| {
         let line = |model: &ModelStatistics| {
-            (model.name.to_string(), model.version, model.success.count, model.fail.count)
+            (model.name.to_string(), model.version, model.totals.success.count, model.totals.fail.count)
         };
         engine.statistics(name, version).unwrap().iter().map(line).collect::<Vec<_>>()
     };
@@ -73,9 +73,14 @@ async fn statistics_are_of_ready_versions_by_name_and_version() {
     assert_eq!(shown(Some("b"), Some(10)), [b10]);
 
     let counted = engine.statistics(Some("b"), Some(10)).unwrap().remove(0);
-    assert_eq!((counted.inference_count, counted.execution_count, counted.queue.count), (2, 3, 2));
-    assert!(counted.last_inference_ms > 0 && counted.success.ns > 0 && counted.fail.ns > 0);
-    assert_eq!((counted.batches.len(), counted.batches[0].compute_infer.count), (1, 3));
+    assert_eq!(
+        (counted.totals.inference_count, counted.totals.execution_count, counted.totals.queue.count),
+        (2, 3, 2)
+    );
+    assert!(
+        counted.totals.last_inference_ms > 0 && counted.totals.success.ns > 0 && counted.totals.fail.ns > 0
+    );
+    assert_eq!((counted.totals.batches.len(), counted.totals.batches[0].compute_infer.count), (1, 3));
 
     for (name, version, text) in [
         ("x", None, "requested model 'x' is not available"),
@@ -353,19 +358,24 @@ async fn load(config: &str, backend: Native) {
     };
     let [backend, cancelled, other, rejected] = ["BACKEND", "CANCELED", "OTHER", "REJECTED"].map(failed);
     assert_eq!(all.accepted + all.refused, THREADS * REQUESTS as u64);
-    assert_eq!(counted.success.count + counted.fail.count, all.accepted, "{all:?} {counted:?}");
-    assert_eq!(backend + cancelled + other + rejected, counted.fail.count + all.refused, "{all:?}");
+    assert_eq!(counted.totals.success.count + counted.totals.fail.count, all.accepted, "{all:?} {counted:?}");
+    assert_eq!(backend + cancelled + other + rejected, counted.totals.fail.count + all.refused, "{all:?}");
     assert!(
-        counted.success.count >= all.successes && counted.fail.count >= all.failures,
+        counted.totals.success.count >= all.successes && counted.totals.fail.count >= all.failures,
         "{all:?} {counted:?}"
     );
     assert!(backend > 0 && other == 0 && all.successes > 0);
-    for duration in [counted.queue, counted.compute_input, counted.compute_infer, counted.compute_output] {
-        assert_eq!(duration.count, counted.success.count);
+    for duration in [
+        counted.totals.queue,
+        counted.totals.compute_input,
+        counted.totals.compute_infer,
+        counted.totals.compute_output,
+    ] {
+        assert_eq!(duration.count, counted.totals.success.count);
     }
-    assert_eq!(counted.inference_count, counted.success.count, "each brings one row");
-    let executed: u64 = counted.batches.iter().map(|batch| batch.compute_infer.count).sum();
-    assert_eq!(executed, counted.execution_count);
+    assert_eq!(counted.totals.inference_count, counted.totals.success.count, "each brings one row");
+    let executed: u64 = counted.totals.batches.iter().map(|batch| batch.compute_infer.count).sum();
+    assert_eq!(executed, counted.totals.execution_count);
     assert!(executed <= all.accepted - cancelled);
     engine.stop(crate::support::TIMEOUT).await.unwrap();
 }

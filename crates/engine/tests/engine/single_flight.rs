@@ -112,7 +112,7 @@ async fn a_failure_is_told_to_all_and_kept_for_none() {
         for stream in all {
             assert_eq!(stream.only().await.unwrap_err().message, "no");
         }
-        assert_eq!((statistics(&engine).fail.count, counts(&engine)), (5, [0, 1, 0, 0]));
+        assert_eq!((statistics(&engine).totals.fail.count, counts(&engine)), (5, [0, 1, 0, 0]));
         assert_eq!(ask(&engine, "m", 7).only().await.unwrap_err().message, "no");
         assert_eq!((counts(&engine), cache.inserts()), ([0, 2, 0, 0], 0));
     }

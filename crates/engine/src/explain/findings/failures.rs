@@ -7,7 +7,7 @@ use crate::{
 
 /// How requests have ended.
 pub(super) fn requests(served: &ServedSnapshot) -> ModelFinding {
-    let (succeeded, failures) = (served.statistics.success.count, served.failures);
+    let (succeeded, failures) = (served.statistics.totals.success.count, served.failures);
     let failed = failures.rejected + failures.cancelled + failures.backend + failures.other;
     if succeeded + failed == 0 {
         return finding("requests", "No request has ended since the load.".to_owned(), None);
@@ -78,7 +78,7 @@ fn where_errors_are(served: &ServedSnapshot) -> &'static str {
 /// Whether the ends of processes are a cause of the failures.
 pub(super) fn loses_processes(served: &ServedSnapshot) -> bool {
     let failures = served.failures;
-    let all = served.statistics.success.count
+    let all = served.statistics.totals.success.count
         + failures.rejected
         + failures.cancelled
         + failures.backend

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use executor::snapshot::InstanceState;
+use inference::ModelTotals;
 use scheduling::{CutReason, nanos};
 
 use super::{
@@ -12,7 +13,6 @@ use super::{
     finding::{ModelFinding, finding},
 };
 use crate::{
-    ModelStatistics,
     explain::words::{counted, duration, percent, seconds, share, summary},
     model_state::ModelState,
     snapshot::{ModelSnapshot, SchedulerKind, ServedSnapshot},
@@ -59,23 +59,27 @@ fn state(model: &ModelSnapshot) -> ModelFinding {
 
 fn time(served: &ServedSnapshot) -> Option<ModelFinding> {
     let statistics = &served.statistics;
-    let whole = statistics.success.ns;
-    if statistics.success.count == 0 || whole == 0 {
+    let whole = statistics.totals.success.ns;
+    if statistics.totals.success.count == 0 || whole == 0 {
         return None;
     }
-    let queue = share(statistics.queue.ns, whole);
-    let mean = Duration::from_nanos(whole / statistics.success.count);
+    let queue = share(statistics.totals.queue.ns, whole);
+    let mean = Duration::from_nanos(whole / statistics.totals.success.count);
     let mut fact = format!(
         "A request takes {} on average: {} in the queue, {} for inputs, {} computing, {} for outputs",
         duration(mean),
-        percent(statistics.queue.ns, whole),
-        percent(statistics.compute_input.ns, whole),
-        percent(statistics.compute_infer.ns, whole),
-        percent(statistics.compute_output.ns, whole),
+        percent(statistics.totals.queue.ns, whole),
+        percent(statistics.totals.compute_input.ns, whole),
+        percent(statistics.totals.compute_infer.ns, whole),
+        percent(statistics.totals.compute_output.ns, whole),
     );
     if served.scheduler.kind == SchedulerKind::Ensemble {
-        let counted =
-            [statistics.queue, statistics.compute_input, statistics.compute_infer, statistics.compute_output];
+        let counted = [
+            statistics.totals.queue,
+            statistics.totals.compute_input,
+            statistics.totals.compute_infer,
+            statistics.totals.compute_output,
+        ];
         let rest = whole.saturating_sub(counted.iter().map(|phase| phase.ns).sum());
         // The phases are those of the members' executions. Steps that run at the same time count each.
         fact.push_str(&format!(", {} in the queues of its steps and between them", percent(rest, whole)));
@@ -85,7 +89,7 @@ fn time(served: &ServedSnapshot) -> Option<ModelFinding> {
         fact.push_str(&format!("; half of them take up to {half}, 99 % up to {most}"));
     }
     fact.push('.');
-    let is_enough = statistics.success.count >= ENOUGH;
+    let is_enough = statistics.totals.success.count >= ENOUGH;
     let delay = served.scheduler.max_queue_delay;
     let ended_by_delay = share(ended(served, CutReason::Delay), all_batches(served));
     let advice = if !is_enough || served.scheduler.kind == SchedulerKind::Ensemble {
@@ -95,7 +99,7 @@ fn time(served: &ServedSnapshot) -> Option<ModelFinding> {
             "Most of the time requests wait for others to share their batch. Lower max_queue_delay_microseconds for \
              shorter waits.",
         )
-    } else if queue >= 0.5 && share(waited_for_own(served), statistics.queue.ns) >= 0.5 {
+    } else if queue >= 0.5 && share(waited_for_own(served), statistics.totals.queue.ns) >= 0.5 {
         Some(
             "Most of the time requests wait for earlier ones of their own sequence, which runs in its order. Instances and \
              batches do not change that: only faster executions do, or clients that send less ahead.",
@@ -133,7 +137,7 @@ fn can_batch(served: &ServedSnapshot) -> bool {
 /// How long requests have waited for earlier ones of their own sequence. Counts also requests that have failed.
 fn waited_for_own(served: &ServedSnapshot) -> u64 {
     let waited = served.sequences.as_ref().map_or(0, |sequences| nanos(sequences.waited_for_own));
-    waited.min(served.statistics.queue.ns)
+    waited.min(served.statistics.totals.queue.ns)
 }
 
 fn why(end: CutReason, kind: SchedulerKind) -> &'static str {
@@ -154,7 +158,7 @@ fn why(end: CutReason, kind: SchedulerKind) -> &'static str {
 
 /// The mean number of rows, if a batch has been executed.
 fn mean_rows(served: &ServedSnapshot) -> Option<f64> {
-    let batches = &served.statistics.batches;
+    let batches = &served.statistics.totals.batches;
     let count: u64 = batches.iter().map(|batch| batch.compute_infer.count).sum();
     let rows: u64 = batches.iter().map(|batch| batch.batch_size * batch.compute_infer.count).sum();
     (count > 0).then(|| rows as f64 / count as f64)
@@ -187,8 +191,8 @@ fn batches(served: &ServedSnapshot) -> Option<ModelFinding> {
 
 /// Whether requests wait longer for an instance than their executions take. Short waits come from changes of threads.
 fn waits_for_instances(served: &ServedSnapshot) -> bool {
-    let ModelStatistics { success, queue, compute_input, compute_infer, compute_output, .. } =
-        &served.statistics;
+    let ModelTotals { success, queue, compute_input, compute_infer, compute_output, .. } =
+        &served.statistics.totals;
     let waited = queue.ns - waited_for_own(served);
     let mean = waited / success.count.max(1);
     mean >= NOTABLE_WAIT_NANOS && waited > compute_input.ns + compute_infer.ns + compute_output.ns
@@ -347,7 +351,8 @@ fn cache(served: &ServedSnapshot) -> Option<ModelFinding> {
     if !served.uses_cache {
         return None;
     }
-    let (hits, misses) = (served.statistics.cache_hit.count, served.statistics.cache_miss.count);
+    let (hits, misses) =
+        (served.statistics.totals.cache_hit.count, served.statistics.totals.cache_miss.count);
     let all = hits + misses;
     if all == 0 {
         return Some(finding("cache", "The response cache has not been asked.".to_owned(), None));

@@ -138,7 +138,7 @@ fn every_request_ends_once_however_it_is_cancelled() {
             (well + cancelled, model.work().waiting_work().requests, model.in_flight()),
             (3_000, 0, 0)
         );
-        assert_eq!(model.statistics().success.count, well);
+        assert_eq!(model.statistics().totals.success.count, well);
         assert_eq!(model.record().failures(FailureReason::Cancelled), cancelled);
         model.close();
     }

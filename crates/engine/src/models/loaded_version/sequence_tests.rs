@@ -175,7 +175,7 @@ async fn interleaved_sequences_keep_their_own_sums() {
         for run in runs.collect::<Vec<_>>() {
             run.await.unwrap();
         }
-        assert_eq!(model.statistics().success.count, 800);
+        assert_eq!(model.statistics().totals.success.count, 800);
         model.close();
     }
 }
@@ -194,7 +194,7 @@ async fn a_row_keeps_its_slot_and_absent_ones_are_padded() {
     assert_eq!(batches.recv().unwrap(), [padding, row(9, false, true)]);
     // The padding row has not changed the state of the first sequence.
     assert_eq!(answer(ask(&model, 2, step(7, false, true))).await, 3);
-    assert_eq!(model.statistics().inference_count, 4);
+    assert_eq!(model.statistics().totals.inference_count, 4);
 }
 
 #[tokio::test]
@@ -425,7 +425,7 @@ async fn an_iterative_request_runs_until_it_is_done_and_others_join_it() {
         assert_eq!(answers, (1..=from).rev().collect::<Vec<_>>());
     }
     let counted = model.statistics();
-    assert_eq!((counted.success.count, counted.fail.count), (3, 0));
+    assert_eq!((counted.totals.success.count, counted.totals.fail.count), (3, 0));
     model.close();
     drop(model);
     let sizes: Vec<_> = sizes.iter().collect();
@@ -517,7 +517,7 @@ async fn a_panicking_instance_fails_its_sequences_once_and_the_others_finish() {
         }
         assert_eq!((model.in_flight(), model.work().waiting_work().requests), (0, 0));
         let counted = model.statistics();
-        assert_eq!((counted.success.count, counted.fail.count), (1, 6));
+        assert_eq!((counted.totals.success.count, counted.totals.fail.count), (1, 6));
         model.close();
     }
 }

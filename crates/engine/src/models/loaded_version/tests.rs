@@ -160,8 +160,11 @@ async fn requests_that_wait_for_a_busy_instance_run_together() {
         assert_eq!(echoed(stream).await, value);
     }
     let counted = model.statistics();
-    assert_eq!((counted.success.count, counted.inference_count, counted.execution_count), (4, 4, 2));
-    assert_eq!(counted.batches.iter().map(|batch| batch.batch_size).collect::<Vec<_>>(), [1, 3]);
+    assert_eq!(
+        (counted.totals.success.count, counted.totals.inference_count, counted.totals.execution_count),
+        (4, 4, 2)
+    );
+    assert_eq!(counted.totals.batches.iter().map(|batch| batch.batch_size).collect::<Vec<_>>(), [1, 3]);
 }
 
 #[tokio::test]
@@ -277,7 +280,7 @@ async fn a_full_queue_refuses_and_counts_the_refusal_as_a_metric() {
     assert_eq!(refused.code, ErrorCode::Unavailable);
     assert_eq!(refused.message, "[request id: r7] Exceeds maximum queue size");
     assert_eq!(model.record().failures(FailureReason::Rejected), 1);
-    assert_eq!(model.statistics().fail.count, 0);
+    assert_eq!(model.statistics().totals.fail.count, 0);
     assert_eq!(model.in_flight(), 2);
     busy.go_on.send(GateAnswer::Echo).unwrap();
     begun.recv().unwrap().go_on.send(GateAnswer::Echo).unwrap();
@@ -297,7 +300,7 @@ async fn a_request_that_waited_too_long_is_refused_while_the_instance_is_busy() 
     let busy = begun.recv().unwrap();
     let late = ask(&model, 2).only().await.unwrap_err();
     assert_eq!((late.code, &late.message[..]), (ErrorCode::Unavailable, "Request timeout expired"));
-    assert_eq!(model.statistics().fail.count, 1);
+    assert_eq!(model.statistics().totals.fail.count, 1);
     busy.go_on.send(GateAnswer::Echo).unwrap();
     assert_eq!(echoed(running).await, 1);
 }
@@ -373,7 +376,7 @@ async fn order_is_kept_across_instances_where_asked_for() {
     // Instance 0 got the first request. The second request is answered first and must wait.
     let [slow, fast] = &running[..] else { unreachable!() };
     fast.go_on.send(GateAnswer::Echo).unwrap();
-    while model.statistics().success.count < 1 {
+    while model.statistics().totals.success.count < 1 {
         tokio::task::yield_now().await;
     }
     let early = tokio::select! { biased; item = second.next() => item, () = std::future::ready(()) => None };

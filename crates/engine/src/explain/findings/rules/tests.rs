@@ -48,10 +48,10 @@ fn served() -> ServedSnapshot {
 /// Requests of one millisecond each: so many of a hundred parts of it in the queue, in inputs and computing.
 fn with_times(mut served: ServedSnapshot, (queue, input, infer): (u64, u64, u64)) -> ServedSnapshot {
     let part = |of_hundred: u64| DurationStatistic { count: 100, ns: of_hundred * 1_000_000 };
-    served.statistics.success = part(100);
-    served.statistics.queue = part(queue);
-    served.statistics.compute_input = part(input);
-    served.statistics.compute_infer = part(infer);
+    served.statistics.totals.success = part(100);
+    served.statistics.totals.queue = part(queue);
+    served.statistics.totals.compute_input = part(input);
+    served.statistics.totals.compute_infer = part(infer);
     served
 }
 
@@ -61,7 +61,7 @@ fn with_batches(
     sizes: &[(u64, u64)],
 ) -> ServedSnapshot {
     served.batch_ends = ends.to_vec();
-    served.statistics.batches = sizes
+    served.statistics.totals.batches = sizes
         .iter()
         .map(|&(batch_size, count)| BatchStatistic {
             batch_size,
@@ -180,7 +180,7 @@ fn the_time_of_requests_leads_to_instances_or_delay() {
         check(with_times(served, (queue, input, infer)), "time", &text(queue, input, infer), advice);
     }
     let mut few = with_times(delayed, (80, 1, 19));
-    few.statistics.success.count = 10;
+    few.statistics.totals.success.count = 10;
     let found = of(few).into_iter().find(|finding| finding.about == "time");
     assert_eq!(found.and_then(|found| found.advice), None, "ten requests say little");
 }
@@ -423,7 +423,7 @@ fn processes_that_end_are_told_before_more_instances_are_advised() {
             QueueSnapshot { requests: 5, work: Some(Duration::from_secs(9)), ..QueueSnapshot::default() };
         let failures = FailureCounts { backend, ..FailureCounts::default() };
         let mut served = ServedSnapshot { queue, failures, process_restarts: restarts, ..served() };
-        served.statistics.success.count = succeeded;
+        served.statistics.totals.success.count = succeeded;
         served.backend = "python".to_owned();
         served
     };
@@ -528,8 +528,8 @@ fn sequences_tell_who_keeps_others_waiting() {
 fn a_cache_that_never_hits_is_not_worth_its_look_ups() {
     let with = |hits, misses| {
         let mut served = ServedSnapshot { uses_cache: true, ..served() };
-        served.statistics.cache_hit.count = hits;
-        served.statistics.cache_miss.count = misses;
+        served.statistics.totals.cache_hit.count = hits;
+        served.statistics.totals.cache_miss.count = misses;
         served
     };
     check(with(0, 0), "cache", "The response cache has not been asked.", "");

@@ -105,7 +105,7 @@ fn numbers(served: &ServedSnapshot) -> Value {
         },
         "instances": instances(served),
         "requests": {
-            "succeeded": served.statistics.success.count,
+            "succeeded": served.statistics.totals.success.count,
             "rejected": failures.rejected,
             "cancelled": failures.cancelled,
             "failed_in_backend": failures.backend,
@@ -152,11 +152,11 @@ fn times(served: &ServedSnapshot) -> Value {
     let statistics = &served.statistics;
     let sum = |sum: DurationStatistic| json!({ "count": sum.count, "seconds": sum.ns as f64 / 1e9 });
     let mut times = json!({
-        "request": sum(statistics.success),
-        "queue": sum(statistics.queue),
-        "compute_input": sum(statistics.compute_input),
-        "compute_infer": sum(statistics.compute_infer),
-        "compute_output": sum(statistics.compute_output),
+        "request": sum(statistics.totals.success),
+        "queue": sum(statistics.totals.queue),
+        "compute_input": sum(statistics.totals.compute_input),
+        "compute_infer": sum(statistics.totals.compute_infer),
+        "compute_output": sum(statistics.totals.compute_output),
     });
     let quantiles = |of: TimeQuantiles| json!({ "p50": of.p50, "p90": of.p90, "p99": of.p99 });
     if let Some(known) = served.times {
@@ -170,11 +170,11 @@ fn times(served: &ServedSnapshot) -> Value {
 fn batches(served: &ServedSnapshot) -> Value {
     let ends: Map<_, _> =
         served.batch_ends.iter().map(|(end, count)| (end.as_str().to_owned(), json!(count))).collect();
-    let sizes = served.statistics.batches.iter();
+    let sizes = served.statistics.totals.batches.iter();
     let sizes = sizes.map(|batch| json!({ "rows": batch.batch_size, "count": batch.compute_infer.count }));
     json!({
-        "executed": served.statistics.execution_count,
-        "rows": served.statistics.inference_count,
+        "executed": served.statistics.totals.execution_count,
+        "rows": served.statistics.totals.inference_count,
         "ends": ends,
         "sizes": sizes.collect::<Vec<_>>(),
     })
@@ -203,7 +203,7 @@ fn sequences(sequences: &SequencesSnapshot) -> Value {
 }
 
 fn cache(served: &ServedSnapshot) -> Value {
-    let (hit, miss) = (served.statistics.cache_hit, served.statistics.cache_miss);
+    let (hit, miss) = (served.statistics.totals.cache_hit, served.statistics.totals.cache_miss);
     json!({ "hits": hit.count, "misses": miss.count })
 }
 
