@@ -103,6 +103,9 @@ def test_promtool_finds_nothing_but_the_names_of_triton(start, tmp_path):
 
 
 def test_openmetrics_is_valid_and_has_the_same_series(server):
+    # A model that has executed has all series.
+    with HTTP.connect(server) as client:
+        client.infer("aside", add_sub_inputs(HTTP)[0])
     accept = {"Accept": "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;q=0.5"}
     answer = requests.get(server.metrics, headers=accept, timeout=60)
     assert answer.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
