@@ -6,14 +6,16 @@ import os
 import queue
 
 import numpy as np
+import plugins
 import pytest
 import repository as models
 import tritonclient.grpc.aio
 import tritonclient.http.aio
 from held import held_inputs
 from protocols import GRPC, HTTP, add_sub_inputs
+from python_backends import BUILT_IN
 from repository import tensor
-from serving import PATIENCE, Server, eventually
+from serving import PATIENCE, Server, eventually, size
 from shared_regions import ALLOWED, PAGE, Region, output_shape, registered
 from tritonclient.utils import InferenceServerException
 
@@ -442,26 +444,51 @@ def test_a_region_in_use_ends_with_the_last_request(protocol, client, server, re
     region.register(client)
 
 
-def test_a_region_is_free_when_its_request_is_answered(protocol, start, tmp_path, region):
+MIRROR = """
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT", request.inputs()[0].as_numpy())]) for request in requests]
+"""
+
+
+def write_mirrors(folder):
+    """The identity by each kind of runner: ONNX Runtime, an ensemble, Python, and a response cache."""
+    models.identity(folder, "FP32")
+    (folder / "pair" / "1").mkdir(parents=True)
+    (folder / "pair" / "config.pbtxt").write_text(ensemble_config("pair", "identity_fp32", 2, -1))
+    tensors = tensor("input", "INPUT", "FP32", -1) + tensor("output", "OUTPUT", "FP32", -1)
+    plugins.python_model(folder, "mirror", text=MIRROR, config=tensors)
+    graph = models.graph("cached (float[n] INPUT) => (float[n] OUTPUT) { OUTPUT = Identity(INPUT) }")
+    models.write(folder, "cached", graph, "max_batch_size: 0\nresponse_cache { enable: true }\n" + tensors)
+
+
+@pytest.mark.timeout(size(120, 2400))
+@pytest.mark.parametrize("model", ["identity_fp32", "pair", "mirror", "cached"])
+def test_a_region_is_free_when_its_request_is_answered(model, protocol, start, tmp_path, region):
     """An answer ends the use of its regions: they can be unregistered and registered anew at once."""
-    client = client_of_pair(protocol, start, tmp_path)
+    folder = tmp_path / "models"
+    write_mirrors(folder)
+    options = [ALLOWED, "--cache-config=local,size=1048576"]
+    client = protocol.connect(start(folder, *options, variables=BUILT_IN.variables).wait_until_ready())
     x, y = region.input(protocol, "INPUT", X), region.output(protocol, "OUTPUT", 64, PAGE)
     too_small = region.output(protocol, "OUTPUT", 8, PAGE)
-    for model in ("identity_fp32", "pair"):
-        for _ in range(200):
-            for output in (y, too_small):
-                region.register(client)
-                with contextlib.nullcontext() if output is y else pytest.raises(InferenceServerException):
-                    client.infer(model, [x], outputs=[output])
-                client.unregister_system_shared_memory(region.name)
-                assert region.name not in registered(protocol, client)
+    for _ in range(size(40, 10_000)):
+        for output in (y, too_small):
+            client.register_system_shared_memory(region.name, region.key, region.byte_size)
+            with contextlib.nullcontext() if output is y else pytest.raises(InferenceServerException):
+                client.infer(model, [x], outputs=[output])
+            client.unregister_system_shared_memory(region.name)
+            assert region.name not in registered(protocol, client)
 
 
+@pytest.mark.timeout(size(120, 2400))
 def test_a_region_is_free_when_the_request_of_a_stream_is_answered(grpc, region):
     answers = queue.Queue()
     grpc.start_stream(lambda result, error: answers.put((result, error)))
-    for _ in range(200):
-        region.register(grpc)
+    for _ in range(size(200, 20_000)):
+        grpc.register_system_shared_memory(region.name, region.key, region.byte_size)
         x, y = region.input(GRPC, "INPUT", X), region.output(GRPC, "OUTPUT", 64, PAGE)
         grpc.async_stream_infer("identity_fp32", [x], outputs=[y])
         _, error = answers.get(timeout=PATIENCE)
