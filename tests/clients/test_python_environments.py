@@ -157,6 +157,7 @@ def test_an_interpreter_that_is_not_there_or_has_no_numpy_is_told(start_python, 
         index = eventually(lambda: client.get_model_repository_index(), "the index")
         reasons = {model["name"]: model.get("reason", "") for model in index}
     assert "No module named 'numpy'" in reasons["bare"] and str(bare / "bin/python") in reasons["bare"]
+    assert reasons["bare"].count(str(bare / "bin/python")) == 1
     assert "/nowhere/python" in reasons["gone"]
 
 

@@ -32,7 +32,7 @@ def run(socket, descriptors, facts):
     try:
         from nereid_memory import InputMemory, OutputMemory
     except ImportError as error:
-        refusal = marshal.dumps([(channel_module.RESULT, f"{text_of(error)} (interpreter {sys.executable})", "")], 2)
+        refusal = marshal.dumps([(channel_module.RESULT, text_of(error), "")], 2)
         socket.sendall(len(refusal).to_bytes(4, "little") + refusal)
         # The server ends the process.
         socket.recv(1)
