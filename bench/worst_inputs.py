@@ -16,6 +16,8 @@ names        200 shared-memory regions with names of 1 MiB
 heads        HTTP: 250 connections with a head of 60 KiB that is not complete. gRPC: with header blocks. They stay
 answers      24 answers of 16 MiB, over HTTP as text, which nobody reads. They stay
 ranked       four answers that are all classes of four rows of a million floats, best first
+refused      HTTP only: 200 uploads of 5 MiB at once for a model that does not exist, whose refusals are read
+endless      HTTP only: 200 uploads that are refused and never end
 
 The client rests for half a second between two rounds, and prepares all that it can: the server's work is measured. It
 runs at the lowest priority, so that it takes little processor time from the other clients.
@@ -24,6 +26,7 @@ runs at the lowest priority, so that it takes little processor time from the oth
 import contextlib
 import json
 import os
+import selectors
 import socket
 import sys
 import threading
@@ -35,7 +38,7 @@ from adversaries import frame, only_once, repeat
 from tritonclient.grpc import service_pb2
 
 MIB = 1 << 20
-AT_ONCE, STAYING = 4, 250
+AT_ONCE, STAYING, UPLOADS = 4, 250, 200
 SERVICE = "/inference.GRPCInferenceService/"
 REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 
@@ -110,15 +113,18 @@ def called(ports, method, message):
     return one
 
 
+def connect_as(index, port):
+    """One address may have only a quarter of the connections."""
+    return socket.create_connection(("127.0.0.1", port), None, (f"127.0.1.{1 + index % 8}", 0))
+
+
 def staying(ports, port, texts):
     """Connections that send these bytes and stay."""
 
     def first():
         connections = []
         for index, text in enumerate(texts):
-            # One address may have only a quarter of the connections.
-            source = (f"127.0.1.{1 + index % 8}", 0)
-            connection = socket.create_connection(("127.0.0.1", port), None, source)
+            connection = connect_as(index, port)
             connection.settimeout(5)
             # The server may take less than it is sent.
             with contextlib.suppress(OSError):
@@ -319,7 +325,42 @@ def ranked(protocol, ports):
     return lambda: at_once(AT_ONCE, one)
 
 
-KINDS = (unknown, numbers, shapes, ids, tiny_inputs, resting, schemas, settings, names, heads, answers, ranked)
+def refused(_, ports):
+    one = answered(ports, post(infer_path("none"), bytes(5 * MIB)))
+    return lambda: at_once(UPLOADS, one)
+
+
+def endless(_, ports):
+    head = b"POST /v2/models/none/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (1 << 40)
+    piece = bytes(64 << 10)
+    uploads = selectors.DefaultSelector()
+
+    def begin(index):
+        connection = connect_as(index, ports.http)
+        connection.sendall(head)
+        connection.setblocking(False)
+        uploads.register(connection, selectors.EVENT_WRITE, index)
+
+    def send():
+        while True:
+            for key, _ in uploads.select():
+                try:
+                    key.fileobj.send(piece)
+                except OSError:
+                    uploads.unregister(key.fileobj)
+                    key.fileobj.close()
+                    begin(key.data)
+
+    def first():
+        for index in range(UPLOADS):
+            begin(index)
+        threading.Thread(target=send, daemon=True).start()
+        return uploads
+
+    return only_once(first)
+
+
+KINDS = (unknown, numbers, shapes, ids, tiny_inputs, resting, schemas, settings, names, heads, answers, ranked, refused, endless)
 
 
 def main():

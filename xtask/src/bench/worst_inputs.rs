@@ -39,6 +39,9 @@ const KINDS: [&str; 12] = [
     "ranked",
 ];
 
+/// The same, over HTTP only: the flow control of gRPC ends an upload that nobody reads.
+const UPLOADS: [&str; 2] = ["refused", "endless"];
+
 /// The requests of the others, in each second.
 const RATE: u32 = 1000;
 
@@ -60,21 +63,21 @@ pub(super) fn run(setup: &BenchSetup) -> Result<bool> {
     let limit = format!("--max-inflight-bytes={}", (INFLIGHT_MIB as u64) << 20);
     let more = [limit, "--allow-client-shm=true".to_owned()];
     let (mut rows, mut errors) = (Vec::new(), 0.0);
-    for kind in KINDS {
-        for protocol in [BenchProtocol::HttpJson, BenchProtocol::Grpc] {
-            let name = format!("{kind} over {}", protocol.name());
-            if !setup.options.wants(&name) {
-                continue;
-            }
-            heading(&name);
-            // Memory that an earlier adversary has left would count for a later one.
-            let start = || ServerContender::ours(setup, "ours", &more);
-            // A connection of the earlier adversary may still have a port that was free.
-            let ours = start().or_else(|_| start())?;
-            let (figures, failed) = measure(kind, protocol, &ours, &setup.options)?;
-            rows.push(figures);
-            errors += failed;
+    let both = [BenchProtocol::HttpJson, BenchProtocol::Grpc];
+    let inputs = KINDS.iter().flat_map(|kind| both.map(|protocol| (*kind, protocol)));
+    for (kind, protocol) in inputs.chain(UPLOADS.map(|kind| (kind, BenchProtocol::HttpJson))) {
+        let name = format!("{kind} over {}", protocol.name());
+        if !setup.options.wants(&name) {
+            continue;
         }
+        heading(&name);
+        // Memory that an earlier adversary has left would count for a later one.
+        let start = || ServerContender::ours(setup, "ours", &more);
+        // A connection of the earlier adversary may still have a port that was free.
+        let ours = start().or_else(|_| start())?;
+        let (figures, failed) = measure(kind, protocol, &ours, &setup.options)?;
+        rows.push(figures);
+        errors += failed;
     }
     if !rows.is_empty() {
         results::show("worst-inputs.md", &table(&rows))?;
