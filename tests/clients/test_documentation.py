@@ -309,6 +309,8 @@ def test_texts_of_troubleshooting_are_in_the_sources():
     assert share_in(sources, "purple elephants forgot which tensors were sleeping yesterday") < 0.25
 
 
+# All pages for users together. A page that grows beyond it repeats what another one tells, or belongs to the records.
+MOST_WORDS = 70_500
 PROSE = {str(page.relative_to(ROOT)): page.read_text() for page in PAGES if "adr" not in page.parts}
 
 
@@ -393,6 +395,17 @@ def test_options_without_effect_say_so():
     without = {re.search(r"`--([\w-]+)`", row[0])[1] for row in rows if "No effect:" in row[-1]}
     [row] = [row for row in PROSE["docs/migration.md"].splitlines() if "accepted without effect" in row]
     assert set(re.findall(r"`--([\w-]+)`", row)) == without
+
+
+def test_the_first_paragraph_says_for_whom_it_is_and_what_is_missing():
+    first = " ".join(PROSE["README.md"].split("\n\n")[1].split())
+    assert re.search(r"\bIt is for people who\b.*\bGPUs are missing, and so are the routes of OpenAI\.$", first), first
+
+
+def test_the_pages_for_users_are_no_longer_than_they_need_to_be():
+    """What is told stands on the page whose subject it is, once. Decisions and records are for developers."""
+    words = {name: len(text.split()) for name, text in PROSE.items() if name.startswith(("README", "docs/")) and "/records/" not in name}
+    assert sum(words.values()) < MOST_WORDS, sorted(words.items(), key=lambda page: -page[1])[:10]
 
 
 def test_pictures_are_small_and_shown():
