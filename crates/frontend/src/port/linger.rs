@@ -30,10 +30,10 @@ const LINGER: Duration = Duration::from_secs(60);
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// The bytes that a connection reads before the others have their turn.
-const TURN: usize = 1 << 20;
+const TURN: usize = 256 << 10;
 
 /// The time from one turn to the next.
-const TICK: Duration = Duration::from_millis(4);
+const TICK: Duration = Duration::from_millis(1);
 
 /// The bytes of one read. They lie on the stack.
 const PIECE: usize = 16 << 10;
