@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
@@ -36,6 +37,19 @@ pub(crate) fn running_below(root: u32) -> Result<Vec<RunningProcess>> {
 pub(crate) fn is_running(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with(['Z', 'X']))
+}
+
+/// Whether a process has opened or mapped a file.
+pub(crate) fn is_used(file: &Path) -> bool {
+    let mut processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
+    let end = format!(" {}", file.display());
+    processes.any(|process| {
+        let opened = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let mut opened = opened.map(|descriptor| fs::read_link(descriptor.path()));
+        let mapped = fs::read_to_string(process.join("maps")).unwrap_or_default();
+        opened.any(|target| target.is_ok_and(|target| target == file))
+            || mapped.lines().any(|line| line.ends_with(&end))
+    })
 }
 
 fn command_line(pid: u32) -> String {
@@ -138,6 +152,16 @@ mod tests {
         let status = "Name:\tnereid\nVmHWMark:\t1 kB\nVmHWM:\t   2048 kB\nPss_Dirty: 1 kB\nPss:    1024 kB\n";
         assert_eq!((kib_of(status, "VmHWM"), kib_of(status, "Pss")), (Some(2048.0), Some(1024.0)));
         assert_eq!(kib_of(status, "VmSwap"), None);
+    }
+
+    #[test]
+    fn a_file_is_used_while_a_process_maps_it_or_has_opened_it() {
+        assert!(is_used(&std::env::current_exe().unwrap()), "it is mapped");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_owned();
+        assert!(is_used(&path));
+        let _removed = file.into_temp_path();
+        assert!(!is_used(&path));
     }
 
     #[test]

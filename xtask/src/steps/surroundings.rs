@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
 
+use crate::process::tree;
 use crate::{process, workspace};
 
 /// Where clients and servers share memory.
@@ -31,9 +33,11 @@ impl Surroundings {
         Ok(Surroundings { files })
     }
 
-    /// The files that are new since `before`.
+    /// The files that are new since `before`. What a process still uses belongs to a program that runs beside: those of the
+    /// run have ended.
     pub(super) fn new_since<'a>(&'a self, before: &'a Surroundings) -> impl Iterator<Item = &'a str> {
-        self.files.difference(&before.files).map(String::as_str)
+        let new = self.files.difference(&before.files).map(String::as_str);
+        new.filter(|file| !file.starts_with(SHARED_MEMORY) || !tree::is_used(Path::new(file)))
     }
 }
 
@@ -55,6 +59,9 @@ mod tests {
         let file = tempfile::NamedTempFile::new_in(SHARED_MEMORY).unwrap();
         let after = Surroundings::now().unwrap();
         let path = file.path().display().to_string();
-        assert!(after.new_since(&before).any(|new| new == path));
+        let is_told = || after.new_since(&before).any(|new| new == path);
+        assert!(!is_told(), "this process has opened it");
+        let _removed = file.into_temp_path();
+        assert!(is_told());
     }
 }
