@@ -14,7 +14,7 @@ import sys
 import tarfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PACKAGES = ("nereid_server-{version}-*.whl", "nereid_{version}-*.deb", "nereid-{version}-*-linux.tar.gz")
+PACKAGES = ("nereid_server-{version}-*.whl", "nereid_{version}-*.deb", "nereid-{version}-*-linux.tar.gz", "nereid-{version}.tgz")
 # A layout of the Open Container Initiative, which tools read from one file as `oci-archive`.
 IMAGE = "image"
 

@@ -18,11 +18,18 @@ from serving import ROOT
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 RELEASE = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
 VERSION = "7.8.9"
+# What `cargo xtask dist` makes, without the image.
+KINDS = {
+    f"nereid_server-{VERSION}-py3-none-any.whl",
+    f"nereid_{VERSION}-1_amd64.deb",
+    f"nereid-{VERSION}-x86_64-linux.tar.gz",
+    f"nereid-{VERSION}.tgz",
+}
 # What is on the machine of the workflow, and not here.
-FOREIGN = ("cargo", "gh", "skopeo")
+FOREIGN = ("cargo", "gh", "skopeo", "helm")
 STAND_IN = """#!/bin/bash
 input=
-[ -t 0 ] || [ "$1" != login ] || input=" < $(cat)"
+[ -t 0 ] || [[ "$*" != *"login "* ]] || input=" < $(cat)"
 echo "$(basename "$0") $*$input" >> "$CALLS"
 """
 
@@ -39,7 +46,7 @@ def project(tmp_path):
     (dist / "image/blobs/sha256").mkdir(parents=True)
     (dist / "image/index.json").write_text("{}")
     (dist / "image/blobs/sha256/ab").write_text("blob")
-    for name in (f"nereid_server-{VERSION}-py3-none-any.whl", f"nereid_{VERSION}-1_amd64.deb", f"nereid-{VERSION}-x86_64-linux.tar.gz"):
+    for name in KINDS:
         (dist / name).write_text(name)
     for program in (*(root / "bin" / name for name in FOREIGN), root / "target/venv/bin/python"):
         program.parent.mkdir(parents=True, exist_ok=True)
@@ -72,26 +79,29 @@ def play(root, job, tag=f"v{VERSION}"):
 
 
 def test_the_packages_of_a_tag_are_built_tested_and_collected(project):
-    assert play(project, "packages") == ["cargo xtask dist", "cargo xtask setup", "python -m pytest tests/packages"]
+    made, *tested = play(project, "packages")
+    assert made == "cargo xtask dist --image-repository ghcr.io/someone/nereid"
+    assert tested == ["cargo xtask setup", "python -m pytest tests/packages"]
     files = project / "target/release-files/files"
     names = {path.name for path in files.iterdir()}
     image = f"nereid-{VERSION}-image.tar"
-    kinds = {f"nereid_server-{VERSION}-py3-none-any.whl", f"nereid_{VERSION}-1_amd64.deb", f"nereid-{VERSION}-x86_64-linux.tar.gz"}
-    assert names == kinds | {image, "SHA256SUMS"}
+    assert names == KINDS | {image, "SHA256SUMS"}
     with tarfile.open(files / image) as archive:
         assert {"index.json", "blobs/sha256/ab"} <= set(archive.getnames())
     sums = dict(reversed(line.split()) for line in (files / "SHA256SUMS").read_text().splitlines())
-    assert sums == {name: hashlib.sha256((files / name).read_bytes()).hexdigest() for name in kinds | {image}}
+    assert sums == {name: hashlib.sha256((files / name).read_bytes()).hexdigest() for name in KINDS | {image}}
     assert (project / "target/release-files/notes.md").read_text() == "- New.\n"
 
 
-def test_a_release_is_published_with_its_notes_and_its_image(project):
+def test_a_release_is_published_with_its_notes_its_image_and_its_chart(project):
     play(project, "packages")
-    create, login, copy = play(project, "publish")
+    create, login, copy, chart_login, push = play(project, "publish")
     assert create.startswith(f"gh release create v{VERSION} release/files/SHA256SUMS release/files/nereid-{VERSION}-image.tar ")
     assert create.endswith(f"--repo Someone/Nereid --verify-tag --title Nereid {VERSION} --notes-file release/notes.md")
     assert login == "skopeo login ghcr.io --username someone --password-stdin < secret"
     assert copy == f"skopeo copy oci-archive:release/files/nereid-{VERSION}-image.tar docker://ghcr.io/someone/nereid:{VERSION}"
+    assert chart_login == "helm registry login ghcr.io --username someone --password-stdin < secret"
+    assert push == f"helm push release/files/nereid-{VERSION}.tgz oci://ghcr.io/someone/nereid/charts"
     assert play(project, "pypi") == []
     assert [path.suffix for path in (project / "wheels").iterdir()] == [".whl"]
 
@@ -110,6 +120,7 @@ def test_a_changed_file_is_not_published(project):
         ("v1.0", None, f"a release of it has the tag v{VERSION}"),
         (f"v{VERSION}", "CHANGELOG.md", f"CHANGELOG.md has no section '## {VERSION}'"),
         (f"v{VERSION}", f"target/dist/nereid_{VERSION}-1_amd64.deb", f"has 0 files nereid_{VERSION}-*.deb"),
+        (f"v{VERSION}", f"target/dist/nereid-{VERSION}.tgz", f"has 0 files nereid-{VERSION}.tgz"),
         (f"v{VERSION}", "target/dist/image/index.json", "has no image"),
     ],
 )

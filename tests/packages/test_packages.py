@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import pathlib
+import re
 import shutil
 import sys
 import sysconfig
@@ -269,11 +270,36 @@ def test_tritonserver_of_the_archive_takes_the_lines_of_platforms(tmp_path, repo
             assert ask(port) == SUMS
 
 
+def test_the_chart_has_what_stands_elsewhere_and_the_version(tmp_path):
+    """What Helm makes of it: tests/clients/test_chart.py."""
+    archive = package("nereid-*.tgz")
+    run("tar", "--extract", "--file", archive, "--directory", tmp_path)
+    sources, chart = ROOT / "packaging/helm/nereid", tmp_path / "nereid"
+    version = archive.name.removeprefix("nereid-").removesuffix(".tgz")
+    manifest = (chart / "Chart.yaml").read_text()
+    assert f"\nversion: {version}\nappVersion: {version}\n" in manifest
+    # As the image of the same version has it: its tag is what the chart names.
+    (index,) = json.loads((DIST / "image/index.json").read_text())["manifests"]
+    assert index["annotations"]["org.opencontainers.image.ref.name"] == version
+    packed = {str(path.relative_to(chart)) for path in chart.rglob("*") if path.is_file()}
+    elsewhere = {"LICENSE": "LICENSE", "files/alerts.yaml": "packaging/prometheus/alerts.yaml"}
+    elsewhere["files/nereid.json"] = "packaging/grafana/nereid.json"
+    own = {str(path.relative_to(sources)) for path in sources.rglob("*") if path.is_file()}
+    assert packed == own | set(elsewhere)
+    unchanged = own - {"Chart.yaml", "values.yaml"}
+    for name, source in elsewhere.items() | {(name, f"packaging/helm/nereid/{name}") for name in unchanged}:
+        assert (chart / name).read_bytes() == (ROOT / source).read_bytes(), name
+    # A release names its own image.
+    values = (chart / "values.yaml").read_text()
+    (image,) = re.findall(r"^  repository: (\S+)$", values, re.MULTILINE)
+    assert values.replace(image, "nereid", 1) == (sources / "values.yaml").read_text()
+
+
 def test_a_release_has_all_packages(tmp_path):
     """What the workflow of releases publishes: .github/workflows/release.yml."""
     run(sys.executable, ROOT / "packaging/release.py", "collect", DIST, tmp_path / "release")
     files = tmp_path / "release/files"
-    for pattern in ("nereid_server-*.whl", "nereid_*.deb", "nereid-*-linux.tar.gz", "nereid-*-image.tar"):
+    for pattern in ("nereid_server-*.whl", "nereid_*.deb", "nereid-*-linux.tar.gz", "nereid-*-image.tar", "nereid-*.tgz"):
         assert len(list(files.glob(pattern))) == 1, pattern
     run("sha256sum", "--check", "--quiet", "SHA256SUMS", cwd=files)
     (tmp_path / "image").mkdir()

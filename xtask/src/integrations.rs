@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use crate::dependencies;
+use crate::dist;
 use crate::steps::{self, CannotRun, CheckStep};
 use crate::test_runners::{client_tests, nextest};
 use crate::tools::{self, Tool};
@@ -14,7 +15,7 @@ use crate::tools::{self, Tool};
 /// How long all groups may take on a busy machine.
 const LIMIT: Duration = Duration::from_mins(30);
 
-const STEPS: [CheckStep; 11] = [
+const STEPS: [CheckStep; 12] = [
     CheckStep { name: "stores", limit: Duration::from_mins(15), action: stores },
     CheckStep {
         name: "clients of stores",
@@ -56,6 +57,7 @@ const STEPS: [CheckStep; 11] = [
         limit: Duration::from_mins(15),
         action: || clients_of("recipes", "recipes", tools::RECIPES),
     },
+    CheckStep { name: "chart", limit: Duration::from_mins(10), action: chart },
     CheckStep { name: "dependencies", limit: Duration::from_mins(15), action: dependencies::rules },
     CheckStep { name: "advisories", limit: Duration::from_mins(5), action: dependencies::advisories },
 ];
@@ -86,6 +88,13 @@ fn of_no_package(step: &str, marker: &str, variable: &str, tools: &[Tool]) -> Re
         )));
     }
     clients_of(step, marker, tools)
+}
+
+/// The Helm chart, as `cargo xtask dist` makes it.
+fn chart() -> Result<()> {
+    let mut variables = tools::fetch(tools::CHART)?;
+    variables.push(("NEREID_TEST_CHART", dist::make_chart()?));
+    client_tests("chart", "chart", &variables)
 }
 
 /// Object stores, by the tests of their crate.

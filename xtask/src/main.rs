@@ -65,7 +65,7 @@ cargo xtask test [--quick] [--only TEXT]
 
 cargo xtask integrations [--only TEXT]
     The tests that need large foreign packages, in groups: object stores, Triton's plug-ins, NVIDIA's programs, a browser,
-    Prometheus's tools, the larger recipes of the documentation, the rules for dependencies, and known faults in them.
+    Prometheus's tools, the larger recipes of the documentation, the Helm chart, the rules for dependencies, and known faults in them.
     --only takes the groups whose name contains TEXT.
 
 cargo xtask deepcheck [--only TEXT]
@@ -127,9 +127,10 @@ cargo xtask demo [--port-base N] [--once] [--dev]
     keeps serving. HTTP, gRPC and metrics listen on N, N+1, N+2 [default: 8000]. --once ends after the result.
     --dev uses a debug build.
 
-cargo xtask dist [--dev] [--only wheel|deb|tar|image]
-    Makes packages in target/dist: a Python wheel, a Debian package, an archive, and a container image. With licences
-    and lists of all parts. --dev packs a debug build, for tests of the packages.
+cargo xtask dist [--dev] [--only wheel|deb|tar|image|chart] [--image-repository NAME]
+    Makes packages in target/dist: a Python wheel, a Debian package, an archive, and a container image, with licences and
+    lists of all parts; and a Helm chart, which names the image of --image-repository [default: nereid]. --dev packs a
+    debug build, for tests of the packages.
 
 cargo xtask bench [--reference DIR] [--before BINARY] [--rounds N] [--seconds S] [--server BINARY] [--filter TEXT]
                   [--only load|adversary|reload|ensemble|cache|observe|shm|python|tune|promises|instructions|micro]

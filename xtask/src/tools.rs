@@ -15,5 +15,5 @@ mod tool;
 
 pub(crate) use cargo_tool::{DENY, NEXTEST};
 pub(crate) use tool::{
-    BROWSER, EXAMPLES, MONITORING, NVIDIA, OF_TESTS, PLUGINS, RECIPES, STORES, Tool, fetch,
+    BROWSER, CHART, EXAMPLES, MONITORING, NVIDIA, OF_TESTS, PLUGINS, RECIPES, STORES, Tool, fetch,
 };

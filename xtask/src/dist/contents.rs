@@ -111,7 +111,7 @@ impl PackageContents {
 }
 
 /// The version of the workspace.
-fn version() -> Result<String> {
+pub(super) fn version() -> Result<String> {
     let packages = workspace::packages()?;
     let server = packages.iter().find(|package| package["name"] == "server");
     let version = server.and_then(|server| server["version"].as_str());

@@ -69,6 +69,10 @@ pub(crate) const MONITORING: &[Tool] = &[Tool {
 pub(crate) const RECIPES: &[Tool] =
     &[Tool { name: "packages of recipes", variable: "NEREID_TEST_RECIPES", fetch: recipes }];
 
+/// An interpreter with Helm as a library, and with the schemas of Kubernetes.
+pub(crate) const CHART: &[Tool] =
+    &[Tool { name: "Helm", variable: "NEREID_TEST_HELM", fetch: || program_of("chart", "python") }];
+
 /// Fetches what is not there yet, and returns the variable and the path of each tool.
 ///
 /// # Errors
