@@ -53,6 +53,11 @@ const STEPS: [CheckStep; 12] = [
         action: || clients_of("monitoring", "monitoring", tools::MONITORING),
     },
     CheckStep {
+        name: "clients of others",
+        limit: Duration::from_mins(15),
+        action: || clients_of("clients of others", "others", tools::OTHERS),
+    },
+    CheckStep {
         name: "recipes",
         limit: Duration::from_mins(15),
         action: || clients_of("recipes", "recipes", tools::RECIPES),

@@ -6,5 +6,5 @@ mod server;
 pub(crate) mod supervised;
 pub(crate) mod tree;
 
-pub(crate) use program::{line, output, require, run, run_within, starts};
+pub(crate) use program::{line, output, require, run, run_within, starts, starts_with};
 pub(crate) use server::ServerProcess;

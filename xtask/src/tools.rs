@@ -11,9 +11,10 @@ mod npm_package;
 mod nvidia;
 mod plugins;
 pub(crate) mod runtime_library;
+mod rust_client;
 mod tool;
 
 pub(crate) use cargo_tool::{DENY, NEXTEST};
 pub(crate) use tool::{
-    BROWSER, CHART, EXAMPLES, MONITORING, NVIDIA, OF_TESTS, PLUGINS, RECIPES, STORES, Tool, fetch,
+    BROWSER, CHART, EXAMPLES, MONITORING, NVIDIA, OF_TESTS, OTHERS, PLUGINS, RECIPES, STORES, Tool, fetch,
 };

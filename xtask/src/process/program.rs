@@ -70,7 +70,13 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 
 /// Whether a program is there and starts.
 pub(crate) fn starts(program: impl AsRef<OsStr>) -> bool {
-    let status = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    starts_with(program, "--version")
+}
+
+/// As [`starts`], of a program with another option that makes it tell its version.
+pub(crate) fn starts_with(program: impl AsRef<OsStr>, version_option: &str) -> bool {
+    let status =
+        Command::new(program).arg(version_option).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
 }
 

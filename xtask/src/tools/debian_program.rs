@@ -19,6 +19,12 @@ pub(crate) const CHROMIUM: DebianProgram = DebianProgram::new(
     "chromium-headless-shell",
     "usr/lib/chromium/chromium-headless-shell",
 );
+/// A proxy in front of servers.
+pub(crate) const NGINX: DebianProgram =
+    DebianProgram { version_option: "-v", ..DebianProgram::new("nginx", "nginx", "usr/sbin/nginx") };
+/// Another one.
+pub(crate) const HAPROXY: DebianProgram =
+    DebianProgram { version_option: "-v", ..DebianProgram::new("haproxy", "haproxy", "usr/sbin/haproxy") };
 pub(crate) const VALGRIND: DebianProgram = DebianProgram {
     variables: &[
         ("VALGRIND_LIB", "$here/usr/libexec/valgrind"),
@@ -37,11 +43,13 @@ pub(crate) struct DebianProgram {
     path: &'static str,
     /// What an unpacked program needs to find its parts; `$here` is their folder.
     variables: &'static [(&'static str, &'static str)],
+    /// What makes the program tell its version.
+    version_option: &'static str,
 }
 
 impl DebianProgram {
     const fn new(name: &'static str, package: &'static str, path: &'static str) -> DebianProgram {
-        DebianProgram { name, package, path, variables: &[] }
+        DebianProgram { name, package, path, variables: &[], version_option: "--version" }
     }
 
     /// Downloads the program unless it is there, and returns it.
@@ -50,7 +58,7 @@ impl DebianProgram {
     /// The system has no `apt-get`, or the package cannot be downloaded.
     pub(crate) fn fetch(&self) -> Result<PathBuf> {
         let name = self.name;
-        if process::starts(name) {
+        if process::starts_with(name, self.version_option) {
             return Ok(name.into());
         }
         let folder = workspace::target().join(name);
@@ -62,7 +70,7 @@ impl DebianProgram {
             fs::write(&script, self.script())?;
             files::make_executable(&script)
         })?;
-        process::run(Command::new(&program).arg("--version"))?;
+        process::run(Command::new(&program).arg(self.version_option))?;
         Ok(program)
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use super::{allocators, debian_program, examples, npm_package, nvidia, plugins, runtime_library};
+use super::{allocators, debian_program, examples, npm_package, nvidia, plugins, runtime_library, rust_client};
 use crate::{process, python};
 
 /// A program or a library, and the environment variable that tells the tests where it is.
@@ -65,6 +65,18 @@ pub(crate) const MONITORING: &[Tool] = &[Tool {
     fetch: || debian_program::PROMTOOL.fetch(),
 }];
 
+/// Clients of other languages, and the proxies that many servers have in front.
+pub(crate) const OTHERS: &[Tool] = &[
+    Tool {
+        name: "clients in JavaScript",
+        variable: "NEREID_TEST_NODE_PACKAGES",
+        fetch: clients_in_javascript,
+    },
+    Tool { name: "a client in Rust", variable: "NEREID_TEST_RUST_CLIENT", fetch: rust_client::build },
+    Tool { name: "nginx", variable: "NEREID_TEST_NGINX", fetch: || debian_program::NGINX.fetch() },
+    Tool { name: "haproxy", variable: "NEREID_TEST_HAPROXY", fetch: || debian_program::HAPROXY.fetch() },
+];
+
 /// An interpreter with the packages of the recipes that need large ones.
 pub(crate) const RECIPES: &[Tool] =
     &[Tool { name: "packages of recipes", variable: "NEREID_TEST_RECIPES", fetch: recipes }];
@@ -99,6 +111,12 @@ fn moto() -> Result<PathBuf> {
 fn recipes() -> Result<PathBuf> {
     process::require("node", "nodejs")?;
     program_of("recipes", "python")
+}
+
+/// The packages that node finds.
+fn clients_in_javascript() -> Result<PathBuf> {
+    process::require("node", "nodejs")?;
+    npm_package::CLIENTS.install()
 }
 
 /// A program of the environment with the packages of a group of tests.
