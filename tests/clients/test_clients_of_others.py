@@ -17,6 +17,7 @@ from clients_of_others import INFERRERS, UPLOADERS, grpc_js
 from protocols import GRPC, HTTP, add_sub_inputs
 from python_backends import BUILT_IN
 from serving import PATIENCE, Server, eventually, size
+from test_api_keys import entry, write_keys
 
 pytestmark = pytest.mark.others
 
@@ -70,6 +71,33 @@ def test_a_client_reads_each_refusal_of_an_upload(place, client, length):
 
 def is_refusal(status, text):
     return status == 404 and json.loads(text)["error"] == TEXT
+
+
+# Why a server refuses, with the options that make it: the path, and the status and a part of the text of each answer.
+REASONS = {
+    "key": (["--api-key-file=keys.json"], "/v2/models/add_sub/infer", 401, "this request needs an API key"),
+    "length": (["--max-request-byte-size=100000"], "/v2/models/add_sub/infer", 400, "--max-request-byte-size"),
+    "room": (["--max-inflight-bytes=100000"], "/v2/models/add_sub/infer", 503, "--max-inflight-bytes"),
+    "route": ([], "/v2/no_such_route", 404, ""),
+    "method": ([], "/v2/health/ready", 405, ""),
+}
+
+
+@pytest.fixture(params=REASONS)
+def refusing(request, tmp_path, repository_folder, start):
+    """A URL that refuses uploads, and what each answer has."""
+    options, path, status, text = REASONS[request.param]
+    write_keys(tmp_path / "keys.json", entry("user", ["*"], ["*"]))
+    server = start(repository_folder, *(option.replace("=keys", f"={tmp_path}/keys") for option in options))
+    return f"http://{server.wait_until_ready().http}{path}", status, text
+
+
+def test_clients_read_a_refusal_for_each_reason(refusing):
+    url, status, text = refusing
+    for client in ("http.client", "aiohttp", "axios", "fetch", "reqwest"):
+        answers = list(UPLOADERS[client](url, bytes(5_000_000), UPLOADS[5_000_000]))
+        lost = [answer for answer in answers if answer[0] != status or text not in answer[1]]
+        assert not lost, f"{client}: {len(lost)} of {len(answers)}: {lost}"
 
 
 @pytest.mark.parametrize("client", INFERRERS)
