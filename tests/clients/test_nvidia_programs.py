@@ -5,27 +5,24 @@ $NEREID_TEST_NVIDIA is the folder into which `cargo xtask integrations` puts the
 
 import csv
 import json
-import os
-import pathlib
 import types
 
 import numpy as np
+import perf_analyzer
 import plugins
 import processes
-import programs
 import pytest
 import repository as models
 import requests
 from protocols import GRPC, HTTP, add_sub_inputs
 from python_backends import BUILT_IN
-from serving import BINARY, PATIENCE, ROOT, TARGET, environment, free_port
+from serving import BINARY, PATIENCE, ROOT, environment, free_port
 
 pytestmark = pytest.mark.nvidia
 
 PROGRAMS = ROOT / "tests/clients/nvidia_programs"
 LIBRARY = BINARY.parent / "libtritonserver.so"
-# perf_analyzer ends after three windows with so few requests, however much their latencies differ.
-BRIEF = "--measurement-mode=count_windows --measurement-request-count=10 --stability-percentage=1000000".split()
+BRIEF = [f"--{option}={value}" for option, value in perf_analyzer.BRIEF.items()]
 
 
 def variables():
@@ -33,16 +30,10 @@ def variables():
     return environment() | BUILT_IN.variables | {"LD_LIBRARY_PATH": str(LIBRARY.parent), "ORT_DISABLE_TELEMETRY": "1"}
 
 
-def folder():
-    given = os.environ.get("NEREID_TEST_NVIDIA")
-    fetched = max((TARGET / "nvidia").glob("*-perf_analyzer-*[0-9]"), default=None)
-    return pathlib.Path(given) if given else fetched or programs.missing("there is no perf_analyzer", programs.INTEGRATIONS)
-
-
 @pytest.fixture(scope="module")
 def python():
     """Starts a program of this folder in the Python that has NVIDIA's packages."""
-    interpreter = folder() / "python"
+    interpreter = perf_analyzer.folder() / "python"
     if not interpreter.exists():
         pytest.skip("the system has no Python 3.12, which these packages are made for")
     return lambda program, *arguments: [interpreter, PROGRAMS / program, *arguments]
@@ -128,7 +119,7 @@ def in_process(folder, repository):
 
 
 def analyze(*options):
-    return processes.run([folder() / "perf_analyzer", *options], env=variables())
+    return processes.run([perf_analyzer.program(), *options], env=variables())
 
 
 MODELS = {

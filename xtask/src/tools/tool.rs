@@ -65,7 +65,7 @@ pub(crate) const MONITORING: &[Tool] = &[Tool {
     fetch: || debian_program::PROMTOOL.fetch(),
 }];
 
-/// Clients of other languages, and the proxies that many servers have in front.
+/// Clients of other languages, the proxies that many servers have in front, and tools that measure a server.
 pub(crate) const OTHERS: &[Tool] = &[
     Tool {
         name: "clients in JavaScript",
@@ -75,6 +75,14 @@ pub(crate) const OTHERS: &[Tool] = &[
     Tool { name: "a client in Rust", variable: "NEREID_TEST_RUST_CLIENT", fetch: rust_client::build },
     Tool { name: "nginx", variable: "NEREID_TEST_NGINX", fetch: || debian_program::NGINX.fetch() },
     Tool { name: "haproxy", variable: "NEREID_TEST_HAPROXY", fetch: || debian_program::HAPROXY.fetch() },
+    // The tools of the next line use its `perf_analyzer`.
+    Tool { name: "NVIDIA's programs", variable: nvidia::VARIABLE, fetch: nvidia::fetch },
+    Tool {
+        name: "GenAI-Perf and Model Analyzer",
+        variable: "NEREID_TEST_MEASURING_TOOLS",
+        fetch: || program_of("others", "python"),
+    },
+    Tool { name: "PyTriton", variable: "NEREID_TEST_PYTRITON", fetch: || program_of("pytriton", "python") },
 ];
 
 /// An interpreter with the packages of the recipes that need large ones.
