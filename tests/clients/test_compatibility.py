@@ -1,15 +1,18 @@
 """docs/compatibility.md has the versions of the programs that the tests run."""
 
 import importlib.metadata
+import json
 import platform
 import re
 import tomllib
 
+import perf_analyzer
 import processes
 import promtool
 import proxies
 import pytest
 from clients_of_others import node_versions
+from others import MEASURING_TOOLS, PYTRITON, python_with
 from serving import ROOT
 
 PAGE = ROOT / "docs/compatibility.md"
@@ -55,6 +58,12 @@ def test_a_version_is_told_as_exactly_as_its_reader_needs():
     assert not is_of("2.3", "2.34.2") and not is_of("2.34.2", "2.34") and not is_of(None, "1.0")
 
 
+def packages_of(python, *names):
+    """The versions of packages that another interpreter has."""
+    program = "import importlib.metadata, json, sys; print(json.dumps(list(map(importlib.metadata.version, sys.argv[1:]))))"
+    return json.loads(processes.run([python, "-c", program, *names], check=True).stdout)
+
+
 def reqwest():
     packages = tomllib.loads(RUST_CLIENT.read_text())["package"]
     return next(package["version"] for package in packages if package["name"] == "reqwest")
@@ -71,12 +80,18 @@ def test_the_page_has_the_versions_of_the_clients_of_every_run():
 @pytest.mark.others
 def test_the_page_has_the_versions_of_the_packages_of_others():
     node = node_versions()
+    analyzer, genai = packages_of(python_with(MEASURING_TOOLS), "triton-model-analyzer", "genai-perf")
+    [pytriton] = packages_of(python_with(PYTRITON), "nvidia-pytriton")
     assert_page_has(
         {
             "axios": node["axios"],
             "grpc-js": node["@grpc/grpc-js"],
             "proto-loader": node["@grpc/proto-loader"],
             "reqwest": reqwest(),
+            "`perf_analyzer`": perf_analyzer.version(),
+            "Model Analyzer (`triton-model-analyzer`)": analyzer,
+            "GenAI-Perf (`genai-perf`)": genai,
+            "clients of PyTriton (`nvidia-pytriton`)": pytriton,
         }
     )
 
