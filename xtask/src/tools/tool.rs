@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use super::{allocators, debian_program, examples, npm_package, nvidia, plugins, runtime_library, rust_client};
+use super::{
+    allocators, debian_program, examples, npm_package, nvidia, plugins, runtime_library, rust_client,
+};
 use crate::{process, python};
 
 /// A program or a library, and the environment variable that tells the tests where it is.
