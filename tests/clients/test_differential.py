@@ -85,8 +85,19 @@ def test_fields_are_compared_where_the_outcomes_agree():
         Difference("0: c", "(none)", "3"),
         Difference("1: code", "400 no", "404 none"),
     ]
+    garbled, better = (Answer("400", text, fields={"a": text}) for text in ("no", "no, but yes"))
+    assert [one.field for one in differences([garbled], [better])] == ["text", "a"]
+    assert [one.field for one in differences([better], [garbled])] == ["text"]
     assert compared(([Answer("died")], [Answer("200")])) == []
     assert compared(([Answer("200")], [Answer("died")])) != []
+
+
+def test_the_number_of_answers_is_told_unless_it_follows_from_another_outcome():
+    response, end = Answer("response"), Answer("OK")
+    assert differences([response], [response, response]) == [Difference("answers", "1", "2")]
+    assert differences([response, end], [response, response, end]) == [Difference("1: code", "OK", "response")]
+    refused = Answer("INVALID_ARGUMENT", "no")
+    assert differences([refused], [response, end]) == [Difference("0: code", "INVALID_ARGUMENT no", "response")]
 
 
 def test_an_answer_has_its_outputs_by_their_names():
