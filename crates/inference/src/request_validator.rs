@@ -438,15 +438,17 @@ fn check_bytes(spec: &InputSpec, tensor: &Tensor, at: &ErrorContext<'_>) -> Resu
     let data = tensor.host()?.contiguous();
     let mut found = 0_i64;
     for element in bytes_elements(&data) {
+        // As Triton: infer_request.cc, ValidateBytesInputs. The first element too many is refused before it is read.
+        let has_length = element.map_or_else(|rest| rest.len() >= 4, |_| true);
+        if found == expected && has_length {
+            return Err(at.invalid(format!(
+                "unexpected number of string elements {} for inference input '{name}' for model '{model}', expecting \
+                 {expected}",
+                found + 1
+            )));
+        }
         match element {
-            Ok(_) if found < expected => found += 1,
-            Ok(_) => {
-                let all = bytes_elements(&data).filter(Result::is_ok).count();
-                return Err(at.invalid(format!(
-                    "unexpected number of string elements {all} for inference input '{name}' for model '{model}', \
-                     expecting {expected}"
-                )));
-            }
+            Ok(_) => found += 1,
             Err(rest) => {
                 return Err(match rest.split_first_chunk::<4>() {
                     None => at.invalid(format!(

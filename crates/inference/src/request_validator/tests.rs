@@ -339,12 +339,14 @@ fn byte_strings_are_counted_to_the_last_byte() {
         refused(3, b"\x01\0\0\0a\0\0\0\0"),
         format!("{P}expected 3 string elements for inference input 'S' for model 'm', got 2")
     );
-    assert_eq!(
-        refused(1, b"\x01\0\0\0a\0\0\0\0"),
-        format!(
-            "{P}unexpected number of string elements 2 for inference input 'S' for model 'm', expecting 1"
-        )
-    );
+    for too_many in [&b"\x01\0\0\0a\0\0\0\0"[..], b"\0\0\0\0\0\0\0\0\0\0\0\0", b"\0\0\0\0\x05\0\0\0x"] {
+        assert_eq!(
+            refused(1, too_many),
+            format!(
+                "{P}unexpected number of string elements 2 for inference input 'S' for model 'm', expecting 1"
+            )
+        );
+    }
     assert_eq!(
         refused(1, b"\x01\0"),
         format!(
