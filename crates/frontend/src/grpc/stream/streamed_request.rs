@@ -52,9 +52,10 @@ pub(super) struct StreamedRequest {
     pub(super) finishing: Option<(FinishWork, bool)>,
 }
 
-/// An item of the stream of responses whose response has the form that the client asked for, or cannot have it.
+/// An item of the stream of responses. Its response has the form that the client asked for. An error is the model's, or
+/// says why the response cannot have this form.
 struct FinishedItem {
-    result: Result<Result<Response, Error>, Error>,
+    result: Result<Response, Error>,
     last: bool,
 }
 
@@ -91,7 +92,7 @@ impl StreamedRequest {
                     line.add_status(result.as_ref().map_or_else(code_of, |_| 0));
                 }
                 match result {
-                    Ok(finished) => Ok(self.encode(finished, last)),
+                    Ok(response) => Ok(self.encode(&response, last)),
                     Err(error) if self.errors_end_call => Err(error.into()),
                     Err(error) => Ok(self.encode_without_response(last, &error.message)),
                 }
@@ -133,7 +134,7 @@ impl StreamedRequest {
                 self.finishing = None;
                 // The message counts anew, in the room of the request.
                 let finished = finished.flatten().map(|(response, _)| response);
-                return Poll::Ready(Some(FinishedItem { result: Ok(finished), last }));
+                return Poll::Ready(Some(FinishedItem { result: finished, last }));
             }
             let Some(ResponseItem { result, last }) = ready!(self.responses.poll_item(context)) else {
                 return Poll::Ready(None);
@@ -143,21 +144,17 @@ impl StreamedRequest {
                     self.finishing = Some((self.context.finish_in_pool(response, &self.budget), last));
                     continue;
                 }
-                Ok(mut response) => Ok(self.context.finish(&mut response).map(|()| response)),
+                Ok(mut response) => self.context.finish(&mut response).map(|()| response),
                 Err(error) => Err(error),
             };
             return Poll::Ready(Some(FinishedItem { result, last }));
         }
     }
 
-    fn encode(&self, finished: Result<Response, Error>, last: bool) -> Chunks {
-        let response = match finished {
-            Ok(response) => response,
-            Err(error) => return self.encode_without_response(last, &error.message),
-        };
+    fn encode(&self, response: &Response, last: bool) -> Chunks {
         let mut version = itoa::Buffer::new();
         let version = version.format(self.context.model.version_of(&self.responses));
-        let mut message = self.context.message(&response, version, Some(last)).streamed("", MAX_MESSAGE);
+        let mut message = self.context.message(response, version, Some(last)).streamed("", MAX_MESSAGE);
         // The last response takes the room of its request.
         let room = || if last { room_of(&self.responses, &self.budget) } else { self.budget.reservation() };
         match message.count_in(room) {

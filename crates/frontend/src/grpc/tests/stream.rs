@@ -261,6 +261,28 @@ async fn a_client_that_wants_codes_gets_the_first_error_as_the_end_of_the_call()
 }
 
 #[tokio::test]
+async fn a_response_that_cannot_have_the_form_that_was_asked_for_ends_such_a_call_too() {
+    let (_server, connection) = connected().await;
+    let mut message = request("id_fp16", "c", &[0]);
+    let input = &mut message.inputs[0];
+    (input.datatype, input.shape) = ("FP16".to_owned(), vec![2]);
+    let classes = InferParameter { parameter_choice: Some(ParameterChoice::Int64Param(1)) };
+    message.outputs.push(InferRequestedOutputTensor {
+        name: "OUT".to_owned(),
+        parameters: [("classification".to_owned(), classes)].into(),
+    });
+    let text = "class result not available for output due to unsupported type 'FP16'";
+    let (messages, status) = exchange(&connection, std::slice::from_ref(&message)).await;
+    assert_eq!(messages, [StreamMessage { last: Some(true), ..refusal("c", text) }]);
+    assert_eq!(status, ok());
+
+    let call = open(&connection, &[("triton_grpc_error", "true")]).await;
+    call.send(sent(&message));
+    let (messages, status) = timeout(TIMEOUT, call.rest()).await.unwrap().unwrap();
+    assert_eq!((messages.len(), status.code, &*status.message), (0, 3, text));
+}
+
+#[tokio::test]
 async fn cancelling_the_call_cancels_all_its_requests() {
     let (server, connection) = connected().await;
     let call = open(&connection, &[]).await;
