@@ -372,6 +372,16 @@ fn gzip(plain: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn a_fragment_of_a_path_is_left_out() {
+    let server = Server::usual();
+    let mut connection = server.connect();
+    for path in ["/v2/health/live#x", "/v2/health/live#", "/v2/health/live#/v2/nope"] {
+        assert_eq!(connection.ask("GET", path, &[], b"").unwrap().status, 200, "{path}");
+    }
+    assert_eq!(connection.ask("GET", "/v2/health/live%23", &[], b"").unwrap().status, 404);
+}
+
+#[test]
 fn names_in_paths_are_decoded() {
     let server = Server::usual();
     let mut connection = server.connect();
@@ -431,12 +441,13 @@ fn a_client_that_expects_100_continue_gets_it() {
 fn an_invalid_request_ends_only_its_connection() {
     let server = Server::usual();
     for garbage in [
-        "FOO\r\n\r\n",
-        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-        "POST /v2 HTTP/1.1\r\nContent-Length: abc\r\n\r\n",
+        &b"FOO\r\n\r\n"[..],
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"POST /v2 HTTP/1.1\r\nContent-Length: abc\r\n\r\n",
+        b"GET /v2/models/\xff HTTP/1.1\r\n\r\n",
     ] {
         let mut connection = server.connect();
-        connection.send(garbage.as_bytes()).unwrap();
+        connection.send(garbage).unwrap();
         connection.rest().unwrap();
     }
     let mut connection = server.connect();

@@ -168,7 +168,12 @@ pub(super) fn read_control(key: &str, value: JsonValue<'_>, request: &mut Reques
     match key {
         "sequence_id" => match value.as_uint() {
             Ok(id) => parameters::set_correlation_number(request, id),
-            Err(_) => parameters::set_correlation_text(request, &value.as_text().map_err(failure)?),
+            Err(_) => {
+                // Replaced bytes would make one sequence of several.
+                let text = std::str::from_utf8(value.as_bytes().map_err(failure)?);
+                let text = text.map_err(|_| failure(Error::invalid("the text is not UTF-8")))?;
+                parameters::set_correlation_text(request, text);
+            }
         },
         "sequence_start" => request.sequence.start = value.as_bool().map_err(failure)?,
         "sequence_end" => request.sequence.end = value.as_bool().map_err(failure)?,

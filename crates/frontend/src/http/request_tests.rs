@@ -273,6 +273,30 @@ fn parameters_have_their_meaning() {
 }
 
 #[test]
+fn a_correlation_id_may_be_longer_than_128_characters() {
+    let id = "x".repeat(1024);
+    let decoded = json(&one_input(&format!(r#","parameters":{{"sequence_id":"{id}"}}"#))).unwrap();
+    assert_eq!(decoded.request.sequence.id, Some(SequenceId::Text(id.as_str().into())));
+}
+
+#[test]
+fn bytes_that_are_not_utf_8_are_replaced_and_refused_in_a_sequence_id() {
+    let request = |rest: &[u8]| {
+        let inputs = b"{\"inputs\":[{\"name\":\"\xff\",\"datatype\":\"INT32\",\"shape\":[1],\"data\":[1]}]";
+        let text = [&inputs[..], rest, b"}"].concat();
+        decode(&text, &TensorData::default(), CONTEXT)
+    };
+    let decoded = request(b",\"id\":\"a\xff\",\"parameters\":{\"k\xfe\":\"\xfd\"}").unwrap().request;
+    assert_eq!(decoded.id, "a\u{fffd}");
+    assert_eq!(decoded.tensors()[0].name().as_str(), "\u{fffd}");
+    assert_eq!(decoded.parameters, [("k\u{fffd}".into(), Parameter::String("\u{fffd}".into()))]);
+    assert_eq!(
+        refused(request(b",\"parameters\":{\"sequence_id\":\"\xff\"}")),
+        (400, "Unable to parse 'sequence_id': the text is not UTF-8".into())
+    );
+}
+
+#[test]
 fn of_many_parameters_the_first_of_a_name_counts_too() {
     let many: Vec<String> = (0..1000).map(|index| format!(r#""p{}":{index}"#, index % 500)).collect();
     let decoded = json(&one_input(&format!(r#","parameters":{{{}}}"#, many.join(",")))).unwrap();

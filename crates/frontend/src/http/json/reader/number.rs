@@ -393,6 +393,16 @@ mod tests {
     }
 
     #[test]
+    fn the_exponent_of_a_long_number_counts_before_its_size() {
+        let digits = "1".repeat(400);
+        assert_eq!(number(&format!("{digits}e-400")), Number::Double(1.0 / 9.0));
+        assert_eq!(number(&format!("0.{digits}")), Number::Double(1.0 / 9.0));
+        for text in [digits.clone(), format!("-{digits}"), format!("{digits}.0"), format!("{digits}e-1")] {
+            assert!(JsonReader::new(text.as_bytes()).number().is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn digits_end_at_every_other_byte() {
         for other in (0..=255_u8).filter(|byte| !byte.is_ascii_digit()) {
             for count in 0..8 {
