@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use crate::arguments::Arguments;
 use crate::build::Build;
-use crate::{process, python, tools, workspace};
+use crate::{process, python, seeds, tools, workspace};
 
 /// The campaign that a change must pass. An even seed has a store for the cache.
 const SEED_OF_CHANGES: u64 = 2;
@@ -96,15 +96,7 @@ pub(crate) fn of_changes() -> Result<()> {
 /// # Errors
 /// As [`run`].
 pub(crate) fn long() -> Result<()> {
-    let mut broken = Vec::new();
-    for seed in 1..=SEEDS {
-        println!("campaign {seed} of {SEEDS}");
-        if let Err(error) = run(&ChaosOptions::of_seed(Build::Release, seed, SECONDS_OF_SEED)) {
-            broken.push(format!("seed {seed}: {error:#}"));
-        }
-    }
-    ensure!(broken.is_empty(), "{}", broken.join("; "));
-    Ok(())
+    seeds::each("campaign", SEEDS, |seed| run(&ChaosOptions::of_seed(Build::Release, seed, SECONDS_OF_SEED)))
 }
 
 #[cfg(test)]

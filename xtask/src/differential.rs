@@ -2,11 +2,11 @@
 //!
 //! `tests/differential` has the generators and the comparison, because it uses the servers and models of the client tests.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use crate::arguments::Arguments;
 use crate::build::Build;
-use crate::{process, python, tools, workspace};
+use crate::{process, python, seeds, tools, workspace};
 
 /// The comparison of `cargo xtask deepcheck`: so many seeds, and how many cases each of them has.
 const SEEDS: u64 = 3;
@@ -65,15 +65,7 @@ pub(crate) fn run(options: &DifferentialOptions) -> Result<()> {
 /// # Errors
 /// As [`run`].
 pub(crate) fn long() -> Result<()> {
-    let mut different = Vec::new();
-    for seed in 1..=SEEDS {
-        println!("comparison {seed} of {SEEDS}");
-        if let Err(error) = run(&DifferentialOptions::of_seed(seed)) {
-            different.push(format!("seed {seed}: {error:#}"));
-        }
-    }
-    ensure!(different.is_empty(), "{}", different.join("; "));
-    Ok(())
+    seeds::each("comparison", SEEDS, |seed| run(&DifferentialOptions::of_seed(seed)))
 }
 
 #[cfg(test)]

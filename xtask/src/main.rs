@@ -35,6 +35,7 @@ mod pictures;
 mod process;
 mod python;
 mod repository_files;
+mod seeds;
 mod setup;
 mod steps;
 mod test;
