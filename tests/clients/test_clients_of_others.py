@@ -87,7 +87,7 @@ REASONS = {
 def refusing(request, tmp_path, repository_folder, start):
     """A URL that refuses uploads, and what each answer has."""
     options, path, status, text = REASONS[request.param]
-    write_keys(tmp_path / "keys.json", entry("user", ["*"], ["*"]))
+    write_keys(tmp_path / "keys.json", entry("user", ["*"], ["*"]), anonymous={"apis": ["health"], "models": []})
     server = start(repository_folder, *(option.replace("=keys", f"={tmp_path}/keys") for option in options))
     return f"http://{server.wait_until_ready().http}{path}", status, text
 

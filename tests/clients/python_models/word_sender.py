@@ -21,7 +21,7 @@ class TritonPythonModel:
         return config
 
     def initialize(self, args):
-        self.is_decoupled = json.loads(args["model_config"])["model_transaction_policy"]["decoupled"]
+        self.is_decoupled = pb_utils.using_decoupled_model_transaction_policy(json.loads(args["model_config"]))
 
     def execute(self, requests):
         responses = [self.respond(request) for request in requests]

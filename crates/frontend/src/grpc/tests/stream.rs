@@ -1,6 +1,9 @@
 //! Calls of `ModelStreamInfer`.
 use kserve::long_write::BRIEF;
-use proto::{ModelStreamInferResponse, infer_parameter::ParameterChoice};
+use proto::{
+    ModelStreamInferResponse, infer_parameter::ParameterChoice,
+    model_infer_request::InferRequestedOutputTensor,
+};
 
 use super::*;
 use crate::grpc::message::decode::tests::decoded_here;
