@@ -4,6 +4,7 @@
 //! rust-client upload URL BYTES TIMES    uploads, one after the other; a line for each answer
 //! rust-client infer URL                 asks the model add_sub with binary tensors
 //! ```
+#![forbid(unsafe_code)]
 
 use std::error::Error;
 
