@@ -30,8 +30,17 @@ from tritonclient.utils import InferenceServerException
 NODE_CLIENT = ROOT / "tests/clients/other_programs/node_client.cjs"
 PROTO = ROOT / "crates/proto/protos/grpc_service.proto"
 
+# A model that does not exist, and how uploads for it are refused.
+UNKNOWN = "no_such_model"
+UNKNOWN_PATH = f"/v2/models/{UNKNOWN}/infer"
+
 # What a client says that has no answer is one of its exceptions.
 FAILURES = (OSError, http.client.HTTPException, urllib3.exceptions.HTTPError, aiohttp.ClientError, TimeoutError)
+
+
+def is_refusal(status, text):
+    """Whether this is the answer about the model that does not exist."""
+    return status == 404 and json.loads(text)["error"] == f"Request for unknown model: '{UNKNOWN}' is not found"
 
 
 def _each(times, ask):
@@ -182,13 +191,15 @@ def _program(run, *arguments):
     return lambda url, upload, times: _of_lines(run("upload", *arguments, url, len(upload), times))
 
 
-UPLOADERS = {
+UPLOADERS_IN_PYTHON = {
     "requests": _requests,
     "urllib3": _urllib3,
     "http.client": _http_client,
     "aiohttp": _aiohttp,
     "tritonclient": _tritonclient,
     "tritonclient-aio": _tritonclient_aio,
+}
+UPLOADERS = UPLOADERS_IN_PYTHON | {
     "axios": _program(node, "axios"),
     "fetch": _program(node, "fetch"),
     "reqwest": _program(rust),

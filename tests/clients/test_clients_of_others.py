@@ -13,7 +13,7 @@ import proxies
 import pytest
 import repository as models
 import requests
-from clients_of_others import INFERRERS, UPLOADERS, grpc_js
+from clients_of_others import INFERRERS, UNKNOWN_PATH, UPLOADERS, grpc_js, is_refusal
 from protocols import GRPC, HTTP, add_sub_inputs
 from python_backends import BUILT_IN
 from serving import PATIENCE, Server, eventually, size
@@ -21,8 +21,6 @@ from test_api_keys import entry, write_keys
 
 pytestmark = pytest.mark.others
 
-MODEL = "no_such_model"
-TEXT = f"Request for unknown model: '{MODEL}' is not found"
 # How many uploads there are of each length.
 UPLOADS = {1_000_000: size(5, 100), 5_000_000: size(5, 100), 50_000_000: size(2, 100)}
 
@@ -59,7 +57,7 @@ def place(request, own_server, tmp_path_factory):
 @pytest.mark.parametrize("length", UPLOADS)
 @pytest.mark.parametrize("client", UPLOADERS)
 def test_a_client_reads_each_refusal_of_an_upload(place, client, length):
-    url = f"http://{place.http}/v2/models/{MODEL}/infer"
+    url = f"http://{place.http}{UNKNOWN_PATH}"
     # nginx that sends a request on while it comes says that the connection stays, and closes it if the answer comes first.
     count = UPLOADS[length]
     connections, times = (count, 1) if getattr(place, "closes", False) else (1, count)
@@ -67,10 +65,6 @@ def test_a_client_reads_each_refusal_of_an_upload(place, client, length):
     lost = [answer for answer in answers if not is_refusal(*answer)]
     assert not lost, f"{len(lost)} of {count}: {lost}"
     assert len(answers) == count
-
-
-def is_refusal(status, text):
-    return status == 404 and json.loads(text)["error"] == TEXT
 
 
 # Why a server refuses, with the options that make it: the path, and the status and a part of the text of each answer.

@@ -439,8 +439,7 @@ fn check_bytes(spec: &InputSpec, tensor: &Tensor, at: &ErrorContext<'_>) -> Resu
     let mut found = 0_i64;
     for element in bytes_elements(&data) {
         // As Triton: infer_request.cc, ValidateBytesInputs. The first element too many is refused before it is read.
-        let has_length = element.map_or_else(|rest| rest.len() >= 4, |_| true);
-        if found == expected && has_length {
+        if found == expected && element.map_or_else(|rest| rest.len() >= 4, |_| true) {
             return Err(at.invalid(format!(
                 "unexpected number of string elements {} for inference input '{name}' for model '{model}', expecting \
                  {expected}",

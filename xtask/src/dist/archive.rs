@@ -22,9 +22,15 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
     copy(&contents.header, &tree.join("include/nereid.h"))?;
     contents.copy_licences(&tree.join("share/doc/nereid"))?;
     contents.write_help(&tree.join("share"))?;
-    let archive = folder.join(format!("{name}.tar.gz"));
+    pack(&files, &name, folder.join(format!("{name}.tar.gz")))
+}
+
+/// Packs a folder of `files` into an archive, and returns the archive. The same files make the same archive.
+///
+/// # Errors
+/// There is no `tar`, or a file cannot be read or written.
+pub(super) fn pack(files: &Path, name: &str, archive: PathBuf) -> Result<PathBuf> {
     let mut tar = Command::new("tar");
-    // The same files make the same archive.
     tar.args([
         "--create",
         "--gzip",
@@ -34,6 +40,7 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
         "--numeric-owner",
         "--mtime=@0",
     ]);
-    process::run(tar.arg("--file").arg(&archive).arg("--directory").arg(&files).arg(&name))?;
+    tar.arg("--mode=u=rwX,go=rX").arg("--file").arg(&archive);
+    process::run(tar.arg("--directory").arg(files).arg(name))?;
     Ok(archive)
 }

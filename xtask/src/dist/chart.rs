@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::contents;
+use super::{archive, contents};
 use crate::files::{copy, file_name, make_empty, make_folder, paths_in, write};
-use crate::{process, workspace};
+use crate::workspace;
 
 /// What the sources have in place of the version.
 const NO_VERSION: &str = "ersion: 0.0.0";
@@ -48,21 +47,7 @@ pub(super) fn make(version: &str, image: Option<&str>, folder: &Path) -> Result<
         let from = packaging.join(file);
         copy(&from, &tree.join("files").join(file_name(&from)))?;
     }
-    let archive = folder.join(format!("nereid-{version}.tgz"));
-    let mut tar = Command::new("tar");
-    // The same files make the same archive.
-    tar.args([
-        "--create",
-        "--gzip",
-        "--sort=name",
-        "--owner=0",
-        "--group=0",
-        "--numeric-owner",
-        "--mtime=@0",
-    ]);
-    tar.args(["--mode=u=rwX,go=rX"]);
-    process::run(tar.arg("--file").arg(&archive).arg("--directory").arg(&files).arg("nereid"))?;
-    Ok(archive)
+    archive::pack(&files, "nereid", folder.join(format!("nereid-{version}.tgz")))
 }
 
 fn read(path: &Path) -> Result<String> {

@@ -19,10 +19,10 @@ pub(crate) const CHROMIUM: DebianProgram = DebianProgram::new(
     "chromium-headless-shell",
     "usr/lib/chromium/chromium-headless-shell",
 );
-/// A proxy in front of servers.
+/// A web server that stands in front of others.
 pub(crate) const NGINX: DebianProgram =
     DebianProgram { version_option: "-v", ..DebianProgram::new("nginx", "nginx", "usr/sbin/nginx") };
-/// Another one.
+/// A load balancer.
 pub(crate) const HAPROXY: DebianProgram =
     DebianProgram { version_option: "-v", ..DebianProgram::new("haproxy", "haproxy", "usr/sbin/haproxy") };
 pub(crate) const VALGRIND: DebianProgram = DebianProgram {
