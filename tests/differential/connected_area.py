@@ -8,10 +8,11 @@ from differential.servers import NAMES, Pair
 class ConnectedArea:
     """Both servers with the models, and a connection to each: what `connect` makes, and `answers` asks."""
 
+    served = models.MODELS
     most_tries = 600
 
     def __enter__(self):
-        self._pair = Pair(models.MODELS).__enter__()
+        self._pair = Pair(self.served).__enter__()
         self._connect()
         return self
 

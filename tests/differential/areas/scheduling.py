@@ -4,7 +4,6 @@ A case holds the only instance of a model by a request that waits for a file. Th
 queue, or has been refused, before the next one is sent. At last the file is made. So what follows is the same each time.
 """
 
-import itertools
 import json
 import pathlib
 from dataclasses import dataclass
@@ -12,9 +11,9 @@ from dataclasses import dataclass
 import grpc
 import serving
 from differential import models
-from differential.answers import DIED, HANGS, Answer
+from differential.answers import HANGS, Answer
+from differential.connected_area import ConnectedArea
 from differential.exchange import PATIENCE
-from differential.servers import NAMES, Pair
 from protocols import pending
 from tritonclient.grpc import service_pb2 as pb
 
@@ -132,42 +131,36 @@ def message_of(model, request, first_id, gate=""):
     return message
 
 
-class SchedulingArea:
+class ServerChannel:
+    """A server, and the channel to it."""
+
+    def __init__(self, server):
+        self.server, self.channel = server, grpc.insecure_channel(server.grpc)
+
+    def close(self):
+        self.channel.close()
+
+
+class SchedulingArea(ConnectedArea):
     """Both servers with models that tell how they were executed."""
 
     name = "scheduling"
+    served = SERVED
     most_tries = 60
     draw = staticmethod(draw)
+    connect = ServerChannel
 
-    def __enter__(self):
-        self._pair = Pair(SERVED).__enter__()
-        self._numbers = itertools.count(1)
-        self._connect()
-        return self
-
-    def __exit__(self, *failure):
-        self._disconnect()
-        self._pair.__exit__(*failure)
-
-    def _connect(self):
-        self._channels = {server: grpc.insecure_channel(server.grpc) for server in (self._pair.triton, self._pair.nereid)}
-
-    def _disconnect(self):
-        for channel in self._channels.values():
-            channel.close()
+    def __init__(self):
+        self._number = 0
 
     def ask(self, case):
         """What became of each request, in both servers."""
-        number = next(self._numbers)
-        answers = [self._of(server, channel, case, number) for server, channel in self._channels.items()]
-        dead = self._pair.revive()
-        if dead:
-            self._disconnect()
-            self._connect()
-        return [[Answer(DIED)] if server in dead else given for server, given in zip(NAMES, answers, strict=True)]
+        self._number += 1
+        return super().ask(case)
 
-    def _of(self, server, channel, case, number):
-        call = channel.unary_unary(METHOD, pb.ModelInferRequest.SerializeToString, pb.ModelInferResponse.FromString)
+    def answers(self, connection, case):
+        server, number = connection.server, self._number
+        call = connection.channel.unary_unary(METHOD, pb.ModelInferRequest.SerializeToString, pb.ModelInferResponse.FromString)
         first_id = number * IDS_OF_CASE
         gate = pathlib.Path(self._pair.folder) / f"gate-{server.name}-{number}"
         begun = gate.with_name(f"{gate.name}.begun")
