@@ -11,7 +11,7 @@ sys.path.append(str(ROOT / "tests"))
 from differential import choices, documents, explanations  # noqa: E402
 from differential.answers import Answer, Difference, differences, flat  # noqa: E402
 from differential.areas import calls, commands, configurations, grpc_inference, inference, scheduling  # noqa: E402
-from differential.comparison import compared, kind  # noqa: E402
+from differential.comparison import Comparison, compared, kind  # noqa: E402
 from differential.exchange import read  # noqa: E402
 
 AREAS = {"inference": inference, "grpc": grpc_inference, "calls": calls, "config": configurations, "commands": commands}
@@ -180,3 +180,27 @@ def test_differences_of_the_same_kind_are_told_once():
     one = Difference("0: json.a[1]", "input 'A' has 3", "input 'A' has -1.5e3")
     other = Difference("2: json.a[7]", "input 'B' has 4", "input 'B' has 2")
     assert kind(one) == kind(other)
+
+
+class UnsteadyArea:
+    """Nereid's answers are as told."""
+
+    name = "scheduling"
+    most_tries = 5
+    must_come_again = 2
+
+    def __init__(self, *told):
+        self._told = list(told)
+
+    def draw(self, choices):
+        return f"case {choices.below(3)}"
+
+    def ask(self, _case):
+        return [Answer("OK", fields={"size": 1})], [Answer("OK", fields={"size": self._told.pop(0)})]
+
+
+@pytest.mark.parametrize(("sizes", "found"), [((2, 2, 2, *[2] * 5), True), ((2, 2, 1), False), ((2, 1, 2), False), ((1,), False)])
+def test_where_threads_may_decide_a_difference_must_come_again(sizes, found):
+    comparison = Comparison(UnsteadyArea(*sizes), explanations.Explanations([]), seed=1)
+    assert (comparison.run(0) is not None) == found
+    assert comparison.passing == (not found and sizes[0] == 2)

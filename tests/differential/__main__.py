@@ -61,6 +61,8 @@ def compare(options, kind, wanted, known):
                 tell(options, area.name, finding)
     codes = ", ".join(f"{code}: {count}" for code, count in sorted(comparison.codes.items()))
     told = f"{comparison.cases} cases, {comparison.differing} with differences"
+    if comparison.passing:
+        told += f" ({comparison.passing} had some that did not come again)"
     print(f"{kind.name}: {told}; Triton's outcomes: {codes}", flush=True)
     return comparison
 

@@ -27,6 +27,8 @@ class Comparison:
     seed: int
     cases: int = 0
     differing: int = 0
+    # Cases whose differences did not come again, in areas that ask for that.
+    passing: int = 0
     findings: dict = field(default_factory=dict)
     codes: Counter = field(default_factory=Counter)
 
@@ -43,6 +45,12 @@ class Comparison:
         if not left:
             return None
         kinds = {kind(difference) for difference in left}
+        for _ in range(self.area.must_come_again):
+            again = self.explanations.unexplained(self.area.name, compared(self.area.ask(case)), str(case), counts=False)
+            kinds &= {kind(difference) for difference in again}
+        if not kinds:
+            self.passing += 1
+            return None
         known = kinds & set(self.findings)
         for one in known:
             self.findings[one].count += 1

@@ -10,6 +10,7 @@ class ConnectedArea:
 
     served = models.MODELS
     most_tries = 600
+    must_come_again = 0
 
     def __enter__(self):
         self._pair = Pair(self.served).__enter__()

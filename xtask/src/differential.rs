@@ -12,6 +12,9 @@ use crate::{process, python, seeds, tools, workspace};
 const SEEDS: u64 = 3;
 const CASES_OF_SEED: u64 = 20_000;
 
+/// The comparison of `cargo xtask integrations`: about two minutes. The cases are always the same.
+const CASES_OF_INTEGRATIONS: u64 = 1000;
+
 /// The options of `tests/differential`, each with a value.
 const OPTIONS: [&str; 5] = ["--seed", "--cases", "--seconds", "--only", "--case"];
 
@@ -35,9 +38,8 @@ impl DifferentialOptions {
         Ok(DifferentialOptions { build, arguments: passed })
     }
 
-    fn of_seed(seed: u64) -> DifferentialOptions {
-        let arguments = vec![format!("--seed={seed}"), format!("--cases={CASES_OF_SEED}")];
-        DifferentialOptions { build: Build::Release, arguments }
+    fn of_seed(build: Build, seed: u64, cases: u64) -> DifferentialOptions {
+        DifferentialOptions { build, arguments: vec![format!("--seed={seed}"), format!("--cases={cases}")] }
     }
 }
 
@@ -60,12 +62,20 @@ pub(crate) fn run(options: &DifferentialOptions) -> Result<()> {
     process::run(&mut command)
 }
 
+/// The comparison of `cargo xtask integrations`.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn short() -> Result<()> {
+    run(&DifferentialOptions::of_seed(Build::DevWorkspace, 1, CASES_OF_INTEGRATIONS))
+}
+
 /// The comparison of `cargo xtask deepcheck`. All seeds are run, whatever the others show.
 ///
 /// # Errors
 /// As [`run`].
 pub(crate) fn long() -> Result<()> {
-    seeds::each("comparison", SEEDS, |seed| run(&DifferentialOptions::of_seed(seed)))
+    seeds::each("comparison", SEEDS, |seed| run(&DifferentialOptions::of_seed(Build::Release, seed, CASES_OF_SEED)))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use crate::dependencies;
+use crate::differential;
 use crate::dist;
 use crate::steps::{self, CannotRun, CheckStep};
 use crate::test_runners::{client_tests, nextest};
@@ -15,7 +16,7 @@ use crate::tools::{self, Tool};
 /// How long all groups may take on a busy machine.
 const LIMIT: Duration = Duration::from_mins(30);
 
-const STEPS: [CheckStep; 13] = [
+const STEPS: [CheckStep; 14] = [
     CheckStep { name: "stores", limit: Duration::from_mins(15), action: stores },
     CheckStep {
         name: "clients of stores",
@@ -62,6 +63,7 @@ const STEPS: [CheckStep; 13] = [
         limit: Duration::from_mins(15),
         action: || clients_of("recipes", "recipes", tools::RECIPES),
     },
+    CheckStep { name: "comparison with Triton", limit: Duration::from_mins(10), action: differential::short },
     CheckStep { name: "chart", limit: Duration::from_mins(10), action: chart },
     CheckStep { name: "dependencies", limit: Duration::from_mins(15), action: dependencies::rules },
     CheckStep { name: "advisories", limit: Duration::from_mins(5), action: dependencies::advisories },

@@ -44,10 +44,7 @@ impl Chunks {
 
     /// Appends all ranges of `other`.
     pub(crate) fn append(&mut self, other: Self) {
-        match other {
-            Self::One(only) => self.push(only),
-            Self::Many { ranges, .. } => ranges.into_iter().for_each(|range| self.push(range)),
-        }
+        other.into_ranges().for_each(|range| self.push(range));
     }
 
     /// Removes and returns up to `most` bytes from the front.
@@ -106,6 +103,15 @@ impl Chunks {
         };
         only.into_iter().chain(many.into_iter().flatten())
     }
+
+    /// The ranges in order, which the caller owns then.
+    pub(crate) fn into_ranges(self) -> impl DoubleEndedIterator<Item = Bytes> {
+        let (only, many) = match self {
+            Self::One(only) => (Some(only), VecDeque::new()),
+            Self::Many { ranges, .. } => (None, ranges),
+        };
+        only.into_iter().chain(many)
+    }
 }
 
 impl Default for Chunks {
@@ -117,6 +123,12 @@ impl Default for Chunks {
 impl From<Bytes> for Chunks {
     fn from(bytes: Bytes) -> Self {
         Self::One(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Chunks {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::One(bytes.into())
     }
 }
 

@@ -26,18 +26,6 @@ pub(crate) fn hold(bytes: Bytes, reservation: ByteReservation) -> Bytes {
     Bytes::from_owner(CountedBytes { bytes, _reservation: reservation })
 }
 
-/// The same bytes, counted if they are many. `room` gives a reservation, which may have more or fewer bytes.
-///
-/// # Errors
-/// The budget has no room for them.
-pub(crate) fn counted(bytes: Bytes, room: impl FnOnce() -> ByteReservation) -> Result<Bytes, BudgetExceeded> {
-    if bytes.len() <= UNCOUNTED {
-        return Ok(bytes);
-    }
-    let reservation = resized(room(), bytes.len())?;
-    Ok(hold(bytes, reservation))
-}
-
 /// The reservation with so many bytes.
 ///
 /// # Errors
@@ -72,18 +60,5 @@ mod tests {
         assert_eq!(budget.used(), 6);
         drop(bytes);
         assert_eq!(budget.used(), 0);
-    }
-
-    #[test]
-    fn few_bytes_are_not_counted_and_many_need_room() {
-        let budget = ByteBudget::new(2 * UNCOUNTED);
-        let bytes = |len| Bytes::from(vec![7; len]);
-        let few = counted(bytes(UNCOUNTED), || budget.reserve(10).unwrap()).unwrap();
-        assert_eq!((few.len(), budget.used()), (UNCOUNTED, 0));
-        let many = counted(bytes(UNCOUNTED + 1), || budget.reserve(2 * UNCOUNTED).unwrap()).unwrap();
-        assert_eq!((many.len(), budget.used()), (UNCOUNTED + 1, UNCOUNTED + 1));
-        assert!(counted(bytes(UNCOUNTED + 1), || budget.reservation()).is_err());
-        drop(many);
-        assert!(counted(bytes(UNCOUNTED + 1), || budget.reservation()).is_ok());
     }
 }

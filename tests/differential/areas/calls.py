@@ -245,6 +245,7 @@ class CallsArea:
 
     name = "calls"
     most_tries = 150
+    must_come_again = 0
     draw = staticmethod(draw)
 
     def __enter__(self):

@@ -121,6 +121,7 @@ class CommandsArea:
 
     name = "commands"
     most_tries = 25
+    must_come_again = 0
     draw = staticmethod(draw)
 
     def __enter__(self):

@@ -259,6 +259,7 @@ class ConfigArea:
 
     name = "config"
     most_tries = 60
+    must_come_again = 0
     draw = staticmethod(draw)
 
     def __enter__(self):

@@ -115,7 +115,8 @@ OF_TENSORS = ("a", "classification", "binary_data_size", "shared_memory_region",
 VALUES = (
     ("int64_param", (0, 1, -1, 7, 2**63 - 1, -(2**63))),
     ("bool_param", (True, False)),
-    ("string_param", ("", "x", "seven")),
+    # A correlation id has at most 128 characters.
+    ("string_param", ("", "x", "seven", "s" * 128, "s" * 129)),
     ("double_param", (0.0, 1.5, -1e300)),
     ("uint64_param", (0, 7, 2**64 - 1)),
     (None, ()),

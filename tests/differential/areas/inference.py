@@ -135,10 +135,11 @@ def parameters(choices):
 
 
 PARAMETERS = {
-    "a": (1, "text", True, 1.5, -(2**63), 2**63 - 1, math.nan, math.inf, -math.inf),
+    "a": (1, "text", True, 1.5, -(2**63), 2**63 - 1, math.nan, math.inf, -math.inf, 2**64, -(10**300), 10**400),
     "b": ("", "\u00e9", False, 0, 1e300),
     "binary_data_output": (False, True),
-    "sequence_id": (0, 7, "seven", 2**64 - 1),
+    # A correlation id has at most 128 characters.
+    "sequence_id": (0, 7, "seven", 2**64 - 1, "s" * 128, "s" * 129),
     "sequence_start": (True, False),
     "sequence_end": (True, False),
     "priority": (0, 1, 2**64 - 1),

@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use futures_core::Stream;
 use futures_util::FutureExt;
 use http::StatusCode;
@@ -19,6 +19,7 @@ use vocabulary::{BudgetExceeded, ByteBudget, ByteReservation, Error, TensorData}
 use super::activity::OpenRequestGuard;
 use crate::{
     access::AccessLine,
+    chunks::Chunks,
     counted_bytes::{UNCOUNTED, hold, resized},
     port::{BodyPace, BodyProgress, Drain, LateBody},
     tracing::TracedSend,
@@ -246,21 +247,21 @@ enum Behind {
     /// The end of a chunked body. The header does not state the length.
     End,
     /// An event for each response that has not come yet.
-    Events(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    Events(Pin<Box<dyn Stream<Item = Chunks> + Send>>),
 }
 
 impl ResponseBody {
     /// A body that is sent as a chunk although its length is known.
-    pub(super) fn chunked(whole: impl Into<Bytes>) -> Self {
-        Self { behind: Behind::End, ..whole.into().into() }
+    pub(super) fn chunked(whole: impl Into<Chunks>) -> Self {
+        Self { behind: Behind::End, ..Self::new(whole, std::iter::empty()) }
     }
 
     /// The events of the responses that have come already, and a stream of the later events.
     pub(super) fn events(
-        first: impl Into<Bytes>,
-        events: impl Stream<Item = Bytes> + Send + 'static,
+        first: impl Into<Chunks>,
+        events: impl Stream<Item = Chunks> + Send + 'static,
     ) -> Self {
-        Self { behind: Behind::Events(Box::pin(events)), ..first.into().into() }
+        Self { behind: Behind::Events(Box::pin(events)), ..Self::new(first, std::iter::empty()) }
     }
 
     /// The bytes of the body, or of what it was made of, are in this reservation.
@@ -308,8 +309,8 @@ impl ResponseBody {
     }
 
     /// A body of a head and a tail. Empty pieces are left out.
-    pub fn new(head: impl Into<Bytes>, tail: impl DoubleEndedIterator<Item = Bytes>) -> Self {
-        let pieces = std::iter::once(head.into()).chain(tail).rev().filter(|piece| !piece.is_empty());
+    pub(crate) fn new(head: impl Into<Chunks>, tail: impl DoubleEndedIterator<Item = Bytes>) -> Self {
+        let pieces = head.into().into_ranges().chain(tail).rev().filter(|piece| !piece.is_empty());
         let pieces: SmallVec<[Bytes; 2]> = pieces.collect();
         let left = pieces.iter().map(|piece| piece.len() as u64).sum();
         Self {
@@ -328,10 +329,13 @@ impl ResponseBody {
         self.left
     }
 
-    fn count(&mut self, piece: &Bytes) {
+    fn next_piece(&mut self) -> Option<Bytes> {
+        let piece = self.pieces.pop()?;
+        self.left -= piece.len() as u64;
         if let Some(line) = &mut self.line {
             line.add_response_bytes(piece.len() as u64);
         }
+        Some(piece)
     }
 
     /// Tells whether all present bytes were sent.
@@ -342,7 +346,7 @@ impl ResponseBody {
 
 impl<T: Into<Bytes>> From<T> for ResponseBody {
     fn from(whole: T) -> Self {
-        Self::new(whole, std::iter::empty())
+        Self::new(whole.into(), std::iter::empty())
     }
 }
 
@@ -354,20 +358,20 @@ impl Body for ResponseBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some(piece) = self.pieces.pop() {
-            self.left -= piece.len() as u64;
-            self.count(&piece);
+        if let Some(piece) = self.next_piece() {
             return Poll::Ready(Some(Ok(Frame::data(piece))));
         }
         let event = match &mut self.behind {
             Behind::Nothing | Behind::End => None,
             Behind::Events(events) => ready!(events.as_mut().poll_next(context)),
         };
-        match &event {
-            Some(event) => self.count(event),
-            None => self.behind = Behind::Nothing,
-        }
-        Poll::Ready(event.map(|event| Ok(Frame::data(event))))
+        let Some(event) = event else {
+            self.behind = Behind::Nothing;
+            return Poll::Ready(None);
+        };
+        self.left = event.remaining() as u64;
+        self.pieces.extend(event.into_ranges().rev());
+        Poll::Ready(self.next_piece().map(|piece| Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -1,7 +1,7 @@
 //! `POST /v2/models/{M}[/versions/{V}]/infer`
 use std::{borrow::Cow, sync::Arc};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use engine::Model;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING};
 use kserve::long_write::{BRIEF, LongWrite};
@@ -229,13 +229,12 @@ fn text(value: &HeaderValue) -> Cow<'_, str> {
 /// Sends the response, compressed if the client accepts a coding and the result is shorter.
 async fn send(headers: &HeaderMap, encoded: EncodedResponse) -> HttpReply {
     let EncodedResponse { json, binary } = encoded;
-    let json_len = (!binary.is_empty()).then_some(json.len());
-    let len = json.len() + binary.iter().map(Bytes::len).sum::<usize>();
+    let json_len = (!binary.is_empty()).then_some(json.remaining());
+    let len = json.remaining() + binary.iter().map(Bytes::len).sum::<usize>();
     let coding = compression::for_response(headers).filter(|_| len >= compression::MIN_LEN);
-    let json = Bytes::from(json);
     let compressed = match coding {
         Some(coding) => {
-            let whole = std::iter::once(json.clone()).chain(binary.iter().cloned()).collect();
+            let whole = json.ranges().chain(&binary).cloned().collect();
             compression::compress(whole, coding).await.zip(Some(coding))
         }
         None => None,

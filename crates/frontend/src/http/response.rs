@@ -9,6 +9,8 @@ use kserve::{
 use smallvec::SmallVec;
 use vocabulary::{DataType, Error, Name, Parameter, Tensor, bytes_elements};
 
+use crate::chunks::Chunks;
+
 /// The request and the model that a response belongs to.
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseIdentity<'m> {
@@ -24,7 +26,7 @@ pub struct ResponseIdentity<'m> {
 #[derive(Debug)]
 pub struct EncodedResponse {
     /// The JSON part.
-    pub json: Vec<u8>,
+    pub(super) json: Chunks,
     /// The bytes after the JSON part, shared with the tensors. No piece is empty.
     pub binary: SmallVec<[Bytes; 2]>,
 }
@@ -61,9 +63,9 @@ pub(super) fn encode_in_pieces(
     requested_outputs: &RequestedOutputs,
     mut long: Option<&mut LongWrite<'_>>,
 ) -> Result<EncodedResponse, Error> {
-    let mut encoded =
-        EncodedResponse { json: Vec::with_capacity(estimated_size(response)), binary: SmallVec::new() };
-    let json = &mut encoded.json;
+    let mut text = Vec::with_capacity(estimated_size(response));
+    let mut binary = SmallVec::new();
+    let json = &mut text;
     json.push(b'{');
     if !identity.id.is_empty() {
         json.extend_from_slice(b"\"id\":");
@@ -81,16 +83,21 @@ pub(super) fn encode_in_pieces(
     json.extend_from_slice(b",\"outputs\":[");
     for (index, output) in response.outputs.iter().enumerate() {
         if index > 0 {
-            encoded.json.push(b',');
+            json.push(b',');
         }
         let placement = requested_outputs.of(output.name()).placement;
-        encoded.write_output(output, placement, long.as_deref_mut())?;
+        write_output(json, &mut binary, output, placement, long.as_deref_mut())?;
     }
-    encoded.json.extend_from_slice(b"]}");
-    if let Some(long) = long {
-        long.keep(encoded.json.len());
+    json.extend_from_slice(b"]}");
+    Ok(EncodedResponse { json: complete(text, long), binary })
+}
+
+/// The text that ends with `end`, and is complete.
+pub(super) fn complete(end: Vec<u8>, long: Option<&mut LongWrite<'_>>) -> Chunks {
+    match long {
+        None => Chunks::One(end.into()),
+        Some(long) => long.keep_text(end).into_iter().collect(),
     }
-    Ok(encoded)
 }
 
 /// An estimate of the length, in bytes: names and shapes, and up to twelve bytes for each element. It saves most
@@ -134,44 +141,42 @@ fn write_bool(json: &mut Vec<u8>, value: bool) {
     json.extend_from_slice(if value { b"true" } else { b"false" });
 }
 
-impl EncodedResponse {
-    fn write_output(
-        &mut self,
-        output: &Tensor,
-        placement: Placement,
-        long: Option<&mut LongWrite<'_>>,
-    ) -> Result<(), Error> {
-        let json = &mut self.json;
-        json.extend_from_slice(b"{\"name\":");
-        write_string(json, output.name().as_bytes());
-        json.extend_from_slice(b",\"datatype\":\"");
-        json.extend_from_slice(output.datatype().protocol_name().as_bytes());
-        json.extend_from_slice(b"\",\"shape\":[");
-        for (index, dim) in output.shape().iter().enumerate() {
-            if index > 0 {
-                json.push(b',');
-            }
-            write_int(json, *dim);
+fn write_output(
+    json: &mut Vec<u8>,
+    binary: &mut SmallVec<[Bytes; 2]>,
+    output: &Tensor,
+    placement: Placement,
+    long: Option<&mut LongWrite<'_>>,
+) -> Result<(), Error> {
+    json.extend_from_slice(b"{\"name\":");
+    write_string(json, output.name().as_bytes());
+    json.extend_from_slice(b",\"datatype\":\"");
+    json.extend_from_slice(output.datatype().protocol_name().as_bytes());
+    json.extend_from_slice(b"\",\"shape\":[");
+    for (index, dim) in output.shape().iter().enumerate() {
+        if index > 0 {
+            json.push(b',');
         }
-        json.push(b']');
-        match placement {
-            Placement::Binary => {
-                json.extend_from_slice(b",\"parameters\":{\"binary_data_size\":");
-                let data = output.host()?;
-                write_uint(json, data.len() as u64);
-                json.extend_from_slice(b"}}");
-                self.binary.extend(data.pieces().iter().cloned());
-            }
-            // The bytes are in the region already.
-            Placement::Region => json.push(b'}'),
-            Placement::Json => {
-                json.extend_from_slice(b",\"data\":[");
-                write_data(json, output, NotUtf8::Refused, long)?;
-                json.extend_from_slice(b"]}");
-            }
-        }
-        Ok(())
+        write_int(json, *dim);
     }
+    json.push(b']');
+    match placement {
+        Placement::Binary => {
+            json.extend_from_slice(b",\"parameters\":{\"binary_data_size\":");
+            let data = output.host()?;
+            write_uint(json, data.len() as u64);
+            json.extend_from_slice(b"}}");
+            binary.extend(data.pieces().iter().cloned());
+        }
+        // The bytes are in the region already.
+        Placement::Region => json.push(b'}'),
+        Placement::Json => {
+            json.extend_from_slice(b",\"data\":[");
+            write_data(json, output, NotUtf8::Refused, long)?;
+            json.extend_from_slice(b"]}");
+        }
+    }
+    Ok(())
 }
 
 /// How the encoder treats a byte string that is not UTF-8. JSON cannot contain such bytes.
@@ -184,7 +189,8 @@ pub(super) enum NotUtf8 {
     Replaced,
 }
 
-/// Appends the elements of an output, separated by commas.
+/// Appends the elements of an output, separated by commas. Of a long text, `json` has the end only: [`complete`] joins it
+/// with what `long` has.
 pub(super) fn write_data(
     json: &mut Vec<u8>,
     output: &Tensor,
@@ -285,7 +291,7 @@ fn write_elements<const N: usize>(
     let (elements, _) = data.as_chunks::<N>();
     for (piece, elements) in elements.chunks(PIECE_ELEMENTS).enumerate() {
         if let Some(long) = &mut long {
-            long.make_room(json.len(), MOST_ELEMENT * elements.len())?;
+            long.make_room_in(json, MOST_ELEMENT * elements.len())?;
         }
         for (index, element) in elements.iter().enumerate() {
             if piece > 0 || index > 0 {
@@ -303,10 +309,10 @@ fn write_text(json: &mut Vec<u8>, text: &[u8], long: Option<&mut LongWrite<'_>>)
         return Ok(());
     };
     // The quotation marks, and the comma that stands before.
-    long.make_room(json.len(), 3)?;
+    long.make_room_in(json, 3)?;
     json.push(b'"');
     for piece in text.chunks(PIECE) {
-        long.make_room(json.len(), MOST_ESCAPE * piece.len())?;
+        long.make_room_in(json, MOST_ESCAPE * piece.len())?;
         write_escaped(json, piece);
     }
     json.push(b'"');
@@ -330,9 +336,13 @@ mod tests {
         let (id, model) = (Name::new(id), Name::new("m"));
         let encoded =
             encode(ResponseIdentity { id: &id, model: &model, version: 1 }, response, requested_outputs)?;
-        let mut bytes = encoded.json;
+        let mut bytes = whole(&encoded);
         encoded.binary.iter().for_each(|piece| bytes.extend_from_slice(piece));
         Ok(bytes.escape_ascii().to_string().replace("\\\"", "\""))
+    }
+
+    fn whole(encoded: &EncodedResponse) -> Vec<u8> {
+        encoded.json.ranges().flat_map(|range| range.iter().copied()).collect()
     }
 
     fn data(datatype: DataType, shape: &[i64], bytes: &[u8]) -> Result<String, Error> {
@@ -400,7 +410,7 @@ mod tests {
             let (id, model) = (Name::new("i"), Name::new("m"));
             let identity = ResponseIdentity { id: &id, model: &model, version: 1 };
             let requested = RequestedOutputs::default();
-            let whole = encode(identity, &response, &requested).unwrap();
+            let expected = whole(&encode(identity, &response, &requested).unwrap());
             let budget = ByteBudget::new(usize::MAX);
             let pieces = Cell::new(0);
             let goes_on = || {
@@ -409,12 +419,12 @@ mod tests {
             };
             let mut long = LongWrite::new(budget.reservation(), &goes_on);
             let encoded = encode_in_pieces(identity, &response, &requested, Some(&mut long)).unwrap();
-            assert!(encoded.json == whole.json, "{datatype:?}");
-            assert_eq!(long.into_reservation().bytes(), whole.json.len());
-            assert!(pieces.get() >= whole.json.len() / (8 * PIECE), "{datatype:?}: {} pieces", pieces.get());
+            assert!(whole(&encoded) == expected, "{datatype:?}");
+            assert_eq!(long.into_reservation().bytes(), expected.len());
+            assert!(pieces.get() >= expected.len() / (8 * PIECE), "{datatype:?}: {} pieces", pieces.get());
 
             let goes_on = || true;
-            let little = ByteBudget::new(whole.json.len() / 2);
+            let little = ByteBudget::new(expected.len() / 2);
             let mut long = LongWrite::new(little.reservation(), &goes_on);
             let refused = encode_in_pieces(identity, &response, &requested, Some(&mut long)).unwrap_err();
             assert!(refused.message.contains("--max-inflight-bytes"), "{datatype:?}");

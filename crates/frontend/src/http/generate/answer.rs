@@ -6,7 +6,6 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::Bytes;
 use engine::Model;
 use futures_core::Stream;
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING};
@@ -23,7 +22,8 @@ use super::{
 use crate::{
     access::{Category, RequestFacts, request_facts},
     cache_headers,
-    counted_bytes::{counted, room_of},
+    chunks::Chunks,
+    counted_bytes::room_of,
     decode_pool::{self, PooledResult, Written},
     error,
     http::{
@@ -76,7 +76,7 @@ async fn answer_once(context: &HttpContext, call: &mut HttpCall<'_>, path: &Mode
     generation.has_last = true;
     response_complete(call.trace.as_ref());
     let written = match only {
-        Ok(response) => generation.write(b"", response).await.flatten(),
+        Ok(response) => generation.write((b"", b""), response).await.flatten(),
         Err(error) => Err(error),
     };
     let (status, body) = match written {
@@ -108,7 +108,7 @@ async fn answer_with_events(
     let mut generation = generation?;
     generation.trace = trace;
     let first = poll_fn(|context| generation.poll_event(context)).await;
-    let (status, first) = first.unwrap_or((StatusCode::OK, Bytes::new()));
+    let (status, first) = first.unwrap_or((StatusCode::OK, Chunks::new()));
     let mut headers = HeaderMap::new();
     cache_headers::tell(&mut headers, &generation.responses);
     tell_load(context, &mut headers, call.headers);
@@ -168,7 +168,7 @@ struct GenerateCall {
     /// Counts the events until they have been sent.
     budget: Arc<ByteBudget>,
     /// The event that is being written.
-    writing: Option<PooledResult<Result<Written<Vec<u8>>, Error>>>,
+    writing: Option<PooledResult<Result<Written<Chunks>, Error>>>,
     /// The trace of a stream of events.
     trace: Option<RequestTrace>,
     /// The event that the connection has not taken yet, if the request is traced.
@@ -200,7 +200,7 @@ impl GenerateCall {
     }
 
     /// The next event, and the matching HTTP status. The connection has taken the previous event.
-    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<(StatusCode, Bytes)>> {
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<(StatusCode, Chunks)>> {
         let writing = match &mut self.writing {
             Some(writing) => writing,
             None => {
@@ -217,7 +217,7 @@ impl GenerateCall {
                 };
                 self.has_last |= item.last;
                 let writing = match item.result {
-                    Ok(response) => self.write(DATA, response),
+                    Ok(response) => self.write((DATA, END), response),
                     Err(error) => PooledResult::done(Err(error)),
                 };
                 self.writing.insert(writing)
@@ -230,11 +230,11 @@ impl GenerateCall {
         Poll::Ready(Some(event))
     }
 
-    /// The event with a response that begins as an event does, and the matching HTTP status.
-    fn event(&self, written: Result<Written<Vec<u8>>, Error>) -> (StatusCode, Bytes) {
+    /// The event, counted until the connection has sent it, and the matching HTTP status.
+    fn event(&self, written: Result<Written<Chunks>, Error>) -> (StatusCode, Chunks) {
         let counted = written.and_then(|(mut event, reservation)| {
-            event.extend_from_slice(END);
-            Ok(counted(event.into(), || reservation.unwrap_or_else(|| self.room()))?)
+            event.count_in(|| reservation.unwrap_or_else(|| self.room()))?;
+            Ok(event)
         });
         if self.has_last {
             // An event that is not counted needs no room. From the last one a client concludes that the request has none.
@@ -254,25 +254,23 @@ impl GenerateCall {
         if self.has_last { room_of(&self.responses, &self.budget) } else { self.budget.reservation() }
     }
 
-    /// The text of a response behind `prefix`.
+    /// The text of a response between what stands before and behind it.
     fn write(
         &self,
-        prefix: &'static [u8],
+        around: (&'static [u8], &'static [u8]),
         response: Response,
-    ) -> PooledResult<Result<Written<Vec<u8>>, Error>> {
+    ) -> PooledResult<Result<Written<Chunks>, Error>> {
         let version = self.model.version_of(&self.responses);
         if !RequestedOutputs::default().is_long(&response.outputs) {
-            let mut json = prefix.to_vec();
             let identity = ResponseIdentity { id: &self.id, model: self.model.name(), version };
             return PooledResult::done(
-                response::encode(&mut json, identity, &response, None).map(|()| (json, None)),
+                response::encode(around, identity, &response, None).map(|text| (text, None)),
             );
         }
         let (model, id, reservation) = (self.model.clone(), self.id.clone(), self.room());
         decode_pool::write_in_pool(reservation, move |long| {
-            let mut json = prefix.to_vec();
             let identity = ResponseIdentity { id: &id, model: model.name(), version };
-            response::encode(&mut json, identity, &response, Some(long)).map(|()| json)
+            response::encode(around, identity, &response, Some(long))
         })
     }
 
@@ -284,9 +282,9 @@ impl GenerateCall {
 }
 
 impl Stream for GenerateCall {
-    type Item = Bytes;
+    type Item = Chunks;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Chunks>> {
         self.poll_event(context).map(|event| Some(event?.1))
     }
 }

@@ -7,7 +7,10 @@ use kserve::{
 use smallvec::SmallVec;
 use vocabulary::{Error, Parameter, Tensor};
 
-use crate::http::response::{NotUtf8, ResponseIdentity, estimated_size, write_data, write_parameter};
+use crate::{
+    chunks::Chunks,
+    http::response::{NotUtf8, ResponseIdentity, complete, estimated_size, write_data, write_parameter},
+};
 
 /// A member of the object.
 #[derive(Clone, Copy)]
@@ -18,18 +21,18 @@ enum ResponseMember<'r> {
     Output(&'r Tensor),
 }
 
-/// Appends a response: the request's id unless it is empty, the name and version of the model, the response's
-/// parameters, and its outputs. If several members have the same name, the first one in this order counts. An output of
-/// one element is a scalar. Any other output is a flat array.
+/// The text of a response between what stands before and behind it: the request's id unless it is empty, the name and
+/// version of the model, the response's parameters, and its outputs. If several members have the same name, the first
+/// one in this order counts. An output of one element is a scalar. Any other output is a flat array.
 ///
 /// # Errors
-/// As [`crate::http::response::encode`]. After an error the appended bytes are incomplete.
+/// As [`crate::http::response::encode`].
 pub(super) fn encode(
-    to: &mut Vec<u8>,
+    (before, behind): (&[u8], &[u8]),
     identity: ResponseIdentity<'_>,
     response: &Response,
     mut long: Option<&mut LongWrite<'_>>,
-) -> Result<(), Error> {
+) -> Result<Chunks, Error> {
     let mut members = SmallVec::<[(&str, ResponseMember<'_>); 8]>::new();
     if !identity.id.is_empty() {
         members.push(("id", ResponseMember::Text(identity.id)));
@@ -46,7 +49,9 @@ pub(super) fn encode(
     members.sort_by_key(|(name, _)| *name);
     members.dedup_by_key(|(name, _)| *name);
 
-    to.reserve(estimated_size(response));
+    let mut text = Vec::with_capacity(before.len() + estimated_size(response) + behind.len());
+    text.extend_from_slice(before);
+    let to = &mut text;
     to.push(b'{');
     for (index, (name, member)) in members.into_iter().enumerate() {
         if index > 0 {
@@ -66,10 +71,8 @@ pub(super) fn encode(
         }
     }
     to.push(b'}');
-    if let Some(long) = long {
-        long.keep(to.len());
-    }
-    Ok(())
+    to.extend_from_slice(behind);
+    Ok(complete(text, long))
 }
 
 fn write_output(to: &mut Vec<u8>, output: &Tensor, long: Option<&mut LongWrite<'_>>) -> Result<(), Error> {
@@ -94,9 +97,9 @@ mod tests {
 
     fn text(id: &str, response: &Response) -> Result<String, Error> {
         let (id, model) = (Name::new(id), Name::new("m"));
-        let mut json = Vec::new();
-        encode(&mut json, ResponseIdentity { id: &id, model: &model, version: 1 }, response, None)?;
-        Ok(String::from_utf8(json).unwrap())
+        let identity = ResponseIdentity { id: &id, model: &model, version: 1 };
+        let text = encode((b"", b""), identity, response, None)?;
+        Ok(text.ranges().map(|range| String::from_utf8_lossy(range).into_owned()).collect())
     }
 
     #[test]
