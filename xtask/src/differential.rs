@@ -75,7 +75,9 @@ pub(crate) fn short() -> Result<()> {
 /// # Errors
 /// As [`run`].
 pub(crate) fn long() -> Result<()> {
-    seeds::each("comparison", SEEDS, |seed| run(&DifferentialOptions::of_seed(Build::Release, seed, CASES_OF_SEED)))
+    seeds::each("comparison", SEEDS, |seed| {
+        run(&DifferentialOptions::of_seed(Build::Release, seed, CASES_OF_SEED))
+    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ import json
 import pathlib
 import re
 import signal
+import socket
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 import plugins
 import processes
 import serving
-from differential.answers import Answer
+from differential.answers import DIED, HANGS, Answer
 from differential.exchange import HttpConnection, HttpRequest
 from differential.servers import TRITON, variables
 
@@ -79,7 +80,7 @@ OPTIONS = {
     "buffer-manager-thread-count": NUMBERS,
     "backend-config": ("python,shm-default-byte-size=1048576", "default-max-batch-size=8", "default-max-batch-size=x", *WORDS),
     "host-policy": ("a,numa-node=0", "a,cpu-cores=0-1", "a,cpu-cores=x", "a,x=y", *WORDS),
-    "allow-vertex-ai": FLAGS[:2],
+    "allow-vertex-ai": ("false", "x"),
     "allow-sagemaker": ("false", "x"),
     "sagemaker-thread-count": NUMBERS,
     "vertex-ai-thread-count": NUMBERS,
@@ -87,8 +88,7 @@ OPTIONS = {
     "http": ("1",),
 }  # fmt: skip
 LOOKED_AT = ("/v2", "/v2/health/ready", "/v2/logging", "/v2/trace/setting", "/v2/repository/index")
-STARTED = re.compile(r"Started (HTTPService|GRPCInferenceService|Metrics Service) ")
-SERVICES = {"allow-http": "HTTPService", "allow-grpc": "GRPCInferenceService", "allow-metrics": "Metrics Service"}
+SERVICES = ("http", "grpc", "metrics")
 
 
 @dataclass(frozen=True)
@@ -138,56 +138,62 @@ class CommandsArea:
 
     def ask(self, case):
         """How both programs begin, serve and end."""
-        triton = self._threads.submit(self._run, case, TRITON, variables(), (f"--cache-directory={plugins.CACHES}",))
-        nereid = self._threads.submit(self._run, case, serving.BINARY, serving.environment(), ("--allow-client-shm=true",))
+        caches = f"--cache-directory={plugins.CACHES}"
+        triton = self._threads.submit(self._run, case, TRITON, variables(), (caches,))
+        own = (caches, "--allow-client-shm=true")
+        nereid = self._threads.submit(self._run, case, serving.BINARY, serving.environment(), own)
         return [[triton.result()], [nereid.result()]]
 
     def _run(self, case, program, environment, own):
         line = [program, f"--model-repository={self._folder}/models", *own]
-        line += [f"--{service}-address=127.0.0.1" for service in ("http", "grpc", "metrics")]
-        ports = {service: serving.free_port() for service in ("http", "grpc", "metrics")}
+        line += [f"--{service}-address=127.0.0.1" for service in SERVICES]
+        ports = {service: serving.free_port() for service in SERVICES}
         line += [f"--{service}-port={port}" for service, port in ports.items()]
         with tempfile.NamedTemporaryFile(dir=self._folder, mode="r", errors="replace") as log:
             with open(log.name, "wb") as output:
                 streams = {"stdout": output, "stderr": processes.STDOUT}
                 environment = processes.variables_with(**environment)
                 with processes.running([*line, *case.words], env=environment, **streams) as process:
-                    served = self._serves(process, log)
+                    served = services(process, ports)
                     fields = looked_at(ports["http"]) if served else {}
                     # It may have ended meanwhile: a service could not start.
                     served = served if process.poll() is None else set()
                     process.send_signal(signal.SIGTERM)
-                    code = process.wait(serving.PATIENCE)
+                    try:
+                        code = process.wait(serving.PATIENCE)
+                    except processes.TimeoutExpired:
+                        return Answer(HANGS)
             log.seek(0)
             if served:
                 return Answer("serves", fields=fields | {"services": " ".join(sorted(served)), "exit code": code})
-            return Answer(f"ends with {code}", self._error(log.read()))
-
-    def _serves(self, process, log):
-        """The services that have started; none if the program has ended."""
-
-        def begun():
-            log.seek(0)
-            return process.poll() is not None or set(STARTED.findall(log.read()))
-
-        begun_ = serving.eventually(begun, "the program to serve or to end")
-        if begun_ is True:
-            return set()
-
-        def all_begun():
-            return process.poll() is not None or len(begun()) == len(SERVICES)
-
-        # A service that is off never begins.
-        with contextlib.suppress(AssertionError):
-            serving.eventually(all_begun, "all services", patience=1.0)
-        found = begun()
-        return set() if found is True else found
+            # A signal ended it.
+            return Answer(DIED if code < 0 else f"ends with {code}", self._error(log.read()))
 
     def _error(self, text):
-        """What a refused start says, without the usage and without lines of the log."""
+        """What a refused start says, without the usage, lines of the log, and what Triton says of a machine without GPU."""
         lines = [line for line in text.split("\nUsage: nereid")[0].splitlines() if line not in self._usage]
-        lines = [line for line in lines if line.strip() and not re.match(r"[IWE]\d{4} |[+|]", line)]
+        lines = [line for line in lines if line.strip() and not re.match(r"[IWE]\d{4} |[+|]|Error: Failed to initialize NVML", line)]
         return "\n".join(line.replace(str(TRITON), "nereid") for line in lines)
+
+
+def services(process, ports):
+    """The services that have started; none if the program has ended. The log does not tell: options switch its lines off."""
+
+    def begun():
+        return process.poll() is not None or [service for service, port in ports.items() if accepts(port)]
+
+    serving.eventually(begun, "the program to serve or to end")
+    # A service that is off never begins.
+    with contextlib.suppress(AssertionError):
+        serving.eventually(lambda: begun() in (True, list(ports)), "all services", patience=1.0)
+    found = begun()
+    return set() if found is True else set(found)
+
+
+def accepts(port):
+    """Whether somebody listens at a port."""
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def looked_at(port):
