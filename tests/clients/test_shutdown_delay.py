@@ -255,15 +255,56 @@ class Stream:
         return self.answer().as_numpy("SUM").item()
 
 
-def test_new_sequences_begin_while_the_server_leaves(delayed):
+def test_sequences_go_on_and_none_begins_while_the_server_leaves(delayed):
     """Also on a stream that is open."""
     server = delayed()
-    with GRPC.connect(server) as client:
+    with GRPC.connect(server) as client, HTTP.connect(server) as other:
         sums = Stream(client)
         assert sums.add(1, 7, start=True) == 1
         leave(server)
-        assert [sums.add(2, 7), sums.add(3, 9, start=True), sums.add(1, 9, end=True)] == [3, 3, 4]
+        assert sums.add(2, 7) == 3
+        with pytest.raises(InferenceServerException, match="begins no sequence any more"):
+            sums.add(3, 9, start=True)
+        value = [HTTP.input("X", np.array([[1]], np.int32))]
+        with pytest.raises(InferenceServerException, match="begins no sequence any more") as refused:
+            other.infer("accumulate_direct", value, sequence_id=8, sequence_start=True)
+        assert refused.value.status() == "503"
+        assert other.infer("accumulate_direct", value, sequence_id=7).as_numpy("SUM").item() == 4
+        assert sums.add(1, 7, end=True) == 5
         client.stop_stream(cancel_requests=True)
+
+
+def test_the_delay_is_over_when_no_request_can_be_answered_any_more(start, tmp_path, backend_option):
+    """A server whose models all have sequences waits for those that run."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    models.accumulate(folder, "direct")
+    server = start(folder, backend_option, f"--shutdown-delay-secs={LONG_DELAY}").wait_until_ready()
+    value = [HTTP.input("X", np.array([[1]], np.int32))]
+    with HTTP.connect(server) as client:
+        client.infer("accumulate_direct", value, sequence_id=7, sequence_start=True)
+        leave(server)
+        assert client.infer("accumulate_direct", value, sequence_id=7).as_numpy("SUM").item() == 2
+        assert server.process.poll() is None
+        assert client.infer("accumulate_direct", value, sequence_id=7, sequence_end=True).as_numpy("SUM").item() == 3
+    assert server.process.wait(PATIENCE) == 0
+    assert "The last sequence has ended, and no other may begin" in server.log()
+
+
+@pytest.mark.parametrize("status", [400, 404, 503])
+def test_balancers_see_the_status_that_they_understand(start, folder, backend_option, status):
+    delay = f"--shutdown-delay-secs={LONG_DELAY}"
+    server = start(folder, backend_option, delay, f"--drain-status={status}").wait_until_ready()
+    leave(server)
+    assert http_status(server.http_port, "/v2/health/ready") == status
+    assert http_status(server.http_port, "/v2/health/live") == 200
+    server.kill()
+    server.expected_code = server.process.returncode
+
+
+def test_other_statuses_are_refused():
+    ended = run_to_end("--drain-status=500")
+    assert ended.returncode == 1 and "invalid argument for --drain-status" in ended.stderr, ended.stderr
 
 
 @pytest.mark.parametrize("delay", [0, SHORT_DELAY])

@@ -22,6 +22,7 @@ use crate::{
     readiness::{KnownReadiness, Readiness, ReadinessPolicy},
     repository_commands::RepositoryCommands,
     snapshot::EngineSnapshot,
+    workload::ServerWorkload,
 };
 
 mod model_loader;
@@ -47,7 +48,7 @@ struct EngineInner {
     /// A model of the start could not be loaded.
     lacks_startup_models: AtomicBool,
     /// The server is not ready, because it will stop soon.
-    stop_announced: AtomicBool,
+    stop_announced: Arc<AtomicBool>,
     exiting: AtomicBool,
 }
 
@@ -264,6 +265,11 @@ impl Engine {
     /// The value of a metric of a plug-in, by the name of its family and one of its labels.
     pub fn plugin_metric(&self, family: &str, label: (&str, &str)) -> Option<f64> {
         self.shared.exposition.plugin_metric(family, label)
+    }
+
+    /// How much the server has to do. `shows` tells of which models the numbers may be told; the totals are of all models.
+    pub fn workload(&self, shows: impl Fn(&str) -> bool) -> ServerWorkload {
+        ServerWorkload::of(&self.shared.repository.table(), shows)
     }
 
     /// The number of accepted requests whose last response has not been sent.

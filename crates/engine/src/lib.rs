@@ -21,6 +21,7 @@ mod repository_commands;
 mod response_cache;
 mod server_parts;
 mod snapshot;
+mod workload;
 
 pub use account::{ModelStatistics, ResponseStatistic};
 pub use engine::Engine;
@@ -32,3 +33,4 @@ pub use options::{
 };
 pub use readiness::Readiness;
 pub use repository_commands::RepositoryCommands;
+pub use workload::{ModelWorkload, ServerWorkload};

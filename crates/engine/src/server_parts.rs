@@ -1,5 +1,5 @@
 //! What all models of a server are made with.
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use executor::EngineThreads;
 use inference::{Inferer, UnreadBudget};
@@ -18,6 +18,8 @@ pub(crate) struct ServerParts {
     pub(crate) unread: Arc<UnreadBudget>,
     /// Looks models up, for requests of models, and for those that come after a version has been replaced.
     pub(crate) inferer: Option<Arc<dyn Inferer>>,
+    /// The server will stop: no sequence begins any more.
+    pub(crate) stop_announced: Arc<AtomicBool>,
     /// What is counted of requests.
     pub(crate) metrics: Arc<MetricsOptions>,
     /// Runs tasks.

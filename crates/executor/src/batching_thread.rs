@@ -15,7 +15,7 @@ use host::ThreadGroup;
 use inference::lock::Mutex;
 use vocabulary::panic_message;
 
-use super::driver::QueuedWork;
+use super::driver::Workload;
 
 /// Steps the driver, among other things.
 type DeferredStep = Box<dyn FnOnce() + Send>;
@@ -25,8 +25,8 @@ pub(super) struct BatchingThread {
     /// It needs no bound: an event belongs to an accepted request, whose bytes are counted, or to an instance. `None` when
     /// the executor is closed.
     events: Mutex<Option<mpsc::Sender<DeferredStep>>>,
-    /// What waited for an instance when it was last looked at.
-    last_work: Mutex<QueuedWork>,
+    /// How much there was to do when it was last looked at.
+    last_workload: Mutex<Workload>,
 }
 
 impl BatchingThread {
@@ -42,8 +42,7 @@ impl BatchingThread {
                 }
             }
         })?;
-        let last_work = QueuedWork { requests: 0, time: None };
-        Ok(Self { events: Mutex::new(Some(sender)), last_work: Mutex::new(last_work) })
+        Ok(Self { events: Mutex::new(Some(sender)), last_workload: Mutex::default() })
     }
 
     /// Leaves an event. An event that comes after the end is dropped: it concerns no request.
@@ -61,11 +60,11 @@ impl BatchingThread {
         let _ = end.recv();
     }
 
-    /// The work that waits for an instance, if it can be looked at; otherwise the work of the last look.
-    pub(super) fn last_work(&self, work: Option<QueuedWork>) -> QueuedWork {
-        let mut last_work = self.last_work.lock();
-        *last_work = work.unwrap_or(*last_work);
-        *last_work
+    /// How much there is to do, if it can be looked at; otherwise that of the last look.
+    pub(super) fn last_workload(&self, workload: Option<Workload>) -> Workload {
+        let mut last_workload = self.last_workload.lock();
+        *last_workload = workload.unwrap_or(*last_workload);
+        *last_workload
     }
 
     /// The thread ends after the events that have come.

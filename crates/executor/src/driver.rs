@@ -13,6 +13,7 @@ use scheduling::{
 };
 
 use super::{
+    busy_share::BusyShare,
     driver_event::{AddedInstance, DriverEvent, ExecutionSample, InstanceChange},
     execution_cost::ExecutionCost,
     instance::{Assignment, MovableInstance},
@@ -30,6 +31,7 @@ pub(super) struct Driver {
     scheduled_wakeup: Option<Timestamp>,
     /// The expected duration of an execution in nanoseconds; unknown until enough executions are measured.
     cost: ExecutionCost,
+    busy_share: BusyShare,
     resource_claims: ResourceClaims,
     /// A task waits for the end of all sequences.
     is_end_of_sequences_awaited: bool,
@@ -63,13 +65,16 @@ impl Policy {
     }
 }
 
-/// The work that waits for an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueuedWork {
-    /// The number of requests.
+/// How much the instances have to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Workload {
+    /// The number of requests that wait for an instance.
     pub requests: usize,
     /// How long the instances probably need for them. `None` if they wait and nothing was executed yet.
     pub time: Option<Duration>,
+    /// The share of the last 5 to 10 seconds in which the instances ran batches, from 0 to 1. `None` if there is no
+    /// instance.
+    pub busy_share: Option<f64>,
 }
 
 /// The actions that an event asks its thread to perform.
@@ -109,7 +114,9 @@ impl Actions {
 
 impl Driver {
     /// A driver whose instances are all idle, and without requests. `idle_instances` has one element for each instance.
+    /// Its time begins at `at`.
     pub(super) fn new(
+        at: Timestamp,
         policy: Policy,
         idle_instances: Vec<Option<MovableInstance>>,
         resource_claims: ResourceClaims,
@@ -119,6 +126,7 @@ impl Driver {
             instances: InstanceSet::new(idle_instances),
             scheduled_wakeup: None,
             cost: ExecutionCost::default(),
+            busy_share: BusyShare::from(at),
             resource_claims,
             is_end_of_sequences_awaited: false,
             is_closed: false,
@@ -129,6 +137,7 @@ impl Driver {
     /// step.
     pub(super) fn handle(&mut self, at: Timestamp, event: DriverEvent, orders: &ResponseOrders) -> Actions {
         let mut actions = Actions { at, ..Actions::default() };
+        self.busy_share.count_until(at, self.instances.busy());
         if self.apply(at, event, &mut actions) && !self.is_closed {
             self.step(at, orders, &mut actions);
         }
@@ -302,12 +311,13 @@ impl Driver {
         !self.is_end_of_sequences_awaited
     }
 
-    /// The requests that wait, and how long all instances together need for them.
-    pub(super) fn waiting_work(&self) -> QueuedWork {
+    /// The requests that wait at this time, how long all instances together need for them, and how busy these are.
+    pub(super) fn workload(&mut self, at: Timestamp) -> Workload {
+        self.busy_share.count_until(at, self.instances.busy());
         let requests = self.policy.scheduler.queued();
         let instances = u32::try_from(self.instances.working().max(1)).unwrap_or(u32::MAX);
         let time = if requests == 0 { Some(Duration::ZERO) } else { self.cost.time_of(requests) };
-        QueuedWork { requests, time: time.map(|time| time / instances) }
+        Workload { requests, time: time.map(|time| time / instances), busy_share: self.busy_share.share() }
     }
 
     /// The instances, and what they do.
@@ -352,8 +362,8 @@ mod tests {
     fn the_driver_reports_a_lost_instance_to_the_policy() {
         let batcher = SequenceBatcher::new(SequenceBatching::default(), 2);
         let policy = Policy { scheduler: Scheduler::Sequence(batcher), unused_strategy: None };
-        let mut driver = Driver::new(policy, vec![None, None], ResourceClaims::default());
         let at = Timestamp::from_nanos(1);
+        let mut driver = Driver::new(at, policy, vec![None, None], ResourceClaims::default());
         let mut running = 0;
         // Each instance has one occupied slot, and each slot gets another request.
         for (id, start) in [(1, true), (2, true), (1, false), (2, false)] {
@@ -372,8 +382,8 @@ mod tests {
     fn a_closed_driver_takes_no_step() {
         let batcher = SequenceBatcher::new(SequenceBatching::default(), 2);
         let policy = Policy { scheduler: Scheduler::Sequence(batcher), unused_strategy: None };
-        let mut driver = Driver::new(policy, vec![None, None], ResourceClaims::default());
         let at = Timestamp::from_nanos(1);
+        let mut driver = Driver::new(at, policy, vec![None, None], ResourceClaims::default());
         for id in [1, 2] {
             let id = NonZeroU64::new(id).map(SequenceId::Number);
             for assignment in
@@ -405,8 +415,8 @@ mod tests {
         };
         let scheduler = Scheduler::Dynamic(DynamicBatcher::new(batching));
         let policy = Policy { scheduler, unused_strategy: None };
-        let mut driver = Driver::new(policy, vec![None], ResourceClaims::default());
         let at = Timestamp::from_nanos(1);
+        let mut driver = Driver::new(at, policy, vec![None], ResourceClaims::default());
         let mut assignments = Vec::new();
         for _ in 0..3 {
             assignments.extend(enqueue(&mut driver, at, SequencePosition::default()).assignments);

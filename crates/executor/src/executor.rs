@@ -5,7 +5,7 @@ use std::sync::{
 };
 
 use config::{ModelConfig, Scheduling};
-use host::InstancePlan;
+use host::{InstancePlan, now};
 use inference::{
     ModelCounters, RequestValidator, WarmupFiles,
     backend::BackendModel,
@@ -122,7 +122,10 @@ impl Executor {
             version,
             counters,
             orders: ResponseOrders::of(&config.scheduling, active),
-            driver: Mutex::ranked(LockRank::Driver, Driver::new(policy, idle_instances, resource_claims)),
+            driver: Mutex::ranked(
+                LockRank::Driver,
+                Driver::new(now(), policy, idle_instances, resource_claims),
+            ),
             idle: Condvar::new(),
             closing: AtomicBool::new(false),
             without_sequences: Notify::new(),

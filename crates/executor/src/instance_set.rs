@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use scheduling::InstanceId;
 
-use super::instance::MovableInstance;
+use super::{busy_share::BusyInstances, instance::MovableInstance};
 
 /// See the module documentation.
 #[derive(Default)]
@@ -147,6 +147,11 @@ impl InstanceSet {
     /// Whether none is busy.
     pub(super) fn are_all_idle(&self) -> bool {
         self.idle.len() == self.working
+    }
+
+    /// How many run a batch, and how many there are.
+    pub(super) fn busy(&self) -> BusyInstances {
+        BusyInstances { busy: self.working.saturating_sub(self.idle.len()), all: self.working }
     }
 
     /// How many can run a batch, now or later.

@@ -9,6 +9,7 @@
 #![deny(missing_docs)]
 mod backend_handle;
 mod batching_thread;
+mod busy_share;
 mod custom_batch_filter;
 mod driver;
 mod driver_event;
@@ -28,7 +29,7 @@ mod sequence_inputs;
 pub mod snapshot;
 mod warmup;
 
-pub use driver::QueuedWork;
+pub use driver::Workload;
 pub use engine_threads::EngineThreads;
 pub use executor::{
     Executor, ExecutorParts,

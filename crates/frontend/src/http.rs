@@ -38,7 +38,7 @@ pub use body::ResponseBody;
 pub use call::{HttpCall, IncomingBody};
 pub use connection::{HttpEndpoint, serve};
 pub use managed::{InferenceType, SageMakerOptions, SageMakerService, VertexAiOptions, VertexAiService};
-pub use options::HttpOptions;
+pub use options::{DrainStatus, HttpOptions};
 pub use origin_rules::OriginRules;
 pub use port_options::PortOptions;
 pub use service::HttpService;

@@ -22,5 +22,8 @@ pub mod http;
 mod meant_model;
 pub mod metrics;
 pub mod port;
+mod server_name;
 mod tracing;
 mod turns;
+
+pub use server_name::ServerName;

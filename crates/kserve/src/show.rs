@@ -1,5 +1,5 @@
 //! Writes the metadata of the server and of its models as JSON.
-use engine::{IndexEntry, ModelState, NotReady};
+use engine::{IndexEntry, ModelState, ModelWorkload, NotReady, ServerWorkload};
 use proto::{
     InferBatchStatistics, InferStatistics, ModelMetadataResponse, ModelStatistics, ModelStatisticsResponse,
     ServerMetadataResponse, StatisticDuration, model_metadata_response::TensorMetadata,
@@ -7,7 +7,7 @@ use proto::{
 use shared_memory::{RegionOrigin, RegionStatus};
 use trace::ShownSetting;
 
-use crate::json_text::{write_int, write_string, write_uint};
+use crate::json_text::{write_double, write_int, write_string, write_uint};
 
 /// Writes a JSON object or array, with its commas.
 struct JsonWriter {
@@ -56,6 +56,11 @@ impl JsonWriter {
     fn uint(&mut self, key: &str, value: u64) {
         self.key(key);
         write_uint(&mut self.json, value);
+    }
+
+    fn double(&mut self, key: &str, value: f64) {
+        self.key(key);
+        write_double(&mut self.json, value);
     }
 
     fn texts(&mut self, key: &str, values: &[String]) {
@@ -182,6 +187,32 @@ pub fn not_ready(missing: &[NotReady]) -> Vec<u8> {
     writer.json
 }
 
+/// The body of `GET /v2/load`. Times are in seconds.
+pub fn workload(server: &ServerWorkload) -> Vec<u8> {
+    let mut writer = JsonWriter::new();
+    writer.open(b'{');
+    writer.uint("requests_in_flight", server.requests_in_flight as u64);
+    writer.uint("requests_waiting", server.requests_waiting as u64);
+    writer.double("queued_work_seconds", server.queued_work.as_secs_f64());
+    writer.double("instance_busy_ratio", server.busy_share);
+    writer.uint("live_sequences", server.live_sequences as u64);
+    writer.key("models");
+    writer.array(&server.models, |writer, model: &ModelWorkload| {
+        writer.text("name", &model.name);
+        writer.text("version", &model.version.to_string());
+        writer.uint("requests_in_flight", model.requests_in_flight as u64);
+        writer.uint("requests_waiting", model.requests_waiting as u64);
+        if let Some(time) = model.queued_work {
+            writer.double("queued_work_seconds", time.as_secs_f64());
+        }
+        if let Some(share) = model.busy_share {
+            writer.double("instance_busy_ratio", share);
+        }
+    });
+    writer.close(b'}');
+    writer.json
+}
+
 /// The body of `GET /v2/models`: each model once, with its versions. A model that was never loaded has no versions.
 pub fn models(index: &[IndexEntry]) -> Vec<u8> {
     let mut writer = JsonWriter::new();
@@ -281,9 +312,35 @@ pub fn trace_settings(settings: &[ShownSetting]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proto::{InferResponseStatistics, MemoryUsage};
 
     use super::*;
+
+    #[test]
+    fn a_workload_has_totals_and_the_models_that_are_not_idle() {
+        assert_eq!(
+            String::from_utf8(workload(&ServerWorkload::default())).unwrap(),
+            r#"{"requests_in_flight":0,"requests_waiting":0,"queued_work_seconds":0.0,"instance_busy_ratio":0.0,"live_sequences":0,"models":[]}"#
+        );
+        let model = |name: &str, queued_work, busy_share| ModelWorkload {
+            name: name.into(),
+            version: 3,
+            requests_in_flight: 5,
+            requests_waiting: 4,
+            queued_work,
+            busy_share,
+        };
+        let models = vec![model("m", Some(Duration::from_millis(1500)), Some(0.25)), model("e", None, None)];
+        let text =
+            String::from_utf8(workload(&ServerWorkload { models, ..ServerWorkload::default() })).unwrap();
+        let expected = concat!(
+            r#""models":[{"name":"m","version":"3","requests_in_flight":5,"requests_waiting":4,"queued_work_seconds":1.5,"#,
+            r#""instance_busy_ratio":0.25},{"name":"e","version":"3","requests_in_flight":5,"requests_waiting":4}]}"#,
+        );
+        assert!(text.ends_with(expected), "{text}");
+    }
 
     #[test]
     fn regions_are_shown_by_their_kind() {

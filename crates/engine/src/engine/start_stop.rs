@@ -69,7 +69,9 @@ impl Engine {
             },
         };
         let inflight = memory_pressure::observed_budget(options.limits.inflight_bytes, plugins.memory);
-        let loader = VersionLoader::new(options, plugins, inflight.clone(), threads.clone());
+        let stop_announced = Arc::<AtomicBool>::default();
+        let loader =
+            VersionLoader::new(options, plugins, inflight.clone(), threads.clone(), stop_announced.clone());
         let repository = Repository::start(loader, repository)?;
         let shared = EngineInner {
             server,
@@ -81,7 +83,7 @@ impl Engine {
             threads,
             failed_to_start: AtomicBool::new(false),
             lacks_startup_models: AtomicBool::new(false),
-            stop_announced: AtomicBool::new(false),
+            stop_announced,
             exiting: AtomicBool::new(false),
         };
         let shared = Arc::new(shared);
@@ -132,7 +134,22 @@ impl Engine {
         }
     }
 
-    /// From now on the server is not ready: it will stop soon. It is live and serves as before.
+    /// Returns when each model has had a moment without requests in flight.
+    pub async fn requests_ended(&self) {
+        let models: Vec<_> = self.shared.repository.table().accepting().cloned().collect();
+        join_all(models.iter().map(|model| model.idle())).await;
+    }
+
+    /// Whether every request that would be answered now is part of a running sequence: the stop has been announced, so that
+    /// no sequence begins, and each model that is ready has sequences. False without models.
+    pub fn serves_only_running_sequences(&self) -> bool {
+        let models = self.shared.repository.table().ready();
+        self.shared.stop_announced.load(Ordering::Acquire)
+            && !models.is_empty()
+            && models.iter().all(|loaded| loaded.model().takes_sequences())
+    }
+
+    /// From now on the server is not ready: it will stop soon. It is live and serves as before, but no sequence begins.
     pub fn announce_stop(&self) {
         self.shared.stop_announced.store(true, Ordering::Release);
     }

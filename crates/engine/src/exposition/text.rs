@@ -35,6 +35,9 @@ const MICROSECONDS: u64 = 1_000;
 const MEMORY_HELP: &str = "Memory that a model and its instances hold as far as their backend knows, in bytes. ONNX Runtime: \
      what its sessions allocate, and other weights by the size of the files. Plug-ins: what they report; absent if nothing";
 
+const BUSY_RATIO_HELP: &str =
+    "Share of the last 5 to 10 seconds in which the instances of a model ran batches, from 0 to 1";
+
 const QUEUED_WORK_HELP: &str =
     "Estimated time that the instances of a model need for the requests that wait, in seconds";
 
@@ -100,16 +103,25 @@ impl Exposition {
 }
 
 fn model_gauges(text: &mut MetricsText, series: &[Series<'_>]) {
-    let waiting: Vec<_> = series.iter().map(|one| (one.own(), one.loaded.work().waiting_work())).collect();
+    let loads: Vec<_> = series.iter().map(|one| (one.own(), one.loaded.work().workload())).collect();
     family(
         text,
         "nv_inference_pending_request_count",
         MetricKind::Gauge,
         "Instantaneous number of pending requests awaiting execution per-model.",
-        waiting.iter().map(|(labels, work)| (*labels, work.requests as f64)),
+        loads.iter().map(|(labels, load)| (*labels, load.requests as f64)),
     );
-    let estimated = waiting.iter().filter_map(|(labels, work)| Some((*labels, work.time?.as_secs_f64())));
+    family(
+        text,
+        "nereid_requests_in_flight",
+        MetricKind::Gauge,
+        "Number of requests of a model that have been accepted and have not ended",
+        series.iter().map(|one| (one.own(), one.loaded.in_flight() as f64)),
+    );
+    let estimated = loads.iter().filter_map(|(labels, load)| Some((*labels, load.time?.as_secs_f64())));
     family(text, "nereid_queued_work_seconds", MetricKind::Gauge, QUEUED_WORK_HELP, estimated);
+    let busy = loads.iter().filter_map(|(labels, load)| Some((*labels, load.busy_share?)));
+    family(text, "nereid_instance_busy_ratio", MetricKind::Gauge, BUSY_RATIO_HELP, busy);
     family(
         text,
         "nv_model_load_duration_secs",

@@ -2,7 +2,7 @@
 //!
 //! The model validates a request, looks it up in the response cache if the model uses one, and passes it to its runner.
 //! The responses come back through the [`RequestAccount`], the only place that counts them.
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use config::{ModelConfig, Scheduling};
 use host::now;
@@ -11,7 +11,7 @@ use inference::{
     backend::Execution, rejection::RejectionErrors, response_channel,
 };
 use scheduling::Rejection;
-use vocabulary::{Error, Name};
+use vocabulary::{Error, FailureReason, Name};
 
 use super::succession::Succession;
 use crate::{
@@ -173,6 +173,10 @@ impl Model {
         if self.succession.takes_only_own_sequences() && !self.continues(&request) {
             return self.infer_elsewhere(request);
         }
+        if matches!(origin, RequestOrigin::Client) && self.begins_too_late(&request) {
+            let error = Error::unavailable("The server will stop, and begins no sequence any more");
+            return Err(error.because(FailureReason::Rejected));
+        }
         let flow = self.flow(origin, &mut request)?;
         self.accept(request, flow)
     }
@@ -240,6 +244,23 @@ impl Model {
     /// overtake.
     fn continues(&self, request: &Request) -> bool {
         self.account.runner().continues(&request.sequence)
+    }
+
+    /// Whether clients send sequences of several requests to the model, or through it to a member.
+    pub(crate) fn takes_sequences(&self) -> bool {
+        match &self.config.scheduling {
+            Scheduling::Sequence(sequence) => !sequence.batching.iterative,
+            Scheduling::Ensemble(_) => self.config.has_sequences,
+            Scheduling::Unbatched | Scheduling::Dynamic(_) => false,
+        }
+    }
+
+    /// Whether the request begins a sequence although the server has said that it will stop.
+    fn begins_too_late(&self, request: &Request) -> bool {
+        request.sequence.start
+            && request.sequence.id.is_some()
+            && self.server.stop_announced.load(Ordering::Acquire)
+            && self.takes_sequences()
     }
 
     /// The version has been replaced or unloaded since the caller looked it up: the model is looked up again.

@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     num::{NonZeroU32, NonZeroUsize},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use config::{
@@ -109,6 +109,7 @@ impl VersionLoader {
         plugins: Plugins,
         inflight: Arc<ByteBudget>,
         threads: EngineThreads,
+        stop_announced: Arc<AtomicBool>,
     ) -> Self {
         let EngineOptions { backend_settings, auto_complete, config_name, load_retries, rate_limit, .. } =
             options;
@@ -131,6 +132,7 @@ impl VersionLoader {
                 inflight,
                 unread: UnreadBudget::new(options.limits.unread_response_bytes),
                 inferer: None,
+                stop_announced,
                 metrics: Arc::new(options.metrics),
                 runtime: Handle::current(),
             }),

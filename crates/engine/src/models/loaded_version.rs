@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use config::{ResolvedConfig, Scheduling};
+use config::ResolvedConfig;
 use executor::{Executor, ExecutorParts, ExecutorUpdateParts, Limiter, PreparedUpdate};
 use host::{InstancePlan, now};
 use inference::{
@@ -203,8 +203,7 @@ impl LoadedVersion {
 
     /// Lets requests of the sequences that `old` has go there from now on. Called before this version serves.
     pub(crate) fn follow(&self, old: &Self) {
-        let is_ensemble_of_sequences = old.work.ensemble().is_some() && old.model.config().has_sequences;
-        if old.has_sequences_of_clients() || is_ensemble_of_sequences {
+        if old.model.takes_sequences() {
             self.model.succession().follow(&old.model, old.model.succession());
         }
     }
@@ -230,11 +229,6 @@ impl LoadedVersion {
     fn open(&self) -> &Arc<OpenRequests> {
         self.model.account().open()
     }
-
-    /// Whether clients send sequences of several requests to the model.
-    fn has_sequences_of_clients(&self) -> bool {
-        matches!(&self.model.config().scheduling, Scheduling::Sequence(sequence) if !sequence.batching.iterative)
-    }
 }
 
 /// What is known of the version now.
@@ -256,7 +250,7 @@ impl LoadedVersion {
 
     /// The number of sequences of several requests that may still get requests.
     pub(crate) fn live_sequences(&self) -> usize {
-        if self.has_sequences_of_clients() { self.model.account().runner().live_sequences() } else { 0 }
+        if self.model.takes_sequences() { self.model.account().runner().live_sequences() } else { 0 }
     }
 
     /// The number of accepted requests whose last response has not been sent.

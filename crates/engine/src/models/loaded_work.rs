@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use executor::{
-    Executor, Limiter, QueuedWork,
+    Executor, Limiter, Workload,
     snapshot::{ExecutorSnapshot, QueueSnapshot},
 };
 use inference::backend::MemoryUsage;
@@ -42,11 +42,13 @@ impl LoadedWork {
         self.executor()?.process_restarts()
     }
 
-    /// The work that waits. The members of an ensemble have the time.
-    pub(crate) fn waiting_work(&self) -> QueuedWork {
+    /// How much there is to do. Of an ensemble it tells only what waits: the members have the rest.
+    pub(crate) fn workload(&self) -> Workload {
         match self {
-            Self::Executor(executor) => executor.waiting_work(),
-            Self::Ensemble(version) => QueuedWork { requests: version.ensemble().pending(), time: None },
+            Self::Executor(executor) => executor.workload(),
+            Self::Ensemble(version) => {
+                Workload { requests: version.ensemble().pending(), ..Workload::default() }
+            }
         }
     }
 

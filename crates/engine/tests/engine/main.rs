@@ -1,6 +1,7 @@
 //! Tests of the engine with its own repositories, and with backends whose behaviour each test defines.
 #![expect(clippy::unwrap_used, reason = "tests, and what they share, fail by it")]
 mod agents;
+mod announced_stop;
 mod asking;
 mod backpressure;
 mod cache_controls;
@@ -25,3 +26,4 @@ mod stopping;
 mod stores;
 mod strategies;
 mod support;
+mod workload;

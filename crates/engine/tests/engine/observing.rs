@@ -133,9 +133,19 @@ const FAMILIES: [(&str, &str, &str); 18] = [
         "Instantaneous number of pending requests awaiting execution per-model.",
     ),
     (
+        "nereid_requests_in_flight",
+        "gauge",
+        "Number of requests of a model that have been accepted and have not ended",
+    ),
+    (
         "nereid_queued_work_seconds",
         "gauge",
         "Estimated time that the instances of a model need for the requests that wait, in seconds",
+    ),
+    (
+        "nereid_instance_busy_ratio",
+        "gauge",
+        "Share of the last 5 to 10 seconds in which the instances of a model ran batches, from 0 to 1",
     ),
     ("nv_model_load_duration_secs", "gauge", "Model load time in seconds"),
     ("nv_pinned_memory_pool_total_bytes", "gauge", "Pinned memory pool total memory size, in bytes"),

@@ -22,7 +22,7 @@ use crate::support::{
 const REFUSAL: &str = "[request id: <id_unknown>] Server is stopping, scheduler for model has stopped accepting new inference requests";
 
 /// An echo backend. Each batch, once it has begun, waits for one message from the test.
-fn gated() -> (Native, mpsc::Receiver<()>, mpsc::Sender<()>) {
+pub(crate) fn gated() -> (Native, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (begun, beginnings) = mpsc::channel();
     let (go_on, leave) = mpsc::channel();
     let leave = Mutex::new(leave);

@@ -7,7 +7,7 @@ use inference::{Timestamp, lock::MutexGuard};
 
 use super::{
     super::{
-        driver::{Driver, QueuedWork},
+        driver::{Driver, Workload},
         instance_list::InstanceView,
         snapshot::{
             ExecutorSnapshot, InstanceSnapshot, InstanceState, InstancesSnapshot, MEASURED_REQUESTS,
@@ -24,8 +24,8 @@ impl Executor {
     /// the driver while numbers and slots are copied.
     pub fn look(&self) -> ExecutorSnapshot {
         let mut instances = self.instances.list();
-        let Some(driver) = self.driver_at_rest() else {
-            let QueuedWork { requests, time } = self.waiting_work();
+        let Some(mut driver) = self.driver_at_rest() else {
+            let Workload { requests, time, .. } = self.workload();
             let queue = QueueSnapshot { requests, work: time, ..QueueSnapshot::default() };
             return ExecutorSnapshot { queue, instances: instances_snapshot(instances), sequences: None };
         };
@@ -54,12 +54,12 @@ impl Executor {
         }
     }
 
-    /// The work that waits for an instance. While a plug-in may be running, what waited before.
-    pub fn waiting_work(&self) -> QueuedWork {
-        let work = self.driver_at_rest().map(|driver| driver.waiting_work());
-        match (&self.batching, work) {
-            (Some(batching), work) => batching.last_work(work),
-            (None, Some(work)) => work,
+    /// How much there is to do. While a plug-in may be running, how much there was before.
+    pub fn workload(&self) -> Workload {
+        let workload = self.driver_at_rest().map(|mut driver| driver.workload(now()));
+        match (&self.batching, workload) {
+            (Some(batching), workload) => batching.last_workload(workload),
+            (None, Some(workload)) => workload,
             (None, None) => unreachable!("a driver without a plug-in can be looked at"),
         }
     }
@@ -71,8 +71,8 @@ impl Executor {
 }
 
 impl Driver {
-    fn queue(&self, at: Timestamp) -> QueueSnapshot {
-        let work = self.waiting_work();
+    fn queue(&mut self, at: Timestamp) -> QueueSnapshot {
+        let Workload { requests, time, .. } = self.workload(at);
         let scheduler = self.scheduler();
         let (mut measured, mut bytes) = (0, 0);
         for entry in scheduler.waiting().take(MEASURED_REQUESTS) {
@@ -80,17 +80,12 @@ impl Driver {
             bytes += entry.payload.request.reserved_bytes();
         }
         // Of a long queue, the requests behind those count like the mean of them.
-        if work.requests > measured {
-            bytes = bytes.checked_div(measured).map_or(0, |mean| mean * work.requests);
+        if requests > measured {
+            bytes = bytes.checked_div(measured).map_or(0, |mean| mean * requests);
         }
         // The clock of another processor may be behind.
         let waited = |since: Timestamp| if since < at { at - since } else { Duration::ZERO };
-        QueueSnapshot {
-            requests: work.requests,
-            bytes,
-            oldest: scheduler.oldest_arrival().map(waited),
-            work: work.time,
-        }
+        QueueSnapshot { requests, bytes, oldest: scheduler.oldest_arrival().map(waited), work: time }
     }
 
     fn slots(&self) -> SequencesSnapshot {

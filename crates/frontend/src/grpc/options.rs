@@ -10,6 +10,7 @@ use crate::{
     access::{AccessLog, ApiKeys, Restrictions},
     forward::HeaderForward,
     port::{ClientLimits, ConnectionPermits, tls::TlsPort},
+    server_name::ServerName,
 };
 
 /// Settings of the gRPC endpoint; the defaults are those of the command line.
@@ -21,6 +22,8 @@ pub struct GrpcOptions {
     pub log: Option<Arc<dyn LogControl>>,
     /// Where requests are logged, if they are.
     pub access_log: Option<Arc<dyn AccessLog>>,
+    /// The name of the server that each answer has. `None`: answers do not have it.
+    pub server_name: Option<ServerName>,
     /// The parts of the protocol that need a header (`--grpc-restricted-protocol`), by full header name.
     pub restrictions: Restrictions,
     /// The keys that clients need (`--api-key-file`). `None`: they need none.
@@ -83,6 +86,7 @@ impl Default for GrpcOptions {
             forward: None,
             log: None,
             access_log: None,
+            server_name: None,
             restrictions: Restrictions::default(),
             api_keys: None,
             most_unread_responses: None,

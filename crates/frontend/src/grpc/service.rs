@@ -24,6 +24,7 @@ use crate::{
     access::{AccessLine, Category, KnownFacts, RequestFacts},
     error,
     port::ClientLimits,
+    server_name,
 };
 
 /// How long the server still answers calls that come after the beginning of its stop: their clients may not know of it.
@@ -95,7 +96,9 @@ pub(crate) async fn answer(
         drop(uri);
         dispatch(&endpoint, target, call, body).await
     };
-    Ok(outcome.unwrap_or_else(|status| reply::failed(&status)))
+    let mut reply = outcome.unwrap_or_else(|status| reply::failed(&status));
+    server_name::tell(endpoint.options.server_name.as_ref(), reply.headers_mut());
+    Ok(reply)
 }
 
 /// Answers a call whose facts are for the log.

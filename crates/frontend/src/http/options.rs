@@ -1,6 +1,7 @@
 //! The settings of the endpoint.
 use std::sync::Arc;
 
+use http::StatusCode;
 use kserve::log_control::LogControl;
 use shared_memory::ClientRegions;
 use trace::Tracer;
@@ -9,7 +10,30 @@ use crate::{
     access::{AccessLog, ApiKeys, Restrictions},
     forward::HeaderForward,
     port::{ClientLimits, Drain},
+    server_name::ServerName,
 };
+
+/// What `/v2/health/ready` answers while a server that will stop still serves. Balancers differ in what they understand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DrainStatus {
+    /// 400, as of any server that is not ready.
+    #[default]
+    BadRequest,
+    /// 404: HAProxy sends no new clients, but those that it knows (`http-check disable-on-404`).
+    NotFound,
+    /// 503.
+    Unavailable,
+}
+
+impl DrainStatus {
+    pub(super) const fn code(self) -> StatusCode {
+        match self {
+            Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
 
 /// The settings of the endpoint. They do not change while the server runs.
 #[derive(Debug, Clone)]
@@ -22,6 +46,10 @@ pub struct HttpOptions {
     pub drain: Drain,
     /// Which parts of the protocol need a header.
     pub restrictions: Restrictions,
+    /// `--drain-status`: the status of `/v2/health/ready` of a server that will stop.
+    pub drain_status: DrainStatus,
+    /// The name of the server that each answer has. `None`: answers do not have it.
+    pub server_name: Option<ServerName>,
     /// The keys that clients need. `None`: they need none.
     pub api_keys: Option<Arc<ApiKeys>>,
     /// Which headers become request parameters.
@@ -47,6 +75,8 @@ impl Default for HttpOptions {
             limits: ClientLimits::default(),
             drain: Drain::new(),
             restrictions: Restrictions::default(),
+            drain_status: DrainStatus::default(),
+            server_name: None,
             api_keys: None,
             forward: None,
             describes_itself: true,

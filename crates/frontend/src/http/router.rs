@@ -54,6 +54,7 @@ impl<'p> Route<'p> {
             ["v2", "models", _, "trace", "setting"] => {
                 Self::Server(ServerRoute::TraceSetting { model: Some(segments[2].clone()) })
             }
+            ["v2", "load"] => Self::Server(ServerRoute::Load),
             ["v2", "logging"] => Self::Server(ServerRoute::Logging),
             ["v2", "models"] => Self::Models(ModelsRoute::List),
             ["v2", "models", "stats"] => Self::Models(ModelsRoute::AllStatistics),

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     access::{AccessLog, ApiKeys},
-    error,
+    error, server_name,
     tracing::TracedSend,
 };
 
@@ -97,7 +97,7 @@ impl HttpService {
 
     /// The reply to a request with this outcome.
     pub(super) fn finish(&self, outcome: HttpOutcome, call: &mut HttpCall<'_>) -> HttpReply {
-        let reply = outcome.and_then(|reply| self.count(reply)).unwrap_or_else(|failure| {
+        let mut reply = outcome.and_then(|reply| self.count(reply)).unwrap_or_else(|failure| {
             match &failure {
                 HttpFailure::Error(problem) | HttpFailure::Coding(problem) => {
                     error::note(call.uri.path(), problem, call.facts.as_deref());
@@ -106,6 +106,7 @@ impl HttpService {
             }
             failure.reply()
         });
+        server_name::tell(self.context.options.server_name.as_ref(), reply.headers_mut());
         traced(reply, call.trace.take())
     }
 

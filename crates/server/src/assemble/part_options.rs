@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use engine::{MetricsOptions, ModelControl, ServerMetadata};
 use frontend::{
+    ServerName,
     access::AccessLog,
     forward::HeaderForward,
     grpc::GrpcOptions,
@@ -79,6 +80,7 @@ pub(super) struct ProtocolParts<'a> {
     pub(super) regions: ClientRegions,
     pub(super) tracer: Arc<Tracer>,
     pub(super) access_log: Option<Arc<dyn AccessLog>>,
+    pub(super) server_name: Option<ServerName>,
 }
 
 pub(super) fn http_options(
@@ -94,6 +96,8 @@ pub(super) fn http_options(
         log: log(),
         access_log: shared.access_log.clone(),
         restrictions: restrictions(&http.restrictions),
+        drain_status: http.drain_status,
+        server_name: shared.server_name.clone(),
         describes_itself: http.describes_itself,
         shows_status: http.shows_status,
         api_keys: shared.credentials.api_keys.clone(),
@@ -112,6 +116,7 @@ pub(super) fn grpc_options(
         forward: forward(grpc.header_forward_pattern.as_deref())?,
         log: log(),
         access_log: shared.access_log.clone(),
+        server_name: shared.server_name.clone(),
         restrictions: restrictions(&grpc.restrictions),
         api_keys: shared.credentials.api_keys.clone(),
         most_unread_responses: grpc.most_unread_responses,

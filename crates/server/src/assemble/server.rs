@@ -89,6 +89,7 @@ impl Server {
             regions,
             tracer: self.tracer.clone(),
             access_log: self.access_log(),
+            server_name: options.server.name_in_answers.clone(),
         };
         let origin_rules = Arc::new(options.http_protocol.origin_rules.clone());
         let port = |permits, tls| PortOptions { limits, permits, tls, origin_rules: origin_rules.clone() };

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use engine::{ControlMode, LoadPolicy, MetricsOptions, Polling, RateLimitResource, ReadinessRule};
 use frontend::{
+    ServerName,
     access::Category,
     grpc::{CompressionLevel, KeepaliveRules, PingRules},
-    http::{OriginRules, SageMakerOptions},
+    http::{DrainStatus, OriginRules, SageMakerOptions},
     port::{ClientLimits, tls::TlsOptions},
 };
 use host::{HostPolicy, MemoryLimits};
@@ -99,6 +100,8 @@ impl ResolvedOptions {
 pub struct ServerSettings {
     /// The name in the server metadata.
     pub id: String,
+    /// The same, as answers have it. `None`: they do not have it, because the operator has not named the server.
+    pub name_in_answers: Option<ServerName>,
     /// How long an exit waits for requests in flight. All steps together share this time. It begins after
     /// `shutdown_delay`.
     pub exit_timeout: Duration,
@@ -245,6 +248,8 @@ pub struct HttpProtocolSettings {
     pub restrictions: RestrictionSettings,
     /// Which web pages may send requests, and which hosts requests may name. They hold for the port of metrics, too.
     pub origin_rules: OriginRules,
+    /// What it answers to questions for its readiness when it will stop.
+    pub drain_status: DrainStatus,
     /// Whether it describes itself (OpenAPI), and has a page that shows it.
     pub describes_itself: bool,
     /// Whether it tells people what the server does, and has a page that shows it.

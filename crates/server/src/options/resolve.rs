@@ -47,6 +47,8 @@ pub(super) fn resolve(
         delay_scheduler: environment.delay_scheduler()?,
         backlog_delay_scheduler: environment.backlog_delay_scheduler()?,
     };
+    let name_in_answers =
+        if typed.was_given("id") { frontend::ServerName::new(&typed.server.id) } else { None };
     let metrics = metrics(&mut typed)?;
     let credentials = credentials(&typed.ports);
     let has_http = has_http(&typed);
@@ -60,6 +62,7 @@ pub(super) fn resolve(
     let limits = limits(&typed.server);
     let server = ServerSettings {
         id: typed.server.id,
+        name_in_answers,
         exit_timeout: seconds(typed.server.exit_timeout_secs),
         shutdown_delay: Duration::from_secs(unsigned(typed.server.shutdown_delay_secs)),
         exit_on_error: typed.repository.exit_on_error,
@@ -304,6 +307,7 @@ fn http_protocol(typed: &mut typed::TypedHttp) -> HttpProtocolSettings {
         max_input_size: at_least_one(typed.max_input_size),
         header_forward_pattern: non_empty(std::mem::take(&mut typed.header_forward_pattern)),
         restrictions: std::mem::take(&mut typed.restrictions),
+        drain_status: typed.drain_status,
         describes_itself: typed.describes_itself,
         shows_status: typed.shows_status,
         origin_rules: std::mem::take(&mut typed.origin_rules),

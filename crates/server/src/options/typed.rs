@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use engine::{ControlMode, RateLimitResource};
-use frontend::http::OriginRules;
+use frontend::http::{DrainStatus, OriginRules};
 use host::HostPolicy;
 
 use super::meaning::{BackendSetting, GivenOptions, RestrictionSettings};
@@ -102,6 +102,7 @@ pub(super) struct TypedHttp {
     pub(super) shows_status: bool,
     pub(super) status_log_lines: i64,
     pub(super) origin_rules: OriginRules,
+    pub(super) drain_status: DrainStatus,
 }
 
 #[derive(Debug, Default)]

@@ -134,10 +134,7 @@ fn every_request_ends_once_however_it_is_cancelled() {
             .collect();
         let ends = clients.into_iter().map(|client| client.join().unwrap());
         let [well, cancelled] = ends.fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);
-        assert_eq!(
-            (well + cancelled, model.work().waiting_work().requests, model.in_flight()),
-            (3_000, 0, 0)
-        );
+        assert_eq!((well + cancelled, model.work().workload().requests, model.in_flight()), (3_000, 0, 0));
         assert_eq!(model.statistics().totals.success.count, well);
         assert_eq!(model.record().failures(FailureReason::Cancelled), cancelled);
         model.close();
@@ -173,7 +170,7 @@ async fn cancelling_makes_room_in_a_full_queue_at_once() {
         let waiting = [model.model().infer(request()).unwrap(), model.model().infer(request()).unwrap()];
         assert!(model.model().infer(request()).is_err(), "the queue is full");
         waiting.iter().for_each(ResponseStream::cancel);
-        assert_eq!(model.work().waiting_work().requests, 0);
+        assert_eq!(model.work().workload().requests, 0);
         for stream in waiting {
             assert_eq!(stream.only().await.unwrap_err().code, ErrorCode::Cancelled);
         }
@@ -228,6 +225,6 @@ async fn a_cancellation_is_not_missed_by_a_request_that_comes_back() {
         assert_eq!(comes_back.only().await.unwrap_err().code, ErrorCode::Cancelled);
         company.only().await.unwrap();
     }
-    assert_eq!((model.work().waiting_work().requests, model.in_flight()), (0, 0));
+    assert_eq!((model.work().workload().requests, model.in_flight()), (0, 0));
     model.close();
 }

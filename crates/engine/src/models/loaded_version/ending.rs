@@ -21,9 +21,14 @@ impl LoadedVersion {
         self.open().last_ended().await;
     }
 
+    /// Returns at a moment at which no request is in flight here.
+    pub(crate) async fn idle(&self) {
+        self.open().idle().await;
+    }
+
     /// Returns when no sequence of clients runs here.
     pub(crate) async fn sequences_ended(&self) {
-        if self.has_sequences_of_clients() {
+        if self.model.takes_sequences() {
             self.work.sequences_ended().await;
         }
     }

@@ -515,7 +515,7 @@ async fn a_panicking_instance_fails_its_sequences_once_and_the_others_finish() {
                 "the backend of model 'm' version 1 panicked: as told"
             );
         }
-        assert_eq!((model.in_flight(), model.work().waiting_work().requests), (0, 0));
+        assert_eq!((model.in_flight(), model.work().workload().requests), (0, 0));
         let counted = model.statistics();
         assert_eq!((counted.totals.success.count, counted.totals.fail.count), (1, 6));
         model.close();

@@ -106,6 +106,7 @@ impl VersionParts {
                 inflight: ByteBudget::new(usize::MAX),
                 unread: UnreadBudget::unlimited(),
                 inferer: None,
+                stop_announced: Arc::default(),
                 metrics: Arc::default(),
                 runtime: RUNTIME.handle().clone(),
             }),
@@ -150,7 +151,7 @@ async fn requests_that_wait_for_a_busy_instance_run_together() {
     let first = ask(&model, 1);
     let busy = begun.recv().unwrap();
     let waiting: Vec<_> = (2..5).map(|value| ask(&model, value)).collect();
-    assert_eq!(model.work().waiting_work().requests, 3);
+    assert_eq!(model.work().workload().requests, 3);
     busy.go_on.send(GateAnswer::Echo).unwrap();
     let together = begun.recv().unwrap();
     assert_eq!((busy.requests, together.requests), (1, 3));
@@ -316,10 +317,7 @@ async fn a_cancelled_request_leaves_the_queue_at_once() {
         panic!("an error ends it")
     };
     assert_eq!(error.code, ErrorCode::Cancelled);
-    assert_eq!(
-        (model.work().waiting_work().requests, model.record().failures(FailureReason::Cancelled)),
-        (0, 1)
-    );
+    assert_eq!((model.work().workload().requests, model.record().failures(FailureReason::Cancelled)), (0, 1));
     busy.go_on.send(GateAnswer::Echo).unwrap();
     assert_eq!(echoed(running).await, 1);
 }

@@ -126,7 +126,7 @@ impl<'p> Redirect<'p> {
                 action: RegionAction::Register | RegionAction::Unregister,
                 ..
             }) => Self::Forbidden,
-            Route::Server(ServerRoute::TraceSetting { .. } | ServerRoute::Logging)
+            Route::Server(ServerRoute::TraceSetting { .. } | ServerRoute::Logging | ServerRoute::Load)
             | Route::Generate(_)
             | Route::OpenApi(_)
             | Route::Status(_) => Self::Nowhere,

@@ -29,6 +29,8 @@ pub(in crate::http) enum ServerRoute<'p> {
     Ready,
     /// `/v2`
     Metadata,
+    /// `/v2/load`
+    Load,
     /// `/v2[/models/{M}]/trace/setting`
     TraceSetting { model: Option<Cow<'p, str>> },
     /// `/v2/logging`
@@ -39,6 +41,7 @@ pub(in crate::http) fn rules<'r>(route: &'r ServerRoute<'_>) -> RouteRules<'r> {
     match route {
         ServerRoute::Live | ServerRoute::Ready => RouteRules::new(Category::Health, Methods::Get),
         ServerRoute::Metadata => RouteRules::new(Category::Metadata, Methods::Get),
+        ServerRoute::Load => RouteRules::new(Category::Statistics, Methods::Get),
         ServerRoute::TraceSetting { model } => {
             let rules = RouteRules::new(Category::Trace, Methods::GetAndPost);
             RouteRules { model: model.as_deref(), ..rules }
@@ -56,9 +59,10 @@ pub(in crate::http) async fn answer(
         ServerRoute::Live => Ok(health(context.engine.live()?)),
         ServerRoute::Ready => Ok(match context.engine.readiness().await? {
             Readiness::Ready => health(true),
-            Readiness::StopAnnounced => {
-                reply::json(StatusCode::BAD_REQUEST, error::body("Server not ready: it will stop"))
-            }
+            Readiness::StopAnnounced => reply::json(
+                context.options.drain_status.code(),
+                error::body("Server not ready: it will stop"),
+            ),
             Readiness::NotReady(mut missing) => {
                 missing.retain(|model| call.access.shows(&model.name));
                 reply::json(StatusCode::BAD_REQUEST, show::not_ready(&missing))
@@ -68,6 +72,10 @@ pub(in crate::http) async fn answer(
             let mut reply = reply::json(StatusCode::OK, context.server_metadata.clone());
             reply.headers_mut().insert(NEREID_VERSION, HeaderValue::from_static(VERSION));
             Ok(reply)
+        }
+        ServerRoute::Load => {
+            let workload = context.engine.workload(|model| call.access.shows(model));
+            Ok(reply::json(StatusCode::OK, show::workload(&workload)))
         }
         ServerRoute::TraceSetting { model } => trace_settings::answer(context, call, model.as_deref()).await,
         ServerRoute::Logging => logging::answer(context, call).await,

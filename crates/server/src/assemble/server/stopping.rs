@@ -74,7 +74,10 @@ impl Server {
         self.engine.announce_stop();
         let serving = self.endpoints.iter().filter(|endpoint| endpoint.service != EndpointService::Metrics);
         serving.for_each(|endpoint| endpoint.drain.announce());
-        tokio::time::sleep(delay).await;
+        tokio::select! {
+            () = tokio::time::sleep(delay) => {}
+            () = end_of_all_work(&self.engine) => log::info!("The last sequence has ended, and no other may begin"),
+        }
     }
 }
 
@@ -87,6 +90,19 @@ fn log_in_flight(engine: &Engine, begun: Instant) {
             "the server has waited {since} s for {requests} request{plural} of model '{model}' (version {version}); Ctrl-C \
              ends it at once"
         );
+    }
+}
+
+/// Waits until no request can be answered any more: all models have sequences, and none runs. Waits for ever if a model has
+/// none.
+async fn end_of_all_work(engine: &Engine) {
+    if !engine.serves_only_running_sequences() {
+        return std::future::pending().await;
+    }
+    // A request that came before the stop was announced may still begin a sequence.
+    while engine.live_sequences() > 0 || engine.in_flight() > 0 {
+        engine.sequences_ended().await;
+        engine.requests_ended().await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! Options of backends, repository agents, the response cache, the rate limiter, and the options that Triton does not
 //! have.
 
+use frontend::http::DrainStatus;
 use shared_memory::SharedMemoryOptions;
 
 use super::super::meaning::BackendSetting;
@@ -191,9 +192,26 @@ pub(super) const NEREID: &[OptionSpec] = &[
         "A server that is told to stop (SIGTERM, SIGINT) is not ready from that moment on, and serves for so many \
              seconds as before, so that a load balancer that checks its readiness sends it no more requests. It tells \
              clients to go to another server: responses over HTTP have 'Connection: close', gRPC connections get \
-             GOAWAY. Then it stops, within --exit-timeout-secs.",
+             GOAWAY. Sequences that run go on, and none begins; if all models have sequences, the time is over when none \
+             runs any more. Then the server stops, within --exit-timeout-secs.",
     )
     .default("0"),
+    checked(
+        "drain-status",
+        "400|404|503",
+        |typed, value| {
+            typed.http.drain_status = match value {
+                "400" => DrainStatus::BadRequest,
+                "404" => DrainStatus::NotFound,
+                "503" => DrainStatus::Unavailable,
+                _ => return Err("invalid argument for --drain-status".into()),
+            };
+            Ok(())
+        },
+        "The status that GET /v2/health/ready has during --shutdown-delay-secs. With 404, HAProxy sends only clients that \
+             it knows (http-check disable-on-404).",
+    )
+    .default("400"),
     OptionSpec::new(
         "max-client-shm-regions",
         OptionValue::Integer(1, MOST_REGIONS, |typed, value| typed.devices.most_client_regions = value),

@@ -24,6 +24,7 @@ fn an_empty_command_line_means_tritons_defaults() {
     let options = options(&[]);
     let server = ServerSettings {
         id: "triton".into(),
+        name_in_answers: None,
         exit_timeout: Duration::from_secs(30),
         shutdown_delay: Duration::ZERO,
         exit_on_error: true,

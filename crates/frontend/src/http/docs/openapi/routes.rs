@@ -40,6 +40,13 @@ pub(super) const ROUTES: &[HttpOperation] = &[
         "What the server does now: queues, slots, batches, where time goes, and what to change.",
         ReplyBody::Json("Explanation"),
     ),
+    get(
+        "/v2/load",
+        STATUS,
+        "load",
+        "How much the server has to do, for autoscalers.",
+        ReplyBody::Json("Load"),
+    ),
     get("/status", STATUS, "status", "A page that shows what the server does.", ReplyBody::Html),
     get(
         "/v2/models/stats",

@@ -23,9 +23,18 @@ pub(super) fn all() -> Value {
             "additionalProperties": { "type": ["string", "integer", "number", "boolean"] },
         },
     });
-    let parts =
-        [inference(), metadata(), model_list(), repository(), statistics(), observing(), shared_memory()];
-    for part in parts.into_iter().chain([explanation::schemas()]) {
+    let parts = [
+        inference(),
+        metadata(),
+        model_list(),
+        workload(),
+        repository(),
+        statistics(),
+        observing(),
+        shared_memory(),
+        explanation::schemas(),
+    ];
+    for part in parts {
         if let (Value::Object(all), Value::Object(part)) = (&mut all, part) {
             all.extend(part);
         }
@@ -170,6 +179,48 @@ fn model_list() -> Value {
                                     },
                                 },
                             },
+                        },
+                    },
+                },
+            },
+        },
+    })
+}
+
+fn workload() -> Value {
+    let count = |description: &str| json!({ "type": "integer", "minimum": 0, "description": description });
+    let number = |description: &str| json!({ "type": "number", "minimum": 0, "description": description });
+    let in_flight = count(
+        "Requests that were accepted and have not ended. A step of an ensemble counts at its model, too.",
+    );
+    let waiting = count("Those of them that wait for an instance.");
+    json!({
+        "Load": {
+            "type": "object",
+            "required": [
+                "requests_in_flight", "requests_waiting", "queued_work_seconds", "instance_busy_ratio",
+                "live_sequences", "models",
+            ],
+            "properties": {
+                "requests_in_flight": in_flight,
+                "requests_waiting": waiting,
+                "queued_work_seconds": number("The longest time that the instances of a model need for what waits there."),
+                "instance_busy_ratio": number("The highest share of the last 5 to 10 seconds in which the instances of a \
+                                               model ran batches."),
+                "live_sequences": count("Sequences that may still get requests."),
+                "models": {
+                    "type": "array",
+                    "description": "The versions that are not idle.",
+                    "items": {
+                        "type": "object",
+                        "required": ["name", "version", "requests_in_flight", "requests_waiting"],
+                        "properties": {
+                            "name": { "type": "string" },
+                            "version": { "type": "string" },
+                            "requests_in_flight": in_flight,
+                            "requests_waiting": waiting,
+                            "queued_work_seconds": { "type": "number", "minimum": 0 },
+                            "instance_busy_ratio": { "type": "number", "minimum": 0 },
                         },
                     },
                 },
