@@ -7,6 +7,7 @@ A script has up to five steps, which see what the steps before have changed: set
 import copy
 import json
 import pathlib
+import re
 from dataclasses import dataclass
 
 import grpc
@@ -310,4 +311,6 @@ def ask(step, http, channel):
 
 def without_times(name, value):
     """A value, or what it is if it says when or how long something was."""
-    return "(a time)" if name.endswith((".ns", "last_inference")) and value not in (0, "0") else value
+    may_be_none = re.search(r"compute_(in|out)put\.ns$", name)
+    is_time = name.endswith((".ns", "last_inference")) and value not in (0, "0")
+    return "(a time)" if may_be_none or is_time else value

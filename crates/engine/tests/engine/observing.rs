@@ -93,7 +93,7 @@ async fn statistics_are_of_ready_versions_by_name_and_version() {
 }
 
 /// Names, kinds and texts of all families, in order.
-const FAMILIES: [(&str, &str, &str); 18] = [
+const FAMILIES: [(&str, &str, &str); 20] = [
     ("nv_inference_request_success", "counter", "Number of successful inference requests, all batch sizes"),
     ("nv_inference_request_failure", "counter", "Number of failed inference requests, all batch sizes"),
     ("nv_inference_count", "counter", "Number of inferences performed (does not include cached requests)"),

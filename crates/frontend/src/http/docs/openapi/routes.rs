@@ -43,7 +43,7 @@ pub(super) const ROUTES: &[HttpOperation] = &[
     get(
         "/v2/load",
         STATUS,
-        "load",
+        "serverLoad",
         "How much the server has to do, for autoscalers.",
         ReplyBody::Json("Load"),
     ),
