@@ -1,5 +1,6 @@
 """What autoscalers and balancers ask a server: `/v2/load`, the gauges of its work, and the name of a server in answers."""
 
+import json
 import queue
 
 import grpc
@@ -59,6 +60,29 @@ def test_the_load_is_for_those_who_may_see_statistics(start, folder, backend_opt
     server = start(folder, backend_option, "--http-restricted-api=statistics:key=value").wait_until_ready()
     assert requests.get(f"http://{server.http}/v2/load", timeout=PATIENCE).status_code == 403
     assert requests.get(f"http://{server.http}/v2/load", headers={"key": "value"}, timeout=PATIENCE).status_code == 200
+
+
+def test_balancers_get_the_load_with_an_answer_if_they_ask(start, folder, backend_option):
+    server = start(folder, backend_option).wait_until_ready()
+    body, json_length = HTTP.library.InferenceServerClient.generate_request_body(add_sub_inputs(HTTP)[0])
+    headers = {"Inference-Header-Content-Length": str(json_length)}
+
+    def report(form):
+        asked = headers | ({"endpoint-load-metrics-format": form} if form else {})
+        answer = requests.post(f"http://{server.http}/v2/models/add_sub/infer", body, headers=asked, timeout=PATIENCE)
+        assert answer.status_code == 200
+        return answer.headers.get("endpoint-load-metrics")
+
+    def rates():
+        kind, _, text = report("json").partition(" ")
+        assert kind == "JSON"
+        told = json.loads(text)
+        assert told.keys() == {"application_utilization", "rps_fractional", "eps", "named_metrics"}
+        return told["rps_fractional"]
+
+    eventually(lambda: rates() > 0, "the rate of requests")
+    assert report("text").startswith("TEXT application_utilization=0.")
+    assert report("xml") is None and report(None) is None
 
 
 @pytest.mark.parametrize("name", ["vision-3", None])

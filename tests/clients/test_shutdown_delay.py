@@ -24,7 +24,8 @@ import requests
 from balancer import Balancer, ask_on_new_connections
 from held import held_inputs
 from protocols import GRPC, HTTP, add_sub_inputs
-from serving import PATIENCE, Server, eventually, free_port, http_status, refuses_connections, run_to_end
+from replicas import Fleet, keep_asking
+from serving import PATIENCE, eventually, http_status, refuses_connections, run_to_end
 from tritonclient.utils import InferenceServerException
 
 # Longer than any test.
@@ -400,56 +401,11 @@ def test_a_delay_is_a_number_of_seconds(value):
     assert ended.returncode == 1 and "shutdown-delay-secs" in ended.stderr, ended.stderr
 
 
-class Fleet:
-    """Two servers with ports of their own, which can be replaced."""
-
-    def __init__(self, tmp_path, *arguments):
-        self.ports = [(free_port(), free_port()) for _ in range(2)]
-        self._make = lambda index: Server(
-            tmp_path, *arguments, f"--http-port={self.ports[index][0]}", f"--grpc-port={self.ports[index][1]}"
-        )
-        self._started = contextlib.ExitStack()
-
-    def _start(self, index):
-        return self._started.enter_context(self._make(index))
-
-    def replace(self, index):
-        """Stops the server and starts it anew."""
-        server = self._servers[index]
-        server.terminate()
-        assert server.process.wait(PATIENCE) == 0, server.log_end()
-        self._servers[index] = self._start(index)
-
-    def __enter__(self):
-        with self._started:
-            self._servers = [self._start(index) for index in range(2)]
-            self._started = self._started.pop_all()
-        return self
-
-    def __exit__(self, *error):
-        return self._started.__exit__(*error)
-
-
 def infer_request():
     tensor = {"datatype": "INT32", "shape": [1, 16], "data": list(range(16))}
     content = json.dumps({"inputs": [tensor | {"name": name} for name in ("INPUT0", "INPUT1")]}).encode()
     head = "POST /v2/models/add_sub/infer HTTP/1.1\r\nHost: balancer\r\nConnection: close\r\nContent-Length: {}\r\n\r\n"
     return head.format(len(content)).encode() + content
-
-
-def keep_asking(protocol, address, done, outcomes):
-    """A client of the library with one connection, or as many as it must open, one request after the other."""
-    inputs, expected = add_sub_inputs(protocol)
-    with protocol.library.InferenceServerClient(address) as client:
-        while not done.is_set():
-            try:
-                answered = client.infer("add_sub", inputs).as_numpy("OUTPUT0")
-            except Exception as error:
-                outcomes[str(error)] += 1
-                continue
-            np.testing.assert_array_equal(answered, expected + 1000)
-            outcomes["answered"] += 1
-            done.wait(0.02)
 
 
 def test_servers_that_are_replaced_behind_a_balancer_lose_no_request(tmp_path, folder, backend_option, threads):

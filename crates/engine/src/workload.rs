@@ -16,6 +16,10 @@ pub struct ServerWorkload {
     pub queued_work: Duration,
     /// The highest share of the last 5 to 10 seconds in which the instances of a model ran batches, from 0 to 1.
     pub busy_share: f64,
+    /// Requests that have ended, of all models that are loaded.
+    pub requests_ended: u64,
+    /// Those of them that have failed.
+    pub requests_failed: u64,
     /// Sequences that may still get requests.
     pub live_sequences: usize,
     /// The versions that have something to do, or had in the last 5 to 10 seconds, by name and number.
@@ -67,6 +71,8 @@ impl ServerWorkload {
             let model = ModelWorkload::of(&loaded);
             server.requests_in_flight += model.requests_in_flight;
             server.requests_waiting += model.requests_waiting;
+            server.requests_ended += loaded.record().requests_ended();
+            server.requests_failed += loaded.record().requests_failed();
             server.queued_work = server.queued_work.max(model.queued_work.unwrap_or_default());
             server.busy_share = server.busy_share.max(model.busy_share.unwrap_or_default());
             if !model.is_idle() && shows(&model.name) {

@@ -14,21 +14,21 @@ pub(super) struct BusyShare {
     /// Until when the time is counted.
     counted_until: Timestamp,
     /// The window that `counted_until` is in.
-    window: CountedTime,
+    window: InstanceTime,
     /// The window before it.
-    window_before: CountedTime,
+    window_before: InstanceTime,
 }
 
 /// Times of all instances together, in nanoseconds.
 #[derive(Default, Clone, Copy)]
-struct CountedTime {
+struct InstanceTime {
     /// With a batch.
     busy: u64,
     /// With a batch or without.
     all: u64,
 }
 
-impl CountedTime {
+impl InstanceTime {
     fn add(&mut self, nanos: u64, instances: BusyInstances) {
         let times = |count: usize| nanos.saturating_mul(count as u64);
         self.busy = self.busy.saturating_add(times(instances.busy));
@@ -67,10 +67,10 @@ impl BusyShare {
         self.window.add((first + 1) * WINDOW_NANOS - from, instances);
         self.window_before = self.window;
         if first + 1 < last {
-            self.window_before = CountedTime::default();
+            self.window_before = InstanceTime::default();
             self.window_before.add(WINDOW_NANOS, instances);
         }
-        self.window = CountedTime::default();
+        self.window = InstanceTime::default();
         self.window.add(until % WINDOW_NANOS, instances);
     }
 

@@ -19,6 +19,7 @@ pub mod forward;
 pub mod fuzzing;
 pub mod grpc;
 pub mod http;
+mod load_report;
 mod meant_model;
 pub mod metrics;
 pub mod port;

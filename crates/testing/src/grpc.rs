@@ -220,6 +220,11 @@ impl Call {
         Ok((messages, self.status()?))
     }
 
+    /// A value of the metadata behind the messages. They have come when [`Call::next`] has returned `None`.
+    pub fn trailer(&self, name: &str) -> Option<&str> {
+        self.trailers.as_ref()?.get(name)?.to_str().ok()
+    }
+
     async fn arrive(&mut self) -> Result<(), Broken> {
         let Answer::Coming(response) = &mut self.answer else { return Ok(()) };
         let response = response.await.map_err(|error| error.to_string())??;

@@ -224,8 +224,12 @@ impl RequestCounters {
 
     /// The number of requests that have ended, in whatever way.
     pub(crate) fn requests_ended(&self) -> u64 {
-        let failures: u64 = self.failures.iter().map(|failures| failures.load(Relaxed)).sum();
-        self.counters.succeeded() + failures
+        self.counters.succeeded() + self.requests_failed()
+    }
+
+    /// Those that have failed.
+    pub(crate) fn requests_failed(&self) -> u64 {
+        self.failures.iter().map(|failures| failures.load(Relaxed)).sum()
     }
 
     /// The counters by position of the response.

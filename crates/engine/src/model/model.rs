@@ -173,9 +173,8 @@ impl Model {
         if self.succession.takes_only_own_sequences() && !self.continues(&request) {
             return self.infer_elsewhere(request);
         }
-        if matches!(origin, RequestOrigin::Client) && self.begins_too_late(&request) {
-            let error = Error::unavailable("The server will stop, and begins no sequence any more");
-            return Err(error.because(FailureReason::Rejected));
+        if matches!(origin, RequestOrigin::Client) {
+            self.begins_in_time(&request)?;
         }
         let flow = self.flow(origin, &mut request)?;
         self.accept(request, flow)
@@ -255,12 +254,14 @@ impl Model {
         }
     }
 
-    /// Whether the request begins a sequence although the server has said that it will stop.
-    fn begins_too_late(&self, request: &Request) -> bool {
-        request.sequence.start
-            && request.sequence.id.is_some()
-            && self.server.stop_announced.load(Ordering::Acquire)
-            && self.takes_sequences()
+    /// Refuses a request that begins a sequence although the server has said that it will stop.
+    fn begins_in_time(&self, request: &Request) -> Result<(), Error> {
+        let begins = request.sequence.start && request.sequence.id.is_some();
+        if begins && self.server.stop_announced.load(Ordering::Acquire) && self.takes_sequences() {
+            let error = Error::unavailable("The server will stop, and begins no sequence any more");
+            return Err(error.because(FailureReason::Rejected));
+        }
+        Ok(())
     }
 
     /// The version has been replaced or unloaded since the caller looked it up: the model is looked up again.

@@ -1,5 +1,5 @@
 //! What all connections of the endpoint share.
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use engine::{Engine, Model};
 use http::HeaderValue;
@@ -13,7 +13,12 @@ use super::{
     status::{Code, Status},
     windows::WindowBudget,
 };
-use crate::{access::Category, meant_model, port::Drain};
+use crate::{
+    access::Category,
+    load_report::{LoadReport, LoadReports},
+    meant_model,
+    port::Drain,
+};
 
 /// What the server's budget counts for an open call whose client has sent nothing yet, in bytes: its task, its headers and
 /// its stream. An estimate. The number of calls has no other limit for the whole process.
@@ -26,6 +31,7 @@ pub struct GrpcContext {
     pub(crate) drain: Drain,
     pub(crate) reflection: Reflection,
     pub(super) windows: WindowBudget,
+    load_reports: LoadReports,
 }
 
 impl GrpcContext {
@@ -35,7 +41,13 @@ impl GrpcContext {
     /// INTERNAL: the schema for reflection cannot be used.
     pub fn new(engine: Engine, options: GrpcOptions, drain: Drain) -> Result<Self, Error> {
         let windows = WindowBudget::beside(engine.inflight_bytes().limit());
-        Ok(Self { engine, options, drain, reflection: Reflection::new()?, windows })
+        let load_reports = LoadReports::default();
+        Ok(Self { engine, options, drain, reflection: Reflection::new()?, windows, load_reports })
+    }
+
+    /// The load of the server, for clients that ask for it.
+    pub(super) fn load_report(&self) -> LoadReport {
+        self.load_reports.at(Instant::now(), || self.engine.workload(|_| false))
     }
 
     /// Checks that a call has the header that a part of the protocol needs, and a key that permits it.

@@ -25,6 +25,7 @@ use crate::{
     cache_headers,
     counted_bytes::room_of,
     decode_pool::PooledResult,
+    load_report,
     tracing::{MessageTimes, TracedSend, response_complete},
 };
 
@@ -53,6 +54,7 @@ pub(crate) async fn answer(
         facts.set_request_bytes(message.len());
     }
     let wants_timing = request_facts::wants_timing(&call.headers);
+    let wants_load = load_report::is_asked_for(&call.headers);
     let compressor = Compressor::agreed(endpoint.options.compression, &call.headers);
     let (context, mut responses) = match brief(message) {
         Ok(message) => start(endpoint, &call, message, times)?,
@@ -90,7 +92,10 @@ pub(crate) async fn answer(
     };
     cache_headers::tell(reply.headers_mut(), &responses);
     if wants_timing {
-        return Ok(reply.map(|body| body.with_trailer(request_facts::timing(&responses))));
+        reply = reply.map(|body| body.with_trailer(request_facts::timing(&responses)));
+    }
+    if wants_load {
+        reply = reply.map(|body| body.with_trailer(endpoint.load_report().metadata()));
     }
     Ok(reply)
 }

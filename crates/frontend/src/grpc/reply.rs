@@ -7,7 +7,7 @@ use std::{
 
 use bytes::{Buf, Bytes};
 use http::{
-    HeaderName, HeaderValue, Response, StatusCode,
+    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
     header::{ACCEPT, ALLOW, CONTENT_TYPE},
 };
 use http_body::{Body, Frame};
@@ -28,9 +28,9 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 /// The body of a reply.
 pub(crate) enum GrpcReply {
     /// One message, then the status OK.
-    Message(Chunks, Pieces, Option<TracedSend>, Option<Box<Trailer>>),
+    Message(Chunks, Pieces, Option<TracedSend>, Option<Box<HeaderMap>>),
     /// The status OK, after hyper has taken the message.
-    Status(Option<Box<Trailer>>),
+    Status(Option<Box<HeaderMap>>),
     /// An empty body, or the end of any body.
     Empty,
     /// The responses of a stream, each when it is ready.
@@ -44,9 +44,6 @@ pub(crate) enum GrpcReply {
 /// The text for clients that send another content type than gRPC's.
 const NOT_GRPC: &str = "this port speaks gRPC (content-type: application/grpc); gRPC-Web and Connect need a proxy that \
                         translates them\n";
-
-/// A trailer besides those of the status.
-pub(crate) type Trailer = (HeaderName, HeaderValue);
 
 impl Body for GrpcReply {
     type Data = Chunks;
@@ -88,28 +85,26 @@ impl GrpcReply {
     }
 
     /// The same reply with another trailer after its message.
-    pub(crate) fn with_trailer(self, trailer: Trailer) -> Self {
-        match self {
-            Self::Message(message, pieces, traced, _) => {
-                Self::Message(message, pieces, traced, Some(Box::new(trailer)))
-            }
-            other => other,
+    pub(crate) fn with_trailer(mut self, (name, value): (HeaderName, HeaderValue)) -> Self {
+        if let Self::Message(_, _, _, trailers) = &mut self {
+            trailers.get_or_insert_default().insert(name, value);
         }
+        self
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunks>, Infallible>>> {
         match self {
-            Self::Message(message, pieces, traced, trailer) => {
+            Self::Message(message, pieces, traced, trailers) => {
                 let piece = pieces.next(message);
                 if !message.has_remaining() {
                     drop(traced.take());
-                    *self = Self::Status(trailer.take());
+                    *self = Self::Status(trailers.take());
                 }
                 Poll::Ready(Some(Ok(Frame::data(piece))))
             }
-            Self::Status(trailer) => {
+            Self::Status(more) => {
                 let mut trailers = Status::ok().trailers();
-                trailers.extend(trailer.take().map(|trailer| *trailer));
+                trailers.extend(more.take().map(|more| *more).into_iter().flatten());
                 *self = Self::Empty;
                 Poll::Ready(Some(Ok(Frame::trailers(trailers))))
             }

@@ -13,7 +13,6 @@
 //!
 //! When the client disconnects, hyper drops the future or the body. That cancels the request (P-W25).
 mod answer;
-mod load_report;
 mod request;
 #[cfg(test)]
 mod request_tests;

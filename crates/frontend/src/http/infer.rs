@@ -26,6 +26,7 @@ use crate::{
     counted_bytes::room_of,
     decode_pool::{self, PooledResult},
     forward::HeaderForward,
+    load_report,
     tracing::response_complete,
 };
 
@@ -87,6 +88,7 @@ pub(super) async fn answer(
         reply = reply.map(|body| body.reserved(room));
     }
     cache_headers::tell(reply.headers_mut(), &responses);
+    load_report::tell(reply.headers_mut(), call.headers, || None, || context.load_report());
     if request_facts::wants_timing(call.headers) {
         let (name, value) = request_facts::timing(&responses);
         reply.headers_mut().insert(name, value);

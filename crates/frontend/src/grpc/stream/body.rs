@@ -57,6 +57,7 @@ use crate::{
         request::{self, RequestContext},
         status::Status,
     },
+    load_report,
     tracing::{MessageTimes, TracedSend},
 };
 
@@ -265,7 +266,11 @@ impl StreamBody {
         self.decoding = None;
         self.ordered.clear();
         self.unordered.clear();
-        Poll::Ready(Some(Frame::trailers(status.trailers())))
+        let mut trailers = status.trailers();
+        if load_report::is_asked_for(&self.call.headers) {
+            trailers.extend([self.endpoint.load_report().metadata()]);
+        }
+        Poll::Ready(Some(Frame::trailers(trailers)))
     }
 
     fn in_flight(&self) -> usize {

@@ -33,6 +33,23 @@ async fn a_request_comes_back_from_the_identity_model() {
 }
 
 #[tokio::test]
+async fn the_load_follows_the_answers_of_calls_that_ask_for_it() {
+    let (_server, connection) = connected().await;
+    let asks = metadata(&[("endpoint-load-metrics-format", "any")]);
+    for name in ["ModelInfer", "ModelStreamInfer"] {
+        for headers in [&asks[..], &[]] {
+            let mut call = connection.call(&format!("{SERVICE}{name}"), headers).await.unwrap();
+            call.send(sent(&request("id_int32", "", &[7])));
+            call.finish();
+            while timeout(TIMEOUT, call.next()).await.unwrap().unwrap().is_some() {}
+            assert_eq!(call.trailer("grpc-status"), Some("0"));
+            let report = call.trailer("endpoint-load-metrics-bin");
+            assert_eq!(report.is_some(), !headers.is_empty(), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_tensor_of_many_frames_is_echoed_unchanged() {
     let (server, connection) = connected().await;
     server.gate.open();

@@ -15,7 +15,6 @@ use trace::RequestTrace;
 use vocabulary::{ByteBudget, ByteReservation, Error, Name};
 
 use super::{
-    load_report,
     request::{Schema, decode},
     response,
 };
@@ -35,6 +34,7 @@ use crate::{
         response::ResponseIdentity,
         route_rules::{Methods, ModelPath, RouteRules},
     },
+    load_report::{self, CacheReport},
     tracing::{TracedSend, response_complete},
 };
 
@@ -119,7 +119,8 @@ async fn answer_with_events(
 }
 
 fn tell_load(context: &HttpContext, reply: &mut HeaderMap, request_headers: &HeaderMap) {
-    load_report::tell(reply, request_headers, |family, label| context.engine.plugin_metric(family, label));
+    let cache = || CacheReport::of(|family, label| context.engine.plugin_metric(family, label));
+    load_report::tell(reply, request_headers, cache, || context.load_report());
 }
 
 /// Reads the request, and passes it to the model.
