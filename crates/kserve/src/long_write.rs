@@ -75,9 +75,13 @@ impl<'w> LongWrite<'w> {
     }
 
     /// The text is complete with this end. Returns its parts, in order.
-    pub fn keep_text(&mut self, end: Vec<u8>) -> Vec<Bytes> {
+    pub fn keep_text(&mut self, mut end: Vec<u8>) -> Vec<Bytes> {
         self.keep(end.len());
         let mut parts = std::mem::take(&mut self.parts);
+        if !parts.is_empty() {
+            // A client may leave the answer unread, and what is unused of the last part is not reserved.
+            end.shrink_to_fit();
+        }
         parts.push(end.into());
         parts
     }

@@ -47,7 +47,7 @@ pub struct Server {
 /// How long the phases of a stop may take.
 #[derive(Debug, Clone, Copy)]
 struct StopTimes {
-    /// The server serves as before, but is not ready.
+    /// The server serves, but begins no sequence, and is not ready.
     delay: Duration,
     /// Everything that follows. The time begins after the delay.
     exit_timeout: Duration,

@@ -11,7 +11,7 @@ use super::{Endpoint, Server, Stopped, stopped};
 use crate::assemble::endpoint_service::EndpointService;
 
 impl Server {
-    /// Stops the server: announces the stop and serves as before during the shutdown delay, then accepts no new
+    /// Stops the server: announces the stop and serves during the shutdown delay, then accepts no new
     /// connections, finishes the requests in flight and the sequences of open streams, and unloads the models. All steps
     /// after the delay share the exit timeout. Loads that run are left behind.
     ///
