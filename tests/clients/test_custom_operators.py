@@ -52,6 +52,17 @@ def test_the_operators_of_onnxruntime_extensions_run(start, tmp_path, extensions
     assert answer.as_numpy("Y").tolist() == [b"ABC", b"DEF"]
 
 
+@needs_libpython
+def test_instances_may_be_the_first_with_an_operator_at_the_same_time(start, tmp_path, extensions):
+    folder = upper(tmp_path / "models", extensions)
+    with (folder / "config.pbtxt").open("a") as config:
+        config.write("\ninstance_group [{ kind: KIND_CPU, count: 8 }]")
+    options = [allowed(extensions.parent)]
+    for _ in range(4):
+        server = start(folder.parent, *options, variables={"LD_PRELOAD": str(LIBPYTHON)})
+        server.wait_until_ready()
+
+
 def test_a_library_elsewhere_is_refused(tmp_path):
     library = tmp_path / "elsewhere.so"
     library.write_bytes(b"")

@@ -16,6 +16,7 @@ mod element;
 mod failure;
 mod files;
 mod memory;
+mod operator_domains;
 mod options;
 mod output;
 mod process_allocator;

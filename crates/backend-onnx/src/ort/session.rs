@@ -10,6 +10,7 @@ use ort_sys as sys;
 
 use super::{
     FilesInMemory, OrtError, Runtime, SessionOptions, Signature,
+    operator_domains::make_session,
     options::{NativeOptions, path_text},
     process_allocator::{SessionBytes, counted},
     runtime::not_null,
@@ -46,15 +47,15 @@ impl Session {
         let path = path_text(path)?;
         let mut pointer = ptr::null_mut();
         // SAFETY: environment and options live, the path ends with NUL, `pointer` is writable.
-        let status = counted(held_bytes.as_ref(), || unsafe {
+        let create = || unsafe {
             ((*runtime.api()).CreateSession)(
                 runtime.environment(),
                 path.as_ptr(),
                 native.as_ptr(),
                 &raw mut pointer,
             )
-        });
-        runtime.check(status)?;
+        };
+        make_session(&options.op_libraries, || runtime.check(counted(held_bytes.as_ref(), create)))?;
         Self::loaded(pointer, runtime, options, held_bytes)
     }
 
@@ -69,7 +70,7 @@ impl Session {
         let mut pointer = ptr::null_mut();
         // SAFETY: environment and options live, the content is as long as the argument says, `pointer` is writable. The
         // runtime parses the content during the call and keeps nothing of it.
-        let status = counted(held_bytes.as_ref(), || unsafe {
+        let create = || unsafe {
             ((*runtime.api()).CreateSessionFromArray)(
                 runtime.environment(),
                 content.as_ptr().cast::<c_void>(),
@@ -77,8 +78,8 @@ impl Session {
                 native.as_ptr(),
                 &raw mut pointer,
             )
-        });
-        runtime.check(status)?;
+        };
+        make_session(&options.op_libraries, || runtime.check(counted(held_bytes.as_ref(), create)))?;
         Self::loaded(pointer, runtime, options, held_bytes)
     }
 
