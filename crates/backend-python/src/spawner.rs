@@ -10,6 +10,7 @@ use std::{
 };
 
 use inference::lock::Mutex;
+use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
 
 /// Starts processes on a thread of its own. Dropping it ends the processes that still run.
 #[derive(Debug)]
@@ -60,12 +61,27 @@ impl SpawnerThread {
         let work = move || {
             for SpawnOrder { mut command, answer } in ordered {
                 // Fails only if the caller has panicked.
-                let _ = answer.send(command.spawn());
+                let _ = answer.send(with_huge_pages(|| command.spawn()));
             }
         };
         let thread = thread::Builder::new().name("python-spawner".into()).spawn(work)?;
         Ok(Self { orders, thread })
     }
+}
+
+/// Starts a process that may ask for huge pages, as NumPy does for large arrays. A process inherits that it may not, and
+/// the server does without them.
+fn with_huge_pages<T>(start: impl FnOnce() -> T) -> T {
+    // Errors mean that the kernel has no huge pages.
+    let is_without = transparent_huge_pages_are_disabled().unwrap_or(false);
+    if is_without {
+        let _ = disable_transparent_huge_pages(false);
+    }
+    let started = start();
+    if is_without {
+        let _ = disable_transparent_huge_pages(true);
+    }
+    started
 }
 
 impl Drop for Spawner {
@@ -80,6 +96,18 @@ impl Drop for Spawner {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_process_that_starts_may_have_huge_pages_where_this_one_does_without() {
+        let are_disabled = || transparent_huge_pages_are_disabled().unwrap();
+        let before = are_disabled();
+        for without in [true, false] {
+            disable_transparent_huge_pages(without).unwrap();
+            assert!(!with_huge_pages(are_disabled));
+            assert_eq!(are_disabled(), without);
+        }
+        disable_transparent_huge_pages(before).unwrap();
+    }
 
     #[test]
     fn processes_start_and_a_missing_program_is_an_error() {
