@@ -1,8 +1,9 @@
-"""ONNX files that are served without a repository."""
+"""ONNX files that are served without a repository, and a place that is served as one model."""
 
 import negative_model
 import numpy as np
 import onnx
+import pytest
 import repository as models
 from protocols import HTTP
 from serving import run_to_end
@@ -35,3 +36,24 @@ def test_two_files_of_one_name_are_refused(tmp_path):
     ended = run_to_end(*files, "--http-port=0", "--grpc-port=0", "--metrics-port=0")
     assert ended.returncode == 1
     assert f"'{files[0]}' and '{files[1]}' are both the model 'm': rename one of them" in ended.stderr
+
+
+@pytest.mark.parametrize("place", ["model", "version", "model/config.pbtxt", "file", "file/net.onnx"])
+def test_a_place_is_served_as_one_model(start, tmp_path, place):
+    """As platforms put it there that download one model: its directory, the files of its only version, or its only file."""
+    model = models.write(tmp_path, "model", negative_model.graph())
+    (tmp_path / "version").symlink_to(model / "1")
+    (tmp_path / "file").mkdir()
+    (tmp_path / "file/net.onnx").symlink_to(model / "1/model.onnx")
+    if place.endswith(".pbtxt"):
+        (model / "config.pbtxt").write_text("max_batch_size: 2")
+        place = "model"
+    server = start(tmp_path / place, "--single-model=iris").wait_until_ready()
+    with HTTP.connect(server) as client:
+        negative_model.check_rows(client, "iris", 2)
+        assert [model["name"] for model in client.get_model_repository_index()] == ["iris"]
+
+
+def test_a_place_that_is_not_there_is_no_model(tmp_path):
+    ended = run_to_end(tmp_path / "nothing", "--single-model=iris", "--http-port=0", "--grpc-port=0", "--metrics-port=0")
+    assert ended.returncode == 1 and f"{tmp_path}/nothing" in ended.stderr

@@ -60,6 +60,8 @@ def test_the_wheel_installs_a_server_that_uses_the_onnxruntime_of_its_environmen
     for path in run(environment / "bin/python", "-c", ask_package).split():
         assert os.path.isfile(path), path
     assert "nereid" in run(environment / "bin/python", "-m", "nereid_server", "--version")
+    program = "import sys, nereid_server\nwith nereid_server.Server(sys.argv[1]) as server: print(server.models(), server.config('add_sub'))"
+    assert "'add_sub'" in run(environment / "bin/python", "-c", program, repository_folder)
     check_names(environment / "bin")
     (information,) = environment.glob("lib/python3*/site-packages/nereid_server-*.dist-info")
     places = information / "licenses", information / "sboms"

@@ -84,8 +84,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The allocator asks for huge pages. With them a server takes up to twice the memory, because each one is in memory as a
-/// whole when a part of it is used. Only copies of large tensors are faster, by about a twentieth.
+/// The allocator asks for huge pages. Each one is in memory as a whole when a part of it is used. Only copies of large
+/// tensors gain by them.
 fn do_without_huge_pages() {
     if std::env::var_os(HUGE_PAGES_VARIABLE).is_none() {
         // An error means that the kernel has no huge pages.

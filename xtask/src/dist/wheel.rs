@@ -21,6 +21,19 @@ const DEMO: [&str; 8] = [
     "tell_shapes.py",
 ];
 
+/// The files of the package.
+const MODULES: [&str; 9] = [
+    "__init__.py",
+    "__main__.py",
+    "demo/__init__.py",
+    "demo/__main__.py",
+    "link.py",
+    "programs.py",
+    "py.typed",
+    "server.py",
+    "tensors.py",
+];
+
 /// Makes `nereid_server-VERSION-py3-none-manylinux_2_N_x86_64.whl`.
 pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf> {
     python::install("packaging/wheel/requirements.txt")?;
@@ -28,7 +41,7 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
     let tree = folder.join("wheel");
     make_empty(&tree)?;
     let version = &contents.version;
-    for module in ["__init__.py", "__main__.py", "programs.py", "demo/__init__.py", "demo/__main__.py"] {
+    for module in MODULES {
         let path = Path::new("nereid_server").join(module);
         copy(&sources.join(&path), &tree.join(&path))?;
     }

@@ -1,4 +1,4 @@
-//! Single files as models: `nereid model.onnx`.
+//! Single files and directories as models: `nereid model.onnx`, `--single-model`.
 use std::{
     collections::BTreeMap,
     fs, io,
@@ -9,11 +9,32 @@ use std::{
 use repository::PrivateDirectory;
 use vocabulary::Error;
 
+use crate::options::RepositorySettings;
+
 /// A repository of links to files, each of which is a model with the name of its file, without the extension.
 #[derive(Debug)]
 pub(super) struct FileRepository(PrivateDirectory);
 
 impl FileRepository {
+    /// The repository of the model files, or of the only model. `None` without them. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`FileRepository::new`]; INTERNAL if there is no such place.
+    pub(super) fn of_settings(settings: &RepositorySettings) -> Result<Option<Self>, Error> {
+        let Some(name) = &settings.single_model else { return Self::new(&settings.model_files) };
+        let mut places =
+            settings.paths.iter().map(Path::new).chain(settings.model_files.iter().map(PathBuf::as_path));
+        places.next().map(|place| Self::of_one(name, place)).transpose()
+    }
+
+    fn of_one(name: &str, place: &Path) -> Result<Self, Error> {
+        let repository = Self(PrivateDirectory::new()?);
+        let model = repository.path().join(name);
+        let linked = if place.is_file() { link(&model, place) } else { link_directory(&model, place) };
+        linked.map_err(|error| Error::internal(format!("cannot serve '{}': {error}", place.display())))?;
+        Ok(repository)
+    }
+
     /// `None` without files. Blocks.
     ///
     /// # Errors
@@ -64,6 +85,29 @@ fn link(model: &Path, file: &Path) -> io::Result<()> {
     symlink(&file, version.join("model.onnx"))
 }
 
+/// Makes the directory of the model whose directory, or whose only version, is at `place`.
+fn link_directory(model: &Path, place: &Path) -> io::Result<()> {
+    let place = place.canonicalize()?;
+    let entries = fs::read_dir(&place)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    let is_version = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.bytes().all(|byte| byte.is_ascii_digit()) && path.is_dir()
+    };
+    if place.join("config.pbtxt").exists() || entries.iter().any(is_version) {
+        return symlink(place, model);
+    }
+    // A file of another name than that which the backend looks for is the model if it is the only one.
+    let mut graphs =
+        entries.iter().filter(|path| path.extension().is_some_and(|extension| extension == "onnx"));
+    match (graphs.next(), graphs.next()) {
+        (Some(graph), None) if graph.file_name() != Some("model.onnx".as_ref()) => link(model, graph),
+        _ => {
+            fs::create_dir(model)?;
+            symlink(place, model.join("1"))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +126,42 @@ mod tests {
         let place = repository.path().to_owned();
         drop(repository);
         assert!(!place.exists() && FileRepository::new(&[]).unwrap().is_none());
+    }
+
+    /// The paths of the files of a repository with one model, whose place has these files.
+    fn single(files: &[&str], place: &str) -> Vec<String> {
+        let root = tempfile::tempdir().unwrap();
+        for file in files {
+            let file = root.path().join("given").join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "").unwrap();
+        }
+        let repository = FileRepository::of_one("m", &root.path().join("given").join(place)).unwrap();
+        let mut found = Vec::new();
+        let mut folders = vec![repository.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                if entry.is_dir() {
+                    folders.push(entry);
+                } else {
+                    found.push(entry.strip_prefix(repository.path()).unwrap().to_string_lossy().into_owned());
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn a_place_is_one_model_whether_it_is_a_model_a_version_or_a_file() {
+        assert_eq!(single(&["config.pbtxt", "labels.txt"], ""), ["m/config.pbtxt", "m/labels.txt"]);
+        assert_eq!(single(&["2/model.py", "3/model.py"], ""), ["m/2/model.py", "m/3/model.py"]);
+        assert_eq!(single(&["model.py", "words/en.txt"], ""), ["m/1/model.py", "m/1/words/en.txt"]);
+        assert_eq!(single(&["model.onnx", "other.onnx"], ""), ["m/1/model.onnx", "m/1/other.onnx"]);
+        assert_eq!(single(&["resnet.onnx", "README.md"], ""), ["m/1/model.onnx"]);
+        assert_eq!(single(&["resnet.onnx"], "resnet.onnx"), ["m/1/model.onnx"]);
+        let error = FileRepository::of_one("m", Path::new("/no/such/place")).unwrap_err();
+        assert_eq!(error.message, "cannot serve '/no/such/place': No such file or directory (os error 2)");
     }
 
     #[test]

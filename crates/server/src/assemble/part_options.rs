@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// `files` is the repository of the models that are given as files.
+/// `files` is the repository of the models that are given as files, or of the only model.
 pub(super) fn engine_options(
     options: &ResolvedOptions,
     files: Option<&FileRepository>,
@@ -41,6 +41,7 @@ pub(super) fn engine_options(
         repositories: repository
             .paths
             .iter()
+            .filter(|_| repository.single_model.is_none())
             .map(Into::into)
             .chain(files.map(|files| files.path().to_owned()))
             .collect(),

@@ -131,6 +131,8 @@ pub struct RepositorySettings {
     pub paths: BTreeSet<String>,
     /// ONNX files that are served as models of their own.
     pub model_files: BTreeSet<PathBuf>,
+    /// What the only path, or the only model file, is served as, instead of a repository.
+    pub single_model: Option<String>,
     /// If true, backends may complete model configurations.
     pub auto_complete: bool,
     /// The name, without `.pbtxt`, of the file in a model's `configs` directory that is preferred to its

@@ -184,9 +184,20 @@ fn check_between(typed: &mut TypedOptions) -> Result<(), BadOption> {
             "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well.",
         ));
     }
+    if typed.repository.single_model.is_some() && !has_one_local_place(&typed.repository) {
+        return Err(BadOption::plain(
+            "Error: Use of '--single-model' requires one '--model-repository', which is a directory or an ONNX file of \
+             this machine.",
+        ));
+    }
     let plain_keys = plain_keys::warning(typed);
     typed.warnings.extend(plain_keys);
     Ok(())
+}
+
+fn has_one_local_place(repository: &typed::TypedRepository) -> bool {
+    let is_local = |path: &String| !path.contains("://");
+    repository.paths.len() + repository.model_files.len() == 1 && repository.paths.iter().all(is_local)
 }
 
 /// Checks the rules that Triton checks when it builds its server from the options.
@@ -240,6 +251,7 @@ fn repository(typed: typed::TypedRepository) -> RepositorySettings {
     RepositorySettings {
         paths: typed.paths,
         model_files: typed.model_files,
+        single_model: typed.single_model,
         auto_complete: !(typed.disable_auto_complete || typed.strict_model_config == Some(true)),
         config_name: typed.config_name,
         agent_directory: PathBuf::from(typed.agent_directory),

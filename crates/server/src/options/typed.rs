@@ -63,6 +63,8 @@ pub(super) struct TypedLogging {
 pub(super) struct TypedRepository {
     pub(super) paths: BTreeSet<String>,
     pub(super) model_files: BTreeSet<PathBuf>,
+    /// What the only repository is served as.
+    pub(super) single_model: Option<String>,
     pub(super) exit_on_error: bool,
     pub(super) disable_auto_complete: bool,
     pub(super) strict_model_config: Option<bool>,

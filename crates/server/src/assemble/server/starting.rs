@@ -74,7 +74,7 @@ impl<'a> StartingServer<'a> {
             .with_metrics(Some(Arc::new(LogLosses)))
             .with_metrics(Some(Arc::new(credentials.metrics_of_certificates())));
         let (backends, finder) = (plugins.backends.clone(), plugins.finder.clone());
-        let files = FileRepository::new(&options.repository.model_files).map_err(creating)?;
+        let files = FileRepository::of_settings(&options.repository).map_err(creating)?;
         let engine_options = engine_options(options, files.as_ref()).map_err(creating)?;
         let engine = Engine::new(engine_options, plugins).map_err(creating)?;
         // Plug-ins call the server through its C handle while their models load.

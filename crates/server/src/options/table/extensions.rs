@@ -197,6 +197,20 @@ pub(super) const NEREID: &[OptionSpec] = &[
     )
     .default("0"),
     checked(
+        "single-model",
+        "string",
+        |typed, value| {
+            if value.is_empty() || value.contains('/') || value.starts_with('.') {
+                return Err("Error: --single-model needs the name of a model".into());
+            }
+            typed.repository.single_model = Some(value.to_owned());
+            Ok(())
+        },
+        "Serve what --model-repository names as one model of this name, instead of the models in it: the directory of a \
+             model, the directory with the files of its only version, or an ONNX file. For platforms that download one \
+             model, such as KServe. Not for URLs.",
+    ),
+    checked(
         "drain-status",
         "400|404|503",
         |typed, value| {

@@ -395,6 +395,32 @@ fn no_color_counts_unless_an_option_says_otherwise() {
     assert_eq!(super::options_in(&environment, &["--color=always"]).color, ColorChoice::Always);
 }
 
+#[test]
+fn a_single_model_is_one_place_of_this_machine() {
+    for name in ["", ".", "..", ".a", "a/b"] {
+        check_framed(
+            &[&format!("--single-model={name}")],
+            "single-model",
+            "Error: --single-model needs the name of a model",
+        );
+    }
+    let line = |repositories: &[&'static str]| {
+        let repositories = repositories.iter().map(|path| format!("--model-repository={path}"));
+        repositories.chain(["--single-model=m".to_owned()]).collect::<Vec<_>>()
+    };
+    for repositories in [&[][..], &["/a", "/b"], &["s3://bucket/models"]] {
+        let line = line(repositories);
+        check_plain(
+            &line.iter().map(String::as_str).collect::<Vec<_>>(),
+            "Error: Use of '--single-model' requires one '--model-repository', which is a directory or an ONNX file of this \
+             machine.",
+        );
+    }
+    let line = line(&["/a"]);
+    let repository = options(&line.iter().map(String::as_str).collect::<Vec<_>>()).repository;
+    assert_eq!(repository.single_model.as_deref(), Some("m"));
+}
+
 /// As each option that may be given several times: the arguments are all that counts then.
 #[test]
 fn arguments_take_precedence_over_the_repositories_of_the_environment() {
