@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import repository as models
 import requests
+from perf_tool import perf_rows
 from protocols import GRPC, HTTP
 from replicas import Fleet, haproxy, keep_asking
 from serving import PATIENCE, eventually, http_status
@@ -110,6 +111,19 @@ def test_without_the_table_sequences_break(tmp_path, sequences, backend_option):
                 except InferenceServerException:
                     broken += 1
     assert broken > 0
+
+
+@pytest.mark.parametrize("protocol", [HTTP, GRPC], ids=str)
+def test_perf_names_the_sequence_of_a_request(tmp_path, sequences, backend_option, protocol):
+    with Fleet(tmp_path, sequences, backend_option) as fleet, haproxy(tmp_path, "sequences", fleet.ports) as front:
+        place = ["accumulate_direct", f"--protocol={protocol.name}", f"--url={addresses(front)[protocol]}"]
+        counts = ["--concurrency-range=4", "--sequence-length=5", "--sequence-length-variation=0", "--request-count=200"]
+        [row] = perf_rows(tmp_path, *place, *counts, "--sequence-header=x-sequence-id")
+        assert (row["errors"], row["requests"]) == ("0", "200")
+        table = requests.get(f"http://127.0.0.1:{fleet.ports[0][0]}/v2/models/accumulate_direct/stats", timeout=PATIENCE).json()
+        [statistics] = table["model_stats"]
+        assert 0 < int(statistics["inference_stats"]["success"]["count"]) < 200, "both replicas have sequences"
+        assert statistics["inference_stats"]["fail"]["count"] == 0
 
 
 def test_replicas_are_replaced_without_a_lost_request(tmp_path, backend_option, threads):

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use bytes::{Buf, Bytes, BytesMut};
-use http::{HeaderMap, Request, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, request};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
@@ -53,6 +53,12 @@ impl GrpcCall {
     /// The same call with another message, which must be framed.
     pub fn with_message(&self, message: Bytes) -> GrpcCall {
         GrpcCall { parts: self.parts.clone(), message }
+    }
+
+    /// The same call with one more value among its metadata.
+    pub fn with_metadata(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> GrpcCall {
+        self.parts.headers.insert(name, value.into());
+        self
     }
 
     fn into_request(self) -> Request<Full<Bytes>> {

@@ -9,6 +9,7 @@ use client::call_outcome::{CallFailure, CallTimes};
 use client::endpoint::ServerEndpoint;
 use client::grpc::{GrpcCall, GrpcConnection};
 use client::http::HttpConnection;
+use http::HeaderName;
 use tokio::time::timeout;
 
 use crate::chain::{self, ChainedModel};
@@ -35,6 +36,7 @@ pub(crate) enum PreparedRequests {
         requests: Vec<(GrpcTemplate, Bytes)>,
         call: Box<GrpcCall>,
         streaming: bool,
+        sequence_header: Option<HeaderName>,
     },
 }
 
@@ -107,11 +109,17 @@ impl Caller {
                 let answer = open.stream(&request, on_response).await;
                 put_back(connection, open, answer)
             }
-            (PreparedRequests::Grpc { requests, call, streaming }, CallerConnection::Grpc(connection)) => {
+            (
+                PreparedRequests::Grpc { requests, call, streaming, sequence_header },
+                CallerConnection::Grpc(connection),
+            ) => {
                 let (template, whole) = &requests[index];
                 let request = position.map_or_else(|| whole.clone(), |at| template.request(Some(&at)));
                 reopened(connection.reopen().await).await?;
-                let call = call.with_message(request);
+                let mut call = call.with_message(request);
+                if let Some((name, at)) = sequence_header.as_ref().zip(position) {
+                    call = call.with_metadata(name.clone(), at.id);
+                }
                 let answer = match streaming {
                     true => connection.stream(call, on_response).await,
                     false => exchange_grpc(connection, call, chain, expected).await,

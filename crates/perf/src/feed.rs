@@ -98,6 +98,7 @@ mod tests {
             first_id: 1,
             end_id: None,
             count: 4,
+            header: None,
         };
         let sequences = SequenceSource::new(&options, vec![vec![0]], false, 1, 2).unwrap();
         let shared = SharedFeed::new(1, Some(sequences));

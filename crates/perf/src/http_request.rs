@@ -1,9 +1,11 @@
 //! Whole HTTP/1.1 requests without tensors, and what all requests have in common.
 
 use bytes::Bytes;
+use http::HeaderName;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::options::PerfOptions;
+use crate::sequences::PlannedPosition;
 
 /// The characters that are escaped in a path: all but those that RFC 3986 calls unreserved.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -28,6 +30,11 @@ pub(crate) fn get(options: &PerfOptions, path: &str) -> Bytes {
 pub(crate) fn post(options: &PerfOptions, path: &str, body: &str) -> Bytes {
     let head = format!("POST {path} HTTP/1.1\r\n{}Content-Type: application/json", headers(options));
     format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into()
+}
+
+/// The header that tells a balancer the sequence of a request, with its end of line. Empty if no option names it.
+pub(crate) fn sequence_header(name: Option<&HeaderName>, position: Option<&PlannedPosition>) -> String {
+    name.zip(position).map(|(name, position)| format!("{name}: {}\r\n", position.id)).unwrap_or_default()
 }
 
 /// The headers of every request, each with its end of line.

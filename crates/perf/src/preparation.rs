@@ -181,8 +181,12 @@ fn requests(
                 (template, whole)
             };
             let call = Box::new(GrpcCall::new(endpoint, method, bytes::Bytes::new())?);
-            let streaming = options.streaming;
-            Ok(PreparedRequests::Grpc { requests: requests.map(request).collect(), call, streaming })
+            Ok(PreparedRequests::Grpc {
+                requests: requests.map(request).collect(),
+                call,
+                streaming: options.streaming,
+                sequence_header: options.sequences.header.clone(),
+            })
         }
     }
 }

@@ -146,7 +146,15 @@ mod tests {
     use super::*;
 
     fn options(length: Option<u32>, variation: f64, end_id: Option<u64>) -> SequenceOptions {
-        SequenceOptions { of_one_request: false, length, variation, first_id: 5, end_id, count: 4 }
+        SequenceOptions {
+            of_one_request: false,
+            length,
+            variation,
+            first_id: 5,
+            end_id,
+            count: 4,
+            header: None,
+        }
     }
 
     fn sequences(options: &SequenceOptions, streams: &[&[usize]], from_files: bool) -> SequenceSource {

@@ -181,6 +181,11 @@ fn sequences() -> Vec<Arg> {
         option("sequence-length-variation", "PERCENT", "How much lengths vary").default_value("20"),
         option("sequence-id-range", "START[:END]", "The ids of sequences, END excluded").default_value("1"),
         option("num-of-sequences", "N", "Sequences of an open loop at the same time").default_value("4"),
+        option(
+            "sequence-header",
+            "NAME",
+            "A header with the id of the sequence, by which a balancer keeps it at its server",
+        ),
         flag("serial-sequences", "Accepted: a sequence never has two requests under way"),
         flag("sequences", "Make every request a sequence of its own, for models with a sequence batcher"),
     ]

@@ -1,6 +1,7 @@
 //! Reads the points of a run: numbers of callers or rates, as lists or ranges.
 
 use clap::ArgMatches;
+use http::HeaderName;
 
 use super::settings::{Distribution, Load, SequenceOptions};
 use super::text::{count, given, number};
@@ -133,6 +134,10 @@ fn positive(option: &str, text: &str) -> Result<f64, String> {
     }
 }
 
+fn header_name(text: &str) -> Result<HeaderName, String> {
+    text.parse().map_err(|_| format!("--sequence-header is the name of a header, got '{text}'"))
+}
+
 /// How requests form sequences.
 pub(super) fn sequences(matches: &ArgMatches) -> Result<SequenceOptions, String> {
     let text = |name: &str| given(matches, name).expect("the option has a default value");
@@ -159,5 +164,6 @@ pub(super) fn sequences(matches: &ArgMatches) -> Result<SequenceOptions, String>
         first_id,
         end_id: end,
         count: count("--num-of-sequences", text("num-of-sequences"))?,
+        header: given(matches, "sequence-header").map(header_name).transpose()?,
     })
 }

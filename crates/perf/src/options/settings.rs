@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use client::endpoint::ClientEncryption;
 use client::framing::MessageCompression;
+use http::HeaderName;
 
 use crate::search::Points;
 
@@ -158,6 +159,8 @@ pub(crate) struct SequenceOptions {
     pub(crate) end_id: Option<u64>,
     /// How many sequences an open loop has at the same time.
     pub(crate) count: usize,
+    /// The header, or metadata, with the id of the sequence of each request.
+    pub(crate) header: Option<HeaderName>,
 }
 
 /// The content of the tensors.

@@ -37,7 +37,7 @@ fn every_option_has_its_place() {
          --request-count 100 -b 8 --shape IN:1,16 --shape a:b:0 --input-data a.json --input-data dir --seed 9 \
          --csv out.csv --server-pid 12 --server-pid 13 --sequences -H A:b:c --request-parameter max:5:int \
          --grpc-compression-algorithm gzip --percentile 95 -l 30 --sequence-length 7 \
-         --sequence-length-variation 10 --sequence-id-range 3:90 --num-of-sequences 6 --string-data x \
+         --sequence-length-variation 10 --sequence-id-range 3:90 --num-of-sequences 6 --sequence-header X-Sequence-Id --string-data x \
          --report table -v -f f.csv --verbose-csv --plot p.svg --profile-export-file p.json",
     )
     .unwrap();
@@ -71,6 +71,7 @@ fn every_option_has_its_place() {
             first_id: 3,
             end_id: Some(90),
             count: 6,
+            header: Some("x-sequence-id".parse().unwrap()),
         },
         shapes: [("IN".to_owned(), vec![1, 16]), ("a:b".to_owned(), vec![0])].into(),
         content: InputContent::Files(vec!["a.json".into(), "dir".into()]),

@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
+use http::HeaderName;
 
 use super::members::{json_of_sequence, json_parameters};
-use crate::http_request::{headers, model_path};
+use crate::http_request::{headers, model_path, sequence_header};
 use crate::model::TargetModel;
 use crate::options::PerfOptions;
 use crate::sequences::PlannedPosition;
@@ -22,6 +23,7 @@ pub(crate) struct GenerateTemplate {
     head: String,
     /// The members of the object.
     members: String,
+    sequence_header: Option<HeaderName>,
 }
 
 /// The member whose own members are inputs and parameters.
@@ -49,16 +51,18 @@ impl GenerateTemplate {
         let kinds = "Accept: text/event-stream\r\nContent-Type: application/json\r\n";
         let path = model_path(options);
         let head = format!("POST {path}/generate_stream HTTP/1.1\r\n{}{kinds}", headers(options));
-        Ok(GenerateTemplate { head, members: members.join(",") })
+        let sequence_header = options.sequences.header.clone();
+        Ok(GenerateTemplate { head, members: members.join(","), sequence_header })
     }
 
     /// The whole request, head and body.
     pub(crate) fn request(&self, position: Option<&PlannedPosition>) -> Bytes {
-        let Self { head, members } = self;
+        let Self { head, members, .. } = self;
+        let told = sequence_header(self.sequence_header.as_ref(), position);
         let of_sequence = position.map(json_of_sequence).unwrap_or_default();
         let comma = if members.is_empty() || of_sequence.is_empty() { "" } else { "," };
         let length = members.len() + comma.len() + of_sequence.len() + 2;
-        format!("{head}Content-Length: {length}\r\n\r\n{{{members}{comma}{of_sequence}}}").into()
+        format!("{head}{told}Content-Length: {length}\r\n\r\n{{{members}{comma}{of_sequence}}}").into()
     }
 }
 

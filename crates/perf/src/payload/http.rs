@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result};
 use bytes::{BufMut, Bytes, BytesMut};
+use http::HeaderName;
 
 use super::members::{json_of_sequence, json_parameters};
-use crate::http_request::{headers, model_path};
+use crate::http_request::{headers, model_path, sequence_header};
 use crate::options::{PerfOptions, Protocol};
 use crate::sequences::PlannedPosition;
 use crate::shared_memory::{RequestPlaces, TensorPlace};
@@ -21,6 +22,7 @@ pub(crate) struct HttpTemplate {
     /// What follows the JSON. Empty if no tensor is binary.
     tail: Bytes,
     is_binary: bool,
+    sequence_header: Option<HeaderName>,
 }
 
 impl HttpTemplate {
@@ -47,6 +49,7 @@ impl HttpTemplate {
             rest,
             tail: tail.freeze(),
             is_binary,
+            sequence_header: options.sequences.header.clone(),
         })
     }
 
@@ -64,6 +67,7 @@ impl HttpTemplate {
         json.push_str(&self.rest);
         let mut request = BytesMut::with_capacity(self.head.len() + 160 + json.len() + self.tail.len());
         request.put_slice(self.head.as_bytes());
+        request.put_slice(sequence_header(self.sequence_header.as_ref(), position).as_bytes());
         if self.is_binary {
             request.put_slice(b"Content-Type: application/octet-stream\r\n");
             request.put_slice(format!("Inference-Header-Content-Length: {}\r\n", json.len()).as_bytes());

@@ -51,6 +51,16 @@ fn requests_of_a_sequence_differ_in_their_parameters() {
 }
 
 #[test]
+fn a_header_tells_the_sequence_of_a_request() {
+    let options = options("-m m --sequence-header X-Sequence-Id");
+    let template = HttpTemplate::new(&options, &[tensor()], None).unwrap();
+    let (head, _) = head_and_body(&template.request(Some(&MIDDLE)));
+    assert!(head.contains("\r\nx-sequence-id: 7\r\n"), "{head}");
+    let (head, _) = head_and_body(&template.request(None));
+    assert!(!head.contains("x-sequence-id"), "{head}");
+}
+
+#[test]
 fn headers_and_parameters_of_the_command_line_are_in_each_request() {
     let line = "-m m -H Token:x --request-parameter a:1:int --request-parameter b:t:string \
                 --request-parameter c:true:bool";
