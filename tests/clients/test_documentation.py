@@ -20,7 +20,7 @@ LANGUAGES = {"bash", "console", "pbtxt", "json", "yaml", "toml", "python", "java
 MODES = {"run", "answer", "lines", "step", "serve", "hour"}
 
 # Programs of commands whose options are not ours to check.
-FOREIGN = {"git", "cd", "python3", "pip", "mv", "cp", "mkdir", "kill", "man", "apt", "systemctl", "tar", "skopeo", "source", "podman", "docker", "haproxy", "helm", "jq", "cc", "openssl", "node", "printf", "cat", "tail", "od", "echo", "python", "ln"}
+FOREIGN = {"git", "cd", "python3", "pip", "mv", "cp", "mkdir", "kill", "man", "apt", "systemctl", "tar", "skopeo", "source", "podman", "docker", "haproxy", "helm", "jq", "kubectl", "cc", "openssl", "node", "printf", "cat", "tail", "od", "echo", "python", "ln"}
 # What only the machine of the reader can tell: files of models, members of ensembles, caches, agents.
 NOT_KNOWN = {"model-file", "ensemble-members", "file-path", "graph"}
 IO = 'input { name: "IN" data_type: TYPE_INT32 dims: 1 }\noutput { name: "OUT" data_type: TYPE_INT32 dims: 1 }\n'
