@@ -71,6 +71,10 @@ def haproxy_program():
     return programs.find("haproxy", "NEREID_TEST_HAPROXY", group="others")
 
 
+def envoy_program():
+    return programs.find("envoy", "NEREID_TEST_ENVOY", group="others")
+
+
 def nginx(folder, server, buffering="on"):
     """nginx until the end of the block. With `buffering` it has a request before it sends it on, as by default."""
     text = NGINX.replace("BUFFERING", buffering)

@@ -1,12 +1,15 @@
-"""Replicas of a server, which can be replaced, and HAProxy in front of them as `packaging/haproxy` configures it."""
+"""Replicas of a server, which can be replaced, and HAProxy or Envoy in front of them as `packaging` configures it."""
 
 import contextlib
+import json
+import queue
 import re
 
 import numpy as np
 import processes
 import proxies
-from protocols import add_sub_inputs
+import yaml
+from protocols import GRPC, HTTP, add_sub_inputs
 from serving import PATIENCE, ROOT, Server, eventually, free_port, refuses_connections
 
 
@@ -40,40 +43,108 @@ class Fleet:
         return self._started.__exit__(*error)
 
 
-@contextlib.contextmanager
-def haproxy(folder, name, ports):
+def haproxy(folder, name, replicas):
     """HAProxy with one of the configurations, in front of replicas with these ports. Gives its ports of HTTP and gRPC."""
     text = (ROOT / f"packaging/haproxy/{name}.cfg").read_text()
     own = {8000: free_port(), 8001: free_port()}
     for port, used in own.items():
         text = text.replace(f"bind :{port}", f"bind 127.0.0.1:{used}")
-    for number, (http, grpc) in enumerate(ports, start=1):
+    for number, (http, grpc) in enumerate(replicas, start=1):
         text = text.replace(f"10.0.0.{number}:8000", f"127.0.0.1:{http}")
         text = text.replace(f"10.0.0.{number}:8001", f"127.0.0.1:{grpc}")
     assert not re.search(r"10\.0\.0|\b800[01]\b", re.sub("#.*", "", text)), text
-    config, log_path = folder / f"{name}.cfg", folder / f"{name}.log"
-    config.write_text(text)
-    line = [proxies.haproxy_program(), "-db", "-f", config]
-    with open(log_path, "wb") as log, processes.running(line, stdout=log, stderr=processes.STDOUT) as process:
+    return _running(folder, [proxies.haproxy_program(), "-db", "-f"], text, own)
+
+
+def envoy(folder, name, replicas):
+    """Envoy, as `haproxy`."""
+    config = yaml.safe_load((ROOT / f"packaging/envoy/{name}.yaml").read_text())
+    own = {8000: free_port(), 8001: free_port()}
+    for listener in config["static_resources"]["listeners"]:
+        address = listener["address"]["socket_address"]
+        address |= {"address": "127.0.0.1", "port_value": own[address["port_value"]]}
+    for cluster in config["static_resources"]["clusters"]:
+        [group] = cluster["load_assignment"]["endpoints"]
+        for number, (endpoint, ports) in enumerate(zip(group["lb_endpoints"], replicas), start=1):
+            address = endpoint["endpoint"]["address"]["socket_address"]
+            assert address["address"] == f"10.0.0.{number}"
+            address |= {"address": "127.0.0.1", "port_value": ports[address["port_value"] - 8000]}
+            check = endpoint["endpoint"].get("health_check_config", {})
+            check |= {"port_value": ports[0]} if check else {}
+    return _running(folder, [proxies.envoy_program(), "--disable-hot-restart", "-c"], json.dumps(config), own)
+
+
+@contextlib.contextmanager
+def _running(folder, line, config, own):
+    # Envoy tells JSON from others by the name.
+    path, log_path = folder / "front.json", folder / "front.log"
+    path.write_text(config)
+    with open(log_path, "wb") as log, processes.running([*line, path], stdout=log, stderr=processes.STDOUT) as process:
 
         def listens():
-            assert process.poll() is None, f"HAProxy ended with {process.returncode}: {log_path.read_text()}"
+            assert process.poll() is None, f"{line} ended with {process.returncode}: {log_path.read_text()}"
             return not any(map(refuses_connections, own.values()))
 
-        eventually(listens, "HAProxy to listen")
+        eventually(listens, f"{line} to listen")
         yield own[8000], own[8001]
 
 
-def keep_asking(protocol, address, done, outcomes):
-    """A client of the library with one connection, or as many as it must open, one request after the other."""
-    inputs, expected = add_sub_inputs(protocol)
+FRONTS = {"haproxy": haproxy, "envoy": envoy}
+
+
+def kept(protocol, address, expected, inputs):
+    """Asks on one connection of the library, or as many as it must open. Yields after each answer."""
     with protocol.library.InferenceServerClient(address) as client:
-        while not done.is_set():
-            try:
-                answered = client.infer("add_sub", inputs).as_numpy("OUTPUT0")
-            except Exception as error:
-                outcomes[str(error)] += 1
-                continue
-            np.testing.assert_array_equal(answered, expected + 1000)
-            outcomes["answered"] += 1
-            done.wait(0.02)
+        while True:
+            check(client.infer("add_sub", inputs), expected)
+            yield
+
+
+def fresh(protocol, address, expected, inputs):
+    """Asks on a new connection each time."""
+    while True:
+        with protocol.library.InferenceServerClient(address) as client:
+            check(client.infer("add_sub", inputs), expected)
+        yield
+
+
+def streams(protocol, address, expected, inputs):
+    """Asks on streams of gRPC, five times on each."""
+    answers = queue.SimpleQueue()
+    while True:
+        with protocol.library.InferenceServerClient(address) as client:
+            client.start_stream(lambda result, error: answers.put((result, error)))
+            for _ in range(5):
+                client.async_stream_infer("add_sub", inputs)
+                result, error = answers.get(timeout=PATIENCE)
+                if error:
+                    raise error
+                check(result, expected)
+                yield
+
+
+def check(result, expected):
+    np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), expected + 1000)
+
+
+# What a client does: its protocol, and how it asks.
+LOADS = {
+    "HTTP, kept": (HTTP, kept),
+    "HTTP, fresh": (HTTP, fresh),
+    "gRPC": (GRPC, kept),
+    "gRPC, fresh": (GRPC, fresh),
+    "gRPC, streams": (GRPC, streams),
+}
+
+
+def keep_asking(protocol, asks, address, done, outcomes):
+    """Asks until `done`, and begins anew after an error."""
+    inputs, expected = add_sub_inputs(protocol)
+    while not done.is_set():
+        try:
+            for _ in asks(protocol, address, expected, inputs):
+                outcomes["answered"] += 1
+                if done.wait(0.01):
+                    return
+        except Exception as error:
+            outcomes[f"{type(error).__name__}: {error}"] += 1

@@ -1,19 +1,21 @@
-"""Replicas behind HAProxy, as `packaging/haproxy` configures it: which of them has a sequence, and what a client sees when one
-leaves.
+"""Replicas behind HAProxy and Envoy, as `packaging` configures them: which of them has a sequence, and what a client sees when
+one leaves.
 """
 
 import collections
 import itertools
 import threading
 
+import grpc
 import numpy as np
 import pytest
 import repository as models
 import requests
 from perf_tool import perf_rows
 from protocols import GRPC, HTTP
-from replicas import Fleet, haproxy, keep_asking
-from serving import PATIENCE, eventually, http_status
+from replicas import FRONTS, LOADS, Fleet, haproxy, keep_asking
+from serving import PATIENCE, eventually, http_status, size
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 pytestmark = pytest.mark.others
@@ -21,8 +23,10 @@ pytestmark = pytest.mark.others
 SEQUENCES = 30
 # Longer than any test.
 LONG_DELAY = 3600
-# HAProxy looks twice a second.
+# HAProxy and Envoy look twice a second.
 DELAY = 4
+# How often a replica is replaced by a new one.
+REPLACED = size(2, 20)
 
 
 def live_sequences(port):
@@ -37,8 +41,17 @@ def executions(port):
     return int(statistics(port, "add_sub")["execution_count"])
 
 
+def is_ready(address):
+    """Whether a replica behind a port of gRPC answers."""
+    with GRPC.library.InferenceServerClient(address) as client:
+        try:
+            return client.is_server_ready()
+        except InferenceServerException:
+            return False
+
+
 class Sums:
-    """Sequences that add up numbers, each step through HAProxy."""
+    """Sequences that add up numbers, each step through HAProxy, which reads the sequence in a header."""
 
     def __init__(self, protocol, address):
         self._client, self._protocol = protocol.library.InferenceServerClient(address), protocol
@@ -56,6 +69,57 @@ class Sums:
         return answer.as_numpy("SUM").item()
 
 
+class PinnedSums:
+    """The same through Envoy, which tells in a header of an answer where the sequence is."""
+
+    def __init__(self, protocol, address):
+        self._add, self._places = (self._over_http if protocol is HTTP else self._over_grpc), {}
+        self._http = (requests.Session(), f"http://{address}/v2/models/accumulate_direct/infer")
+        self._channel = grpc.insecure_channel(address)
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._http[0].close()
+        self._channel.close()
+
+    def add(self, number, sequence, start=False, end=False):
+        place = None if start else self._places.get(sequence)
+        step = {"sequence_id": sequence, "sequence_start": start, "sequence_end": end}
+        total, told = self._add(number, {"x-replica": place} if place else {}, step)
+        self._places[sequence] = told or place
+        return total
+
+    def _over_http(self, number, headers, step):
+        value = {"name": "X", "datatype": "INT32", "shape": [1, 1], "data": [number]}
+        session, address = self._http
+        answer = session.post(address, json={"inputs": [value], "parameters": step}, headers=headers, timeout=PATIENCE)
+        if answer.status_code != 200:
+            raise InferenceServerException(answer.text)
+        return answer.json()["outputs"][0]["data"][0], answer.headers.get("x-replica")
+
+    def _over_grpc(self, number, headers, step):
+        value = GRPC.input("X", np.array([[number]], np.int32))
+        infer, outputs = self._stub.ModelInfer, service_pb2.ModelInferRequest.InferRequestedOutputTensor
+        request = service_pb2.ModelInferRequest(model_name="accumulate_direct", outputs=[outputs(name="SUM")])
+        request.inputs.append(value._get_tensor())
+        request.raw_input_contents.append(value._get_content())
+        for name, parameter in step.items():
+            kind = "bool_param" if isinstance(parameter, bool) else "int64_param"
+            setattr(request.parameters[name], kind, parameter)
+        try:
+            answer, call = infer.with_call(request, metadata=tuple(headers.items()), timeout=PATIENCE)
+        except grpc.RpcError as error:
+            raise InferenceServerException(error.details()) from error
+        total = np.frombuffer(answer.raw_output_contents[0], np.int32)[0].item()
+        return total, dict(call.initial_metadata()).get("x-replica")
+
+
+CLIENTS = {"haproxy": Sums, "envoy": PinnedSums}
+
+
 @pytest.fixture
 def sequences(tmp_path):
     folder = tmp_path / "models"
@@ -68,11 +132,16 @@ def addresses(front):
     return {HTTP: f"127.0.0.1:{front[0]}", GRPC: f"127.0.0.1:{front[1]}"}
 
 
-@pytest.mark.parametrize("protocol", [HTTP, GRPC], ids=str)
-def test_sequences_stay_at_the_replica_that_has_them_also_when_it_leaves(tmp_path, sequences, backend_option, protocol):
+@pytest.mark.parametrize("protocol", [HTTP, GRPC], ids=["http", "grpc"])
+@pytest.mark.parametrize("front", FRONTS)
+def test_sequences_stay_at_the_replica_that_has_them_also_when_it_leaves(tmp_path, sequences, backend_option, front, protocol):
     options = (f"--shutdown-delay-secs={LONG_DELAY}", "--drain-status=404")
-    with Fleet(tmp_path, sequences, backend_option, *options) as fleet, haproxy(tmp_path, "sequences", fleet.ports) as front:
-        with Sums(protocol, addresses(front)[protocol]) as sums:
+    with (
+        Fleet(tmp_path, sequences, backend_option, *options) as fleet,
+        FRONTS[front](tmp_path, "sequences", fleet.ports) as ports,
+    ):
+        with CLIENTS[front](protocol, addresses(ports)[protocol]) as sums:
+            eventually(lambda: ten_begin(sums, front, protocol, itertools.count(3000)), "the front to know the replicas")
             assert [sums.add(1, number, start=True) for number in range(1, SEQUENCES + 1)] == [1] * SEQUENCES
             (leaving, _), (staying, _) = fleet.ports
             before = live_sequences(staying)
@@ -80,7 +149,7 @@ def test_sequences_stay_at_the_replica_that_has_them_also_when_it_leaves(tmp_pat
             fleet.servers[0].terminate()
             eventually(lambda: http_status(leaving, "/v2/health/ready") == 404, "the announcement")
             more = itertools.count(2000)
-            eventually(lambda: ten_begin(sums, protocol, more), "HAProxy to know")
+            eventually(lambda: ten_begin(sums, front, protocol, more), "the front to know")
             assert live_sequences(staying) == before
             assert [sums.add(2, number) for number in range(1, SEQUENCES + 1)] == [3] * SEQUENCES
             # Others begin at the other replica. They end at once, because it has no slots for all.
@@ -90,22 +159,25 @@ def test_sequences_stay_at_the_replica_that_has_them_also_when_it_leaves(tmp_pat
         assert fleet.servers[0].process.wait(PATIENCE) == 0
 
 
-def ten_begin(sums, protocol, numbers):
-    """Whether ten sequences in a row begin: over gRPC a replica that leaves may still be asked, and refuses."""
+def ten_begin(sums, front, protocol, numbers):
+    """Whether ten sequences in a row begin: over gRPC a replica that leaves may still be asked, and refuses. Envoy knows no
+    replica before its first check."""
     try:
         for number in itertools.islice(numbers, 10):
             sums.add(1, number, start=True, end=True)
     except InferenceServerException:
         # Over HTTP HAProxy asks the other replica itself.
-        assert protocol is GRPC
+        assert front == "envoy" or protocol is GRPC
         return False
     return True
 
 
-def test_without_the_table_sequences_break(tmp_path, sequences, backend_option):
-    """Shows that the tests with it show something."""
-    with Fleet(tmp_path, sequences, backend_option) as fleet, haproxy(tmp_path, "stateless", fleet.ports) as front:
-        with Sums(HTTP, addresses(front)[HTTP]) as sums:
+@pytest.mark.parametrize("front", FRONTS)
+def test_with_the_other_configuration_sequences_break(tmp_path, sequences, backend_option, front):
+    """Shows that the tests with that for sequences show something."""
+    with Fleet(tmp_path, sequences, backend_option) as fleet, FRONTS[front](tmp_path, "stateless", fleet.ports) as ports:
+        eventually(lambda: http_status(ports[0], "/v2/health/ready") == 200, "the front to know the replicas")
+        with CLIENTS[front](HTTP, addresses(ports)[HTTP]) as sums:
             broken = 0
             for number in range(1, SEQUENCES + 1):
                 sums.add(1, number, start=True)
@@ -116,7 +188,7 @@ def test_without_the_table_sequences_break(tmp_path, sequences, backend_option):
     assert broken > 0
 
 
-@pytest.mark.parametrize("protocol", [HTTP, GRPC], ids=str)
+@pytest.mark.parametrize("protocol", [HTTP, GRPC], ids=["http", "grpc"])
 def test_perf_names_the_sequence_of_a_request(tmp_path, sequences, backend_option, protocol):
     with Fleet(tmp_path, sequences, backend_option) as fleet, haproxy(tmp_path, "sequences", fleet.ports) as front:
         place = ["accumulate_direct", f"--protocol={protocol.name}", f"--url={addresses(front)[protocol]}"]
@@ -129,22 +201,28 @@ def test_perf_names_the_sequence_of_a_request(tmp_path, sequences, backend_optio
             assert int(outcomes["fail"]["count"]) == 0
 
 
-def test_replicas_are_replaced_without_a_lost_request(tmp_path, backend_option, threads):
+@pytest.mark.parametrize("front", FRONTS)
+def test_replicas_are_replaced_without_a_lost_request(tmp_path, backend_option, threads, front):
     folder = tmp_path / "models"
     folder.mkdir()
     models.add_sub(folder)
-    done, outcomes = threading.Event(), {HTTP: collections.Counter(), GRPC: collections.Counter()}
+    done, outcomes = threading.Event(), {name: collections.Counter() for name in LOADS}
     with (
         Fleet(tmp_path, folder, backend_option, f"--shutdown-delay-secs={DELAY}") as fleet,
-        haproxy(tmp_path, "stateless", fleet.ports) as front,
+        FRONTS[front](tmp_path, "stateless", fleet.ports) as ports,
     ):
-        asked = [(protocol, address) for protocol, address in addresses(front).items() for _ in range(2)]
-        callers = [threads.submit(keep_asking, *one, done, outcomes[one[0]]) for one in asked]
+        eventually(lambda: http_status(ports[0], "/v2/health/ready") == 200, "the front to know the replicas")
+        eventually(lambda: is_ready(addresses(ports)[GRPC]), "the front to know the ports of gRPC")
+        callers = [
+            threads.submit(keep_asking, protocol, asks, addresses(ports)[protocol], done, outcomes[name])
+            for name, (protocol, asks) in LOADS.items()
+        ]
         try:
             eventually(lambda: all(counted["answered"] > 10 for counted in outcomes.values()), "the load to be under way")
-            for index, (port, _) in enumerate(fleet.ports):
-                fleet.replace(index)
-                eventually(lambda used=port: executions(used) > 10, "HAProxy to use the new replica")
+            for turn in range(REPLACED):
+                replaced = turn % len(fleet.ports)
+                fleet.replace(replaced)
+                eventually(lambda used=fleet.ports[replaced][0]: executions(used) > 10, "the front to use the new replica")
         finally:
             done.set()
         for caller in callers:

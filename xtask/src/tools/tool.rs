@@ -77,6 +77,7 @@ pub(crate) const OTHERS: &[Tool] = &[
     Tool { name: "a client in Rust", variable: "NEREID_TEST_RUST_CLIENT", fetch: rust_client::build },
     Tool { name: "nginx", variable: "NEREID_TEST_NGINX", fetch: || debian_program::NGINX.fetch() },
     Tool { name: "haproxy", variable: "NEREID_TEST_HAPROXY", fetch: || debian_program::HAPROXY.fetch() },
+    Tool { name: "envoy", variable: "NEREID_TEST_ENVOY", fetch: || program_of("envoy", "envoy") },
     // The tools of the next line use its `perf_analyzer`.
     Tool { name: "NVIDIA's programs", variable: nvidia::VARIABLE, fetch: nvidia::fetch },
     Tool {
