@@ -4,6 +4,7 @@ import asyncio
 import os
 import pathlib
 import runpy
+import socket
 import sys
 
 import numpy as np
@@ -171,6 +172,23 @@ def test_a_server_that_does_not_start_tells_why(tmp_path):
     with pytest.raises(FileNotFoundError):
         Server(tmp_path, program=tmp_path / "nothing")
     assert temporary() == before
+
+
+def test_a_connection_that_the_server_has_closed_is_not_used(folder):
+    with serve(folder, model_control_mode="explicit", client_idle_timeout_secs=0.1) as server:
+        assert server.is_ready()
+        [kept] = server._idle
+        assert kept.sock.recv(1, socket.MSG_PEEK) == b"", "waits until the server has closed it"
+        assert server.is_ready() and server._idle != [kept]
+
+
+def test_a_fork_does_not_end_the_server(folder):
+    with serve(folder, model_control_mode="explicit") as server:
+        child = os.fork()
+        if child == 0:
+            server._ended()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0 and server.is_ready()
 
 
 def test_a_server_that_ends_is_told(folder):

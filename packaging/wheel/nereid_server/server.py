@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import pathlib
+import select
 import signal
 import socket
 import subprocess
@@ -78,7 +79,7 @@ class Server:
         except BaseException:
             self._folder.cleanup()
             raise
-        self._ended = weakref.finalize(self, _end, self._process, self._folder)
+        self._ended = weakref.finalize(self, _end, os.getpid(), self._process, self._folder)
 
     def _start(self, line: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told, open(self._log, "wb") as log:
@@ -193,9 +194,7 @@ class Server:
         return json.loads(self._exchange(method, path, {}, body)[1] or "null")
 
     def _exchange(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[str | None, bytes]:
-        with self._lock:
-            connection = self._idle.pop() if self._idle else None
-        connection = connection or _UnixConnection(self.http_socket, self._timeout)
+        connection = self._kept() or _UnixConnection(self.http_socket, self._timeout)
         try:
             connection.request(method, f"/v2/{path}".rstrip("/"), body, dict(headers))
             response = connection.getresponse()
@@ -213,6 +212,19 @@ class Server:
         if connection is not None:
             connection.close()
         return _answer(response.status, response.headers, content)
+
+    def _kept(self) -> http.client.HTTPConnection | None:
+        """A connection of an earlier request that the server has not closed."""
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                connection = self._idle.pop()
+            look = select.poll()
+            look.register(connection.sock, select.POLLIN)
+            if not look.poll(0):
+                return connection
+            connection.close()
 
     def _gone(self, error: Exception) -> ServerError:
         status = self._process.poll()
@@ -254,8 +266,10 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _end(process: subprocess.Popen[bytes], folder: tempfile.TemporaryDirectory[str]) -> None:
-    """Also called when nobody has the server any more, and when the interpreter ends."""
+def _end(owner: int, process: subprocess.Popen[bytes], folder: tempfile.TemporaryDirectory[str]) -> None:
+    """Also called when nobody has the server any more, and when the interpreter ends. A fork of the process has no server."""
+    if os.getpid() != owner:
+        return
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
     # The server ends by itself after its exit timeout.

@@ -37,7 +37,8 @@ fn every_option_has_its_place() {
          --request-count 100 -b 8 --shape IN:1,16 --shape a:b:0 --input-data a.json --input-data dir --seed 9 \
          --csv out.csv --server-pid 12 --server-pid 13 --sequences -H A:b:c --request-parameter max:5:int \
          --grpc-compression-algorithm gzip --percentile 95 -l 30 --sequence-length 7 \
-         --sequence-length-variation 10 --sequence-id-range 3:90 --num-of-sequences 6 --sequence-header X-Sequence-Id --string-data x \
+         --sequence-length-variation 10 --sequence-id-range 3:90 --num-of-sequences 6 --string-data x \
+         --sequence-header X-Sequence-Id \
          --report table -v -f f.csv --verbose-csv --plot p.svg --profile-export-file p.json",
     )
     .unwrap();
