@@ -43,9 +43,21 @@ class Fleet:
         return self._started.__exit__(*error)
 
 
-def haproxy(folder, name, replicas):
+def configuration(path, authority):
+    """A configuration of `packaging`, with the lines that encrypt if there is an authority whose certificates are trusted."""
+    text = (ROOT / "packaging" / path).read_text()
+    if authority is None:
+        return text
+    # What follows the words is for those who want it, as far as it is a comment.
+    blocks = re.compile(r"^ *# TLS to the replicas:\n((?: *# .*\n)+)", re.MULTILINE)
+    assert len(blocks.findall(text)) == 2, "for HTTP and for gRPC"
+    text = blocks.sub(lambda block: re.sub(r"^( *)# ", r"\1", block[1], flags=re.MULTILINE), text)
+    return re.sub(r"/etc/\w+/replicas\.pem", str(authority), text)
+
+
+def haproxy(folder, name, replicas, authority=None):
     """HAProxy with one of the configurations, in front of replicas with these ports. Gives its ports of HTTP and gRPC."""
-    text = (ROOT / f"packaging/haproxy/{name}.cfg").read_text()
+    text = configuration(f"haproxy/{name}.cfg", authority)
     own = {8000: free_port(), 8001: free_port()}
     for port, used in own.items():
         text = text.replace(f"bind :{port}", f"bind 127.0.0.1:{used}")
@@ -56,9 +68,9 @@ def haproxy(folder, name, replicas):
     return _running(folder, [proxies.haproxy_program(), "-db", "-f"], text, own)
 
 
-def envoy(folder, name, replicas):
+def envoy(folder, name, replicas, authority=None):
     """Envoy, as `haproxy`."""
-    config = yaml.safe_load((ROOT / f"packaging/envoy/{name}.yaml").read_text())
+    config = yaml.safe_load(configuration(f"envoy/{name}.yaml", authority))
     own = {8000: free_port(), 8001: free_port()}
     for listener in config["static_resources"]["listeners"]:
         address = listener["address"]["socket_address"]

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import repository as models
 import requests
+from certificates import Authority
 from perf_tool import perf_rows
-from protocols import GRPC, HTTP
+from protocols import GRPC, HTTP, add_sub_inputs
 from replicas import FRONTS, LOADS, Fleet, haproxy, keep_asking
 from serving import PATIENCE, eventually, http_status, size
 from tritonclient.grpc import service_pb2, service_pb2_grpc
@@ -199,6 +200,29 @@ def test_perf_names_the_sequence_of_a_request(tmp_path, sequences, backend_optio
             outcomes = statistics(port, "accumulate_direct")["inference_stats"]
             assert int(outcomes["success"]["count"]) > 0, "each replica has sequences"
             assert int(outcomes["fail"]["count"]) == 0
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_replicas_may_be_encrypted(tmp_path, backend_option, front):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    models.add_sub(folder)
+    authority = Authority(tmp_path)
+    issued = authority.issue("replica")
+    options = [f"--{port}-use-ssl=true" for port in ("http", "grpc")]
+    options += [f"--{port}-server-cert={issued.certificate}" for port in ("http", "grpc")]
+    options += [f"--{port}-server-key={issued.key}" for port in ("http", "grpc")]
+    with (
+        Fleet(tmp_path, folder, backend_option, *options) as fleet,
+        FRONTS[front](tmp_path, "stateless", fleet.ports, authority.certificate) as ports,
+    ):
+        eventually(lambda: http_status(ports[0], "/v2/health/ready") == 200, "the front to know the replicas")
+        eventually(lambda: is_ready(addresses(ports)[GRPC]), "the front to know the ports of gRPC")
+        for protocol, asks in LOADS.values():
+            inputs, expected = add_sub_inputs(protocol)
+            next(asks(protocol, addresses(ports)[protocol], expected, inputs))
+        # The replicas do not speak without.
+        assert http_status(fleet.ports[0][0], "/v2/health/ready") != 200
 
 
 @pytest.mark.parametrize("front", FRONTS)
