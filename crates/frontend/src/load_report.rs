@@ -2,7 +2,10 @@
 //! Aggregation), which Envoy and clients of gRPC read.
 //!
 //! Over HTTP the report is a header of the answer, over gRPC metadata after it.
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use engine::ServerWorkload;
@@ -21,9 +24,17 @@ const BINARY_REPORT: HeaderName = HeaderName::from_static("endpoint-load-metrics
 /// A report is used for so long. The rates are those of the time between two reports.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// What a server tells of its load.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+/// A report in all its forms: they are made once, for all clients that ask while it is used.
+#[derive(Debug)]
 pub(crate) struct LoadReport {
+    json: HeaderValue,
+    text: HeaderValue,
+    binary: HeaderValue,
+}
+
+/// What a server tells of its load.
+#[derive(Debug, Clone, Copy, Default)]
+struct ServerLoad {
     /// The highest share of time in which the instances of a model ran batches, from 0 to 1.
     utilization: f64,
     requests_per_second: f64,
@@ -38,41 +49,44 @@ pub(crate) struct LoadReports {
     last: Mutex<LastReport>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct LastReport {
     at: Instant,
     /// Requests that had ended then, and those of them that had failed.
     ended: u64,
     failed: u64,
-    report: LoadReport,
+    report: Arc<LoadReport>,
 }
 
 impl Default for LoadReports {
     fn default() -> Self {
-        let last = LastReport { at: Instant::now(), ended: 0, failed: 0, report: LoadReport::default() };
-        Self { last: Mutex::new(last) }
+        let report = Arc::new(LoadReport::of(ServerLoad::default()));
+        Self { last: Mutex::new(LastReport { at: Instant::now(), ended: 0, failed: 0, report }) }
     }
 }
 
 impl LoadReports {
     /// The report at this time, made of `workload` if the last one is too old.
-    pub(crate) fn at(&self, now: Instant, workload: impl FnOnce() -> ServerWorkload) -> LoadReport {
-        let last = *self.last.lock();
-        let passed = now.saturating_duration_since(last.at);
-        if passed < PERIOD {
-            return last.report;
-        }
+    pub(crate) fn at(&self, now: Instant, workload: impl FnOnce() -> ServerWorkload) -> Arc<LoadReport> {
+        let (passed, ended, failed) = {
+            let last = self.last.lock();
+            let passed = now.saturating_duration_since(last.at);
+            if passed < PERIOD {
+                return last.report.clone();
+            }
+            (passed, last.ended, last.failed)
+        };
         let workload = workload();
         // The counters of a model that is unloaded are gone.
         let per_second = |now: u64, before: u64| now.saturating_sub(before) as f64 / passed.as_secs_f64();
-        let report = LoadReport {
+        let report = Arc::new(LoadReport::of(ServerLoad {
             utilization: workload.busy_share,
-            requests_per_second: per_second(workload.requests_ended, last.ended),
-            errors_per_second: per_second(workload.requests_failed, last.failed),
+            requests_per_second: per_second(workload.requests_ended, ended),
+            errors_per_second: per_second(workload.requests_failed, failed),
             queued_work: workload.queued_work.as_secs_f64(),
-        };
+        }));
         let (ended, failed) = (workload.requests_ended, workload.requests_failed);
-        *self.last.lock() = LastReport { at: now, ended, failed, report };
+        *self.last.lock() = LastReport { at: now, ended, failed, report: report.clone() };
         report
     }
 }
@@ -88,7 +102,7 @@ pub(crate) fn tell(
     answer: &mut HeaderMap,
     request: &HeaderMap,
     cache: impl FnOnce() -> Option<CacheReport>,
-    report: impl FnOnce() -> LoadReport,
+    report: impl FnOnce() -> Arc<LoadReport>,
 ) {
     let Some(format) = request.get(FORMAT) else { return };
     let form = match format.as_bytes() {
@@ -99,10 +113,8 @@ pub(crate) fn tell(
             return;
         }
     };
-    let text = cache().map_or_else(|| report().text(form), |cache| cache.text(form));
-    if let Ok(value) = HeaderValue::try_from(text) {
-        answer.insert(REPORT, value);
-    }
+    let value = cache().map_or_else(|| report().told(form), |cache| printable(cache.text(form)));
+    answer.insert(REPORT, value);
 }
 
 /// The forms of a report over HTTP.
@@ -112,7 +124,31 @@ enum ReportForm {
     Text,
 }
 
+/// The header with a text of this module.
+fn printable(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).expect("the texts of reports are printable ASCII")
+}
+
 impl LoadReport {
+    fn of(load: ServerLoad) -> Self {
+        let [json, text] = [ReportForm::Json, ReportForm::Text].map(|form| printable(load.text(form)));
+        Self { json, text, binary: printable(load.message()) }
+    }
+
+    fn told(&self, form: ReportForm) -> HeaderValue {
+        match form {
+            ReportForm::Json => self.json.clone(),
+            ReportForm::Text => self.text.clone(),
+        }
+    }
+
+    /// The report as metadata of gRPC.
+    pub(crate) fn metadata(&self) -> (HeaderName, HeaderValue) {
+        (BINARY_REPORT, self.binary.clone())
+    }
+}
+
+impl ServerLoad {
     fn text(&self, form: ReportForm) -> String {
         let Self { utilization, requests_per_second, errors_per_second, queued_work } = self;
         match form {
@@ -126,8 +162,8 @@ impl LoadReport {
         }
     }
 
-    /// The report as metadata of gRPC.
-    pub(crate) fn metadata(&self) -> (HeaderName, HeaderValue) {
+    /// The message of gRPC in base64.
+    fn message(&self) -> String {
         /// The key of a field of 64 bits.
         const fn double(field: u8) -> u8 {
             field << 3 | 1
@@ -151,8 +187,7 @@ impl LoadReport {
         message.extend_from_slice(NAME);
         message.push(double(2));
         message.extend_from_slice(&self.queued_work.to_le_bytes());
-        let value = HeaderValue::try_from(STANDARD_NO_PAD.encode(message));
-        (BINARY_REPORT, value.expect("base64 is printable ASCII"))
+        STANDARD_NO_PAD.encode(message)
     }
 }
 
@@ -195,8 +230,8 @@ impl CacheReport {
 mod tests {
     use super::*;
 
-    const REPORT_OF_TESTS: LoadReport =
-        LoadReport { utilization: 0.5, requests_per_second: 20.0, errors_per_second: 0.25, queued_work: 1.5 };
+    const LOAD_OF_TESTS: ServerLoad =
+        ServerLoad { utilization: 0.5, requests_per_second: 20.0, errors_per_second: 0.25, queued_work: 1.5 };
 
     fn told(format: &'static str, cache: &[(&str, f64)]) -> Option<String> {
         let request = HeaderMap::from_iter([(FORMAT, HeaderValue::from_static(format))]);
@@ -206,7 +241,7 @@ mod tests {
             cache.iter().find(|(name, _)| *name == kind).map(|(_, value)| *value)
         });
         let mut answer = HeaderMap::new();
-        tell(&mut answer, &request, || cache, || REPORT_OF_TESTS);
+        tell(&mut answer, &request, || cache, || Arc::new(LoadReport::of(LOAD_OF_TESTS)));
         answer.get(REPORT).map(|value| value.to_str().unwrap().to_owned())
     }
 
@@ -241,7 +276,7 @@ mod tests {
 
     #[test]
     fn metadata_have_the_fields_of_the_message() {
-        let (name, value) = REPORT_OF_TESTS.metadata();
+        let (name, value) = LoadReport::of(LOAD_OF_TESTS).metadata();
         assert_eq!(name, "endpoint-load-metrics-bin");
         let message = STANDARD_NO_PAD.decode(value).unwrap();
         let double = |value: f64| value.to_le_bytes();
@@ -270,10 +305,11 @@ mod tests {
             ..ServerWorkload::default()
         };
         let early = reports.at(begun + PERIOD / 2, || panic!("there is no report to renew yet"));
-        assert_eq!(early, LoadReport::default());
-        assert_eq!(reports.at(begun + 4 * PERIOD, || workload(80, 1)), REPORT_OF_TESTS);
-        assert_eq!(reports.at(begun + 4 * PERIOD, || panic!("it is new")), REPORT_OF_TESTS);
+        assert_eq!(early.text, LoadReport::of(ServerLoad::default()).text);
+        let expected = LoadReport::of(LOAD_OF_TESTS).text;
+        assert_eq!(reports.at(begun + 4 * PERIOD, || workload(80, 1)).text, expected);
+        assert_eq!(reports.at(begun + 4 * PERIOD, || panic!("it is new")).text, expected);
         let later = reports.at(begun + 6 * PERIOD, || workload(70, 2));
-        assert_eq!((later.requests_per_second, later.errors_per_second), (0.0, 0.5));
+        assert!(later.text.to_str().unwrap().contains("rps_fractional=0.000000, eps=0.500000"), "{later:?}");
     }
 }

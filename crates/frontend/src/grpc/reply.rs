@@ -7,10 +7,11 @@ use std::{
 
 use bytes::{Buf, Bytes};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
+    HeaderName, HeaderValue, Response, StatusCode,
     header::{ACCEPT, ALLOW, CONTENT_TYPE},
 };
 use http_body::{Body, Frame};
+use smallvec::SmallVec;
 use vocabulary::{ByteReservation, Error};
 
 use super::{
@@ -28,9 +29,9 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 /// The body of a reply.
 pub(crate) enum GrpcReply {
     /// One message, then the status OK.
-    Message(Chunks, Pieces, Option<TracedSend>, Option<Box<HeaderMap>>),
+    Message(Chunks, Pieces, Option<TracedSend>, Option<Box<MoreTrailers>>),
     /// The status OK, after hyper has taken the message.
-    Status(Option<Box<HeaderMap>>),
+    Status(Option<Box<MoreTrailers>>),
     /// An empty body, or the end of any body.
     Empty,
     /// The responses of a stream, each when it is ready.
@@ -40,6 +41,9 @@ pub(crate) enum GrpcReply {
     /// A text for a client that does not speak gRPC.
     Text(&'static str),
 }
+
+/// Trailers beside the status, for clients that ask for them.
+pub(crate) type MoreTrailers = SmallVec<[(HeaderName, HeaderValue); 2]>;
 
 /// The text for clients that send another content type than gRPC's.
 const NOT_GRPC: &str = "this port speaks gRPC (content-type: application/grpc); gRPC-Web and Connect need a proxy that \
@@ -85,9 +89,9 @@ impl GrpcReply {
     }
 
     /// The same reply with another trailer after its message.
-    pub(crate) fn with_trailer(mut self, (name, value): (HeaderName, HeaderValue)) -> Self {
+    pub(crate) fn with_trailer(mut self, trailer: (HeaderName, HeaderValue)) -> Self {
         if let Self::Message(_, _, _, trailers) = &mut self {
-            trailers.get_or_insert_default().insert(name, value);
+            trailers.get_or_insert_default().push(trailer);
         }
         self
     }
@@ -104,7 +108,9 @@ impl GrpcReply {
             }
             Self::Status(more) => {
                 let mut trailers = Status::ok().trailers();
-                trailers.extend(more.take().map(|more| *more).into_iter().flatten());
+                if let Some(more) = more.take() {
+                    trailers.extend(*more);
+                }
                 *self = Self::Empty;
                 Poll::Ready(Some(Ok(Frame::trailers(trailers))))
             }

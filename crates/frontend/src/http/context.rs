@@ -48,7 +48,7 @@ impl HttpContext {
     }
 
     /// The load of the server, for clients that ask for it.
-    pub(super) fn load_report(&self) -> LoadReport {
+    pub(super) fn load_report(&self) -> Arc<LoadReport> {
         self.load_reports.at(Instant::now(), || self.engine.workload(|_| false))
     }
 
