@@ -24,7 +24,7 @@ import requests
 from balancer import Balancer, ask_on_new_connections
 from held import held_inputs
 from protocols import GRPC, HTTP, add_sub_inputs
-from replicas import Fleet, keep_asking
+from replicas import Fleet, keep_asking, kept
 from serving import PATIENCE, eventually, http_status, refuses_connections, run_to_end
 from tritonclient.utils import InferenceServerException
 
@@ -424,8 +424,8 @@ def test_servers_that_are_replaced_behind_a_balancer_lose_no_request(tmp_path, f
             return asyncio.run(ask_on_new_connections(balancer.http, infer_request(), PER_SECOND, done, fresh))
 
         wait_until_used(0, 1)
-        callers = [threads.submit(keep_asking, HTTP, balancer.http, done, kept_http)]
-        callers += [threads.submit(keep_asking, GRPC, balancer.grpc, done, kept_grpc)]
+        callers = [threads.submit(keep_asking, HTTP, kept, balancer.http, done, kept_http)]
+        callers += [threads.submit(keep_asking, GRPC, kept, balancer.grpc, done, kept_grpc)]
         asking = threads.submit(ask)
         try:
             eventually(lambda: fresh["answered"] > PER_SECOND, "the load to be under way")

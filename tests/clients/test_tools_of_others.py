@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import shutil
+import tempfile
 
 import perf_analyzer
 import plugins
@@ -119,7 +120,9 @@ def test_pytriton_serves_with_the_program_of_this_project(tmp_path):
     processes.run([interpreter, "-c", link, BINARY], check=True, env=environment() | {"PYTHONPATH": path})
     ports = [free_port() for _ in range(3)]
     line = [interpreter, PROGRAMS / "pytriton_server.py", *ports]
-    ended = processes.run(line, env=environment() | {"PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)})
+    # Its paths of sockets must be short.
+    with tempfile.TemporaryDirectory() as folder:
+        ended = processes.run(line, env=environment() | {"PYTHONPATH": str(tmp_path), "TMPDIR": folder})
     assert ended.returncode == 0, ended.stdout + ended.stderr
     # That of the server in PyTriton is 2.51.
     assert json.loads(ended.stdout.splitlines()[-1]) == {"http": [2, 4], "grpc": [2, 4], "version": "2.73.0"}
