@@ -122,7 +122,7 @@ def test_pytriton_serves_with_the_program_of_this_project(tmp_path):
     line = [interpreter, PROGRAMS / "pytriton_server.py", *ports]
     # Its paths of sockets must be short.
     with tempfile.TemporaryDirectory() as folder:
-        ended = processes.run(line, env=environment() | {"PYTHONPATH": str(tmp_path), "TMPDIR": folder})
+        ended = processes.run(line, env=environment() | {"PYTHONPATH": str(tmp_path), "TMPDIR": folder, "HOME": folder})
     assert ended.returncode == 0, ended.stdout + ended.stderr
     # That of the server in PyTriton is 2.51.
     assert json.loads(ended.stdout.splitlines()[-1]) == {"http": [2, 4], "grpc": [2, 4], "version": "2.73.0"}
