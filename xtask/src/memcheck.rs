@@ -216,8 +216,6 @@ const STATEFUL: &str = "backend: 'stateful' max_batch_size: 4
     output [ { name: 'OUTPUT' data_type: TYPE_INT32 dims: [ 1 ] }, { name: 'SEEN' data_type: TYPE_STRING dims: [ 1 ] } ]
     instance_group [ { kind: KIND_CPU } ]
     sequence_batching {
-      # Requests follow each other slowly under valgrind.
-      max_sequence_idle_microseconds: 600000000
       direct { }
       control_input [
         { name: 'START' control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } ] },
