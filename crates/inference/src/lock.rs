@@ -5,8 +5,8 @@
 //! knows which locks it holds, and a lock that is taken out of order ends the thread with a panic that names both.
 //! Without debug assertions, a lock is exactly that of `parking_lot`.
 //!
-//! Two kinds of locks are not checked: `RwLock`s, which are leaves (or, as in `backend-onnx`, taken before
-//! all that a library does), and those of tokio, which are held across `.await`.
+//! Two kinds of locks are not checked: `RwLock`s, and those of tokio, which are held across `.await`. `RwLock`s are leaves,
+//! but for one in `backend-onnx`, which is held while a library makes a session.
 #[cfg(all(debug_assertions, not(feature = "loom")))]
 mod held;
 mod mutex;
