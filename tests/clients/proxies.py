@@ -92,16 +92,22 @@ def _running(folder, server, text, line, closes=False):
     config, log_path = folder / "config", folder / "log"
     ports = {"http_port": free_port(), "grpc_port": free_port()}
     config.write_text(text.format(folder=folder, server=server, **ports))
-    line = [*line, config]
+    with listening([*line, config], log_path, ports.values()):
+        addresses = {name: f"127.0.0.1:{ports[f'{name}_port']}" for name in ("http", "grpc")}
+        yield types.SimpleNamespace(**addresses, closes=closes)
+
+
+@contextlib.contextmanager
+def listening(line, log_path, ports):
+    """A program until the end of the block, which begins when it listens on all these ports."""
     with open(log_path, "wb") as log, processes.running(line, stdout=log, stderr=processes.STDOUT) as process:
 
         def listens():
             assert process.poll() is None, f"{line} ended with {process.returncode}: {log_path.read_text()}"
-            return not any(map(refuses_connections, ports.values()))
+            return not any(map(refuses_connections, ports))
 
         eventually(listens, f"{line} to listen")
-        addresses = {name: f"127.0.0.1:{ports[f'{name}_port']}" for name in ("http", "grpc")}
-        yield types.SimpleNamespace(**addresses, closes=closes)
+        yield
 
 
 def version(program):

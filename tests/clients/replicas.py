@@ -6,11 +6,10 @@ import queue
 import re
 
 import numpy as np
-import processes
 import proxies
 import yaml
 from protocols import GRPC, HTTP, add_sub_inputs
-from serving import PATIENCE, ROOT, Server, eventually, free_port, refuses_connections
+from serving import PATIENCE, ROOT, Server, free_port
 
 
 class Fleet:
@@ -89,15 +88,9 @@ def envoy(folder, name, replicas, authority=None):
 @contextlib.contextmanager
 def _running(folder, line, config, own):
     # Envoy tells JSON from others by the name.
-    path, log_path = folder / "front.json", folder / "front.log"
+    path = folder / "front.json"
     path.write_text(config)
-    with open(log_path, "wb") as log, processes.running([*line, path], stdout=log, stderr=processes.STDOUT) as process:
-
-        def listens():
-            assert process.poll() is None, f"{line} ended with {process.returncode}: {log_path.read_text()}"
-            return not any(map(refuses_connections, own.values()))
-
-        eventually(listens, f"{line} to listen")
+    with proxies.listening([*line, path], folder / "front.log", own.values()):
         yield own[8000], own[8001]
 
 

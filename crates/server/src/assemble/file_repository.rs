@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use config::{VersionDirectory, version_directory};
 use repository::PrivateDirectory;
 use vocabulary::Error;
 
@@ -91,7 +92,7 @@ fn link_directory(model: &Path, place: &Path) -> io::Result<()> {
     let entries = fs::read_dir(&place)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     let is_version = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.bytes().all(|byte| byte.is_ascii_digit()) && path.is_dir()
+        matches!(version_directory(&name), VersionDirectory::Version(_)) && path.is_dir()
     };
     if place.join("config.pbtxt").exists() || entries.iter().any(is_version) {
         return symlink(place, model);
