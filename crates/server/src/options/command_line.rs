@@ -42,15 +42,10 @@ pub fn parse(
     resolve(*typed, environment).map(|options| Invocation::Serve(Box::new(options)))
 }
 
-/// Whether a repository is in an object store.
-pub(super) fn is_url(repository: &str) -> bool {
-    repository.contains("://")
-}
-
 /// Takes an argument for what it is: the URL or the directory of a repository, or the file of a model.
 fn take_argument(typed: &mut TypedOptions, argument: String) -> Result<(), BadOption> {
     let path = Path::new(&argument);
-    if is_url(&argument) || path.is_dir() {
+    if values::is_url(&argument) || path.is_dir() {
         typed.repository.paths.insert(argument);
         return Ok(());
     }

@@ -26,7 +26,8 @@ use super::meaning::{
 use super::refusal::BadOption;
 use super::table::INT_MAX;
 use super::typed::{self, TypedOptions, non_empty, unsigned};
-use super::{clash, command_line, managed, plain_keys};
+use super::values::is_url;
+use super::{clash, managed, plain_keys};
 use crate::color::ColorChoice;
 use crate::logging::{Levels, LogConfig};
 
@@ -196,8 +197,8 @@ fn check_between(typed: &mut TypedOptions) -> Result<(), BadOption> {
 }
 
 fn has_one_local_place(repository: &typed::TypedRepository) -> bool {
-    let is_url = repository.paths.iter().any(|path| command_line::is_url(path));
-    repository.paths.len() + repository.model_files.len() == 1 && !is_url
+    let is_local = repository.paths.iter().all(|path| !is_url(path));
+    repository.paths.len() + repository.model_files.len() == 1 && is_local
 }
 
 /// Checks the rules that Triton checks when it builds its server from the options.

@@ -199,6 +199,11 @@ pub(super) fn processors(text: &str) -> Result<ProcessorSet, String> {
     })
 }
 
+/// Whether a repository is in an object store.
+pub(super) fn is_url(repository: &str) -> bool {
+    repository.contains("://")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
