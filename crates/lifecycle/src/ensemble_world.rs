@@ -82,12 +82,34 @@ pub(crate) struct World {
     pub(crate) plans: BTreeMap<Generation, Disk>,
     /// The changes of each name when its files were last found.
     pub(crate) found: BTreeMap<Name, u64>,
+    /// What a reader shows who looks only at models that have changed.
+    pub(crate) shown: BTreeMap<ModelKey, ShownModel>,
     pub(crate) log: Vec<String>,
     /// How often each name was planned.
     pub(crate) planned: BTreeMap<Name, u64>,
     pub(crate) now: Timestamp,
     /// How often the policy was compared with the files.
     pub(crate) checked: u64,
+}
+
+/// What readers see of a model.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ShownModel {
+    versions: Vec<(i64, VersionStatus)>,
+    retiring: Vec<LoadedVersionId>,
+    problem: Option<NoVersion>,
+    awaits_members: bool,
+}
+
+impl ShownModel {
+    fn of(model: &ManagedModel) -> Self {
+        Self {
+            versions: model.versions().collect(),
+            retiring: model.retiring().collect(),
+            problem: model.problem().cloned(),
+            awaits_members: model.awaits_members(),
+        }
+    }
 }
 
 pub(crate) fn binds(
@@ -131,6 +153,7 @@ impl World {
             attached: BTreeSet::new(),
             plans: BTreeMap::new(),
             found: BTreeMap::new(),
+            shown: BTreeMap::new(),
             log: Vec::new(),
             planned: BTreeMap::new(),
             now: Timestamp::from_nanos(1),
@@ -270,6 +293,18 @@ impl World {
     }
 
     /// Takes new actions. Answers and calls of agents happen at once. Then ensembles are bound again.
+    /// A reader who looks only at models that have changed sees what is there.
+    fn show_changes(&mut self) {
+        for key in self.lifecycle.take_changed() {
+            match self.lifecycle.model(&key) {
+                Some(model) => drop(self.shown.insert(key, ShownModel::of(model))),
+                None => drop(self.shown.remove(&key)),
+            }
+        }
+        let all = self.lifecycle.models().map(|(key, model)| (key.clone(), ShownModel::of(model)));
+        assert_eq!(self.shown, all.collect());
+    }
+
     pub(crate) fn take(&mut self, actions: Vec<LifecycleAction>) {
         for action in actions {
             match action {
@@ -294,6 +329,7 @@ impl World {
                 action => self.open.push(action),
             }
         }
+        self.show_changes();
         let unbound = self.unbound();
         if unbound.is_empty() {
             return self.check();

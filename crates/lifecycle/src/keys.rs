@@ -6,10 +6,11 @@ use vocabulary::Name;
 /// A model: its name and, if the server uses namespaces, the repository that it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelKey {
-    /// The name of the repository; `None` if the server uses no namespaces.
-    pub namespace: Option<Name>,
+    // The first field: the models of a name follow each other.
     /// The model's name.
     pub name: Name,
+    /// The name of the repository; `None` if the server uses no namespaces.
+    pub namespace: Option<Name>,
 }
 
 impl ModelKey {

@@ -28,6 +28,7 @@ mod keys;
 mod lifecycle;
 mod listing;
 mod managed_model;
+mod managed_models;
 #[cfg(test)]
 mod member_history_tests;
 #[cfg(test)]

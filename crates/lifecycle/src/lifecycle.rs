@@ -20,9 +20,10 @@ use vocabulary::{Error, Name};
 use crate::{
     actions::{LifecycleAction, LogLevel},
     commands::LifecycleCommand,
-    keys::{CommandId, Generation, ModelKey},
+    keys::{CommandId, Generation, LoadedVersionId, ModelKey},
     listing::{FoundModel, ModelListing, RetryTimes},
     managed_model::ManagedModel,
+    managed_models::ManagedModels,
     operation::{LoadPurpose, NameQueue, Operation, OperationKind, OperationWaiter},
 };
 
@@ -45,7 +46,7 @@ pub struct LifecycleOptions {
 #[derive(Debug)]
 pub struct Lifecycle {
     options: LifecycleOptions,
-    models: BTreeMap<ModelKey, ManagedModel>,
+    models: ManagedModels,
     queues: BTreeMap<Name, NameQueue>,
     loads: BTreeMap<Generation, ModelLoad>,
     commands: BTreeMap<CommandId, OpenCommand>,
@@ -99,7 +100,7 @@ impl Lifecycle {
     pub fn new(options: LifecycleOptions) -> Self {
         Self {
             options,
-            models: BTreeMap::new(),
+            models: ManagedModels::default(),
             queues: BTreeMap::new(),
             loads: BTreeMap::new(),
             commands: BTreeMap::new(),
@@ -111,9 +112,31 @@ impl Lifecycle {
         }
     }
 
-    /// All models that are known, by namespace and name.
+    /// All models that are known, by name and namespace.
     pub fn models(&self) -> impl Iterator<Item = (&ModelKey, &ManagedModel)> {
         self.models.iter()
+    }
+
+    /// One model, if it is known.
+    pub fn model(&self, key: &ModelKey) -> Option<&ManagedModel> {
+        self.models.get(key)
+    }
+
+    /// The models of a name: one, or one for each namespace.
+    pub fn named(&self, name: &Name) -> impl Iterator<Item = (&ModelKey, &ManagedModel)> {
+        self.models.named(name)
+    }
+
+    /// The models that may have changed since the last call, and those that are not known any more.
+    pub fn take_changed(&mut self) -> BTreeSet<ModelKey> {
+        self.models.take_changed()
+    }
+
+    /// Whether a copy serves.
+    pub fn serves(&self, copy: LoadedVersionId) -> bool {
+        let model = self.loads.get(&copy.generation).and_then(|load| self.models.get(&load.key));
+        let version = model.and_then(|model| model.versions.get(&copy.version));
+        version.is_some_and(|version| version.serving == Some(copy.generation))
     }
 
     /// Whether an operation on a model runs or waits.
@@ -170,8 +193,10 @@ impl Lifecycle {
                 return self.take_actions(now);
             }
         };
-        for (key, model) in &mut self.models {
-            model.awaits_members &= models.contains_key(key);
+        for key in self.models.awaiting() {
+            if !models.contains_key(&key) {
+                self.models.get_mut(&key).into_iter().for_each(|model| model.awaits_members = false);
+            }
         }
         if let Some(command) = self.commands.get_mut(&id) {
             // This listing counts as one operation, so that the answer is not given too early.
@@ -233,10 +258,18 @@ impl Lifecycle {
     /// Forgets records at rest of models and versions that the repositories do not have. `exists` tells whether they have
     /// a model, or a version of it (M-W11).
     pub fn exist(&mut self, exists: impl Fn(&ModelKey, Option<i64>) -> bool) {
-        self.models.retain(|key, model| {
-            model.forget_absent(|version| exists(key, Some(version)));
-            exists(key, None) || !model.is_at_rest()
+        let is_gone = |key: &ModelKey, model: &ManagedModel| !exists(key, None) && model.is_at_rest();
+        let outdated = self.models.iter().filter(|(key, model)| {
+            is_gone(key, model) || model.has_absent(|version| exists(key, Some(version)))
         });
+        let outdated: Vec<_> = outdated.map(|(key, _)| key.clone()).collect();
+        for key in outdated {
+            let Some(model) = self.models.get_mut(&key) else { continue };
+            model.forget_absent(|version| exists(&key, Some(version)));
+            if is_gone(&key, model) {
+                self.models.remove(&key);
+            }
+        }
     }
 
     fn retry_times(&self) -> RetryTimes {

@@ -152,13 +152,16 @@ impl ManagedModel {
         })
     }
 
+    /// Whether there is a record of a version at rest that does not exist.
+    pub(crate) fn has_absent(&self, exists: impl Fn(i64) -> bool) -> bool {
+        let is_absent = |(number, version): (&i64, &ManagedVersion)| !version.is_used() && !exists(*number);
+        self.load.is_none() && self.versions.iter().any(is_absent)
+    }
+
     /// Forgets versions at rest that do not exist.
     pub(crate) fn forget_absent(&mut self, exists: impl Fn(i64) -> bool) {
         if self.load.is_none() {
-            self.versions.retain(|number, version| {
-                let is_at_rest = version.serving.is_none() && version.retiring.is_empty();
-                !is_at_rest || exists(*number)
-            });
+            self.versions.retain(|number, version| version.is_used() || exists(*number));
         }
     }
 
@@ -230,6 +233,11 @@ impl ManagedModel {
 }
 
 impl ManagedVersion {
+    /// Whether a copy of the version serves or ends.
+    fn is_used(&self) -> bool {
+        self.serving.is_some() || !self.retiring.is_empty()
+    }
+
     fn status(&self, number: i64) -> VersionStatus {
         let copy = |generation| LoadedVersionId { generation, version: number };
         match (self.serving, self.retiring.last()) {

@@ -21,8 +21,11 @@ impl Lifecycle {
             key.name
         ));
         let members_before = self.serving_copies(&plan.members);
-        for (_, model) in self.models.iter_mut().filter(|(other, _)| path[1..].contains(&other.name)) {
-            model.load.iter_mut().for_each(|load| load.blocked.extend([key.name.clone()]));
+        let others: Vec<_> = path[1..].iter().flat_map(|name| self.models.named(name)).collect();
+        let others: Vec<_> = others.into_iter().map(|(other, _)| other.clone()).collect();
+        for other in others {
+            let load = self.models.get_mut(&other).and_then(|model| model.load.as_mut());
+            load.into_iter().for_each(|load| load.blocked.extend([key.name.clone()]));
         }
         let Some(model) = self.models.get_mut(key) else { return };
         model.problem = None;
@@ -59,20 +62,17 @@ impl Lifecycle {
                 continue;
             }
             before.insert(name, from);
-            for model in self.named(name) {
+            for (_, model) in self.models.named(name) {
                 open.extend(next(model).into_iter().flatten().map(|member| (name, member)));
             }
         }
         None
     }
 
-    pub(super) fn named(&self, name: &Name) -> impl Iterator<Item = &ManagedModel> {
-        self.models.iter().filter(move |(key, _)| key.name == *name).map(|(_, model)| model)
-    }
-
     /// The copies of these models that serve.
     pub(super) fn serving_copies(&self, names: &BTreeSet<Name>) -> Vec<LoadedVersionId> {
-        let versions = names.iter().flat_map(|name| self.named(name)).flat_map(|model| &model.versions);
+        let models = names.iter().flat_map(|name| self.models.named(name));
+        let versions = models.flat_map(|(_, model)| &model.versions);
         let copies = versions
             .filter_map(|(&version, state)| Some(LoadedVersionId { generation: state.serving?, version }));
         copies.collect()

@@ -16,25 +16,26 @@ impl Lifecycle {
         }
     }
 
-    /// Whether the load of an ensemble needs the models of a name as they are, itself or because of its members.
-    pub(super) fn is_held(&self, name: &Name) -> bool {
-        let loads = self.models.values().filter_map(|model| model.load.as_ref());
-        let mut open: Vec<_> = loads.flat_map(|load| &load.held).collect();
-        let mut seen = BTreeSet::new();
-        while let Some(held) = open.pop() {
-            if held == name {
-                return true;
-            }
-            if seen.insert(held) {
-                open.extend(self.named(held).flat_map(binds).flatten());
+    /// The names whose models the loads of ensembles need as they are, themselves or because of their members.
+    pub(super) fn held_members(&mut self) -> BTreeSet<Name> {
+        let mut open: Vec<_> = self.models.held().into_iter().collect();
+        let mut held = BTreeSet::new();
+        while let Some(name) = open.pop() {
+            if held.insert(name.clone()) {
+                let models = self.models.named(&name);
+                open.extend(models.flat_map(|(_, model)| binds(model)).flatten().cloned());
             }
         }
-        false
+        held
     }
 
     /// A name with an unload that need not wait for loads of ensembles any more.
     pub(super) fn released(&mut self) -> Option<DeferredAction> {
-        let name = self.held.iter().find(|name| !self.is_held(name))?.clone();
+        if self.held.is_empty() {
+            return None;
+        }
+        let held = self.held_members();
+        let name = self.held.iter().find(|name| !held.contains(*name))?.clone();
         self.held.remove(&name);
         Some(DeferredAction::Released { name })
     }

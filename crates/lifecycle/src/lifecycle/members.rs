@@ -227,7 +227,7 @@ impl Lifecycle {
 
     /// Whether one of these models is not known, or was unloaded on purpose.
     fn lacks_unloaded(&self, members: &BTreeSet<Name>) -> bool {
-        members.iter().any(|member| self.named(member).all(ManagedModel::is_unloaded))
+        members.iter().any(|member| self.models.named(member).all(|(_, model)| model.is_unloaded()))
     }
 
     /// Whether a model awaits members that were unloaded on purpose, and nobody has asked for it since.
@@ -269,18 +269,19 @@ impl Lifecycle {
 
     /// A model has come into service: ensembles that it is a member of, and that await members, are loaded again.
     pub(super) fn retry_ensembles_of(&mut self, name: &Name) {
+        let awaiting = self.models.awaiting();
         let is_member = |model: &ManagedModel| {
             model.planned_members.contains(name)
                 || self.path_to(name, &model.planned_members, binds).is_some()
         };
-        let awaits = self.models.iter().filter(|(_, model)| model.awaits_members && is_member(model));
-        let names: BTreeSet<_> = awaits.map(|(key, _)| key.name.clone()).collect();
+        let concerns = |key: &ModelKey| self.models.get(key).is_some_and(is_member);
+        let names: BTreeSet<_> = awaiting.into_iter().filter(concerns).map(|key| key.name).collect();
         names.into_iter().for_each(|name| self.retry(name));
     }
 
     /// A model has gone: ensembles that await members may now mean a model of the name in another repository.
     pub(super) fn retry_ensembles_of_others(&mut self, gone: &ModelKey) {
-        if self.named(&gone.name).any(ManagedModel::serves) {
+        if self.models.named(&gone.name).any(|(_, model)| model.serves()) {
             self.retry_ensembles_of(&gone.name);
         }
     }
@@ -291,7 +292,7 @@ impl Lifecycle {
     }
 
     pub(super) fn awaits_members(&self, name: &Name) -> bool {
-        self.named(name).any(|model| model.awaits_members)
+        self.models.named(name).any(|(_, model)| model.awaits_members)
     }
 
     /// What the repositories have under the name of an ensemble that is loaded again.
@@ -328,7 +329,7 @@ impl Lifecycle {
 impl Lifecycle {
     /// Unloads the models of a name. Returns their members.
     pub(super) fn unload_name(&mut self, name: &Name) -> BTreeSet<Name> {
-        let keys: Vec<_> = self.models.keys().filter(|key| key.name == *name).cloned().collect();
+        let keys: Vec<_> = self.models.named(name).map(|(key, _)| key.clone()).collect();
         keys.iter().flat_map(|key| self.unload(key)).collect()
     }
 
@@ -346,15 +347,18 @@ impl Lifecycle {
     }
 
     /// Whether models of the name serve or await members, but neither a command nor another model needs them.
-    pub(super) fn is_needless(&self, name: &Name) -> bool {
-        self.named(name).any(|model| model.serves() || model.awaits_members)
-            && self.named(name).all(|model| !model.is_explicit)
-            && !self.models.iter().any(|(key, model)| key.name != *name && model.needs(name))
+    pub(super) fn is_needless(&mut self, name: &Name) -> bool {
+        self.models.named(name).any(|(_, model)| model.serves() || model.awaits_members)
+            && self.models.named(name).all(|(_, model)| !model.is_explicit)
+            && !self.models.are_needed(name)
     }
 
     /// The server stops: loads that wait for members have built nothing, and go no further.
     pub(super) fn dismiss_waiting(&mut self) {
-        for (key, model) in &mut self.models {
+        let loading = self.models.iter().filter(|(_, model)| model.load.is_some());
+        let loading: Vec<_> = loading.map(|(key, _)| key.clone()).collect();
+        for key in loading {
+            let Some(model) = self.models.get_mut(&key) else { continue };
             let Some(load) = &model.load else { continue };
             let generation = load.generation;
             let is_planned = matches!(load.phase, LoadPhase::AwaitingMembers { .. });

@@ -75,7 +75,7 @@ impl Lifecycle {
                         self.tell_twice(&key);
                         let reason = IN_TWO_REPOSITORIES.to_owned();
                         let problem = NoVersion { cause: NoVersionCause::Refused, reason };
-                        self.models.entry(key.clone()).or_default().problem = Some(problem);
+                        self.models.get_or_add(&key).problem = Some(problem);
                     }
                     self.tell_ended(name, waiter, None);
                 }
@@ -87,7 +87,8 @@ impl Lifecycle {
     }
 
     fn next_operation(&mut self, name: &Name) -> Option<Operation> {
-        let are_held = self.queues.get(name).is_some_and(NameQueue::is_unload_next) && self.is_held(name);
+        let is_unload = self.queues.get(name).is_some_and(NameQueue::is_unload_next);
+        let are_held = is_unload && self.held_members().contains(name);
         if are_held {
             self.held.insert(name.clone());
         }

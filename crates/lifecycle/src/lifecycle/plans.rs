@@ -27,7 +27,7 @@ impl Lifecycle {
             return self.load_ended(&key.name, Some(error), now);
         };
         let purpose = self.purpose(&key.name);
-        let model = self.models.entry(key.clone()).or_default();
+        let model = self.models.get_or_add(&key);
         model.listing.repository = Some(place.repository.clone());
         if model.is_as(&files, &faulty) && purpose.and_then(LoadPurpose::overriding_command).is_none() {
             model.awaits_members = false;
@@ -63,7 +63,7 @@ impl Lifecycle {
         let phase = LoadPhase::Planning;
         let generation = Generation(self.next_generation);
         self.next_generation += 1;
-        let model = self.models.entry(key.clone()).or_default();
+        let model = self.models.get_or_add(key);
         model.last_files.clone_from(&files);
         let (blocked, held) = (BTreeSet::new(), BTreeSet::new());
         model.load = Some(RunningLoad { generation, place, files, faulty, blocked, held, phase });

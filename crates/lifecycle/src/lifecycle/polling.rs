@@ -54,7 +54,10 @@ impl Lifecycle {
             return None;
         }
         let retry_times = self.retry_times();
-        let model = self.models.entry(key.clone()).or_default();
+        if self.models.get(key).is_none() {
+            self.models.get_or_add(key);
+        }
+        let model = self.models.get(key)?;
         let seen = match &found {
             Some(found) if found.is_incomplete => return None,
             Some(found) if found.places.len() > 1 => ListedState::Twice,
@@ -63,9 +66,12 @@ impl Lifecycle {
         };
         match (&seen, &found) {
             (ListedState::Files(files), Some(found)) if model.is_as(files, &found.faulty) => {
-                model.listing.unchanged();
-                model.awaits_members = false;
-                model.forget_absent(|number| files.has_version(number));
+                if model.awaits_members || model.has_absent(|number| files.has_version(number)) {
+                    let model = self.models.get_mut(key)?;
+                    model.awaits_members = false;
+                    model.forget_absent(|number| files.has_version(number));
+                }
+                self.models.listing_mut(key)?.unchanged();
                 return None;
             }
             (ListedState::Twice, _) if !model.serves() && model.problem.is_some() => return None,
@@ -78,7 +84,7 @@ impl Lifecycle {
             }
             _ => {}
         }
-        match model.listing.changed(&seen, now, retry_times) {
+        match self.models.listing_mut(key)?.changed(&seen, now, retry_times) {
             PollDecision::WaitUntil(again) => Some(again),
             PollDecision::Act => {
                 let kind = match (&seen, found) {

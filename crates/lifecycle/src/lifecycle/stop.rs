@@ -48,8 +48,7 @@ impl Lifecycle {
         }
         // Operations that still look for their models.
         let models = &self.models;
-        self.queues
-            .retain(|name, _| models.iter().any(|(key, model)| key.name == *name && model.load.is_some()));
+        self.queues.retain(|name, _| models.named(name).any(|(_, model)| model.load.is_some()));
         self.take_actions(now)
     }
 
