@@ -7,6 +7,8 @@ mod agent_thread;
 mod blocking;
 mod closing_threads;
 mod command;
+mod copies;
+mod downloads;
 mod handle;
 mod heap_trimmer;
 mod inferer;

@@ -4,12 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use repository::LoadParameters;
 use vocabulary::{Error, MAX_STORED_NAME, Name, check_length};
 
-use crate::{
-    model_state::{IndexEntry, ModelState},
-    models::Repository,
-    options::ModelControl,
-    readiness::ReadinessPolicy,
-};
+use crate::{models::Repository, options::ModelControl, readiness::ReadinessPolicy};
 
 /// The commands of operators for the models of an engine. The control mode decides which are allowed.
 #[derive(Clone, Copy)]
@@ -69,14 +64,7 @@ impl<'e> RepositoryCommands<'e> {
     /// Returns when no version of a model serves or ends, and none is being loaded: after an [`unload`](Self::unload) it has
     /// given back what it held.
     pub async fn model_ended(self, name: &str) {
-        let is_there = |entry: &IndexEntry| {
-            &*entry.name == name
-                && matches!(
-                    entry.state,
-                    Some(ModelState::Ready | ModelState::Loading | ModelState::Unloading)
-                )
-        };
-        self.repository.until(|table| !table.index(false).iter().any(is_there)).await;
+        self.repository.until(|table| !table.is_in_use(name)).await;
     }
 
     /// Adds a model repository. `mapped` has the names of directories by the names of their models.

@@ -1,17 +1,13 @@
 //! The snapshot of the repository for readers. A reader never waits for a load.
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use lifecycle::{
-    IN_TWO_REPOSITORIES, Lifecycle, LoadedVersionId, ModelKey, NoVersion, NoVersionCause, VersionStatus,
-};
+use lifecycle::{IN_TWO_REPOSITORIES, ManagedModel, ModelKey, NoVersion, NoVersionCause, VersionStatus};
+use rpds::HashTrieMapSync;
 use vocabulary::{Error, Name};
 
 use crate::{
     model_state::{IndexEntry, ModelState, NotReady},
-    models::loaded_version::LoadedVersion,
+    models::{copies::Copies, loaded_version::LoadedVersion},
 };
 
 impl IndexEntry {
@@ -28,13 +24,12 @@ impl IndexEntry {
     }
 }
 
-/// All models at one point in time.
+/// All models at one point in time. Tables share what they have in common: a clone costs nothing, and a change of one model
+/// the same among few models and among many.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ModelTable {
-    /// The models of each name: one, or one for each namespace.
-    models: HashMap<Name, Vec<Versions>>,
-    /// Copies that finish their accepted requests.
-    retiring: Vec<Arc<LoadedVersion>>,
+    /// The models of each name: one, or one for each namespace, by namespace.
+    models: HashTrieMapSync<Name, Vec<Versions>>,
     /// Which repositories can be read, if they are polled.
     readable: Arc<BTreeMap<Name, bool>>,
 }
@@ -53,6 +48,8 @@ struct Versions {
     versions: BTreeMap<i64, VersionEntry>,
     /// The loads that the copies of versions come from.
     generations: BTreeMap<i64, u64>,
+    /// Copies that finish their accepted requests.
+    retiring: Vec<Arc<LoadedVersion>>,
     /// Why the model has no version.
     problem: Option<NoVersion>,
     /// The model is an ensemble whose members are missing or do not fit.
@@ -60,6 +57,34 @@ struct Versions {
 }
 
 impl Versions {
+    fn of(key: &ModelKey, model: &ManagedModel, copies: &Copies) -> Self {
+        let mut shown = Self {
+            namespace: key.namespace.clone(),
+            problem: model.problem().cloned(),
+            awaits_members: model.awaits_members(),
+            retiring: model.retiring().filter_map(|copy| copies.get(copy).cloned()).collect(),
+            ..Self::default()
+        };
+        for (number, status) in model.versions() {
+            let entry = match &status {
+                VersionStatus::Loading => Some(VersionEntry::Loading),
+                VersionStatus::Ready(id) => copies.get(*id).cloned().map(VersionEntry::Ready),
+                VersionStatus::Unloading(id) => copies.get(*id).cloned().map(VersionEntry::Unloading),
+                VersionStatus::Unavailable(reason) => Some(VersionEntry::Unavailable(reason.clone())),
+            };
+            if let VersionStatus::Ready(id) | VersionStatus::Unloading(id) = &status {
+                shown.generations.insert(number, id.generation.0);
+            }
+            shown.versions.extend(entry.map(|entry| (number, entry)));
+        }
+        shown
+    }
+
+    /// Whether readers see the model: it has versions, or a reason why it has none.
+    fn is_known(&self) -> bool {
+        self.problem.is_some() || !self.versions.is_empty()
+    }
+
     /// Whether a name with namespaces means this model: it has not been unloaded.
     fn is_meant(&self) -> bool {
         let is_gone =
@@ -148,36 +173,28 @@ impl VersionEntry {
 }
 
 impl ModelTable {
-    /// The view of the policy's models. `copies` has every copy that has been built and has not ended.
-    pub(super) fn of(
-        lifecycle: &Lifecycle,
-        copies: &HashMap<LoadedVersionId, Arc<LoadedVersion>>,
-        readable: Arc<BTreeMap<Name, bool>>,
-    ) -> Self {
-        let mut table = Self { readable, ..Self::default() };
-        for (key, model) in lifecycle.models() {
-            let (problem, namespace) = (model.problem().cloned(), key.namespace.clone());
-            let awaits_members = model.awaits_members();
-            let mut shown = Versions { problem, namespace, awaits_members, ..Versions::default() };
-            for (number, status) in model.versions() {
-                let copy = |copy: &LoadedVersionId| copies.get(copy).cloned();
-                let entry = match &status {
-                    VersionStatus::Loading => Some(VersionEntry::Loading),
-                    VersionStatus::Ready(id) => copy(id).map(VersionEntry::Ready),
-                    VersionStatus::Unloading(id) => copy(id).map(VersionEntry::Unloading),
-                    VersionStatus::Unavailable(reason) => Some(VersionEntry::Unavailable(reason.clone())),
-                };
-                if let VersionStatus::Ready(id) | VersionStatus::Unloading(id) = &status {
-                    shown.generations.insert(number, id.generation.0);
-                }
-                shown.versions.extend(entry.map(|entry| (number, entry)));
-            }
-            table.retiring.extend(model.retiring().filter_map(|copy| copies.get(&copy).cloned()));
-            if shown.problem.is_some() || !shown.versions.is_empty() {
-                table.models.entry(key.name.clone()).or_default().push(shown);
-            }
+    /// Shows what has become of a model. `None`: it is not known any more. `copies` has every copy that has been built and
+    /// has not ended.
+    pub(super) fn set(&mut self, key: &ModelKey, model: Option<&ManagedModel>, copies: &Copies) {
+        let shown = model.map(|model| Versions::of(key, model, copies)).filter(Versions::is_known);
+        let mut named = self.models.get(&key.name).cloned().unwrap_or_default();
+        let place = named.binary_search_by(|model| model.namespace.cmp(&key.namespace));
+        match (place, shown) {
+            (Ok(index), Some(shown)) => named[index] = shown,
+            (Ok(index), None) => drop(named.remove(index)),
+            (Err(index), Some(shown)) => named.insert(index, shown),
+            (Err(_), None) => return,
         }
-        table
+        if named.is_empty() {
+            self.models.remove_mut(&key.name);
+        } else {
+            self.models.insert_mut(key.name.clone(), named);
+        }
+    }
+
+    /// Shows which repositories can be read.
+    pub(super) fn set_readable(&mut self, readable: Arc<BTreeMap<Name, bool>>) {
+        self.readable = readable;
     }
 
     /// The only model of a name.
@@ -278,6 +295,13 @@ impl ModelTable {
         missing
     }
 
+    /// Whether a version of the models of a name serves or ends, or is being loaded.
+    pub(crate) fn is_in_use(&self, name: &str) -> bool {
+        let models = self.models.get(name).into_iter().flatten();
+        let mut versions = models.flat_map(|model| model.versions.values());
+        versions.any(|version| version.state().0 != ModelState::Unavailable)
+    }
+
     /// The names of the models.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Name> {
         self.models.keys()
@@ -332,7 +356,7 @@ impl ModelTable {
             VersionEntry::Ready(loaded) => Some(loaded),
             VersionEntry::Loading | VersionEntry::Unloading(_) | VersionEntry::Unavailable(_) => None,
         });
-        ready.chain(&self.retiring)
+        ready.chain(self.models.values().flatten().flat_map(|model| &model.retiring))
     }
 
     fn sorted(mut built: Vec<Arc<LoadedVersion>>) -> Vec<Arc<LoadedVersion>> {

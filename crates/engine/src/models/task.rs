@@ -11,7 +11,7 @@ use host::now;
 use inference::repository::{LocalModelFiles, RepositoryOpener};
 use lifecycle::{
     CommandId, FoundModel, Generation, Lifecycle, LifecycleAction, LifecycleCommand, LifecycleOptions,
-    LoadedVersionId, ModelFiles, ModelKey, ModelOrigin, VersionStatus,
+    LoadedVersionId, ManagedModel, ModelFiles, ModelKey, ModelOrigin, VersionStatus,
 };
 use repository::{
     LoadParameters,
@@ -33,6 +33,8 @@ use super::{
     blocking::{self, BuiltVersion, ExistingModel, LoadPlace, RepositoryListing},
     closing_threads::ClosingThreads,
     command::{Command, Done},
+    copies::Copies,
+    downloads::Downloads,
     heap_trimmer::HeapTrimmer,
     load::{LoadedModel, VersionLoader},
     plan::{KeptFiles, LoadBase, LoadPlan, Planned},
@@ -40,7 +42,7 @@ use super::{
     retire::Retirement,
     table::ModelTable,
 };
-use crate::{model_state::IndexEntry, models::loaded_version::LoadedVersion, options::Polling};
+use crate::{model_state::IndexEntry, options::Polling};
 
 mod abandoned;
 mod actions;
@@ -83,8 +85,9 @@ pub(super) struct RepositoryTask {
     jobs: VecDeque<Job>,
     running_jobs: usize,
     load_threads: usize,
-    /// Copies that have been built and have not ended.
-    copies: HashMap<LoadedVersionId, Arc<LoadedVersion>>,
+    copies: Copies,
+    /// What is published next.
+    table: ModelTable,
     /// The files that copies have of their own.
     copied_files: HashMap<LoadedVersionId, Arc<dyn LocalModelFiles>>,
     /// What each load keeps until its last copy has ended.
@@ -95,8 +98,6 @@ pub(super) struct RepositoryTask {
     polling: Option<PollingState>,
     /// Notifications of the file system, if they are wanted.
     watcher: Option<Arc<FileWatcher>>,
-    /// Which repositories the last listing in mode `poll` could read.
-    readable: Arc<BTreeMap<Name, bool>>,
     /// Warnings about repositories that have been logged.
     told: BTreeSet<String>,
     /// Notifications of agents that the next answer waits for.
@@ -110,8 +111,7 @@ pub(super) struct RepositoryTask {
     stopped: Vec<Done<()>>,
     /// Ends what waits for stores when the server stops.
     store_waits: StoreWaitEnd,
-    /// Ends the downloads of the models of a name.
-    downloads: HashMap<Name, StoreWaitEnd>,
+    downloads: Downloads,
 }
 
 struct WaitingCaller {
@@ -224,14 +224,14 @@ impl RepositoryTask {
             jobs: VecDeque::new(),
             running_jobs: 0,
             load_threads,
-            copies: HashMap::new(),
+            copies: Copies::default(),
+            table: ModelTable::default(),
             copied_files: HashMap::new(),
             loads: HashMap::new(),
             open: HashMap::new(),
             next_command: 0,
             polling,
             watcher: is_watching.then(|| Arc::new(FileWatcher::default())),
-            readable: Arc::default(),
             told: BTreeSet::new(),
             untold: Vec::new(),
             stop,
@@ -240,7 +240,7 @@ impl RepositoryTask {
             retirement,
             stopped: Vec::new(),
             store_waits: StoreWaitEnd::default(),
-            downloads: HashMap::new(),
+            downloads: Downloads::default(),
         }
     }
 
@@ -266,7 +266,7 @@ impl RepositoryTask {
                 self.polling.iter_mut().for_each(PollingState::answer);
             }
             // What agents still do is an ending that has not come.
-            if self.lifecycle.is_idle() && self.endings.is_empty() {
+            if !self.stopped.is_empty() && self.endings.is_empty() && self.lifecycle.is_idle() {
                 for done in self.stopped.drain(..) {
                     // The caller may have gone.
                     let _ = done.send(());
@@ -290,7 +290,7 @@ impl RepositoryTask {
             }
             Command::Unload { name, dependents, done } => {
                 let text = format!("the download of model '{name}' was ended: the model is unloaded");
-                self.downloads.get(&name).iter().for_each(|wait| wait.end(Error::unavailable(text.clone())));
+                self.downloads.end_of(&name, &Error::unavailable(text));
                 self.begin(LifecycleCommand::Unload { name, dependents }, LoadParameters::default(), done);
             }
             Command::RefuseCommands { done } => {
@@ -388,7 +388,7 @@ impl RepositoryTask {
             Event::Polled(listing) => {
                 let RepositoryListing { mut models, problems, failures } = *listing;
                 self.tell_problems(problems, &failures);
-                self.readable = Arc::new(models.readable());
+                self.table.set_readable(Arc::new(models.readable()));
                 models.models.iter_mut().for_each(|(key, found)| self.mark_faulty(key, found));
                 let (actions, next) = self.lifecycle.polled(models, now);
                 self.polling.iter_mut().for_each(|polling| {
@@ -414,7 +414,7 @@ impl RepositoryTask {
     fn retired(&mut self, copies: Vec<LoadedVersionId>, now: Timestamp) -> Vec<LifecycleAction> {
         let mut actions = Vec::new();
         for copy in copies {
-            self.copies.remove(&copy);
+            self.copies.remove(copy);
             self.copied_files.remove(&copy);
             actions.extend(self.lifecycle.retired(copy, now));
         }
@@ -461,12 +461,11 @@ impl RepositoryTask {
 
     /// Versions whose backends have panicked need new copies, though their files are as they were.
     fn mark_faulty(&self, key: &ModelKey, found: &mut FoundModel) {
-        let model = self.lifecycle.models().find(|(known, _)| *known == key);
-        let versions = model.into_iter().flat_map(|(_, model)| model.versions());
+        let versions = self.lifecycle.model(key).into_iter().flat_map(ManagedModel::versions);
         let is_faulty =
-            |copy: &LoadedVersionId| self.copies.get(copy).is_some_and(|copy| copy.fault().is_some());
+            |copy: LoadedVersionId| self.copies.get(copy).is_some_and(|copy| copy.fault().is_some());
         let faulty = versions
-            .filter(|(_, status)| matches!(status, VersionStatus::Ready(copy) if is_faulty(copy)))
+            .filter(|(_, status)| matches!(status, VersionStatus::Ready(copy) if is_faulty(*copy)))
             .map(|(version, _)| version);
         found.faulty.extend(faulty);
     }
@@ -474,13 +473,8 @@ impl RepositoryTask {
     /// Ends what waits for stores.
     fn end_store_waits(&self) {
         let exiting = Error::unavailable("Server exiting");
-        self.downloads.values().chain([&self.store_waits]).for_each(|wait| wait.end(exiting.clone()));
-    }
-
-    /// What ends when the models of a name are unloaded, or when the server stops.
-    fn download_wait(&mut self, name: &Name) -> StoreWait {
-        self.downloads.retain(|_, wait| wait.is_used() && !wait.has_ended());
-        self.downloads.entry(name.clone()).or_default().wait()
+        self.downloads.end_all(&exiting);
+        self.store_waits.end(exiting);
     }
 }
 

@@ -1,5 +1,5 @@
 //! Performs the actions of the lifecycle. What takes time runs beside the task and comes back as an event.
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use futures_util::future::join_all;
 use inference::agent::AgentAction;
@@ -13,24 +13,23 @@ use crate::models::{
     blocking::{self, ListingPurpose, LoadPlace},
     loaded_version::LoadedVersion,
     plan::LoadBase,
-    table::ModelTable,
 };
 
 impl RepositoryTask {
     /// Publishes what has been decided, then performs what follows.
     pub(super) fn perform(&mut self, mut actions: Vec<LifecycleAction>) {
-        if !self.is_stopping() {
+        let mut changed = self.lifecycle.take_changed();
+        if self.is_stopping() {
+            self.show(&changed);
+        } else {
             // Copies know each other before ensembles and the table lead requests to them.
             let mut replaced = self.connect_copies(&actions);
             // Before the table, so that no request finds an ensemble and members that do not fit.
-            let of_ensembles = self.bind_ensembles();
+            let of_ensembles = self.bind_ensembles(&mut changed);
             replaced.extend(self.connect_copies(&of_ensembles));
             actions.extend(of_ensembles);
-            self.published.store(Arc::new(ModelTable::of(
-                &self.lifecycle,
-                &self.copies,
-                self.readable.clone(),
-            )));
+            self.show(&changed);
+            self.published.store(Arc::new(self.table.clone()));
             // After the table, where these copies find the ones to which they leave requests.
             replaced.iter().for_each(|copy| copy.model().succession().leave_new_sequences());
             self.table_changed.notify_waiters();
@@ -38,6 +37,13 @@ impl RepositoryTask {
         actions.into_iter().for_each(|action| self.perform_one(action));
         self.wait_for_agents();
         self.start_jobs();
+    }
+
+    /// Enters into the table what has become of these models.
+    fn show(&mut self, changed: &BTreeSet<ModelKey>) {
+        for key in changed {
+            self.table.set(key, self.lifecycle.model(key), &self.copies);
+        }
     }
 
     /// Gives copies the executors that they take over, and tells them of those whose sequences they do not have, before
@@ -48,9 +54,9 @@ impl RepositoryTask {
             let LifecycleAction::Retire { generation, versions, .. } = action else { continue };
             for &version in versions {
                 let id = LoadedVersionId { generation: *generation, version };
-                let Some(old) = self.copies.get(&id) else { continue };
+                let Some(old) = self.copies.get(id) else { continue };
                 let successors = self.lifecycle.successors(id);
-                let serving: Vec<_> = successors.iter().filter_map(|new| self.copies.get(new)).collect();
+                let serving: Vec<_> = successors.iter().filter_map(|new| self.copies.get(*new)).collect();
                 // The sequences of an executor that goes over to another copy stay where they are.
                 if !serving.iter().any(|new| new.take_over(old)) {
                     // Requests without a version may come to any of these.
@@ -70,7 +76,7 @@ impl RepositoryTask {
             }
             LifecycleAction::Find { name } => {
                 let (repositories, loader) = (self.repositories.clone(), self.loader.clone());
-                let (serving, wait) = (self.serving(&name), self.download_wait(&name));
+                let (serving, wait) = (self.serving(&name), self.downloads.wait_of(&name));
                 let found = blocking::find(repositories, loader, name.clone(), serving, wait);
                 self.events.spawn(async move { Event::Found { name, models: found.await } });
             }
@@ -78,13 +84,13 @@ impl RepositoryTask {
                 let given = given.and_then(|command| self.open.get(&command));
                 let given = given.map(|command| command.given.clone()).unwrap_or_default();
                 let place = place.map_or(LoadPlace::Given, |place| self.locate(&place));
-                let wait = self.download_wait(&key.name);
+                let wait = self.downloads.wait_of(&key.name);
                 self.jobs.push_back(Job::Plan { key, generation, place, given, wait });
             }
             LifecycleAction::Load { copy, base, .. } => {
                 let base = base.and_then(|base| {
                     let (loaded, files) =
-                        (self.copies.get(&base)?.clone(), self.copied_files.get(&base).cloned());
+                        (self.copies.get(base)?.clone(), self.copied_files.get(&base).cloned());
                     Some(LoadBase { loaded, plan: self.loads.get(&base.generation)?.plan.clone(), files })
                 });
                 // A load has its plan since it was planned.
@@ -118,11 +124,11 @@ impl RepositoryTask {
 
     /// The copies that serve under a name.
     fn serving(&self, name: &Name) -> Vec<(ModelKey, Arc<LoadedVersion>)> {
-        let models = self.lifecycle.models().filter(|(key, _)| key.name == *name);
+        let models = self.lifecycle.named(name);
         let copies = models.flat_map(|(key, model)| model.versions().map(move |(_, status)| (key, status)));
         let serving = copies.filter_map(|(key, status)| {
             let VersionStatus::Ready(copy) = status else { return None };
-            Some((key.clone(), self.copies.get(&copy)?.clone()))
+            Some((key.clone(), self.copies.get(copy)?.clone()))
         });
         serving.collect()
     }
@@ -198,7 +204,7 @@ impl RepositoryTask {
         let told = agents.filter(|_| unloads).map(|agents| agents.notify(AgentAction::Unload));
         let copy = |&version: &i64| {
             let id = LoadedVersionId { generation, version };
-            Some((id, self.copies.get(&id)?.clone()))
+            Some((id, self.copies.get(id)?.clone()))
         };
         let copies: Vec<_> = versions.iter().filter_map(copy).collect();
         if copies.is_empty() {

@@ -1,5 +1,8 @@
 //! Binds ensembles to the copies of their members that serve, each time these change.
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use config::EnsembleScheduling;
 use host::now;
@@ -20,44 +23,61 @@ impl RepositoryTask {
         LoadedVersion::of_ensemble(parts, &members)
     }
 
-    /// Binds all ensembles that serve to their members as they serve now. Ensembles whose members do not fit any more are
-    /// taken out of service. Returns what follows.
-    pub(super) fn bind_ensembles(&mut self) -> Vec<LifecycleAction> {
+    /// Binds the ensembles that serve, and that are among the models that have changed or use one of them, to their
+    /// members as they serve now. Ensembles whose members do not fit any more are taken out of service. Returns what
+    /// follows. `changed` gets the models that this changes.
+    pub(super) fn bind_ensembles(&mut self, changed: &mut BTreeSet<ModelKey>) -> Vec<LifecycleAction> {
         let mut actions = Vec::new();
+        let mut open: BTreeSet<_> = changed.iter().map(|key| key.name.clone()).collect();
         loop {
-            let mut lost = Vec::new();
-            // An ensemble may be a member of another one.
-            while self.bind_each(&mut lost) {}
+            let mut lost = BTreeMap::new();
+            while let Some(name) = open.pop_first() {
+                for copy in self.ensembles_around(&name) {
+                    if lost.contains_key(&copy) {
+                        continue;
+                    }
+                    match self.bind(copy) {
+                        Ok(None) => {}
+                        Ok(Some(key)) => {
+                            // An ensemble may be a member of another one.
+                            open.insert(key.name.clone());
+                            changed.insert(key);
+                        }
+                        Err(error) => drop(lost.insert(copy, error)),
+                    }
+                }
+            }
             if lost.is_empty() {
                 return actions;
             }
-            actions.extend(self.lifecycle.unbound(lost, now()));
+            actions.extend(self.lifecycle.unbound(lost.into_iter().collect(), now()));
+            let more = self.lifecycle.take_changed();
+            open.extend(more.iter().map(|key| key.name.clone()));
+            changed.extend(more);
         }
     }
 
-    /// Binds each ensemble once. Returns whether one of them has changed.
-    fn bind_each(&mut self, lost: &mut Vec<(LoadedVersionId, Error)>) -> bool {
-        let mut has_changed = false;
-        let serving: Vec<_> = self.lifecycle.models().flat_map(|(_, model)| ready(model)).collect();
-        for copy in serving {
-            let Some(loaded) = self.copies.get(&copy) else { continue };
-            let Some(version) = loaded.work().ensemble() else { continue };
-            let scheduling = version.ensemble().scheduling();
-            if lost.iter().any(|(known, _)| *known == copy) {
-                continue;
-            }
-            let model = loaded.model();
-            let members = self.members(model.name(), model.namespace(), scheduling);
-            match members.and_then(|members| loaded.bound_to(&members)) {
-                Ok(None) => {}
-                Ok(Some(bound)) => {
-                    self.copies.insert(copy, bound);
-                    has_changed = true;
-                }
-                Err(error) => lost.push((copy, error)),
-            }
-        }
-        has_changed
+    /// The copies of ensembles that serve under a name, and those that have a member of this name.
+    fn ensembles_around(&self, name: &Name) -> BTreeSet<LoadedVersionId> {
+        let own = self.lifecycle.named(name).flat_map(|(_, model)| ready(model));
+        let users = self.copies.of_ensembles_with(name).filter(|copy| self.lifecycle.serves(*copy));
+        own.chain(users).collect()
+    }
+
+    /// Binds a copy of an ensemble to its members as they serve now. Returns its model if that has changed the copy; `None`
+    /// for a copy that is no ensemble.
+    ///
+    /// # Errors
+    /// The members do not fit any more.
+    fn bind(&mut self, copy: LoadedVersionId) -> Result<Option<ModelKey>, Error> {
+        let Some(loaded) = self.copies.get(copy) else { return Ok(None) };
+        let Some(version) = loaded.work().ensemble() else { return Ok(None) };
+        let model = loaded.model();
+        let members = self.members(model.name(), model.namespace(), version.ensemble().scheduling())?;
+        let Some(bound) = loaded.bound_to(&members)? else { return Ok(None) };
+        let key = ModelKey { name: model.name().clone(), namespace: model.namespace().cloned() };
+        self.copies.insert(copy, bound);
+        Ok(Some(key))
     }
 
     /// The copy of the member for each step of an ensemble.
@@ -105,7 +125,7 @@ impl RepositoryTask {
                 None => Some(latest),
                 Some(version) => ready(model).find(|copy| copy.version == version),
             };
-            copy.and_then(|copy| self.copies.get(&copy).cloned()).ok_or_else(|| {
+            copy.and_then(|copy| self.copies.get(copy).cloned()).ok_or_else(|| {
                 let version = step.version.unwrap_or(-1);
                 depends(format!("whose required version {version} is not loaded."))
             })
@@ -116,8 +136,7 @@ impl RepositoryTask {
     /// The model that a step means: that of the ensemble's own namespace, or the only one of the name. Models that were
     /// unloaded count only if there is no other.
     fn find_member(&self, name: &Name, namespace: Option<&Name>) -> Option<&ManagedModel> {
-        let mut named: Vec<(&ModelKey, &ManagedModel)> =
-            self.lifecycle.models().filter(|(key, _)| key.name == *name).collect();
+        let mut named: Vec<_> = self.lifecycle.named(name).collect();
         if named.iter().any(|(_, model)| !model.is_absent()) {
             named.retain(|(_, model)| !model.is_absent());
         }

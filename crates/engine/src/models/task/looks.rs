@@ -14,7 +14,7 @@ use crate::{
     models::{
         blocking::{self, ExistingModel, ListingPurpose, RepositoryListing},
         command::Done,
-        table::{self, ModelTable},
+        table,
     },
 };
 
@@ -93,10 +93,9 @@ impl RepositoryTask {
         models: Option<&BTreeMap<ModelKey, ExistingModel>>,
         ready_only: bool,
     ) -> Vec<IndexEntry> {
-        let table = ModelTable::of(&self.lifecycle, &self.copies, self.readable.clone());
-        let mut lines = table.index(ready_only);
+        let mut lines = self.table.index(ready_only);
         if !ready_only {
-            let unknown = models.into_iter().flatten().filter(|(key, _)| !table.has(key));
+            let unknown = models.into_iter().flatten().filter(|(key, _)| !self.table.has(key));
             lines.extend(unknown.map(|(key, model)| match model.directories {
                 0 | 1 => IndexEntry::unknown(key),
                 _ => IndexEntry::not_unique(key),
