@@ -130,7 +130,7 @@ impl Executor {
             closing: AtomicBool::new(false),
             without_sequences: Notify::new(),
             fault: OnceLock::new(),
-            instances: Instances::new(active),
+            instances: Instances::new(active, threads.instances.clone()),
             validator,
             backend_handle: BackendModelHandle::new(builder.backend),
             rejection_errors: RejectionErrors::of(&config),
@@ -141,7 +141,7 @@ impl Executor {
         });
         let claims: Weak<dyn GrantListener> = Arc::downgrade(&(executor.clone() as Arc<dyn GrantListener>));
         executor.driver.lock().resource_claims().belongs_to(&claims);
-        executor.instances.begin(&executor.clone().runner(), built, &instances, passive);
+        executor.instances.begin(&executor.runner(), built, &instances, passive);
         Ok(executor)
     }
 
@@ -164,8 +164,8 @@ impl Executor {
         drop(released);
         // The memory of a state may belong to its instance, so that it is freed before.
         self.sequences.iter().for_each(Sequences::free_all_states);
-        for thread in self.instances.end(instances) {
-            thread.join();
+        for home in self.instances.end(instances) {
+            home.join();
         }
         self.backend_handle.end();
     }

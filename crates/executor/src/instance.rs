@@ -1,4 +1,6 @@
-//! Instance threads. Each builds one instance, runs the work from its work slot, and drops the instance.
+//! Instances and what runs them. Each is built on a thread of its own. One that only its own thread may run stays there, and
+//! the thread takes its work from a mailbox. Any other one has no thread while it is idle: what network threads do not run
+//! themselves, the threads that all models share do.
 use std::{
     collections::VecDeque,
     io,
@@ -8,7 +10,7 @@ use std::{
 };
 
 use config::ModelConfig;
-use host::{GroupThread, InstancePlan, ThreadGroup};
+use host::{GroupThread, InstancePlan, PoolWork, ThreadGroup};
 use inference::{
     backend::{BackendInstance, BackendModel, BuiltInstance, Execution, InstanceSpec},
     sync::{Condvar, Mutex},
@@ -29,31 +31,69 @@ pub(super) struct Assignment {
     pub(super) movable: Option<MovableInstance>,
 }
 
-/// Holds the next work of one instance thread. It holds at most one batch, because an instance gets the next one only when
-/// it is idle. If the driver were wrong, a second message would wait, and would not replace the first one.
+/// Runs batches that have waited for a thread.
+pub(super) trait RunsBatches: Send + Sync {
+    /// Runs a batch, and then the batches that become due for the same instance. The last argument is the instance, if
+    /// only this thread may run it.
+    fn run_own(self: Arc<Self>, first: Assignment, thread_bound: &mut Option<Box<dyn BackendInstance>>);
+}
+
+/// What the threads that all models share do for an instance.
+pub(crate) enum InstanceWork {
+    /// Run a batch.
+    Run(Arc<dyn RunsBatches>, Assignment),
+    /// Drop an instance that has panicked on another thread.
+    Discard(MovableInstance),
+    /// Drop an instance that has left.
+    End(MovableInstance, Arc<InstanceMailbox>),
+}
+
+impl PoolWork for InstanceWork {
+    fn perform(self) {
+        match self {
+            Self::Run(runner, first) => runner.run_own(first, &mut None),
+            Self::Discard(movable) => discard(movable),
+            Self::End(movable, mailbox) => {
+                // Its end is told, also if it panics.
+                discard(movable);
+                mailbox.end();
+            }
+        }
+    }
+}
+
+/// Holds the next work of an instance that has its own thread. It holds at most one batch, because an instance gets the
+/// next one only when it is idle. If the driver were wrong, a second message would wait, and would not replace the first
+/// one.
 #[derive(Default)]
 pub(super) struct InstanceMailbox {
-    messages: Mutex<VecDeque<InstanceMessage>>,
+    state: Mutex<MailboxState>,
     arrived: Condvar,
+    /// Signalled when an instance without its own thread has ended.
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct MailboxState {
+    messages: VecDeque<InstanceMessage>,
+    has_ended: bool,
 }
 
 /// A message to an instance thread.
 pub(super) enum InstanceMessage {
     /// Run a batch.
     Work(Assignment),
-    /// Drop an instance that has panicked on another thread.
-    Discard(MovableInstance),
-    /// Drop the instance and end. The message returns an instance that the driver held.
-    Shutdown(Option<MovableInstance>),
+    /// Drop the instance and end.
+    Shutdown,
 }
 
 impl InstanceMailbox {
     pub(super) fn put(&self, message: InstanceMessage) {
         let is_work = matches!(message, InstanceMessage::Work(_));
         let waiting = {
-            let mut messages = self.messages.lock();
-            messages.push_back(message);
-            messages.len()
+            let mut state = self.state.lock();
+            state.messages.push_back(message);
+            state.messages.len()
         };
         self.arrived.notify_one();
         if waiting > 1 && is_work {
@@ -62,42 +102,103 @@ impl InstanceMailbox {
     }
 
     pub(super) fn take(&self) -> InstanceMessage {
-        let mut messages = self.messages.lock();
+        let mut state = self.state.lock();
         loop {
-            match messages.pop_front() {
+            match state.messages.pop_front() {
                 Some(message) => return message,
-                None => self.arrived.wait(&mut messages),
+                None => self.arrived.wait(&mut state),
             }
+        }
+    }
+
+    /// An instance without its own thread has ended.
+    pub(super) fn end(&self) {
+        self.state.lock().has_ended = true;
+        self.ended.notify_all();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.state.lock().has_ended
+    }
+
+    fn wait_for_end(&self) {
+        let mut state = self.state.lock();
+        while !state.has_ended {
+            self.ended.wait(&mut state);
         }
     }
 }
 
-/// An instance that is built, and whose thread waits for the model it belongs to.
+/// Where an instance is run, and how its end is noticed.
+pub(super) enum InstanceHome {
+    /// Its own thread.
+    Own(GroupThread),
+    /// The threads that all models share.
+    Shared(Arc<InstanceMailbox>),
+}
+
+impl InstanceHome {
+    /// Whether the instance has been dropped.
+    pub(super) fn has_ended(&self) -> bool {
+        match self {
+            Self::Own(thread) => thread.has_ended(),
+            Self::Shared(mailbox) => mailbox.has_ended(),
+        }
+    }
+
+    /// Waits until the instance has been dropped. Blocks.
+    pub(super) fn join(self) {
+        match self {
+            Self::Own(thread) => thread.join(),
+            Self::Shared(mailbox) => mailbox.wait_for_end(),
+        }
+    }
+
+    /// Lets the end of the engine wait for it.
+    pub(super) fn adopt(self, threads: &ThreadGroup) {
+        match self {
+            Self::Own(thread) => threads.adopt(thread),
+            // The shared threads do what waits before they end.
+            Self::Shared(_) => {}
+        }
+    }
+}
+
+/// An instance that is built. If it has its own thread, that waits for the model it belongs to.
 pub(super) struct StartedInstance {
     /// `None` for an instance that only its own thread may run.
     pub(super) movable: Option<MovableInstance>,
+    own_thread: Option<OwnThread>,
+}
+
+struct OwnThread {
     attachment_sender: mpsc::Sender<Attachment>,
     thread: GroupThread,
 }
 
-/// Runs a batch on the thread of an instance. The second argument is the instance, if only this thread may run it.
-pub(super) type RunWork = Arc<dyn Fn(Assignment, &mut Option<Box<dyn BackendInstance>>) + Send + Sync>;
-
 /// What runs the work of an instance, and where the work comes from.
-type Attachment = (RunWork, Arc<InstanceMailbox>);
+type Attachment = (Arc<dyn RunsBatches>, Arc<InstanceMailbox>);
 
 impl StartedInstance {
-    /// Lets the thread run the work of `work_slot`. Returns the thread.
-    pub(super) fn attach(self, run: RunWork, work_slot: Arc<InstanceMailbox>) -> GroupThread {
-        // Fails only if the thread has panicked. The join reports that.
-        let _ = self.attachment_sender.send((run, work_slot));
-        self.thread
+    /// Lets the instance's own thread, if it has one, run the work of `mailbox`.
+    pub(super) fn attach(self, runner: Arc<dyn RunsBatches>, mailbox: Arc<InstanceMailbox>) -> InstanceHome {
+        match self.own_thread {
+            Some(OwnThread { attachment_sender, thread }) => {
+                // Fails only if the thread has panicked. The join reports that.
+                let _ = attachment_sender.send((runner, mailbox));
+                InstanceHome::Own(thread)
+            }
+            None => InstanceHome::Shared(mailbox),
+        }
     }
 
     /// Drops the instance on its thread, and waits for the thread's end. Blocks.
     pub(super) fn discard(self) {
-        drop((self.attachment_sender, self.movable));
-        self.thread.join();
+        drop(self.movable);
+        if let Some(OwnThread { attachment_sender, thread }) = self.own_thread {
+            drop(attachment_sender);
+            thread.join();
+        }
     }
 }
 
@@ -178,7 +279,10 @@ pub(super) fn build_all(
         }
     }
     let Some(failure) = failure else { return Ok(all) };
-    all.into_iter().for_each(|built| builder.threads.adopt(built.thread));
+    for StartedInstance { movable, own_thread } in all {
+        discard(movable);
+        own_thread.into_iter().for_each(|own| builder.threads.adopt(own.thread));
+    }
     Err(failure)
 }
 
@@ -195,11 +299,14 @@ fn await_built(
         Err(Error::internal(format!("the backend panicked while building instance '{name}'")))
     });
     match built {
-        Ok(movable) => Ok(StartedInstance {
-            movable,
-            attachment_sender: starting.attachment_sender,
-            thread: starting.thread,
-        }),
+        Ok(None) => {
+            let Starting { attachment_sender, thread, .. } = starting;
+            Ok(StartedInstance { movable: None, own_thread: Some(OwnThread { attachment_sender, thread }) })
+        }
+        Ok(Some(movable)) => {
+            builder.threads.adopt(starting.thread);
+            Ok(StartedInstance { movable: Some(movable), own_thread: None })
+        }
         Err(error) => {
             builder.threads.adopt(starting.thread);
             Err(error)
@@ -221,33 +328,26 @@ fn start(builder: &InstanceBuilder, placed: &InstancePlan) -> io::Result<Startin
     let threads = builder.threads.clone();
     let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES);
     let thread = threads.start(thread, move || {
-        let thread_bound = match builder.build(&placed) {
-            Ok(BuiltInstance::Movable(movable)) => {
-                let _ = report.send(Ok(Some(movable)));
-                None
-            }
-            Ok(BuiltInstance::ThreadBound(thread_bound)) => {
-                let _ = report.send(Ok(None));
-                Some(thread_bound)
-            }
-            Err(error) => {
-                // Dropped first: the thread that receives the error then holds the last reference to the backend's
-                // model, and drops it.
-                drop(builder);
-                let _ = report.send(Err(error));
-                return;
-            }
+        let built = builder.build(&placed);
+        // Dropped first: the thread that receives the result then holds the last reference to the backend's model, and
+        // drops it.
+        drop(builder);
+        let thread_bound = match built {
+            Ok(BuiltInstance::ThreadBound(thread_bound)) => thread_bound,
+            Ok(BuiltInstance::Movable(movable)) => return drop(report.send(Ok(Some(movable)))),
+            Err(error) => return drop(report.send(Err(error))),
         };
+        let _ = report.send(Ok(None));
         // Fails if another instance of the model could not be built. The instance then gets no executor.
-        if let Ok((run, work_slot)) = attachments.recv() {
-            work(&run, &work_slot, thread_bound);
+        if let Ok((runner, mailbox)) = attachments.recv() {
+            work(&runner, &mailbox, Some(thread_bound));
         }
     })?;
     Ok(Starting { ready, attachment_sender, thread })
 }
 
 /// The stack size that C++ backends expect. Rust's default is smaller.
-const STACK_BYTES: usize = 8 << 20;
+pub(super) const STACK_BYTES: usize = 8 << 20;
 
 /// Drops an instance that has panicked, which answers the requests that it may still hold. A second panic adds no
 /// information.
@@ -255,13 +355,16 @@ pub(super) fn discard<I>(instance: I) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(instance)));
 }
 
-/// What an instance thread does after it has built its instance.
-fn work(run: &RunWork, work_slot: &InstanceMailbox, mut thread_bound: Option<Box<dyn BackendInstance>>) {
+/// What the thread of an instance does after it has built the instance.
+fn work(
+    runner: &Arc<dyn RunsBatches>,
+    mailbox: &InstanceMailbox,
+    mut thread_bound: Option<Box<dyn BackendInstance>>,
+) {
     loop {
-        match work_slot.take() {
-            InstanceMessage::Shutdown(movable) => return drop(movable),
-            InstanceMessage::Discard(movable) => discard(movable),
-            InstanceMessage::Work(first) => run(first, &mut thread_bound),
+        match mailbox.take() {
+            InstanceMessage::Shutdown => return,
+            InstanceMessage::Work(first) => runner.clone().run_own(first, &mut thread_bound),
         }
     }
 }
@@ -272,11 +375,11 @@ mod tests {
 
     #[test]
     fn a_second_message_waits_and_replaces_nothing() {
-        let work_slot = InstanceMailbox::default();
+        let mailbox = InstanceMailbox::default();
         let batch = ScheduledBatch { instance: 7, rows: Vec::new(), end: scheduling::CutReason::Unbatched };
-        work_slot.put(InstanceMessage::Work(Assignment { batch, movable: None }));
-        work_slot.put(InstanceMessage::Shutdown(None));
-        assert!(matches!(work_slot.take(), InstanceMessage::Work(first) if first.batch.instance == 7));
-        assert!(matches!(work_slot.take(), InstanceMessage::Shutdown(None)));
+        mailbox.put(InstanceMessage::Work(Assignment { batch, movable: None }));
+        mailbox.put(InstanceMessage::Shutdown);
+        assert!(matches!(mailbox.take(), InstanceMessage::Work(first) if first.batch.instance == 7));
+        assert!(matches!(mailbox.take(), InstanceMessage::Shutdown));
     }
 }

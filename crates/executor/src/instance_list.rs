@@ -1,25 +1,30 @@
-//! The instances of an executor: their threads, and the messages to them.
+//! The instances of an executor: where they run, and the messages to them.
 use std::sync::Arc;
 
 use config::{InstanceGroup, InstanceKind};
-use host::{GroupThread, InstancePlan};
+use host::{InstancePlan, ThreadPool};
 use inference::lock::Mutex;
 use scheduling::InstanceId;
 use vocabulary::Name;
 
-use super::instance::{InstanceMailbox, InstanceMessage, MovableInstance, RunWork, StartedInstance};
+use super::instance::{
+    Assignment, InstanceHome, InstanceMailbox, InstanceMessage, InstanceWork, MovableInstance, RunsBatches,
+    StartedInstance,
+};
 use crate::instance_table::InstanceTable;
 
 /// The instances of an executor.
 pub(super) struct Instances {
-    pub(super) work_slots: InstanceTable<InstanceMailbox>,
+    pub(super) mailboxes: InstanceTable<InstanceMailbox>,
     pub(super) records: Mutex<InstanceList>,
+    /// The threads that all models share.
+    threads: ThreadPool<InstanceWork>,
 }
 
-/// The instances that the executor has, and their threads.
+/// The instances that the executor has.
 #[derive(Default)]
 pub(super) struct InstanceList {
-    /// Instances that take requests, and those that have left and whose threads have not been joined.
+    /// Instances that take requests, and those that have left and have not been waited for.
     pub(super) active: Vec<ActiveInstance>,
     pub(super) passive: Vec<PassiveInstance>,
 }
@@ -32,7 +37,7 @@ pub(super) struct ActiveInstance {
     pub(super) group: Arc<InstanceGroup>,
     /// It has been told to leave.
     pub(super) is_leaving: bool,
-    pub(super) thread: GroupThread,
+    pub(super) home: InstanceHome,
 }
 
 /// An instance that the executor keeps and never runs.
@@ -40,8 +45,8 @@ pub(super) struct PassiveInstance {
     pub(super) group: Arc<InstanceGroup>,
     /// `None` for an instance that only its own thread may touch.
     movable: Option<MovableInstance>,
-    work_slot: Arc<InstanceMailbox>,
-    thread: GroupThread,
+    mailbox: Arc<InstanceMailbox>,
+    home: InstanceHome,
 }
 
 /// An active instance.
@@ -56,32 +61,33 @@ pub(crate) struct InstanceView {
 
 impl PassiveInstance {
     pub(super) fn begin(
-        runner: RunWork,
+        runner: Arc<dyn RunsBatches>,
         built: StartedInstance,
         movable: Option<MovableInstance>,
         group: Arc<InstanceGroup>,
     ) -> Self {
-        let work_slot = Arc::<InstanceMailbox>::default();
-        let thread = built.attach(runner, work_slot.clone());
-        Self { group, movable, work_slot, thread }
+        let mailbox = Arc::<InstanceMailbox>::default();
+        let home = built.attach(runner, mailbox.clone());
+        Self { group, movable, mailbox, home }
     }
 
-    pub(super) fn end(self) -> GroupThread {
-        self.work_slot.put(InstanceMessage::Shutdown(self.movable));
-        self.thread
+    /// Lets the instance end on its thread.
+    pub(super) fn end(self, threads: &ThreadPool<InstanceWork>) -> InstanceHome {
+        end(threads, self.mailbox, self.movable);
+        self.home
     }
 }
 
 impl Instances {
     /// Instances that are numbered from 0 and have not begun.
-    pub(super) fn new(active: usize) -> Self {
-        Self { work_slots: InstanceTable::new(active), records: Mutex::default() }
+    pub(super) fn new(active: usize, threads: ThreadPool<InstanceWork>) -> Self {
+        Self { mailboxes: InstanceTable::new(active), records: Mutex::default(), threads }
     }
 
     /// The active instances by number. Nothing is known of what they do.
     pub(super) fn list(&self) -> Vec<InstanceView> {
         let records = self.records.lock();
-        let active = records.active.iter().filter(|active| !active.thread.has_ended());
+        let active = records.active.iter().filter(|active| !active.home.has_ended());
         let mut list: Vec<_> = active
             .map(|active| InstanceView {
                 number: active.id,
@@ -96,15 +102,29 @@ impl Instances {
         list
     }
 
-    /// Sends a message to the thread of an instance.
-    pub(super) fn put(&self, instance: InstanceId, message: InstanceMessage) {
-        self.work_slots.with(instance, |work_slot| work_slot.put(message));
+    /// Lets a batch run on the thread of its instance, or on one that all models share.
+    pub(super) fn run(&self, runner: Arc<dyn RunsBatches>, assignment: Assignment) {
+        if assignment.movable.is_some() {
+            return self.threads.perform(InstanceWork::Run(runner, assignment));
+        }
+        let instance = assignment.batch.instance;
+        self.mailboxes.with(instance, |mailbox| mailbox.put(InstanceMessage::Work(assignment)));
+    }
+
+    /// Drops an instance that has panicked: not here, because that may take long.
+    pub(super) fn discard(&self, movable: MovableInstance) {
+        self.threads.perform(InstanceWork::Discard(movable));
+    }
+
+    /// Lets an instance end. `movable` is the instance, unless only its own thread may touch it, or it has been lost.
+    pub(super) fn shut_down(&self, instance: InstanceId, movable: Option<MovableInstance>) {
+        end(&self.threads, self.mailboxes.get(instance), movable);
     }
 
     /// Lets the first instances of an executor begin. The active ones come first.
     pub(super) fn begin(
         &self,
-        runner: &RunWork,
+        runner: &Arc<dyn RunsBatches>,
         built: Vec<StartedInstance>,
         placed: &[InstancePlan],
         passive: Vec<Option<MovableInstance>>,
@@ -115,8 +135,8 @@ impl Instances {
         for (id, (built, InstancePlan { group, spec, .. })) in built.into_iter().zip(placed).enumerate() {
             let (group, name) = (group.clone(), spec.name.clone());
             if id < active {
-                let thread = built.attach(runner.clone(), self.work_slots.get(id));
-                records.active.push(ActiveInstance { id, name, group, is_leaving: false, thread });
+                let home = built.attach(runner.clone(), self.mailboxes.get(id));
+                records.active.push(ActiveInstance { id, name, group, is_leaving: false, home });
             } else {
                 let movable = passive.next().flatten();
                 records.passive.push(PassiveInstance::begin(runner.clone(), built, movable, group));
@@ -126,21 +146,32 @@ impl Instances {
     }
 
     /// Ends all instances. `idle` has those that the driver held, by number; the others have been told to end.
-    /// Returns their threads.
-    pub(super) fn end(&self, idle: Vec<(InstanceId, Option<MovableInstance>)>) -> Vec<GroupThread> {
+    /// Returns where they are.
+    pub(super) fn end(&self, idle: Vec<(InstanceId, Option<MovableInstance>)>) -> Vec<InstanceHome> {
         for (instance, movable) in idle {
-            self.put(instance, InstanceMessage::Shutdown(movable));
+            self.shut_down(instance, movable);
         }
         let records = std::mem::take(&mut *self.records.lock());
-        let passive = records.passive.into_iter().map(PassiveInstance::end);
-        records.active.into_iter().map(|active| active.thread).chain(passive).collect()
+        let passive = records.passive.into_iter().map(|passive| passive.end(&self.threads));
+        records.active.into_iter().map(|active| active.home).chain(passive).collect()
+    }
+}
+
+/// Lets an instance end. `movable` is the instance, unless only its own thread may touch it, or it has been lost.
+fn end(threads: &ThreadPool<InstanceWork>, mailbox: Arc<InstanceMailbox>, movable: Option<MovableInstance>) {
+    match movable {
+        Some(movable) => threads.perform(InstanceWork::End(movable, mailbox)),
+        None => {
+            mailbox.put(InstanceMessage::Shutdown);
+            mailbox.end();
+        }
     }
 }
 
 impl InstanceList {
-    /// Active instances whose threads have ended.
+    /// Active instances that have been dropped.
     pub(super) fn ended(&self) -> Vec<InstanceId> {
-        let ended = self.active.iter().filter(|active| active.thread.has_ended());
+        let ended = self.active.iter().filter(|active| active.home.has_ended());
         ended.map(|active| active.id).collect()
     }
 

@@ -1,4 +1,4 @@
-//! Tests of the work slot under every interleaving of its threads.
+//! Tests of the mailbox under every interleaving of its threads.
 use std::sync::Arc;
 
 use loom::{model::Builder, thread};
@@ -15,20 +15,20 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn loom_finds_no_lost_work_between_threads() {
     check(|| {
-        let work_slot = Arc::new(InstanceMailbox::default());
+        let mailbox = Arc::new(InstanceMailbox::default());
         let done = Arc::new(InstanceMailbox::default());
         let worker = thread::spawn({
-            let (work_slot, done) = (work_slot.clone(), done.clone());
+            let (mailbox, done) = (mailbox.clone(), done.clone());
             move || {
                 for _ in 0..2 {
-                    assert!(matches!(work_slot.take(), InstanceMessage::Shutdown(None)));
-                    done.put(InstanceMessage::Shutdown(None));
+                    assert!(matches!(mailbox.take(), InstanceMessage::Shutdown));
+                    done.put(InstanceMessage::Shutdown);
                 }
             }
         });
         for _ in 0..2 {
-            work_slot.put(InstanceMessage::Shutdown(None));
-            assert!(matches!(done.take(), InstanceMessage::Shutdown(None)));
+            mailbox.put(InstanceMessage::Shutdown);
+            assert!(matches!(done.take(), InstanceMessage::Shutdown));
         }
         worker.join().unwrap();
     });

@@ -195,7 +195,7 @@ impl Engine {
     /// Ends the engine's own threads after a stop, and waits until all threads that it has started have ended, at most
     /// until `deadline`. Returns whether they have. Threads of the runtime are not waited for. Blocks.
     pub fn end_threads(&self, deadline: Instant) -> bool {
-        self.shared.threads.clock.end();
+        self.shared.threads.end();
         self.shared.threads.group.join(deadline)
     }
 

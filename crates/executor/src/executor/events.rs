@@ -13,7 +13,7 @@ use scheduling::{Entry, InstanceId, Rejected, SchedulingAttributes};
 use vocabulary::Error;
 
 use super::{
-    super::{driver::Actions, driver_event::DriverEvent, instance::InstanceMessage},
+    super::{driver::Actions, driver_event::DriverEvent},
     Executor,
 };
 use crate::limiter::{GrantListener, PendingGrants};
@@ -94,10 +94,10 @@ impl Executor {
             self.threads.clock.wake_at(at, me);
         }
         for (instance, movable) in actions.departed {
-            self.instances.put(instance, InstanceMessage::Shutdown(movable));
+            self.instances.shut_down(instance, movable);
         }
         for assignment in actions.assignments {
-            self.instances.put(assignment.batch.instance, InstanceMessage::Work(assignment));
+            self.instances.run(self.runner(), assignment);
         }
         actions.pending_grants
     }

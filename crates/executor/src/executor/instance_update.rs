@@ -122,7 +122,9 @@ impl Executor {
         let surplus = std::mem::take(&mut update.surplus);
         let (passive, surplus): (Vec<_>, Vec<_>) = surplus.into_iter().partition(|group| group.passive);
         let ended = self.instances.records.lock().take_passive(&passive);
-        ended.into_iter().for_each(|passive| self.threads.group.adopt(passive.end()));
+        ended.into_iter().for_each(|passive| {
+            passive.end(&self.threads.instances).adopt(&self.threads.group);
+        });
         let staying = self.instances.records.lock().staying();
         let change = InstanceChange { added, staying, surplus };
         let actions = self.step(DriverEvent::InstancesChanged(change));
@@ -130,10 +132,10 @@ impl Executor {
         self.perform(actions).notify();
     }
 
-    /// Lets the threads of new instances begin. The driver does not know the instances yet.
+    /// Lets new instances begin. The driver does not know the instances yet.
     fn begin_new(self: &Arc<Self>, update: &mut PreparedUpdate) -> Vec<AddedInstance> {
         let owner = Arc::downgrade(&(self.clone() as Arc<dyn GrantListener>));
-        let runner = self.clone().runner();
+        let runner = self.runner();
         let mut claimants = std::mem::take(&mut update.claimants).into_iter();
         let mut added = Vec::new();
         for NewInstance { mut built, name, group } in update.new.drain(..) {
@@ -144,15 +146,15 @@ impl Executor {
                 continue;
             }
             let id = self.instances.records.lock().free_number();
-            self.instances.work_slots.renew(id);
+            self.instances.mailboxes.renew(id);
             self.orders.add_instance(id);
             self.sequences.iter().for_each(|sequences| sequences.add_instance(id));
             let claimant = claimants.next().flatten();
             if let Some((limiter, claimant)) = update.limiter.as_ref().zip(claimant) {
                 limiter.belongs_to(claimant, owner.clone(), id);
             }
-            let thread = built.attach(runner.clone(), self.instances.work_slots.get(id));
-            let active = ActiveInstance { id, name, group, is_leaving: false, thread };
+            let home = built.attach(runner.clone(), self.instances.mailboxes.get(id));
+            let active = ActiveInstance { id, name, group, is_leaving: false, home };
             self.instances.records.lock().active.push(active);
             added.push(AddedInstance { id, movable, claimant });
         }
@@ -167,8 +169,8 @@ impl Executor {
             departed.retain(|&id| driver.instances().has_left(id));
         }
         let departed = self.instances.records.lock().take_active(&departed);
-        for ActiveInstance { thread, .. } in departed {
-            thread.join();
+        for ActiveInstance { home, .. } in departed {
+            home.join();
         }
     }
 }

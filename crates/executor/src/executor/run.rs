@@ -19,7 +19,7 @@ use super::{
     super::{
         driver::Actions,
         driver_event::{DriverEvent, ExecutionSample},
-        instance::{Assignment, InstanceMessage, RunWork, discard},
+        instance::{Assignment, RunsBatches, discard},
     },
     Executor,
 };
@@ -51,11 +51,10 @@ impl Executor {
     pub(super) fn run_here(self: &Arc<Self>, first: Assignment, since: Timestamp, thread: &LentThread<'_>) {
         let mut next = Some(first);
         while let Some(assignment) = next {
-            let instance = assignment.batch.instance;
             next = self.run(assignment, &mut None);
             let stays = |next: &mut Assignment| !self.may_run_here(next, true) || now() - since > BRIEF_TIME;
             if let Some(late) = next.take_if(stays) {
-                self.instances.put(instance, InstanceMessage::Work(late));
+                self.instances.run(self.runner(), late);
             }
             if next.is_some() {
                 thread.share_tasks();
@@ -63,19 +62,9 @@ impl Executor {
         }
     }
 
-    /// What the threads of the instances run.
-    pub(super) fn runner(self: Arc<Self>) -> RunWork {
-        Arc::new(move |first, thread_bound| self.run_own(first, thread_bound))
-    }
-
-    /// Runs a batch that has waited for this thread, and then the batches that become due for the same instance.
-    fn run_own(self: &Arc<Self>, mut first: Assignment, thread_bound: &mut Option<Box<dyn BackendInstance>>) {
-        let rejected = self.driver.lock().grow(now(), &mut first.batch, &self.orders);
-        self.refuse(rejected);
-        let mut next = Some(first);
-        while let Some(assignment) = next {
-            next = self.run(assignment, thread_bound);
-        }
+    /// Runs batches for the threads of the instances.
+    pub(super) fn runner(self: &Arc<Self>) -> Arc<dyn RunsBatches> {
+        self.clone()
     }
 
     /// Runs a batch on this thread. Returns the next batch for the same instance, if one is due.
@@ -100,11 +89,11 @@ impl Executor {
             }));
             if let Err(panic) = outcome {
                 self.fail_version(instance, panic.as_ref());
-                // The state of the instance is unknown, so the executor never uses it again. Its own thread drops it: this
-                // one may be the client's, and the end of an instance may take long.
+                // The state of the instance is unknown, so the executor never uses it again. This thread may be the
+                // client's, and the end of an instance may take long.
                 discard(thread_bound.take());
                 if let Some(movable) = movable {
-                    self.instances.put(instance, InstanceMessage::Discard(movable));
+                    self.instances.discard(movable);
                 }
                 return None;
             }
@@ -116,7 +105,7 @@ impl Executor {
         if self.batching.is_some() {
             self.in_step(move |me| {
                 if let Some(next) = me.finished(instance, finished) {
-                    me.instances.put(instance, InstanceMessage::Work(next));
+                    me.instances.run(me.runner(), next);
                 }
             });
             return None;
@@ -188,6 +177,17 @@ impl Executor {
         self.handle(DriverEvent::Lost(instance));
         self.without_sequences.notify_waiters();
         self.notify_if_closing();
+    }
+}
+
+impl RunsBatches for Executor {
+    fn run_own(self: Arc<Self>, mut first: Assignment, thread_bound: &mut Option<Box<dyn BackendInstance>>) {
+        let rejected = self.driver.lock().grow(now(), &mut first.batch, &self.orders);
+        self.refuse(rejected);
+        let mut next = Some(first);
+        while let Some(assignment) = next {
+            next = self.run(assignment, thread_bound);
+        }
     }
 }
 
