@@ -41,7 +41,7 @@ pub(super) struct Driver {
 
 /// What a closed driver gives back. The caller drops it outside the lock.
 pub(super) struct ReleasedDriver {
-    /// All instances, by number. Their own threads must drop them.
+    /// All instances, by number. Those without an instance here are dropped by their own threads.
     pub(super) instances: Vec<(InstanceId, Option<MovableInstance>)>,
     _policy: Policy,
     _resource_claims: ResourceClaims,
@@ -96,7 +96,7 @@ pub(super) struct Actions {
     pub(super) pending_grants: PendingGrants,
     /// Instances that begin to leave.
     pub(super) leaving: Vec<InstanceId>,
-    /// Instances that have been removed. Their own threads must drop them.
+    /// Instances that have been removed. Those without an instance here are dropped by their own threads.
     pub(super) departed: Vec<(InstanceId, Option<MovableInstance>)>,
     /// The first assignment may run on the thread that brought its request.
     pub(super) brief: bool,

@@ -192,9 +192,9 @@ impl StartedInstance {
         }
     }
 
-    /// Drops the instance on its thread, and waits for the thread's end. Blocks.
+    /// Drops the instance: on its own thread if it has one, for whose end this waits. Blocks.
     pub(super) fn discard(self) {
-        drop(self.movable);
+        discard(self.movable);
         if let Some(OwnThread { attachment_sender, thread }) = self.own_thread {
             drop(attachment_sender);
             thread.join();

@@ -124,7 +124,7 @@ impl InstanceSet {
         gone
     }
 
-    /// Takes all instances out, also those that are lost. Their own threads must drop them.
+    /// Takes all instances out, also those that are lost.
     pub(super) fn release(&mut self) -> Vec<(InstanceId, Option<MovableInstance>)> {
         let members = std::mem::take(self).members.into_iter().enumerate();
         let released = members.filter_map(|(instance, member)| match member?.activity {

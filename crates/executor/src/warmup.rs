@@ -1,6 +1,6 @@
 //! Warm-up: the samples of the configuration, which an instance runs before the first client's request.
 //!
-//! Samples pass the same checks as requests of clients. Each sample runs in one execution on the instance's own thread.
+//! Samples pass the same checks as requests of clients. Each sample runs in one execution on the thread that has built the instance.
 //! It passes neither the scheduler nor the statistics. An error fails the load.
 use std::{
     sync::Arc,

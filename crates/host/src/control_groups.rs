@@ -8,7 +8,15 @@ use std::{
     fs,
     num::NonZeroUsize,
     path::{Component, Path, PathBuf},
+    time::Duration,
 };
+
+use inference::{Timestamp, lock::Mutex};
+
+use crate::now;
+
+/// How long limits that have been read stand for those of the kernel. They change only when somebody sets them.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// What the control groups of a process permit. `None`: no group has such a limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,9 +28,19 @@ pub(crate) struct ControlGroupLimits {
 }
 
 impl ControlGroupLimits {
-    /// Reads the limits of this process. Files that are missing or have another form set no limit.
+    /// The limits of this process, as they were at most a second ago: there may be a hundred files to read, and many
+    /// models may ask. Files that are missing or have another form set no limit.
     pub(crate) fn of_process() -> Self {
-        Self::read(Path::new("/"))
+        static LATEST: Mutex<Option<(Timestamp, ControlGroupLimits)>> = Mutex::new(None);
+        let mut latest = LATEST.lock();
+        match *latest {
+            Some((at, limits)) if now() - at < FRESH => limits,
+            _ => {
+                let limits = Self::read(Path::new("/"));
+                *latest = Some((now(), limits));
+                limits
+            }
+        }
     }
 
     /// Reads the limits below `root`, which is `/` except in tests.

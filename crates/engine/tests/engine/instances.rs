@@ -45,6 +45,29 @@ impl Built {
     }
 }
 
+/// The names of the threads of this process.
+fn thread_names() -> Vec<String> {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    // A thread may end meanwhile.
+    let name = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("comm"));
+    threads.filter_map(|thread| Some(name(thread.ok()?).ok()?.trim().to_owned())).collect()
+}
+
+#[tokio::test]
+async fn idle_instances_that_may_change_threads_have_none() {
+    let mut repository = Repository::new();
+    for model in 0..20 {
+        repository = repository.model(&format!("idle{model}"), ECHO, &["1"]);
+    }
+    let engine = repository.serve(echo().mobile()).await;
+    let is_of_instance = |name: &String| name.starts_with("idle");
+    until("the threads that have built them", || !thread_names().iter().any(is_of_instance)).await;
+    for model in 0..20 {
+        assert!(serves(&engine, &format!("idle{model}")).await);
+    }
+    assert!(!thread_names().iter().any(is_of_instance));
+}
+
 fn group(count: usize) -> String {
     format!("instance_group {{ count: {count} kind: KIND_CPU }}")
 }

@@ -179,7 +179,7 @@ async fn an_idle_engine_stops_at_once() {
 }
 
 #[tokio::test]
-async fn instances_end_with_the_engine_on_their_own_threads() {
+async fn instances_end_with_the_engine() {
     let ended = Arc::new(AtomicUsize::new(0));
     struct DropCounter(Arc<AtomicUsize>);
     impl Drop for DropCounter {

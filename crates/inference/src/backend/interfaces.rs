@@ -296,8 +296,8 @@ pub struct InstanceSpec {
 pub enum BuiltInstance {
     /// Runs on the thread that built it, and is dropped on that thread.
     ThreadBound(Box<dyn BackendInstance>),
-    /// Any thread may run it, one at a time. The server then executes short batches on the thread on which the
-    /// request arrives. This saves two thread switches.
+    /// Any thread may run it, one at a time, and drop it. The server then executes short batches on the thread on which
+    /// the request arrives, which saves two thread switches, and others on threads that all models share.
     Movable(Box<dyn BackendInstance + Send>),
 }
 

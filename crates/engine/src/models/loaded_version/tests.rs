@@ -261,7 +261,7 @@ impl Drop for PanickingInstance {
 }
 
 #[tokio::test]
-async fn an_instance_that_panics_on_the_thread_of_a_caller_is_dropped_by_its_own_thread() {
+async fn an_instance_that_panics_on_the_thread_of_a_caller_is_dropped_by_another() {
     let (dropped, threads) = mpsc::channel();
     let model = start(Scheduling::Unbatched, PanicsHere(dropped), &["m_0"]).unwrap();
     ask(&model, 1).only().await.unwrap_err();
