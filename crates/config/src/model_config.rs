@@ -7,7 +7,7 @@ use std::{
 };
 
 use scheduling::DynamicBatching;
-use vocabulary::{DataType, LabelName, Name, Shape};
+use vocabulary::{DataType, LabelName, Name, NameIndex, Shape};
 
 use super::{EnsembleScheduling, InstanceGroup, SequenceScheduling, VersionPolicy, Warmup};
 
@@ -25,10 +25,14 @@ pub struct ModelConfig {
     /// How many rows one request may have if they may be more than `max_batch_size`, because the backend has chosen
     /// that size itself. A request with more rows than `max_batch_size` is a batch of its own.
     pub max_request_rows: Option<NonZeroU32>,
-    /// In the order of the configuration; names are unique.
+    /// In the order of the configuration; names are unique, and never change.
     pub inputs: Vec<InputSpec>,
-    /// In the order of the configuration; names are unique.
+    /// In the order of the configuration; names are unique, and never change.
     pub outputs: Vec<OutputSpec>,
+    /// Where the names of `inputs` are.
+    pub input_index: NameIndex,
+    /// Where the names of `outputs` are.
+    pub output_index: NameIndex,
     /// Inputs that the backend computes from the composition of a batch.
     pub batch_inputs: Vec<BatchInput>,
     /// Outputs that the backend splits among the requests by the shape of an input.
@@ -187,12 +191,18 @@ pub struct Accelerator {
 impl ModelConfig {
     /// The configuration of an input.
     pub fn input(&self, name: &str) -> Option<&InputSpec> {
-        self.inputs.iter().find(|input| input.name == name)
+        self.input_place(name).map(|place| &self.inputs[place])
     }
 
     /// The configuration of an output.
     pub fn output(&self, name: &str) -> Option<&OutputSpec> {
-        self.outputs.iter().find(|output| output.name == name)
+        let place = self.output_index.place(name, self.outputs.iter().map(|output| &output.name))?;
+        self.outputs.get(place)
+    }
+
+    /// The place of an input among all.
+    pub fn input_place(&self, name: &str) -> Option<usize> {
+        self.input_index.place(name, self.inputs.iter().map(|input| &input.name))
     }
 
     /// The largest number of rows of a batch; 1 for models without a batch dimension.

@@ -17,7 +17,7 @@ use proto::{
     model_config::SchedulingChoice, model_metrics::metric_control::MetricOptions,
     model_optimization_policy::ModelPriority,
 };
-use vocabulary::{DataType, LabelName, Name, Shape, element_count};
+use vocabulary::{DataType, LabelName, Name, NameIndex, Shape, element_count};
 
 use super::{Accelerator, ConfigErrors, ModelConfig, Scheduling, VersionPolicy, rule};
 
@@ -60,6 +60,8 @@ impl ConfigConversion<'_> {
             max_request_rows: None,
             inputs: self.inputs(config),
             outputs: self.outputs(config),
+            input_index: NameIndex::default(),
+            output_index: NameIndex::default(),
             batch_inputs: self.batch_inputs(config),
             batch_outputs: self.batch_outputs(config),
             scheduling: self.scheduling(config),

@@ -3,8 +3,8 @@ use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use scheduling::SequencePosition;
 use vocabulary::{
-    BudgetExceeded, ByteReservation, Error, ForeignMemory, MemoryKind, Name, Parameters, REQUEST_BYTES,
-    Tensor, TensorData, TensorMemory,
+    BudgetExceeded, ByteReservation, Error, ForeignMemory, MemoryKind, Name, NameIndex, NameList, Parameters,
+    REQUEST_BYTES, Tensor, TensorData, TensorMemory,
 };
 
 use crate::{ClientId, TraceContext, cache::CacheControl};
@@ -19,6 +19,8 @@ pub struct Request {
     pub model_version: Option<i64>,
     /// Tensors, or bytes whose shape follows from the model's configuration.
     pub inputs: RequestInputs,
+    /// Where the names of the inputs are.
+    pub input_index: NameIndex,
     /// Which outputs the client wants.
     pub outputs: OutputSelection,
     /// Position in a sequence. The default means no sequence. The number 0 and the empty text are not ids of a
@@ -83,7 +85,7 @@ pub enum OutputSelection {
     #[default]
     All,
     /// These outputs, without repetition; at least one.
-    Named(Vec<Name>),
+    Named(NameList),
     /// No output. This is a padding row, which keeps a row position in a batch.
     Nothing,
 }
@@ -93,7 +95,7 @@ impl OutputSelection {
     pub fn includes(&self, output: &str) -> bool {
         match self {
             Self::All => true,
-            Self::Named(names) => names.iter().any(|name| name == output),
+            Self::Named(names) => names.has(output),
             Self::Nothing => false,
         }
     }
@@ -110,7 +112,7 @@ impl OutputSelection {
 impl From<Vec<Name>> for OutputSelection {
     /// Converts the clients' form: without names the client wants all outputs.
     fn from(names: Vec<Name>) -> Self {
-        if names.is_empty() { Self::All } else { Self::Named(names) }
+        if names.is_empty() { Self::All } else { Self::Named(names.into()) }
     }
 }
 
@@ -146,7 +148,12 @@ impl Request {
 
     /// The input with that name.
     pub fn input(&self, name: &str) -> Option<&Tensor> {
-        self.tensors().iter().find(|tensor| tensor.name() == name)
+        self.input_place(name).map(|place| &self.tensors()[place])
+    }
+
+    /// The place of the input with that name among [`tensors`](Self::tensors).
+    pub fn input_place(&self, name: &str) -> Option<usize> {
+        self.input_index.place(name, self.tensors().iter().map(Tensor::name))
     }
 
     /// Bytes of the inputs, except for those in memory of a device.
@@ -196,6 +203,7 @@ impl Request {
             id: self.id.clone(),
             model_version: self.model_version,
             inputs: self.inputs.clone(),
+            input_index: NameIndex::default(),
             outputs: self.outputs.clone(),
             sequence: self.sequence.clone(),
             priority: self.priority,

@@ -3,6 +3,7 @@
 //! The order of the rules and their texts follow Triton: infer_request.cc, Normalize. A backend may rely on exactly
 //! what this check guarantees, see [`Execution`](crate::backend::Execution).
 use std::{
+    cell::OnceCell,
     collections::HashSet,
     hash::{BuildHasher, Hash, Hasher, RandomState},
     sync::LazyLock,
@@ -10,6 +11,7 @@ use std::{
 
 use config::{InputSpec, ModelConfig, Scheduling, SequenceControl};
 use scheduling::{SchedulingAttributes, SequencePosition};
+use smallvec::SmallVec;
 use vocabulary::{
     DataType, Error, MAX_STORED_NAME, Name, Parameters, Shape, ShapeError, Tensor, TensorData, TensorMemory,
     bytes_elements, check_length, element_count, shape_text,
@@ -163,14 +165,17 @@ impl RequestValidator {
         if let Some(name) = repeated(tensors.iter().map(Tensor::name)) {
             return Err(at.invalid(format!("input '{name}' already exists in request")));
         }
-        let left_out = || config.inputs.iter().filter(|spec| !has(tensors, &spec.name));
+        let given = OnceCell::new();
+        let has = |name: &Name| given.get_or_init(|| names_of(tensors)).contains(name);
+        let left_out = || config.inputs.iter().filter(|spec| !has(&spec.name));
         let missing = || left_out().filter(|spec| !spec.optional);
         let unknown = || tensors.iter().find(|tensor| config.input(tensor.name()).is_none());
         if (self.required..=config.inputs.len()).contains(&tensors.len()) {
             if let Some(unknown) = unknown() {
                 return Err(at.unexpected("input", unknown.name(), left_out().map(|spec| &spec.name)));
             }
-            if missing().next().is_none() {
+            // Names that the model has, each once, and as many: none is missing.
+            if tensors.len() == config.inputs.len() || missing().next().is_none() {
                 return Ok(());
             }
         }
@@ -249,8 +254,8 @@ fn repeated<'a>(names: impl ExactSizeIterator<Item = &'a Name> + Clone) -> Optio
     names.into_iter().find(|name| !seen.insert(*name))
 }
 
-fn has(tensors: &[Tensor], name: &Name) -> bool {
-    tensors.iter().any(|tensor| tensor.name() == name)
+fn names_of(tensors: &[Tensor]) -> HashSet<&Name> {
+    tensors.iter().map(Tensor::name).collect()
 }
 
 fn check_outputs(config: &ModelConfig, outputs: &[Name], at: &ErrorContext<'_>) -> Result<(), Error> {
@@ -260,7 +265,8 @@ fn check_outputs(config: &ModelConfig, outputs: &[Name], at: &ErrorContext<'_>) 
     match outputs.iter().find(|name| config.output(name).is_none()) {
         Some(unknown) => {
             let known = config.outputs.iter().map(|spec| &spec.name);
-            Err(at.unexpected("output", unknown, known.filter(|name| !outputs.contains(name))))
+            let asked: HashSet<_> = outputs.iter().collect();
+            Err(at.unexpected("output", unknown, known.filter(|name| !asked.contains(name))))
         }
         None => Ok(()),
     }
@@ -509,8 +515,11 @@ static SHAPE_KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 /// contents of shape tensors (S-W11), and, where inputs are optional, the names of the inputs that are present.
 fn shape_key(config: &ModelConfig, tensors: &[Tensor], has_optional: bool) -> Result<u64, Error> {
     let mut hasher = SHAPE_KEYS.build_hasher();
-    for (index, input) in config.inputs.iter().enumerate() {
-        let Some(tensor) = tensors.iter().find(|tensor| *tensor.name() == input.name) else { continue };
+    let place = |tensor| Some((config.input_place(Tensor::name(tensor))?, tensor));
+    let mut given: SmallVec<[_; 8]> = tensors.iter().filter_map(place).collect();
+    given.sort_unstable_by_key(|(index, _)| *index);
+    for (index, tensor) in given {
+        let input = &config.inputs[index];
         if has_optional {
             index.hash(&mut hasher);
         }

@@ -4,7 +4,7 @@ use std::{num::NonZeroU64, sync::Arc};
 use config::ModelConfig;
 use inference::OutputPlacement;
 use smallvec::SmallVec;
-use vocabulary::{Error, Name, Tensor};
+use vocabulary::{Error, Name, NameIndex, Tensor};
 
 use super::{classification, shared_memory::RequestRegions};
 use crate::long_write::{BRIEF, LongWrite};
@@ -37,6 +37,7 @@ const BRIEF_ELEMENTS: usize = BRIEF / 4;
 #[derive(Debug, Clone, Default)]
 pub struct RequestedOutputs {
     named: SmallVec<[(Name, RequestedOutput); 2]>,
+    named_index: NameIndex,
     /// The placement of outputs that the request does not list.
     pub default: Placement,
     /// The shared memory of the request, if it uses any.
@@ -56,8 +57,8 @@ impl RequestedOutputs {
 
     /// The requested form of the output with this name.
     pub fn of(&self, output: &str) -> RequestedOutput {
-        let named = self.named.iter().find(|(name, _)| name == output);
-        named.map_or(RequestedOutput { placement: self.default, classes: None }, |(_, requested)| *requested)
+        let place = self.named_index.place(output, self.named.iter().map(|(name, _)| name));
+        place.map_or(RequestedOutput { placement: self.default, classes: None }, |place| self.named[place].1)
     }
 
     /// The shared memory of the request, for changing it.

@@ -3,7 +3,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use inference::OutputPlacement;
 use shared_memory::ClientRegions;
-use vocabulary::{Error, ForeignMemory, MemoryKind, Name, Tensor, TensorData, TensorMemory};
+use vocabulary::{Error, ForeignMemory, MemoryKind, Name, NameIndex, Tensor, TensorData, TensorMemory};
 
 /// The part of a region that a tensor names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +31,7 @@ impl RegionRange<'_> {
 pub struct RequestRegions {
     inputs: Vec<ForeignMemory>,
     outputs: Vec<(Name, ForeignMemory)>,
+    output_index: NameIndex,
 }
 
 impl RequestRegions {
@@ -50,7 +51,7 @@ impl RequestRegions {
         let is_apart = |memory: &ForeignMemory| !self.inputs.iter().any(|input| input.overlaps(memory));
         let usable = |memory: &ForeignMemory| memory.may_be_used_in_place() && is_apart(memory);
         let offered: Vec<_> = self.outputs.iter().filter(|(_, memory)| usable(memory)).cloned().collect();
-        if offered.is_empty() { None } else { Some(Arc::new(RegionPlacement(offered))) }
+        if offered.is_empty() { None } else { Some(Arc::new(RegionPlacement(offered, NameIndex::default()))) }
     }
 
     /// Writes the outputs of a response to their regions. Such an output has no bytes afterwards.
@@ -60,8 +61,9 @@ impl RequestRegions {
     /// request uses is smaller than it was.
     pub fn finish(&self, outputs: &mut [Tensor]) -> Result<(), Error> {
         for output in outputs {
-            let place = self.outputs.iter().find(|(name, _)| name == output.name());
-            if let Some((_, memory)) = place {
+            let names = self.outputs.iter().map(|(name, _)| name);
+            if let Some(place) = self.output_index.place(output.name(), names) {
+                let (_, memory) = &self.outputs[place];
                 write(output, memory)?;
                 *output = output.clone().with_memory(TensorData::default());
             }
@@ -74,7 +76,7 @@ impl RequestRegions {
 
 /// Offers regions for outputs to backends.
 #[derive(Debug)]
-struct RegionPlacement(Vec<(Name, ForeignMemory)>);
+struct RegionPlacement(Vec<(Name, ForeignMemory)>, NameIndex);
 
 impl OutputPlacement for RegionPlacement {
     fn placement(
@@ -87,7 +89,8 @@ impl OutputPlacement for RegionPlacement {
     }
 
     fn memory(&self, name: &Name) -> Option<ForeignMemory> {
-        self.0.iter().find(|(own, _)| own == name).map(|(_, memory)| memory.clone())
+        let place = self.1.place(name, self.0.iter().map(|(own, _)| own))?;
+        Some(self.0[place].1.clone())
     }
 
     fn offers_memory(&self) -> bool {
@@ -163,7 +166,7 @@ mod tests {
     #[test]
     fn only_memory_that_may_be_used_in_place_and_is_no_input_is_offered() {
         let offers = |inputs: Vec<ForeignMemory>, output: ForeignMemory| {
-            let mut regions = RequestRegions { inputs, outputs: Vec::new() };
+            let mut regions = RequestRegions { inputs, ..RequestRegions::default() };
             regions.writes("OUT".into(), output);
             regions.placement().is_some_and(|placement| placement.memory(&"OUT".into()).is_some())
         };

@@ -10,7 +10,7 @@ use config::{
 };
 use host::InstancePlan;
 use inference::backend::{InstanceDevice, InstanceSpec};
-use vocabulary::DataType;
+use vocabulary::{DataType, NameIndex};
 
 /// A model with one input and one output of any number of bytes.
 pub fn config(scheduling: Scheduling) -> ModelConfig {
@@ -39,6 +39,8 @@ pub fn config(scheduling: Scheduling) -> ModelConfig {
             labels: Arc::default(),
             is_shape_tensor: false,
         }],
+        input_index: NameIndex::default(),
+        output_index: NameIndex::default(),
         batch_inputs: vec![],
         batch_outputs: vec![],
         scheduling,

@@ -10,6 +10,7 @@ mod error;
 mod label_name;
 pub mod log_target;
 mod name;
+mod name_index;
 mod parameter;
 mod tensor;
 mod tensor_memory;
@@ -20,6 +21,7 @@ pub use byte_budget::{
 pub use error::{Error, ErrorCode, FailureReason, panic_message};
 pub use label_name::LabelName;
 pub use name::{MAX_STORED_NAME, Name, check_length};
+pub use name_index::{NameIndex, NameList};
 pub use parameter::{Parameter, Parameters};
 pub use tensor::{DataType, Shape, ShapeError, Tensor, bytes_elements, element_count, shape_text};
 pub use tensor_memory::{

@@ -1,5 +1,5 @@
 //! Requests and responses: tensors of all sizes, batches, and what a model hears.
-use inference::{OutputSelection, Request, RequestInputs, SequenceId, SequencePosition};
+use inference::{Request, RequestInputs, SequenceId, SequencePosition};
 use vocabulary::{DataType, Parameter, Tensor};
 
 use crate::support::{CONFIG, TestModel, bytes_of, floats, next, only, request};
@@ -104,7 +104,7 @@ fn a_model_hears_what_the_client_says() {
         sequence: SequencePosition { id: Some(SequenceId::Text("seven".into())), start: true, end: true },
         timeout: Some(std::time::Duration::from_millis(5)),
         parameters: vec![("a".into(), Parameter::Int(-1)), ("b".into(), Parameter::Bool(true))],
-        outputs: OutputSelection::Named(vec!["HEARD".into()]),
+        outputs: vec!["HEARD".into()].into(),
         ..request(&[1.0])
     };
     let response = loaded.run(vec![asked]).remove(0).unwrap();

@@ -13,7 +13,7 @@ use inference::{
     lock::Mutex,
 };
 use smallvec::SmallVec;
-use vocabulary::{Error, Name, Parameter};
+use vocabulary::{Error, Name, NameIndex, Parameter};
 
 use super::{Model, ModelInstance, in_use::InUseGuard, input::Input, state::State};
 use crate::{
@@ -33,6 +33,7 @@ pub struct Request {
     /// The request without its inputs.
     client_request: inference::Request,
     inputs: SmallVec<[Input; 2]>,
+    input_index: NameIndex,
     /// `None` for a request that is not executed (custom batching).
     responder: Option<Responder>,
     /// The state of the sequence, for models with states.
@@ -87,11 +88,14 @@ impl Request {
         };
         // As Triton: sorted by name.
         if let OutputSelection::Named(names) = &mut client_request.outputs {
-            names.sort();
+            let mut sorted = names.to_vec();
+            sorted.sort();
+            *names = sorted.into();
         }
         Self {
             client_request,
             inputs,
+            input_index: NameIndex::default(),
             responder: None,
             state: None,
             execution: Mutex::default(),
@@ -383,8 +387,11 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestInput(
             put(input, ptr::null_mut())?;
             (borrow(request)?, text(name)?)
         };
-        let found = request.inputs.iter().find(|input| *input.tensor().name() == name);
-        let found = found.ok_or_else(|| request.invalid(&format!("unknown request input name {name}")))?;
+        let names = request.inputs.iter().map(|input| input.tensor().name());
+        let place = request.input_index.place(name, names);
+        let found = place
+            .map(|place| &request.inputs[place])
+            .ok_or_else(|| request.invalid(&format!("unknown request input name {name}")))?;
         // SAFETY: writable, as seen above.
         unsafe { put(input, ptr::from_ref(found).cast_mut()) }
     })

@@ -55,7 +55,7 @@ impl Response {
     /// Adds an output. Its address does not change while the response lives.
     fn add_output(&self, name: &str, kind: CDataType, shape: &[i64]) -> Result<*mut Output, Error> {
         let config = self.model.typed();
-        let spec = config.and_then(|config| config.outputs.iter().find(|output| output.name == *name));
+        let spec = config.and_then(|config| config.output(name));
         let (Some(config), Some(spec)) = (config, spec) else {
             let model = self.model.name();
             return Err(Error::invalid(format!("unexpected inference output '{name}' for model '{model}'")));

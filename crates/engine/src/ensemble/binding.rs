@@ -76,7 +76,7 @@ impl MemberBinding {
                 let outputs: Vec<_> = step.outputs.iter().map(|mapped| mapped.name.clone()).collect();
                 let is_all = outputs.len() == member.config().outputs.len();
                 let selection =
-                    if is_all { OutputSelection::All } else { OutputSelection::Named(outputs.clone()) };
+                    if is_all { OutputSelection::All } else { OutputSelection::from(outputs.clone()) };
                 let keeps_order = member.config().has_sequences;
                 let inputs = inputs.collect();
                 BoundStep {

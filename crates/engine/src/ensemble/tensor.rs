@@ -4,7 +4,8 @@ use std::{num::NonZeroU64, sync::Arc};
 use config::OutputSpec;
 use inference::{Response, SequenceId, SequencePosition};
 use scheduling::TensorValue;
-use vocabulary::{Error, Name, Parameter, Shape, Tensor};
+use smallvec::SmallVec;
+use vocabulary::{Error, Name, NameIndex, Parameter, Shape, Tensor};
 
 use super::admission::HeldBytes;
 
@@ -83,19 +84,20 @@ impl StepOutputs<'_> {
     ) -> Result<Vec<TensorValue<StepTensor>>, Error> {
         let Response { outputs, parameters } = response;
         let sequence = attached(&parameters, self.sequence)?;
-        let used = outputs.iter().filter(|output| self.names.contains(output.name()));
-        let held = hold(used.map(Tensor::byte_size).sum());
+        let index = NameIndex::default();
+        let place = |name: &Name| index.place(name, outputs.iter().map(Tensor::name));
+        let places: SmallVec<[_; 8]> = self.names.iter().map(place).collect();
+        let held = hold(places.iter().flatten().map(|&place| outputs[place].byte_size()).sum());
         let mut outputs: Vec<_> = outputs.into_iter().map(Some).collect();
-        let mut value = |name: &Name| {
-            let given =
-                outputs.iter_mut().find(|output| output.as_ref().is_some_and(|output| output.name() == name));
-            let Some(tensor) = given.and_then(Option::take) else { return TensorValue::Absent };
+        let mut value = |place: Option<usize>| {
+            let given = place.and_then(|place| outputs[place].take());
+            let Some(tensor) = given else { return TensorValue::Absent };
             let is_empty = tensor.shape().contains(&0);
             let (sequence, held) = (sequence.clone(), held.clone());
             let value = StepTensor { tensor, has_batch: self.has_batch, sequence, _held: held };
             if is_empty { TensorValue::Empty(value) } else { TensorValue::Given(value) }
         };
-        Ok(self.names.iter().map(&mut value).collect())
+        Ok(places.into_iter().map(&mut value).collect())
     }
 }
 

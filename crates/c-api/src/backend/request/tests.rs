@@ -58,7 +58,7 @@ fn a_backend_finds_the_trace_of_a_request_that_has_one() {
 #[test]
 fn wanted_outputs_are_sorted_and_a_padding_row_wants_none() {
     let named = |names: &[&str]| inference::Request {
-        outputs: OutputSelection::Named(names.iter().map(|name| (*name).into()).collect()),
+        outputs: names.iter().map(|name| (*name).into()).collect(),
         ..Default::default()
     };
     let request = shown(named(&["b", "a"]));

@@ -17,7 +17,8 @@ use inference::{
     rejection::{cancelled, timed_out},
 };
 use scheduling::{EnsembleAction, EnsembleRun, StepRun};
-use vocabulary::{Error, FailureReason, Name, Parameter};
+use smallvec::SmallVec;
+use vocabulary::{Error, FailureReason, Name, NameIndex, Parameter};
 
 use super::Ensemble;
 use crate::{
@@ -81,16 +82,14 @@ impl EnsembleRequest {
     ) -> Self {
         let config = &ensemble.config;
         let has_batch = config.max_batch_size.is_some();
-        let inputs = mem::take(&mut request.inputs);
-        let mut inputs = match inputs {
-            RequestInputs::Tensors(tensors) => tensors,
+        let places: SmallVec<[_; 8]> =
+            config.inputs.iter().map(|spec| request.input_place(&spec.name)).collect();
+        let mut inputs: Vec<_> = match mem::take(&mut request.inputs) {
+            RequestInputs::Tensors(tensors) => tensors.into_iter().map(Some).collect(),
             RequestInputs::Raw(_) => Vec::new(),
         };
-        let mut input = |name: &Name| {
-            let place = inputs.iter().position(|tensor| tensor.name() == name)?;
-            Some(StepTensor::of_client(inputs.swap_remove(place), has_batch))
-        };
-        let inputs = config.inputs.iter().map(|spec| input(&spec.name)).collect();
+        let mut input = |place: Option<usize>| Some(StepTensor::of_client(inputs[place?].take()?, has_batch));
+        let inputs = places.into_iter().map(&mut input).collect();
         let is_requested = |output: usize| request.wants(&config.outputs[output].name);
         let graph = EnsembleRun::new(binding.graph.clone(), inputs, is_requested);
         let sequence = request.sequence.id.as_ref().filter(|_| binding.keeps_order);
@@ -216,6 +215,7 @@ impl EnsembleRequest {
             id: self.request.id.clone(),
             model_version: step.version,
             inputs: RequestInputs::Tensors(tensors.collect()),
+            input_index: NameIndex::default(),
             outputs: step.selection.clone(),
             sequence: sequence.as_deref().unwrap_or(&self.request.sequence).clone(),
             priority: self.request.priority,

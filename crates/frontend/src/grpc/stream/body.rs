@@ -134,6 +134,7 @@ struct AcceptedMessage {
 }
 
 /// An entry in the order of responses.
+#[expect(clippy::large_enum_variant, reason = "nearly all are of the large variant")]
 enum OrderedReply {
     Running(StreamedRequest),
     Refused(PendingRefusal),
