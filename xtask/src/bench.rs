@@ -12,6 +12,7 @@ mod callgrind;
 mod command;
 mod ensemble;
 mod generation;
+mod growth;
 mod instructions;
 mod load;
 mod micro;

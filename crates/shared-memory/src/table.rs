@@ -4,7 +4,7 @@
 //! unregistered while requests use it stays in the table until the last of them has ended: the status shows it, and its
 //! name is taken, but no new request finds it.
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Weak},
 };
 
@@ -87,6 +87,10 @@ pub struct RegionLimits {
 #[derive(Debug)]
 pub(crate) struct RegionTable<R> {
     entries: BTreeMap<String, RegionEntry<R>>,
+    /// The names of entries that are unregistered, and perhaps still in use.
+    removed: BTreeSet<String>,
+    /// The sizes of all entries together.
+    bytes: u64,
     limits: RegionLimits,
 }
 
@@ -106,7 +110,7 @@ enum RegionState<R> {
 
 impl<R> RegionTable<R> {
     pub(crate) fn new(limits: RegionLimits) -> Self {
-        Self { entries: BTreeMap::new(), limits }
+        Self { entries: BTreeMap::new(), removed: BTreeSet::new(), bytes: 0, limits }
     }
 
     /// Whether a region with this name may be registered now.
@@ -132,7 +136,7 @@ impl<R> RegionTable<R> {
 
     fn check_bytes(&self, name: &str, byte_size: u64) -> Result<(), Error> {
         let RegionLimits { bytes, .. } = self.limits;
-        let used = self.entries.values().fold(0_u64, |sum, entry| sum.saturating_add(entry.byte_size));
+        let used = self.bytes;
         if used.checked_add(byte_size).is_none_or(|sum| sum > bytes) {
             return Err(Error::exhausted(format!(
                 "failed to register shared memory region '{name}': {byte_size} more bytes are not allowed, because {used} of \
@@ -150,6 +154,7 @@ impl<R> RegionTable<R> {
         let RegionStatus { name, origin, byte_size } = status;
         self.check_name(&name)?;
         self.check_bytes(&name, byte_size)?;
+        self.bytes += byte_size;
         self.entries.insert(name, RegionEntry { origin, byte_size, state: RegionState::Registered(region) });
         Ok(())
     }
@@ -201,26 +206,37 @@ impl<R> RegionTable<R> {
     /// exist, or that has another kind, is not an error. Returns the table's shares of the regions, so that the caller
     /// drops them without the lock of the table.
     pub(crate) fn unregister(&mut self, kind: RegionKind, name: &str) -> Vec<Arc<R>> {
-        let mut removed = Vec::new();
-        let same = self.entries.iter_mut().filter(|(_, entry)| entry.origin.kind() == kind);
-        for (_, entry) in same.filter(|(own, _)| name.is_empty() || *own == name) {
-            if let RegionState::Registered(region) = &entry.state {
-                let observer = Arc::downgrade(region);
-                let state = std::mem::replace(&mut entry.state, RegionState::Removed(observer));
-                removed.extend(match state {
-                    RegionState::Registered(region) => Some(region),
-                    RegionState::Removed(_) => None,
-                });
-            }
+        if !name.is_empty() {
+            return self.remove(kind, name).into_iter().collect();
         }
-        removed
+        let names: Vec<_> = self.entries.keys().cloned().collect();
+        names.iter().filter_map(|name| self.remove(kind, name)).collect()
+    }
+
+    /// Unregisters one region of that kind. Returns the table's share of it.
+    fn remove(&mut self, kind: RegionKind, name: &str) -> Option<Arc<R>> {
+        let entry = self.entries.get_mut(name).filter(|entry| entry.origin.kind() == kind)?;
+        let RegionState::Registered(region) = &entry.state else { return None };
+        let observer = RegionState::Removed(Arc::downgrade(region));
+        self.removed.insert(name.to_owned());
+        match std::mem::replace(&mut entry.state, observer) {
+            RegionState::Registered(region) => Some(region),
+            RegionState::Removed(_) => None,
+        }
     }
 
     /// Forgets the unregistered regions that no request uses any more.
     fn forget_unused(&mut self) {
-        self.entries.retain(|_, entry| match &entry.state {
-            RegionState::Registered(_) => true,
-            RegionState::Removed(observer) => observer.strong_count() > 0,
+        let (entries, bytes) = (&mut self.entries, &mut self.bytes);
+        self.removed.retain(|name| {
+            let is_unused = match entries.get(name).map(|entry| &entry.state) {
+                Some(RegionState::Removed(observer)) => observer.strong_count() == 0,
+                Some(RegionState::Registered(_)) | None => false,
+            };
+            if is_unused && let Some(entry) = entries.remove(name) {
+                *bytes -= entry.byte_size;
+            }
+            !is_unused
         });
     }
 }

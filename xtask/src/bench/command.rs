@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::options::{BenchOptions, BenchPart, PARTS};
 use super::setup::BenchSetup;
 use super::{
-    adversary, cache, ensemble, instructions, load, micro, observe, promises, python_models, reload,
+    adversary, cache, ensemble, growth, instructions, load, micro, observe, promises, python_models, reload,
     shared_memory, tune, worst_inputs,
 };
 
@@ -37,6 +37,7 @@ fn run_part(part: BenchPart, options: &BenchOptions) -> Result<bool> {
         BenchPart::Python => python_models::run(&prepare()?),
         BenchPart::Tune => tune::run(&prepare()?),
         BenchPart::Promises => promises::run(options),
+        BenchPart::Growth => growth::run(options),
         BenchPart::Instructions => instructions::run(options).map(|()| true),
         BenchPart::Micro => micro::run().map(|()| true),
     }

@@ -37,12 +37,13 @@ pub(super) enum BenchPart {
     Python,
     Tune,
     Promises,
+    Growth,
     Instructions,
     Micro,
 }
 
 /// All parts in the order in which they are measured, and their names for `--only`.
-pub(super) const PARTS: [(&str, BenchPart); 12] = [
+pub(super) const PARTS: [(&str, BenchPart); 13] = [
     ("load", BenchPart::Load),
     ("adversary", BenchPart::Adversary),
     ("reload", BenchPart::Reload),
@@ -53,6 +54,7 @@ pub(super) const PARTS: [(&str, BenchPart); 12] = [
     ("python", BenchPart::Python),
     ("tune", BenchPart::Tune),
     ("promises", BenchPart::Promises),
+    ("growth", BenchPart::Growth),
     ("instructions", BenchPart::Instructions),
     ("micro", BenchPart::Micro),
 ];
@@ -112,6 +114,6 @@ mod tests {
         assert!(parse("").unwrap().only.is_none());
         let error = parse("--only bogus").err().unwrap().to_string();
         assert!(error.starts_with("--only is load, adversary, reload, "), "{error}");
-        assert!(error.ends_with(", promises, instructions or micro, not 'bogus'"), "{error}");
+        assert!(error.ends_with(", promises, growth, instructions or micro, not 'bogus'"), "{error}");
     }
 }

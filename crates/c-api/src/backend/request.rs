@@ -151,6 +151,13 @@ impl Request {
         Error::invalid(inference::id_prefix(&self.client_request.id) + what)
     }
 
+    /// The input of that name.
+    fn input_named(&self, name: &str) -> Result<&Input, Error> {
+        let place = self.input_index.place(name, self.inputs.iter().map(|input| input.tensor().name()));
+        let input = place.map(|place| &self.inputs[place]);
+        input.ok_or_else(|| self.invalid(&format!("unknown request input name {name}")))
+    }
+
     fn input_at(&self, index: u32) -> Result<&Input, Error> {
         let input = usize::try_from(index).ok().and_then(|index| self.inputs.get(index));
         let has = self.inputs.len();
@@ -387,11 +394,7 @@ pub unsafe extern "C" fn TRITONBACKEND_RequestInput(
             put(input, ptr::null_mut())?;
             (borrow(request)?, text(name)?)
         };
-        let names = request.inputs.iter().map(|input| input.tensor().name());
-        let place = request.input_index.place(name, names);
-        let found = place
-            .map(|place| &request.inputs[place])
-            .ok_or_else(|| request.invalid(&format!("unknown request input name {name}")))?;
+        let found = request.input_named(name)?;
         // SAFETY: writable, as seen above.
         unsafe { put(input, ptr::from_ref(found).cast_mut()) }
     })
