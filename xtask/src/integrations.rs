@@ -16,7 +16,7 @@ use crate::tools::{self, Tool};
 /// How long all groups may take on a busy machine.
 const LIMIT: Duration = Duration::from_mins(30);
 
-const STEPS: [CheckStep; 14] = [
+const STEPS: [CheckStep; 15] = [
     CheckStep { name: "stores", limit: Duration::from_mins(15), action: stores },
     CheckStep {
         name: "clients of stores",
@@ -57,6 +57,11 @@ const STEPS: [CheckStep; 14] = [
         name: "clients of others",
         limit: Duration::from_mins(15),
         action: || clients_of("clients of others", "others", tools::OTHERS),
+    },
+    CheckStep {
+        name: "Ray",
+        limit: Duration::from_mins(15),
+        action: || clients_of("Ray", "ray", tools::RAY),
     },
     CheckStep {
         name: "recipes",

@@ -66,8 +66,8 @@ cargo xtask test [--quick] [--only TEXT]
 
 cargo xtask integrations [--only TEXT]
     The tests that need large foreign packages, in groups: object stores, Triton's plug-ins, NVIDIA's programs, a browser,
-    Prometheus's tools, clients and proxies of others, the larger recipes of the documentation, the Helm chart, the rules
-    for dependencies, and known faults in them.
+    Prometheus's tools, clients and proxies of others, Ray Serve, the larger recipes of the documentation, the Helm chart,
+    the rules for dependencies, and known faults in them.
     --only takes the groups whose name contains TEXT.
 
 cargo xtask deepcheck [--only TEXT]

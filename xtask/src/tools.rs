@@ -16,5 +16,5 @@ mod tool;
 
 pub(crate) use cargo_tool::{DENY, NEXTEST};
 pub(crate) use tool::{
-    BROWSER, CHART, EXAMPLES, MONITORING, NVIDIA, OF_TESTS, OTHERS, PLUGINS, RECIPES, STORES, Tool, fetch,
+    BROWSER, CHART, EXAMPLES, MONITORING, NVIDIA, OF_TESTS, OTHERS, PLUGINS, RAY, RECIPES, STORES, Tool, fetch,
 };

@@ -7,8 +7,8 @@ import sysconfig
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .process import ServerError as ServerError
     from .server import Server as Server
-    from .server import ServerError as ServerError
 
 # The server. `pip` puts it beside the interpreter.
 BINARY = pathlib.Path(sysconfig.get_path("scripts")) / "nereid"

@@ -1,5 +1,6 @@
 """The other names of the server. `pip` makes a program of each function."""
 
+import importlib.util
 import os
 import sys
 
@@ -12,7 +13,11 @@ def tritonserver():
 
 
 def serve():
-    """The server for SageMaker, with options that are variables."""
+    """The server for SageMaker, with options that are variables. With a word of Ray, Ray's program of this name."""
+    if sys.argv[1:] and not sys.argv[1].startswith("-") and importlib.util.find_spec("ray"):
+        from ray.serve.scripts import cli
+
+        sys.exit(cli())
     _run("serve")
 
 

@@ -22,20 +22,13 @@ from urllib.parse import quote
 import numpy as np
 
 from . import BINARY
+from .process import NotifySocket, ServerError, has_ended
 from .tensors import Region, Regions, decode, encode
 
 # Connections that wait for the next request.
 _MOST_IDLE = 32
 # Threads of `infer_async`. They start when they are needed.
 _MOST_THREADS = 64
-
-
-class ServerError(Exception):
-    """The server has refused a request, has not started, or has ended. `status` is that of HTTP, if there is one."""
-
-    def __init__(self, message: str, status: int | None = None):
-        super().__init__(message)
-        self.status = status
 
 
 class Server:
@@ -82,24 +75,12 @@ class Server:
         self._ended = weakref.finalize(self, _end, os.getpid(), self._process, self._folder)
 
     def _start(self, line: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told, open(self._log, "wb") as log:
-            path = f"{self._folder.name}/notify"
-            told.bind(path)
-            told.settimeout(0.1)
-            environment["NOTIFY_SOCKET"] = path
-            process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
-            try:
-                while process.poll() is None:
-                    try:
-                        if b"READY=1" in told.recv(4096):
-                            return process
-                    except socket.timeout:
-                        pass
-            except BaseException:
-                process.kill()
-                process.wait()
-                raise
-        raise ServerError(f"the server has ended with status {process.returncode}:\n{self.log()[-2000:]}")
+        with NotifySocket(self._folder.name) as told, open(self._log, "wb") as log:
+            variables = {**environment, **told.variables}
+            process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables)
+            if told.wait_until_ready(process):
+                return process
+        raise ServerError(has_ended(process.returncode, self.log()))
 
     def __enter__(self) -> Server:
         return self
@@ -132,7 +113,7 @@ class Server:
         done = False
         try:
             headers, body = encode(inputs, parameters, self._regions, held)
-            answer = self._exchange("POST", _infer_path(model, version), headers, body)
+            answer = self._exchange("POST", infer_path(model, version), headers, body)
             done = True
         finally:
             self._release(held, done)
@@ -211,7 +192,7 @@ class Server:
                 connection = None
         if connection is not None:
             connection.close()
-        return _answer(response.status, response.headers, content)
+        return answer(response.status, response.headers, content)
 
     def _kept(self) -> http.client.HTTPConnection | None:
         """A connection of an earlier request that the server has not closed."""
@@ -242,7 +223,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def _answer(status: int, headers: http.client.HTTPMessage, content: bytes) -> tuple[str | None, bytes]:
+def answer(status: int, headers: Mapping[str, str] | http.client.HTTPMessage, content: bytes) -> tuple[str | None, bytes]:
     """The length of the head and the body of an answer."""
     if status < 400:
         return headers.get("Inference-Header-Content-Length"), content
@@ -253,7 +234,7 @@ def _answer(status: int, headers: http.client.HTTPMessage, content: bytes) -> tu
     raise ServerError(message, status)
 
 
-def _infer_path(model: str, version: int | None) -> str:
+def infer_path(model: str, version: int | None) -> str:
     versions = "" if version is None else f"/versions/{version}"
     return f"models/{quote(model, '')}{versions}/infer"
 

@@ -87,15 +87,15 @@ class Regions:
 
 
 def encode(
-    inputs: Mapping[str, Any], parameters: Mapping[str, Any], regions: Regions, held: list[Region]
+    inputs: Mapping[str, Any], parameters: Mapping[str, Any], regions: Regions | None, held: list[Region]
 ) -> tuple[dict[str, str], bytes]:
-    """The headers and the body of a request. The regions that it uses are put into `held`."""
+    """The headers and the body of a request. The regions that it uses are put into `held`; without any, all is in the body."""
     described, contents = [], []
     for name, value in inputs.items():
         array = np.asarray(value)
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
         data = _bytes_of(array)
-        if len(data) >= LARGE:
+        if regions is not None and len(data) >= LARGE:
             held.append(regions.take(len(data)))
             held[-1].memory[: len(data)] = data
             where = {"shared_memory_region": held[-1].name, "shared_memory_byte_size": len(data)}

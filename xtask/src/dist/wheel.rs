@@ -22,17 +22,27 @@ const DEMO: [&str; 8] = [
 ];
 
 /// The files of the package.
-const MODULES: [&str; 9] = [
+const MODULES: [&str; 16] = [
     "__init__.py",
     "__main__.py",
     "demo/__init__.py",
     "demo/__main__.py",
     "link.py",
+    "process.py",
     "programs.py",
     "py.typed",
+    "ray/__init__.py",
+    "ray/connections.py",
+    "ray/http_forwarder.py",
+    "ray/messages.py",
+    "ray/replica.py",
+    "ray/supervisor.py",
     "server.py",
     "tensors.py",
 ];
+
+/// The versions of Ray that the package works with: it uses interfaces that Ray calls experimental.
+const RAY: &str = "==2.60.*";
 
 /// Makes `nereid_server-VERSION-py3-none-manylinux_2_N_x86_64.whl`.
 pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf> {
@@ -68,7 +78,8 @@ pub(super) fn make(contents: &PackageContents, folder: &Path) -> Result<PathBuf>
     let metadata = format!(
         "Metadata-Version: 2.4\nName: nereid-server\nVersion: {version}\nSummary: Serves machine learning models with the \
          protocols of Triton Inference Server\nLicense-Expression: Apache-2.0\n{licences}Requires-Python: >=3.9\n\
-         Requires-Dist: onnxruntime>=1.17\nProvides-Extra: demo\n{}Classifier: Operating System :: POSIX :: Linux\n\
+         Requires-Dist: onnxruntime>=1.17\nProvides-Extra: ray\nRequires-Dist: ray[serve]{RAY}; extra == \"ray\"\n\
+         Provides-Extra: demo\n{}Classifier: Operating System :: POSIX :: Linux\n\
          Description-Content-Type: text/markdown\n\n{description}",
         demo_requirements()?
     );

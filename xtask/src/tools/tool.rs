@@ -88,6 +88,10 @@ pub(crate) const OTHERS: &[Tool] = &[
     Tool { name: "PyTriton", variable: "NEREID_TEST_PYTRITON", fetch: || program_of("pytriton", "python") },
 ];
 
+/// An interpreter with Ray and its Serve, 550 MB.
+pub(crate) const RAY: &[Tool] =
+    &[Tool { name: "Ray", variable: "NEREID_TEST_RAY", fetch: || program_of("ray", "python") }];
+
 /// An interpreter with the packages of the recipes that need large ones.
 pub(crate) const RECIPES: &[Tool] =
     &[Tool { name: "packages of recipes", variable: "NEREID_TEST_RECIPES", fetch: recipes }];
