@@ -22,8 +22,8 @@ pub trait PoolWork: Send + 'static {
 
 /// See the module documentation. Cheap to clone; the threads end when the last handle is dropped and their work is done.
 pub struct ThreadPool<W: PoolWork> {
-    shared: Arc<PoolShared<W>>,
-    _alive: Arc<Alive<W>>,
+    shared: Arc<ThreadPoolShared<W>>,
+    _alive: Arc<ThreadPoolAlive<W>>,
 }
 
 /// How the threads of a pool are.
@@ -37,13 +37,13 @@ pub struct PoolOptions {
     pub idle_time: Duration,
 }
 
-struct PoolShared<W> {
+struct ThreadPoolShared<W> {
     options: PoolOptions,
     group: ThreadGroup,
-    state: Mutex<PoolState<W>>,
+    state: Mutex<ThreadPoolState<W>>,
 }
 
-struct PoolState<W> {
+struct ThreadPoolState<W> {
     /// Threads without work. The last one became idle last.
     idle: Vec<Arc<Seat<W>>>,
     /// Work for threads that are being started, or that could not be started: then others do it.
@@ -63,9 +63,9 @@ enum Call<W> {
 }
 
 /// Ends the threads when dropped.
-struct Alive<W: PoolWork>(Arc<PoolShared<W>>);
+struct ThreadPoolAlive<W: PoolWork>(Arc<ThreadPoolShared<W>>);
 
-impl<W: PoolWork> Drop for Alive<W> {
+impl<W: PoolWork> Drop for ThreadPoolAlive<W> {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -83,10 +83,10 @@ impl<W: PoolWork> ThreadPool<W> {
     /// # Errors
     /// The system refuses to start one.
     pub fn start(group: &ThreadGroup, options: PoolOptions) -> io::Result<Self> {
-        let state = PoolState { idle: Vec::new(), waiting: VecDeque::new(), is_over: false };
-        let shared = Arc::new(PoolShared { options, group: group.clone(), state: Mutex::new(state) });
+        let state = ThreadPoolState { idle: Vec::new(), waiting: VecDeque::new(), is_over: false };
+        let shared = Arc::new(ThreadPoolShared { options, group: group.clone(), state: Mutex::new(state) });
         shared.add_thread(true)?;
-        Ok(Self { _alive: Arc::new(Alive(shared.clone())), shared })
+        Ok(Self { _alive: Arc::new(ThreadPoolAlive(shared.clone())), shared })
     }
 
     /// Lets an idle thread do this, or a new one. If the system starts no more threads, the next thread that is free does
@@ -110,7 +110,7 @@ impl<W: PoolWork> ThreadPool<W> {
     }
 }
 
-impl<W: PoolWork> PoolShared<W> {
+impl<W: PoolWork> ThreadPoolShared<W> {
     fn add_thread(self: &Arc<Self>, stays: bool) -> io::Result<()> {
         let PoolOptions { name, stack_bytes, .. } = self.options;
         let shared = self.clone();
