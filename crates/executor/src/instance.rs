@@ -13,7 +13,10 @@ use config::ModelConfig;
 use host::{GroupThread, InstancePlan, PoolWork, ThreadGroup};
 use inference::{
     backend::{BackendInstance, BackendModel, BuiltInstance, Execution, InstanceSpec},
-    sync::{Condvar, Mutex},
+    sync::{
+        Condvar, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
 };
 use rustix::process::setpriority_process;
 use scheduling::ScheduledBatch;
@@ -67,16 +70,11 @@ impl PoolWork for InstanceWork {
 /// one.
 #[derive(Default)]
 pub(super) struct InstanceMailbox {
-    state: Mutex<MailboxState>,
+    messages: Mutex<VecDeque<InstanceMessage>>,
     arrived: Condvar,
-    /// Signalled when an instance without its own thread has ended.
+    /// An instance without its own thread has been dropped. It is asked for with other locks held.
+    has_ended: AtomicBool,
     ended: Condvar,
-}
-
-#[derive(Default)]
-struct MailboxState {
-    messages: VecDeque<InstanceMessage>,
-    has_ended: bool,
 }
 
 /// A message to an instance thread.
@@ -91,9 +89,9 @@ impl InstanceMailbox {
     pub(super) fn put(&self, message: InstanceMessage) {
         let is_work = matches!(message, InstanceMessage::Work(_));
         let waiting = {
-            let mut state = self.state.lock();
-            state.messages.push_back(message);
-            state.messages.len()
+            let mut messages = self.messages.lock();
+            messages.push_back(message);
+            messages.len()
         };
         self.arrived.notify_one();
         if waiting > 1 && is_work {
@@ -102,29 +100,31 @@ impl InstanceMailbox {
     }
 
     pub(super) fn take(&self) -> InstanceMessage {
-        let mut state = self.state.lock();
+        let mut messages = self.messages.lock();
         loop {
-            match state.messages.pop_front() {
+            match messages.pop_front() {
                 Some(message) => return message,
-                None => self.arrived.wait(&mut state),
+                None => self.arrived.wait(&mut messages),
             }
         }
     }
 
     /// An instance without its own thread has ended.
     pub(super) fn end(&self) {
-        self.state.lock().has_ended = true;
+        self.has_ended.store(true, SeqCst);
+        // A thread that waits has either seen the mark or gets the signal.
+        drop(self.messages.lock());
         self.ended.notify_all();
     }
 
     fn has_ended(&self) -> bool {
-        self.state.lock().has_ended
+        self.has_ended.load(SeqCst)
     }
 
     fn wait_for_end(&self) {
-        let mut state = self.state.lock();
-        while !state.has_ended {
-            self.ended.wait(&mut state);
+        let mut messages = self.messages.lock();
+        while !self.has_ended() {
+            self.ended.wait(&mut messages);
         }
     }
 }

@@ -216,15 +216,14 @@ mod tests {
         Instant::now() + Duration::from_secs(60)
     }
 
-    /// Returns the thread that has done something, after it is idle again.
+    /// Returns the thread that does something. Before, a thread is idle.
     fn once(pool: &ThreadPool<BoxedWork>) -> thread::ThreadId {
-        let (done, end) = mpsc::channel();
-        pool.perform(Box::new(move || done.send(thread::current().id()).unwrap()));
-        let id = end.recv().unwrap();
         while pool.shared.state.lock().idle.is_empty() {
             thread::yield_now();
         }
-        id
+        let (done, end) = mpsc::channel();
+        pool.perform(Box::new(move || done.send(thread::current().id()).unwrap()));
+        end.recv().unwrap()
     }
 
     #[test]
