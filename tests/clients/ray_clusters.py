@@ -109,6 +109,10 @@ class Cluster(Place):
             raise
         return self
 
+    @property
+    def pid(self):
+        return self._process.pid
+
     def __exit__(self, *_):
         self._process.stdin.close()
         try:

@@ -1,6 +1,7 @@
 """Replicas of a server, which can be replaced, and HAProxy or Envoy in front of them as `packaging` configures it."""
 
 import contextlib
+import copy
 import json
 import queue
 import re
@@ -13,10 +14,10 @@ from serving import PATIENCE, ROOT, Server, free_port
 
 
 class Fleet:
-    """Two servers, each with ports of its own, which can be replaced."""
+    """Servers, each with ports of its own, which can be replaced."""
 
-    def __init__(self, tmp_path, *arguments):
-        self.ports = [(free_port(), free_port()) for _ in range(2)]
+    def __init__(self, tmp_path, *arguments, count=2):
+        self.ports = [(free_port(), free_port()) for _ in range(count)]
         self._make = lambda index: Server(
             tmp_path, *arguments, f"--http-port={self.ports[index][0]}", f"--grpc-port={self.ports[index][1]}"
         )
@@ -34,7 +35,7 @@ class Fleet:
 
     def __enter__(self):
         with self._started:
-            self.servers = [self._start(index) for index in range(2)]
+            self.servers = [self._start(index) for index in range(len(self.ports))]
             self._started = self._started.pop_all()
         return self
 
@@ -56,7 +57,13 @@ def configuration(path, authority):
 
 def haproxy(folder, name, replicas, authority=None):
     """HAProxy with one of the configurations, in front of replicas with these ports. Gives its ports of HTTP and gRPC."""
+    def for_all(line):
+        """The line of the second replica, for it and for those that come after it."""
+        numbers = range(2, len(replicas) + 1)
+        return "".join(line[0].replace("replica2", f"replica{number}").replace(".0.2:", f".0.{number}:") for number in numbers)
+
     text = configuration(f"haproxy/{name}.cfg", authority)
+    text = re.sub(r"^ *server replica2 .*\n", for_all, text, flags=re.MULTILINE)
     own = {8000: free_port(), 8001: free_port()}
     for port, used in own.items():
         text = text.replace(f"bind :{port}", f"bind 127.0.0.1:{used}")
@@ -76,13 +83,19 @@ def envoy(folder, name, replicas, authority=None):
         address |= {"address": "127.0.0.1", "port_value": own[address["port_value"]]}
     for cluster in config["static_resources"]["clusters"]:
         [group] = cluster["load_assignment"]["endpoints"]
-        for number, (endpoint, ports) in enumerate(zip(group["lb_endpoints"], replicas), start=1):
-            address = endpoint["endpoint"]["address"]["socket_address"]
-            assert address["address"] == f"10.0.0.{number}"
+        endpoints = group["lb_endpoints"]
+        assert [endpoint_address(endpoint)["address"] for endpoint in endpoints] == ["10.0.0.1", "10.0.0.2"]
+        endpoints += [copy.deepcopy(endpoints[1]) for _ in replicas[2:]]
+        for endpoint, ports in zip(endpoints, replicas, strict=True):
+            address = endpoint_address(endpoint)
             address |= {"address": "127.0.0.1", "port_value": ports[address["port_value"] - 8000]}
             check = endpoint["endpoint"].get("health_check_config", {})
             check |= {"port_value": ports[0]} if check else {}
     return _running(folder, [proxies.envoy_program(), "--disable-hot-restart", "-c"], json.dumps(config), own)
+
+
+def endpoint_address(endpoint):
+    return endpoint["endpoint"]["address"]["socket_address"]
 
 
 @contextlib.contextmanager

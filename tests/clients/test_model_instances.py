@@ -1,6 +1,5 @@
 """Groups of instances: passive ones, resources of the rate limiter, and other numbers of instances while a model serves."""
 
-import pathlib
 import queue
 import threading
 
@@ -13,6 +12,7 @@ from callers import Callers
 from held import held_inputs
 from protocols import GRPC, HTTP, pending
 from serving import PATIENCE, eventually, size
+from test_explain import explained
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_an_instance_that_leaves_does_not_wait_for_the_requests_of_others(start,
     config.write_text(config.read_text().replace("count: 2", "count: 1"))
     with GRPC.connect(server) as client:
         client.load_model("held")
-    eventually(lambda: instance_threads(server, "held") == 1, "one instance to be left")
+    eventually(lambda: instances(server, "held") == 1, "one instance to be left")
     hold.release()
     assert running.result(PATIENCE) == 7
     assert "has not given back" not in server.log()
@@ -205,10 +205,9 @@ def test_an_editor_that_saves_another_number_of_instances_reloads_nothing(start,
         assert updates(server, "a") == 1
 
 
-def instance_threads(server, name):
-    """How many instances of a model there are: the thread of each begins with the model's name."""
-    threads = pathlib.Path(f"/proc/{server.process.pid}/task")
-    return sum(thread.read_text().startswith(name) for thread in threads.glob("*/comm"))
+def instances(server, name):
+    """How many instances a model has, those included that are about to leave."""
+    return len(explained(server, name)["instances"]["each"])
 
 
 @pytest.mark.parametrize("strategy", models.STRATEGIES)
@@ -224,7 +223,7 @@ def test_instances_that_are_too_many_leave_after_their_sequences(start, folder, 
             return client.infer(name, inputs, sequence_id=sequence, **options).as_numpy("SUM").item()
 
         assert [step(sequence, sequence, sequence_start=True) for sequence in (1, 2, 3, 4)] == [1, 2, 3, 4]
-        assert instance_threads(server, name) == 4
+        assert instances(server, name) == 4
         config = folder / name / "config.pbtxt"
         config.write_text(config.read_text().replace("count: 4", "count: 1"))
         client.load_model(name)
@@ -238,12 +237,12 @@ def test_instances_that_are_too_many_leave_after_their_sequences(start, folder, 
             nonlocal total
             total += 1
             assert step(2, 1) == total
-            return instance_threads(server, name) <= 2
+            return instances(server, name) <= 2
 
         eventually(others_have_left, "instances of idle sequences to leave", pause=0.1)
         assert step(2, 1, sequence_end=True) == total + 1
         assert step(5, 5, sequence_start=True, sequence_end=True) == 5
-        eventually(lambda: instance_threads(server, name) == 1, "one instance to be left")
+        eventually(lambda: instances(server, name) == 1, "one instance to be left")
 
 
 def test_a_server_stops_in_order_with_sequences_on_instances_that_leave(start, folder, gate, backend_option):

@@ -26,8 +26,10 @@ SEQUENCES = 30
 LONG_DELAY = 3600
 # HAProxy and Envoy look twice a second.
 DELAY = 4
-# How often a replica is replaced by a new one.
-REPLACED = size(2, 20)
+# How often all replicas are replaced by new ones, one after the other.
+RESTARTS = size(1, 20)
+# Clients that do the same.
+ALIKE = size(1, 2)
 
 
 def live_sequences(port):
@@ -225,6 +227,7 @@ def test_replicas_may_be_encrypted(tmp_path, backend_option, front):
         assert http_status(fleet.ports[0][0], "/v2/health/ready") != 200
 
 
+@pytest.mark.timeout(size(120, 3600))
 @pytest.mark.parametrize("front", FRONTS)
 def test_replicas_are_replaced_without_a_lost_request(tmp_path, backend_option, threads, front):
     folder = tmp_path / "models"
@@ -232,21 +235,20 @@ def test_replicas_are_replaced_without_a_lost_request(tmp_path, backend_option, 
     models.add_sub(folder)
     done, outcomes = threading.Event(), {name: collections.Counter() for name in LOADS}
     with (
-        Fleet(tmp_path, folder, backend_option, f"--shutdown-delay-secs={DELAY}") as fleet,
+        Fleet(tmp_path, folder, backend_option, f"--shutdown-delay-secs={DELAY}", count=3) as fleet,
         FRONTS[front](tmp_path, "stateless", fleet.ports) as ports,
     ):
         eventually(lambda: http_status(ports[0], "/v2/health/ready") == 200, "the front to know the replicas")
         eventually(lambda: is_ready(addresses(ports)[GRPC]), "the front to know the ports of gRPC")
         callers = [
             threads.submit(keep_asking, protocol, asks, addresses(ports)[protocol], done, outcomes[name])
-            for name, (protocol, asks) in LOADS.items()
+            for name, (protocol, asks) in list(LOADS.items()) * ALIKE
         ]
         try:
             eventually(lambda: all(counted["answered"] > 10 for counted in outcomes.values()), "the load to be under way")
-            for turn in range(REPLACED):
-                replaced = turn % len(fleet.ports)
+            for replaced, (port, _) in list(enumerate(fleet.ports)) * RESTARTS:
                 fleet.replace(replaced)
-                eventually(lambda used=fleet.ports[replaced][0]: executions(used) > 10, "the front to use the new replica")
+                eventually(lambda used=port: executions(used) > 10, "the front to use the new replica")
         finally:
             done.set()
         for caller in callers:

@@ -21,6 +21,7 @@ mod options;
 mod promises;
 mod python_models;
 mod reload;
+mod replicas;
 mod results;
 mod row;
 mod server_contender;

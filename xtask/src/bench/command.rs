@@ -6,7 +6,7 @@ use super::options::{BenchOptions, BenchPart, PARTS};
 use super::setup::BenchSetup;
 use super::{
     adversary, cache, ensemble, growth, instructions, load, micro, observe, promises, python_models, reload,
-    shared_memory, tune, worst_inputs,
+    replicas, shared_memory, tune, worst_inputs,
 };
 
 /// Measures and prints. Returns true if every request of every row was answered.
@@ -38,6 +38,7 @@ fn run_part(part: BenchPart, options: &BenchOptions) -> Result<bool> {
         BenchPart::Tune => tune::run(&prepare()?),
         BenchPart::Promises => promises::run(options),
         BenchPart::Growth => growth::run(options),
+        BenchPart::Replicas => replicas::run(options),
         BenchPart::Instructions => instructions::run(options).map(|()| true),
         BenchPart::Micro => micro::run().map(|()| true),
     }

@@ -38,12 +38,13 @@ pub(super) enum BenchPart {
     Tune,
     Promises,
     Growth,
+    Replicas,
     Instructions,
     Micro,
 }
 
 /// All parts in the order in which they are measured, and their names for `--only`.
-pub(super) const PARTS: [(&str, BenchPart); 13] = [
+pub(super) const PARTS: [(&str, BenchPart); 14] = [
     ("load", BenchPart::Load),
     ("adversary", BenchPart::Adversary),
     ("reload", BenchPart::Reload),
@@ -55,6 +56,7 @@ pub(super) const PARTS: [(&str, BenchPart); 13] = [
     ("tune", BenchPart::Tune),
     ("promises", BenchPart::Promises),
     ("growth", BenchPart::Growth),
+    ("replicas", BenchPart::Replicas),
     ("instructions", BenchPart::Instructions),
     ("micro", BenchPart::Micro),
 ];
@@ -114,6 +116,6 @@ mod tests {
         assert!(parse("").unwrap().only.is_none());
         let error = parse("--only bogus").err().unwrap().to_string();
         assert!(error.starts_with("--only is load, adversary, reload, "), "{error}");
-        assert!(error.ends_with(", promises, growth, instructions or micro, not 'bogus'"), "{error}");
+        assert!(error.ends_with(", growth, replicas, instructions or micro, not 'bogus'"), "{error}");
     }
 }

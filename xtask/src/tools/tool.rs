@@ -67,6 +67,14 @@ pub(crate) const MONITORING: &[Tool] = &[Tool {
     fetch: || debian_program::PROMTOOL.fetch(),
 }];
 
+const HAPROXY: Tool =
+    Tool { name: "haproxy", variable: "NEREID_TEST_HAPROXY", fetch: || debian_program::HAPROXY.fetch() };
+const ENVOY: Tool =
+    Tool { name: "envoy", variable: "NEREID_TEST_ENVOY", fetch: || program_of("envoy", "envoy") };
+
+/// What spreads requests over replicas.
+pub(crate) const FRONTS: &[Tool] = &[HAPROXY, ENVOY];
+
 /// Clients of other languages, the proxies that many servers have in front, and tools that measure a server.
 pub(crate) const OTHERS: &[Tool] = &[
     Tool {
@@ -76,8 +84,8 @@ pub(crate) const OTHERS: &[Tool] = &[
     },
     Tool { name: "a client in Rust", variable: "NEREID_TEST_RUST_CLIENT", fetch: rust_client::build },
     Tool { name: "nginx", variable: "NEREID_TEST_NGINX", fetch: || debian_program::NGINX.fetch() },
-    Tool { name: "haproxy", variable: "NEREID_TEST_HAPROXY", fetch: || debian_program::HAPROXY.fetch() },
-    Tool { name: "envoy", variable: "NEREID_TEST_ENVOY", fetch: || program_of("envoy", "envoy") },
+    HAPROXY,
+    ENVOY,
     // The tools of the next line use its `perf_analyzer`.
     Tool { name: "NVIDIA's programs", variable: nvidia::VARIABLE, fetch: nvidia::fetch },
     Tool {
