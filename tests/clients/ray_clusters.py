@@ -144,14 +144,17 @@ class Cluster(Place):
 
 
 def haproxy_variables(folder):
-    """What lets Ray have HAProxy in front, with files and ports of its own."""
+    """What lets Ray have HAProxy in front, with files and ports of its own.
+
+    The paths of sockets must be short: Ray adds a folder of 56 letters.
+    """
     return {
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
-        "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": f"{folder}/haproxy/haproxy.cfg",
-        "RAY_SERVE_HAPROXY_SOCKET_PATH": f"{folder}/haproxy/admin.sock",
-        "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": f"{folder}/haproxy",
-        "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": f"{folder}/haproxy/server-state",
-        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": f"{folder}/haproxy/metrics.sock",
+        "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": f"{folder}/haproxy.cfg",
+        "RAY_SERVE_HAPROXY_SOCKET_PATH": f"{folder}/a",
+        "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(folder),
+        "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": f"{folder}/server-state",
+        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": f"{folder}/m",
         # A replica ends as soon as it has no request, instead of after 30 seconds.
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "0",
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),

@@ -9,6 +9,8 @@ import grpc.aio
 from .messages import SERVICE, STREAM, UNARY
 from .supervisor import Sockets
 
+# What gRPC itself says, with the code INTERNAL, of a call that begins while its channel is being closed.
+_NOT_SENT = "Internal error from Core"
 _NO_LIMIT = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
 
@@ -31,6 +33,13 @@ class Connections:
         await self.http.close()
         # Calls to a server that has ended learn that from their connection, within the second.
         await self._channel.close(1.0)
+
+
+def refusal(error: grpc.aio.AioRpcError) -> tuple[grpc.StatusCode, str]:
+    """The code and the text of a call that has failed: those of the server, or why there is no answer."""
+    if error.details() == _NOT_SENT:
+        return grpc.StatusCode.UNAVAILABLE, lost(error)
+    return error.code(), error.details() or ""
 
 
 def lost(error: Exception) -> str:

@@ -19,7 +19,7 @@ from .. import BINARY
 from ..process import ServerError
 from ..server import answer, infer_path
 from ..tensors import decode, encode
-from .connections import Connections, lost
+from .connections import Connections, lost, refusal
 from .http_forwarder import HttpForwarder
 from .messages import UNARY, RawMessage
 from .supervisor import Sockets, Supervisor
@@ -140,7 +140,8 @@ class Replica:
         try:
             return await connections.unary["ModelInfer"](request)
         except grpc.aio.AioRpcError as error:
-            raise ServerError(f"{error.code().name}: {error.details()}") from None
+            code, details = refusal(error)
+            raise ServerError(f"{code.name}: {details}") from None
 
     async def infer(
         self, model: str, inputs: Mapping[str, Any], *, version: int | None = None, **parameters: Any
@@ -201,9 +202,10 @@ class _Refusals:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, grpc.aio.AioRpcError):
-            self._context.set_code(error.code())
-            self._context.set_details(error.details() or "")
-            raise ServerError(error.details() or "") from None
+            code, details = refusal(error)
+            self._context.set_code(code)
+            self._context.set_details(details)
+            raise ServerError(details) from None
         if isinstance(error, ServerError):
             self._context.set_code(grpc.StatusCode.UNAVAILABLE)
             self._context.set_details(str(error))
