@@ -1,6 +1,6 @@
 //! What replicas cost behind HAProxy, Envoy and Ray Serve, beside one server without any of them.
 //!
-//! `bench/replicas.py` measures, because it starts servers and what is in front of them as the client tests do.
+//! `bench/fronts.py` measures, because it starts servers and what is in front of them as the client tests do.
 
 use std::process::Stdio;
 
@@ -19,7 +19,7 @@ pub(super) fn run(options: &BenchOptions) -> Result<bool> {
     let server = options.server()?;
     python::install("tests/requirements.txt")?;
     let mut command = python::command();
-    command.arg("bench/replicas.py").env("NEREID_BINARY", server);
+    command.arg("bench/fronts.py").env("NEREID_BINARY", server);
     command.env(runtime_library::VARIABLE, runtime_library::fetch()?);
     command.envs(tools::fetch(tools::FRONTS)?).envs(tools::fetch(tools::RAY)?);
     command.args(["--rounds", &options.rounds.to_string(), "--seconds", &options.seconds.to_string()]);

@@ -1,6 +1,6 @@
 """Replicas of a server behind HAProxy, Envoy and Ray Serve, and one server without any of them, with the same load.
 
-Usage: replicas.py --rounds N --seconds S [--filter TEXT]. Prints a row of a table in Markdown for each way and protocol:
+Usage: fronts.py --rounds N --seconds S [--filter TEXT]. Prints a row of a table in Markdown for each way and protocol:
 requests a second, the latencies in us that half of the requests and 99 of 100 do not exceed, and the processor time of a
 request in us, of each part: the servers, what is in front (HAProxy, Envoy, or Ray's proxies), Ray's replicas, and the rest of
 Ray. Each figure is the median of the rounds. The server is that of the client tests: NEREID_BINARY.
@@ -18,6 +18,7 @@ import time
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "clients"))
 
 import processes
+import programs
 import replicas
 import repository as models
 from perf_tool import perf_rows
@@ -134,6 +135,8 @@ def main():
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--filter", default="")
     options = parser.parse_args()
+    # What is in front is found as for the tests that need it.
+    programs.marks |= {"others", "ray"}
     with tempfile.TemporaryDirectory(prefix="nereid-replicas-") as name:
         repository = pathlib.Path(name) / "models"
         repository.mkdir()
