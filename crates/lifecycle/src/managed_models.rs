@@ -48,16 +48,15 @@ impl ManagedModels {
 
     /// A model that is about to change.
     pub(crate) fn get_mut(&mut self, key: &ModelKey) -> Option<&mut ManagedModel> {
-        let model = self.models.get_mut(key)?;
-        self.changed.insert(key.clone());
-        self.unrelated.insert(key.clone());
-        Some(model)
+        if self.models.contains_key(key) {
+            self.note(key);
+        }
+        self.models.get_mut(key)
     }
 
     /// A model that is about to change. It is new if it was not known.
     pub(crate) fn get_or_add(&mut self, key: &ModelKey) -> &mut ManagedModel {
-        self.changed.insert(key.clone());
-        self.unrelated.insert(key.clone());
+        self.note(key);
         self.models.entry(key.clone()).or_default()
     }
 
@@ -68,6 +67,11 @@ impl ManagedModels {
 
     pub(crate) fn remove(&mut self, key: &ModelKey) {
         self.models.remove(key);
+        self.note(key);
+    }
+
+    /// A model changes, comes or goes.
+    fn note(&mut self, key: &ModelKey) {
         self.changed.insert(key.clone());
         self.unrelated.insert(key.clone());
     }

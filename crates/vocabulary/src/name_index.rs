@@ -54,7 +54,7 @@ impl Places {
     }
 }
 
-/// A list of names that does not change. Whether it has a name is found in the same time among many as among few.
+/// A list of names. Whether it has a name is found in the same time among many as among few.
 #[derive(Debug, Clone, Default)]
 pub struct NameList {
     names: Vec<Name>,
@@ -65,6 +65,12 @@ impl NameList {
     /// Whether the list has this name.
     pub fn has(&self, name: &str) -> bool {
         self.index.place(name, self.names.iter()).is_some()
+    }
+
+    /// Sorts the names, where they are.
+    pub fn sort(&mut self) {
+        self.names.sort_unstable();
+        self.index = NameIndex::default();
     }
 }
 
@@ -119,6 +125,10 @@ mod tests {
             let list = NameList::from(names(count));
             assert!(list.has("n1") && !list.has("other"));
             assert_eq!((list.len(), &list), (count, &names(count).into()));
+            let mut sorted = NameList::from(names(count).into_iter().rev().collect::<Vec<_>>());
+            assert!(sorted.has("n0"));
+            sorted.sort();
+            assert!(sorted.is_sorted() && sorted.has("n0") && sorted.len() == count);
         }
     }
 

@@ -88,9 +88,7 @@ impl Request {
         };
         // As Triton: sorted by name.
         if let OutputSelection::Named(names) = &mut client_request.outputs {
-            let mut sorted = names.to_vec();
-            sorted.sort();
-            *names = sorted.into();
+            names.sort();
         }
         Self {
             client_request,
