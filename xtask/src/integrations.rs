@@ -9,14 +9,23 @@ use anyhow::{Result, bail};
 use crate::dependencies;
 use crate::differential;
 use crate::dist;
+use crate::files::remove_folder;
 use crate::steps::{self, CannotRun, CheckStep};
 use crate::test_runners::{client_tests, nextest};
 use crate::tools::{self, Tool};
+use crate::workspace;
 
 /// How long all groups may take on a busy machine.
 const LIMIT: Duration = Duration::from_mins(30);
 
+/// The groups. The one that takes the most space is first, where the disk is emptiest: while pip installs the packages of the
+/// recipes they take 9.5 GB.
 const STEPS: [CheckStep; 15] = [
+    CheckStep {
+        name: "recipes",
+        limit: Duration::from_mins(15),
+        action: || clients_of("recipes", "recipes", tools::RECIPES),
+    },
     CheckStep { name: "stores", limit: Duration::from_mins(15), action: stores },
     CheckStep {
         name: "clients of stores",
@@ -63,28 +72,40 @@ const STEPS: [CheckStep; 15] = [
         limit: Duration::from_mins(15),
         action: || clients_of("Ray", "ray", tools::RAY),
     },
-    CheckStep {
-        name: "recipes",
-        limit: Duration::from_mins(15),
-        action: || clients_of("recipes", "recipes", tools::RECIPES),
-    },
     CheckStep { name: "comparison with Triton", limit: Duration::from_mins(10), action: differential::short },
     CheckStep { name: "chart", limit: Duration::from_mins(10), action: chart },
     CheckStep { name: "dependencies", limit: Duration::from_mins(15), action: dependencies::rules },
     CheckStep { name: "advisories", limit: Duration::from_mins(5), action: dependencies::advisories },
 ];
 
+/// Groups whose packages take more than a gigabyte, and the environment that has them.
+const LARGE: [(&str, &str); 2] = [("recipes", "recipes"), ("clients of others", "others")];
+
 /// All groups.
 pub(crate) fn steps() -> impl Iterator<Item = &'static CheckStep> {
     STEPS.iter()
 }
 
-/// Runs the groups whose name contains `only`, or all. Returns whether all passed.
+/// Runs the groups whose name contains `only`, or all, and removes the packages of large groups after each if `discard`.
+/// Returns whether all passed.
 ///
 /// # Errors
 /// No group has such a name, or the run cannot begin.
-pub(crate) fn run(only: Option<&str>) -> Result<bool> {
-    steps::run_only(only.unwrap_or_default(), &steps().collect::<Vec<_>>(), LIMIT)
+pub(crate) fn run(only: Option<&str>, discard: bool) -> Result<bool> {
+    let (text, all) = (only.unwrap_or_default(), steps().collect::<Vec<_>>());
+    if discard {
+        steps::run_and_then(text, &all, LIMIT, remove_large)
+    } else {
+        steps::run_only(text, &all, LIMIT)
+    }
+}
+
+/// Removes the packages of a group that has ended, if they are large.
+fn remove_large(group: &str) {
+    if let Some((_, environment)) = LARGE.iter().find(|(large, _)| *large == group) {
+        // What cannot be removed costs space and harms nothing.
+        let _ = remove_folder(&workspace::target().join("integrations").join(environment));
+    }
 }
 
 /// The client tests of a group, which have its marker.

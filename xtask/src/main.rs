@@ -64,11 +64,11 @@ cargo xtask test [--quick] [--only TEXT]
     and of those that depend on them. --only takes the steps whose name contains TEXT.
     Each step has a limit, and ends with a list of what it left. Logs are in target/steps.
 
-cargo xtask integrations [--only TEXT]
+cargo xtask integrations [--only TEXT] [--discard]
     The tests that need large foreign packages, in groups: object stores, Triton's plug-ins, NVIDIA's programs, a browser,
     Prometheus's tools, clients and proxies of others, Ray Serve, the larger recipes of the documentation, the Helm chart,
     the rules for dependencies, and known faults in them.
-    --only takes the groups whose name contains TEXT.
+    --only takes the groups whose name contains TEXT. --discard removes the packages of large groups once these have ended.
 
 cargo xtask deepcheck [--only TEXT]
     What takes too long for every change: a model checker over the code that threads meet in, the tests of the crates that
@@ -180,9 +180,10 @@ fn run() -> Result<bool> {
             })
         }
         "integrations" => {
-            let only: Option<String> = arguments.value("--only")?;
+            let (only, discard): (Option<String>, bool) =
+                (arguments.value("--only")?, arguments.flag("--discard"));
             arguments.finish()?;
-            integrations::run(only.as_deref())
+            integrations::run(only.as_deref(), discard)
         }
         // What the steps of a run are started with.
         "step" => {

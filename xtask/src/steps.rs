@@ -12,5 +12,5 @@ mod surroundings;
 
 pub(crate) use files::file;
 pub(crate) use outcome::CannotRun;
-pub(crate) use run::{Steps, run_only};
+pub(crate) use run::{Steps, run_and_then, run_only};
 pub(crate) use step::{CheckStep, perform};

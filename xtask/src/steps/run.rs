@@ -28,6 +28,14 @@ const LAST_LINES: usize = 30;
 /// # Errors
 /// No step has such a name, or the run cannot begin.
 pub(crate) fn run_only(text: &str, all: &[&CheckStep], limit: Duration) -> Result<bool> {
+    run_and_then(text, all, limit, |_| ())
+}
+
+/// As [`run_only`], and calls `after` with the name of each step that has ended.
+///
+/// # Errors
+/// As [`run_only`].
+pub(crate) fn run_and_then(text: &str, all: &[&CheckStep], limit: Duration, after: fn(&str)) -> Result<bool> {
     let wanted: Vec<_> = all.iter().filter(|step| step.name.contains(text)).collect();
     if wanted.is_empty() {
         let names: Vec<_> = all.iter().map(|step| step.name).collect();
@@ -36,6 +44,7 @@ pub(crate) fn run_only(text: &str, all: &[&CheckStep], limit: Duration) -> Resul
     let mut steps = Steps::new(limit)?;
     for step in wanted {
         steps.run(step);
+        after(step.name);
     }
     Ok(steps.summary())
 }
