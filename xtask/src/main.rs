@@ -189,8 +189,7 @@ fn run() -> Result<bool> {
         "step" => {
             let name = arguments.word().unwrap_or_default();
             arguments.finish()?;
-            let step = steps().find(|step| step.name == name);
-            steps::perform(step.with_context(|| format!("there is no step '{name}'"))?)
+            steps::perform(step_named(&name)?)
         }
         "memcheck" => {
             let requests = arguments.value("--requests")?;
@@ -237,6 +236,10 @@ fn run() -> Result<bool> {
         }
         other => bail!("there is no chore '{other}'; see `cargo xtask help`"),
     }
+}
+
+fn step_named(name: &str) -> Result<&'static CheckStep> {
+    steps().find(|step| step.name == name).with_context(|| format!("there is no step '{name}'"))
 }
 
 /// The steps of all commands.

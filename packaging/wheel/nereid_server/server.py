@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import functools
 import http.client
 import json
@@ -16,19 +17,22 @@ import tempfile
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Iterable, Mapping
+from typing import Any, Hashable, Iterable, Mapping
 from urllib.parse import quote
 
 import numpy as np
 
 from . import BINARY
 from .process import NotifySocket, ServerError, has_ended
-from .tensors import Region, Regions, decode, encode
+from .regions import Region, Regions
+from .tensors import LARGE, arrays, decode, encode
 
 # Connections that wait for the next request.
 _MOST_IDLE = 32
 # Threads of `infer_async`. They start when they are needed.
 _MOST_THREADS = 64
+# Kinds of requests whose large outputs are remembered.
+_MOST_KINDS = 64
 
 
 class Server:
@@ -58,6 +62,7 @@ class Server:
         self._log = folder / "log"
         self._idle: list[http.client.HTTPConnection] = []
         self._lock = threading.Lock()
+        self._output_sizes: collections.OrderedDict[Hashable, dict[str, int]] = collections.OrderedDict()
         self._threads = ThreadPoolExecutor(_MOST_THREADS, "nereid")
         self._regions = Regions(weakref.WeakMethod(self._ask))
         own = {"http_address": f"unix:{self.http_socket}", "allow_client_shm": True}
@@ -107,17 +112,60 @@ class Server:
         """The outputs of a model. Inputs are arrays, or what NumPy makes arrays of: texts and bytes are BYTES.
 
         Parameters are those of the request, such as `id`, `sequence_id` and `sequence_start`. Outputs are read only, but for
-        BYTES, which are objects. BF16 becomes float32.
+        BYTES, which are objects. BF16 becomes float32. If a request that wants large outputs in shared memory is refused, it
+        is repeated without them, unless it belongs to a sequence.
         """
-        held: list[Region] = []
+        path, inputs = infer_path(model, version), arrays(inputs)
+        kind = (path, *((name, array.dtype.str, array.shape) for name, array in inputs.items()))
+        # A request of a sequence cannot be repeated.
+        sizes = None if "sequence_id" in parameters else self._output_sizes.get(kind)
+        try:
+            outputs = self._infer(path, inputs, parameters, sizes)
+        except ServerError as error:
+            if sizes is None or error.status is None:
+                raise
+            # The outputs of the model may have changed.
+            outputs = self._infer(path, inputs, parameters, None)
+        self._note(kind, outputs)
+        return outputs
+
+    def _infer(
+        self,
+        path: str,
+        inputs: Mapping[str, np.ndarray],
+        parameters: Mapping[str, Any],
+        sizes: Mapping[str, int] | None,
+    ) -> dict[str, np.ndarray]:
+        """`sizes` are the bytes of the outputs, as far as they are known."""
+        taken: list[Region] = []
+
+        def take(size: int) -> Region:
+            taken.append(self._regions.take(size))
+            return taken[-1]
+
+        def lend(name: str, size: int) -> np.ndarray:
+            taken.remove(places[name])
+            return self._regions.lend(places[name], size)
+
         done = False
         try:
-            headers, body = encode(inputs, parameters, self._regions, held)
-            answer = self._exchange("POST", infer_path(model, version), headers, body)
+            places = {name: take(size) if size >= LARGE else None for name, size in (sizes or {}).items()}
+            headers, body = encode(inputs, parameters, places or None, take)
+            outputs = decode(*self._exchange("POST", path, headers, body), lend)
             done = True
         finally:
-            self._release(held, done)
-        return decode(*answer)
+            self._release(taken, done)
+        return outputs
+
+    def _note(self, kind: Hashable, outputs: Mapping[str, np.ndarray]) -> None:
+        """Remembers the outputs of a kind of request, if one of them is large: the next one gets it in shared memory."""
+        sizes = {name: 0 if array.dtype == object else array.nbytes for name, array in outputs.items()}
+        with self._lock:
+            self._output_sizes.pop(kind, None)
+            if max(sizes.values(), default=0) >= LARGE:
+                self._output_sizes[kind] = sizes
+            while len(self._output_sizes) > _MOST_KINDS:
+                self._output_sizes.popitem(last=False)
 
     async def infer_async(
         self, model: str, inputs: Mapping[str, Any], *, version: int | None = None, **parameters: Any

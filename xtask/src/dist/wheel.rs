@@ -22,7 +22,7 @@ const DEMO: [&str; 8] = [
 ];
 
 /// The files of the package.
-const MODULES: [&str; 16] = [
+const MODULES: [&str; 17] = [
     "__init__.py",
     "__main__.py",
     "demo/__init__.py",
@@ -37,6 +37,7 @@ const MODULES: [&str; 16] = [
     "ray/messages.py",
     "ray/replica.py",
     "ray/supervisor.py",
+    "regions.py",
     "server.py",
     "tensors.py",
 ];

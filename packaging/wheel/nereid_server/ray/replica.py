@@ -18,7 +18,7 @@ from yarl import URL
 from .. import BINARY
 from ..process import ServerError
 from ..server import answer, infer_path
-from ..tensors import decode, encode
+from ..tensors import arrays, decode, encode
 from .connections import Connections, lost, refusal
 from .http_forwarder import HttpForwarder
 from .messages import UNARY, RawMessage
@@ -147,7 +147,7 @@ class Replica:
         self, model: str, inputs: Mapping[str, Any], *, version: int | None = None, **parameters: Any
     ) -> dict[str, np.ndarray]:
         """The outputs of a model: as `nereid_server.Server.infer`, whose inputs and parameters it takes."""
-        headers, body = encode(inputs, parameters, None, [])
+        headers, body = encode(arrays(inputs), parameters)
         url = URL(f"http://nereid/v2/{infer_path(model, version)}", encoded=True)
         connections = await self._connections()
         try:
