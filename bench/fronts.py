@@ -14,6 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
+import urllib.parse
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "clients"))
 
@@ -21,7 +22,9 @@ import processes
 import programs
 import replicas
 import repository as models
+import requests
 from perf_tool import perf_rows
+from protocols import HTTP, add_sub_inputs
 from ray_clusters import Cluster, haproxy_variables, place
 from serving import BINARY, eventually, http_status
 
@@ -102,6 +105,32 @@ def ray(variables):
     return way
 
 
+@contextlib.contextmanager
+def ray_without_server(folder, repository, count):
+    """Ray with an application that gives the answers of a server without asking one: what Ray itself costs."""
+    with replicas.Fleet(folder, repository, count=1) as fleet:
+        [(http, _)] = fleet.ports
+        inputs = [f"v2/models/add_sub{what}" for what in ("", "/config", "/stats")] + ["v2", "v2/health/ready"]
+        answers = [requests.get(f"http://127.0.0.1:{http}/{path}", timeout=processes.PATIENCE) for path in inputs]
+        with HTTP.connect(fleet.servers[0]) as client:
+            body, length = client.generate_request_body(add_sub_inputs(HTTP)[0])
+        head = {"Inference-Header-Content-Length": str(length)}
+        address = f"http://127.0.0.1:{http}/v2/models/add_sub/infer"
+        answers.append(requests.post(address, data=body, headers=head, timeout=processes.PATIENCE))
+    kept = ("content-type", "inference-header-content-length")
+    told = {
+        urllib.parse.urlsplit(answer.url).path: (
+            [(name, answer.headers[name]) for name in kept if name in answer.headers],
+            (answer.content or b" ").hex(),
+        )
+        for answer in answers
+    }
+    with place() as where, Cluster(where, **haproxy_variables(where.folder)) as cluster:
+        cluster.do("deploy_answers", answers=told, num_replicas=count)
+        eventually(lambda: cluster.replicas() == count, "all replicas")
+        yield Way(where.http_port, where.grpc_port, lambda: descendants(cluster.pid))
+
+
 WAYS = {
     "directly": (direct, 1),
     "HAProxy, 2 replicas": (behind("haproxy"), 2),
@@ -110,6 +139,7 @@ WAYS = {
     "Envoy, 3 replicas": (behind("envoy"), 3),
     "Ray with HAProxy, 2 replicas": (ray(haproxy_variables), 2),
     "Ray with HAProxy, 3 replicas": (ray(haproxy_variables), 3),
+    "Ray with HAProxy and no server, 2 replicas": (ray_without_server, 2),
     "Ray's own proxy, 2 replicas": (ray(lambda _folder: {}), 2),
     "Ray's own proxy, 3 replicas": (ray(lambda _folder: {}), 3),
 }
@@ -123,9 +153,9 @@ def measure(folder, way, protocol, seconds):
     perf_rows(folder, *options, f"--concurrency={CALLERS}", "--duration=1")
     before = used(running)
     [row] = perf_rows(folder, *options, f"--concurrency={CALLERS}", "--warm-up=0", f"--duration={seconds}")
-    after, requests = used(running), float(row["requests_per_second"]) * seconds
+    after, answered = used(running), float(row["requests_per_second"]) * seconds
     assert row["errors"] == "0", row
-    times = [(after[part] - before[part]) / requests for part in PARTS]
+    times = [(after[part] - before[part]) / answered for part in PARTS]
     return [float(row[name]) for name in ("requests_per_second", "p50_us", "p99_us")] + times
 
 
@@ -149,7 +179,7 @@ def main():
             with make(folder, repository, count) as way:
                 address = way.addresses["HTTP"].rpartition(":")[2]
                 eventually(lambda port=int(address): http_status(port, "/v2/health/ready") == 200, "the replicas")
-                for protocol in PROTOCOLS:
+                for protocol in PROTOCOLS[:1] if make is ray_without_server else PROTOCOLS:
                     rounds = [measure(folder, way, protocol, options.seconds) for _ in range(options.rounds)]
                     cells = " | ".join(f"{statistics.median(figures):.0f}" for figures in zip(*rounds))
                     print(f"| {way_name} | {protocol} | {cells} |", flush=True)

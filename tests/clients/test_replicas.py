@@ -253,4 +253,5 @@ def test_replicas_are_replaced_without_a_lost_request(tmp_path, backend_option, 
             done.set()
         for caller in callers:
             caller.result(PATIENCE)
+    print(front, outcomes)
     assert all(set(counted) == {"answered"} for counted in outcomes.values()), outcomes

@@ -78,8 +78,9 @@ const STEPS: [CheckStep; 15] = [
     CheckStep { name: "advisories", limit: Duration::from_mins(5), action: dependencies::advisories },
 ];
 
-/// Groups whose packages take more than a gigabyte, and the environment that has them.
-const LARGE: [(&str, &str); 2] = [("recipes", "recipes"), ("clients of others", "others")];
+/// Environments with many packages, and the group that has needed each.
+const LARGE: [(&str, &str); 4] =
+    [("recipes", "recipes"), ("clients of others", "others"), ("clients of others", "kserve"), ("Ray", "ray")];
 
 /// All groups.
 pub(crate) fn steps() -> impl Iterator<Item = &'static CheckStep> {
@@ -102,7 +103,7 @@ pub(crate) fn run(only: Option<&str>, discard: bool) -> Result<bool> {
 
 /// Removes the packages of a group that has ended, if they are large.
 fn remove_large(group: &str) {
-    if let Some((_, environment)) = LARGE.iter().find(|(large, _)| *large == group) {
+    for (_, environment) in LARGE.iter().filter(|(large, _)| *large == group) {
         // What cannot be removed costs space and harms nothing.
         let _ = remove_folder(&workspace::target().join("integrations").join(environment));
     }

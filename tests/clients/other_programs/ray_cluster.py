@@ -25,6 +25,24 @@ def deploy(route_prefix="/", **options):
     serve.run(deployment(**options), name=APPLICATION, route_prefix=route_prefix)
 
 
+def deploy_answers(answers, **options):
+    """An application of ASGI that does no work: requests of each path get the same answer, a list of headers and the body."""
+    contents = {path: (headers, bytes.fromhex(body)) for path, (headers, body) in answers.items()}
+
+    async def application(scope, receive, send):
+        if scope["type"] != "http":
+            return
+        while (await receive()).get("more_body", False):
+            pass
+        headers, body = contents.get(scope["path"], ([], b""))
+        named = [(name.encode(), value.encode()) for name, value in headers]
+        await send({"type": "http.response.start", "status": 200 if body else 404, "headers": named})
+        await send({"type": "http.response.body", "body": body})
+
+    replica = serve.ingress(application)(type("Answers", (), {}))
+    serve.run(serve.deployment(max_ongoing_requests=1000, **options)(replica).bind(), name=APPLICATION)
+
+
 def delete():
     serve.delete(APPLICATION)
 
@@ -58,7 +76,7 @@ def wanted(current, target, queued, busy):
     return by_queued_work(types.SimpleNamespace(**context))[0]
 
 
-COMMANDS = {function.__name__: function for function in (deploy, delete, status, infer, infer_raw, wanted)}
+COMMANDS = {function.__name__: function for function in (deploy, deploy_answers, delete, status, infer, infer_raw, wanted)}
 
 http, grpc, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 # Replicas ask for a processor each, and need none here.
