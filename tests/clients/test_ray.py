@@ -409,6 +409,12 @@ def test_haproxy_is_in_front_if_ray_wants_it(repository):
         assert [error for error in outcomes if not re.search("answered|503|UNAVAILABLE", error)] == []
 
 
+def test_connections_to_servers_that_behave_badly_are_bounded():
+    line = [ray_clusters.ray_python(), ray_clusters.PROGRAM.with_name("ray_connections.py")]
+    variables = processes.variables_with(PYTHONPATH=str(ROOT / "packaging/wheel"))
+    assert len(processes.run(line, env=variables, check=True).stdout.splitlines()) == 5
+
+
 def test_the_program_that_ray_has_is_reached_by_the_name_that_both_have():
     line = [ray_clusters.ray_python(), "-c", "from nereid_server.programs import serve; serve()", "run", "--help"]
     variables = processes.variables_with(PYTHONPATH=str(ROOT / "packaging/wheel"))

@@ -25,21 +25,28 @@ def deploy(route_prefix="/", **options):
     serve.run(deployment(**options), name=APPLICATION, route_prefix=route_prefix)
 
 
-def deploy_answers(answers, **options):
+class Answers:
     """An application of ASGI that does no work: requests of each path get the same answer, a list of headers and the body."""
-    contents = {path: (headers, bytes.fromhex(body)) for path, (headers, body) in answers.items()}
 
-    async def application(scope, receive, send):
-        if scope["type"] != "http":
+    def __init__(self, answers):
+        self.answers = {path: (headers, bytes.fromhex(body)) for path, (headers, body) in answers.items()}
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "lifespan":
+            for event in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{event}.complete"})
             return
         while (await receive()).get("more_body", False):
             pass
-        headers, body = contents.get(scope["path"], ([], b""))
+        headers, body = self.answers.get(scope["path"], ([], b""))
         named = [(name.encode(), value.encode()) for name, value in headers]
         await send({"type": "http.response.start", "status": 200 if body else 404, "headers": named})
         await send({"type": "http.response.body", "body": body})
 
-    replica = serve.ingress(application)(type("Answers", (), {}))
+
+def deploy_answers(answers, **options):
+    replica = serve.ingress(Answers(answers))(type("Replica", (), {}))
     serve.run(serve.deployment(max_ongoing_requests=1000, **options)(replica).bind(), name=APPLICATION)
 
 

@@ -22,7 +22,7 @@ const DEMO: [&str; 8] = [
 ];
 
 /// The files of the package.
-const MODULES: [&str; 17] = [
+const MODULES: [&str; 18] = [
     "__init__.py",
     "__main__.py",
     "demo/__init__.py",
@@ -33,6 +33,7 @@ const MODULES: [&str; 17] = [
     "py.typed",
     "ray/__init__.py",
     "ray/connections.py",
+    "ray/http_connections.py",
     "ray/http_forwarder.py",
     "ray/messages.py",
     "ray/replica.py",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import aiohttp
 import grpc
 import grpc.aio
 
+from .http_connections import HttpConnections
 from .messages import SERVICE, STREAM, UNARY
 from .supervisor import Sockets
 
@@ -15,22 +15,16 @@ _NO_LIMIT = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_le
 
 
 class Connections:
-    """A session of HTTP, and the calls of gRPC, whose messages are bytes."""
+    """Connections of HTTP, and the calls of gRPC, whose messages are bytes."""
 
     def __init__(self, sockets: Sockets):
-        self.http = aiohttp.ClientSession(
-            connector=aiohttp.UnixConnector(sockets.http, limit=0),
-            timeout=aiohttp.ClientTimeout(total=None),
-            auto_decompress=False,
-            skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
-            read_bufsize=1 << 20,
-        )
+        self.http = HttpConnections(sockets.http)
         self._channel = grpc.aio.insecure_channel(f"unix:{sockets.grpc}", options=_NO_LIMIT)
         self.unary = {name: self._channel.unary_unary(f"/{SERVICE}/{name}") for name in UNARY}
         self.stream = self._channel.stream_stream(f"/{SERVICE}/{STREAM}")
 
     async def close(self) -> None:
-        await self.http.close()
+        self.http.close()
         # Calls to a server that has ended learn that from their connection, within the second.
         await self._channel.close(1.0)
 

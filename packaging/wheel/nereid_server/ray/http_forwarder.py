@@ -6,10 +6,6 @@ import json
 from typing import Any, Awaitable, Callable, Iterable, Mapping, MutableMapping
 from urllib.parse import quote
 
-import aiohttp
-from multidict import CIMultiDict
-from yarl import URL
-
 from ..process import ServerError
 from .connections import Connections, lost
 
@@ -43,16 +39,16 @@ class HttpForwarder:
             return
         begun = False
         try:
-            session = (await self._connections()).http
-            headers = CIMultiDict((_text(key), _text(value)) for key, value in _end_to_end(scope["headers"]))
-            async with session.request(scope["method"], _url(scope), data=body or None, headers=headers) as response:
+            http = (await self._connections()).http
+            async with http.exchange(_method(scope), _target(scope), _end_to_end(scope["headers"]), body) as answer:
                 begun = True
-                head = _end_to_end(response.raw_headers)
-                await send({"type": "http.response.start", "status": response.status, "headers": head})
-                async for part in response.content.iter_any():
-                    await send({"type": "http.response.body", "body": part, "more_body": True})
-                await send({"type": "http.response.body", "body": b""})
-        except (aiohttp.ClientError, ServerError) as error:
+                head = _end_to_end(answer.headers)
+                await send({"type": "http.response.start", "status": answer.status, "headers": head})
+                is_last = False
+                while not is_last:
+                    part, is_last = await answer.part()
+                    await send({"type": "http.response.body", "body": part, "more_body": not is_last})
+        except (OSError, ServerError) as error:
             if begun:
                 # The client must not take the part that it has for all.
                 raise
@@ -74,18 +70,18 @@ async def _body(receive: Receive) -> bytes | None:
             return b"".join(parts)
 
 
-def _text(content: bytes) -> str:
-    return content.decode("latin-1")
+def _method(scope: Mapping[str, Any]) -> bytes:
+    return bytes(scope["method"], "latin-1")
 
 
 def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    lower = ((key.lower(), value) for key, value in headers)
-    return [(key, value) for key, value in lower if key not in _HOP_BY_HOP]
+    """Headers that are passed on. Their names are lower in ASGI."""
+    return [header for header in headers if header[0] not in _HOP_BY_HOP]
 
 
-def _url(scope: Mapping[str, Any]) -> URL:
+def _target(scope: Mapping[str, Any]) -> bytes:
     """What the client has asked for, without the prefix of the application."""
-    path = _text(scope.get("raw_path") or quote(scope["path"]).encode())
-    query = _text(scope.get("query_string", b""))
-    prefix = scope.get("root_path", "").rstrip("/")
-    return URL(f"http://nereid{path.removeprefix(prefix)}{'?' if query else ''}{query}", encoded=True)
+    path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    query: bytes = scope.get("query_string", b"")
+    prefix = scope.get("root_path", "").rstrip("/").encode()
+    return path.removeprefix(prefix) + (b"?" + query if query else b"")

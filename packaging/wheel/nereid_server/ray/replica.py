@@ -8,12 +8,10 @@ import signal
 import time
 from typing import Any, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-import aiohttp
 import grpc
 import grpc.aio
 import numpy as np
 from ray.serve.grpc_util import RayServegRPCContext, gRPCInputStream
-from yarl import URL
 
 from .. import BINARY
 from ..process import ServerError
@@ -93,9 +91,9 @@ class Replica:
         if not self._ready.done():
             return b""
         try:
-            async with self._ready.result().http.get(f"http://nereid/v2/{path}") as response:
+            async with self._ready.result().http.exchange(b"GET", f"/v2/{path}".encode(), (), b"") as response:
                 return await response.read()
-        except aiohttp.ClientError:
+        except OSError:
             return b""
 
     # From the thread of the supervisor to the loop.
@@ -148,12 +146,14 @@ class Replica:
     ) -> dict[str, np.ndarray]:
         """The outputs of a model: as `nereid_server.Server.infer`, whose inputs and parameters it takes."""
         headers, body = encode(arrays(inputs), parameters)
-        url = URL(f"http://nereid/v2/{infer_path(model, version)}", encoded=True)
+        target = f"/v2/{infer_path(model, version)}".encode()
+        named = [(name.encode(), value.encode()) for name, value in headers.items()]
         connections = await self._connections()
         try:
-            async with connections.http.post(url, data=body, headers=headers) as response:
-                return decode(*answer(response.status, response.headers, await response.read()))
-        except aiohttp.ClientError as error:
+            async with connections.http.exchange(b"POST", target, named, body) as response:
+                told = {name.decode("latin-1").title(): value.decode("latin-1") for name, value in response.headers}
+                return decode(*answer(response.status, told, await response.read()))
+        except OSError as error:
             raise ServerError(lost(error), 503) from None
 
     # HTTP.

@@ -1,4 +1,6 @@
 //! `/v2[/models/{M}]/trace/setting`: reads and changes the settings of tracing.
+use std::borrow::Cow;
+
 use http::{Method, StatusCode};
 use kserve::{
     show,
@@ -13,8 +15,9 @@ use crate::http::{
     reply::{self, HttpOutcome},
 };
 
-/// What a client says about each setting, in the order of [`trace_settings::CHANGEABLE`].
-type SettingMembers = Vec<(&'static str, GivenSetting)>;
+/// What a client says about each setting, in the order of [`trace_settings::CHANGEABLE`]. What cannot be read is refused when
+/// its turn comes: a wrong value of an earlier setting is told first.
+type SettingMembers = Vec<(&'static str, Result<GivenSetting, Error>)>;
 
 pub(super) async fn answer(
     context: &HttpContext,
@@ -27,7 +30,7 @@ pub(super) async fn answer(
         let mut members = context.read_members(call.body, read).await?;
         let take = |name: &str| {
             let index = members.iter().position(|(other, _)| *other == name);
-            Ok(index.map(|index| members.swap_remove(index).1))
+            index.map(|index| members.swap_remove(index).1).transpose()
         };
         trace_settings::change(tracer, model, CountErrorForm::Http, take)?;
     }
@@ -40,18 +43,20 @@ fn read(json: &[u8]) -> Result<SettingMembers, Error> {
     if root.find(trace_settings::FILE).is_some() {
         return Err(trace_settings::file_is_fixed());
     }
-    let mut members = Vec::new();
-    for name in trace_settings::CHANGEABLE {
-        let Some(value) = root.find(name) else { continue };
-        let text = |value: JsonValue<'_>| value.as_text().map(std::borrow::Cow::into_owned);
-        let setting = if value.is_null() {
-            GivenSetting::Clear
-        } else if name == "trace_level" {
-            GivenSetting::Values(value.elements()?.map(text).collect::<Result<_, _>>()?)
-        } else {
-            GivenSetting::Values(vec![text(value)?])
-        };
-        members.push((name, setting));
+    let members = trace_settings::CHANGEABLE.into_iter().filter_map(|name| {
+        let value = root.find(name)?;
+        Some((name, setting(name, value)))
+    });
+    Ok(members.collect())
+}
+
+fn setting(name: &str, value: JsonValue<'_>) -> Result<GivenSetting, Error> {
+    let text = |value: JsonValue<'_>| value.as_text().map(Cow::into_owned);
+    if value.is_null() {
+        Ok(GivenSetting::Clear)
+    } else if name == "trace_level" {
+        value.elements()?.map(text).collect::<Result<_, _>>().map(GivenSetting::Values)
+    } else {
+        text(value).map(|text| GivenSetting::Values(vec![text]))
     }
-    Ok(members)
 }
