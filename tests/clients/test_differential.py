@@ -132,6 +132,13 @@ case = 'GET'
 [[row.pattern]]
 field = 'json.*'
 same = "single"
+[[row]]
+section = "HTTP"
+what = "cats"
+[[row.pattern]]
+field = 'code'
+triton = '(200|400 x)'
+nereid = '404 .*'
 """
 
 
@@ -160,9 +167,18 @@ def test_a_pattern_explains_what_it_says(known, area, field, triton, nereid, cas
     assert known.unexplained(area, [difference], case_) == ([] if explained else [difference])
 
 
+def test_what_follows_from_an_explained_step_is_not_told(known):
+    step = Difference("1: code", "200", "404 no cat, did you mean cats?")
+    before, same, after = (Difference(f"{number}: text", "1", "2") for number in (0, 1, 2))
+    assert known.unexplained("calls", [before, step, same, after], "") == [before, same]
+    refused = Difference("1: code", "400 x", "404 x")
+    assert known.unexplained("calls", [before, refused, after], "") == [before, after]
+
+
 def test_patterns_that_explain_nothing_are_known(known):
     known.unexplained("calls", [Difference("json", "0.10000000149011612", "0.1")], "")
-    assert [str(pattern) for pattern in known.unneeded(["calls", "grpc"])] == ["HTTP: names (pattern 1)"]
+    assert [str(pattern) for pattern in known.unneeded(["calls", "grpc"])] == ["HTTP: names (pattern 1)", "HTTP: cats (pattern 1)"]
+    known.unexplained("grpc", [Difference("code", "200", "404 none")], "")
     assert known.unneeded(["grpc"]) == []
 
 

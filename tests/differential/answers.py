@@ -28,11 +28,30 @@ class Difference:
     triton: str
     nereid: str
 
+    @property
+    def step(self):
+        """The number of the step that has it, and 0 if there is only one."""
+        begin, colon, _ = self.field.partition(": ")
+        return int(begin) if colon and begin.isdigit() else 0
+
+    @property
+    def name(self):
+        """The field without the number of a step."""
+        return self.field.removeprefix(f"{self.step}: ")
+
+    @property
+    def is_of_success(self):
+        """Whether only one of both has done what a call wanted."""
+        done = [text.partition(" ")[0] in SUCCESS for text in (self.triton, self.nereid)]
+        return self.name == "code" and done[0] != done[1]
+
     def __str__(self):
         return f"{self.field}\n    Triton: {_short(self.triton)}\n    Nereid: {_short(self.nereid)}"
 
 
 ABSENT = "(none)"
+# The codes of calls that have done what was wanted.
+SUCCESS = ("200", "OK")
 # The codes of a server that has ended itself, and of one that gives no answer in time.
 DIED, HANGS = "died", "hangs"
 # How much of a value is shown.

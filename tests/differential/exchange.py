@@ -43,12 +43,15 @@ class HttpConnection:
             self._open.close()
         self._open = None
 
-    def ask(self, request):
+    def ask(self, request, patience=PATIENCE):
         """Sends a request and returns the answer. An answer that does not come has the code `lost`."""
         for last in (False, True):
             fresh = self._open is None
             if fresh:
-                self._open = http.client.HTTPConnection(self._address, timeout=PATIENCE)
+                self._open = http.client.HTTPConnection(self._address)
+            self._open.timeout = patience
+            if self._open.sock:
+                self._open.sock.settimeout(patience)
             try:
                 return self._ask(request)
             except TimeoutError:

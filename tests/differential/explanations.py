@@ -10,6 +10,7 @@
 Instead of `nereid`, `same` names a way in which both texts mean the same.
 """
 
+import math
 import re
 import tomllib
 from collections import Counter
@@ -62,8 +63,7 @@ class Pattern:
     def explains(self, area, difference, case):
         if self.areas and area not in self.areas:
             return False
-        name = re.sub(r"^\d+: ", "", difference.field)
-        if not _whole(self.field, name) or (self.case and not re.search(self.case, case, re.DOTALL)):
+        if not _whole(self.field, difference.name) or (self.case and not re.search(self.case, case, re.DOTALL)):
             return False
         triton = _whole(self.triton, difference.triton)
         if not triton:
@@ -98,13 +98,22 @@ class Explanations:
         self.needed = Counter()
 
     def unexplained(self, area, found, case, counts=True):
-        """The differences of a case that no pattern explains."""
-        left = []
+        """The differences of a case that no pattern explains.
+
+        If only one server has done what a step wanted, and a pattern explains that, the next steps find different states. Their
+        differences say nothing.
+        """
+        left, last = [], math.inf
         for difference in found:
+            if difference.step > last:
+                break
             pattern = next((one for one in self._patterns if one.explains(area, difference, case)), None)
             if pattern is None:
                 left.append(difference)
-            elif counts:
+                continue
+            if difference.is_of_success:
+                last = difference.step
+            if counts:
                 self.needed[pattern] += 1
         return left
 

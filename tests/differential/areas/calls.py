@@ -240,6 +240,8 @@ NO_TRACES = {name: None for name in ("trace_level", "trace_rate", "trace_count",
 # A model that was loaded anew has no statistics.
 RELOAD = tuple(HttpRequest("POST", f"/v2/repository/models/light/{what}", (), b"{}") for what in ("unload", "load"))
 
+RELOAD_PATIENCE = 60.0
+
 
 class CallsArea:
     """Both servers with models, and connections to each."""
@@ -291,7 +293,8 @@ def make_good(case, http):
             http.ask(HttpRequest("POST", path, (), json.dumps(NO_TRACES).encode()))
     if any("/repository/models" in str(step) for step in case.steps):
         for request in RELOAD:
-            http.ask(request)
+            # On a busy machine a process of Python starts slowly, and the next case must find the model.
+            http.ask(request, RELOAD_PATIENCE)
 
 
 def ask(step, http, channel):
