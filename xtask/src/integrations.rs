@@ -79,8 +79,12 @@ const STEPS: [CheckStep; 15] = [
 ];
 
 /// Environments with many packages, and the group that has needed each.
-const LARGE: [(&str, &str); 4] =
-    [("recipes", "recipes"), ("clients of others", "others"), ("clients of others", "kserve"), ("Ray", "ray")];
+const LARGE: [(&str, &str); 4] = [
+    ("recipes", "recipes"),
+    ("clients of others", "others"),
+    ("clients of others", "kserve"),
+    ("Ray", "ray"),
+];
 
 /// All groups.
 pub(crate) fn steps() -> impl Iterator<Item = &'static CheckStep> {

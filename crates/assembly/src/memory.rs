@@ -185,6 +185,17 @@ fn return_freed_memory() {
     }
 }
 
+/// Returns what this thread has freed, and what mimalloc keeps for it, to the system. Without mimalloc it does nothing.
+pub fn return_memory_of_thread() {
+    static COLLECT: LazyLock<Option<Collect>> =
+        // SAFETY: the type is that of this function.
+        LazyLock::new(|| unsafe { function::<Collect>(c"mi_collect") });
+    if let Some(collect) = *COLLECT {
+        // SAFETY: may be called by any thread at any time.
+        unsafe { collect(true) };
+    }
+}
+
 /// The function of that name in the program, in a preloaded library, or in one that the program is linked with.
 ///
 /// # Safety

@@ -616,6 +616,52 @@ fn an_idle_connection_is_closed_but_never_a_waiting_one() {
 }
 
 #[test]
+fn a_connection_without_buffers_goes_on_with_the_next_byte() {
+    let options = limited(ClientLimits {
+        buffers_kept: Duration::ZERO,
+        header_timeout: Some(TIMEOUT),
+        ..ClientLimits::default()
+    });
+    let server = Server::start(Gate::opened(), options);
+    let (mut connection, mut silent, mut ended) = (server.connect(), server.connect(), server.connect());
+    for _ in 0..20 {
+        assert_in_step(&mut connection);
+        assert_eq!(connection.ask("POST", INFER, &[], &ones(3)).unwrap().status, 200);
+        // Byte by byte, and two at once.
+        for byte in request("GET", "/v2", &[], b"") {
+            connection.send(&[byte]).unwrap();
+        }
+        assert_eq!(connection.receive("GET").unwrap().status, 200);
+        let two = [request("GET", "/v2", &[], b""), request("POST", INFER, &[], &ones(1))].concat();
+        connection.send(&two).unwrap();
+        assert_eq!(connection.receive("GET").unwrap().status, 200);
+        assert_eq!(connection.receive("POST").unwrap().status, 200);
+    }
+    assert_in_step(&mut silent);
+    assert_in_step(&mut ended);
+    ended.finish().unwrap();
+    assert!(ended.is_closed_within(TIMEOUT));
+    server.until("an ended connection is gone", |server| server.drain.open() == 2);
+    server.drain.begin();
+    assert!(silent.is_closed_within(TIMEOUT) && connection.is_closed_within(TIMEOUT));
+}
+
+#[test]
+fn a_connection_without_buffers_is_closed_when_it_has_been_idle() {
+    let server = Server::start(
+        Gate::opened(),
+        limited(ClientLimits {
+            buffers_kept: Duration::ZERO,
+            idle_timeout: Some(Duration::from_millis(200)),
+            ..ClientLimits::default()
+        }),
+    );
+    let mut connection = server.connect();
+    connection.ask("GET", "/v2", &[], b"").unwrap();
+    assert!(connection.is_closed_within(TIMEOUT));
+}
+
+#[test]
 fn a_body_that_stops_coming_ends_the_connection() {
     let options = limited(ClientLimits {
         body_pace: Some(BodyPace { period: Duration::from_millis(5), min_bytes: 1 }),

@@ -161,6 +161,11 @@ fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Re
         .worker_threads(host::usable_processors().get() + 1)
         .thread_name("network")
         .thread_stack_size(NETWORK_STACK_BYTES)
+        .on_thread_park(|| {
+            if frontend::port::connections_have_freed_much() {
+                assembly::return_memory_of_thread();
+            }
+        })
         .enable_all()
         .build()?;
     if let Some(reload) = reload {

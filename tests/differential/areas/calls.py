@@ -8,6 +8,7 @@ import copy
 import json
 import pathlib
 import re
+import time
 from dataclasses import dataclass
 
 import grpc
@@ -240,7 +241,8 @@ NO_TRACES = {name: None for name in ("trace_level", "trace_rate", "trace_count",
 # A model that was loaded anew has no statistics.
 RELOAD = tuple(HttpRequest("POST", f"/v2/repository/models/light/{what}", (), b"{}") for what in ("unload", "load"))
 
-RELOAD_PATIENCE = 60.0
+READY = tuple(HttpRequest("GET", path) for path in ("/v2/models/light/ready", "/v2/health/ready"))
+RELOAD_PATIENCE, MOST_RELOADS = 60.0, 10
 
 
 class CallsArea:
@@ -291,10 +293,19 @@ def make_good(case, http):
     if any("race" in str(step) for step in case.steps):
         for path in sorted(traced):
             http.ask(HttpRequest("POST", path, (), json.dumps(NO_TRACES).encode()))
-    if any("/repository/models" in str(step) for step in case.steps):
+    if any(re.search("/repository/(x/)?models", str(step)) for step in case.steps):
+        reload(http)
+
+
+def reload(http):
+    """Loads `light` anew, until it is ready: Triton unloads a model after it has answered, and may fail to load it meanwhile."""
+    for _ in range(MOST_RELOADS):
         for request in RELOAD:
-            # On a busy machine a process of Python starts slowly, and the next case must find the model.
+            # On a busy machine a process of Python starts slowly.
             http.ask(request, RELOAD_PATIENCE)
+        if all(http.ask(request).code == "200" for request in READY):
+            return
+        time.sleep(0.2)
 
 
 def ask(step, http, channel):

@@ -94,7 +94,11 @@ pub(crate) const OTHERS: &[Tool] = &[
         fetch: || program_of("others", "python"),
     },
     Tool { name: "PyTriton", variable: "NEREID_TEST_PYTRITON", fetch: || program_of("pytriton", "python") },
-    Tool { name: "KServe's library", variable: "NEREID_TEST_KSERVE", fetch: || program_of("kserve", "python") },
+    Tool {
+        name: "KServe's library",
+        variable: "NEREID_TEST_KSERVE",
+        fetch: || program_of("kserve", "python"),
+    },
 ];
 
 /// An interpreter with Ray and its Serve, 550 MB.

@@ -61,6 +61,11 @@ impl ConnectionActivity {
     pub(super) fn is_reading_head(&self) -> bool {
         self.stream.has_read.load(Ordering::Relaxed) && self.is_idle()
     }
+
+    /// Tells whether nothing of a request is here: no part of a head, and no bytes that wait for the client.
+    pub(super) fn is_between_requests(&self) -> bool {
+        self.is_idle() && !self.is_reading_head() && !self.stream.is_writing.load(Ordering::Relaxed)
+    }
 }
 
 impl OpenRequestGuard {

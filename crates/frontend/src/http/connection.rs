@@ -1,7 +1,8 @@
 //! HTTP connections: how the server accepts, serves and closes them.
 use std::{
     convert::Infallible,
-    future::{Future, poll_fn},
+    future::{Future, pending, poll_fn},
+    mem,
     net::SocketAddr,
     pin::{Pin, pin},
     sync::Arc,
@@ -27,6 +28,7 @@ use super::{
     body::{self, ResponseBody},
     call::HttpCall,
     header_case::{NameRecorder, RecentHeaderNames, WrittenHead},
+    idle_stream::IdleStream,
     origin_rules::{OriginRules, RequestSender, permit_reading, preflight_reply},
     port_options::PortOptions,
     reply::end_line,
@@ -36,7 +38,8 @@ use crate::{
     error,
     port::{
         ClientLimits, ClientStream, ClientTimer, Drain, HalfCloseStream, Listener, NoPermit, Port,
-        TimedStream, WriteTimeout, accept, encrypted, idle_while_draining, linger, tls::TlsPort,
+        TimedStream, WriteTimeout, accept, connection_has_freed, encrypted, idle_while_draining, linger,
+        tls::TlsPort,
     },
 };
 
@@ -45,6 +48,9 @@ const MAX_HEADER_BYTES: usize = 64 << 10;
 
 /// The most bytes that hyper reads at once: each connection keeps so much memory after a long body. A head must fit.
 const READ_BUFFER: usize = 2 * MAX_HEADER_BYTES;
+
+/// About what hyper holds for a connection: a buffer for reading, one for writing, and headers.
+const HELD_BY_HYPER: usize = 20 << 10;
 
 /// The most lines of a header block.
 const MAX_HEADERS: usize = 256;
@@ -231,22 +237,60 @@ async fn serve_client<S: HttpEndpoint>(
     peer: Option<SocketAddr>,
 ) {
     let activity = Arc::new(ConnectionActivity::default());
-    let drain = entrance.drain.clone();
-    let write_timeout = WriteTimeout::new(entrance.limits.write_timeout, drain.clone());
-    let mut stream = TimedStream::new(stream, write_timeout, activity.stream.clone());
-    if serve_requests(&mut stream, entrance, peer, activity).await {
-        // Boxed, so that other connections have a smaller future.
-        Box::pin(linger(&mut stream, &drain)).await;
+    let (limits, drain) = (entrance.limits, entrance.drain.clone());
+    let write_timeout = WriteTimeout::new(limits.write_timeout, drain.clone());
+    let mut stream = IdleStream::new(TimedStream::new(stream, write_timeout, activity.stream.clone()));
+    loop {
+        // Boxed, so that a connection without a request has a small future.
+        let served = Box::pin(serve_requests(&mut stream, entrance.clone(), peer, activity.clone())).await;
+        connection_has_freed(HELD_BY_HYPER);
+        match served {
+            Served::NoRequest if next_request(&mut stream, limits.idle_timeout, &drain).await => {}
+            Served::NoRequest | Served::ToTheEnd => return,
+            Served::ToTheLastAnswer => return Box::pin(linger(&mut stream, &drain)).await,
+        }
     }
 }
 
-/// Serves a connection to its last answer. Returns true if the client may still send what this answer does not wait for.
+/// Waits for the next request of a connection, or for the end of the server. Returns false if the connection ends.
+async fn next_request(
+    stream: &mut IdleStream<impl AsyncRead + Unpin>,
+    idle_timeout: Option<Duration>,
+    drain: &Drain,
+) -> bool {
+    let idle = async {
+        match idle_timeout {
+            Some(limit) => sleep(limit).await,
+            None => pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        has_more = stream.has_more() => has_more,
+        () = drain.begun() => true,
+        () = idle => {
+            log::debug!("an HTTP connection was closed: {IDLE}");
+            false
+        }
+    }
+}
+
+/// How the service of a connection has ended.
+enum Served {
+    /// The connection has had no request for [`ClientLimits::buffers_kept`].
+    NoRequest,
+    ToTheEnd,
+    /// The client may still send what the last answer has not waited for.
+    ToTheLastAnswer,
+}
+
+/// Serves the requests of a connection to its last answer, or until there are none for a while.
 async fn serve_requests<S: HttpEndpoint>(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin,
     entrance: Arc<Entrance<S>>,
     peer: Option<SocketAddr>,
     activity: Arc<ConnectionActivity>,
-) -> bool {
+) -> Served {
     let (limits, drain) = (entrance.limits, entrance.drain.clone());
     let budget = entrance.service.name_budget().cloned();
     let recent = budget.map(|budget| Arc::new(RecentHeaderNames::new(budget)));
@@ -293,7 +337,7 @@ async fn serve_requests<S: HttpEndpoint>(
             // Most wake-ups are for the connection. The watch checks the state that the connection leaves.
             biased;
             ended = &mut served => {
-                return match ended {
+                let may_send = match ended {
                     Ok(()) => activity.leaves_body(),
                     Err(error) => {
                         log::debug!("HTTP connection ended: {error}");
@@ -301,6 +345,7 @@ async fn serve_requests<S: HttpEndpoint>(
                         error.is_parse()
                     }
                 };
+                return if may_send { Served::ToTheLastAnswer } else { Served::ToTheEnd };
             }
             () = &mut drain_begun, if !is_draining => is_draining = true,
             () = &mut last_call, if is_draining && !is_shutdown_announced => {
@@ -309,11 +354,15 @@ async fn serve_requests<S: HttpEndpoint>(
             }
             () = &mut alone, if is_draining => {
                 log::debug!("an HTTP connection was closed: the server stops, and the client has no request");
-                return false;
+                return Served::ToTheEnd;
             }
-            late = poll_fn(|context| watch.poll(context)) => {
-                log::debug!("an HTTP connection was closed: {late}");
-                return false;
+            seen = poll_fn(|context| watch.poll(context)) => match seen {
+                Seen::Late(why) => {
+                    log::debug!("an HTTP connection was closed: {why}");
+                    return Served::ToTheEnd;
+                }
+                Seen::NoRequest if is_draining => {}
+                Seen::NoRequest => return Served::NoRequest,
             }
         }
     }
@@ -329,23 +378,37 @@ struct Watch<'a> {
     idle: Option<Pin<Box<Sleep>>>,
     /// The round at the last check.
     seen: usize,
+    /// Expires once in each [`ClientLimits::buffers_kept`], and the round then.
+    buffers: (Pin<Box<Sleep>>, usize),
 }
+
+/// What a watch sees.
+enum Seen {
+    /// The server must close the connection, for this reason.
+    Late(&'static str),
+    /// Nothing has come for [`ClientLimits::buffers_kept`], and nothing waits for the client.
+    NoRequest,
+}
+
+/// Why an idle connection is closed.
+const IDLE: &str = "it was idle";
 
 impl<'a> Watch<'a> {
     fn new(activity: &'a ConnectionActivity, limits: ClientLimits) -> Self {
         let idle = limits.idle_timeout.map(|idle| Box::pin(sleep(idle)));
-        Self { activity, limits, head: None, idle, seen: 0 }
+        let buffers = (Box::pin(sleep(limits.buffers_kept)), activity.rounds());
+        Self { activity, limits, head: None, idle, seen: 0, buffers }
     }
 
-    /// Ready with the reason when the server must close the connection. The caller polls it after the connection.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
+    /// The caller polls it after the connection.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Seen> {
         if self.poll_head(context).is_ready() {
-            return Poll::Ready("the request head did not arrive in time");
+            return Poll::Ready(Seen::Late("the request head did not arrive in time"));
         }
         if self.poll_idle(context).is_ready() {
-            return Poll::Ready("it was idle");
+            return Poll::Ready(Seen::Late(IDLE));
         }
-        Poll::Pending
+        self.poll_no_request(context).map(|()| Seen::NoRequest)
     }
 
     fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -372,6 +435,18 @@ impl<'a> Watch<'a> {
             }
             self.seen = rounds;
             timer.as_mut().reset(Instant::now() + limit);
+        }
+        Poll::Pending
+    }
+
+    fn poll_no_request(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let (timer, seen) = &mut self.buffers;
+        while timer.as_mut().poll(context).is_ready() {
+            timer.as_mut().reset(Instant::now() + self.limits.buffers_kept);
+            let before = mem::replace(seen, self.activity.rounds());
+            if self.activity.is_between_requests() && before == *seen {
+                return Poll::Ready(());
+            }
         }
         Poll::Pending
     }

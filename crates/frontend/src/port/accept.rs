@@ -10,6 +10,7 @@ use vocabulary::Error;
 
 use super::{
     drain::Drain,
+    freed_memory::connection_has_freed,
     inline_wake::with_inline_wake,
     linger::discard,
     listen::Listener,
@@ -28,6 +29,9 @@ const MAX_WAITING: usize = 1024;
 
 /// The most refused connections that get an answer at the same time. Further connections are closed without an answer.
 const MAX_REFUSALS: usize = 64;
+
+/// About what a connection holds while it is open, with what its protocol keeps.
+const BYTES_OF_CONNECTION: usize = 16 << 10;
 
 /// How often the log names a client that has too many connections, and tells that accepts fail.
 const NOTE_INTERVAL: Duration = Duration::from_secs(60);
@@ -143,6 +147,7 @@ impl Accepting {
                 self.connections.spawn(with_inline_wake(async move {
                     let _counted = counted;
                     served.await;
+                    connection_has_freed(BYTES_OF_CONNECTION);
                 }));
             }
             Err(no_permit) => self.refuse(stream, no_permit),

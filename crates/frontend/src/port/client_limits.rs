@@ -20,6 +20,9 @@ pub struct ClientLimits {
     /// The most bytes of a request body over HTTP, or of a message over gRPC (`--max-request-byte-size`). The limit
     /// also applies after decompression.
     pub max_request_bytes: u64,
+    /// A connection of HTTP gives its buffers back when it has had no request for that time, and at the latest after twice
+    /// that time. No option sets it.
+    pub buffers_kept: Duration,
 }
 
 impl ClientLimits {
@@ -36,6 +39,7 @@ impl Default for ClientLimits {
             body_pace: Some(BodyPace { period: minute, min_bytes: 4096 }),
             write_timeout: Some(minute),
             max_request_bytes: Self::MAX_REQUEST_BYTES,
+            buffers_kept: Duration::from_secs(1),
         }
     }
 }

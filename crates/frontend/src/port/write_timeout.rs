@@ -72,6 +72,8 @@ pub(crate) struct StreamProgress {
     pub(crate) has_read: AtomicBool,
     /// The number of writes that the system took, in whole or in part.
     pub(crate) writes: AtomicUsize,
+    /// Bytes wait for the client.
+    pub(crate) is_writing: AtomicBool,
 }
 
 /// A stream with a time limit for its writes. It also records its progress.
@@ -89,12 +91,22 @@ impl<S> TimedStream<S> {
         Self { stream, write_timeout, writes: IoTurn::default(), progress }
     }
 
+    /// Ready when the connection may write.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let turn = self.writes.poll(context);
+        if turn.is_pending() {
+            self.progress.is_writing.store(true, Ordering::Relaxed);
+        }
+        turn
+    }
+
     /// The result of a write, within the time limit.
     fn written(
         &mut self,
         context: &mut Context<'_>,
         polled: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
+        self.progress.is_writing.store(polled.is_pending(), Ordering::Relaxed);
         match polled {
             Poll::Ready(Ok(count @ 1..)) => {
                 self.writes.add(count);
@@ -128,7 +140,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.writes.poll(context));
+        ready!(self.poll_turn(context));
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.written(context, polled)
     }
@@ -138,7 +150,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.writes.poll(context));
+        ready!(self.poll_turn(context));
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
         self.written(context, polled)
     }
@@ -149,6 +161,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_flush(context);
+        self.progress.is_writing.store(polled.is_pending(), Ordering::Relaxed);
         self.write_timeout.check_flush(context, polled)
     }
 

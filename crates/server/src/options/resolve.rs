@@ -421,6 +421,7 @@ fn client_limits(typed: &typed::Clients) -> ClientLimits {
             .map(|period| BodyPace { period, min_bytes: unsigned(typed.body_min_byte_size) }),
         write_timeout: typed.write_timeout,
         max_request_bytes: unsigned(typed.max_request_byte_size),
+        ..ClientLimits::default()
     }
 }
 

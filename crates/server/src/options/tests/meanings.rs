@@ -395,6 +395,7 @@ fn limits_of_clients_have_their_options() {
         body_pace: Some(BodyPace { period: Duration::from_secs(2), min_bytes: 3 }),
         write_timeout: None,
         max_request_bytes: 7,
+        ..ClientLimits::default()
     };
     assert_eq!(set.client_limits, expected);
     assert_eq!(options(&["--client-body-timeout-secs=0"]).client_limits.body_pace, None);
