@@ -4,6 +4,7 @@
 //! how long a client may take, and `ClientTimeout` how long when the server stops. [`ConnectionPermits`] limits the number
 //! of connections, also those from one address.
 mod accept;
+mod accept_queue;
 mod client_limits;
 mod client_timeout;
 mod client_timer;

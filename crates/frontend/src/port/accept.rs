@@ -1,5 +1,10 @@
 //! The accept loop of every port.
-use std::{io, pin::pin, time::Duration};
+use std::{
+    io,
+    pin::pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
@@ -9,6 +14,7 @@ use tokio::{
 use vocabulary::Error;
 
 use super::{
+    accept_queue::AcceptQueue,
     drain::Drain,
     freed_memory::connection_has_freed,
     inline_wake::with_inline_wake,
@@ -16,7 +22,7 @@ use super::{
     listen::Listener,
     permits::{ConnectionPermits, NoPermit},
     spare_file::SpareFile,
-    stream::{AcceptingListener, ClientStream, accept_waiting},
+    stream::{AcceptingListener, ClientStream},
 };
 
 /// The pause after a failed accept. Most accepts fail because no file descriptors are left. The pause doubles up to
@@ -66,7 +72,9 @@ where
 {
     let unusable = |error| Error::internal(format!("cannot accept connections: {error}"));
     let listener = AcceptingListener::new(listener).map_err(unusable)?;
+    let queue = Arc::new(AcceptQueue::of(&listener, port.permits.clone()).map_err(unusable)?);
     let mut accepting = Accepting::new(port);
+    accepting.queue = Arc::downgrade(&queue);
     let drain = accepting.port.drain.clone();
     let mut begun = pin!(drain.begun());
     loop {
@@ -76,10 +84,13 @@ where
             () = &mut begun => break,
             Some(ended) = accepting.connections.join_next() => accepting.note(ended),
             Some(_) = accepting.refusals.join_next() => { accepting.spare.reopen(); }
+            accepted = queue.next() => accepting.take(accepted, &serve),
             accepted = next(&listener, accepting.retry_at) => accepting.take(accepted, &serve),
         }
     }
-    accepting.take_waiting(listener, &serve);
+    // To their clients these connections are open, and may have a request under way.
+    queue.close(MAX_WAITING).for_each(|accepted| accepting.take(accepted, &serve));
+    drop((queue, listener));
     while let Some(ended) = accepting.connections.join_next().await {
         accepting.note(ended);
     }
@@ -95,6 +106,7 @@ async fn next(listener: &AcceptingListener, retry_at: Option<Instant>) -> io::Re
 
 struct Accepting {
     port: Port,
+    queue: Weak<AcceptQueue>,
     connections: JoinSet<()>,
     refusals: JoinSet<()>,
     /// The current pause. Set while accepts fail.
@@ -115,6 +127,7 @@ impl Accepting {
     fn new(port: Port) -> Self {
         Self {
             port,
+            queue: Weak::new(),
             connections: JoinSet::new(),
             refusals: JoinSet::new(),
             pause: None,
@@ -144,29 +157,17 @@ impl Accepting {
                 self.is_full = false;
                 let counted = (permit, self.port.drain.enter());
                 let served = serve(stream);
+                let queue = self.queue.clone();
                 self.connections.spawn(with_inline_wake(async move {
                     let _counted = counted;
+                    if let Some(queue) = queue.upgrade() {
+                        queue.accept_waiting();
+                    }
                     served.await;
                     connection_has_freed(BYTES_OF_CONNECTION);
                 }));
             }
             Err(no_permit) => self.refuse(stream, no_permit),
-        }
-    }
-
-    /// Takes the connections that the system has already established, and closes the listener: to their clients they are
-    /// open, and may have a request under way.
-    fn take_waiting<F>(&mut self, listener: AcceptingListener, serve: &impl Fn(ClientStream) -> F)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let Ok(listener) = listener.into_listener() else { return };
-        for _ in 0..MAX_WAITING {
-            match accept_waiting(&listener) {
-                Ok(accepted) => self.take(Ok(accepted), serve),
-                // None is left, or they cannot be accepted.
-                Err(_) => return,
-            }
         }
     }
 

@@ -116,6 +116,12 @@ impl ConnectionPermits {
         Self::new([])
     }
 
+    /// How many more connections the port may have now, whoever their clients are.
+    pub(super) fn free(&self) -> usize {
+        let free = |counter: &Arc<ConnectionCounter>| counter.limit.saturating_sub(counter.taken.lock().all);
+        self.counters.iter().map(free).min().unwrap_or(usize::MAX)
+    }
+
     /// Takes a permit for one more connection. A client without an address, on a unix socket, has no limit of its own.
     ///
     /// # Errors

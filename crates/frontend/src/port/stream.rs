@@ -2,7 +2,8 @@
 use std::{
     io,
     mem::MaybeUninit,
-    net::SocketAddr,
+    net::{self, SocketAddr},
+    os::{fd::AsFd, unix},
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -28,8 +29,11 @@ pub(crate) enum ClientStream {
 /// A listener in the runtime.
 pub(super) enum AcceptingListener {
     Tcp(TcpListener),
-    /// The file is removed when the listener closes.
-    Unix(UnixListener, SocketFile),
+    Unix {
+        listener: UnixListener,
+        /// The file is removed when the listener closes.
+        _file: SocketFile,
+    },
 }
 
 impl AcceptingListener {
@@ -42,7 +46,7 @@ impl AcceptingListener {
             }
             Listener::Unix(listener, file) => {
                 listener.set_nonblocking(true)?;
-                Self::Unix(UnixListener::from_std(listener)?, file)
+                Self::Unix { listener: UnixListener::from_std(listener)?, _file: file }
             }
         })
     }
@@ -53,31 +57,61 @@ impl AcceptingListener {
             Self::Tcp(listener) => {
                 listener.accept().await.map(|(stream, peer)| ClientStream::Tcp(stream, peer))
             }
-            Self::Unix(listener, _) => listener.accept().await.map(|(stream, _)| ClientStream::Unix(stream)),
+            Self::Unix { listener, .. } => {
+                listener.accept().await.map(|(stream, _)| ClientStream::Unix(stream))
+            }
         }
     }
 
-    /// A listener of the standard library, which does not wait for the runtime's readiness.
-    pub(super) fn into_listener(self) -> io::Result<Listener> {
+    /// A second handle of the listener, for connections that wait.
+    pub(super) fn waiting(&self) -> io::Result<WaitingConnections> {
+        let descriptor = match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix { listener, .. } => listener.as_fd(),
+        };
+        let descriptor = descriptor.try_clone_to_owned()?;
         Ok(match self {
-            Self::Tcp(listener) => Listener::Tcp(listener.into_std()?),
-            Self::Unix(listener, file) => Listener::Unix(listener.into_std()?, file),
+            Self::Tcp(_) => WaitingConnections::Tcp(descriptor.into()),
+            Self::Unix { .. } => WaitingConnections::Unix(descriptor.into()),
         })
     }
 }
 
-/// A connection that waits to be accepted. An error if there is none.
-pub(super) fn accept_waiting(listener: &Listener) -> io::Result<ClientStream> {
-    match listener {
-        Listener::Tcp(listener) => {
-            let (stream, peer) = listener.accept()?;
-            stream.set_nonblocking(true)?;
-            Ok(ClientStream::Tcp(TcpStream::from_std(stream)?, peer))
+/// The connections of a listener that the system has established, and that have not been accepted. It does not wait for new
+/// ones.
+pub(super) enum WaitingConnections {
+    Tcp(net::TcpListener),
+    Unix(unix::net::UnixListener),
+}
+
+/// An accepted connection that no runtime knows yet.
+pub(super) enum AcceptedStream {
+    Tcp(net::TcpStream, SocketAddr),
+    Unix(unix::net::UnixStream),
+}
+
+impl WaitingConnections {
+    /// The next one. An error if there is none.
+    pub(super) fn accept(&self) -> io::Result<AcceptedStream> {
+        match self {
+            Self::Tcp(listener) => listener.accept().map(|(stream, peer)| AcceptedStream::Tcp(stream, peer)),
+            Self::Unix(listener) => listener.accept().map(|(stream, _)| AcceptedStream::Unix(stream)),
         }
-        Listener::Unix(listener, _) => {
-            let (stream, _) = listener.accept()?;
-            stream.set_nonblocking(true)?;
-            UnixStream::from_std(stream).map(ClientStream::Unix)
+    }
+}
+
+impl AcceptedStream {
+    /// Must be called in a runtime.
+    pub(super) fn in_runtime(self) -> io::Result<ClientStream> {
+        match self {
+            Self::Tcp(stream, peer) => {
+                stream.set_nonblocking(true)?;
+                Ok(ClientStream::Tcp(TcpStream::from_std(stream)?, peer))
+            }
+            Self::Unix(stream) => {
+                stream.set_nonblocking(true)?;
+                UnixStream::from_std(stream).map(ClientStream::Unix)
+            }
         }
     }
 }
