@@ -8,7 +8,6 @@ import copy
 import json
 import pathlib
 import re
-import time
 from dataclasses import dataclass
 
 import grpc
@@ -305,7 +304,6 @@ def reload(http):
             http.ask(request, RELOAD_PATIENCE)
         if all(http.ask(request).code == "200" for request in READY):
             return
-        time.sleep(0.2)
 
 
 def ask(step, http, channel):

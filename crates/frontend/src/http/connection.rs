@@ -357,12 +357,12 @@ async fn serve_requests<S: HttpEndpoint>(
                 return Served::ToTheEnd;
             }
             seen = poll_fn(|context| watch.poll(context)) => match seen {
-                Seen::Late(why) => {
+                WatchEvent::Late(why) => {
                     log::debug!("an HTTP connection was closed: {why}");
                     return Served::ToTheEnd;
                 }
-                Seen::NoRequest if is_draining => {}
-                Seen::NoRequest => return Served::NoRequest,
+                WatchEvent::NoRequest if is_draining => {}
+                WatchEvent::NoRequest => return Served::NoRequest,
             }
         }
     }
@@ -383,7 +383,7 @@ struct Watch<'a> {
 }
 
 /// What a watch sees.
-enum Seen {
+enum WatchEvent {
     /// The server must close the connection, for this reason.
     Late(&'static str),
     /// Nothing has come for [`ClientLimits::buffers_kept`], and nothing waits for the client.
@@ -401,14 +401,14 @@ impl<'a> Watch<'a> {
     }
 
     /// The caller polls it after the connection.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Seen> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<WatchEvent> {
         if self.poll_head(context).is_ready() {
-            return Poll::Ready(Seen::Late("the request head did not arrive in time"));
+            return Poll::Ready(WatchEvent::Late("the request head did not arrive in time"));
         }
         if self.poll_idle(context).is_ready() {
-            return Poll::Ready(Seen::Late(IDLE));
+            return Poll::Ready(WatchEvent::Late(IDLE));
         }
-        self.poll_no_request(context).map(|()| Seen::NoRequest)
+        self.poll_no_request(context).map(|()| WatchEvent::NoRequest)
     }
 
     fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<()> {
