@@ -4,6 +4,7 @@ use std::{
     future::{Future, pending, poll_fn},
     mem,
     net::SocketAddr,
+    ops::ControlFlow,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
@@ -245,9 +246,9 @@ async fn serve_client<S: HttpEndpoint>(
         let served = Box::pin(serve_requests(&mut stream, entrance.clone(), peer, activity.clone())).await;
         connection_has_freed(HELD_BY_HYPER);
         match served {
-            Served::NoRequest if next_request(&mut stream, limits.idle_timeout, &drain).await => {}
-            Served::NoRequest | Served::ToTheEnd => return,
-            Served::ToTheLastAnswer => return Box::pin(linger(&mut stream, &drain)).await,
+            ControlFlow::Continue(()) if next_request(&mut stream, limits.idle_timeout, &drain).await => {}
+            ControlFlow::Continue(()) | ControlFlow::Break(false) => return,
+            ControlFlow::Break(true) => return Box::pin(linger(&mut stream, &drain)).await,
         }
     }
 }
@@ -275,22 +276,14 @@ async fn next_request(
     }
 }
 
-/// How the service of a connection has ended.
-enum Served {
-    /// The connection has had no request for [`ClientLimits::buffers_kept`].
-    NoRequest,
-    ToTheEnd,
-    /// The client may still send what the last answer has not waited for.
-    ToTheLastAnswer,
-}
-
-/// Serves the requests of a connection to its last answer, or until there are none for a while.
+/// Serves the requests of a connection to its last answer, or until there are none for [`ClientLimits::buffers_kept`]: then the
+/// connection goes on. Breaks with true if the client may still send what the last answer does not wait for.
 async fn serve_requests<S: HttpEndpoint>(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin,
     entrance: Arc<Entrance<S>>,
     peer: Option<SocketAddr>,
     activity: Arc<ConnectionActivity>,
-) -> Served {
+) -> ControlFlow<bool> {
     let (limits, drain) = (entrance.limits, entrance.drain.clone());
     let budget = entrance.service.name_budget().cloned();
     let recent = budget.map(|budget| Arc::new(RecentHeaderNames::new(budget)));
@@ -337,15 +330,14 @@ async fn serve_requests<S: HttpEndpoint>(
             // Most wake-ups are for the connection. The watch checks the state that the connection leaves.
             biased;
             ended = &mut served => {
-                let may_send = match ended {
+                return ControlFlow::Break(match ended {
                     Ok(()) => activity.leaves_body(),
                     Err(error) => {
                         log::debug!("HTTP connection ended: {error}");
                         // hyper has answered what is no request.
                         error.is_parse()
                     }
-                };
-                return if may_send { Served::ToTheLastAnswer } else { Served::ToTheEnd };
+                });
             }
             () = &mut drain_begun, if !is_draining => is_draining = true,
             () = &mut last_call, if is_draining && !is_shutdown_announced => {
@@ -354,15 +346,15 @@ async fn serve_requests<S: HttpEndpoint>(
             }
             () = &mut alone, if is_draining => {
                 log::debug!("an HTTP connection was closed: the server stops, and the client has no request");
-                return Served::ToTheEnd;
+                return ControlFlow::Break(false);
             }
             seen = poll_fn(|context| watch.poll(context)) => match seen {
-                WatchEvent::Late(why) => {
-                    log::debug!("an HTTP connection was closed: {why}");
-                    return Served::ToTheEnd;
+                ControlFlow::Break(late) => {
+                    log::debug!("an HTTP connection was closed: {late}");
+                    return ControlFlow::Break(false);
                 }
-                WatchEvent::NoRequest if is_draining => {}
-                WatchEvent::NoRequest => return Served::NoRequest,
+                ControlFlow::Continue(()) if is_draining => {}
+                ControlFlow::Continue(()) => return ControlFlow::Continue(()),
             }
         }
     }
@@ -382,14 +374,6 @@ struct Watch<'a> {
     buffers: (Pin<Box<Sleep>>, usize),
 }
 
-/// What a watch sees.
-enum WatchEvent {
-    /// The server must close the connection, for this reason.
-    Late(&'static str),
-    /// Nothing has come for [`ClientLimits::buffers_kept`], and nothing waits for the client.
-    NoRequest,
-}
-
 /// Why an idle connection is closed.
 const IDLE: &str = "it was idle";
 
@@ -400,15 +384,16 @@ impl<'a> Watch<'a> {
         Self { activity, limits, head: None, idle, seen: 0, buffers }
     }
 
-    /// The caller polls it after the connection.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<WatchEvent> {
+    /// Ready with the reason when the server must close the connection, or when nothing has come for
+    /// [`ClientLimits::buffers_kept`] and nothing waits for the client. The caller polls it after the connection.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<ControlFlow<&'static str>> {
         if self.poll_head(context).is_ready() {
-            return Poll::Ready(WatchEvent::Late("the request head did not arrive in time"));
+            return Poll::Ready(ControlFlow::Break("the request head did not arrive in time"));
         }
         if self.poll_idle(context).is_ready() {
-            return Poll::Ready(WatchEvent::Late(IDLE));
+            return Poll::Ready(ControlFlow::Break(IDLE));
         }
-        self.poll_no_request(context).map(|()| WatchEvent::NoRequest)
+        self.poll_no_request(context).map(ControlFlow::Continue)
     }
 
     fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<()> {
