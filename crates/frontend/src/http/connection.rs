@@ -246,7 +246,7 @@ async fn serve_client<S: HttpEndpoint>(
         let served = Box::pin(serve_requests(&mut stream, entrance.clone(), peer, activity.clone())).await;
         connection_has_freed(HELD_BY_HYPER);
         match served {
-            ControlFlow::Continue(()) if next_request(&mut stream, limits.idle_timeout, &drain).await => {}
+            ControlFlow::Continue(()) if next_request(&mut stream, limits, &drain).await => {}
             ControlFlow::Continue(()) | ControlFlow::Break(false) => return,
             ControlFlow::Break(true) => return Box::pin(linger(&mut stream, &drain)).await,
         }
@@ -256,12 +256,13 @@ async fn serve_client<S: HttpEndpoint>(
 /// Waits for the next request of a connection, or for the end of the server. Returns false if the connection ends.
 async fn next_request(
     stream: &mut IdleStream<impl AsyncRead + Unpin>,
-    idle_timeout: Option<Duration>,
+    limits: ClientLimits,
     drain: &Drain,
 ) -> bool {
     let idle = async {
-        match idle_timeout {
-            Some(limit) => sleep(limit).await,
+        match limits.idle_timeout {
+            // It has been idle before.
+            Some(limit) => sleep(limit.saturating_sub(limits.buffers_kept)).await,
             None => pending().await,
         }
     };
