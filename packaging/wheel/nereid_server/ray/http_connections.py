@@ -1,6 +1,6 @@
 """Connections of HTTP/1.1 to the server, over a unix socket.
 
-A request costs a third of what general clients need: those cost as much as Ray itself does for a request.
+A request costs a third of what general clients need for it: theirs would be a fifth of the work of a replica.
 """
 
 from __future__ import annotations
