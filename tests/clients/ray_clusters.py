@@ -14,7 +14,7 @@ import processes
 import programs
 from protocols import GRPC
 from python_backends import BUILT_IN
-from serving import BINARY, ROOT, TARGET, environment, eventually, free_port, refuses_connections
+from serving import BINARY, ROOT, TARGET, environment, eventually, free_port, free_ports, refuses_connections
 
 PROGRAM = ROOT / "tests/clients/other_programs/ray_cluster.py"
 
@@ -38,7 +38,7 @@ class Place:
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
-        self.http_port, self.grpc_port = free_port(), free_port()
+        self.http_port, self.grpc_port = free_ports(2)
         self.http, self.grpc = f"127.0.0.1:{self.http_port}", f"127.0.0.1:{self.grpc_port}"
         self.log = self.folder / "log"
 

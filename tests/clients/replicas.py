@@ -10,14 +10,15 @@ import numpy as np
 import proxies
 import yaml
 from protocols import GRPC, HTTP, add_sub_inputs
-from serving import PATIENCE, ROOT, Server, free_port
+from serving import PATIENCE, ROOT, Server, free_ports
 
 
 class Fleet:
     """Servers, each with ports of its own, which can be replaced."""
 
     def __init__(self, tmp_path, *arguments, count=2):
-        self.ports = [(free_port(), free_port()) for _ in range(count)]
+        ports = free_ports(2 * count)
+        self.ports = list(zip(ports[:count], ports[count:]))
         self._make = lambda index: Server(
             tmp_path, *arguments, f"--http-port={self.ports[index][0]}", f"--grpc-port={self.ports[index][1]}"
         )
@@ -64,7 +65,7 @@ def haproxy(folder, name, replicas, authority=None):
 
     text = configuration(f"haproxy/{name}.cfg", authority)
     text = re.sub(r"^ *server replica2 .*\n", for_all, text, flags=re.MULTILINE)
-    own = {8000: free_port(), 8001: free_port()}
+    own = dict(zip((8000, 8001), free_ports(2)))
     for port, used in own.items():
         text = text.replace(f"bind :{port}", f"bind 127.0.0.1:{used}")
     for number, (http, grpc) in enumerate(replicas, start=1):
@@ -77,7 +78,7 @@ def haproxy(folder, name, replicas, authority=None):
 def envoy(folder, name, replicas, authority=None):
     """Envoy, as `haproxy`."""
     config = yaml.safe_load(configuration(f"envoy/{name}.yaml", authority))
-    own = {8000: free_port(), 8001: free_port()}
+    own = dict(zip((8000, 8001), free_ports(2)))
     for listener in config["static_resources"]["listeners"]:
         address = listener["address"]["socket_address"]
         address |= {"address": "127.0.0.1", "port_value": own[address["port_value"]]}

@@ -4,6 +4,7 @@ The binary is $NEREID_BINARY, or the debug build. It finds ONNX Runtime by $NERE
 `cargo xtask setup` puts it.
 """
 
+import contextlib
 import os
 import pathlib
 import re
@@ -47,10 +48,17 @@ def environment():
     return variables
 
 
+def free_ports(count):
+    """So many different ports that nobody listens on now."""
+    with contextlib.ExitStack() as listeners:
+        opened = [listeners.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [listener.getsockname()[1] for listener in opened]
+
+
 def free_port():
     """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+    [port] = free_ports(1)
+    return port
 
 
 def refuses_connections(port):
