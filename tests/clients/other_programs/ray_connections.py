@@ -1,7 +1,6 @@
 """Tries the connections of a replica of Ray with servers that behave well and badly. Prints the names of what was tried."""
 
 import asyncio
-import pathlib
 import tempfile
 
 from nereid_server.ray.http_connections import _MOST_WAITING, HttpConnections
@@ -136,7 +135,8 @@ async def try_it(attempt, folder):
             finally:
                 writer.close()
 
-        path = str(pathlib.Path(folder) / attempt.__name__)
+        # The paths of sockets must be short.
+        path = f"{folder}/s"
         servers.append(await asyncio.start_unix_server(to_its_end, path))
         return HttpConnections(path)
 
@@ -145,12 +145,12 @@ async def try_it(attempt, folder):
     print(attempt.__name__)
 
 
-with tempfile.TemporaryDirectory(prefix="ray-") as folder:
-    for attempt in (
-        a_connection_is_used_again,
-        the_server_waits_for_who_reads_slowly,
-        what_is_no_answer_is_an_error,
-        a_request_that_is_given_up_ends_its_connection,
-        an_answer_to_head_has_no_body,
-    ):
+for attempt in (
+    a_connection_is_used_again,
+    the_server_waits_for_who_reads_slowly,
+    what_is_no_answer_is_an_error,
+    a_request_that_is_given_up_ends_its_connection,
+    an_answer_to_head_has_no_body,
+):
+    with tempfile.TemporaryDirectory(prefix="ray-") as folder:
         asyncio.run(asyncio.wait_for(try_it(attempt, folder), 60))
