@@ -237,8 +237,10 @@ MAKING_GOOD = (
     HttpRequest("POST", "/v2/logging", (), json.dumps(LOGS).encode()),
 )
 NO_TRACES = {name: None for name in ("trace_level", "trace_rate", "trace_count", "log_frequency")}
-# A model that was loaded anew has no statistics.
-RELOAD = tuple(HttpRequest("POST", f"/v2/repository/models/light/{what}", (), b"{}") for what in ("unload", "load"))
+# A model that was loaded anew has no statistics. Triton is not ready while it remembers that `none` could not be loaded.
+RELOAD = tuple(
+    HttpRequest("POST", f"/v2/repository/models/{what}", (), b"{}") for what in ("none/unload", "light/unload", "light/load")
+)
 
 READY = tuple(HttpRequest("GET", path) for path in ("/v2/models/light/ready", "/v2/health/ready"))
 RELOAD_PATIENCE, MOST_RELOADS = 60.0, 10
