@@ -15,7 +15,6 @@ mod docs;
 pub(crate) mod fuzzing;
 mod generate;
 mod header_case;
-mod idle_stream;
 mod infer;
 pub(crate) mod json;
 mod json_work;

@@ -29,7 +29,6 @@ use super::{
     body::{self, ResponseBody},
     call::HttpCall,
     header_case::{NameRecorder, RecentHeaderNames, WrittenHead},
-    idle_stream::IdleStream,
     origin_rules::{OriginRules, RequestSender, permit_reading, preflight_reply},
     port_options::PortOptions,
     reply::end_line,
@@ -38,7 +37,7 @@ use crate::{
     access::{AccessLine, AccessLog, ApiKeys},
     error,
     port::{
-        ClientLimits, ClientStream, ClientTimer, Drain, HalfCloseStream, Listener, NoPermit, Port,
+        ClientLimits, ClientStream, ClientTimer, Drain, HalfCloseStream, Listener, NoPermit, Port, Readable,
         TimedStream, WriteTimeout, accept, connection_has_freed, encrypted, idle_while_draining, linger,
         tls::TlsPort,
     },
@@ -233,14 +232,14 @@ async fn connection<S: HttpEndpoint>(
 }
 
 async fn serve_client<S: HttpEndpoint>(
-    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    stream: impl AsyncRead + AsyncWrite + Readable + Send + Unpin + 'static,
     entrance: Arc<Entrance<S>>,
     peer: Option<SocketAddr>,
 ) {
     let activity = Arc::new(ConnectionActivity::default());
     let (limits, drain) = (entrance.limits, entrance.drain.clone());
     let write_timeout = WriteTimeout::new(limits.write_timeout, drain.clone());
-    let mut stream = IdleStream::new(TimedStream::new(stream, write_timeout, activity.stream.clone()));
+    let mut stream = TimedStream::new(stream, write_timeout, activity.stream.clone());
     loop {
         // Boxed, so that a connection without a request has a small future.
         let served = Box::pin(serve_requests(&mut stream, entrance.clone(), peer, activity.clone())).await;
@@ -253,12 +252,9 @@ async fn serve_client<S: HttpEndpoint>(
     }
 }
 
-/// Waits for the next request of a connection, or for the end of the server. Returns false if the connection ends.
-async fn next_request(
-    stream: &mut IdleStream<impl AsyncRead + Unpin>,
-    limits: ClientLimits,
-    drain: &Drain,
-) -> bool {
+/// Waits for the next request of a connection, for its end or for that of the server. Returns false if the connection has been
+/// idle for too long.
+async fn next_request(stream: &mut impl Readable, limits: ClientLimits, drain: &Drain) -> bool {
     let idle = async {
         match limits.idle_timeout {
             // It has been idle before.
@@ -268,7 +264,7 @@ async fn next_request(
     };
     tokio::select! {
         biased;
-        has_more = stream.has_more() => has_more,
+        () = poll_fn(|context| stream.poll_readable(context)) => true,
         () = drain.begun() => true,
         () = idle => {
             log::debug!("an HTTP connection was closed: {IDLE}");

@@ -77,6 +77,14 @@ impl HalfCloseStream {
         }
     }
 
+    /// Ready when there is something to read, or nothing more will come.
+    pub(super) fn poll_unread(&self, context: &mut Context<'_>) -> Poll<()> {
+        match &self.sending {
+            ClientSending::On(stream) => stream.poll_end(context).map(drop),
+            ClientSending::Ended(_) | ClientSending::Gone => Poll::Ready(()),
+        }
+    }
+
     /// What the server writes to. An error if the client has gone.
     fn writer(&mut self) -> io::Result<Pin<&mut (dyn AsyncWrite + Send + Unpin)>> {
         match &mut self.sending {

@@ -91,6 +91,10 @@ impl<S> TimedStream<S> {
         Self { stream, write_timeout, writes: IoTurn::default(), progress }
     }
 
+    pub(super) fn inner_mut(&mut self) -> &mut S {
+        &mut self.stream
+    }
+
     /// Ready when the connection may write.
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let turn = self.writes.poll(context);
