@@ -88,6 +88,15 @@ def test_fields_are_compared_where_the_outcomes_agree():
     garbled, better = (Answer("400", text, fields={"a": text}) for text in ("no", "no, but yes"))
     assert [one.field for one in differences([garbled], [better])] == ["text", "a"]
     assert [one.field for one in differences([better], [garbled])] == ["text"]
+
+
+def test_what_follows_another_outcome_is_compared_if_as_many_answers_follow():
+    response, other, end = Answer("response", fields={"a": 1}), Answer("response", fields={"a": 2}), Answer("OK")
+    refused, explained = Answer("error", "no"), Answer("error", "no: because")
+    assert [one.field for one in differences([response, response, end], [refused, end])] == ["0: code"]
+    assert [one.field for one in differences([refused, response, end], [Answer("error", "never"), end])] == ["0: text"]
+    assert [one.field for one in differences([response, response], [refused, other])] == ["0: code", "1: a"]
+    assert [one.field for one in differences([refused, response, end], [explained, response])] == ["answers", "0: text"]
     assert compared(([Answer("died")], [Answer("200")])) == []
     assert compared(([Answer("200")], [Answer("died")])) != []
 

@@ -78,9 +78,13 @@ def differences(triton, nereid):
     found = []
     single = len(triton) == len(nereid) == 1
     pairs = list(zip(triton, nereid, strict=False))
-    # Another outcome may end a stream, so that another number of answers follows from it.
-    if len(triton) != len(nereid) and all(one.code == other.code for one, other in pairs):
-        found.append(Difference("answers", str(len(triton)), str(len(nereid))))
+    if len(triton) != len(nereid):
+        # Another outcome may end a stream, or be one answer instead of several. Then what follows cannot be compared.
+        first = next((place for place, pair in enumerate(pairs) if _ends_differently(*pair)), None)
+        if first is None:
+            found.append(Difference("answers", str(len(triton)), str(len(nereid))))
+        else:
+            del pairs[first + 1 :]
     for place, (one, other) in enumerate(pairs):
         begin = "" if single else f"{place}: "
         if one.code != other.code:
@@ -95,6 +99,10 @@ def differences(triton, nereid):
             if values[0] != values[1]:
                 found.append(Difference(f"{begin}{name}", *values))
     return found
+
+
+def _ends_differently(one, other):
+    return one.code != other.code or not other.text.startswith(one.text)
 
 
 def _shown(fields, name):

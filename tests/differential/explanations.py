@@ -10,6 +10,7 @@
 Instead of `nereid`, `same` names a way in which both texts mean the same.
 """
 
+import itertools
 import math
 import re
 import tomllib
@@ -30,17 +31,23 @@ def single(triton, nereid):
         return False
 
 
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+
+
 def double(triton, nereid):
-    """Whether numbers of 64 bits, as texts or as bytes in hexadecimal, differ in their last bits only."""
-    try:
-        pairs = zip(_doubles(triton), _doubles(nereid), strict=True)
-        return all(abs(one - other) <= 4 * np.spacing(abs(other)) for one, other in pairs)
-    except ValueError:
+    """Whether two texts are the same but for numbers of 64 bits, written or as bytes in hexadecimal, that differ in their last bits."""
+    if NUMBER.sub("", triton) != NUMBER.sub("", nereid) and not (_is_binary(triton) and _is_binary(nereid)):
         return False
+    pairs = itertools.zip_longest(_doubles(triton), _doubles(nereid), fillvalue=math.nan)
+    return all(one == other or abs(one - other) <= 4 * np.spacing(abs(other)) for one, other in pairs)
 
 
 def _doubles(text):
-    return np.frombuffer(bytes.fromhex(text), "<f8") if re.fullmatch("([0-9a-f]{16})+", text) else [float(text)]
+    return np.frombuffer(bytes.fromhex(text), "<f8") if _is_binary(text) else [float(one) for one in NUMBER.findall(text)]
+
+
+def _is_binary(text):
+    return re.fullmatch("([0-9a-f]{16})+", text) is not None
 
 
 SAME = {"single": single, "double": double}

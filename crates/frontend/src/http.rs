@@ -3,6 +3,7 @@
 //! [`serve`] runs an [`HttpService`] on a bound listener. The codecs ([`request`], [`response`] and those of
 //! `generate`) depend neither on the engine nor on sockets.
 mod activity;
+mod base64_text;
 mod body;
 mod call;
 mod compression;

@@ -10,9 +10,10 @@ const SERVER: HeaderName = HeaderName::from_static("x-nereid-server");
 pub struct ServerName(HeaderValue);
 
 impl ServerName {
-    /// `None` for a name that cannot be the value of a header: one with control characters.
+    /// `None` for a name that says nothing, because it is empty, and for one that cannot be the value of a header: one with
+    /// control characters.
     pub fn new(name: &str) -> Option<Self> {
-        HeaderValue::from_bytes(name.as_bytes()).ok().map(Self)
+        HeaderValue::from_bytes(name.as_bytes()).ok().filter(|name| !name.is_empty()).map(Self)
     }
 }
 
@@ -35,5 +36,6 @@ mod tests {
         tell(ServerName::new("vision 3 é").as_ref(), &mut answer);
         assert_eq!(answer["x-nereid-server"].as_bytes(), "vision 3 é".as_bytes());
         assert_eq!(ServerName::new("two\nlines"), None);
+        assert_eq!(ServerName::new(""), None);
     }
 }

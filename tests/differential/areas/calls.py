@@ -4,6 +4,7 @@ A script has up to five steps, which see what the steps before have changed: set
 `light`. What a script has changed is made good after it.
 """
 
+import base64
 import copy
 import json
 import pathlib
@@ -15,7 +16,7 @@ from differential import documents, models
 from differential.answers import DIED, Answer, flat
 from differential.exchange import PATIENCE, HttpConnection, HttpRequest
 from differential.grpc_calls import ended, keys
-from differential.servers import NAMES, Pair
+from differential.servers import MODELS, NAMES, Pair
 from google.protobuf import json_format
 from tritonclient.grpc import service_pb2 as pb
 
@@ -237,11 +238,16 @@ MAKING_GOOD = (
     HttpRequest("POST", "/v2/logging", (), json.dumps(LOGS).encode()),
 )
 NO_TRACES = {name: None for name in ("trace_level", "trace_rate", "trace_count", "log_frequency")}
-# A model that was loaded anew has no statistics. Triton is not ready while it remembers that `none` could not be loaded.
+# A model that was loaded anew has no statistics.
 RELOAD = tuple(
     HttpRequest("POST", f"/v2/repository/models/{what}", (), b"{}") for what in ("none/unload", "light/unload", "light/load")
 )
-
+# Triton is not ready while it remembers that `none` could not be loaded. With files of the request, only a good load ends that.
+GOOD_FILES = {
+    "config": json.dumps({"backend": "python"}),
+    "file:1/model.py": base64.b64encode((MODELS / "idle.py").read_bytes()).decode(),
+}
+FORGET = (HttpRequest("POST", "/v2/repository/models/none/load", (), json.dumps({"parameters": GOOD_FILES}).encode()), RELOAD[0])
 READY = tuple(HttpRequest("GET", path) for path in ("/v2/models/light/ready", "/v2/health/ready"))
 RELOAD_PATIENCE, MOST_RELOADS = 60.0, 10
 
@@ -306,6 +312,8 @@ def reload(http):
             http.ask(request, RELOAD_PATIENCE)
         if all(http.ask(request).code == "200" for request in READY):
             return
+        for request in FORGET:
+            http.ask(request, RELOAD_PATIENCE)
 
 
 def ask(step, http, channel):

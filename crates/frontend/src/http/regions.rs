@@ -1,13 +1,13 @@
 //! `/v2/systemsharedmemory` and `/v2/cudasharedmemory`: the regions that clients register.
 use std::borrow::Cow;
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::StatusCode;
 use kserve::show;
 use shared_memory::{CudaRegistration, RegionKind, SystemRegistration};
 use vocabulary::Error;
 
 use super::{
+    base64_text,
     body::ResponseBody,
     call::HttpCall,
     context::HttpContext,
@@ -116,7 +116,7 @@ fn cuda(name: &str, json: &[u8]) -> Result<CudaRegistration, Error> {
     let byte_size = needed(body, "byte_size")?.as_uint()?;
     let device_id = body.member("device_id")?.as_uint()?;
     // What is not base64 has the wrong length, too.
-    let raw_handle = BASE64_STANDARD.decode(handle).unwrap_or_default();
+    let raw_handle = base64_text::decode(handle).unwrap_or_default();
     let device_id = i64::try_from(device_id).unwrap_or(i64::MAX);
     Ok(CudaRegistration { name: name.to_owned(), raw_handle, device_id, byte_size })
 }

@@ -107,6 +107,7 @@ mod tests {
         assert_eq!(id(GrpcParameter::Int64(7)), number(7));
         assert_eq!(id(GrpcParameter::Uint64(u64::MAX)), number(u64::MAX));
         assert_eq!(id(GrpcParameter::String("7".into())), Some(SequenceId::Text("7".into())));
+        assert_eq!(id(GrpcParameter::String("".into())), None);
         assert_eq!(
             read_one("sequence_id", Some(GrpcParameter::Bool(true))).unwrap_err(),
             "invalid value type for 'sequence_id' parameter, expected int64_param or string_param."

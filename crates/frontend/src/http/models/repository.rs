@@ -1,10 +1,4 @@
 //! What operators do: index, load, unload, and the response cache of a model.
-use std::borrow::Cow;
-
-use base64::{
-    DecodeError, Engine as _, alphabet,
-    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
-};
 use engine::IndexEntry;
 use http::StatusCode;
 use kserve::show;
@@ -14,6 +8,7 @@ use vocabulary::Error;
 use crate::{
     access::Access,
     http::{
+        base64_text,
         body::ResponseBody,
         call::HttpCall,
         context::{HttpContext, JsonLimit},
@@ -95,7 +90,7 @@ fn load_parameters(json: JsonText<'_>) -> Result<LoadParameters, Error> {
             overrides.config = Some(String::from_utf8_lossy(value).into_owned());
         } else if let Some(path) = key.strip_prefix(b"file:") {
             let path = String::from_utf8_lossy(path).into_owned();
-            let content = decoded(value).map_err(|error| {
+            let content = base64_text::decode(value).map_err(|error| {
                 Error::invalid(format!(
                     "failed to decode the base64 of load parameter 'file:{path}': {error}"
                 ))
@@ -106,22 +101,6 @@ fn load_parameters(json: JsonText<'_>) -> Result<LoadParameters, Error> {
         }
     }
     Ok(overrides)
-}
-
-/// Base64 as programs write it: in lines, between blanks, with or without padding.
-fn decoded(text: &[u8]) -> Result<Vec<u8>, DecodeError> {
-    const LOOSE: GeneralPurpose = GeneralPurpose::new(
-        &alphabet::STANDARD,
-        GeneralPurposeConfig::new()
-            .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-            .with_decode_allow_trailing_bits(true),
-    );
-    let symbols: Cow<'_, [u8]> = if text.iter().any(u8::is_ascii_whitespace) {
-        Cow::Owned(text.iter().copied().filter(|symbol| !symbol.is_ascii_whitespace()).collect())
-    } else {
-        Cow::Borrowed(text)
-    };
-    LOOSE.decode(symbols)
 }
 
 /// The `unload_dependents` parameter of an unload request. The request may have no body.
