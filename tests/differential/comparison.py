@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from differential import choices
-from differential.answers import DIED, HANGS, differences
+from differential.answers import DIED, HANGS, LOST, differences
 
 
 @dataclass
@@ -83,7 +83,8 @@ class Comparison:
 def compared(answers):
     """The differences of two lists of answers. Where Triton does not answer, there is nothing to compare with."""
     triton, nereid = answers
-    if any(answer.code in (DIED, HANGS) for answer in triton) and not any(answer.code in (DIED, HANGS) for answer in nereid):
+    none = (DIED, HANGS, LOST)
+    if any(answer.code in none for answer in triton) and not any(answer.code in none for answer in nereid):
         return []
     return differences(triton, nereid)
 

@@ -31,7 +31,7 @@ class ConnectedArea:
     def ask(self, case):
         """The answers of both."""
         answers = [self.answers(connection, case) for connection in self._connections]
-        dead = self._pair.revive()
+        dead = self._pair.revive(answers)
         if dead:
             self._disconnect()
             self._connect()

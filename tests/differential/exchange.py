@@ -6,7 +6,7 @@ import json
 import zlib
 from dataclasses import dataclass
 
-from differential.answers import HANGS, Answer, flat
+from differential.answers import HANGS, LOST, Answer, flat
 
 # How long an answer may take, in seconds. No case takes that long unless a server hangs.
 PATIENCE = 5.0
@@ -44,7 +44,7 @@ class HttpConnection:
         self._open = None
 
     def ask(self, request, patience=PATIENCE):
-        """Sends a request and returns the answer. An answer that does not come has the code `lost`."""
+        """Sends a request and returns the answer. An answer that does not come has the code `LOST`."""
         for last in (False, True):
             fresh = self._open is None
             if fresh:
@@ -61,7 +61,7 @@ class HttpConnection:
                 self.close()
                 # The server may have closed a connection that was idle.
                 if fresh or last:
-                    return Answer("lost")
+                    return Answer(LOST)
         raise AssertionError("the last try returns")
 
     def _ask(self, request):

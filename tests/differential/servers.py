@@ -14,6 +14,7 @@ import tempfile
 import plugins
 import processes
 import serving
+from differential.answers import LOST
 
 TRITON = plugins.FOLDER and plugins.FOLDER / "pytriton/tritonserver/bin/tritonserver"
 LIBRARIES = plugins.FOLDER and plugins.FOLDER / "nvidia_pytriton.libs"
@@ -127,8 +128,13 @@ class Pair:
                 if last:
                     raise
 
-    def revive(self):
-        """Starts again what has died. Returns the names of the dead."""
+    def revive(self, answers):
+        """Starts again what has died, and a Triton that closes connections instead of answering. Returns the names of both.
+
+        `answers` are those of Triton, and those of Nereid.
+        """
+        if any(answer.code == LOST for answer in answers[0]):
+            self.triton.kill()
         dead = set()
         for kind, server in list(self._running.items()):
             if server.process.poll() is not None:

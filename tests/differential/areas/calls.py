@@ -284,7 +284,7 @@ class CallsArea:
     def ask(self, case):
         """The answers of both, step by step."""
         answers = [[ask(step, *connection) for step in case.steps] for connection in self._connections]
-        dead = self._pair.revive()
+        dead = self._pair.revive(answers)
         if dead:
             self._disconnect()
             self._connect()

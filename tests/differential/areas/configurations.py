@@ -284,7 +284,7 @@ class ConfigArea:
         body = json.dumps({"parameters": {"config": case.text}}) if case.in_json else "{}"
         load = HttpRequest("POST", f"/v2/repository/models/{NAME}/load", (), body.encode(errors="surrogatepass"))
         answers = [self._of(connection, load) for connection in self._connections]
-        dead = self._pair.revive()
+        dead = self._pair.revive(answers)
         if dead:
             self._connect()
         return [[Answer(DIED)] if server in dead else given for server, given in zip(NAMES, answers, strict=True)]
