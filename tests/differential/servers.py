@@ -52,8 +52,10 @@ class Triton(serving.Server):
         self._mark = f"{folder.name}-{next(STARTS)}"
         super().__init__(folder, repository, variables=variables())
         self._line = [str(TRITON), f"--model-repository={repository}"]
-        self._line += [f"--{service}-address=127.0.0.1" for service in ("http", "grpc", "metrics")]
-        self._line += [f"--{service}-port={serving.free_port()}" for service in ("http", "grpc", "metrics")]
+        services = ("http", "grpc", "metrics")
+        self._line += [f"--{service}-address=127.0.0.1" for service in services]
+        ports = serving.free_ports(len(services))
+        self._line += [f"--{service}-port={port}" for service, port in zip(services, ports, strict=True)]
         self._line += [
             f"--backend-directory={plugins.BACKENDS}",
             f"--backend-config=python,shm-region-prefix-name={self._mark}",

@@ -1,5 +1,8 @@
 //! What all models of a server are made with.
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize},
+};
 
 use executor::EngineThreads;
 use inference::{Inferer, UnreadBudget};
@@ -20,6 +23,8 @@ pub(crate) struct ServerParts {
     pub(crate) inferer: Option<Arc<dyn Inferer>>,
     /// The server will stop: no sequence begins any more.
     pub(crate) stop_announced: Arc<AtomicBool>,
+    /// Counts the executors whose backends have panicked.
+    pub(crate) faults: Arc<AtomicUsize>,
     /// What is counted of requests.
     pub(crate) metrics: Arc<MetricsOptions>,
     /// Runs tasks.

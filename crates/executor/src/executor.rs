@@ -1,7 +1,7 @@
 //! The executor of a model version: what it is made of, its start and its end.
 use std::sync::{
-    Arc, OnceLock, Weak,
-    atomic::{AtomicBool, Ordering},
+    Arc, Weak,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use config::{ModelConfig, Scheduling};
@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use vocabulary::Error;
 
 use super::{
+    backend_fault::BackendFault,
     backend_handle::BackendModelHandle,
     batching_thread::BatchingThread,
     custom_batch_filter::CustomBatchFilter,
@@ -53,7 +54,7 @@ pub struct Executor {
     closing: AtomicBool,
     /// Notified after the last sequence has ended, if a task waits for that.
     without_sequences: Notify,
-    fault: OnceLock<Error>,
+    fault: BackendFault,
     instances: Instances,
     validator: Arc<RequestValidator>,
     backend_handle: BackendModelHandle,
@@ -87,6 +88,8 @@ pub struct ExecutorParts {
     pub threads: EngineThreads,
     /// Grants the resources that the instances need. `None`: they need none.
     pub limiter: Option<Arc<Limiter>>,
+    /// Counts the executors of the server whose backends have panicked.
+    pub faults: Arc<AtomicUsize>,
 }
 
 impl Executor {
@@ -96,7 +99,7 @@ impl Executor {
     /// The first error of an instance.
     pub fn start(parts: ExecutorParts) -> Result<Arc<Self>, Error> {
         let ExecutorParts { version, config, validator, counters, warmup_files, .. } = parts;
-        let ExecutorParts { backend, mut instances, strategy, threads, limiter, .. } = parts;
+        let ExecutorParts { backend, mut instances, strategy, threads, limiter, faults, .. } = parts;
         let warm_up = Arc::new(WarmUp::prepare(&config, &validator, &warmup_files)?);
         instances.sort_by_key(|placed| placed.spec.passive);
         let active = instances.iter().filter(|placed| !placed.spec.passive).count();
@@ -129,7 +132,7 @@ impl Executor {
             idle: Condvar::new(),
             closing: AtomicBool::new(false),
             without_sequences: Notify::new(),
-            fault: OnceLock::new(),
+            fault: BackendFault::counted_in(faults),
             instances: Instances::new(active, threads.instances.clone()),
             validator,
             backend_handle: BackendModelHandle::new(builder.backend),

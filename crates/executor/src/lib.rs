@@ -7,6 +7,7 @@
 //! This crate knows no repository, no cache and no other model: [`Executor`] is what the engine holds of it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+mod backend_fault;
 mod backend_handle;
 mod batching_thread;
 mod busy_share;

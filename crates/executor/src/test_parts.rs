@@ -33,6 +33,7 @@ impl ExecutorParts {
             strategy: None,
             threads: EngineThreads::start().unwrap(),
             limiter: None,
+            faults: Arc::default(),
         }
     }
 }

@@ -147,7 +147,7 @@ class CommandsArea:
     def _run(self, case, program, environment, own):
         line = [program, f"--model-repository={self._folder}/models", *own]
         line += [f"--{service}-address=127.0.0.1" for service in SERVICES]
-        ports = {service: serving.free_port() for service in SERVICES}
+        ports = dict(zip(SERVICES, serving.free_ports(len(SERVICES)), strict=True))
         line += [f"--{service}-port={port}" for service, port in ports.items()]
         with tempfile.NamedTemporaryFile(dir=self._folder, mode="r", errors="replace") as log:
             with open(log.name, "wb") as output:

@@ -7,7 +7,10 @@ use std::{
     collections::BTreeMap,
     num::{NonZeroU32, NonZeroUsize},
     path::{Path, PathBuf},
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize},
+    },
 };
 
 use config::{
@@ -133,6 +136,7 @@ impl VersionLoader {
                 unread: UnreadBudget::new(options.limits.unread_response_bytes),
                 inferer: None,
                 stop_announced,
+                faults: Arc::default(),
                 metrics: Arc::new(options.metrics),
                 runtime: Handle::current(),
             }),
@@ -150,6 +154,11 @@ impl VersionLoader {
 
     pub(super) fn threads(&self) -> &ThreadGroup {
         &self.server.threads.group
+    }
+
+    /// Counts the executors whose backends have panicked.
+    pub(super) fn faults(&self) -> &Arc<AtomicUsize> {
+        &self.server.faults
     }
 
     /// How freed memory goes back to the system, if the engine was told.

@@ -103,6 +103,7 @@ impl LoadedVersion {
             strategy,
             threads: server.threads.clone(),
             limiter,
+            faults: server.faults.clone(),
         })?;
         let model = Model::new(ModelParts {
             namespace,

@@ -1,8 +1,14 @@
 //! The snapshot of the repository for readers. A reader never waits for a load.
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use lifecycle::{IN_TWO_REPOSITORIES, ManagedModel, ModelKey, NoVersion, NoVersionCause, VersionStatus};
-use rpds::HashTrieMapSync;
+use rpds::{HashTrieMapSync, HashTrieSetSync};
 use vocabulary::{Error, Name};
 
 use crate::{
@@ -30,6 +36,11 @@ impl IndexEntry {
 pub(crate) struct ModelTable {
     /// The models of each name: one, or one for each namespace, by namespace.
     models: HashTrieMapSync<Name, Vec<Versions>>,
+    /// The names of the models that readiness depends on, besides those whose backends panic: see
+    /// [`Versions::decide_readiness`].
+    deciding: HashTrieSetSync<Name>,
+    /// Counts the executors whose backends have panicked. The table is not told which.
+    faults: Arc<AtomicUsize>,
     /// Which repositories can be read, if they are polled.
     readable: Arc<BTreeMap<Name, bool>>,
 }
@@ -96,6 +107,18 @@ impl Versions {
         self.problem.is_none()
             && !self.versions.is_empty()
             && self.versions.values().all(|version| version.usable().is_some())
+    }
+
+    /// Whether one must look at the model to say whether the server is ready, if no backend has panicked: a version is
+    /// not ready, or its backend says whether it is.
+    fn decide_readiness(&self) -> bool {
+        let may_be_missing = |version: &VersionEntry| match version {
+            VersionEntry::Ready(loaded) => loaded.work().reports_readiness(),
+            VersionEntry::Loading | VersionEntry::Unloading(_) | VersionEntry::Unavailable(_) => {
+                !version.is_unloaded()
+            }
+        };
+        self.problem.is_some() || self.versions.values().any(may_be_missing)
     }
 
     /// One copy of each version that has been built and has not ended, usable or not, ascending.
@@ -173,6 +196,11 @@ impl VersionEntry {
 }
 
 impl ModelTable {
+    /// A table without models. `faults` counts the executors whose backends have panicked.
+    pub(super) fn new(faults: Arc<AtomicUsize>) -> Self {
+        Self { faults, ..Self::default() }
+    }
+
     /// Shows what has become of a model. `None`: it is not known any more. `copies` has every copy that has been built and
     /// has not ended.
     pub(super) fn set(&mut self, key: &ModelKey, model: Option<&ManagedModel>, copies: &Copies) {
@@ -184,6 +212,11 @@ impl ModelTable {
             (Ok(index), None) => drop(named.remove(index)),
             (Err(index), Some(shown)) => named.insert(index, shown),
             (Err(_), None) => return,
+        }
+        if named.iter().any(Versions::decide_readiness) {
+            self.deciding.insert_mut(key.name.clone());
+        } else {
+            self.deciding.remove_mut(&key.name);
         }
         if named.is_empty() {
             self.models.remove_mut(&key.name);
@@ -269,12 +302,23 @@ impl ModelTable {
     }
 
     /// What is neither ready nor unloaded, nor replaced by another version. A directory without a configuration file is
-    /// not a model.
+    /// not a model. Looks at all models only while a backend has panicked.
     pub(crate) fn not_ready(&self) -> Vec<NotReady> {
+        if self.faults.load(Ordering::Acquire) > 0 {
+            Self::not_ready_of(self.models.iter())
+        } else {
+            Self::not_ready_of(self.deciding())
+        }
+    }
+
+    /// The models that readiness depends on, if no backend has panicked.
+    fn deciding(&self) -> impl Iterator<Item = (&Name, &Vec<Versions>)> {
+        self.deciding.iter().filter_map(|name| self.models.get_key_value(name))
+    }
+
+    fn not_ready_of<'t>(models: impl Iterator<Item = (&'t Name, &'t Vec<Versions>)>) -> Vec<NotReady> {
         let mut missing = Vec::new();
-        for (name, model) in
-            self.models.iter().flat_map(|(name, models)| models.iter().map(move |model| (name, model)))
-        {
+        for (name, model) in models.flat_map(|(name, models)| models.iter().map(move |model| (name, model))) {
             match &model.problem {
                 Some(problem) if problem.cause == NoVersionCause::NoConfiguration => {}
                 // As Triton: an ensemble whose members do not fit does not keep the server from being ready.
@@ -309,7 +353,8 @@ impl ModelTable {
 
     /// Versions that can be used and whose backends report readiness.
     pub(crate) fn telling_readiness(&self) -> Vec<Arc<LoadedVersion>> {
-        let versions = self.models.values().flatten().flat_map(|model| model.versions.values());
+        let versions =
+            self.deciding().flat_map(|(_, models)| models).flat_map(|model| model.versions.values());
         versions
             .filter_map(VersionEntry::usable)
             .filter(|loaded| loaded.work().reports_readiness())

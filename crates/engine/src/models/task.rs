@@ -209,6 +209,7 @@ impl RepositoryTask {
         let polling = polling.map(PollingState::new);
         let is_watching = polling.as_ref().is_some_and(PollingState::follows_notifications);
         let freed_memory = HeapTrimmer::new(loader.memory());
+        let table = ModelTable::new(loader.faults().clone());
         let (stop, is_stopping) = watch::channel(false);
         let threads = ClosingThreads::new(loader.threads().clone());
         let (memory, has_left_copies) = (loader.memory(), Arc::default());
@@ -225,7 +226,7 @@ impl RepositoryTask {
             running_jobs: 0,
             load_threads,
             copies: Copies::default(),
-            table: ModelTable::default(),
+            table,
             copied_files: HashMap::new(),
             loads: HashMap::new(),
             open: HashMap::new(),

@@ -173,7 +173,7 @@ impl Executor {
         );
         log::error!("{message}");
         let fault = Error::internal(message).because(FailureReason::Backend);
-        let _ = self.fault.set(fault);
+        self.fault.set(fault);
         self.handle(DriverEvent::Lost(instance));
         self.without_sequences.notify_waiters();
         self.notify_if_closing();

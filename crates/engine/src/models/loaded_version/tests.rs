@@ -107,6 +107,7 @@ impl VersionParts {
                 unread: UnreadBudget::unlimited(),
                 inferer: None,
                 stop_announced: Arc::default(),
+                faults: Arc::default(),
                 metrics: Arc::default(),
                 runtime: RUNTIME.handle().clone(),
             }),
