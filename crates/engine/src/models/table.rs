@@ -204,7 +204,10 @@ impl ModelTable {
     /// Shows what has become of a model. `None`: it is not known any more. `copies` has every copy that has been built and
     /// has not ended.
     pub(super) fn set(&mut self, key: &ModelKey, model: Option<&ManagedModel>, copies: &Copies) {
-        let shown = model.map(|model| Versions::of(key, model, copies)).filter(Versions::is_known);
+        self.show(key, model.map(|model| Versions::of(key, model, copies)).filter(Versions::is_known));
+    }
+
+    fn show(&mut self, key: &ModelKey, shown: Option<Versions>) {
         let mut named = self.models.get(&key.name).cloned().unwrap_or_default();
         let place = named.binary_search_by(|model| model.namespace.cmp(&key.namespace));
         match (place, shown) {
@@ -481,4 +484,37 @@ pub(super) fn sort(lines: &mut [IndexEntry]) {
     lines.sort_by(|one, other| {
         (&one.name, &one.namespace, one.version).cmp(&(&other.name, &other.namespace, other.version))
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use config::Scheduling;
+
+    use super::*;
+    use crate::models::loaded_version::tests::gated;
+
+    fn with_version(version: VersionEntry) -> Option<Versions> {
+        Some(Versions { versions: BTreeMap::from([(1, version)]), ..Versions::default() })
+    }
+
+    #[test]
+    fn readiness_looks_at_models_that_are_not_plainly_ready() {
+        let faults = Arc::new(AtomicUsize::new(0));
+        let mut table = ModelTable::new(faults.clone());
+        let key = |name: &str| ModelKey { name: Name::new(name), namespace: None };
+        let (loaded, _batches) = gated(Scheduling::Unbatched, &["i"]);
+        for number in 0..1000 {
+            table.show(&key(&format!("m{number}")), with_version(VersionEntry::Ready(loaded.clone())));
+        }
+        table.show(&key("unloaded"), with_version(VersionEntry::Unavailable("unloaded".to_owned())));
+        assert_eq!((table.deciding().count(), table.not_ready()), (0, Vec::new()));
+        table.show(&key("m7"), with_version(VersionEntry::Loading));
+        let missing = NotReady { name: Name::new("m7"), version: Some(1), state: Some(ModelState::Loading) };
+        assert_eq!((table.deciding().count(), table.not_ready()), (1, vec![missing.clone()]));
+        // A fault may be that of any model.
+        faults.store(1, Ordering::Release);
+        assert_eq!(table.not_ready(), [missing]);
+        table.show(&key("m7"), None);
+        assert_eq!((table.deciding().count(), table.not_ready()), (0, Vec::new()));
+    }
 }
