@@ -150,13 +150,16 @@ class Bench:
         repository.model("m", more, tensors)
         return repository
 
-    # Each of these returns the processor time for n things, in ms.
-
-    def models(self, count):
+    def many_models(self, count):
         repository = self.repository()
         for number in range(count):
             repository.model(f"m{number}")
-        return self.started(repository)
+        return repository
+
+    # Each of these returns the processor time for n things, in ms.
+
+    def models(self, count):
+        return self.started(self.many_models(count))
 
     def started(self, repository):
         """The processor time of a start, without that of a start with one model."""
@@ -166,17 +169,15 @@ class Bench:
             return used - server.used()
 
     def index(self, count):
-        repository = self.repository()
-        for number in range(count):
-            repository.model(f"m{number}")
-        with self.serving(repository) as server, contextlib.closing(server.http()) as client:
+        with self.serving(self.many_models(count)) as server, contextlib.closing(server.http()) as client:
             return self.least(server, client.get_model_repository_index, 30)
 
+    def readiness(self, count):
+        with self.serving(self.many_models(count)) as server:
+            return self.least(server, lambda: [server.is_ready() for _ in range(200)])
+
     def metrics(self, count):
-        repository = self.repository()
-        for number in range(count):
-            repository.model(f"m{number}")
-        with self.serving(repository) as server:
+        with self.serving(self.many_models(count)) as server:
             return self.least(server, lambda: server.get("metrics", server.metrics_port))
 
     def versions(self, count):
@@ -334,6 +335,7 @@ def iter_and_wait(*messages):
 ROWS = {
     "models, loaded": (Bench.models, 1000),
     "models, in an index": (Bench.index, 4000),
+    "models, when a client asks whether the server is ready": (Bench.readiness, 4000),
     "models, in the metrics": (Bench.metrics, 1000),
     "versions of a model": (Bench.versions, 200),
     "instances of a model": (Bench.instances, 200),

@@ -139,7 +139,7 @@ impl BatchCandidate for Pending {
         let mut include = false;
         // SAFETY: the request and the place live during the call.
         let result = unsafe {
-            let shown = ptr::from_ref(&shown).cast_mut();
+            let shown = ptr::from_ref(&*shown).cast_mut();
             consume((self.batcher.functions.include)(shown, self.batch, &raw mut include))
         };
         self.batcher.log("include", result);

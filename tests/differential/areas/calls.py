@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 
 import grpc
+import serving
 from differential import documents, models
 from differential.answers import DIED, Answer, flat
 from differential.exchange import PATIENCE, HttpConnection, HttpRequest
@@ -248,6 +249,7 @@ GOOD_FILES = {
     "file:1/model.py": base64.b64encode((MODELS / "idle.py").read_bytes()).decode(),
 }
 FORGET = (HttpRequest("POST", "/v2/repository/models/none/load", (), json.dumps({"parameters": GOOD_FILES}).encode()), RELOAD[0])
+INDEX = HttpRequest("POST", "/v2/repository/index")
 READY = tuple(HttpRequest("GET", path) for path in ("/v2/models/light/ready", "/v2/health/ready"))
 RELOAD_PATIENCE, MOST_RELOADS = 60.0, 10
 
@@ -257,7 +259,7 @@ class CallsArea:
 
     name = "calls"
     most_tries = 150
-    # Triton counts a request, and unloads a model, after it has answered.
+    # Triton counts a request after it has answered.
     must_come_again = 2
     draw = staticmethod(draw)
 
@@ -284,7 +286,7 @@ class CallsArea:
 
     def ask(self, case):
         """The answers of both, step by step."""
-        answers = [[ask(step, *connection) for step in case.steps] for connection in self._connections]
+        answers = [[settled(step, *connection) for step in case.steps] for connection in self._connections]
         dead = self._pair.revive(answers)
         if dead:
             self._disconnect()
@@ -316,6 +318,14 @@ def reload(http):
             return
         for request in FORGET:
             http.ask(request, RELOAD_PATIENCE)
+
+
+def settled(step, http, channel):
+    """The answer to a step. An unload may be answered before it has ended: the next step waits for its end."""
+    answer = ask(step, http, channel)
+    if isinstance(step, HttpRequest) and step.path.endswith("/unload"):
+        serving.eventually(lambda: "UNLOADING" not in http.ask(INDEX).fields.values(), "the model to be unloaded")
+    return answer
 
 
 def ask(step, http, channel):

@@ -101,7 +101,7 @@ impl BackendInstance for Running {
         let requests: SmallVec<[*mut Request; 8]> = batch
             .executions
             .into_iter()
-            .map(|execution| Box::into_raw(Box::new(Request::new(execution, instance))))
+            .map(|execution| Box::into_raw(Request::new(execution, instance)))
             .collect();
         // The library may overwrite the array.
         let mut lent = requests.clone();

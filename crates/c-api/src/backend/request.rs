@@ -63,8 +63,9 @@ const RELEASE_ALL: u32 = 1;
 const RELEASE_RESCHEDULE: u32 = 2;
 
 impl Request {
-    /// A request that is executed, with the states of its sequence among its inputs.
-    pub(super) fn new(mut execution: Execution, instance: &ModelInstance) -> Self {
+    /// A request that is executed, with the states of its sequence among its inputs. It is built in its box, because it is
+    /// large.
+    pub(super) fn new(mut execution: Execution, instance: &ModelInstance) -> Box<Self> {
         let client_request = std::mem::take(&mut execution.request);
         let states = execution.state.as_ref().map(SequenceState::library_inputs);
         let mut request = Self::of(client_request, instance.model(), Some(instance.hold()));
@@ -77,11 +78,11 @@ impl Request {
     }
 
     /// A request that is not executed. Only a batching strategy reads it.
-    pub(crate) fn shown(client_request: inference::Request, model: &Arc<Model>) -> Self {
+    pub(crate) fn shown(client_request: inference::Request, model: &Arc<Model>) -> Box<Self> {
         Self::of(client_request, model, None)
     }
 
-    fn of(mut client_request: inference::Request, model: &Arc<Model>, hold: Option<InUseGuard>) -> Self {
+    fn of(mut client_request: inference::Request, model: &Arc<Model>, hold: Option<InUseGuard>) -> Box<Self> {
         let inputs = match std::mem::take(&mut client_request.inputs) {
             RequestInputs::Tensors(tensors) => tensors.into_iter().map(Input::new).collect(),
             RequestInputs::Raw(_) => SmallVec::new(),
@@ -90,7 +91,7 @@ impl Request {
         if let OutputSelection::Named(names) = &mut client_request.outputs {
             names.sort();
         }
-        Self {
+        Box::new(Self {
             client_request,
             inputs,
             input_index: NameIndex::default(),
@@ -103,7 +104,7 @@ impl Request {
             states: Mutex::default(),
             trace_handle: OnceLock::new(),
             in_use: hold,
-        }
+        })
     }
 
     /// Ends the request with an error and releases it.

@@ -448,33 +448,26 @@ impl ModelTable {
 
     /// One line for each version, or for each model without versions, by name and number.
     pub(crate) fn index(&self, ready_only: bool) -> Vec<IndexEntry> {
-        let mut lines = Vec::new();
+        let mut models: Vec<_> = self.models.iter().collect();
+        // Lines are many words, and names are one.
+        models.sort_unstable_by_key(|(name, _)| *name);
+        let mut lines = Vec::with_capacity(models.len());
         for (name, model) in
-            self.models.iter().flat_map(|(name, models)| models.iter().map(move |model| (name, model)))
+            models.into_iter().flat_map(|(name, models)| models.iter().map(move |model| (name, model)))
         {
-            if let Some(problem) = &model.problem {
-                let state = Some(ModelState::Unavailable);
-                lines.push(IndexEntry {
-                    name: name.clone(),
-                    namespace: model.namespace.clone(),
-                    version: None,
-                    state,
-                    reason: problem.reason.clone(),
-                });
-            }
-            for (&number, version) in &model.versions {
+            let line = |version, state, reason| {
+                let (name, namespace) = (name.clone(), model.namespace.clone());
+                IndexEntry { name, namespace, version, state: Some(state), reason }
+            };
+            let problem = model.problem.iter().filter(|_| !ready_only);
+            lines.extend(problem.map(|problem| line(None, ModelState::Unavailable, problem.reason.clone())));
+            let versions =
+                model.versions.iter().filter(|(_, version)| !ready_only || version.usable().is_some());
+            lines.extend(versions.map(|(&number, version)| {
                 let (state, reason) = version.state();
-                lines.push(IndexEntry {
-                    name: name.clone(),
-                    namespace: model.namespace.clone(),
-                    version: Some(number),
-                    state: Some(state),
-                    reason,
-                });
-            }
+                line(Some(number), state, reason)
+            }));
         }
-        lines.retain(|line| !ready_only || line.state == Some(ModelState::Ready));
-        sort(&mut lines);
         lines
     }
 }

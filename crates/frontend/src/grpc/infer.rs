@@ -37,7 +37,7 @@ use crate::{
 /// The status that ends the call.
 pub(crate) async fn answer(
     endpoint: &Arc<GrpcContext>,
-    mut call: CallHead,
+    call: &mut CallHead,
     body: Incoming,
 ) -> Result<Response<GrpcReply>, Status> {
     let coding = compression::of_request(&call.headers)?;
@@ -57,12 +57,12 @@ pub(crate) async fn answer(
     let wants_load = load_report::is_asked_for(&call.headers);
     let compressor = Compressor::agreed(endpoint.options.compression, &call.headers);
     let (context, mut responses) = match brief(message) {
-        Ok(message) => start(endpoint, &call, message, times)?,
+        Ok(message) => start(endpoint, call, message, times)?,
         // The future is boxed, so that calls with brief messages have a smaller future.
         Err(LongMessage(message)) => Box::pin(start_long(endpoint, call.clone(), message, times)).await?,
     };
     let mut watch = CallWatch::begin("ModelInferHandler", call.facts.take());
-    drop(call);
+    drop(std::mem::take(&mut call.headers));
     let response = responses.take_only().await;
     watch.end(&responses);
     response_complete(context.trace.as_ref());

@@ -144,8 +144,8 @@ pub(crate) fn message(
 }
 
 /// The responses of a streamed call.
-pub(crate) fn stream(body: StreamBody, coding: Option<Coding>) -> Response<GrpcReply> {
-    let mut response = grpc(GrpcReply::Stream(Box::new(body)));
+pub(crate) fn stream(body: Box<StreamBody>, coding: Option<Coding>) -> Response<GrpcReply> {
+    let mut response = grpc(GrpcReply::Stream(body));
     name_coding(&mut response, coding);
     response
 }

@@ -3,7 +3,6 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{Method, Request, Response, StatusCode, Uri, request::Parts};
 use hyper::body::Incoming;
-use inference::ClientId;
 use vocabulary::Error;
 
 use super::{
@@ -88,13 +87,13 @@ pub(crate) async fn answer(
     // The requests of a stream have entries of their own.
     let log = endpoint.options.access_log.as_ref().filter(|_| target != Some(Target::StreamInfer));
     let line = AccessLine::begin(log, "grpc", peer, || call_name(uri.path()).to_owned());
-    let call = CallHead::new(headers, endpoint.options.api_keys.as_ref(), peer);
+    let mut call = CallHead::new(headers, endpoint.options.api_keys.as_ref(), peer);
     let outcome = if line.is_some() || error::is_noted() {
         // The future is boxed, so that calls that nobody notes have a smaller future.
-        Box::pin(answer_noted(&endpoint, (target, uri), call, body, line)).await
+        Box::pin(answer_noted(&endpoint, (target, uri), &mut call, body, line)).await
     } else {
         drop(uri);
-        dispatch(&endpoint, target, call, body).await
+        dispatch(&endpoint, target, &mut call, body).await
     };
     let mut reply = outcome.unwrap_or_else(|status| reply::failed(&status));
     server_name::tell(endpoint.options.server_name.as_ref(), reply.headers_mut());
@@ -105,7 +104,7 @@ pub(crate) async fn answer(
 async fn answer_noted(
     endpoint: &Arc<GrpcContext>,
     (target, uri): (Option<Target>, Uri),
-    mut call: CallHead,
+    call: &mut CallHead,
     body: Incoming,
     mut line: Option<Box<AccessLine>>,
 ) -> Result<Response<GrpcReply>, Status> {
@@ -142,10 +141,12 @@ fn note(call: &str, status: &Status, facts: &RequestFacts) {
     }
 }
 
+/// A call is lent, not given: a future keeps room for each value that it is given, and the futures of a call lie in each
+/// other.
 async fn dispatch(
     endpoint: &Arc<GrpcContext>,
     target: Option<Target>,
-    mut call: CallHead,
+    call: &mut CallHead,
     body: Incoming,
 ) -> Result<Response<GrpcReply>, Status> {
     // h2 accepts calls until the client has confirmed that it knows of the end of its connection.
@@ -155,7 +156,7 @@ async fn dispatch(
     let Some(target) = target else {
         return Err(Status::new(Code::Unimplemented, ""));
     };
-    endpoint.check(target.category(), &call)?;
+    endpoint.check(target.category(), call)?;
     let granted = metadata::timeout(&call.headers)?;
     if granted.is_some_and(|granted| granted.is_zero()) {
         return Err(Status::late());
@@ -166,32 +167,32 @@ async fn dispatch(
         let limits = (&endpoint.options.limits, &endpoint.drain);
         let messages = Messages::new(body, coding, limits, endpoint.engine.inflight_bytes());
         let compressor = Compressor::agreed(endpoint.options.compression, &call.headers);
-        (call.facts, call.stream) = (None, Some(ClientId::unique()));
-        let body = StreamBody::new(endpoint.clone(), call, messages, granted, open);
+        let body = StreamBody::new(endpoint.clone(), call.into_stream(), messages, granted, open);
         return Ok(reply::stream(body, compressor.map(|compressor| compressor.coding)));
     }
     if let Target::Reflection(version) = target {
-        return reflect(endpoint, version, &call, body, granted);
+        return reflect(endpoint, version, call, body, granted);
     }
+    if let (Target::Infer, None) = (target, granted) {
+        return infer::answer(endpoint, call, body).await;
+    }
+    // The future is boxed, so that inference without a deadline, which is the fast call, has a smaller future.
+    let answer = Box::pin(answer_once(endpoint, target, call, body));
     match granted {
-        None => answer_once(endpoint, target, call, body).await,
-        // The future is boxed, so that calls without a deadline, which are the fast ones, have a smaller future.
-        Some(granted) => {
-            let answer = Box::pin(answer_once(endpoint, target, call, body));
-            tokio::time::timeout(granted, answer).await.unwrap_or_else(|_| Err(Status::late()))
-        }
+        None => answer.await,
+        Some(granted) => tokio::time::timeout(granted, answer).await.unwrap_or_else(|_| Err(Status::late())),
     }
 }
 
 async fn answer_once(
     endpoint: &Arc<GrpcContext>,
     target: Target,
-    call: CallHead,
+    call: &mut CallHead,
     body: Incoming,
 ) -> Result<Response<GrpcReply>, Status> {
     match target {
         Target::Infer => infer::answer(endpoint, call, body).await,
-        Target::Admin(admin) => Box::pin(answer_admin(endpoint, admin, call, body)).await,
+        Target::Admin(admin) => answer_admin(endpoint, admin, call, body).await,
         Target::StreamInfer | Target::Reflection(_) => unreachable!("streams are answered by their body"),
     }
 }
@@ -224,7 +225,7 @@ fn limits_below(endpoint: &GrpcContext, max_message: u64) -> ClientLimits {
 async fn answer_admin(
     endpoint: &GrpcContext,
     admin: AdminCall,
-    call: CallHead,
+    call: &CallHead,
     body: Incoming,
 ) -> Result<Response<GrpcReply>, Status> {
     let coding = compression::of_request(&call.headers)?;
@@ -233,6 +234,6 @@ async fn answer_admin(
     let mut message = Messages::new(body, coding, limits, endpoint.engine.inflight_bytes()).only().await?;
     message.reservation.grow(admin.decoded_bytes(message.len())).map_err(Error::from)?;
     admin.check_model(&call.access, &message.frames).await?;
-    let answer = admin.answer(endpoint, &mut message, &call).await?;
+    let answer = admin.answer(endpoint, &mut message, call).await?;
     reply::message(answer, || endpoint.engine.inflight_bytes().reservation(), None, None)
 }

@@ -28,7 +28,7 @@ fn model() -> Arc<Model> {
 }
 
 fn shown(client_request: inference::Request) -> Request {
-    Request::shown(client_request, &model())
+    *Request::shown(client_request, &model())
 }
 
 #[test]

@@ -141,20 +141,20 @@ enum OrderedReply {
 }
 
 impl StreamBody {
-    /// Answers the requests in `messages`.
+    /// Answers the requests in `messages`. The body is built in its box, because it is large.
     pub(crate) fn new(
         endpoint: Arc<GrpcContext>,
         call: CallHead,
         messages: Messages<Incoming>,
         granted: Option<Duration>,
         open: ByteReservation,
-    ) -> Self {
+    ) -> Box<Self> {
         let compressor = Compressor::agreed(endpoint.options.compression, &call.headers);
         let errors_end_call = call.headers.get("triton_grpc_error").is_some_and(|value| value == "true");
         let drain = endpoint.drain.clone();
         let waiting = endpoint.options.tracer.is_on().then(now);
         let refusals = Refusals::within(endpoint.engine.inflight_bytes());
-        Self {
+        Box::new(Self {
             endpoint,
             call,
             messages,
@@ -180,7 +180,7 @@ impl StreamBody {
             has_client_gone: false,
             watch: CallWatch::begin("ModelStreamInferHandler", None),
             _open: open,
-        }
+        })
     }
 
     /// hyper polls this function for the next frame.
