@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
-use engine::ServerWorkload;
+use base64::{Engine as Base64Engine, engine::general_purpose::STANDARD_NO_PAD};
+use engine::{Engine, ServerWorkload};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use inference::lock::Mutex;
 
@@ -66,8 +66,13 @@ impl Default for LoadReports {
 }
 
 impl LoadReports {
+    /// The report of now.
+    pub(crate) fn now(&self, engine: &Engine) -> Arc<LoadReport> {
+        self.at(Instant::now(), || engine.workload(|_| false))
+    }
+
     /// The report at this time, made of `workload` if the last one is too old.
-    pub(crate) fn at(&self, now: Instant, workload: impl FnOnce() -> ServerWorkload) -> Arc<LoadReport> {
+    fn at(&self, now: Instant, workload: impl FnOnce() -> ServerWorkload) -> Arc<LoadReport> {
         let (passed, ended, failed) = {
             let last = self.last.lock();
             let passed = now.saturating_duration_since(last.at);

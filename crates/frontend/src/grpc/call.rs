@@ -28,8 +28,8 @@ impl CallHead {
         Self { headers, access, peer, facts: None, stream: None }
     }
 
-    /// The same call as that of a stream. It takes the headers with it.
-    pub(super) fn into_stream(&mut self) -> Self {
+    /// The call as a stream keeps it. The headers go with it.
+    pub(super) fn take_for_stream(&mut self) -> Self {
         let (headers, access) = (std::mem::take(&mut self.headers), self.access.clone());
         Self { headers, access, peer: self.peer, facts: None, stream: Some(ClientId::unique()) }
     }

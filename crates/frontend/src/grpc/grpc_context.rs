@@ -1,5 +1,5 @@
 //! What all connections of the endpoint share.
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use engine::{Engine, Model};
 use http::HeaderValue;
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     access::Category,
-    load_report::{LoadReport, LoadReports},
+    load_report::LoadReports,
     meant_model,
     port::Drain,
 };
@@ -31,7 +31,8 @@ pub struct GrpcContext {
     pub(crate) drain: Drain,
     pub(crate) reflection: Reflection,
     pub(super) windows: WindowBudget,
-    load_reports: LoadReports,
+    /// The load of the server, for clients that ask for it.
+    pub(super) load_reports: LoadReports,
 }
 
 impl GrpcContext {
@@ -43,11 +44,6 @@ impl GrpcContext {
         let windows = WindowBudget::beside(engine.inflight_bytes().limit());
         let load_reports = LoadReports::default();
         Ok(Self { engine, options, drain, reflection: Reflection::new()?, windows, load_reports })
-    }
-
-    /// The load of the server, for clients that ask for it.
-    pub(super) fn load_report(&self) -> Arc<LoadReport> {
-        self.load_reports.at(Instant::now(), || self.engine.workload(|_| false))
     }
 
     /// Checks that a call has the header that a part of the protocol needs, and a key that permits it.

@@ -95,7 +95,7 @@ pub(crate) async fn answer(
         reply = reply.map(|body| body.with_trailer(request_facts::timing(&responses)));
     }
     if wants_load {
-        reply = reply.map(|body| body.with_trailer(endpoint.load_report().metadata()));
+        reply = reply.map(|body| body.with_trailer(endpoint.load_reports.now(&endpoint.engine).metadata()));
     }
     Ok(reply)
 }

@@ -167,7 +167,7 @@ async fn dispatch(
         let limits = (&endpoint.options.limits, &endpoint.drain);
         let messages = Messages::new(body, coding, limits, endpoint.engine.inflight_bytes());
         let compressor = Compressor::agreed(endpoint.options.compression, &call.headers);
-        let body = StreamBody::new(endpoint.clone(), call.into_stream(), messages, granted, open);
+        let body = StreamBody::new(endpoint.clone(), call.take_for_stream(), messages, granted, open);
         return Ok(reply::stream(body, compressor.map(|compressor| compressor.coding)));
     }
     if let Target::Reflection(version) = target {

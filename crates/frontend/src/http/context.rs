@@ -1,5 +1,5 @@
 //! What all areas of the endpoint need to answer a request: the engine, the settings, and bodies that are JSON.
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use engine::{Engine, Model};
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     access::{Category, Denied},
-    load_report::{LoadReport, LoadReports},
+    load_report::LoadReports,
     meant_model,
 };
 
@@ -38,18 +38,14 @@ pub(super) struct HttpContext {
     pub(super) options: HttpOptions,
     /// The body of `GET /v2`. It never changes.
     pub(super) server_metadata: Bytes,
-    load_reports: LoadReports,
+    /// The load of the server, for clients that ask for it.
+    pub(super) load_reports: LoadReports,
 }
 
 impl HttpContext {
     pub(super) fn new(engine: Engine, options: HttpOptions) -> Self {
         let server_metadata = show::server(&metadata::server(engine.server())).into();
         Self { engine, options, server_metadata, load_reports: LoadReports::default() }
-    }
-
-    /// The load of the server, for clients that ask for it.
-    pub(super) fn load_report(&self) -> Arc<LoadReport> {
-        self.load_reports.at(Instant::now(), || self.engine.workload(|_| false))
     }
 
     /// Checks that a request has the header that a part of the protocol needs, if it needs one.

@@ -269,7 +269,7 @@ impl StreamBody {
         self.unordered.clear();
         let mut trailers = status.trailers();
         if load_report::is_asked_for(&self.call.headers) {
-            trailers.extend([self.endpoint.load_report().metadata()]);
+            trailers.extend([self.endpoint.load_reports.now(&self.endpoint.engine).metadata()]);
         }
         Poll::Ready(Some(Frame::trailers(trailers)))
     }

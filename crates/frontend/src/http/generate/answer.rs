@@ -120,7 +120,7 @@ async fn answer_with_events(
 
 fn tell_load(context: &HttpContext, reply: &mut HeaderMap, request_headers: &HeaderMap) {
     let cache = || CacheReport::of(|family, label| context.engine.plugin_metric(family, label));
-    load_report::tell(reply, request_headers, cache, || context.load_report());
+    load_report::tell(reply, request_headers, cache, || context.load_reports.now(&context.engine));
 }
 
 /// Reads the request, and passes it to the model.
