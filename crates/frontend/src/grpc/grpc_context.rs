@@ -13,12 +13,7 @@ use super::{
     status::{Code, Status},
     windows::WindowBudget,
 };
-use crate::{
-    access::Category,
-    load_report::LoadReports,
-    meant_model,
-    port::Drain,
-};
+use crate::{access::Category, load_report::LoadReports, meant_model, port::Drain};
 
 /// What the server's budget counts for an open call whose client has sent nothing yet, in bytes: its task, its headers and
 /// its stream. An estimate. The number of calls has no other limit for the whole process.

@@ -88,7 +88,12 @@ pub(super) async fn answer(
         reply = reply.map(|body| body.reserved(room));
     }
     cache_headers::tell(reply.headers_mut(), &responses);
-    load_report::tell(reply.headers_mut(), call.headers, || None, || context.load_reports.now(&context.engine));
+    load_report::tell(
+        reply.headers_mut(),
+        call.headers,
+        || None,
+        || context.load_reports.now(&context.engine),
+    );
     if request_facts::wants_timing(call.headers) {
         let (name, value) = request_facts::timing(&responses);
         reply.headers_mut().insert(name, value);
