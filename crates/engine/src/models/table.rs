@@ -449,7 +449,7 @@ impl ModelTable {
     /// One line for each version, or for each model without versions, by name and number.
     pub(crate) fn index(&self, ready_only: bool) -> Vec<IndexEntry> {
         let mut models: Vec<_> = self.models.iter().collect();
-        // Lines are many words, and names are one.
+        // Names are sorted and not lines, because these are larger.
         models.sort_unstable_by_key(|(name, _)| *name);
         let mut lines = Vec::with_capacity(models.len());
         for (name, model) in
