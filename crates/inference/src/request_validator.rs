@@ -403,7 +403,9 @@ fn check_tensor(
     match spec.datatype.byte_size() {
         _ if empty_batch => {
             let row = spec.datatype.byte_size().and_then(|element| byte_size(dims, element)).unwrap_or(0);
-            return Err(at.size_mismatch(&spec.name, row, tensor.byte_size()));
+            let mut error = at.size_mismatch(&spec.name, row, tensor.byte_size());
+            error.message.to_mut().push_str(&format!(". Shape {} has no row", shape_text(tensor.shape())));
+            return Err(error);
         }
         Some(element) => {
             let expected = byte_size_or_error(&spec.name, &shape, element)?;

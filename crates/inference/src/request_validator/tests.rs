@@ -274,7 +274,9 @@ fn rows_agree_and_fit() {
     );
     assert_eq!(
         refusal(&simple(), of(0, 0)),
-        format!("{P}input byte size mismatch for input 'A' for model 'm'. Expected 64, got 0")
+        format!(
+            "{P}input byte size mismatch for input 'A' for model 'm'. Expected 64, got 0. Shape [0,16] has no row"
+        )
     );
     assert_eq!(
         refusal(&simple(), of(0, 4)),
