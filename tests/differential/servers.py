@@ -131,11 +131,12 @@ class Pair:
                     raise
 
     def revive(self, answers):
-        """Starts again what has died, and a Triton that closes connections instead of answering. Returns the names of both.
+        """Starts again what has died, and a Triton that closes connections where Nereid answers. Returns the names of both.
 
         `answers` are those of Triton, and those of Nereid.
         """
-        if any(answer.code == LOST for answer in answers[0]):
+        triton_loses, nereid_loses = (any(answer.code == LOST for answer in given) for given in answers)
+        if triton_loses and not nereid_loses:
             self.triton.kill()
         dead = set()
         for kind, server in list(self._running.items()):
