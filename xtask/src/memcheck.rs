@@ -211,11 +211,13 @@ const CONFIG: &str = "backend: 'config' max_batch_size: 8
     output [ { name: 'SEEN' data_type: TYPE_STRING dims: [ 1 ] } ]
     instance_group [ { kind: KIND_CPU } ]";
 
+/// Under valgrind, beside other work, a second may pass between two steps of a sequence.
 const STATEFUL: &str = "backend: 'stateful' max_batch_size: 4
     input [ { name: 'INPUT' data_type: TYPE_INT32 dims: [ 1 ] } ]
     output [ { name: 'OUTPUT' data_type: TYPE_INT32 dims: [ 1 ] }, { name: 'SEEN' data_type: TYPE_STRING dims: [ 1 ] } ]
     instance_group [ { kind: KIND_CPU } ]
     sequence_batching {
+      max_sequence_idle_microseconds: 60000000
       direct { }
       control_input [
         { name: 'START' control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } ] },
