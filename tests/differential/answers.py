@@ -52,7 +52,7 @@ class Difference:
 ABSENT = "(none)"
 # The codes of calls that have done what was wanted.
 SUCCESS = ("200", "OK")
-# The codes of a server that has ended itself, of one that gives no answer in time, and of one that closes the connection instead.
+# The codes of a server that has ended itself, of one that gives no answer in time, and of one that ends the connection instead.
 DIED, HANGS, LOST = "died", "hangs", "lost"
 # How much of a value is shown.
 SHOWN = 700
