@@ -335,7 +335,7 @@ def iter_and_wait(*messages):
 ROWS = {
     "models, loaded": (Bench.models, 1000),
     "models, in an index": (Bench.index, 4000),
-    "models, when a client asks whether the server is ready": (Bench.readiness, 4000),
+    "models, when a client asks 200 times whether the server is ready": (Bench.readiness, 4000),
     "models, in the metrics": (Bench.metrics, 1000),
     "versions of a model": (Bench.versions, 200),
     "instances of a model": (Bench.instances, 200),
