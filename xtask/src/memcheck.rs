@@ -211,7 +211,7 @@ const CONFIG: &str = "backend: 'config' max_batch_size: 8
     output [ { name: 'SEEN' data_type: TYPE_STRING dims: [ 1 ] } ]
     instance_group [ { kind: KIND_CPU } ]";
 
-/// Under valgrind, beside other work, a second may pass between two steps of a sequence.
+/// A sequence may be idle for a minute: under valgrind, beside other work, a second may pass between two steps.
 const STATEFUL: &str = "backend: 'stateful' max_batch_size: 4
     input [ { name: 'INPUT' data_type: TYPE_INT32 dims: [ 1 ] } ]
     output [ { name: 'OUTPUT' data_type: TYPE_INT32 dims: [ 1 ] }, { name: 'SEEN' data_type: TYPE_STRING dims: [ 1 ] } ]

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use base64::{Engine as Base64Engine, engine::general_purpose::STANDARD_NO_PAD};
+use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use engine::{Engine, ServerWorkload};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use inference::lock::Mutex;

@@ -446,7 +446,7 @@ impl ModelTable {
         lines.collect()
     }
 
-    /// One line for each version, or for each model without versions, by name and number.
+    /// One line for each version, or for each model without versions, by name, namespace and number.
     pub(crate) fn index(&self, ready_only: bool) -> Vec<IndexEntry> {
         let mut models: Vec<_> = self.models.iter().collect();
         // Names are sorted and not lines, because these are larger.
@@ -470,13 +470,6 @@ impl ModelTable {
         }
         lines
     }
-}
-
-/// Sorts lines of an index by name, namespace and version.
-pub(super) fn sort(lines: &mut [IndexEntry]) {
-    lines.sort_by(|one, other| {
-        (&one.name, &one.namespace, one.version).cmp(&(&other.name, &other.namespace, other.version))
-    });
 }
 
 #[cfg(test)]

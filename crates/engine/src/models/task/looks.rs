@@ -14,7 +14,6 @@ use crate::{
     models::{
         blocking::{self, ExistingModel, ListingPurpose, RepositoryListing},
         command::Done,
-        table,
     },
 };
 
@@ -100,7 +99,9 @@ impl RepositoryTask {
                 0 | 1 => IndexEntry::unknown(key),
                 _ => IndexEntry::not_unique(key),
             }));
-            table::sort(&mut lines);
+            lines.sort_by(|one, other| {
+                (&one.name, &one.namespace, one.version).cmp(&(&other.name, &other.namespace, other.version))
+            });
         }
         lines
     }
