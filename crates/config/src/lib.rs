@@ -35,7 +35,7 @@ pub use misspelt::{
     KnownConfigNames, UnknownConfigName, misspelt_names, server_parameters, unknown_setting, unused_cache,
 };
 pub use model_config::{
-    Accelerator, BatchInput, BatchInputKind, BatchOutput, InputSpec, ModelConfig, OutputSpec,
+    Accelerator, BatchInput, BatchInputKind, BatchOutput, InputSpec, MemoryRank, ModelConfig, OutputSpec,
     ResponseCaching, Scheduling,
 };
 pub use model_files::{FileEntry, MODEL_FORMATS, ModelFormat, ModelLayout};

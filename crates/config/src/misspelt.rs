@@ -4,21 +4,23 @@
 //! not know only if the name is close to one that the backend knows.
 use proto::{did_you_mean, nearest};
 
-use super::typed::{MOST_UNREAD_RESPONSES, caching};
+use super::typed::{MOST_UNREAD_RESPONSES, caching, memory};
 
 /// The parameters that the server reads itself, for models of every backend.
-const OF_THE_SERVER: [&str; 7] = [
+const OF_THE_SERVER: [&str; 9] = [
     caching::TIME_TO_LIVE,
     caching::STALE_TIME,
     caching::MAX_ANSWER_BYTES,
     caching::QUOTA_BYTES,
     caching::DECOUPLED,
     MOST_UNREAD_RESPONSES,
+    memory::PINNED,
+    memory::PRIORITY,
     "TRITON_BATCH_STRATEGY_PATH",
 ];
 
 /// The names of the parameters that the server reads itself, for models of every backend.
-pub const fn server_parameters() -> [&'static str; 7] {
+pub const fn server_parameters() -> [&'static str; 9] {
     OF_THE_SERVER
 }
 

@@ -67,10 +67,21 @@ pub struct ModelConfig {
     /// The backend waits while a client has not read this many responses of a request (parameter
     /// `MAX_UNREAD_RESPONSES`). `None`: the backend never waits for a client.
     pub most_unread_responses: Option<NonZeroUsize>,
+    /// How long the model stays in memory when not all models fit.
+    pub memory: MemoryRank,
     /// How the server may cache responses, if it has a cache. `None`: it may not.
     pub response_cache: Option<ResponseCaching>,
     /// The batches that each instance runs before it may serve requests, in this order.
     pub warmups: Vec<Warmup>,
+}
+
+/// Which models stay in memory when not all fit (`--model-memory-budget`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryRank {
+    /// The model is loaded at the start and stays (`MEMORY_PINNED`).
+    pub is_pinned: bool,
+    /// A model does not make room for one of a smaller priority (`MEMORY_PRIORITY`), from 0 to 1000.
+    pub priority: u32,
 }
 
 /// The use of the response cache (`response_cache` with `enable: true`, and parameters that begin with `CACHE_`).

@@ -3,6 +3,7 @@ pub(super) mod caching;
 mod dynamic;
 mod ensemble;
 mod instances;
+pub(super) mod memory;
 mod sequence;
 mod tensors;
 mod warmup;
@@ -86,6 +87,7 @@ impl ConfigConversion<'_> {
             decoupled: config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled),
             has_sequences: matches!(config.scheduling_choice, Some(SchedulingChoice::SequenceBatching(_))),
             most_unread_responses: self.positive_parameter(config, MOST_UNREAD_RESPONSES),
+            memory: self.memory_rank(config),
             response_cache: self.response_caching(config),
             warmups: self.warmups(config),
         }
@@ -118,6 +120,19 @@ impl ConfigConversion<'_> {
             self.wrong(&format!("parameters.{name}"), &what);
         }
         number
+    }
+
+    /// The value of a parameter that must be `true` or `false`. Without it, false.
+    fn truth(&mut self, config: &proto::ModelConfig, name: &str) -> bool {
+        match config.parameters.get(name).map(|value| value.string_value.as_str()) {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(value) => {
+                let what = format!("has the value '{value}', which is neither 'true' nor 'false'");
+                self.wrong(&format!("parameters.{name}"), &what);
+                false
+            }
+        }
     }
 
     fn scheduling(&mut self, config: &proto::ModelConfig) -> Scheduling {

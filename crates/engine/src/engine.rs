@@ -18,6 +18,7 @@ use crate::{
     model::Model,
     model_state::{IndexEntry, ModelState, NotReady},
     models::{Repository, loaded_version::LoadedVersion},
+    on_demand::{ModelMemorySnapshot, OnDemandModels},
     options::{ModelControl, ServerMetadata},
     readiness::{KnownReadiness, Readiness, ReadinessPolicy},
     repository_commands::RepositoryCommands,
@@ -38,7 +39,9 @@ pub struct Engine {
 struct EngineInner {
     server: ServerMetadata,
     readiness: ReadinessPolicy,
-    repository: Repository,
+    repository: Arc<Repository>,
+    /// Models are loaded when requests come for them.
+    on_demand: Option<OnDemandModels>,
     exposition: Exposition,
     inflight: Arc<ByteBudget>,
     control: ModelControl,
@@ -64,6 +67,51 @@ impl Engine {
     /// NOT_FOUND, or UNAVAILABLE for a version that exists but is not ready, or if the repositories cannot be read.
     pub fn model(&self, name: &str, version: Option<i64>) -> Result<Arc<Model>, Error> {
         self.loaded(name, version).map(|loaded| loaded.model().clone())
+    }
+
+    /// As [`model`](Self::model), and waits for the load of a model that is not in memory, if models are loaded on demand
+    /// (`--model-memory-budget`).
+    ///
+    /// # Errors
+    /// As that. UNAVAILABLE for a model that does not fit, or did not come in time. RESOURCE_EXHAUSTED if too many requests
+    /// wait. The error of a load that has failed.
+    pub async fn demand(&self, name: &str, version: Option<i64>) -> Result<Arc<Model>, Error> {
+        let looked_up = self.model(name, version);
+        match (looked_up, &self.shared.on_demand) {
+            (Err(error), Some(on_demand)) if !self.failed_to_start() => {
+                Box::pin(on_demand.model(name, version, error)).await
+            }
+            (looked_up, _) => looked_up,
+        }
+    }
+
+    /// As [`model_ready`](Self::model_ready), but asks on this thread. Blocks as long as a backend does.
+    pub fn model_ready_here(&self, name: &str, version: Option<i64>) -> bool {
+        match self.model(name, version) {
+            Ok(model) => model.ready_here(),
+            Err(_) => self.would_load(name),
+        }
+    }
+
+    /// Whether a request would load the model, which is not in memory.
+    pub fn would_load(&self, name: &str) -> bool {
+        let on_demand = self.shared.on_demand.as_ref().filter(|_| !self.failed_to_start());
+        on_demand.is_some_and(|on_demand| on_demand.takes_requests(name))
+    }
+
+    /// Whether models are loaded when requests come for them.
+    pub fn loads_on_demand(&self) -> bool {
+        self.shared.on_demand.is_some()
+    }
+
+    /// Whether a request for the model must [wait](Self::demand) for its load.
+    pub fn must_wait_for(&self, name: &str, version: Option<i64>) -> bool {
+        self.shared.on_demand.is_some() && self.loaded(name, version).is_err()
+    }
+
+    /// What the memory of models is used for, if it has a budget. `shows` tells which models may be told.
+    pub fn model_memory(&self, shows: impl Fn(&str) -> bool) -> Option<ModelMemorySnapshot> {
+        self.shared.on_demand.as_ref().map(|on_demand| on_demand.snapshot(shows))
     }
 
     fn loaded(&self, name: &str, version: Option<i64>) -> Result<Arc<LoadedVersion>, Error> {
@@ -150,12 +198,13 @@ impl Engine {
             && self.shared.repository.table().all_loaded()
     }
 
-    /// Whether that version, or any version, is ready, also as its backend reports it. A thread that may block asks the
+    /// Whether that version, or any version, is ready, also as its backend reports it. A model that a request would load is
+    /// ready. A thread that may block asks the
     /// backend. An unknown model is not ready; it is not an error.
     pub async fn model_ready(&self, name: &str, version: Option<i64>) -> bool {
         match self.loaded(name, version) {
             Ok(loaded) => loaded.work().ready().await,
-            Err(_) => false,
+            Err(_) => self.would_load(name),
         }
     }
 
@@ -166,8 +215,8 @@ impl Engine {
 
     /// What operators may do with the models and their repositories.
     pub fn repository(&self) -> RepositoryCommands<'_> {
-        let EngineInner { repository, readiness, control, .. } = &*self.shared;
-        RepositoryCommands::new(repository, readiness, control)
+        let EngineInner { repository, on_demand, readiness, control, .. } = &*self.shared;
+        RepositoryCommands::new(repository, on_demand.as_ref(), readiness, control)
     }
 
     /// The versions of a model that are ready, ascending.
@@ -175,12 +224,12 @@ impl Engine {
         self.shared.repository.table().ready_versions(name)
     }
 
-    /// All models and their states, by name and version. In control mode `explicit` also the models of the repositories
-    /// that were never loaded; threads that may block read the repositories.
+    /// All models and their states, by name and version. In control mode `explicit`, and if models are loaded on demand,
+    /// also the models of the repositories that were never loaded; threads that may block read the repositories.
     pub async fn index(&self, ready_only: bool) -> Vec<IndexEntry> {
-        if matches!(self.shared.control, ModelControl::Explicit(_))
-            && let Ok(lines) = self.shared.repository.index(ready_only).await
-        {
+        let is_partial =
+            matches!(self.shared.control, ModelControl::Explicit(_)) || self.shared.on_demand.is_some();
+        if is_partial && let Ok(lines) = self.shared.repository.index(ready_only).await {
             return lines;
         }
         self.known_models(ready_only)
@@ -243,7 +292,8 @@ impl Engine {
     /// All metrics as text.
     pub fn metrics(&self, form: MetricsForm) -> String {
         let table = self.shared.repository.table();
-        self.shared.exposition.text(form, table.built().iter(), table.readable())
+        let model_memory = self.shared.on_demand.as_ref().map(OnDemandModels::totals);
+        self.shared.exposition.text(form, table.built().iter(), table.readable(), model_memory)
     }
 
     /// What the server does now: all versions of models that `shows` permits, or those of one model, or one version. Takes

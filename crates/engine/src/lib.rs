@@ -15,6 +15,7 @@ mod memory_pressure;
 mod model;
 mod model_state;
 mod models;
+mod on_demand;
 mod options;
 mod readiness;
 mod repository_commands;
@@ -27,9 +28,10 @@ pub use account::{ModelStatistics, ResponseStatistic};
 pub use engine::Engine;
 pub use model::Model;
 pub use model_state::{IndexEntry, ModelState, NotReady};
+pub use on_demand::{DemandCounts, ModelMemorySnapshot};
 pub use options::{
-    ControlMode, EngineOptions, LoadPolicy, MetricsOptions, ModelControl, Polling, RateLimitResource,
-    ReadinessRule, ServerMetadata, StartupModels,
+    ControlMode, EngineOptions, LoadPolicy, MetricsOptions, ModelControl, OnDemandOptions, Polling,
+    RateLimitResource, ReadinessRule, ServerMetadata, StartupModels,
 };
 pub use readiness::Readiness;
 pub use repository_commands::RepositoryCommands;

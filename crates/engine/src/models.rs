@@ -18,10 +18,13 @@ mod loaded_work;
 mod plan;
 mod polling;
 mod retire;
+mod survey;
 mod table;
 mod task;
 
 pub(crate) use handle::Repository;
+pub(crate) use inferer::AbsentModels;
 pub(crate) use load::VersionLoader;
+pub(crate) use survey::SurveyedModel;
 pub(crate) use table::ModelTable;
 pub(crate) use task::RepositoryOptions;

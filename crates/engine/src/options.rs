@@ -36,6 +36,9 @@ pub struct EngineOptions {
     pub agent_directory: PathBuf,
     /// `--backend-config`, in order: backend or all, setting, value.
     pub backend_settings: Vec<inference::BackendSetting>,
+    /// Models are loaded when requests come for them, within a budget (`--model-memory-budget`). `None`: all models are
+    /// loaded at the start, or when operators ask.
+    pub on_demand: Option<OnDemandOptions>,
     /// How much memory the server may hold for clients.
     pub limits: MemoryLimits,
     /// Which metrics the engine shows.
@@ -54,6 +57,15 @@ pub struct EngineOptions {
     pub host_policies: BTreeMap<String, HostPolicy>,
     /// What the engine accepts and refuses when it loads models.
     pub load_policy: LoadPolicy,
+}
+
+/// How models are loaded on demand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OnDemandOptions {
+    /// The memory that all models together may have, in bytes.
+    pub memory_budget: u64,
+    /// The longest time that a request waits for a model (`--model-load-wait-secs`).
+    pub load_wait: Duration,
 }
 
 /// Which models must be ready so that the server is ready.

@@ -4,12 +4,15 @@ use std::{collections::BTreeMap, path::PathBuf};
 use repository::LoadParameters;
 use vocabulary::{Error, MAX_STORED_NAME, Name, check_length};
 
-use crate::{models::Repository, options::ModelControl, readiness::ReadinessPolicy};
+use crate::{
+    models::Repository, on_demand::OnDemandModels, options::ModelControl, readiness::ReadinessPolicy,
+};
 
 /// The commands of operators for the models of an engine. The control mode decides which are allowed.
 #[derive(Clone, Copy)]
 pub struct RepositoryCommands<'e> {
     repository: &'e Repository,
+    on_demand: Option<&'e OnDemandModels>,
     readiness: &'e ReadinessPolicy,
     control: &'e ModelControl,
 }
@@ -17,10 +20,11 @@ pub struct RepositoryCommands<'e> {
 impl<'e> RepositoryCommands<'e> {
     pub(crate) fn new(
         repository: &'e Repository,
+        on_demand: Option<&'e OnDemandModels>,
         readiness: &'e ReadinessPolicy,
         control: &'e ModelControl,
     ) -> Self {
-        Self { repository, readiness, control }
+        Self { repository, on_demand, readiness, control }
     }
 
     /// Loads or reloads a model, with its files in a repository or with what the caller gives. Returns when it is ready
@@ -32,7 +36,10 @@ impl<'e> RepositoryCommands<'e> {
     pub async fn load(self, name: &str, given: LoadParameters) -> Result<(), Error> {
         self.is_explicit()?;
         check_name(name)?;
-        self.repository.load(name, given).await
+        match self.on_demand {
+            Some(on_demand) => on_demand.load(name, given).await,
+            None => self.repository.load(name, given).await,
+        }
     }
 
     /// Unloads a model, whether it is loaded or not. Returns when it accepts no more requests; those that it has
@@ -56,7 +63,10 @@ impl<'e> RepositoryCommands<'e> {
     async fn unload_model(self, name: &str, with_dependents: bool) -> Result<(), Error> {
         self.is_explicit()?;
         check_length("the name of the model", name, MAX_STORED_NAME)?;
-        self.repository.unload(name, with_dependents).await?;
+        match self.on_demand {
+            Some(on_demand) => on_demand.unload(name, with_dependents).await?,
+            None => self.repository.unload(name, with_dependents).await?,
+        }
         self.readiness.unloaded(name);
         Ok(())
     }

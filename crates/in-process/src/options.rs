@@ -171,6 +171,7 @@ impl OptionSettings {
             config_name: self.config_name.clone(),
             // As Triton: the program's settings come first, so that they cannot override these.
             backend_settings: self.backend_settings.iter().cloned().chain(own).collect(),
+            on_demand: None,
             limits: host::MemoryLimits::default(),
             metrics: if self.metrics { self.shown_metrics.clone() } else { MetricsOptions::none() },
             hold_until_queued: 0,

@@ -142,9 +142,13 @@ impl Server {
     }
 
     /// The version of a model that C names; -1 for the version that the server selects. A stopping server still returns
-    /// it.
+    /// it. Blocks until the model is in memory, if models are loaded on demand.
     pub(crate) fn model(&self, name: &str, version: i64) -> Result<Arc<Model>, Error> {
-        self.engine()?.model(name, choice(version))
+        let (engine, version) = (self.engine()?, choice(version));
+        if engine.must_wait_for(name, version) {
+            return self.wait(engine.demand(name, version));
+        }
+        engine.model(name, version)
     }
 
     /// A function that reads the metrics each time it is called.

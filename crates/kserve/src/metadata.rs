@@ -4,7 +4,6 @@ use proto::{
     ModelMetadataResponse, RepositoryIndexResponse, ServerMetadataResponse,
     model_metadata_response::TensorMetadata, repository_index_response::ModelIndex,
 };
-use vocabulary::Error;
 
 /// Nereid's own version. The protocols' version is that of the Triton whose behaviour the server has.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -18,18 +17,15 @@ pub fn server(server: &engine::ServerMetadata) -> ServerMetadataResponse {
     }
 }
 
-/// A model's tensors, and its versions: the requested version, or all that are ready.
-///
-/// # Errors
-/// The model does not exist or is not ready.
+/// A model's tensors, and its versions: the requested version, or all that are ready. `requested` is that version, or the
+/// largest.
 pub fn of_model(
     engine: &engine::Engine,
-    name: &str,
+    requested: &engine::Model,
     version: Option<i64>,
-) -> Result<ModelMetadataResponse, Error> {
-    let requested = engine.model(name, version)?;
-    let versions = version.map_or_else(|| engine.ready_versions(name), |version| vec![version]);
-    Ok(model(requested.config(), &versions))
+) -> ModelMetadataResponse {
+    let versions = version.map_or_else(|| engine.ready_versions(requested.name()), |version| vec![version]);
+    model(requested.config(), &versions)
 }
 
 /// A model's tensors.

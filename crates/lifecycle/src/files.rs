@@ -55,6 +55,17 @@ impl ModelFiles {
         files
     }
 
+    /// The versions, ascending.
+    pub fn versions(&self) -> Vec<i64> {
+        self.versions.keys().copied().collect()
+    }
+
+    /// The bytes of the files that a load of these versions may read.
+    pub fn byte_size(&self, versions: &[i64]) -> u64 {
+        let of_versions = versions.iter().filter_map(|version| self.versions.get(version)).flatten();
+        self.shared.iter().chain(of_versions).map(|file| file.byte_size).sum()
+    }
+
     /// Whether there is a directory of this version.
     pub fn has_version(&self, version: i64) -> bool {
         self.versions.contains_key(&version)

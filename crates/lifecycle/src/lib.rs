@@ -33,6 +33,7 @@ mod managed_models;
 mod member_history_tests;
 #[cfg(test)]
 mod member_script_tests;
+mod memory_budget;
 mod operation;
 mod plan_result;
 #[cfg(test)]
@@ -45,6 +46,10 @@ pub use keys::{CommandId, Generation, LoadedVersionId, ModelKey, ModelLocation};
 pub use lifecycle::{Lifecycle, LifecycleOptions};
 pub use listing::{FoundModel, ModelListing};
 pub use managed_model::{ManagedModel, VersionStatus};
+pub use memory_budget::{
+    Absence, BudgetAction, BudgetLine, BudgetPlace, DemandAnswer, LoadMeasure, MemoryBudget, ModelNeeds,
+    ModelUse,
+};
 pub use plan_result::{
     ConfigIdentity, IN_TWO_REPOSITORIES, NoVersion, NoVersionCause, PlanFailure, PlannedModel,
 };

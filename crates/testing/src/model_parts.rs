@@ -66,6 +66,7 @@ pub fn config(scheduling: Scheduling) -> ModelConfig {
         decoupled: false,
         has_sequences: false,
         most_unread_responses: None,
+        memory: config::MemoryRank::default(),
         response_cache: None,
         warmups: vec![],
     }

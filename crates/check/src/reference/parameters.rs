@@ -41,6 +41,16 @@ pub(super) const OF_THE_SERVER: &[NamedValue] = &[
         "no model waits",
     ),
     named(
+        "MEMORY_PINNED",
+        "`true`: with `--model-memory-budget` the model is loaded at the start and stays in memory.",
+        "`false`",
+    ),
+    named(
+        "MEMORY_PRIORITY",
+        "With `--model-memory-budget` the model does not make room for one of a smaller priority: a whole number from 0 to 1000.",
+        "0",
+    ),
+    named(
         "TRITON_BATCH_STRATEGY_PATH",
         "The library of a batching strategy: a file in the model's directory, by an absolute path or by one from that directory.",
         "`batchstrategy.so` of the version, the model or the backend",

@@ -51,16 +51,4 @@ impl ConfigConversion<'_> {
         }
         seconds.map(Duration::from_secs_f64)
     }
-
-    fn truth(&mut self, config: &proto::ModelConfig, name: &str) -> bool {
-        match config.parameters.get(name).map(|value| value.string_value.as_str()) {
-            None | Some("false") => false,
-            Some("true") => true,
-            Some(value) => {
-                let what = format!("has the value '{value}', which is neither 'true' nor 'false'");
-                self.wrong(&format!("parameters.{name}"), &what);
-                false
-            }
-        }
-    }
 }

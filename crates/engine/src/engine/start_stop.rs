@@ -15,14 +15,15 @@ use futures_util::future::join_all;
 use inference::Plugins;
 use repository::LoadParameters;
 use tokio::runtime::Handle;
-use vocabulary::Error;
+use vocabulary::{Error, Name};
 
 use super::{Engine, EngineInner, model_loader::EngineModelLoader};
 use crate::{
     exposition::Exposition,
     memory_pressure,
     models::{Repository, RepositoryOptions, VersionLoader, loaded_version::LoadedVersion},
-    options::{EngineOptions, ModelControl, StartupModels},
+    on_demand::OnDemandModels,
+    options::{EngineOptions, ModelControl, OnDemandOptions, ReadinessRule, StartupModels},
     readiness::ReadinessPolicy,
 };
 
@@ -54,7 +55,13 @@ impl Engine {
             plugins.cache.clone(),
         );
         let (server, control) = (options.server.clone(), options.control.clone());
-        let readiness = ReadinessPolicy::new(options.readiness, control.startup_names());
+        let on_demand = options.on_demand;
+        let rule = match options.readiness {
+            // Models that come and go do not count.
+            ReadinessRule::AllModels if on_demand.is_some() => ReadinessRule::StartupModels,
+            rule => rule,
+        };
+        let readiness = ReadinessPolicy::new(rule, control.startup_names());
         let repository = RepositoryOptions {
             paths: options.repositories.clone(),
             opener: plugins.repositories.clone(),
@@ -72,11 +79,16 @@ impl Engine {
         let stop_announced = Arc::<AtomicBool>::default();
         let loader =
             VersionLoader::new(options, plugins, inflight.clone(), threads.clone(), stop_announced.clone());
-        let repository = Repository::start(loader, repository)?;
+        let unread = loader.unread().clone();
+        let repository = Arc::new(Repository::start(loader, repository)?);
+        let on_demand = on_demand.map(|OnDemandOptions { memory_budget, load_wait }| {
+            OnDemandModels::start(memory_budget, load_wait, &repository, unread)
+        });
         let shared = EngineInner {
             server,
             readiness,
             repository,
+            on_demand,
             exposition,
             inflight,
             control,
@@ -98,7 +110,26 @@ impl Engine {
     /// # Errors
     /// A repository that cannot be read. The engine is then neither live nor ready and has no models.
     pub async fn load_models(&self) -> Result<(), Error> {
-        let loaded = match &self.shared.control {
+        let loaded = match (&self.shared.on_demand, &self.shared.control) {
+            (Some(on_demand), control) => self.load_pinned(on_demand, control).await,
+            (None, control) => self.load_by(control).await,
+        };
+        self.shared.failed_to_start.store(loaded.is_err(), Ordering::Release);
+        loaded
+    }
+
+    /// Loads the models that stay in memory, and those that the options name.
+    async fn load_pinned(&self, on_demand: &OnDemandModels, control: &ModelControl) -> Result<(), Error> {
+        on_demand.survey().await?;
+        let mut names = on_demand.pinned();
+        self.shared.readiness.started_with(names.iter().map(|name| Name::new(name)).collect());
+        names.extend(control.startup_names().into_iter().flatten().cloned());
+        self.load_named(&names).await;
+        Ok(())
+    }
+
+    async fn load_by(&self, control: &ModelControl) -> Result<(), Error> {
+        match control {
             ModelControl::Explicit(StartupModels::Named(names)) => {
                 self.load_named(names).await;
                 Ok(())
@@ -109,13 +140,15 @@ impl Engine {
                 self.shared.readiness.started_with(names);
                 loaded
             }
-        };
-        self.shared.failed_to_start.store(loaded.is_err(), Ordering::Release);
-        loaded
+        }
     }
 
     async fn load_named(&self, names: &BTreeSet<String>) {
-        let loads = names.iter().map(|name| self.shared.repository.load(name, LoadParameters::default()));
+        let load = async |name: &String| match &self.shared.on_demand {
+            Some(on_demand) => on_demand.load(name, LoadParameters::default()).await,
+            None => self.shared.repository.load(name, LoadParameters::default()).await,
+        };
+        let loads = names.iter().map(load);
         for (name, loaded) in names.iter().zip(join_all(loads).await) {
             if let Err(error) = loaded {
                 log::error!("failed to load the startup model '{name}': {}", error.message.trim_end());
@@ -159,6 +192,7 @@ impl Engine {
     /// hold some that came before.
     pub async fn announce_exit(&self) {
         self.shared.exiting.store(true, Ordering::Release);
+        self.shared.on_demand.iter().for_each(OnDemandModels::stop);
         self.shared.repository.table().built().iter().for_each(|model| model.end_queue_delay());
         self.shared.repository.refuse_commands().await;
     }

@@ -17,7 +17,10 @@ use super::{
     host_gauges::HostGauges,
     series::{Series, family},
 };
-use crate::{account::ModelStatistics, models::loaded_version::LoadedVersion, options::MetricsOptions};
+use crate::{
+    account::ModelStatistics, models::loaded_version::LoadedVersion, on_demand::DemandCounts,
+    options::MetricsOptions,
+};
 
 /// Writes the text on demand.
 pub(crate) struct Exposition {
@@ -66,6 +69,7 @@ impl Exposition {
         form: MetricsForm,
         models: impl Iterator<Item = &'a Arc<LoadedVersion>>,
         repositories: &BTreeMap<Name, bool>,
+        model_memory: Option<(u64, u64, DemandCounts)>,
     ) -> String {
         let series: Vec<_> = models.map(|loaded| Series::read(loaded)).collect();
         let mut text = MetricsText::new(form);
@@ -79,6 +83,9 @@ impl Exposition {
         }
         model_gauges(&mut text, &series);
         repository_gauges(&mut text, repositories);
+        if let Some(model_memory) = model_memory {
+            model_memory_gauges(&mut text, model_memory);
+        }
         pinned_memory_gauges(&mut text);
         family(
             &mut text,
@@ -152,6 +159,46 @@ fn repository_gauges(text: &mut MetricsText, repositories: &BTreeMap<Name, bool>
         "Whether a model repository that is polled could be read the last time: 1 or 0",
         repositories.iter().map(|(labels, readable)| (labels.as_str(), *readable)),
     );
+}
+
+/// The budget of models that are loaded on demand.
+fn model_memory_gauges(text: &mut MetricsText, (limit, used, counts): (u64, u64, DemandCounts)) {
+    let DemandCounts { loads, unloads, refusals } = counts;
+    let families = [
+        (
+            "nereid_model_memory_budget_bytes",
+            MetricKind::Gauge,
+            "The memory that all models together may have, in bytes",
+            limit,
+        ),
+        (
+            "nereid_model_memory_budget_used_bytes",
+            MetricKind::Gauge,
+            "The memory that models have or were promised, in bytes",
+            used,
+        ),
+        (
+            "nereid_demand_loads_total",
+            MetricKind::Counter,
+            "Models that were loaded because requests or operators asked for them",
+            loads,
+        ),
+        (
+            "nereid_demand_unloads_total",
+            MetricKind::Counter,
+            "Models that were unloaded because others needed their memory",
+            unloads,
+        ),
+        (
+            "nereid_demand_refusals_total",
+            MetricKind::Counter,
+            "Demands for models that did not fit or could not be loaded",
+            refusals,
+        ),
+    ];
+    for (name, kind, help, value) in families {
+        family(text, name, kind, help, std::iter::once(("", value as f64)));
+    }
 }
 
 fn request_counters(text: &mut MetricsText, series: &[Series<'_>]) {

@@ -5,6 +5,7 @@ use repository::LoadParameters;
 use tokio::sync::oneshot;
 use vocabulary::{Error, Name};
 
+use super::survey::SurveyedModel;
 use crate::model_state::IndexEntry;
 
 /// Where a command is answered.
@@ -26,6 +27,8 @@ pub(super) enum Command {
     UnloadAll { done: Done<()> },
     /// List the models, those of the repositories that were never loaded too.
     Index { ready_only: bool, done: Done<Vec<IndexEntry>> },
+    /// Look at the models of the repositories, or at those of one name, without loading them.
+    Survey { only: Option<Name>, done: Done<Result<BTreeMap<Name, SurveyedModel>, Error>> },
     /// Add a repository.
     Register { path: PathBuf, mapped: BTreeMap<Name, String>, done: Done<Result<(), Error>> },
     /// Remove a repository.

@@ -10,8 +10,9 @@ use vocabulary::{Error, Name};
 
 use super::{
     command::{Command, Done},
-    inferer::TableInferer,
+    inferer::{AbsentModels, TableInferer},
     load::VersionLoader,
+    survey::SurveyedModel,
     table::ModelTable,
     task::{RepositoryOptions, RepositoryTask},
 };
@@ -56,6 +57,11 @@ impl Repository {
     /// Lets backends load models. Must be called once.
     pub(crate) fn set_model_loader(&self, model_loader: Arc<dyn ModelCommands>) {
         self.inferer.set_model_loader(model_loader);
+    }
+
+    /// Lets requests of models reach models that are not in memory. Must be called at most once.
+    pub(crate) fn set_absent_models(&self, absent: Arc<dyn AbsentModels>) {
+        self.inferer.set_absent_models(absent);
     }
 
     /// Loads every model. Returns when each model is ready or has failed.
@@ -117,6 +123,14 @@ impl Repository {
     /// The task has ended.
     pub(crate) async fn index(&self, ready_only: bool) -> Result<Vec<IndexEntry>, Error> {
         self.ask(|done| Command::Index { ready_only, done }).await
+    }
+
+    /// Looks at the models of the repositories, or at those of one name, without loading them.
+    ///
+    /// # Errors
+    /// A repository that cannot be read.
+    pub(crate) async fn survey(&self, only: Option<Name>) -> Result<BTreeMap<Name, SurveyedModel>, Error> {
+        self.ask(|done| Command::Survey { only, done }).await?
     }
 
     /// Adds a repository. `mapped` has the names of directories by the names of their models.

@@ -156,6 +156,11 @@ impl VersionLoader {
         &self.server.threads.group
     }
 
+    /// The budget for the responses that clients have not read.
+    pub(crate) fn unread(&self) -> &Arc<UnreadBudget> {
+        &self.server.unread
+    }
+
     /// Counts the executors whose backends have panicked.
     pub(super) fn faults(&self) -> &Arc<AtomicUsize> {
         &self.server.faults

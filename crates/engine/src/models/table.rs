@@ -376,6 +376,12 @@ impl ModelTable {
         Self::sorted(self.models.values().flatten().flat_map(Versions::built).collect())
     }
 
+    /// The usable versions of a model, ascending.
+    pub(crate) fn usable_of(&self, name: &str) -> Vec<Arc<LoadedVersion>> {
+        let versions = self.models.get(name).into_iter().flatten().flat_map(|model| model.versions.values());
+        versions.filter_map(VersionEntry::usable).cloned().collect()
+    }
+
     /// The number of accepted requests of all copies whose last response has not been sent.
     pub(crate) fn in_flight(&self) -> usize {
         self.accepting().map(|loaded| loaded.in_flight()).sum()

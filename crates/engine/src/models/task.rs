@@ -40,6 +40,7 @@ use super::{
     plan::{KeptFiles, LoadBase, LoadPlan, Planned},
     polling::PollingState,
     retire::Retirement,
+    survey,
     table::ModelTable,
 };
 use crate::{model_state::IndexEntry, options::Polling};
@@ -314,6 +315,15 @@ impl RepositoryTask {
             Command::Index { ready_only, done } => {
                 let models = blocking::existing(self.repositories.clone(), self.store_waits.wait());
                 self.events.spawn(async move { Event::Existing { models: models.await, ready_only, done } });
+            }
+            Command::Survey { only, done } => {
+                let wait = self.store_waits.wait();
+                let surveyed = survey::survey(self.repositories.clone(), self.loader.clone(), only, wait);
+                self.events.spawn(async move {
+                    // The caller may have gone.
+                    let _ = done.send(surveyed.await);
+                    Event::Told
+                });
             }
             Command::Register { path, mapped, done } => {
                 self.seek(&path, mapped, done);

@@ -211,12 +211,13 @@ impl AdminCall {
             Self::ModelMetadata => {
                 let request: ModelMetadataRequest = decode(frames).await?;
                 let version = version::parse(&request.version)?;
-                let metadata = metadata::of_model(engine, &request.name, version);
-                encode(&metadata.map_err(|error| endpoint.about_model(error, &request.name, call))?)
+                let model = endpoint.demand(call, &request.name, version).await?;
+                encode(&metadata::of_model(engine, &model, version))
             }
             Self::ModelConfig => {
                 let request: ModelConfigRequest = decode(frames).await?;
-                let model = endpoint.model(call, &request.name, &request.version)?;
+                let version = version::parse(&request.version)?;
+                let model = endpoint.demand(call, &request.name, version).await?;
                 encode(&ModelConfigResponse { config: Some(model.shown().clone()) })
             }
             Self::ModelStatistics => {

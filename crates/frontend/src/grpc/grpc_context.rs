@@ -60,6 +60,17 @@ impl GrpcContext {
         model.map_err(|error| self.about_model(error, name, call))
     }
 
+    /// As [`model`](Self::model), after the load of a model that is loaded on demand.
+    pub(super) async fn demand(
+        &self,
+        call: &CallHead,
+        name: &str,
+        version: Option<i64>,
+    ) -> Result<Arc<Model>, Error> {
+        let model = self.engine.demand(name, version).await;
+        model.map_err(|error| self.about_model(error, name, call))
+    }
+
     /// The error of the engine about a model that the call names: an unknown name gets the one that is probably meant, and a
     /// model that has failed the reason.
     pub(super) fn about_model(&self, error: Error, name: &str, call: &CallHead) -> Error {

@@ -56,6 +56,9 @@ pub(crate) async fn answer(
     let wants_timing = request_facts::wants_timing(&call.headers);
     let wants_load = load_report::is_asked_for(&call.headers);
     let compressor = Compressor::agreed(endpoint.options.compression, &call.headers);
+    if let Some(load) = request::load_before(endpoint, call, &message) {
+        Box::pin(load).await?;
+    }
     let (context, mut responses) = match brief(message) {
         Ok(message) => start(endpoint, call, message, times)?,
         // The future is boxed, so that calls with brief messages have a smaller future.

@@ -66,6 +66,25 @@ pub(crate) fn check(call: &CallHead, message: &InferMessage<'_>) -> Result<(), S
     Ok(call.access.check(Category::Inference, Some(&message.model_name))?)
 }
 
+/// Waits for the load of the model that a message asks for, if that is not in memory and models are loaded on demand. `None`
+/// if there is nothing to wait for: what is wrong with the message is said when it is decoded.
+pub(crate) fn load_before(
+    endpoint: &Arc<GrpcContext>,
+    call: &CallHead,
+    message: &ReceivedMessage,
+) -> Option<impl Future<Output = Result<(), Error>> + Send + use<>> {
+    if !endpoint.engine.loads_on_demand() {
+        return None;
+    }
+    let message = InferMessage::decode(&message.frames).ok()?;
+    let version = version::parse(&message.model_version).ok()?;
+    if check(call, &message).is_err() || !endpoint.engine.must_wait_for(&message.model_name, version) {
+        return None;
+    }
+    let (endpoint, call, name) = (endpoint.clone(), call.clone(), message.model_name.into_owned());
+    Some(async move { endpoint.demand(&call, &name, version).await.map(drop) })
+}
+
 /// Reserves the copies that the decoding of a message may make of its texts: those that lie in several frames are joined,
 /// and those that the request keeps are copied.
 ///

@@ -61,9 +61,14 @@ impl HttpContext {
         self.options.restrictions.check(category, header)
     }
 
-    /// The model of a path. The error about an unknown name has the name that is probably meant.
-    pub(super) fn model(&self, call: &HttpCall<'_>, path: &ModelPath<'_>) -> Result<Arc<Model>, Error> {
-        let model = self.engine.model(&path.model, path.version()?);
+    /// The model of a path, after its load if it is loaded on demand. The error about an unknown name has the name that is
+    /// probably meant.
+    pub(super) async fn model(
+        &self,
+        call: &mut HttpCall<'_>,
+        path: &ModelPath<'_>,
+    ) -> Result<Arc<Model>, Error> {
+        let model = self.engine.demand(&path.model, path.version()?).await;
         model.map_err(|error| self.about_model(error, &path.model, call))
     }
 

@@ -43,7 +43,7 @@ pub(super) async fn answer(
     path: &ModelPath<'_>,
 ) -> HttpOutcome {
     let version = path.version()?;
-    let model = context.model(call, path)?;
+    let model = context.model(call, path).await?;
     call.note(|facts| facts.set_model(&model));
     if model.config().decoupled {
         let text = "HTTP end point doesn't support models with decoupled transaction policy";

@@ -75,7 +75,7 @@ impl HttpService {
             Route::Infer(path) => infer::answer(context, call, path).await,
             Route::Generate(route) => generate::answer(context, call, route).await,
             Route::Regions(route) => regions::answer(context, call, route).await,
-            Route::OpenApi(route) => openapi::answer(context, call, route),
+            Route::OpenApi(route) => openapi::answer(context, call, route).await,
             Route::Status(route) => status::answer(context, call, route),
         }
     }

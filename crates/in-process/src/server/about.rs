@@ -36,8 +36,8 @@ impl Server {
 
     /// Metadata of one version, or of all that are ready.
     fn model_metadata(&self, name: &str, version: i64) -> Result<String, Error> {
-        let metadata = kserve::metadata::of_model(self.serving()?, name, choice(version))?;
-        Ok(json(show::model(&metadata)))
+        let (engine, model) = (self.serving()?, self.model(name, version)?);
+        Ok(json(show::model(&kserve::metadata::of_model(engine, &model, choice(version)))))
     }
 
     /// Statistics of one model, or of all if the name is empty.

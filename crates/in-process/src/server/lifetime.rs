@@ -14,7 +14,7 @@ use c_api::{
 use tokio::runtime::{self, Runtime};
 use vocabulary::Error;
 
-use super::{Server, not_ready};
+use super::{Server, choice, not_ready};
 use crate::options::ServerOptions;
 
 /// Makes a server with these options. Returns when each model is ready or has failed. The caller owns the server.
@@ -125,8 +125,7 @@ impl Server {
 
     /// Asks about one model. A model that is not there is not ready, as for clients.
     fn is_model_ready(&self, name: &str, version: i64) -> Result<bool, Error> {
-        self.serving()?;
-        Ok(self.model(name, version).is_ok_and(|model| model.ready_here()))
+        Ok(self.serving()?.model_ready_here(name, choice(version)))
     }
 
     /// The engine for requests. A stopping server still returns it.

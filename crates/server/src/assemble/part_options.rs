@@ -52,6 +52,7 @@ pub(super) fn engine_options(
         config_name: repository.config_name.clone(),
         agent_directory: repository.agent_directory.clone(),
         backend_settings: backend_settings::all(options),
+        on_demand: repository.on_demand,
         limits: options.limits,
         // Without the endpoint, nobody reads what would be counted.
         metrics: metrics.as_ref().map_or_else(MetricsOptions::none, |metrics| metrics.shown.clone()),

@@ -7,7 +7,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::{ControlMode, LoadPolicy, MetricsOptions, Polling, RateLimitResource, ReadinessRule};
+use engine::{
+    ControlMode, LoadPolicy, MetricsOptions, OnDemandOptions, Polling, RateLimitResource, ReadinessRule,
+};
 use frontend::{
     ServerName,
     access::Category,
@@ -154,6 +156,8 @@ pub struct RepositorySettings {
     pub cache_byte_size: u64,
     /// When the server looks for changes of models.
     pub polling: Polling,
+    /// How models are loaded when requests come for them. `None`: they are not.
+    pub on_demand: Option<OnDemandOptions>,
     /// How long requests of running sequences go to the old copy of a model.
     pub sequence_timeout: Duration,
     /// The models of the start, if clients load models. `*` stands for all.

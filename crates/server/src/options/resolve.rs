@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::{ControlMode, LoadPolicy, MetricsOptions, Polling, ReadinessRule};
+use engine::{ControlMode, LoadPolicy, MetricsOptions, OnDemandOptions, Polling, ReadinessRule};
 use frontend::{
     grpc::{CompressionLevel, KeepaliveRules, PingRules},
     port::{
@@ -191,6 +191,22 @@ fn check_between(typed: &mut TypedOptions) -> Result<(), BadOption> {
              this machine.",
         ));
     }
+    if typed.repository.memory_budget.is_some() {
+        if typed.repository.control_mode == ControlMode::Poll {
+            return Err(BadOption::plain(
+                "Error: '--model-memory-budget' cannot be used with '--model-control-mode=poll'. Models are read from the \
+                 repository each time they are loaded.",
+            ));
+        }
+        if typed.repository.namespacing {
+            return Err(BadOption::plain(
+                "Error: '--model-memory-budget' cannot be used with '--model-namespacing'.",
+            ));
+        }
+    } else if typed.was_given("model-load-wait-secs") {
+        let text = "Warning: '--model-load-wait-secs' has no effect without '--model-memory-budget'.";
+        typed.warnings.push(text.into());
+    }
     let plain_keys = plain_keys::warning(typed);
     typed.warnings.extend(plain_keys);
     Ok(())
@@ -267,6 +283,10 @@ fn repository(typed: typed::TypedRepository) -> RepositorySettings {
         cache_directory: (!typed.cache_directory.is_empty()).then(|| typed.cache_directory.into()),
         cache_byte_size: unsigned(typed.cache_byte_size),
         polling: polling(typed.poll_secs, typed.settle_ms),
+        on_demand: typed.memory_budget.map(|bytes| OnDemandOptions {
+            memory_budget: unsigned(bytes),
+            load_wait: Duration::from_secs(unsigned(typed.load_wait_secs)),
+        }),
         sequence_timeout: Duration::from_secs(unsigned(typed.sequence_timeout_secs)),
         startup_models: typed.load_models,
         namespacing: typed.namespacing,

@@ -36,7 +36,7 @@ const TRITON_OPTIONS: &str = "help id exit-timeout-secs exit-on-error strict-rea
 
 const OWN_OPTIONS: &str = "version color config access-log access-log-rate onnxruntime-library max-inflight-bytes max-unread-response-bytes max-intermediate-bytes max-client-shm-regions max-client-shm-byte-size client-shm-in-place \
              gpu-instances-on-cpu serve-partial-models repository-settle-ms model-repository-cache-directory \
-             model-repository-cache-byte-size strict-readiness-scope reload-sequence-timeout-secs shutdown-delay-secs single-model drain-status max-connections http-openapi grpc-reflection allow-status-page status-log-lines http-max-connections grpc-max-connections \
+             model-repository-cache-byte-size strict-readiness-scope model-memory-budget model-load-wait-secs reload-sequence-timeout-secs shutdown-delay-secs single-model drain-status max-connections http-openapi grpc-reflection allow-status-page status-log-lines http-max-connections grpc-max-connections \
              metrics-max-connections grpc-max-concurrent-streams max-request-byte-size \
              client-header-timeout-secs client-body-timeout-secs client-body-min-byte-size \
              client-write-timeout-secs client-idle-timeout-secs \

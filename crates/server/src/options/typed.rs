@@ -75,6 +75,9 @@ pub(super) struct TypedRepository {
     pub(super) poll_secs: i64,
     /// How long a change must have been the same before it counts.
     pub(super) settle_ms: Option<i64>,
+    /// The memory of all models, if they are loaded on demand.
+    pub(super) memory_budget: Option<i64>,
+    pub(super) load_wait_secs: i64,
     /// Where copies of models from object stores are. Empty: the default.
     pub(super) cache_directory: String,
     pub(super) cache_byte_size: i64,

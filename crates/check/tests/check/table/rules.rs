@@ -195,6 +195,9 @@ const PARAMETERS: &[(&[(&str, &str)], &str)] = &[
     (&[("CACHE_DECOUPLED", "1")], "neither 'true' nor 'false'"),
     (&[("MAX_UNREAD_RESPONSES", "-1")], "which is no number from 1"),
     (&[("MAX_UNREAD_RESPONSES", "many")], "which is no number from 1"),
+    (&[("MEMORY_PINNED", "yes")], "neither 'true' nor 'false'"),
+    (&[("MEMORY_PRIORITY", "1001")], "which is no number from 0 to 1000"),
+    (&[("MEMORY_PRIORITY", "-1")], "which is no number from 0 to 1000"),
     (&[("TRITON_BATCH_STRATEGY_PATH", "")], "must be non-empty"),
     (&[("TRITON_BATCH_STRATEGY_PATH", "/usr/lib/s.so")], "Batching library path escapes model repository"),
 ];

@@ -327,6 +327,11 @@ impl StreamBody {
 
     fn accept(&mut self, message: ReceivedMessage) {
         let times = self.message_times();
+        if let Some(load) = request::load_before(&self.endpoint, &self.call, &message) {
+            self.messages.pause();
+            self.decoding = Some(self.decode_after(load, message, times));
+            return;
+        }
         if !decode::is_brief(&message.frames) {
             self.messages.pause();
             self.decoding = Some(self.decode_in_pool(message, times));
@@ -344,6 +349,26 @@ impl StreamBody {
         let arrived = self.endpoint.options.tracer.is_on().then(now);
         let waiting = std::mem::replace(&mut self.waiting, arrived).or(arrived);
         Some(MessageTimes { waiting: waiting?, arrived: arrived? })
+    }
+
+    /// Decodes a message when its model has been loaded. A refusal of the load refuses the request.
+    fn decode_after(
+        &self,
+        load: impl Future<Output = Result<(), Error>> + Send + 'static,
+        message: ReceivedMessage,
+        times: Option<MessageTimes>,
+    ) -> LongDecoding {
+        let (id, bytes) = (decode::leading_id(&message.frames), message.len());
+        let decoding = self.decode_in_pool(message, times);
+        PooledResult::Pooled(Box::pin(async move {
+            match load.await {
+                Ok(()) => decoding.await,
+                Err(error) => {
+                    let refused = AcceptedMessage { id, bytes, decoupled: false, decoded: Err(error) };
+                    Ok(Ok(Box::new((refused, Request::default()))))
+                }
+            }
+        }))
     }
 
     fn decode_in_pool(&self, message: ReceivedMessage, times: Option<MessageTimes>) -> LongDecoding {

@@ -130,7 +130,7 @@ async fn start(
     path: &ModelPath<'_>,
 ) -> Result<GenerateCall, HttpFailure> {
     let version = path.version()?;
-    let model = context.model(call, path)?;
+    let model = context.model(call, path).await?;
     call.note(|facts| facts.set_model(&model));
     if !matches!(
         call.headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes),

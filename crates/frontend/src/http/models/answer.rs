@@ -79,9 +79,9 @@ pub(in crate::http) async fn answer(
         ModelsRoute::Control { model, load: true, .. } => repository::load(context, call, model).await,
         ModelsRoute::Control { model, load: false, .. } => repository::unload(context, call, model).await,
         ModelsRoute::AllStatistics => statistics(context, &call.access, None, None),
-        ModelsRoute::Metadata(path) => metadata(context, call, path),
+        ModelsRoute::Metadata(path) => metadata(context, call, path).await,
         ModelsRoute::Ready(path) => ready(context, path).await,
-        ModelsRoute::Config(path) => config(context, call, path),
+        ModelsRoute::Config(path) => config(context, call, path).await,
         ModelsRoute::Statistics(path) => {
             statistics(context, &call.access, Some(&path.model), path.version()?)
         }
@@ -89,9 +89,9 @@ pub(in crate::http) async fn answer(
     }
 }
 
-fn metadata(context: &HttpContext, call: &HttpCall<'_>, path: &ModelPath<'_>) -> HttpOutcome {
-    let metadata = kserve::metadata::of_model(&context.engine, &path.model, path.version()?);
-    let metadata = metadata.map_err(|error| context.about_model(error, &path.model, call))?;
+async fn metadata(context: &HttpContext, call: &mut HttpCall<'_>, path: &ModelPath<'_>) -> HttpOutcome {
+    let model = context.model(call, path).await?;
+    let metadata = kserve::metadata::of_model(&context.engine, &model, path.version()?);
     Ok(reply::json(StatusCode::OK, show::model(&metadata)))
 }
 
@@ -103,8 +103,8 @@ async fn ready(context: &HttpContext, path: &ModelPath<'_>) -> HttpOutcome {
     })
 }
 
-fn config(context: &HttpContext, call: &HttpCall<'_>, path: &ModelPath<'_>) -> HttpOutcome {
-    let model = context.model(call, path)?;
+async fn config(context: &HttpContext, call: &mut HttpCall<'_>, path: &ModelPath<'_>) -> HttpOutcome {
+    let model = context.model(call, path).await?;
     Ok(reply::json(StatusCode::OK, proto::json::to_json(model.shown())))
 }
 

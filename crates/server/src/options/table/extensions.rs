@@ -179,6 +179,21 @@ pub(super) const NEREID: &[OptionSpec] = &[
              the models that were asked for at startup, until a client unloads them.",
     )
     .default("all"),
+    OptionSpec::new(
+        "model-memory-budget",
+        OptionValue::Integer(1, i64::MAX, |typed, value| typed.repository.memory_budget = Some(value)),
+        "How many bytes of memory all models together may have. Models are then loaded when requests come for them, and the \
+             least useful are unloaded for others. A request waits for the load of its model. A model whose configuration \
+             has the parameter MEMORY_PINNED is loaded at startup and stays. Not with --model-control-mode=poll and not with \
+             --model-namespacing.",
+    )
+    .default_note("no limit: models are not loaded on demand"),
+    count(
+        "model-load-wait-secs",
+        |typed, value| typed.repository.load_wait_secs = value,
+        "With --model-memory-budget: how many seconds a request waits at most for the load of its model.",
+    )
+    .default("60"),
     count(
         "reload-sequence-timeout-secs",
         |typed, value| typed.repository.sequence_timeout_secs = value,

@@ -39,9 +39,9 @@ pub(in crate::http) fn rules<'r>(route: &'r OpenApiRoute<'_>) -> RouteRules<'r> 
     }
 }
 
-pub(in crate::http) fn answer(
+pub(in crate::http) async fn answer(
     context: &HttpContext,
-    call: &HttpCall<'_>,
+    call: &mut HttpCall<'_>,
     route: &OpenApiRoute<'_>,
 ) -> HttpOutcome {
     let engine = &context.engine;
@@ -49,7 +49,7 @@ pub(in crate::http) fn answer(
         OpenApiRoute::Server => document::of_server(engine, |model| call.access.shows(model)),
         OpenApiRoute::Model(path) => {
             let version = path.version()?;
-            let model = context.model(call, path)?;
+            let model = context.model(call, path).await?;
             document::of_model(engine, &model, version)
         }
         // The page names its files relative to its folder.

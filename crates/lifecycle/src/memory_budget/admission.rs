@@ -1,0 +1,179 @@
+//! Which of the models that wait are loaded now.
+use std::collections::BTreeSet;
+
+use vocabulary::{Error, Name};
+
+use super::{Absence, BudgetAction, MemoryBudget, ModelUse, Residence};
+
+/// What becomes of a model whose turn has come.
+enum Admission {
+    /// It is being loaded, is in memory or waits for another model.
+    Settled,
+    /// It waits for memory. Nobody behind it takes that.
+    Blocked,
+    Refused(Error),
+}
+
+impl MemoryBudget {
+    /// What is to be done now. Called after each input. `use_of` tells how a model in memory is used.
+    pub fn decide(&mut self, use_of: &dyn Fn(&Name) -> ModelUse) -> Vec<BudgetAction> {
+        let mut actions = Vec::new();
+        self.shrink(use_of, &mut actions);
+        while let Some((&turn, name)) = self.waiting.first_key_value() {
+            let name = name.clone();
+            let admission = self.admit(&name, use_of, &mut actions);
+            if matches!(admission, Admission::Blocked) {
+                break;
+            }
+            self.waiting.remove(&turn);
+            let Some(model) = self.models.get_mut(&name) else { continue };
+            model.turn = None;
+            if let Admission::Refused(error) = admission {
+                model.refused(&error);
+                self.end_holds(&name);
+                actions.push(BudgetAction::Refuse(name, error));
+            }
+        }
+        actions
+    }
+
+    /// Whether models wait for memory that others may give up when they have no more requests.
+    pub fn is_blocked(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Unloads models if those in memory have grown beyond the limit.
+    fn shrink(&mut self, use_of: &dyn Fn(&Name) -> ModelUse, actions: &mut Vec<BudgetAction>) {
+        let short = (self.used - self.leaving).saturating_sub(self.limit);
+        if short > 0 {
+            let victims = self.victims(short, u32::MAX, &BTreeSet::new(), use_of);
+            victims.models.iter().for_each(|name| self.unload(name, Some(Absence::MadeRoom(None)), actions));
+        }
+    }
+
+    fn admit(
+        &mut self,
+        name: &Name,
+        use_of: &dyn Fn(&Name) -> ModelUse,
+        actions: &mut Vec<BudgetAction>,
+    ) -> Admission {
+        let failed = self.models.get_mut(name).and_then(|model| model.failed_member.take());
+        if let Some((member, error)) = failed {
+            let text =
+                format!("model '{name}' needs model '{member}', which failed to load: {}", error.message);
+            return Admission::Refused(Error::unavailable(text));
+        }
+        let all = match self.closure(name) {
+            Ok(all) => all,
+            Err(error) => return Admission::Refused(error),
+        };
+        let residence = |name: &Name| self.models.get(name).map(|model| model.residence).unwrap_or_default();
+        if matches!(residence(name), Residence::Loading { .. } | Residence::In { .. }) {
+            return Admission::Settled;
+        }
+        if let Some(ending) = all.iter().find(|one| matches!(residence(one), Residence::Unloading { .. })) {
+            let ending = ending.clone();
+            return self.stage(name, [ending]);
+        }
+        let absent: Vec<_> = all.iter().filter(|one| residence(one) == Residence::Out).cloned().collect();
+        let need: u64 = absent.iter().map(|one| self.models[one].expected()).sum();
+        let priority = self.models[name].needs.priority;
+        if self.used + need > self.limit {
+            return self.make_room(name, (need, priority), &all, use_of, actions);
+        }
+        self.hold_members(name);
+        for one in &absent {
+            let has_members = |needed: &Name| {
+                self.models.get(needed).is_some_and(|model| matches!(model.residence, Residence::In { .. }))
+            };
+            let Some(model) = self.models.get(one) else { continue };
+            if model.needs.members.iter().all(has_members) {
+                let reserved = model.expected();
+                self.models.get_mut(one).iter_mut().for_each(|model| {
+                    model.residence = Residence::Loading { reserved };
+                });
+                self.used += reserved;
+                self.hold_members(one);
+                actions.push(BudgetAction::Load(one.clone()));
+            }
+        }
+        if self.models[name].residence == Residence::Out {
+            let coming = all.into_iter().filter(|member| {
+                member != name && !matches!(self.models[member].residence, Residence::In { .. })
+            });
+            let coming: Vec<_> = coming.collect();
+            return self.stage(name, coming);
+        }
+        Admission::Settled
+    }
+
+    /// The model gets another turn when something has become of one of the others.
+    fn stage(&mut self, name: &Name, others: impl IntoIterator<Item = Name>) -> Admission {
+        self.models.get_mut(name).iter_mut().for_each(|model| model.is_staged = true);
+        for other in others {
+            self.awaited.entry(other).or_default().insert(name.clone());
+        }
+        Admission::Settled
+    }
+
+    /// Unloads others, if that gives enough memory.
+    fn make_room(
+        &mut self,
+        name: &Name,
+        (need, priority): (u64, u32),
+        all: &BTreeSet<Name>,
+        use_of: &dyn Fn(&Name) -> ModelUse,
+        actions: &mut Vec<BudgetAction>,
+    ) -> Admission {
+        let short = (self.used - self.leaving + need).saturating_sub(self.limit);
+        if short > 0 {
+            let victims = self.victims(short, priority, all, use_of);
+            if victims.bytes < short {
+                // Others may end their requests, unless those that stay have too much.
+                let fixed = self.fixed_bytes(priority, all);
+                let kept: u64 = all.iter().map(|one| self.bytes_in(one)).sum();
+                let fits = need + kept + fixed <= self.limit;
+                return if fits {
+                    Admission::Blocked
+                } else {
+                    Admission::Refused(self.too_large(name, need + kept, fixed))
+                };
+            }
+            let reason = || Some(Absence::MadeRoom(Some(name.clone())));
+            victims.models.iter().for_each(|victim| self.unload(victim, reason(), actions));
+        }
+        Admission::Blocked
+    }
+
+    /// The refusal of a model that does not fit beside those that stay.
+    pub(super) fn too_large(&self, name: &Name, need: u64, fixed: u64) -> Error {
+        let limit = self.limit;
+        let beside = if fixed > 0 {
+            format!(", of which {fixed} are taken by models that stay (pinned, or of a higher priority)")
+        } else {
+            String::new()
+        };
+        Error::unavailable(format!(
+            "model '{name}' needs {need} bytes of memory, and --model-memory-budget has {limit}{beside}"
+        ))
+    }
+
+    /// A model and all that it calls, directly or through others.
+    ///
+    /// # Errors
+    /// NOT_FOUND for a member that is in no repository.
+    pub(super) fn closure(&self, name: &Name) -> Result<BTreeSet<Name>, Error> {
+        let mut all = BTreeSet::new();
+        let mut open = vec![name.clone()];
+        while let Some(next) = open.pop() {
+            let Some(model) = self.models.get(&next) else {
+                let text = format!("model '{name}' needs model '{next}', which is in no repository");
+                return Err(Error::not_found(text));
+            };
+            if all.insert(next) {
+                open.extend(model.needs.members.iter().cloned());
+            }
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,150 @@
+//! What the budget knows of one model.
+use std::{collections::BTreeSet, time::Duration};
+
+use scheduling::Timestamp;
+use vocabulary::{Error, Name};
+
+use super::{Absence, BudgetLine, BudgetPlace, FIRST_PAUSE, LONGEST_PAUSE, ModelNeeds, Turn};
+
+/// A load needs the bytes of the files and those of the model that it makes of them.
+const LOAD_FACTOR: u64 = 2;
+
+/// Worths have so many binary places: uses times microseconds of load for each byte.
+const WORTH_PLACES: u32 = 20;
+
+/// Where a model is, and the bytes that this costs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Residence {
+    #[default]
+    Out,
+    Loading {
+        reserved: u64,
+    },
+    In {
+        bytes: u64,
+        /// The key in the order of those that may go.
+        worth: u64,
+        /// The requests since the load that the worth counts.
+        seen: u64,
+    },
+    Unloading {
+        bytes: u64,
+    },
+}
+
+/// A load that has failed, or a model that does not fit.
+#[derive(Debug)]
+pub(super) struct Failure {
+    error: Error,
+    pause: Duration,
+    again_at: Timestamp,
+}
+
+/// What the budget knows of one model.
+#[derive(Debug)]
+pub(super) struct BudgetedModel {
+    pub(super) needs: ModelNeeds,
+    pub(super) residence: Residence,
+    /// The bytes of the last load, as they were measured last.
+    pub(super) measured: Option<u64>,
+    pub(super) load_duration: Duration,
+    /// How often it was used. Half of that counts after it has gone.
+    pub(super) uses: u64,
+    /// Its place among those who wait for memory.
+    pub(super) turn: Option<Turn>,
+    /// It waits for other models.
+    pub(super) is_staged: bool,
+    /// Ensembles that are in memory, or will be, and call the model.
+    pub(super) holders: BTreeSet<Name>,
+    pub(super) failure: Option<Failure>,
+    /// A member that could not be loaded while the ensemble waited for it.
+    pub(super) failed_member: Option<(Name, Error)>,
+    pub(super) is_withdrawn: bool,
+    /// Why it is out, if it is.
+    pub(super) absence: Absence,
+}
+
+impl Default for BudgetedModel {
+    fn default() -> Self {
+        Self {
+            needs: ModelNeeds::default(),
+            residence: Residence::Out,
+            measured: None,
+            load_duration: Duration::ZERO,
+            uses: 0,
+            turn: None,
+            is_staged: false,
+            holders: BTreeSet::new(),
+            failure: None,
+            failed_member: None,
+            is_withdrawn: false,
+            absence: Absence::NotWanted,
+        }
+    }
+}
+
+impl BudgetedModel {
+    pub(super) fn is_ensemble(&self) -> bool {
+        !self.needs.members.is_empty()
+    }
+
+    /// The bytes that a load is expected to need.
+    pub(super) fn expected(&self) -> u64 {
+        match self.measured {
+            Some(bytes) => bytes,
+            None if self.is_ensemble() => 0,
+            None => self.needs.file_bytes.saturating_mul(LOAD_FACTOR),
+        }
+    }
+
+    /// The bytes that count for a loaded model: those of its files, if its backend does not measure.
+    pub(super) fn bytes_of(&self, measured: u64) -> u64 {
+        if measured > 0 { measured } else { self.needs.file_bytes }
+    }
+
+    /// How much it is worth to keep the model, for each of its bytes.
+    pub(super) fn worth(&self, clock: u64, bytes: u64) -> u64 {
+        let cost = self.load_duration.as_micros().max(1);
+        let worth = (u128::from(self.uses).saturating_mul(cost) << WORTH_PLACES) / u128::from(bytes.max(1));
+        clock.saturating_add(u64::try_from(worth).unwrap_or(u64::MAX / 2))
+    }
+
+    /// The load has failed.
+    pub(super) fn fail(&mut self, error: &Error, now: Timestamp) {
+        let pause = self.failure.as_ref().map_or(FIRST_PAUSE, |before| (before.pause * 2).min(LONGEST_PAUSE));
+        self.absence = Absence::Failed(error.message.to_string());
+        self.failure = Some(Failure { error: error.clone(), pause, again_at: now + pause });
+    }
+
+    /// A demand was refused. The next one is examined again.
+    pub(super) fn refused(&mut self, error: &Error) {
+        self.absence = Absence::Refused(error.message.to_string());
+    }
+
+    /// Why a request for the model is refused without another load: the last one has just failed.
+    pub(super) fn refusal(&self, now: Timestamp) -> Option<Error> {
+        let failure = self.failure.as_ref().filter(|failure| now < failure.again_at)?;
+        Some(failure.error.clone())
+    }
+
+    pub(super) fn line(&self, name: &Name) -> BudgetLine {
+        let (place, bytes) = match self.residence {
+            Residence::Out if self.turn.is_some() || self.is_staged => {
+                (BudgetPlace::Waiting, self.expected())
+            }
+            Residence::Out => (BudgetPlace::Out(self.absence.clone()), self.expected()),
+            Residence::Loading { reserved } => (BudgetPlace::Loading, reserved),
+            Residence::In { bytes, .. } => (BudgetPlace::In, bytes),
+            Residence::Unloading { bytes } => (BudgetPlace::Unloading, bytes),
+        };
+        BudgetLine {
+            name: name.clone(),
+            place,
+            bytes,
+            is_measured: self.measured.is_some(),
+            is_pinned: self.needs.is_pinned,
+            priority: self.needs.priority,
+            load_duration: self.load_duration,
+        }
+    }
+}
