@@ -30,6 +30,7 @@ mod pace;
 mod process;
 mod process_group;
 mod process_mark;
+mod process_memory;
 mod python_modules;
 mod requirements;
 mod restart;

@@ -6,10 +6,10 @@ use std::{
 
 use config::ModelConfig;
 use inference::{
-    backend::{BackendModel, BuiltInstance, InstanceSpec},
+    backend::{BackendModel, BuiltInstance, InstanceSpec, MemoryUsage},
     lock::Mutex,
 };
-use vocabulary::{Error, FailureReason};
+use vocabulary::{Error, FailureReason, MemoryKind};
 
 use crate::{
     instance::PythonInstance,
@@ -72,6 +72,11 @@ impl BackendModel for PythonModel {
 
     fn configured(&self, config: &proto::ModelConfig) {
         *self.config_json.lock() = proto::json::to_json(config);
+    }
+
+    fn memory_usage(&self) -> Vec<MemoryUsage> {
+        let byte_size = self.context.process_memory.bytes();
+        vec![MemoryUsage { kind: MemoryKind::Cpu, id: 0, byte_size }]
     }
 
     fn process_restarts(&self) -> Option<u64> {

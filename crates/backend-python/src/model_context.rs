@@ -12,6 +12,7 @@ use crate::{
     archives::UnpackedArchives,
     environment::Environment,
     output_rules::OutputRules,
+    process_memory::ProcessMemory,
     restart_counter::RestartCounter,
     sandbox::{ReportedProtections, Sandbox},
     settings::{PythonParameters, PythonSettings},
@@ -35,6 +36,7 @@ pub(crate) struct ModelContext {
     /// `None` if the workers run without one.
     pub(crate) sandbox: Option<Arc<Sandbox>>,
     pub(crate) restart_counter: RestartCounter,
+    pub(crate) process_memory: Arc<ProcessMemory>,
     pub(crate) parts: BackendParts,
     pub(crate) inferer: Option<Arc<dyn Inferer>>,
 }
@@ -80,6 +82,7 @@ impl ModelContext {
             restart_counter: RestartCounter::new(&parts.metrics, &source.name, source.version)?,
             settings,
             parameters,
+            process_memory: Arc::default(),
             parts,
             inferer: source.inferer.clone(),
         })

@@ -26,6 +26,7 @@ use crate::{
     instance_queue::unhealthy,
     model_context::ModelContext,
     process::{WorkerProcess, exit_text},
+    process_memory::CountedProcess,
     python_modules::{BOOTSTRAP, MODULES},
     sandbox::{OPEN_GATE, gate_failure},
     session::{
@@ -49,6 +50,8 @@ pub(crate) struct Worker {
     pub(crate) process: WorkerProcess,
     pub(crate) session: Arc<WorkerSession>,
     pub(crate) started: Instant,
+    /// The process counts in the memory of the model.
+    _counted: CountedProcess,
 }
 
 /// Why a command has no result.
@@ -115,7 +118,8 @@ impl Worker {
             readiness,
             watch: watch.map_err(|errno| failed("watch the process", &errno))?,
         });
-        let mut worker = Self { process, session: Arc::new(session), started: Instant::now() };
+        let _counted = model.process_memory.count(process.id());
+        let mut worker = Self { process, session: Arc::new(session), started: Instant::now(), _counted };
         let greeting =
             worker.command(start_frame(model, instance), Some(model.settings.process_timeout), || false);
         match greeting {

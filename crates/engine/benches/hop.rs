@@ -76,6 +76,7 @@ async fn start(models: &[String], metrics: MetricsOptions) -> Engine {
         config_name: None,
         agent_directory: "/agents".into(),
         backend_settings: Vec::new(),
+        on_demand: None,
         limits: host::MemoryLimits::default(),
         metrics,
         hold_until_queued: 0,

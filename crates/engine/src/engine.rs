@@ -16,9 +16,10 @@ use crate::{
     explain,
     exposition::Exposition,
     model::Model,
+    model_demands::ModelDemands,
     model_state::{IndexEntry, ModelState, NotReady},
     models::{Repository, loaded_version::LoadedVersion},
-    on_demand::{ModelMemorySnapshot, OnDemandModels},
+    on_demand::OnDemandModels,
     options::{ModelControl, ServerMetadata},
     readiness::{KnownReadiness, Readiness, ReadinessPolicy},
     repository_commands::RepositoryCommands,
@@ -66,59 +67,13 @@ impl Engine {
     /// # Errors
     /// NOT_FOUND, or UNAVAILABLE for a version that exists but is not ready, or if the repositories cannot be read.
     pub fn model(&self, name: &str, version: Option<i64>) -> Result<Arc<Model>, Error> {
-        self.loaded(name, version).map(|loaded| loaded.model().clone())
+        self.demands().in_memory(name, version)
     }
 
-    /// As [`model`](Self::model), and waits for the load of a model that is not in memory, if models are loaded on demand
-    /// (`--model-memory-budget`).
-    ///
-    /// # Errors
-    /// As that. UNAVAILABLE for a model that does not fit, or did not come in time. RESOURCE_EXHAUSTED if too many requests
-    /// wait. The error of a load that has failed.
-    pub async fn demand(&self, name: &str, version: Option<i64>) -> Result<Arc<Model>, Error> {
-        let looked_up = self.model(name, version);
-        match (looked_up, &self.shared.on_demand) {
-            (Err(error), Some(on_demand)) if !self.failed_to_start() => {
-                Box::pin(on_demand.model(name, version, error)).await
-            }
-            (looked_up, _) => looked_up,
-        }
-    }
-
-    /// As [`model_ready`](Self::model_ready), but asks on this thread. Blocks as long as a backend does.
-    pub fn model_ready_here(&self, name: &str, version: Option<i64>) -> bool {
-        match self.model(name, version) {
-            Ok(model) => model.ready_here(),
-            Err(_) => self.would_load(name),
-        }
-    }
-
-    /// Whether a request would load the model, which is not in memory.
-    pub fn would_load(&self, name: &str) -> bool {
-        let on_demand = self.shared.on_demand.as_ref().filter(|_| !self.failed_to_start());
-        on_demand.is_some_and(|on_demand| on_demand.takes_requests(name))
-    }
-
-    /// Whether models are loaded when requests come for them.
-    pub fn loads_on_demand(&self) -> bool {
-        self.shared.on_demand.is_some()
-    }
-
-    /// Whether a request for the model must [wait](Self::demand) for its load.
-    pub fn must_wait_for(&self, name: &str, version: Option<i64>) -> bool {
-        self.shared.on_demand.is_some() && self.loaded(name, version).is_err()
-    }
-
-    /// What the memory of models is used for, if it has a budget. `shows` tells which models may be told.
-    pub fn model_memory(&self, shows: impl Fn(&str) -> bool) -> Option<ModelMemorySnapshot> {
-        self.shared.on_demand.as_ref().map(|on_demand| on_demand.snapshot(shows))
-    }
-
-    fn loaded(&self, name: &str, version: Option<i64>) -> Result<Arc<LoadedVersion>, Error> {
-        if self.failed_to_start() {
-            return Err(Error::unavailable("Server not ready"));
-        }
-        self.shared.repository.table().model(name, version)
+    /// Models as requests ask for them: also those that are not in memory, if models are loaded on demand.
+    pub fn demands(&self) -> ModelDemands<'_> {
+        let EngineInner { repository, on_demand, .. } = &*self.shared;
+        ModelDemands::new(repository, on_demand.as_ref(), self.failed_to_start())
     }
 
     /// Whether the server is live: its repositories could be read.
@@ -196,16 +151,6 @@ impl Engine {
         !self.failed_to_start()
             && !self.shared.lacks_startup_models.load(Ordering::Acquire)
             && self.shared.repository.table().all_loaded()
-    }
-
-    /// Whether that version, or any version, is ready, also as its backend reports it. A model that a request would load is
-    /// ready. A thread that may block asks the
-    /// backend. An unknown model is not ready; it is not an error.
-    pub async fn model_ready(&self, name: &str, version: Option<i64>) -> bool {
-        match self.loaded(name, version) {
-            Ok(loaded) => loaded.work().ready().await,
-            Err(_) => self.would_load(name),
-        }
     }
 
     /// What the server reports about itself.
@@ -307,9 +252,12 @@ impl Engine {
         model: Option<(&str, Option<i64>)>,
         shows: impl Fn(&str) -> bool,
     ) -> Result<EngineSnapshot, Error> {
-        let EngineInner { repository, exposition, inflight, .. } = &*self.shared;
+        let EngineInner { repository, on_demand, exposition, inflight, .. } = &*self.shared;
         let table = repository.table().clone();
-        explain::take(&table, model, shows, exposition.cache(), inflight)
+        let model_memory = on_demand.as_ref().map(|on_demand| {
+            on_demand.snapshot(|name| model.map_or_else(|| shows(name), |(asked, _)| asked == name))
+        });
+        explain::take(&table, model, shows, exposition.cache(), inflight, model_memory)
     }
 
     /// The value of a metric of a plug-in, by the name of its family and one of its labels.

@@ -10,8 +10,9 @@ mod words;
 
 pub use crate::account::FailureSnapshot;
 pub use crate::snapshot::{
-    CacheSnapshot, EngineSnapshot, FailureCounts, MOST_MODELS, ModelSnapshot, SchedulerKind,
-    SchedulerSnapshot, ServedSnapshot, StepSnapshot, TimeQuantiles, TimesSnapshot,
+    CacheSnapshot, DemandCounts, EngineSnapshot, FailureCounts, MOST_MODELS, ModelMemorySnapshot,
+    ModelSnapshot, SchedulerKind, SchedulerSnapshot, ServedSnapshot, StepSnapshot, TimeQuantiles,
+    TimesSnapshot,
 };
 pub use executor::snapshot::{
     InstanceSnapshot, InstanceState, InstancesSnapshot, QueueSnapshot, ResourceSnapshot, SequencesSnapshot,

@@ -13,6 +13,7 @@ mod fingerprint;
 mod memory_phase;
 mod memory_pressure;
 mod model;
+mod model_demands;
 mod model_state;
 mod models;
 mod on_demand;
@@ -27,8 +28,8 @@ mod workload;
 pub use account::{ModelStatistics, ResponseStatistic};
 pub use engine::Engine;
 pub use model::Model;
+pub use model_demands::ModelDemands;
 pub use model_state::{IndexEntry, ModelState, NotReady};
-pub use on_demand::{DemandCounts, ModelMemorySnapshot};
 pub use options::{
     ControlMode, EngineOptions, LoadPolicy, MetricsOptions, ModelControl, OnDemandOptions, Polling,
     RateLimitResource, ReadinessRule, ServerMetadata, StartupModels,

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use executor::snapshot::{InstancesSnapshot, QueueSnapshot, ResourceSnapshot, SequencesSnapshot};
+use lifecycle::BudgetLine;
 use scheduling::CutReason;
 use vocabulary::Name;
 
@@ -31,6 +32,35 @@ pub struct EngineSnapshot {
     pub resources: Vec<ResourceSnapshot>,
     /// The instances that wait for such resources.
     pub waiting_claims: usize,
+    /// What the memory of models is used for, if it has a budget.
+    pub model_memory: Option<ModelMemorySnapshot>,
+}
+
+/// What the memory of models is used for, at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelMemorySnapshot {
+    /// The limit in bytes.
+    pub limit: u64,
+    /// What models have, or were promised, in bytes.
+    pub used: u64,
+    /// Loads and unloads since the start.
+    pub counts: DemandCounts,
+    /// The models: those in memory or on the way there, the largest first, and then the others by name. At most
+    /// [`MOST_MODELS`].
+    pub models: Vec<BudgetLine>,
+    /// The number of models that are left out.
+    pub models_left_out: usize,
+}
+
+/// What has happened since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DemandCounts {
+    /// Loads that have succeeded.
+    pub loads: u64,
+    /// Models that were unloaded for others.
+    pub unloads: u64,
+    /// Models that were refused, because they do not fit or could not be loaded.
+    pub refusals: u64,
 }
 
 /// The server's response cache.

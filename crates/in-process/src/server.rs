@@ -145,8 +145,8 @@ impl Server {
     /// it. Blocks until the model is in memory, if models are loaded on demand.
     pub(crate) fn model(&self, name: &str, version: i64) -> Result<Arc<Model>, Error> {
         let (engine, version) = (self.engine()?, choice(version));
-        if engine.must_wait_for(name, version) {
-            return self.wait(engine.demand(name, version));
+        if engine.demands().must_wait(name, version) {
+            return self.wait(engine.demands().model(name, version));
         }
         engine.model(name, version)
     }

@@ -41,7 +41,7 @@ pub fn file_is_fixed() -> Error {
 /// INVALID_ARG, as in Triton (P-W54).
 pub fn check_model(engine: &Engine, model: Option<&str>) -> Result<(), Error> {
     match model {
-        Some(name) if engine.model(name, None).is_err() && !engine.would_load(name) => {
+        Some(name) if engine.model(name, None).is_err() && !engine.demands().would_load(name) => {
             Err(Error::invalid(format!("Request for unknown model : {name}")))
         }
         _ => Ok(()),

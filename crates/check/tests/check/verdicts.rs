@@ -34,6 +34,7 @@ fn engine_options(repository: &Path, auto_complete: bool) -> EngineOptions {
         config_name: None,
         agent_directory: "/agents".into(),
         backend_settings: Vec::new(),
+        on_demand: None,
         limits: Default::default(),
         metrics: MetricsOptions { host: false, ..MetricsOptions::default() },
         hold_until_queued: 0,

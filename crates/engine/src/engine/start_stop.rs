@@ -112,7 +112,19 @@ impl Engine {
     pub async fn load_models(&self) -> Result<(), Error> {
         let loaded = match (&self.shared.on_demand, &self.shared.control) {
             (Some(on_demand), control) => self.load_pinned(on_demand, control).await,
-            (None, control) => self.load_by(control).await,
+            (None, ModelControl::Explicit(StartupModels::Named(names))) => {
+                self.load_named(names).await;
+                Ok(())
+            }
+            (
+                None,
+                ModelControl::None | ModelControl::Poll(_) | ModelControl::Explicit(StartupModels::All),
+            ) => {
+                let loaded = self.shared.repository.load_all().await;
+                let names = self.shared.repository.table().names().cloned().collect();
+                self.shared.readiness.started_with(names);
+                loaded
+            }
         };
         self.shared.failed_to_start.store(loaded.is_err(), Ordering::Release);
         loaded
@@ -126,21 +138,6 @@ impl Engine {
         names.extend(control.startup_names().into_iter().flatten().cloned());
         self.load_named(&names).await;
         Ok(())
-    }
-
-    async fn load_by(&self, control: &ModelControl) -> Result<(), Error> {
-        match control {
-            ModelControl::Explicit(StartupModels::Named(names)) => {
-                self.load_named(names).await;
-                Ok(())
-            }
-            ModelControl::None | ModelControl::Poll(_) | ModelControl::Explicit(StartupModels::All) => {
-                let loaded = self.shared.repository.load_all().await;
-                let names = self.shared.repository.table().names().cloned().collect();
-                self.shared.readiness.started_with(names);
-                loaded
-            }
-        }
     }
 
     async fn load_named(&self, names: &BTreeSet<String>) {

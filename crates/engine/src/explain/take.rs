@@ -12,8 +12,8 @@ use super::order::{ModelActivity, rank};
 use crate::{
     models::{ModelTable, loaded_version::LoadedVersion},
     snapshot::{
-        CacheSnapshot, EngineSnapshot, FailureCounts, MOST_MODELS, ModelSnapshot, SchedulerKind,
-        SchedulerSnapshot, ServedSnapshot,
+        CacheSnapshot, EngineSnapshot, FailureCounts, MOST_MODELS, ModelMemorySnapshot, ModelSnapshot,
+        SchedulerKind, SchedulerSnapshot, ServedSnapshot,
     },
 };
 
@@ -27,13 +27,15 @@ pub(crate) fn take(
     shows: impl Fn(&str) -> bool,
     cache: Option<&Arc<dyn ResponseCache>>,
     held: &ByteBudget,
+    model_memory: Option<ModelMemorySnapshot>,
 ) -> Result<EngineSnapshot, Error> {
     let mut entries = table.explained();
     entries.retain(|(entry, _)| match model {
         Some((name, version)) => *entry.name == *name && (version.is_none() || entry.version == version),
         None => shows(&entry.name),
     });
-    if let (Some((name, version)), true) = (model, entries.is_empty()) {
+    let is_absent = model_memory.as_ref().is_some_and(|memory| !memory.models.is_empty());
+    if let (Some((name, version)), true, false) = (model, entries.is_empty(), is_absent) {
         let version = version.map_or_else(String::new, |version| format!(" version {version}"));
         return Err(Error::not_found(format!("Request for unknown model: '{name}'{version} is not found")));
     }
@@ -61,6 +63,7 @@ pub(crate) fn take(
         cache: cache.map(|cache| CacheSnapshot { name: cache.name().to_owned(), usage: cache.usage() }),
         resources,
         waiting_claims,
+        model_memory,
     })
 }
 

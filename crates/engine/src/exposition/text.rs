@@ -18,8 +18,8 @@ use super::{
     series::{Series, family},
 };
 use crate::{
-    account::ModelStatistics, models::loaded_version::LoadedVersion, on_demand::DemandCounts,
-    options::MetricsOptions,
+    account::ModelStatistics, models::loaded_version::LoadedVersion, options::MetricsOptions,
+    snapshot::DemandCounts,
 };
 
 /// Writes the text on demand.

@@ -14,7 +14,7 @@ use inference::{
 use tokio::{runtime::Handle, sync::Notify};
 use vocabulary::{Error, Name};
 
-use super::{Demands, server_ended};
+use super::demands::{Demands, server_ended};
 use crate::models::{AbsentModels, Repository};
 
 /// So many responses wait for the sender of the request.

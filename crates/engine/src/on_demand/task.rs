@@ -12,7 +12,7 @@ use tokio::{
 };
 use vocabulary::{Error, Name};
 
-use super::{Demands, measure};
+use super::{demands::Demands, measure};
 use crate::models::Repository;
 
 /// How often the sizes of the models in memory are measured.
@@ -29,7 +29,7 @@ pub(super) struct OnDemandTask {
 }
 
 /// A slow operation has ended.
-enum Ended {
+enum EndedOperation {
     Loaded {
         name: Name,
         /// The operator has brought something.
@@ -61,7 +61,7 @@ impl OnDemandTask {
                 () = self.demands.asked.notified() => {}
                 Some(ended) = operations.join_next() => match ended {
                     Ok(ended) => {
-                        is_measuring &= !matches!(ended, Ended::Measured(_));
+                        is_measuring &= !matches!(ended, EndedOperation::Measured(_));
                         let Some(repository) = self.repository.upgrade() else { return };
                         self.ended(&repository, ended, &mut operations);
                     }
@@ -79,11 +79,11 @@ impl OnDemandTask {
         }
     }
 
-    fn decide(&self, repository: &Arc<Repository>, operations: &mut JoinSet<Ended>) {
+    fn decide(&self, repository: &Arc<Repository>, operations: &mut JoinSet<EndedOperation>) {
         let actions = {
             let table = repository.table().clone();
             let mut state = self.demands.state.lock();
-            state.budget.decide(&|name| measure::use_of(&table, name))
+            state.budget.decide(&|name| measure::use_of(&table, name), now())
         };
         self.perform(repository, actions, operations);
     }
@@ -92,7 +92,7 @@ impl OnDemandTask {
         &self,
         repository: &Arc<Repository>,
         actions: Vec<BudgetAction>,
-        operations: &mut JoinSet<Ended>,
+        operations: &mut JoinSet<EndedOperation>,
     ) {
         for action in actions {
             match action {
@@ -108,16 +108,16 @@ impl OnDemandTask {
         }
     }
 
-    fn load(&self, repository: Arc<Repository>, name: Name, operations: &mut JoinSet<Ended>) {
+    fn load(&self, repository: Arc<Repository>, name: Name, operations: &mut JoinSet<EndedOperation>) {
         let given = self.demands.state.lock().given.remove(&name);
         operations.spawn(async move {
             let (began, is_given) = (Instant::now(), given.is_some());
             let result = repository.load(&name, given.unwrap_or_default()).await;
-            Ended::Loaded { name, is_given, result, took: began.elapsed() }
+            EndedOperation::Loaded { name, is_given, result, took: began.elapsed() }
         });
     }
 
-    fn unload(&self, repository: Arc<Repository>, name: Name, operations: &mut JoinSet<Ended>) {
+    fn unload(&self, repository: Arc<Repository>, name: Name, operations: &mut JoinSet<EndedOperation>) {
         self.demands.state.lock().counts.unloads += 1;
         operations.spawn(async move {
             log::info!("unloading model '{name}', because others need its memory (--model-memory-budget)");
@@ -125,12 +125,12 @@ impl OnDemandTask {
                 log::warn!("model '{name}' was not unloaded: {error}");
             }
             repository.until(|table| !table.is_in_use(&name)).await;
-            Ended::Unloaded(name)
+            EndedOperation::Unloaded(name)
         });
     }
 
     /// Measures the models in memory on a thread that may block. Returns whether there are some.
-    fn measure(&self, operations: &mut JoinSet<Ended>) -> bool {
+    fn measure(&self, operations: &mut JoinSet<EndedOperation>) -> bool {
         let names: Vec<_> = self.demands.state.lock().budget.in_memory().cloned().collect();
         let Some(repository) = self.repository.upgrade().filter(|_| !names.is_empty()) else { return false };
         operations.spawn(async move {
@@ -142,24 +142,29 @@ impl OnDemandTask {
                 };
                 names.into_iter().map(measured).collect()
             });
-            Ended::Measured(measured.await.unwrap_or_default())
+            EndedOperation::Measured(measured.await.unwrap_or_default())
         });
         true
     }
 
-    fn ended(&self, repository: &Arc<Repository>, ended: Ended, operations: &mut JoinSet<Ended>) {
+    fn ended(
+        &self,
+        repository: &Arc<Repository>,
+        ended: EndedOperation,
+        operations: &mut JoinSet<EndedOperation>,
+    ) {
         match ended {
-            Ended::Loaded { name, is_given, result, took } => {
+            EndedOperation::Loaded { name, is_given, result, took } => {
                 self.loaded(repository, &name, (is_given, took), result, operations);
             }
-            Ended::Unloaded(name) => self.demands.state.lock().budget.ended(&name),
-            Ended::Measured(sizes) => {
+            EndedOperation::Unloaded(name) => self.demands.state.lock().budget.ended(&name),
+            EndedOperation::Measured(sizes) => {
                 let table = repository.table().clone();
                 let mut state = self.demands.state.lock();
                 for (name, bytes) in sizes {
                     // It may have been unloaded together with an ensemble.
                     if table.is_in_use(&name) {
-                        state.budget.measured(&name, bytes);
+                        state.budget.measured(&name, bytes, measure::use_of(&table, &name), now());
                     } else {
                         state.budget.ended(&name);
                     }
@@ -174,7 +179,7 @@ impl OnDemandTask {
         name: &Name,
         (is_given, took): (bool, Duration),
         result: Result<(), Error>,
-        operations: &mut JoinSet<Ended>,
+        operations: &mut JoinSet<EndedOperation>,
     ) {
         let table = repository.table().clone();
         if let Err(error) = result {
@@ -198,7 +203,7 @@ impl OnDemandTask {
             let mut state = self.demands.state.lock();
             state.decoupled.insert(name.clone(), is_decoupled);
             state.counts.loads += 1;
-            let actions = state.budget.loaded(name, LoadMeasure { bytes, duration: took }, needs);
+            let actions = state.budget.loaded(name, LoadMeasure { bytes, duration: took }, needs, now());
             if actions.is_empty() {
                 state.answer(name, &Ok(()));
             }

@@ -36,7 +36,7 @@ async fn a_model_and_a_strict_server_are_ready_if_the_backend_says_so_too() {
         for is_well in [true, false, true] {
             well.store(is_well, Release);
             let server = is_well || !strict_readiness;
-            assert_eq!(engine.model_ready("m", None).await, is_well);
+            assert_eq!(engine.demands().ready("m", None).await, is_well);
             assert_eq!(engine.model("m", Some(1)).unwrap().ready_here(), is_well);
             assert_eq!((engine.ready().await, engine.ready_here()), (Ok(server), Ok(server)));
             // Readiness is only a report: the model accepts requests, and the repository sees no difference.
@@ -81,7 +81,7 @@ async fn a_slow_readiness_check_of_a_backend_delays_no_other_request() {
     let (engine, _repository, asking) = slow().await;
     let asker = tokio::spawn({
         let engine = engine.clone();
-        async move { engine.model_ready("m", None).await }
+        async move { engine.demands().ready("m", None).await }
     });
     let leave = next(&asking).await;
     assert!(serves(&engine, "m").await);
@@ -96,7 +96,7 @@ async fn cancelled_health_checks_do_not_accumulate() {
     let mut askers = Vec::new();
     for _ in 0..3 {
         let engine = engine.clone();
-        askers.push(tokio::spawn(async move { engine.model_ready("m", None).await }));
+        askers.push(tokio::spawn(async move { engine.demands().ready("m", None).await }));
     }
     let first = next(&asking).await;
     let last = askers.pop().unwrap();
@@ -119,7 +119,7 @@ async fn a_model_is_closed_after_its_readiness_check() {
     let (engine, _repository, asking) = slow_of(backend).await;
     let asker = tokio::spawn({
         let engine = engine.clone();
-        async move { engine.model_ready("m", None).await }
+        async move { engine.demands().ready("m", None).await }
     });
     let leave = next(&asking).await;
     let stopping = tokio::spawn({
@@ -133,7 +133,7 @@ async fn a_model_is_closed_after_its_readiness_check() {
     leave.send(()).unwrap();
     stopping.await.unwrap().unwrap();
     asker.await.unwrap();
-    assert!(!engine.model_ready("m", None).await);
+    assert!(!engine.demands().ready("m", None).await);
 }
 
 #[tokio::test]

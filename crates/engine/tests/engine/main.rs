@@ -18,6 +18,7 @@ mod inferring;
 mod instances;
 mod loading;
 mod observing;
+mod on_demand;
 mod policies;
 mod repository;
 mod sequence_reloads;

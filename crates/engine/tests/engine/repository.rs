@@ -12,8 +12,8 @@ async fn a_model_is_found_and_served() {
     let engine = repository.serve(echo()).await;
     assert_eq!(index(&engine), ["m 1 READY"]);
     assert!(engine.ready().await.unwrap() && engine.live().unwrap() && engine.all_loaded());
-    assert!(engine.model_ready("m", None).await && engine.model_ready("m", Some(1)).await);
-    assert!(!engine.model_ready("m", Some(2)).await && !engine.model_ready("n", None).await);
+    assert!(engine.demands().ready("m", None).await && engine.demands().ready("m", Some(1)).await);
+    assert!(!engine.demands().ready("m", Some(2)).await && !engine.demands().ready("n", None).await);
     assert!(serves(&engine, "m").await);
 }
 
@@ -216,7 +216,7 @@ async fn strict_mode_wants_a_complete_configuration() {
     let text = "Invalid argument: model input 'IN' must specify 'dims'";
     assert!(incomplete.starts_with(&format!("open - UNAVAILABLE {text}")), "{incomplete}");
     let engine = repository.serve(completed).await;
-    assert!(engine.model_ready("open", None).await, "{:?}", index(&engine));
+    assert!(engine.demands().ready("open", None).await, "{:?}", index(&engine));
 }
 
 #[tokio::test]
@@ -227,7 +227,7 @@ async fn under_strict_configuration_a_directory_without_a_configuration_does_not
     let engine = start(options.clone(), echo()).await;
     assert!(engine.ready().await.unwrap() && engine.ready_here().unwrap());
     assert!(!engine.all_loaded(), "the start says that something is wrong");
-    assert!(!engine.model_ready("notes", None).await);
+    assert!(!engine.demands().ready("notes", None).await);
     options.auto_complete = true;
     assert!(!start(options, echo()).await.ready().await.unwrap());
 }
@@ -240,7 +240,7 @@ async fn an_engine_whose_repository_cannot_be_read_is_neither_live_nor_ready_and
         let engine = Engine::new(options, Plugins::default()).unwrap();
         assert!(engine.load_models().await.is_err());
         assert!(!engine.live().unwrap() && !engine.ready().await.unwrap() && !engine.ready_here().unwrap());
-        assert!(!engine.all_loaded() && !engine.model_ready("m", None).await);
+        assert!(!engine.all_loaded() && !engine.demands().ready("m", None).await);
         let error = engine.model("m", None).unwrap_err();
         assert_eq!((error.code, &error.message[..]), (ErrorCode::Unavailable, "Server not ready"));
         assert_eq!(engine.server().name, "it");

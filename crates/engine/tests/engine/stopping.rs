@@ -78,7 +78,7 @@ async fn a_server_whose_stop_is_announced_is_live_and_not_ready_and_serves() {
     assert_eq!((engine.live(), engine.ready().await, engine.ready_here()), (Ok(true), Ok(true), Ok(true)));
     engine.announce_stop();
     assert_eq!((engine.live(), engine.ready().await, engine.ready_here()), (Ok(true), Ok(false), Ok(false)));
-    assert!(engine.model_ready("m", None).await && serves(&engine, "m").await);
+    assert!(engine.demands().ready("m", None).await && serves(&engine, "m").await);
     engine.stop(TIMEOUT).await.unwrap();
 }
 
@@ -262,7 +262,7 @@ async fn a_panicking_backend_makes_its_version_unavailable_and_no_other() {
         }
         assert_eq!(ask(&engine, "m", 13).only().await.unwrap_err().code, ErrorCode::Internal);
         // The request is answered while the panic unwinds, shortly before the model fails.
-        while engine.model_ready("m", Some(2)).await {
+        while engine.demands().ready("m", Some(2)).await {
             tokio::task::yield_now().await;
         }
         let fault = "the backend of model 'm' version 2 panicked: unlucky";

@@ -85,6 +85,7 @@ pub(crate) fn options(repositories: Vec<PathBuf>) -> EngineOptions {
         config_name: None,
         agent_directory: "/agents".into(),
         backend_settings: Vec::new(),
+        on_demand: None,
         limits: host::MemoryLimits::default(),
         metrics: MetricsOptions { host: false, ..MetricsOptions::default() },
         hold_until_queued: 0,

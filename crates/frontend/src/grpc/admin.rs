@@ -202,7 +202,7 @@ impl AdminCall {
             Self::ModelReady => {
                 let request: ModelReadyRequest = decode(frames).await?;
                 let version = version::parse(&request.version)?;
-                encode(&ModelReadyResponse { ready: engine.model_ready(&request.name, version).await })
+                encode(&ModelReadyResponse { ready: engine.demands().ready(&request.name, version).await })
             }
             Self::ServerMetadata => {
                 let ServerMetadataRequest {} = decode(frames).await?;

@@ -67,7 +67,7 @@ impl GrpcContext {
         name: &str,
         version: Option<i64>,
     ) -> Result<Arc<Model>, Error> {
-        let model = self.engine.demand(name, version).await;
+        let model = self.engine.demands().model(name, version).await;
         model.map_err(|error| self.about_model(error, name, call))
     }
 

@@ -73,12 +73,12 @@ pub(crate) fn load_before(
     call: &CallHead,
     message: &ReceivedMessage,
 ) -> Option<impl Future<Output = Result<(), Error>> + Send + use<>> {
-    if !endpoint.engine.loads_on_demand() {
+    if !endpoint.engine.demands().load_models() {
         return None;
     }
     let message = InferMessage::decode(&message.frames).ok()?;
     let version = version::parse(&message.model_version).ok()?;
-    if check(call, &message).is_err() || !endpoint.engine.must_wait_for(&message.model_name, version) {
+    if check(call, &message).is_err() || !endpoint.engine.demands().must_wait(&message.model_name, version) {
         return None;
     }
     let (endpoint, call, name) = (endpoint.clone(), call.clone(), message.model_name.into_owned());

@@ -82,6 +82,7 @@ impl Server {
             config_name: None,
             agent_directory: Default::default(),
             backend_settings: Vec::new(),
+            on_demand: None,
             limits,
             metrics: MetricsOptions { host: false, ..MetricsOptions::default() },
             hold_until_queued: 0,

@@ -68,7 +68,7 @@ impl HttpContext {
         call: &mut HttpCall<'_>,
         path: &ModelPath<'_>,
     ) -> Result<Arc<Model>, Error> {
-        let model = self.engine.demand(&path.model, path.version()?).await;
+        let model = self.engine.demands().model(&path.model, path.version()?).await;
         model.map_err(|error| self.about_model(error, &path.model, call))
     }
 

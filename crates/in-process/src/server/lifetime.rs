@@ -125,7 +125,7 @@ impl Server {
 
     /// Asks about one model. A model that is not there is not ready, as for clients.
     fn is_model_ready(&self, name: &str, version: i64) -> Result<bool, Error> {
-        Ok(self.serving()?.model_ready_here(name, choice(version)))
+        Ok(self.serving()?.demands().ready_here(name, choice(version)))
     }
 
     /// The engine for requests. A stopping server still returns it.

@@ -186,6 +186,7 @@ impl TestServer {
             auto_complete: false,
             config_name: None,
             backend_settings: vec![],
+            on_demand: None,
             limits: host::MemoryLimits::default(),
             metrics: MetricsOptions { counter_latencies: false, host: false, ..MetricsOptions::default() },
             hold_until_queued: 0,

@@ -27,6 +27,9 @@ pub enum LockRank {
     /// The session that the instances of a model share. The lock is held while the session is loaded, so that it is loaded
     /// once. The load reads files of the model, which have a leaf.
     SharedSession,
+    /// The memory of models that are loaded on demand. A decision asks how models are used, and that is under the locks of
+    /// their scheduling and of their counters.
+    ModelMemory,
     /// The scheduling of a model version. Its steps give the requests of a batch their places in the order of responses, in
     /// the order in which they leave the queue, and claim shared resources of the rate limiter for what they start. Both
     /// are leaves.

@@ -1,16 +1,22 @@
 //! What the budget knows of one model.
-use std::{collections::BTreeSet, time::Duration};
+use std::{cmp::Reverse, collections::BTreeSet, time::Duration};
 
 use scheduling::Timestamp;
 use vocabulary::{Error, Name};
 
-use super::{Absence, BudgetLine, BudgetPlace, FIRST_PAUSE, LONGEST_PAUSE, ModelNeeds, Turn};
+use super::{
+    lines::{Absence, BudgetLine, BudgetPlace},
+    terms::ModelNeeds,
+};
 
-/// A load needs the bytes of the files and those of the model that it makes of them.
-const LOAD_FACTOR: u64 = 2;
+/// The pause after the first failure of a load. It doubles with each further failure.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Worths have so many binary places: uses times microseconds of load for each byte.
-const WORTH_PLACES: u32 = 20;
+/// The longest pause after a failure.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The order of those who wait: by priority, then as they came.
+pub(super) type Turn = (Reverse<u32>, u64);
 
 /// Where a model is, and the bytes that this costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,7 +40,7 @@ pub(super) enum Residence {
 
 /// A load that has failed, or a model that does not fit.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct LoadFailure {
     error: Error,
     pause: Duration,
     again_at: Timestamp,
@@ -48,15 +54,15 @@ pub(super) struct BudgetedModel {
     /// The bytes of the last load, as they were measured last.
     pub(super) measured: Option<u64>,
     pub(super) load_duration: Duration,
-    /// How often it was used. Half of that counts after it has gone.
-    pub(super) uses: u64,
+    /// The weights of its uses, also of those before it went.
+    pub(super) uses: f64,
     /// Its place among those who wait for memory.
     pub(super) turn: Option<Turn>,
     /// It waits for other models.
     pub(super) is_staged: bool,
     /// Ensembles that are in memory, or will be, and call the model.
     pub(super) holders: BTreeSet<Name>,
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<LoadFailure>,
     /// A member that could not be loaded while the ensemble waited for it.
     pub(super) failed_member: Option<(Name, Error)>,
     pub(super) is_withdrawn: bool,
@@ -71,7 +77,7 @@ impl Default for BudgetedModel {
             residence: Residence::Out,
             measured: None,
             load_duration: Duration::ZERO,
-            uses: 0,
+            uses: 0.0,
             turn: None,
             is_staged: false,
             holders: BTreeSet::new(),
@@ -88,13 +94,12 @@ impl BudgetedModel {
         !self.needs.members.is_empty()
     }
 
-    /// The bytes that a load is expected to need.
+    /// The bytes that a load is expected to need: those of the files, and those of the model that it makes of them.
     pub(super) fn expected(&self) -> u64 {
-        match self.measured {
-            Some(bytes) => bytes,
-            None if self.is_ensemble() => 0,
-            None => self.needs.file_bytes.saturating_mul(LOAD_FACTOR),
+        if self.is_ensemble() {
+            return 0;
         }
+        self.measured.unwrap_or(self.needs.file_bytes).saturating_add(self.needs.file_bytes)
     }
 
     /// The bytes that count for a loaded model: those of its files, if its backend does not measure.
@@ -102,18 +107,26 @@ impl BudgetedModel {
         if measured > 0 { measured } else { self.needs.file_bytes }
     }
 
-    /// How much it is worth to keep the model, for each of its bytes.
-    pub(super) fn worth(&self, clock: u64, bytes: u64) -> u64 {
-        let cost = self.load_duration.as_micros().max(1);
-        let worth = (u128::from(self.uses).saturating_mul(cost) << WORTH_PLACES) / u128::from(bytes.max(1));
-        clock.saturating_add(u64::try_from(worth).unwrap_or(u64::MAX / 2))
+    /// How much it is worth to keep the model, for each of its bytes, as a key that grows with it.
+    pub(super) fn worth(&self, bytes: u64) -> u64 {
+        let seconds = self.load_duration.as_secs_f64().max(1e-6);
+        // The bits of positive numbers have the order of the numbers.
+        (self.uses * seconds / bytes.max(1) as f64).to_bits()
+    }
+
+    /// The model in memory has had so many requests since its load. Those that were not known weigh `weight` each.
+    pub(super) fn used(&mut self, requests: u64, weight: f64) {
+        if let Residence::In { bytes, seen, .. } = self.residence {
+            self.uses += requests.saturating_sub(seen) as f64 * weight;
+            self.residence = Residence::In { bytes, worth: self.worth(bytes), seen: requests.max(seen) };
+        }
     }
 
     /// The load has failed.
     pub(super) fn fail(&mut self, error: &Error, now: Timestamp) {
         let pause = self.failure.as_ref().map_or(FIRST_PAUSE, |before| (before.pause * 2).min(LONGEST_PAUSE));
         self.absence = Absence::Failed(error.message.to_string());
-        self.failure = Some(Failure { error: error.clone(), pause, again_at: now + pause });
+        self.failure = Some(LoadFailure { error: error.clone(), pause, again_at: now + pause });
     }
 
     /// A demand was refused. The next one is examined again.

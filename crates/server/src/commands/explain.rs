@@ -108,6 +108,23 @@ fn answer(wanted: &ExplainArguments) -> Result<String> {
     Ok(text(&answer, &wanted.server.host))
 }
 
+/// Tells of models that are loaded on demand why they are in memory or not.
+fn push_model_memory(text: &mut String, memory: &Value) {
+    let Some(models) = memory["models"].as_array() else { return };
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    let (used, limit) = (number(&memory["used_bytes"]), number(&memory["budget_bytes"]));
+    text.push_str(&format!("\nmemory of models: {used} of {limit} bytes\n"));
+    for model in models {
+        let word = |member: &str| printable(model[member].as_str().unwrap_or_default()).into_owned();
+        let (name, place, why, bytes) = (word("name"), word("place"), word("why"), number(&model["bytes"]));
+        push_wrapped(text, "  ", "    ", &format!("{name}: {place}, {bytes} bytes: {why}"));
+    }
+    match number(&memory["models_left_out"]) {
+        0 => {}
+        left_out => text.push_str(&format!("  {left_out} more models are not shown.\n")),
+    }
+}
+
 fn text(answer: &Value, host: &str) -> String {
     let word = |value: &Value| printable(value.as_str().unwrap_or_default()).into_owned();
     let models = answer["models"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -141,6 +158,7 @@ fn text(answer: &Value, host: &str) -> String {
             }
         }
     }
+    push_model_memory(&mut text, &answer["model_memory"]);
     if left_out > 0 {
         let more = if left_out == 1 { "version is" } else { "versions are" };
         text.push_str(&format!("\n{left_out} more {more} not shown. Name a model to see it.\n"));

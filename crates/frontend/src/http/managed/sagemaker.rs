@@ -238,7 +238,7 @@ impl SageMakerService {
                 json.push(b',');
             }
             match model {
-                Some(model) if self.service.context.engine.model_ready(&model.name, None).await => {
+                Some(model) if self.service.context.engine.demands().ready(&model.name, None).await => {
                     write_model(&mut json, &hash, &model);
                 }
                 Some(_) | None => json.extend_from_slice(b"{}"),

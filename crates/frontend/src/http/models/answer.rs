@@ -96,7 +96,7 @@ async fn metadata(context: &HttpContext, call: &mut HttpCall<'_>, path: &ModelPa
 }
 
 async fn ready(context: &HttpContext, path: &ModelPath<'_>) -> HttpOutcome {
-    Ok(if context.engine.model_ready(&path.model, path.version()?).await {
+    Ok(if context.engine.demands().ready(&path.model, path.version()?).await {
         reply::bare(StatusCode::OK)
     } else {
         reply::json(StatusCode::BAD_REQUEST, error::body("Model version not ready"))

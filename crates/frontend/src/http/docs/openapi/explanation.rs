@@ -26,7 +26,21 @@ pub(super) fn schemas() -> Value {
                 "models_left_out": count,
                 "cache": { "type": "object", "properties": counts(&["entries", "used_bytes", "limit_bytes", "evictions"]) },
                 "rate_limiter": { "type": "object" },
+                "model_memory": { "type": "object", "properties": {
+                    "budget_bytes": count, "used_bytes": count, "loads": count, "unloads": count, "refusals": count,
+                    "models": list("ModelInMemory"), "models_left_out": count,
+                } },
                 "log": list("LogLine"),
+            },
+        },
+        "ModelInMemory": {
+            "type": "object",
+            "required": ["name", "place", "why"],
+            "properties": {
+                "name": text,
+                "place": { "type": "string", "enum": ["in", "loading", "waiting", "unloading", "out"] },
+                "why": text, "bytes": count, "measured": { "type": "boolean" }, "pinned": { "type": "boolean" },
+                "priority": count, "load_seconds": seconds,
             },
         },
         "LogLine": {

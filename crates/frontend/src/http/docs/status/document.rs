@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use engine::explain::{
-    EngineSnapshot, FailureSnapshot, ModelFinding, ModelSnapshot, SequencesSnapshot, ServedSnapshot,
-    TimeQuantiles, findings,
+    EngineSnapshot, FailureSnapshot, ModelFinding, ModelMemorySnapshot, ModelSnapshot, SequencesSnapshot,
+    ServedSnapshot, TimeQuantiles, findings,
 };
 use inference::DurationStatistic;
 use kserve::log_control::LogLine;
@@ -48,7 +48,34 @@ pub(super) fn document(snapshot: &EngineSnapshot) -> Value {
             "waiting_instances": snapshot.waiting_claims,
         });
     }
+    if let Some(memory) = &snapshot.model_memory {
+        document["model_memory"] = model_memory(memory);
+    }
     document
+}
+
+fn model_memory(memory: &ModelMemorySnapshot) -> Value {
+    let models = memory.models.iter().map(|line| {
+        json!({
+            "name": *line.name,
+            "place": line.place.as_str(),
+            "why": line.why(),
+            "bytes": line.bytes,
+            "measured": line.is_measured,
+            "pinned": line.is_pinned,
+            "priority": line.priority,
+            "load_seconds": line.load_duration.as_secs_f64(),
+        })
+    });
+    json!({
+        "budget_bytes": memory.limit,
+        "used_bytes": memory.used,
+        "loads": memory.counts.loads,
+        "unloads": memory.counts.unloads,
+        "refusals": memory.counts.refusals,
+        "models": models.collect::<Vec<_>>(),
+        "models_left_out": memory.models_left_out,
+    })
 }
 
 fn model(model: &ModelSnapshot) -> Value {

@@ -336,6 +336,9 @@ function shared(answer) {
       ["cache", answer.cache?.used_bytes === undefined ? null : bytes(answer.cache.used_bytes)],
       ["its limit", answer.cache?.limit_bytes === undefined ? null : bytes(answer.cache.limit_bytes)],
       ["evictions", answer.cache?.evictions === undefined ? null : count(answer.cache.evictions)],
+      ["memory of models", answer.model_memory ? bytes(answer.model_memory.used_bytes) : null],
+      ["its budget", answer.model_memory ? bytes(answer.model_memory.budget_bytes) : null],
+      ["loads on demand", answer.model_memory ? count(answer.model_memory.loads) : null],
       ["instances that wait for resources", answer.rate_limiter ? count(answer.rate_limiter.waiting_instances) : null],
     ]),
   ];
@@ -343,6 +346,25 @@ function shared(answer) {
   const rows = resources.map((one) => [one.name, one.capacity ? one.used / one.capacity : 0, `${one.used} of ${one.capacity}`]);
   if (rows.length) parts.push(barTable("Resources of the rate limiter", ["Resource", "In use"], rows));
   return element("section", { "aria-labelledby": "shared-title" }, element("h2", { id: "shared-title" }, "Shared by all models"), parts);
+}
+
+/* Models that are loaded on demand, and why each is in memory or not. */
+function modelMemory({ models, models_left_out: leftOut }) {
+  const cells = (one) => [
+    element("th", { scope: "row" }, one.name),
+    element("td", {}, one.place),
+    element("td", { class: "number" }, bytes(one.bytes)),
+    element("td", {}, one.why),
+  ];
+  const head = ["Model", "Place", "Memory", "Why"].map((text) => element("th", { scope: "col" }, text));
+  const table = element(
+    "table",
+    { class: "memory" },
+    element("thead", {}, element("tr", {}, head)),
+    element("tbody", {}, models.map((one) => element("tr", {}, cells(one)))),
+  );
+  const more = leftOut ? element("p", {}, `${count(leftOut)} more are not shown.`) : "";
+  return element("section", { "aria-labelledby": "memory-title" }, element("h2", { id: "memory-title" }, "Memory of models"), table, more);
 }
 
 function log(lines) {
@@ -367,6 +389,7 @@ function show(answer, filter) {
   forgetOthers(answer.models);
   const wanted = element("main", { id: "main", "aria-busy": "false" });
   wanted.append(overview(models, answer.models_left_out, filter), ...models.map(article), shared(answer));
+  if (answer.model_memory) wanted.append(modelMemory(answer.model_memory));
   if (answer.log) wanted.append(log(answer.log));
   const list = byId("log");
   const follows = !list || list.scrollTop + list.clientHeight >= list.scrollHeight - 4;

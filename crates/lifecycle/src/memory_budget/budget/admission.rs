@@ -1,12 +1,18 @@
 //! Which of the models that wait are loaded now.
 use std::collections::BTreeSet;
 
+use scheduling::Timestamp;
 use vocabulary::{Error, Name};
 
-use super::{Absence, BudgetAction, MemoryBudget, ModelUse, Residence};
+use super::MemoryBudget;
+use crate::memory_budget::{
+    budgeted_model::Residence,
+    lines::Absence,
+    terms::{BudgetAction, ModelUse},
+};
 
 /// What becomes of a model whose turn has come.
-enum Admission {
+enum TurnOutcome {
     /// It is being loaded, is in memory or waits for another model.
     Settled,
     /// It waits for memory. Nobody behind it takes that.
@@ -16,19 +22,20 @@ enum Admission {
 
 impl MemoryBudget {
     /// What is to be done now. Called after each input. `use_of` tells how a model in memory is used.
-    pub fn decide(&mut self, use_of: &dyn Fn(&Name) -> ModelUse) -> Vec<BudgetAction> {
+    pub fn decide(&mut self, use_of: &dyn Fn(&Name) -> ModelUse, now: Timestamp) -> Vec<BudgetAction> {
+        self.advance(now);
         let mut actions = Vec::new();
-        self.shrink(use_of, &mut actions);
+        self.shrink(use_of, now, &mut actions);
         while let Some((&turn, name)) = self.waiting.first_key_value() {
             let name = name.clone();
-            let admission = self.admit(&name, use_of, &mut actions);
-            if matches!(admission, Admission::Blocked) {
+            let outcome = self.admit(&name, use_of, now, &mut actions);
+            if matches!(outcome, TurnOutcome::Blocked) {
                 break;
             }
             self.waiting.remove(&turn);
             let Some(model) = self.models.get_mut(&name) else { continue };
             model.turn = None;
-            if let Admission::Refused(error) = admission {
+            if let TurnOutcome::Refused(error) = outcome {
                 model.refused(&error);
                 self.end_holds(&name);
                 actions.push(BudgetAction::Refuse(name, error));
@@ -43,10 +50,15 @@ impl MemoryBudget {
     }
 
     /// Unloads models if those in memory have grown beyond the limit.
-    fn shrink(&mut self, use_of: &dyn Fn(&Name) -> ModelUse, actions: &mut Vec<BudgetAction>) {
+    fn shrink(
+        &mut self,
+        use_of: &dyn Fn(&Name) -> ModelUse,
+        now: Timestamp,
+        actions: &mut Vec<BudgetAction>,
+    ) {
         let short = (self.used - self.leaving).saturating_sub(self.limit);
         if short > 0 {
-            let victims = self.victims(short, u32::MAX, &BTreeSet::new(), use_of);
+            let victims = self.victims(short, u32::MAX, &BTreeSet::new(), use_of, now);
             victims.models.iter().for_each(|name| self.unload(name, Some(Absence::MadeRoom(None)), actions));
         }
     }
@@ -55,21 +67,22 @@ impl MemoryBudget {
         &mut self,
         name: &Name,
         use_of: &dyn Fn(&Name) -> ModelUse,
+        now: Timestamp,
         actions: &mut Vec<BudgetAction>,
-    ) -> Admission {
+    ) -> TurnOutcome {
         let failed = self.models.get_mut(name).and_then(|model| model.failed_member.take());
         if let Some((member, error)) = failed {
             let text =
                 format!("model '{name}' needs model '{member}', which failed to load: {}", error.message);
-            return Admission::Refused(Error::unavailable(text));
+            return TurnOutcome::Refused(Error::unavailable(text));
         }
         let all = match self.closure(name) {
             Ok(all) => all,
-            Err(error) => return Admission::Refused(error),
+            Err(error) => return TurnOutcome::Refused(error),
         };
         let residence = |name: &Name| self.models.get(name).map(|model| model.residence).unwrap_or_default();
         if matches!(residence(name), Residence::Loading { .. } | Residence::In { .. }) {
-            return Admission::Settled;
+            return TurnOutcome::Settled;
         }
         if let Some(ending) = all.iter().find(|one| matches!(residence(one), Residence::Unloading { .. })) {
             let ending = ending.clone();
@@ -79,7 +92,7 @@ impl MemoryBudget {
         let need: u64 = absent.iter().map(|one| self.models[one].expected()).sum();
         let priority = self.models[name].needs.priority;
         if self.used + need > self.limit {
-            return self.make_room(name, (need, priority), &all, use_of, actions);
+            return self.make_room(name, (need, priority), &all, use_of, now, actions);
         }
         self.hold_members(name);
         for one in &absent {
@@ -104,16 +117,16 @@ impl MemoryBudget {
             let coming: Vec<_> = coming.collect();
             return self.stage(name, coming);
         }
-        Admission::Settled
+        TurnOutcome::Settled
     }
 
     /// The model gets another turn when something has become of one of the others.
-    fn stage(&mut self, name: &Name, others: impl IntoIterator<Item = Name>) -> Admission {
+    fn stage(&mut self, name: &Name, others: impl IntoIterator<Item = Name>) -> TurnOutcome {
         self.models.get_mut(name).iter_mut().for_each(|model| model.is_staged = true);
         for other in others {
             self.awaited.entry(other).or_default().insert(name.clone());
         }
-        Admission::Settled
+        TurnOutcome::Settled
     }
 
     /// Unloads others, if that gives enough memory.
@@ -123,26 +136,27 @@ impl MemoryBudget {
         (need, priority): (u64, u32),
         all: &BTreeSet<Name>,
         use_of: &dyn Fn(&Name) -> ModelUse,
+        now: Timestamp,
         actions: &mut Vec<BudgetAction>,
-    ) -> Admission {
+    ) -> TurnOutcome {
         let short = (self.used - self.leaving + need).saturating_sub(self.limit);
         if short > 0 {
-            let victims = self.victims(short, priority, all, use_of);
+            let victims = self.victims(short, priority, all, use_of, now);
             if victims.bytes < short {
                 // Others may end their requests, unless those that stay have too much.
                 let fixed = self.fixed_bytes(priority, all);
                 let kept: u64 = all.iter().map(|one| self.bytes_in(one)).sum();
                 let fits = need + kept + fixed <= self.limit;
                 return if fits {
-                    Admission::Blocked
+                    TurnOutcome::Blocked
                 } else {
-                    Admission::Refused(self.too_large(name, need + kept, fixed))
+                    TurnOutcome::Refused(self.too_large(name, need + kept, fixed))
                 };
             }
             let reason = || Some(Absence::MadeRoom(Some(name.clone())));
             victims.models.iter().for_each(|victim| self.unload(victim, reason(), actions));
         }
-        Admission::Blocked
+        TurnOutcome::Blocked
     }
 
     /// The refusal of a model that does not fit beside those that stay.

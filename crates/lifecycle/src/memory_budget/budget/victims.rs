@@ -1,9 +1,11 @@
 //! Which models are unloaded for others.
 use std::collections::BTreeSet;
 
+use scheduling::Timestamp;
 use vocabulary::Name;
 
-use super::{MemoryBudget, ModelUse, Residence};
+use super::MemoryBudget;
+use crate::memory_budget::{budgeted_model::Residence, terms::ModelUse};
 
 /// Models that may be unloaded, users before what they use.
 pub(super) struct Victims {
@@ -21,10 +23,10 @@ impl MemoryBudget {
         priority: u32,
         spared: &BTreeSet<Name>,
         use_of: &dyn Fn(&Name) -> ModelUse,
+        now: Timestamp,
     ) -> Victims {
         let mut victims = Victims { models: Vec::new(), bytes: 0 };
         let mut passed = Vec::new();
-        let mut last = self.clock;
         while victims.bytes < wanted
             && let Some(key) = self.order.pop_first()
         {
@@ -35,7 +37,7 @@ impl MemoryBudget {
             }
             let name = &key.2;
             let usage = use_of(name);
-            if self.is_worth_more(name, usage.requests) {
+            if self.is_worth_more(name, usage.requests, now) {
                 continue;
             }
             let users = self.users_to_unload(name, priority, spared, use_of);
@@ -46,7 +48,6 @@ impl MemoryBudget {
                     victims.models.extend(new);
                     victims.models.push(name.clone());
                     victims.bytes += self.bytes_in(name);
-                    last = last.max(key.1);
                 }
                 _ => {}
             }
@@ -54,24 +55,19 @@ impl MemoryBudget {
         }
         // Those that are unloaded leave the order then.
         self.order.extend(passed);
-        if victims.bytes >= wanted {
-            self.clock = last;
-        }
         victims
     }
 
     /// If the model was used since its worth was computed, it gets another one.
-    fn is_worth_more(&mut self, name: &Name, requests: u64) -> bool {
-        let clock = self.clock;
+    fn is_worth_more(&mut self, name: &Name, requests: u64, now: Timestamp) -> bool {
+        let weight = self.clock.weight(now);
         let Some(model) = self.models.get_mut(name) else { return true };
-        let Residence::In { bytes, seen, .. } = model.residence else { return true };
+        let Residence::In { seen, .. } = model.residence else { return true };
         if requests <= seen {
             return false;
         }
-        model.uses += requests - seen;
-        let worth = model.worth(clock, bytes);
-        model.residence = Residence::In { bytes, worth, seen: requests };
-        self.order.insert((model.needs.priority, worth, name.clone()));
+        model.used(requests, weight);
+        self.enter_order(name);
         true
     }
 

@@ -1,10 +1,18 @@
 //! Random histories: demands, results, uses and commands in any order, against what must always hold.
-use std::cell::RefCell;
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use super::*;
+use scheduling::Timestamp;
+use vocabulary::{Error, Name};
+
+use super::MemoryBudget;
 use crate::history_tests::Random;
+use crate::memory_budget::*;
 
-const LIMIT: u64 = 100;
+const LIMIT: u64 = 150;
 
 /// What the engine would do, and what really is in memory.
 struct World {
@@ -68,7 +76,7 @@ impl World {
                         "'{name}' is loaded before its members"
                     );
                     assert!(!self.serving.contains_key(&name) && !self.ending.contains_key(&name));
-                    let size = self.size(&name);
+                    let size = self.budget.models[&name].line(&name).bytes;
                     assert_eq!(self.loading.insert(name, size), None, "one load at a time");
                 }
                 BudgetAction::Unload(name) => {
@@ -93,12 +101,13 @@ impl World {
         let all = self.loading.values().chain(self.serving.values()).chain(self.ending.values());
         let real: u64 = all.sum();
         assert!(real <= LIMIT, "{real} bytes of {LIMIT}");
-        assert_eq!(real, self.budget.used());
+        assert_eq!(real, self.budget.totals().1);
     }
 
     fn decide(&mut self) {
         let uses = &self.uses;
-        let actions = self.budget.decide(&|name| uses.borrow().get(name).copied().unwrap_or_default());
+        let actions =
+            self.budget.decide(&|name| uses.borrow().get(name).copied().unwrap_or_default(), self.now);
         self.perform(actions);
     }
 
@@ -110,7 +119,8 @@ impl World {
 
     fn end_a_load(&mut self, may_fail: bool) {
         let Some(name) = self.any(|world| &world.loading) else { return };
-        let bytes = self.loading.remove(&name).unwrap();
+        self.loading.remove(&name);
+        let bytes = self.size(&name);
         if may_fail && self.random.one_in(6) {
             self.budget.failed(&name, &Error::internal("broken"), self.now);
             self.waiters.remove(&name);
@@ -120,7 +130,7 @@ impl World {
         let duration = Duration::from_millis(1 + self.random.below(100));
         self.serving.insert(name.clone(), bytes);
         self.uses.borrow_mut().insert(name.clone(), ModelUse::default());
-        let actions = self.budget.loaded(&name, LoadMeasure { bytes, duration }, needs);
+        let actions = self.budget.loaded(&name, LoadMeasure { bytes, duration }, needs, self.now);
         self.waiters.remove(&name);
         self.perform(actions);
     }

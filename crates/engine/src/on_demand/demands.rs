@@ -1,0 +1,299 @@
+//! Who waits for models, and the policy that decides.
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use host::now;
+use inference::{
+    Timestamp,
+    lock::{LockRank, Mutex},
+};
+use lifecycle::{DemandAnswer, MemoryBudget};
+use repository::LoadParameters;
+use tokio::{
+    sync::{Mutex as TaskMutex, Notify, oneshot},
+    time::timeout,
+};
+use vocabulary::{Error, Name};
+
+use super::measure;
+use crate::{
+    model::Model,
+    models::{Repository, SurveyedModel},
+    snapshot::DemandCounts,
+};
+
+/// So many requests may wait for loads. Their bytes count in the budget of requests, too.
+const MOST_WAITING: usize = 10_000;
+
+/// Unknown names cause a look at the repositories at most once in this time, or in so many times what the last look took.
+const LEAST_PAUSE: Duration = Duration::from_secs(5);
+const PAUSE_FACTOR: u32 = 20;
+
+/// The demands for models, shared with the task.
+pub(super) struct Demands {
+    pub(super) state: Mutex<DemandState>,
+    /// There is something to decide.
+    pub(super) asked: Notify,
+    /// The longest time that a request waits for a model.
+    pub(super) patience: Duration,
+    /// When the repositories were looked at, and how long that took. Held during a look.
+    pub(super) surveyed: TaskMutex<Option<(Instant, Duration)>>,
+}
+
+/// The policy and those who wait.
+pub(super) struct DemandState {
+    pub(super) budget: MemoryBudget,
+    pub(super) waiters: HashMap<Name, Vec<Waiter>>,
+    pub(super) waiting: usize,
+    /// Models that are decoupled.
+    pub(super) decoupled: HashMap<Name, bool>,
+    /// What operators have brought with loads that have not begun.
+    pub(super) given: HashMap<Name, LoadParameters>,
+    pub(super) counts: DemandCounts,
+    /// The server stops.
+    pub(super) is_stopping: bool,
+}
+
+type Waiter = oneshot::Sender<Result<(), Error>>;
+
+pub(super) fn server_ended() -> Error {
+    Error::unavailable("the server has ended")
+}
+
+pub(super) fn exiting() -> Error {
+    Error::unavailable("Server exiting")
+}
+
+/// What a demand comes to.
+#[derive(Debug, PartialEq, Eq)]
+enum Demanded {
+    /// The model was in memory when it was asked for.
+    WasThere,
+    /// The model was loaded.
+    Came,
+    /// Nothing loads a model of this name.
+    NeverComes,
+}
+
+impl Demands {
+    /// Without models.
+    pub(super) fn new(limit: u64, patience: Duration) -> Self {
+        let state = DemandState {
+            budget: MemoryBudget::new(limit),
+            waiters: HashMap::new(),
+            waiting: 0,
+            decoupled: HashMap::new(),
+            given: HashMap::new(),
+            counts: DemandCounts::default(),
+            is_stopping: false,
+        };
+        let state = Mutex::ranked(LockRank::ModelMemory, state);
+        Self { state, asked: Notify::new(), patience, surveyed: TaskMutex::new(None) }
+    }
+
+    pub(super) async fn model(
+        &self,
+        repository: &Repository,
+        name: &Name,
+        version: Option<i64>,
+        mut looked_up: Error,
+    ) -> Result<Arc<Model>, Error> {
+        let mut was_there = false;
+        loop {
+            match self.demand(repository, name).await? {
+                Demanded::NeverComes => return Err(looked_up),
+                // It is in memory since it was looked up, or it is there without the version.
+                Demanded::WasThere if was_there => return Err(looked_up),
+                Demanded::WasThere => was_there = true,
+                // It may be unloaded again before the request has reached it.
+                Demanded::Came => was_there = false,
+            }
+            match repository.table().model(name, version) {
+                Ok(loaded) => return Ok(loaded.model().clone()),
+                Err(error) => looked_up = error,
+            }
+        }
+    }
+
+    /// Waits until a model that a request needs is in memory.
+    async fn demand(&self, repository: &Repository, name: &Name) -> Result<Demanded, Error> {
+        let mut answer = self.ask(name, MemoryBudget::demand)?;
+        if matches!(answer, Asked::Unknown) {
+            self.survey_again(repository).await;
+            answer = self.ask(name, MemoryBudget::demand)?;
+        }
+        self.wait(name, answer).await
+    }
+
+    /// Loads a model as an operator asks. `None` if it is in memory, or in no repository: then the repository decides.
+    pub(super) async fn load(
+        &self,
+        repository: &Repository,
+        name: &Name,
+        given: LoadParameters,
+    ) -> Option<Result<(), Error>> {
+        let mut found = match repository.survey(Some(name.clone())).await {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error)),
+        };
+        if !given.is_empty() {
+            let file_bytes = given.files.iter().map(|(_, file)| file.len() as u64).sum();
+            let surveyed = found.entry(name.clone()).or_default();
+            surveyed.needs.file_bytes = surveyed.needs.file_bytes.max(file_bytes);
+            self.state.lock().given.insert(name.clone(), given);
+        }
+        self.learn(found);
+        let asked = match self.ask(name, MemoryBudget::prefetch) {
+            Ok(Asked::Unknown | Asked::Came | Asked::NeverComes) => {
+                self.state.lock().given.remove(name);
+                return None;
+            }
+            Ok(asked) => asked,
+            Err(error) => return Some(Err(error)),
+        };
+        Some(self.wait(name, asked).await.map(drop))
+    }
+
+    /// An operator has loaded a model again that was in memory.
+    pub(super) fn reloaded(&self, repository: &Repository, name: &Name, is_given: bool) {
+        let table = repository.table().clone();
+        let mut state = self.state.lock();
+        state.budget.replaced(name, measure::needs_of(&table, name, is_given));
+    }
+
+    /// An operator unloads a model. Those who wait for it get the error of an unloaded model.
+    pub(super) fn withdraw(&self, name: &Name) {
+        let mut state = self.state.lock();
+        state.budget.withdraw(name);
+        state.given.remove(name);
+        state.answer(name, &Ok(()));
+        drop(state);
+        // The task finds that the model has gone.
+        self.asked.notify_one();
+    }
+
+    /// Whether a request for the model would be answered, now or after its load.
+    pub(super) fn takes_requests(&self, name: &Name) -> bool {
+        self.state.lock().budget.takes_requests(name, now())
+    }
+
+    pub(super) fn is_decoupled(&self, name: &Name) -> bool {
+        self.state.lock().decoupled.get(name).copied().unwrap_or_default()
+    }
+
+    /// Looks at the repositories again, unless that was done a moment ago.
+    async fn survey_again(&self, repository: &Repository) {
+        let mut surveyed = self.surveyed.lock().await;
+        let is_due = surveyed.is_none_or(|(at, took)| at.elapsed() >= LEAST_PAUSE.max(took * PAUSE_FACTOR));
+        if is_due && let Err(error) = self.look(repository, &mut surveyed).await {
+            log::warn!("the models of the repositories are not known: {error}");
+        }
+    }
+    pub(super) async fn look(
+        &self,
+        repository: &Repository,
+        surveyed: &mut Option<(Instant, Duration)>,
+    ) -> Result<(), Error> {
+        let began = Instant::now();
+        let found = repository.survey(None).await;
+        *surveyed = Some((Instant::now(), began.elapsed()));
+        let found = found?;
+        self.state.lock().budget.retain(|name| found.contains_key(name));
+        self.learn(found);
+        Ok(())
+    }
+
+    fn learn(&self, found: BTreeMap<Name, SurveyedModel>) {
+        let mut state = self.state.lock();
+        for (name, SurveyedModel { needs, is_decoupled }) in found {
+            state.decoupled.entry(name.clone()).or_insert(is_decoupled);
+            state.budget.learn(name, needs);
+        }
+    }
+
+    /// Asks the policy, and waits in line if it says so.
+    fn ask(
+        &self,
+        name: &Name,
+        question: fn(&mut MemoryBudget, &Name, Timestamp) -> DemandAnswer,
+    ) -> Result<Asked, Error> {
+        let mut state = self.state.lock();
+        if state.is_stopping {
+            return Err(exiting());
+        }
+        match question(&mut state.budget, name, now()) {
+            DemandAnswer::Ready => Ok(Asked::Came),
+            DemandAnswer::Withdrawn => Ok(Asked::NeverComes),
+            DemandAnswer::Unknown => Ok(Asked::Unknown),
+            DemandAnswer::Refused(error) => Err(error),
+            DemandAnswer::Waits if state.waiting >= MOST_WAITING => Err(Error::exhausted(format!(
+                "{MOST_WAITING} requests wait for models to be loaded, which is the limit"
+            ))),
+            DemandAnswer::Waits => {
+                let (waiter, answer) = oneshot::channel();
+                state.waiting += 1;
+                state.waiters.entry(name.clone()).or_default().push(waiter);
+                self.asked.notify_one();
+                Ok(Asked::Waits(answer))
+            }
+        }
+    }
+
+    async fn wait(&self, name: &Name, asked: Asked) -> Result<Demanded, Error> {
+        let answer = match asked {
+            Asked::Came => return Ok(Demanded::WasThere),
+            Asked::NeverComes | Asked::Unknown => return Ok(Demanded::NeverComes),
+            Asked::Waits(answer) => answer,
+        };
+        match timeout(self.patience, answer).await {
+            Ok(Ok(answer)) => answer.map(|()| Demanded::Came),
+            Ok(Err(_)) => Err(server_ended()),
+            Err(_) => {
+                let seconds = self.patience.as_secs();
+                Err(Error::unavailable(format!(
+                    "model '{name}' was not loaded within {seconds} seconds (--model-load-wait-secs)"
+                )))
+            }
+        }
+    }
+}
+
+/// What the policy has said to a question.
+enum Asked {
+    Came,
+    NeverComes,
+    Unknown,
+    Waits(oneshot::Receiver<Result<(), Error>>),
+}
+
+impl DemandState {
+    /// Tells all who wait for a model.
+    pub(super) fn answer(&mut self, name: &Name, result: &Result<(), Error>) {
+        for waiter in self.waiters.remove(name).into_iter().flatten() {
+            self.waiting -= 1;
+            // Who has waited may have gone.
+            let _ = waiter.send(result.clone());
+        }
+    }
+
+    /// Forgets those who wait no longer. A model that nobody waits for does not wait for memory.
+    pub(super) fn forget_the_gone(&mut self) {
+        let mut left = Vec::new();
+        for (name, waiters) in &mut self.waiters {
+            let before = waiters.len();
+            waiters.retain(|waiter| !waiter.is_closed());
+            self.waiting -= before - waiters.len();
+            if waiters.is_empty() {
+                left.push(name.clone());
+            }
+        }
+        let reason = Error::unavailable("there was no memory in time");
+        for name in left {
+            self.waiters.remove(&name);
+            self.budget.give_up(&name, &reason);
+        }
+    }
+}
