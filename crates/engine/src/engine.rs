@@ -257,7 +257,7 @@ impl Engine {
         let model_memory = on_demand.as_ref().map(|on_demand| {
             on_demand.snapshot(|name| model.map_or_else(|| shows(name), |(asked, _)| asked == name))
         });
-        explain::take(&table, model, shows, exposition.cache(), inflight, model_memory)
+        explain::take(&table, model, shows, (exposition.cache(), inflight), model_memory)
     }
 
     /// The value of a metric of a plug-in, by the name of its family and one of its labels.

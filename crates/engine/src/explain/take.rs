@@ -25,8 +25,7 @@ pub(crate) fn take(
     table: &ModelTable,
     model: Option<(&str, Option<i64>)>,
     shows: impl Fn(&str) -> bool,
-    cache: Option<&Arc<dyn ResponseCache>>,
-    held: &ByteBudget,
+    (cache, held): (Option<&Arc<dyn ResponseCache>>, &ByteBudget),
     model_memory: Option<ModelMemorySnapshot>,
 ) -> Result<EngineSnapshot, Error> {
     let mut entries = table.explained();

@@ -10,7 +10,7 @@ use inference::{
     Timestamp,
     lock::{LockRank, Mutex},
 };
-use lifecycle::{DemandAnswer, MemoryBudget};
+use lifecycle::{BudgetAction, DemandAnswer, MemoryBudget, ModelUse};
 use repository::LoadParameters;
 use tokio::{
     sync::{Mutex as TaskMutex, Notify, oneshot},
@@ -21,12 +21,15 @@ use vocabulary::{Error, Name};
 use super::measure;
 use crate::{
     model::Model,
-    models::{Repository, SurveyedModel},
+    models::{ModelTable, Repository, SurveyedModel},
     snapshot::DemandCounts,
 };
 
 /// So many requests may wait for loads. Their bytes count in the budget of requests, too.
 const MOST_WAITING: usize = 10_000;
+
+/// A model that was just loaded stays for so long at least, unless it has answered a request.
+const TIME_TO_COME: Duration = Duration::from_secs(1);
 
 /// Unknown names cause a look at the repositories at most once in this time, or in so many times what the last look took.
 const LEAST_PAUSE: Duration = Duration::from_secs(5);
@@ -52,6 +55,8 @@ pub(super) struct DemandState {
     pub(super) decoupled: HashMap<Name, bool>,
     /// What operators have brought with loads that have not begun.
     pub(super) given: HashMap<Name, LoadParameters>,
+    /// When models were loaded for which requests wait that have not come yet.
+    pub(super) awaiting_use: HashMap<Name, Timestamp>,
     pub(super) counts: DemandCounts,
     /// The server stops.
     pub(super) is_stopping: bool,
@@ -87,6 +92,7 @@ impl Demands {
             waiting: 0,
             decoupled: HashMap::new(),
             given: HashMap::new(),
+            awaiting_use: HashMap::new(),
             counts: DemandCounts::default(),
             is_stopping: false,
         };
@@ -270,6 +276,21 @@ enum Asked {
 }
 
 impl DemandState {
+    /// What is to be done now.
+    pub(super) fn decide(&mut self, table: &ModelTable) -> Vec<BudgetAction> {
+        let Self { budget, awaiting_use, .. } = self;
+        let now = now();
+        awaiting_use.retain(|name, loaded| {
+            now - *loaded < TIME_TO_COME && measure::use_of(table, name).requests == 0
+        });
+        let use_of = |name: &Name| {
+            let usage = measure::use_of(table, name);
+            // Who has waited for the model sends its request now.
+            ModelUse { is_busy: usage.is_busy || awaiting_use.contains_key(name), ..usage }
+        };
+        budget.decide(&use_of, now)
+    }
+
     /// Tells all who wait for a model.
     pub(super) fn answer(&mut self, name: &Name, result: &Result<(), Error>) {
         for waiter in self.waiters.remove(name).into_iter().flatten() {

@@ -19,7 +19,7 @@ use crate::models::Repository;
 const MEASURE_PERIOD: Duration = Duration::from_secs(2);
 
 /// How often a blocked model looks whether others have become idle.
-const LOOK_PERIOD: Duration = Duration::from_millis(50);
+const LOOK_PERIOD: Duration = Duration::from_millis(10);
 
 /// What the task works on.
 pub(super) struct OnDemandTask {
@@ -30,15 +30,18 @@ pub(super) struct OnDemandTask {
 
 /// A slow operation has ended.
 enum EndedOperation {
-    Loaded {
-        name: Name,
-        /// The operator has brought something.
-        is_given: bool,
-        result: Result<(), Error>,
-        took: Duration,
-    },
+    Loaded(EndedLoad),
     Unloaded(Name),
     Measured(Vec<(Name, u64)>),
+}
+
+/// A load that has ended.
+struct EndedLoad {
+    name: Name,
+    /// The operator has brought something.
+    is_given: bool,
+    result: Result<(), Error>,
+    took: Duration,
 }
 
 impl OnDemandTask {
@@ -80,11 +83,8 @@ impl OnDemandTask {
     }
 
     fn decide(&self, repository: &Arc<Repository>, operations: &mut JoinSet<EndedOperation>) {
-        let actions = {
-            let table = repository.table().clone();
-            let mut state = self.demands.state.lock();
-            state.budget.decide(&|name| measure::use_of(&table, name), now())
-        };
+        let table = repository.table().clone();
+        let actions = self.demands.state.lock().decide(&table);
         self.perform(repository, actions, operations);
     }
 
@@ -113,7 +113,7 @@ impl OnDemandTask {
         operations.spawn(async move {
             let (began, is_given) = (Instant::now(), given.is_some());
             let result = repository.load(&name, given.unwrap_or_default()).await;
-            EndedOperation::Loaded { name, is_given, result, took: began.elapsed() }
+            EndedOperation::Loaded(EndedLoad { name, is_given, result, took: began.elapsed() })
         });
     }
 
@@ -154,9 +154,7 @@ impl OnDemandTask {
         operations: &mut JoinSet<EndedOperation>,
     ) {
         match ended {
-            EndedOperation::Loaded { name, is_given, result, took } => {
-                self.loaded(repository, &name, (is_given, took), result, operations);
-            }
+            EndedOperation::Loaded(load) => self.loaded(repository, load, operations),
             EndedOperation::Unloaded(name) => self.demands.state.lock().budget.ended(&name),
             EndedOperation::Measured(sizes) => {
                 let table = repository.table().clone();
@@ -176,11 +174,10 @@ impl OnDemandTask {
     fn loaded(
         &self,
         repository: &Arc<Repository>,
-        name: &Name,
-        (is_given, took): (bool, Duration),
-        result: Result<(), Error>,
+        EndedLoad { name, is_given, result, took }: EndedLoad,
         operations: &mut JoinSet<EndedOperation>,
     ) {
+        let name = &name;
         let table = repository.table().clone();
         if let Err(error) = result {
             let mut state = self.demands.state.lock();
@@ -205,6 +202,7 @@ impl OnDemandTask {
             state.counts.loads += 1;
             let actions = state.budget.loaded(name, LoadMeasure { bytes, duration: took }, needs, now());
             if actions.is_empty() {
+                state.awaiting_use.insert(name.clone(), now());
                 state.answer(name, &Ok(()));
             }
             actions

@@ -14,6 +14,7 @@ use engine::{
     explain::{EngineSnapshot, ModelMemorySnapshot},
 };
 use inference::backend::MemoryUsage;
+use lifecycle::BudgetLine;
 use repository::LoadParameters;
 use testing::Gate;
 use vocabulary::{Error, ErrorCode, MemoryKind};
@@ -42,8 +43,7 @@ fn explicit(options: EngineOptions) -> EngineOptions {
 }
 
 async fn ask(engine: &Engine, model: &str, value: u8) -> Result<u8, Error> {
-    let response = engine.demands().model(model, None).await?.infer(request(value))?.only().await?;
-    Ok(response.output("OUT").unwrap().host().unwrap().contiguous()[0])
+    Ok(value_of(&engine.demands().model(model, None).await?.infer(request(value))?.only().await?))
 }
 
 fn memory(engine: &Engine) -> ModelMemorySnapshot {
@@ -172,13 +172,13 @@ async fn what_does_not_fit_or_does_not_load_is_refused_with_the_reason() {
     assert_eq!(error.code, ErrorCode::Unavailable);
     assert_eq!(
         &*error.message,
-        "model 'large' needs 8000 bytes of memory, and --model-memory-budget has 2000"
+        "model 'large' needs 4000 bytes of memory, and --model-memory-budget has 2000"
     );
     for _ in 0..3 {
         let error = ask(&engine, "broken", 1).await.unwrap_err();
         assert!(error.message.contains("the file is broken"), "{error}");
     }
-    let whys: Vec<_> = memory(&engine).models.iter().map(|line| line.why()).collect();
+    let whys: Vec<_> = memory(&engine).models.iter().map(BudgetLine::why).collect();
     assert!(whys.iter().any(|why| why.contains("the file is broken")), "{whys:?}");
     assert!(whys.iter().any(|why| why.contains("it was refused: model 'large' needs")), "{whys:?}");
     assert_eq!(ask(&engine, "a", 1).await, Ok(1));
@@ -285,12 +285,12 @@ async fn a_busy_model_is_not_unloaded() {
         tokio::task::yield_now().await;
     }
     gate.open();
-    assert_eq!(value_of(running.only().await.unwrap()), 1);
+    assert_eq!(value_of(&running.only().await.unwrap()), 1);
     assert_eq!(waiting.await.unwrap(), Ok(2));
     assert_eq!(places(&engine), ["a out", "b in"]);
 }
 
-fn value_of(response: inference::Response) -> u8 {
+fn value_of(response: &inference::Response) -> u8 {
     response.output("OUT").unwrap().host().unwrap().contiguous()[0]
 }
 

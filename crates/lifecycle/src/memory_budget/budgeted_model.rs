@@ -94,12 +94,15 @@ impl BudgetedModel {
         !self.needs.members.is_empty()
     }
 
-    /// The bytes that a load is expected to need: those of the files, and those of the model that it makes of them.
+    /// The bytes that the model is expected to have: those of its files, until it has been measured.
     pub(super) fn expected(&self) -> u64 {
-        if self.is_ensemble() {
-            return 0;
-        }
-        self.measured.unwrap_or(self.needs.file_bytes).saturating_add(self.needs.file_bytes)
+        if self.is_ensemble() { 0 } else { self.measured.unwrap_or(self.needs.file_bytes) }
+    }
+
+    /// The bytes that its load is expected to need: those of the files besides.
+    pub(super) fn expected_for_load(&self) -> u64 {
+        let files = if self.is_ensemble() { 0 } else { self.needs.file_bytes };
+        self.expected().saturating_add(files)
     }
 
     /// The bytes that count for a loaded model: those of its files, if its backend does not measure.

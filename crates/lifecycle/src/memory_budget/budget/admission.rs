@@ -6,7 +6,7 @@ use vocabulary::{Error, Name};
 
 use super::MemoryBudget;
 use crate::memory_budget::{
-    budgeted_model::Residence,
+    budgeted_model::{BudgetedModel, Residence},
     lines::Absence,
     terms::{BudgetAction, ModelUse},
 };
@@ -20,15 +20,41 @@ enum TurnOutcome {
     Refused(Error),
 }
 
+/// One decision: what it is based on besides the budget, and what follows.
+pub(super) struct Decision<'u> {
+    /// How a model in memory is used.
+    pub(super) use_of: &'u dyn Fn(&Name) -> ModelUse,
+    pub(super) now: Timestamp,
+    pub(super) actions: Vec<BudgetAction>,
+}
+
+/// The memory of models that are to be loaded together.
+#[derive(Clone, Copy)]
+struct RoomNeed {
+    /// What the models will have.
+    tight: u64,
+    /// The same with what their loads need besides.
+    comfortable: u64,
+    /// Models of a higher priority do not make room.
+    priority: u32,
+}
+
+/// The memory that is there for models.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Tight,
+    Comfortable,
+}
+
 impl MemoryBudget {
     /// What is to be done now. Called after each input. `use_of` tells how a model in memory is used.
     pub fn decide(&mut self, use_of: &dyn Fn(&Name) -> ModelUse, now: Timestamp) -> Vec<BudgetAction> {
         self.advance(now);
-        let mut actions = Vec::new();
-        self.shrink(use_of, now, &mut actions);
+        let mut decision = Decision { use_of, now, actions: Vec::new() };
+        self.shrink(&mut decision);
         while let Some((&turn, name)) = self.waiting.first_key_value() {
             let name = name.clone();
-            let outcome = self.admit(&name, use_of, now, &mut actions);
+            let outcome = self.admit(&name, &mut decision);
             if matches!(outcome, TurnOutcome::Blocked) {
                 break;
             }
@@ -38,10 +64,10 @@ impl MemoryBudget {
             if let TurnOutcome::Refused(error) = outcome {
                 model.refused(&error);
                 self.end_holds(&name);
-                actions.push(BudgetAction::Refuse(name, error));
+                decision.actions.push(BudgetAction::Refuse(name, error));
             }
         }
-        actions
+        decision.actions
     }
 
     /// Whether models wait for memory that others may give up when they have no more requests.
@@ -50,26 +76,18 @@ impl MemoryBudget {
     }
 
     /// Unloads models if those in memory have grown beyond the limit.
-    fn shrink(
-        &mut self,
-        use_of: &dyn Fn(&Name) -> ModelUse,
-        now: Timestamp,
-        actions: &mut Vec<BudgetAction>,
-    ) {
+    fn shrink(&mut self, decision: &mut Decision<'_>) {
         let short = (self.used - self.leaving).saturating_sub(self.limit);
         if short > 0 {
-            let victims = self.victims(short, u32::MAX, &BTreeSet::new(), use_of, now);
-            victims.models.iter().for_each(|name| self.unload(name, Some(Absence::MadeRoom(None)), actions));
+            let victims = self.victims(short, u32::MAX, &BTreeSet::new(), decision);
+            victims
+                .models
+                .iter()
+                .for_each(|name| self.unload(name, Some(Absence::MadeRoom(None)), &mut decision.actions));
         }
     }
 
-    fn admit(
-        &mut self,
-        name: &Name,
-        use_of: &dyn Fn(&Name) -> ModelUse,
-        now: Timestamp,
-        actions: &mut Vec<BudgetAction>,
-    ) -> TurnOutcome {
+    fn admit(&mut self, name: &Name, decision: &mut Decision<'_>) -> TurnOutcome {
         let failed = self.models.get_mut(name).and_then(|model| model.failed_member.take());
         if let Some((member, error)) = failed {
             let text =
@@ -89,11 +107,16 @@ impl MemoryBudget {
             return self.stage(name, [ending]);
         }
         let absent: Vec<_> = all.iter().filter(|one| residence(one) == Residence::Out).cloned().collect();
-        let need: u64 = absent.iter().map(|one| self.models[one].expected()).sum();
-        let priority = self.models[name].needs.priority;
-        if self.used + need > self.limit {
-            return self.make_room(name, (need, priority), &all, use_of, now, actions);
-        }
+        let sum = |bytes: fn(&BudgetedModel) -> u64| absent.iter().map(|one| bytes(&self.models[one])).sum();
+        let need = RoomNeed {
+            tight: sum(BudgetedModel::expected),
+            comfortable: sum(BudgetedModel::expected_for_load),
+            priority: self.models[name].needs.priority,
+        };
+        let room = match self.make_room(name, need, &all, decision) {
+            Ok(room) => room,
+            Err(outcome) => return outcome,
+        };
         self.hold_members(name);
         for one in &absent {
             let has_members = |needed: &Name| {
@@ -101,13 +124,16 @@ impl MemoryBudget {
             };
             let Some(model) = self.models.get(one) else { continue };
             if model.needs.members.iter().all(has_members) {
-                let reserved = model.expected();
+                let reserved = match room {
+                    Room::Comfortable => model.expected_for_load(),
+                    Room::Tight => model.expected(),
+                };
                 self.models.get_mut(one).iter_mut().for_each(|model| {
                     model.residence = Residence::Loading { reserved };
                 });
                 self.used += reserved;
                 self.hold_members(one);
-                actions.push(BudgetAction::Load(one.clone()));
+                decision.actions.push(BudgetAction::Load(one.clone()));
             }
         }
         if self.models[name].residence == Residence::Out {
@@ -130,33 +156,59 @@ impl MemoryBudget {
     }
 
     /// Unloads others, if that gives enough memory.
+    ///
+    /// # Errors
+    /// There is no room yet, or there will be none.
     fn make_room(
         &mut self,
         name: &Name,
-        (need, priority): (u64, u32),
+        need: RoomNeed,
         all: &BTreeSet<Name>,
-        use_of: &dyn Fn(&Name) -> ModelUse,
-        now: Timestamp,
-        actions: &mut Vec<BudgetAction>,
-    ) -> TurnOutcome {
-        let short = (self.used - self.leaving + need).saturating_sub(self.limit);
+        decision: &mut Decision<'_>,
+    ) -> Result<Room, TurnOutcome> {
+        if self.unload_for(name, (need.comfortable, need.priority), all, decision)? {
+            return Ok(Room::Comfortable);
+        }
+        // Others may end their requests, unless those that stay have too much.
+        let fixed = self.fixed_bytes(need.priority, all);
+        let kept: u64 = all.iter().map(|one| self.bytes_in(one)).sum();
+        if need.comfortable + kept + fixed <= self.limit {
+            return Err(TurnOutcome::Blocked);
+        }
+        if need.tight + kept + fixed > self.limit {
+            return Err(TurnOutcome::Refused(self.too_large(name, need.tight + kept, fixed)));
+        }
+        match self.unload_for(name, (need.tight, need.priority), all, decision)? {
+            true => Ok(Room::Tight),
+            false => Err(TurnOutcome::Blocked),
+        }
+    }
+
+    /// Unloads others, if that gives so many bytes. Returns whether the bytes are there; false if the others do not have
+    /// enough.
+    ///
+    /// # Errors
+    /// The bytes are there when the others have ended.
+    fn unload_for(
+        &mut self,
+        name: &Name,
+        (bytes, priority): (u64, u32),
+        all: &BTreeSet<Name>,
+        decision: &mut Decision<'_>,
+    ) -> Result<bool, TurnOutcome> {
+        if self.used + bytes <= self.limit {
+            return Ok(true);
+        }
+        let short = (self.used - self.leaving + bytes).saturating_sub(self.limit);
         if short > 0 {
-            let victims = self.victims(short, priority, all, use_of, now);
+            let victims = self.victims(short, priority, all, decision);
             if victims.bytes < short {
-                // Others may end their requests, unless those that stay have too much.
-                let fixed = self.fixed_bytes(priority, all);
-                let kept: u64 = all.iter().map(|one| self.bytes_in(one)).sum();
-                let fits = need + kept + fixed <= self.limit;
-                return if fits {
-                    TurnOutcome::Blocked
-                } else {
-                    TurnOutcome::Refused(self.too_large(name, need + kept, fixed))
-                };
+                return Ok(false);
             }
             let reason = || Some(Absence::MadeRoom(Some(name.clone())));
-            victims.models.iter().for_each(|victim| self.unload(victim, reason(), actions));
+            victims.models.iter().for_each(|victim| self.unload(victim, reason(), &mut decision.actions));
         }
-        TurnOutcome::Blocked
+        Err(TurnOutcome::Blocked)
     }
 
     /// The refusal of a model that does not fit beside those that stay.

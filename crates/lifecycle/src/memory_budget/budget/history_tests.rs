@@ -35,7 +35,7 @@ fn needs(name: &str, random: &mut Random) -> ModelNeeds {
         _ => &[],
     };
     ModelNeeds {
-        file_bytes: if members.is_empty() { 5 + random.below(20) } else { 0 },
+        file_bytes: if members.is_empty() { 10 + random.below(40) } else { 0 },
         is_pinned: name == "p",
         priority: u32::from(name == "d"),
         members: members.iter().map(|name| Name::new(name)).collect(),
@@ -62,8 +62,8 @@ impl World {
     }
 
     fn size(&self, name: &Name) -> u64 {
-        // A model has the memory that its load was expected to need.
-        self.budget.models[name].needs.file_bytes * 2
+        // A model has the memory of its files. A load with much room reserves twice as much.
+        self.budget.models[name].needs.file_bytes
     }
 
     fn perform(&mut self, actions: Vec<BudgetAction>) {
@@ -91,7 +91,7 @@ impl World {
                 }
             }
         }
-        for (name, _) in &self.serving {
+        for name in self.serving.keys() {
             let members = &self.budget.models[name].needs.members;
             assert!(
                 members.iter().all(|member| self.serving.contains_key(member)),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use scheduling::Timestamp;
 use vocabulary::Name;
 
-use super::MemoryBudget;
+use super::{MemoryBudget, admission::Decision};
 use crate::memory_budget::{budgeted_model::Residence, terms::ModelUse};
 
 /// Models that may be unloaded, users before what they use.
@@ -22,9 +22,9 @@ impl MemoryBudget {
         wanted: u64,
         priority: u32,
         spared: &BTreeSet<Name>,
-        use_of: &dyn Fn(&Name) -> ModelUse,
-        now: Timestamp,
+        decision: &Decision<'_>,
     ) -> Victims {
+        let &Decision { use_of, now, .. } = decision;
         let mut victims = Victims { models: Vec::new(), bytes: 0 };
         let mut passed = Vec::new();
         while victims.bytes < wanted
