@@ -1,11 +1,11 @@
 """More models than memory: requests load their models within a budget, and others make room."""
 
-import json
 import random
 import subprocess
 
 import numpy as np
 import pytest
+import python_backends
 import repository as models
 import requests
 from adders import CONFIG, EXPLICIT, answer, index, loads, refusal
@@ -13,7 +13,7 @@ from callers import Callers
 from protocols import GRPC, HTTP, metric
 from serving import BINARY, PATIENCE, command, eventually, run_to_end
 
-# A model has a table of 256 KiB, and the budget is for a few of them.
+# Each instance of a model has a table of 256 KiB, and the budget is for a few models.
 TABLE = np.ones(64 << 10, np.float32)
 BUDGET = 2 << 20
 NAMES = [f"m{number}" for number in range(20)]
@@ -115,12 +115,12 @@ def test_an_operator_prefetches_and_withdraws(protocol, start, folder):
 
 
 def test_what_cannot_fit_is_refused_with_its_size(protocol, start, folder):
-    server = start(folder, *budget(400_000))
+    server = start(folder, *budget(700_000))
     with protocol.connect(server) as client:
-        # The pinned model has 256 KiB of it.
+        # Each of the two instances of the pinned model has a table.
         code, text = refusal(answer, protocol, client, "m1")
         assert code == protocol.status("UNAVAILABLE")
-        assert text.startswith("model 'm1' needs ") and "--model-memory-budget has 400000, of which" in text
+        assert text.startswith("model 'm1' needs ") and "--model-memory-budget has 700000, of which" in text
         assert answer(protocol, client, "pinned") == 100
     why = next(model["why"] for model in explained(server)["models"] if model["name"] == "m1")
     assert why == f"it was refused: {text}"
@@ -169,7 +169,7 @@ class TritonPythonModel:
 """
 
 
-def test_models_load_the_models_that_they_call(start, folder, tmp_path):
+def test_models_load_the_models_that_they_call(start_python, python_backend, folder, tmp_path):
     """A model in Python calls models that are not in memory. Its own processes count, too."""
     repository = tmp_path / "all"
     repository.mkdir()
@@ -180,10 +180,12 @@ def test_models_load_the_models_that_they_call(start, folder, tmp_path):
     tensors = models.tensor("input", "NAME", "BYTES", 1) + models.tensor("output", "Y", "FP32", 1)
     (repository / "caller" / "config.pbtxt").write_text(f'backend: "python" max_batch_size: 0\n{tensors}')
     size = 200 << 20
-    server = start(repository, *budget(size))
+    server = start_python(repository, *budget(size))
     with HTTP.connect(server) as client:
         for number, name in enumerate(NAMES):
             inputs = [HTTP.input("NAME", np.array([name], np.object_))]
             assert client.infer("caller", inputs).as_numpy("Y").item() == number
         of_caller = next(model for model in explained(server)["models"] if model["name"] == "caller")
-        assert of_caller["measured"] and of_caller["bytes"] > 1 << 20, json.dumps(of_caller)
+        # Triton's library does not report the memory of its processes.
+        assert of_caller["measured"] == (python_backend == python_backends.BUILT_IN), of_caller
+        assert of_caller["bytes"] > 1 << 20 or not of_caller["measured"], of_caller

@@ -167,7 +167,8 @@ fn failure_text(known: &[IndexEntry]) -> String {
     };
     let mut text = "failed to load all models".to_owned();
     if let Some(IndexEntry { name, reason, .. }) = known.iter().find(has_failed) {
-        let reason = reason.lines().next().unwrap_or_default();
+        // A model that did not fit into the memory budget has no reason in the index.
+        let reason = reason.lines().next().unwrap_or("the log tells why");
         let (failed, known) = (models(&mut known.iter().filter(has_failed)), models(&mut known.iter()));
         text.push_str(&format!(": {failed} of {known} failed, the first is '{name}': {reason}"));
         let others = if failed < known { "; --exit-on-error=false serves the others" } else { "" };
