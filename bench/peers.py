@@ -1,6 +1,6 @@
 """What users would pick instead: the same model behind other servers, with the same load.
 
-Usage: peers.py --rounds N --seconds S [--filter TEXT]. Prints a row of a table in Markdown for each server and number of
+Usage: peers.py --rounds N --seconds S [--filter TEXT] [--picture FILE]. Prints a row of a table in Markdown for each server and number of
 callers: requests a second, the latencies in us that half of the requests and 99 of 100 do not exceed, and the processor time of
 a request in us, of all processes of the server. Each figure is the median of the rounds, in which the servers take turns. Each
 server has two workers (processes, replicas or instances), which compute with one thread. What a server needs is installed by
@@ -35,6 +35,7 @@ FOLDER = pathlib.Path(os.environ["PEERS_FOLDER"])
 CALLERS = (1, 16)
 TICKS = os.sysconf("SC_CLK_TCK")
 PATIENCE = 180
+WARM_UP = 3
 FEATURES, HIDDEN, CLASSES = 64, 512, 10
 
 # What all servers in Python compute.
@@ -237,7 +238,7 @@ def mlserver(folder, port, python):
     ports = {"host": "127.0.0.1", "http_port": port, "grpc_port": free_port(), "metrics_port": free_port()}
     settings = {**ports, "parallel_workers": 2, "debug": False}
     (folder / "settings.json").write_text(json.dumps(settings))
-    return [python, "-m", "mlserver", "start", "."], {"PYTHONPATH": "."}
+    return [python.parent / "mlserver", "start", "."], {"PYTHONPATH": "."}
 
 
 def peers():
@@ -247,7 +248,8 @@ def peers():
     yield Peer("Nereid", None, ours, KSERVE_PATH, KSERVE)
     if "PEERS_REFERENCE" in os.environ:
         yield Peer("Triton 2.51", None, triton, KSERVE_PATH, KSERVE)
-    yield Peer("MLServer", ["mlserver", *runtime], mlserver, KSERVE_PATH, KSERVE)
+    # Its workers do not start with the next version of uvloop.
+    yield Peer("MLServer", ["mlserver", "uvloop<0.22", *runtime], mlserver, KSERVE_PATH, KSERVE)
     yield Peer("LitServe", ["litserve", *runtime], program(LITSERVE, ["server.py", "PORT"]), "/predict", PLAIN)
     yield Peer("BentoML", ["bentoml", *runtime], program(BENTOML, bento), "/predict", PLAIN)
     yield Peer("Ray Serve", ["ray[serve]", *runtime], program(RAY, ["server.py", "PORT"]), "/predict", PLAIN)
@@ -340,11 +342,36 @@ class Running:
         return requests / micros * 1e6, half, most, used / requests * 1e6
 
 
+STYLE = """\
+text { font: 13px system-ui, sans-serif; fill: #1f2328; } .bar { fill: #8c959f; } .own { fill: #0969da; }
+@media (prefers-color-scheme: dark) { text { fill: #e6edf3; } .bar { fill: #6e7681; } .own { fill: #4493f8; } }"""
+
+
+def picture(figures):
+    """Bars of requests a second with the most callers, and the processor time of a request."""
+    most = max(rate for _, rate, _ in figures)
+    lines = []
+    for row, (name, rate, used) in enumerate(figures):
+        y, width = 40 + 26 * row, max(1, 330 * rate / most)
+        lines += [
+            f'<text x="108" y="{y + 13}" text-anchor="end">{name}</text>',
+            f'<rect class="{"bar" if row else "own"}" x="116" y="{y}" width="{width:.0f}" height="18" rx="2"/>',
+            f'<text x="{122 + width:.0f}" y="{y + 13}">{rate:,.0f}</text>',
+            f'<text x="700" y="{y + 13}" text-anchor="end">{used:,.0f} µs</text>',
+        ]
+    told = "; ".join(f"{name}: {rate:,.0f} requests a second, {used:,.0f} µs" for name, rate, used in figures)
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {48 + 26 * len(figures)}" role="img">'
+    titles = f"<title>Requests a second, and processor time of a request</title><desc>{told}</desc>"
+    texts = '<text x="116" y="22">Requests a second</text><text x="700" y="22" text-anchor="end">Processor time of one</text>'
+    return "\n".join([head, titles, f"<style>{STYLE}</style>", texts, *lines, "</svg>\n"])
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--filter", default="")
+    parser.add_argument("--picture", type=pathlib.Path)
     options = parser.parse_args()
     wanted = [peer for peer in peers() if options.filter.lower() in peer.name.lower()]
     found = collections.defaultdict(list)
@@ -357,16 +384,22 @@ def main():
             running = Running(peer)
             try:
                 running.wait()
-                running.measure(max(CALLERS), 1)
+                running.measure(max(CALLERS), WARM_UP)
                 for callers in CALLERS:
                     figures = running.measure(callers, options.seconds)
                     print(f"round {number + 1}, {peer.name}, {callers} callers: {figures[0]:.0f}/s", file=sys.stderr)
                     found[peer.name, callers].append(figures)
             finally:
                 running.end()
-    for (name, callers), rounds in sorted(found.items(), key=lambda row: (row[0][1], [p.name for p in wanted].index(row[0][0]))):
-        figures = (statistics.median(column) for column in zip(*rounds, strict=True))
-        print(f"| {name} | {callers} | " + " | ".join(f"{figure:,.0f}" for figure in figures) + " |")
+    for callers in CALLERS:
+        medians = {
+            peer.name: [statistics.median(column) for column in zip(*found[peer.name, callers], strict=True)]
+            for peer in wanted
+        }
+        for name, figures in medians.items():
+            print(f"| {name} | {callers} | " + " | ".join(f"{figure:,.0f}" for figure in figures) + " |")
+    if options.picture:
+        options.picture.write_text(picture([(name, rate, used) for name, (rate, _, _, used) in medians.items()]))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ mod load;
 mod micro;
 mod observe;
 mod options;
+mod peers;
 mod promises;
 mod python_models;
 mod reload;

@@ -134,9 +134,9 @@ cargo xtask dist [--dev] [--only wheel|deb|tar|image|chart] [--image-repository 
     lists of all parts; and a Helm chart, which names the image of --image-repository [default: nereid]. --dev packs a
     debug build, for tests of the packages.
 
-cargo xtask bench [--reference DIR] [--before BINARY] [--rounds N] [--seconds S] [--server BINARY] [--filter TEXT]
+cargo xtask bench [--reference DIR] [--before BINARY] [--limit] [--rounds N] [--seconds S] [--server BINARY] [--filter TEXT]
                   [--only load|adversary|reload|ensemble|cache|observe|shm|python|tune|promises|growth|replicas
-                         |instructions|micro]
+                         |peers|instructions|micro]
     Builds for release and measures: our server, a bare loop over ONNX Runtime, and, with --reference, the reference
     server of the nvidia-pytriton wheel installed in the site-packages folder DIR. Medians of N rounds [default: 3]
     of S seconds [default: 3] in alternation, then how much longer clients of our server wait while another one takes
@@ -149,6 +149,7 @@ cargo xtask bench [--reference DIR] [--before BINARY] [--rounds N] [--seconds S]
     Results also in target/bench.
     --server measures this build of our server instead of building one.
     --before measures an earlier build of the server beside this one and shows the ratios.
+    --limit measures bare hyper beside the servers, which gives their answers again: the least that a server can do.
     --filter takes only rows whose name contains TEXT.
 ";
 

@@ -31,6 +31,7 @@ pub(super) fn run(setup: &BenchSetup) -> Result<bool> {
     };
     let mut servers = vec![ServerContender::ours(setup, "ours", &[])?];
     servers.extend(ServerContender::before(setup)?);
+    servers.extend(ServerContender::limit(setup, &servers[0])?);
     servers.extend(ServerContender::reference(setup, "reference", &[])?);
     if options.reference.is_none() {
         println!("without the reference server: name its site-packages folder with --reference");

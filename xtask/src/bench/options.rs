@@ -16,6 +16,8 @@ pub(crate) struct BenchOptions {
     pub(super) before: Option<PathBuf>,
     /// The build of Nereid to measure; `None`: one is built.
     server: Option<PathBuf>,
+    /// Bare hyper is measured, too: the limit of a server of small requests.
+    pub(super) limit: bool,
     pub(super) rounds: usize,
     pub(super) seconds: u32,
     /// The only part to measure.
@@ -39,12 +41,13 @@ pub(super) enum BenchPart {
     Promises,
     Growth,
     Replicas,
+    Peers,
     Instructions,
     Micro,
 }
 
 /// All parts in the order in which they are measured, and their names for `--only`.
-pub(super) const PARTS: [(&str, BenchPart); 14] = [
+pub(super) const PARTS: [(&str, BenchPart); 15] = [
     ("load", BenchPart::Load),
     ("adversary", BenchPart::Adversary),
     ("reload", BenchPart::Reload),
@@ -57,6 +60,7 @@ pub(super) const PARTS: [(&str, BenchPart); 14] = [
     ("promises", BenchPart::Promises),
     ("growth", BenchPart::Growth),
     ("replicas", BenchPart::Replicas),
+    ("peers", BenchPart::Peers),
     ("instructions", BenchPart::Instructions),
     ("micro", BenchPart::Micro),
 ];
@@ -79,6 +83,7 @@ impl BenchOptions {
             reference: arguments.value("--reference")?,
             before: arguments.value("--before")?,
             server: arguments.value("--server")?,
+            limit: arguments.flag("--limit"),
             rounds: arguments.value("--rounds")?.unwrap_or(3).max(1),
             seconds: arguments.value("--seconds")?.unwrap_or(3).max(1),
             only: only.as_deref().map(BenchPart::named).transpose()?,
@@ -116,6 +121,6 @@ mod tests {
         assert!(parse("").unwrap().only.is_none());
         let error = parse("--only bogus").err().unwrap().to_string();
         assert!(error.starts_with("--only is load, adversary, reload, "), "{error}");
-        assert!(error.ends_with(", growth, replicas, instructions or micro, not 'bogus'"), "{error}");
+        assert!(error.ends_with(", growth, replicas, peers, instructions or micro, not 'bogus'"), "{error}");
     }
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::backends::{identity_backend, reference_backends};
+use super::bare_programs;
 use super::results;
 use super::row::{BenchProtocol, BenchRow};
 use super::setup::BenchSetup;
@@ -45,6 +46,27 @@ impl ServerContender {
     /// The same contender, whose ports are encrypted and have this certificate.
     pub(super) fn encrypted_by(self, certificate: PathBuf) -> ServerContender {
         ServerContender { certificate: Some(certificate), ..self }
+    }
+
+    /// Starts bare hyper, which gives the answers of another contender again, if the limit is to be measured.
+    pub(super) fn limit(setup: &BenchSetup, of: &ServerContender) -> Result<Option<ServerContender>> {
+        if !setup.options.limit {
+            return Ok(None);
+        }
+        let mut command = Command::new(bare_programs::build("client", "bare_protocols")?);
+        let [http_port, grpc_port] = loopback::free_ports()?;
+        command.args([http_port, grpc_port, of.http_port, of.grpc_port].map(|port| port.to_string()));
+        let server = ServerProcess::start(&mut command, setup.folder.join("limit.log"), http_port)?;
+        let (certificate, perf) = (None, setup.server.clone());
+        Ok(Some(ServerContender {
+            name: "limit",
+            server,
+            http_port,
+            grpc_port,
+            metrics_port: of.metrics_port,
+            certificate,
+            perf,
+        }))
     }
 
     /// Starts the earlier build of Nereid with the repository `ours`, if one was named.

@@ -1,7 +1,7 @@
 //! Programs that tests use: those of the system, or those of Debian's packages.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
@@ -25,6 +25,12 @@ pub(crate) const NGINX: DebianProgram =
 /// A load balancer.
 pub(crate) const HAPROXY: DebianProgram =
     DebianProgram { version_option: "-v", ..DebianProgram::new("haproxy", "haproxy", "usr/sbin/haproxy") };
+/// A load generator for HTTP.
+pub(crate) const WRK: DebianProgram = DebianProgram {
+    tells_version: false,
+    version_option: "-v",
+    ..DebianProgram::new("wrk", "wrk", "usr/bin/wrk")
+};
 pub(crate) const VALGRIND: DebianProgram = DebianProgram {
     variables: &[
         ("VALGRIND_LIB", "$here/usr/libexec/valgrind"),
@@ -45,11 +51,20 @@ pub(crate) struct DebianProgram {
     variables: &'static [(&'static str, &'static str)],
     /// What makes the program tell its version.
     version_option: &'static str,
+    /// The program ends without an error then.
+    tells_version: bool,
 }
 
 impl DebianProgram {
     const fn new(name: &'static str, package: &'static str, path: &'static str) -> DebianProgram {
-        DebianProgram { name, package, path, variables: &[], version_option: "--version" }
+        DebianProgram {
+            name,
+            package,
+            path,
+            variables: &[],
+            version_option: "--version",
+            tells_version: true,
+        }
     }
 
     /// Downloads the program unless it is there, and returns it.
@@ -58,7 +73,7 @@ impl DebianProgram {
     /// The system has no `apt-get`, or the package cannot be downloaded.
     pub(crate) fn fetch(&self) -> Result<PathBuf> {
         let name = self.name;
-        if process::starts_with(name, self.version_option) {
+        if self.starts(name.as_ref()) {
             return Ok(name.into());
         }
         let folder = workspace::target().join(name);
@@ -70,8 +85,17 @@ impl DebianProgram {
             fs::write(&script, self.script())?;
             files::make_executable(&script)
         })?;
-        process::run(Command::new(&program).arg(self.version_option))?;
+        ensure!(self.starts(&program), "{} cannot be started", program.display());
         Ok(program)
+    }
+
+    fn starts(&self, program: &Path) -> bool {
+        if self.tells_version {
+            return process::starts_with(program, self.version_option);
+        }
+        // A shell tells by these that it has found no program.
+        let told = Command::new(program).arg(self.version_option).output();
+        told.is_ok_and(|told| !matches!(told.status.code(), Some(126 | 127) | None))
     }
 
     /// Starts the unpacked program with the unpacked libraries, in the same process.

@@ -82,7 +82,7 @@ impl Engine {
         let unread = loader.unread().clone();
         let repository = Arc::new(Repository::start(loader, repository)?);
         let on_demand = on_demand.map(|OnDemandOptions { memory_budget, load_wait }| {
-            OnDemandModels::start(memory_budget, load_wait, &repository, unread)
+            OnDemandModels::start(memory_budget, load_wait, &repository, (inflight.clone(), unread))
         });
         let shared = EngineInner {
             server,

@@ -100,7 +100,27 @@ impl Demands {
         Self { state, asked: Notify::new(), patience, surveyed: TaskMutex::new(None) }
     }
 
+    /// The requested version of a model, or the largest one, when it is in memory. `looked_up` is why it is not in the table.
+    ///
+    /// # Errors
+    /// That error for a model that nothing loads. Why the model did not come, or not in time.
     pub(super) async fn model(
+        &self,
+        repository: &Repository,
+        name: &Name,
+        version: Option<i64>,
+        looked_up: Error,
+    ) -> Result<Arc<Model>, Error> {
+        let coming = self.model_at_last(repository, name, version, looked_up);
+        timeout(self.patience, coming).await.unwrap_or_else(|_| {
+            let seconds = self.patience.as_secs();
+            Err(Error::unavailable(format!(
+                "model '{name}' was not loaded within {seconds} seconds (--model-load-wait-secs)"
+            )))
+        })
+    }
+
+    async fn model_at_last(
         &self,
         repository: &Repository,
         name: &Name,
@@ -131,7 +151,7 @@ impl Demands {
             self.survey_again(repository).await;
             answer = self.ask(name, MemoryBudget::demand)?;
         }
-        self.wait(name, answer).await
+        wait(answer).await
     }
 
     /// Loads a model as an operator asks. `None` if it is in memory, or in no repository: then the repository decides.
@@ -160,7 +180,10 @@ impl Demands {
             Ok(asked) => asked,
             Err(error) => return Some(Err(error)),
         };
-        Some(self.wait(name, asked).await.map(drop))
+        let loaded = wait(asked).await;
+        // A load that a request had begun before has not taken what the operator has brought.
+        let is_left = self.state.lock().given.remove(name).is_some();
+        (loaded.is_err() || !is_left).then(|| loaded.map(drop))
     }
 
     /// An operator has loaded a model again that was in memory.
@@ -198,6 +221,11 @@ impl Demands {
             log::warn!("the models of the repositories are not known: {error}");
         }
     }
+
+    /// Looks at all models of the repositories.
+    ///
+    /// # Errors
+    /// A repository that cannot be read.
     pub(super) async fn look(
         &self,
         repository: &Repository,
@@ -247,23 +275,16 @@ impl Demands {
             }
         }
     }
+}
 
-    async fn wait(&self, name: &Name, asked: Asked) -> Result<Demanded, Error> {
-        let answer = match asked {
-            Asked::Came => return Ok(Demanded::WasThere),
-            Asked::NeverComes | Asked::Unknown => return Ok(Demanded::NeverComes),
-            Asked::Waits(answer) => answer,
-        };
-        match timeout(self.patience, answer).await {
-            Ok(Ok(answer)) => answer.map(|()| Demanded::Came),
-            Ok(Err(_)) => Err(server_ended()),
-            Err(_) => {
-                let seconds = self.patience.as_secs();
-                Err(Error::unavailable(format!(
-                    "model '{name}' was not loaded within {seconds} seconds (--model-load-wait-secs)"
-                )))
-            }
-        }
+async fn wait(asked: Asked) -> Result<Demanded, Error> {
+    match asked {
+        Asked::Came => Ok(Demanded::WasThere),
+        Asked::NeverComes | Asked::Unknown => Ok(Demanded::NeverComes),
+        Asked::Waits(answer) => match answer.await {
+            Ok(answer) => answer.map(|()| Demanded::Came),
+            Err(_) => Err(server_ended()),
+        },
     }
 }
 

@@ -12,7 +12,7 @@ use inference::{
     UnreadPolicy, response_channel,
 };
 use tokio::{runtime::Handle, sync::Notify};
-use vocabulary::{Error, Name};
+use vocabulary::{ByteBudget, Error, Name};
 
 use super::demands::{Demands, server_ended};
 use crate::models::{AbsentModels, Repository};
@@ -24,6 +24,9 @@ const MOST_UNREAD: NonZeroUsize = NonZeroUsize::new(16).unwrap();
 pub(super) struct AbsentModelsInferer {
     pub(super) demands: Arc<Demands>,
     pub(super) repository: Weak<Repository>,
+    /// Counts the requests that wait.
+    pub(super) inflight: Arc<ByteBudget>,
+    /// Counts their responses.
     pub(super) unread: Arc<UnreadBudget>,
     pub(super) runtime: Handle,
 }
@@ -54,9 +57,18 @@ impl AbsentModels for AbsentModelsInferer {
             budget: self.unread.clone(),
             client: request.client,
             most_unread: Some(MOST_UNREAD),
-            reservation: request.reservation.take(),
+            reservation: None,
         };
         let (responder, stream) = response_channel(timeline, cancellation.clone(), flow);
+        if request.reservation.is_none() {
+            match self.inflight.reserve(request.reserved_bytes()) {
+                Ok(reservation) => request.reservation = Some(reservation),
+                Err(no_room) => {
+                    responder.fail(no_room.into());
+                    return stream;
+                }
+            }
+        }
         let (demands, repository, name) = (self.demands.clone(), self.repository.clone(), Name::new(model));
         self.runtime.spawn(async move {
             let answer = async {

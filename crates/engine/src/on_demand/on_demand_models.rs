@@ -5,7 +5,7 @@ use inference::UnreadBudget;
 use lifecycle::{BudgetLine, BudgetPlace};
 use repository::LoadParameters;
 use tokio::{runtime::Handle, task::JoinSet};
-use vocabulary::{Error, Name};
+use vocabulary::{ByteBudget, Error, Name};
 
 use super::{
     demands::{Demands, exiting},
@@ -27,18 +27,19 @@ pub(crate) struct OnDemandModels {
 
 impl OnDemandModels {
     /// Loads models of a repository within so many bytes. Requests wait for `patience` at most. Requests of models reach
-    /// others through the repository, and `unread` counts their responses. Must be called in a tokio runtime.
+    /// others through the repository, and `inflight` and `unread` count these and their responses. Must be called in a tokio runtime.
     pub(crate) fn start(
         limit: u64,
         patience: Duration,
         repository: &Arc<Repository>,
-        unread: Arc<UnreadBudget>,
+        (inflight, unread): (Arc<ByteBudget>, Arc<UnreadBudget>),
     ) -> Self {
         let demands = Arc::new(Demands::new(limit, patience));
         let owner = Arc::downgrade(repository);
         repository.set_absent_models(Arc::new(AbsentModelsInferer {
             demands: demands.clone(),
             repository: owner.clone(),
+            inflight,
             unread,
             runtime: Handle::current(),
         }));

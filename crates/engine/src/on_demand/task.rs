@@ -99,7 +99,8 @@ impl OnDemandTask {
                 BudgetAction::Load(name) => self.load(repository.clone(), name, operations),
                 BudgetAction::Unload(name) => self.unload(repository.clone(), name, operations),
                 BudgetAction::Refuse(name, error) => {
-                    log::warn!("{error}");
+                    // Requests may cause it without end.
+                    log::debug!("{error}");
                     let mut state = self.demands.state.lock();
                     state.counts.refusals += 1;
                     state.answer(&name, &Err(error));

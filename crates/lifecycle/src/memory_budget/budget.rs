@@ -146,6 +146,8 @@ impl MemoryBudget {
         model.needs = ModelNeeds { file_bytes: model.needs.file_bytes, ..needs };
         model.failure = None;
         model.load_duration = measure.duration;
+        let least = model.least_duration.map_or(measure.duration, |least| least.min(measure.duration));
+        model.least_duration = Some(least);
         let bytes = if model.is_ensemble() { 0 } else { model.bytes_of(measure.bytes) };
         model.measured = (measure.bytes > 0 || model.is_ensemble()).then_some(bytes);
         self.used += bytes;

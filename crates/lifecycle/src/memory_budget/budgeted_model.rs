@@ -54,6 +54,8 @@ pub(super) struct BudgetedModel {
     /// The bytes of the last load, as they were measured last.
     pub(super) measured: Option<u64>,
     pub(super) load_duration: Duration,
+    /// How long its quickest load took: what the others took longer was because of the rest of the machine.
+    pub(super) least_duration: Option<Duration>,
     /// The weights of its uses, also of those before it went.
     pub(super) uses: f64,
     /// Its place among those who wait for memory.
@@ -77,6 +79,7 @@ impl Default for BudgetedModel {
             residence: Residence::Out,
             measured: None,
             load_duration: Duration::ZERO,
+            least_duration: None,
             uses: 0.0,
             turn: None,
             is_staged: false,
@@ -112,7 +115,7 @@ impl BudgetedModel {
 
     /// How much it is worth to keep the model, for each of its bytes, as a key that grows with it.
     pub(super) fn worth(&self, bytes: u64) -> u64 {
-        let seconds = self.load_duration.as_secs_f64().max(1e-6);
+        let seconds = self.least_duration.unwrap_or_default().as_secs_f64().max(1e-6);
         // The bits of positive numbers have the order of the numbers.
         (self.uses * seconds / bytes.max(1) as f64).to_bits()
     }

@@ -191,6 +191,14 @@ fn check_between(typed: &mut TypedOptions) -> Result<(), BadOption> {
              this machine.",
         ));
     }
+    check_memory_budget(typed)?;
+    let plain_keys = plain_keys::warning(typed);
+    typed.warnings.extend(plain_keys);
+    Ok(())
+}
+
+/// Checks what goes together with models that are loaded on demand.
+fn check_memory_budget(typed: &mut TypedOptions) -> Result<(), BadOption> {
     if typed.repository.memory_budget.is_some() {
         if typed.repository.control_mode == ControlMode::Poll {
             return Err(BadOption::plain(
@@ -207,8 +215,6 @@ fn check_between(typed: &mut TypedOptions) -> Result<(), BadOption> {
         let text = "Warning: '--model-load-wait-secs' has no effect without '--model-memory-budget'.";
         typed.warnings.push(text.into());
     }
-    let plain_keys = plain_keys::warning(typed);
-    typed.warnings.extend(plain_keys);
     Ok(())
 }
 

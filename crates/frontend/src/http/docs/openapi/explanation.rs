@@ -33,16 +33,7 @@ pub(super) fn schemas() -> Value {
                 "log": list("LogLine"),
             },
         },
-        "ModelInMemory": {
-            "type": "object",
-            "required": ["name", "place", "why"],
-            "properties": {
-                "name": text,
-                "place": { "type": "string", "enum": ["in", "loading", "waiting", "unloading", "out"] },
-                "why": text, "bytes": count, "measured": { "type": "boolean" }, "pinned": { "type": "boolean" },
-                "priority": count, "load_seconds": seconds,
-            },
-        },
+        "ModelInMemory": model_in_memory(),
         "LogLine": {
             "type": "object",
             "required": ["level", "text"],
@@ -78,6 +69,22 @@ pub(super) fn schemas() -> Value {
                 "steps": { "type": "array", "items": { "type": "object" } },
                 "memory": { "type": "array", "items": { "type": "object" } },
             },
+        },
+    })
+}
+
+/// A model that is loaded on demand.
+fn model_in_memory() -> Value {
+    let count = json!({ "type": "integer", "minimum": 0 });
+    let text = json!({ "type": "string" });
+    json!({
+        "type": "object",
+        "required": ["name", "place", "why"],
+        "properties": {
+            "name": text,
+            "place": { "type": "string", "enum": ["in", "loading", "waiting", "unloading", "out"] },
+            "why": text, "bytes": count, "measured": { "type": "boolean" }, "pinned": { "type": "boolean" },
+            "priority": count, "load_seconds": { "type": "number", "minimum": 0 },
         },
     })
 }
