@@ -10,7 +10,7 @@ use std::{
 };
 
 use engine::{
-    Engine, EngineOptions, ModelControl, OnDemandOptions, StartupModels,
+    Engine, EngineOptions, ModelControl, ModelState, OnDemandOptions, StartupModels,
     explain::{EngineSnapshot, ModelMemorySnapshot},
 };
 use inference::backend::MemoryUsage;
@@ -76,6 +76,8 @@ async fn requests_load_models_and_others_make_room() {
             assert!(memory(&engine).used <= budget);
         }
     }
+    let EngineSnapshot { models, .. } = engine.explain(None, |_| true).unwrap();
+    assert!(models.iter().all(|model| model.state == Some(ModelState::Ready)), "the others are elsewhere");
     let counts = memory(&engine).counts;
     assert!(counts.loads > 3 && counts.unloads > 0, "{counts:?}");
     assert_eq!(counts.refusals, 0);

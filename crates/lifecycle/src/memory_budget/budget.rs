@@ -78,11 +78,6 @@ impl MemoryBudget {
         });
     }
 
-    /// Whether a repository has this model.
-    pub fn knows(&self, name: &Name) -> bool {
-        self.models.contains_key(name)
-    }
-
     /// Whether a request for this model would be answered, now or after a load.
     pub fn takes_requests(&self, name: &Name, now: Timestamp) -> bool {
         self.models.get(name).is_some_and(|model| {

@@ -308,11 +308,11 @@ fn models_that_have_gone_from_the_repositories_are_forgotten() {
     let mut world = World::new(100, &[("a", model(10)), ("b", model(10))]);
     world.bring("a", 10, 1);
     world.budget.retain(|_| false);
-    assert!(world.budget.knows(&Name::new("a")), "it is in memory");
-    assert!(!world.budget.knows(&Name::new("b")));
+    assert!(world.budget.models.contains_key(&Name::new("a")), "it is in memory");
+    assert!(!world.budget.models.contains_key(&Name::new("b")));
     world.ended("a");
     world.budget.retain(|_| false);
-    assert!(!world.budget.knows(&Name::new("a")));
+    assert!(!world.budget.models.contains_key(&Name::new("a")));
 }
 
 /// Looking for a model to unload costs the same among few models and among many.
