@@ -141,6 +141,14 @@ impl MemoryBudget {
                 member != name && !matches!(self.models[member].residence, Residence::In { .. })
             });
             let coming: Vec<_> = coming.collect();
+            let is_loading =
+                |member: &Name| matches!(self.models[member].residence, Residence::Loading { .. });
+            if !coming.iter().any(is_loading) {
+                let text = format!(
+                    "model '{name}' cannot be loaded: models that it needs call each other in a circle"
+                );
+                return TurnOutcome::Refused(Error::invalid(text));
+            }
             return self.stage(name, coming);
         }
         TurnOutcome::Settled

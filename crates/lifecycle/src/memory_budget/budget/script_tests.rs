@@ -273,6 +273,17 @@ fn an_ensemble_comes_with_its_members_and_goes_before_them() {
 }
 
 #[test]
+fn ensembles_that_call_each_other_are_refused() {
+    let models = [("e", ensemble(&["f"])), ("f", ensemble(&["e"])), ("own", ensemble(&["own"]))];
+    let mut world = World::new(100, &models);
+    for name in ["e", "own"] {
+        world.demand(name);
+        let text = "cannot be loaded: models that it needs call each other in a circle";
+        assert_eq!(world.decide(), [format!("refuse {name}: model '{name}' {text}")]);
+    }
+}
+
+#[test]
 fn an_ensemble_is_refused_with_the_reason_of_its_member() {
     let models = [("e", ensemble(&["m"])), ("m", model(10)), ("f", ensemble(&["absent"]))];
     let mut world = World::new(100, &models);
