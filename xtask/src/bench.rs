@@ -19,6 +19,7 @@ mod micro;
 mod observe;
 mod options;
 mod peers;
+mod processors;
 mod promises;
 mod python_models;
 mod reload;

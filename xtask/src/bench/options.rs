@@ -42,12 +42,13 @@ pub(super) enum BenchPart {
     Growth,
     Replicas,
     Peers,
+    Processors,
     Instructions,
     Micro,
 }
 
 /// All parts in the order in which they are measured, and their names for `--only`.
-pub(super) const PARTS: [(&str, BenchPart); 15] = [
+pub(super) const PARTS: [(&str, BenchPart); 16] = [
     ("load", BenchPart::Load),
     ("adversary", BenchPart::Adversary),
     ("reload", BenchPart::Reload),
@@ -61,6 +62,7 @@ pub(super) const PARTS: [(&str, BenchPart); 15] = [
     ("growth", BenchPart::Growth),
     ("replicas", BenchPart::Replicas),
     ("peers", BenchPart::Peers),
+    ("processors", BenchPart::Processors),
     ("instructions", BenchPart::Instructions),
     ("micro", BenchPart::Micro),
 ];
@@ -121,6 +123,9 @@ mod tests {
         assert!(parse("").unwrap().only.is_none());
         let error = parse("--only bogus").err().unwrap().to_string();
         assert!(error.starts_with("--only is load, adversary, reload, "), "{error}");
-        assert!(error.ends_with(", growth, replicas, peers, instructions or micro, not 'bogus'"), "{error}");
+        assert!(
+            error.ends_with(", growth, replicas, peers, processors, instructions or micro, not 'bogus'"),
+            "{error}"
+        );
     }
 }

@@ -33,7 +33,23 @@ pub(super) struct ServerContender {
 impl ServerContender {
     /// Starts Nereid with the repository `ours`, and with more options.
     pub(super) fn ours(setup: &BenchSetup, name: &'static str, more: &[String]) -> Result<ServerContender> {
-        let mut command = Command::new(&setup.server);
+        ServerContender::ours_by(setup, name, more, Command::new(&setup.server))
+    }
+
+    /// The same on one processor.
+    pub(super) fn ours_on_one_processor(setup: &BenchSetup, name: &'static str) -> Result<ServerContender> {
+        // It becomes the server.
+        let mut command = Command::new("taskset");
+        command.args(["--cpu-list", "0"]).arg(&setup.server);
+        ServerContender::ours_by(setup, name, &[], command)
+    }
+
+    fn ours_by(
+        setup: &BenchSetup,
+        name: &'static str,
+        more: &[String],
+        mut command: Command,
+    ) -> Result<ServerContender> {
         command.env(runtime_library::VARIABLE, &setup.library);
         let backends = identity_backend(&setup.folder)?;
         c_compiler::compile_plugin("repeat", &backends.join("repeat/libtriton_repeat.so"), &["-O2"])?;
