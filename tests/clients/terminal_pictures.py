@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import repository as models
 import terminals
-from serving import BINARY, LIBRARY, ROOT, TARGET, environment, free_port
+from serving import BINARY, LIBRARY, ROOT, TARGET, environment, free_ports
 
 PICTURES = ROOT / "docs/pictures"
 ALL_PICTURES = TARGET / "pictures"
@@ -59,7 +59,7 @@ def prepare(folder):
 
 def output_of(screen, folder, **variables):
     """What a terminal shows of a screen. The ports are those of a server that has no options."""
-    ports = {name: free_port() for name in PORTS}
+    ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
     own = {f"NEREID_{name}_PORT": str(port) for name, port in ports.items()} | {"NEREID_PYTHON": sys.executable}
     # No picture has a path of this machine.
     own[LIBRARY] = f"lib/{pathlib.Path(environment()[LIBRARY]).name}"

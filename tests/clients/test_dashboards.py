@@ -93,6 +93,8 @@ def test_all_metrics_and_labels_exist(start, tmp_path, repository):
         known = series(start_with_everything(start, tmp_path, repository, *cache)) | known
     finally:
         store.kill()
+    options = [*BUILT_IN.options, "--model-memory-budget=1000000000"]
+    known = series(start(repository, *options, variables=BUILT_IN.variables).wait_until_ready()) | known
     expressions = board_expressions() + alert_expressions()
     assert len(expressions) > 30
     wrong = []

@@ -1,9 +1,9 @@
 """More models than memory: requests load their models within a budget, and others make room."""
 
 import random
-import subprocess
 
 import numpy as np
+import processes
 import pytest
 import python_backends
 import repository as models
@@ -131,13 +131,13 @@ def test_the_command_tells_why_models_are_in_memory(start, folder):
     with HTTP.connect(server) as client:
         assert answer(HTTP, client, "m5") == 5
     line = [str(BINARY), "explain", "--url", server.http]
-    told = subprocess.run(line, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
+    told = processes.run(line, check=True).stdout
     assert "memory of models: " in told and f"of {BUDGET} bytes" in told
     assert "pinned: in" in told and "it stays in memory: it is pinned" in " ".join(told.split())
     assert "m0: out" in told and "no request has asked for it" in " ".join(told.split())
-    told = subprocess.run([*line, "m0"], capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
+    told = processes.run([*line, "m0"], check=True).stdout
     assert "m0: out" in told and "m1" not in told
-    told = subprocess.run([*line, "nobody"], capture_output=True, text=True, timeout=PATIENCE)
+    told = processes.run([*line, "nobody"])
     assert told.returncode != 0 and "unknown model: 'nobody'" in told.stderr
 
 

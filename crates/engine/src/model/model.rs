@@ -312,8 +312,7 @@ impl Model {
         self.validator.check(&self.config, &mut request).map(drop)
     }
 
-    /// As [`Engine::model_ready`](crate::Engine::model_ready), but asks on this thread. Blocks as long as the backend
-    /// does.
+    /// As [`ModelDemands::ready`](crate::ModelDemands::ready), but asks on this thread. Blocks as long as the backend does.
     pub fn ready_here(&self) -> bool {
         self.account.runner().ready_here()
     }
