@@ -254,9 +254,8 @@ impl Engine {
     ) -> Result<EngineSnapshot, Error> {
         let EngineInner { repository, on_demand, exposition, inflight, .. } = &*self.shared;
         let table = repository.table().clone();
-        let model_memory = on_demand.as_ref().map(|on_demand| {
-            on_demand.snapshot(|name| model.map_or_else(|| shows(name), |(asked, _)| asked == name))
-        });
+        let wanted = |name: &str| model.map_or_else(|| shows(name), |(asked, _)| asked == name);
+        let model_memory = on_demand.as_ref().map(|on_demand| on_demand.snapshot(wanted, &shows));
         explain::take(&table, model, shows, (exposition.cache(), inflight), model_memory)
     }
 

@@ -11,8 +11,8 @@ mod words;
 pub use crate::account::FailureSnapshot;
 pub use crate::snapshot::{
     CacheSnapshot, DemandCounts, EngineSnapshot, FailureCounts, MOST_MODELS, ModelMemorySnapshot,
-    ModelSnapshot, SchedulerKind, SchedulerSnapshot, ServedSnapshot, StepSnapshot, TimeQuantiles,
-    TimesSnapshot,
+    ModelMemoryTotals, ModelSnapshot, SchedulerKind, SchedulerSnapshot, ServedSnapshot, StepSnapshot,
+    TimeQuantiles, TimesSnapshot,
 };
 pub use executor::snapshot::{
     InstanceSnapshot, InstanceState, InstancesSnapshot, QueueSnapshot, ResourceSnapshot, SequencesSnapshot,

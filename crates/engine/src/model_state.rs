@@ -41,6 +41,13 @@ pub struct IndexEntry {
     pub reason: String,
 }
 
+impl IndexEntry {
+    /// Whether the version was ended on purpose.
+    pub(crate) fn is_unloaded(&self) -> bool {
+        self.state == Some(ModelState::Unavailable) && self.reason == "unloaded"
+    }
+}
+
 /// A model or a version that keeps the server from being ready.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NotReady {

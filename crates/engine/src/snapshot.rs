@@ -39,17 +39,24 @@ pub struct EngineSnapshot {
 /// What the memory of models is used for, at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelMemorySnapshot {
-    /// The limit in bytes.
-    pub limit: u64,
-    /// What models have, or were promised, in bytes.
-    pub used: u64,
-    /// Loads and unloads since the start.
-    pub counts: DemandCounts,
+    /// Of all models together.
+    pub totals: ModelMemoryTotals,
     /// The models: those in memory or on the way there, the largest first, and then the others by name. At most
     /// [`MOST_MODELS`].
     pub models: Vec<BudgetLine>,
     /// The number of models that are left out.
     pub models_left_out: usize,
+}
+
+/// The memory of all models together, and what has happened since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelMemoryTotals {
+    /// The limit in bytes.
+    pub limit: u64,
+    /// What models have, or were promised, in bytes.
+    pub used: u64,
+    /// What has happened.
+    pub counts: DemandCounts,
 }
 
 /// What has happened since the start.

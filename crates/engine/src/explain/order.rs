@@ -37,7 +37,7 @@ impl ModelActivity {
 pub(super) fn rank(entry: &IndexEntry, activity: ModelActivity) -> impl Ord + use<> {
     let group = match entry.state {
         Some(ModelState::Ready) => 1,
-        Some(ModelState::Unavailable) if entry.reason == "unloaded" => 2,
+        Some(ModelState::Unavailable) if entry.is_unloaded() => 2,
         None => 2,
         Some(ModelState::Loading | ModelState::Unloading | ModelState::Unavailable) => 0,
     };

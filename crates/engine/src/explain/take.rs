@@ -10,7 +10,6 @@ use vocabulary::{ByteBudget, Error, FailureReason};
 
 use super::order::{ModelActivity, rank};
 use crate::{
-    model_state::ModelState,
     models::{ModelTable, loaded_version::LoadedVersion},
     snapshot::{
         CacheSnapshot, EngineSnapshot, FailureCounts, MOST_MODELS, ModelMemorySnapshot, ModelSnapshot,
@@ -36,8 +35,7 @@ pub(crate) fn take(
     });
     if model_memory.is_some() {
         // A request would load it: the memory of models tells more.
-        entries
-            .retain(|(entry, _)| entry.state != Some(ModelState::Unavailable) || entry.reason != "unloaded");
+        entries.retain(|(entry, _)| !entry.is_unloaded());
     }
     let is_absent = model_memory.as_ref().is_some_and(|memory| !memory.models.is_empty());
     if let (Some((name, version)), true, false) = (model, entries.is_empty(), is_absent) {

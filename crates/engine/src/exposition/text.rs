@@ -18,8 +18,10 @@ use super::{
     series::{Series, family},
 };
 use crate::{
-    account::ModelStatistics, models::loaded_version::LoadedVersion, options::MetricsOptions,
-    snapshot::DemandCounts,
+    account::ModelStatistics,
+    models::loaded_version::LoadedVersion,
+    options::MetricsOptions,
+    snapshot::{DemandCounts, ModelMemoryTotals},
 };
 
 /// Writes the text on demand.
@@ -69,7 +71,7 @@ impl Exposition {
         form: MetricsForm,
         models: impl Iterator<Item = &'a Arc<LoadedVersion>>,
         repositories: &BTreeMap<Name, bool>,
-        model_memory: Option<(u64, u64, DemandCounts)>,
+        model_memory: Option<ModelMemoryTotals>,
     ) -> String {
         let series: Vec<_> = models.map(|loaded| Series::read(loaded)).collect();
         let mut text = MetricsText::new(form);
@@ -162,7 +164,8 @@ fn repository_gauges(text: &mut MetricsText, repositories: &BTreeMap<Name, bool>
 }
 
 /// The budget of models that are loaded on demand.
-fn model_memory_gauges(text: &mut MetricsText, (limit, used, counts): (u64, u64, DemandCounts)) {
+fn model_memory_gauges(text: &mut MetricsText, totals: ModelMemoryTotals) {
+    let ModelMemoryTotals { limit, used, counts } = totals;
     let DemandCounts { loads, unloads, refusals } = counts;
     let families = [
         (

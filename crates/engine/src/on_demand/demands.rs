@@ -22,7 +22,7 @@ use super::measure;
 use crate::{
     model::Model,
     models::{ModelTable, Repository, SurveyedModel},
-    snapshot::DemandCounts,
+    snapshot::{DemandCounts, ModelMemoryTotals},
 };
 
 /// So many requests may wait for loads. Their bytes count in the budget of requests, too.
@@ -73,14 +73,15 @@ pub(super) fn exiting() -> Error {
 }
 
 /// What a demand comes to.
-#[derive(Debug, PartialEq, Eq)]
 enum Demanded {
     /// The model was in memory when it was asked for.
     WasThere,
-    /// The model was loaded.
-    Came,
-    /// Nothing loads a model of this name.
+    /// The model is loaded, or refused, and this tells when.
+    Waits(oneshot::Receiver<Result<(), Error>>),
+    /// An operator has unloaded the model.
     NeverComes,
+    /// No repository is known to have a model of this name.
+    IsUnknown,
 }
 
 impl Demands {
@@ -130,12 +131,15 @@ impl Demands {
         let mut was_there = false;
         loop {
             match self.demand(repository, name).await? {
-                Demanded::NeverComes => return Err(looked_up),
+                Demanded::NeverComes | Demanded::IsUnknown => return Err(looked_up),
                 // It is in memory since it was looked up, or it is there without the version.
                 Demanded::WasThere if was_there => return Err(looked_up),
                 Demanded::WasThere => was_there = true,
-                // It may be unloaded again before the request has reached it.
-                Demanded::Came => was_there = false,
+                Demanded::Waits(answer) => {
+                    came(answer).await?;
+                    // It may be unloaded again before the request has reached it.
+                    was_there = false;
+                }
             }
             match repository.table().model(name, version) {
                 Ok(loaded) => return Ok(loaded.model().clone()),
@@ -144,14 +148,15 @@ impl Demands {
         }
     }
 
-    /// Waits until a model that a request needs is in memory.
+    /// Demands a model for a request. Looks at the repositories again for a name that is not known.
     async fn demand(&self, repository: &Repository, name: &Name) -> Result<Demanded, Error> {
-        let mut answer = self.ask(name, MemoryBudget::demand)?;
-        if matches!(answer, Asked::Unknown) {
-            self.survey_again(repository).await;
-            answer = self.ask(name, MemoryBudget::demand)?;
+        match self.ask(name, MemoryBudget::demand)? {
+            Demanded::IsUnknown => {
+                self.survey_again(repository).await;
+                self.ask(name, MemoryBudget::demand)
+            }
+            demanded => Ok(demanded),
         }
-        wait(answer).await
     }
 
     /// Loads a model as an operator asks. `None` if it is in memory, or in no repository: then the repository decides.
@@ -172,18 +177,17 @@ impl Demands {
             self.state.lock().given.insert(name.clone(), given);
         }
         self.learn(found);
-        let asked = match self.ask(name, MemoryBudget::prefetch) {
-            Ok(Asked::Unknown | Asked::Came | Asked::NeverComes) => {
+        let loaded = match self.ask(name, MemoryBudget::prefetch) {
+            Ok(Demanded::Waits(answer)) => came(answer).await,
+            Ok(Demanded::WasThere | Demanded::NeverComes | Demanded::IsUnknown) => {
                 self.state.lock().given.remove(name);
                 return None;
             }
-            Ok(asked) => asked,
             Err(error) => return Some(Err(error)),
         };
-        let loaded = wait(asked).await;
         // A load that a request had begun before has not taken what the operator has brought.
         let is_left = self.state.lock().given.remove(name).is_some();
-        (loaded.is_err() || !is_left).then(|| loaded.map(drop))
+        (loaded.is_err() || !is_left).then_some(loaded)
     }
 
     /// An operator has loaded a model again that was in memory.
@@ -253,15 +257,15 @@ impl Demands {
         &self,
         name: &Name,
         question: fn(&mut MemoryBudget, &Name, Timestamp) -> DemandAnswer,
-    ) -> Result<Asked, Error> {
+    ) -> Result<Demanded, Error> {
         let mut state = self.state.lock();
         if state.is_stopping {
             return Err(exiting());
         }
         match question(&mut state.budget, name, now()) {
-            DemandAnswer::Ready => Ok(Asked::Came),
-            DemandAnswer::Withdrawn => Ok(Asked::NeverComes),
-            DemandAnswer::Unknown => Ok(Asked::Unknown),
+            DemandAnswer::Ready => Ok(Demanded::WasThere),
+            DemandAnswer::Withdrawn => Ok(Demanded::NeverComes),
+            DemandAnswer::Unknown => Ok(Demanded::IsUnknown),
             DemandAnswer::Refused(error) => Err(error),
             DemandAnswer::Waits if state.waiting >= MOST_WAITING => Err(Error::exhausted(format!(
                 "{MOST_WAITING} requests wait for models to be loaded, which is the limit"
@@ -271,32 +275,24 @@ impl Demands {
                 state.waiting += 1;
                 state.waiters.entry(name.clone()).or_default().push(waiter);
                 self.asked.notify_one();
-                Ok(Asked::Waits(answer))
+                Ok(Demanded::Waits(answer))
             }
         }
     }
 }
 
-async fn wait(asked: Asked) -> Result<Demanded, Error> {
-    match asked {
-        Asked::Came => Ok(Demanded::WasThere),
-        Asked::NeverComes | Asked::Unknown => Ok(Demanded::NeverComes),
-        Asked::Waits(answer) => match answer.await {
-            Ok(answer) => answer.map(|()| Demanded::Came),
-            Err(_) => Err(server_ended()),
-        },
-    }
-}
-
-/// What the policy has said to a question.
-enum Asked {
-    Came,
-    NeverComes,
-    Unknown,
-    Waits(oneshot::Receiver<Result<(), Error>>),
+/// Waits for the answer to a demand.
+async fn came(answer: oneshot::Receiver<Result<(), Error>>) -> Result<(), Error> {
+    answer.await.unwrap_or_else(|_| Err(server_ended()))
 }
 
 impl DemandState {
+    /// The memory of all models together.
+    pub(super) fn totals(&self) -> ModelMemoryTotals {
+        let (limit, used) = self.budget.totals();
+        ModelMemoryTotals { limit, used, counts: self.counts }
+    }
+
     /// What is to be done now.
     pub(super) fn decide(&mut self, table: &ModelTable) -> Vec<BudgetAction> {
         let Self { budget, awaiting_use, .. } = self;

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     model::Model,
     models::Repository,
-    snapshot::{DemandCounts, MOST_MODELS, ModelMemorySnapshot},
+    snapshot::{MOST_MODELS, ModelMemorySnapshot, ModelMemoryTotals},
 };
 
 /// Models that are loaded on demand. The task ends when this is dropped.
@@ -114,23 +114,26 @@ impl OnDemandModels {
         names.iter().for_each(|name| state.answer(name, &Err(exiting())));
     }
 
-    /// What the memory is used for. `shows` tells which models may be told.
-    pub(crate) fn snapshot(&self, shows: impl Fn(&str) -> bool) -> ModelMemorySnapshot {
+    /// What the memory is used for: by the models of `wanted`. `shows` tells which models may be told.
+    pub(crate) fn snapshot(
+        &self,
+        wanted: impl Fn(&str) -> bool,
+        shows: impl Fn(&str) -> bool,
+    ) -> ModelMemorySnapshot {
         let state = self.demands.state.lock();
-        let ((limit, used), counts) = (state.budget.totals(), state.counts);
-        let mut models: Vec<_> = state.budget.lines().filter(|line| shows(&line.name)).collect();
+        let totals = state.totals();
+        let mut models: Vec<_> = state.budget.lines().filter(|line| wanted(&line.name)).collect();
         drop(state);
         let is_out = |line: &BudgetLine| matches!(line.place, BudgetPlace::Out(_));
         models.sort_by_key(|line| (is_out(line), Reverse(if is_out(line) { 0 } else { line.bytes })));
         let models_left_out = models.len().saturating_sub(MOST_MODELS);
         models.truncate(MOST_MODELS);
-        ModelMemorySnapshot { limit, used, counts, models, models_left_out }
+        let models = models.into_iter().map(|line| line.telling(|name| shows(name))).collect();
+        ModelMemorySnapshot { totals, models, models_left_out }
     }
 
     /// The limit, the bytes in use, and what has happened since the start.
-    pub(crate) fn totals(&self) -> (u64, u64, DemandCounts) {
-        let state = self.demands.state.lock();
-        let (limit, used) = state.budget.totals();
-        (limit, used, state.counts)
+    pub(crate) fn totals(&self) -> ModelMemoryTotals {
+        self.demands.state.lock().totals()
     }
 }

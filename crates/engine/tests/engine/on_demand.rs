@@ -26,6 +26,17 @@ fn sized() -> Native {
     echo().memory(vec![MemoryUsage { kind: MemoryKind::Cpu, id: 0, byte_size: 40 }])
 }
 
+/// The same. Loads wait at the gate.
+fn held_open() -> (Native, Arc<Gate>) {
+    let gate = Gate::shut();
+    let opened = gate.clone();
+    let backend = sized().open(move |_| {
+        opened.pass();
+        Ok(())
+    });
+    (backend, gate)
+}
+
 /// A repository of these models, whose files have 20 bytes each: a load is expected to need 40.
 fn repository(names: &[&str]) -> Repository {
     names.iter().fold(Repository::new(), |repository, name| {
@@ -73,12 +84,12 @@ async fn requests_load_models_and_others_make_room() {
     for round in 0..20_u8 {
         for model in ["a", "b", "c"] {
             assert_eq!(ask(&engine, model, round).await, Ok(round));
-            assert!(memory(&engine).used <= budget);
+            assert!(memory(&engine).totals.used <= budget);
         }
     }
     let EngineSnapshot { models, .. } = engine.explain(None, |_| true).unwrap();
     assert!(models.iter().all(|model| model.state == Some(ModelState::Ready)), "the others are elsewhere");
-    let counts = memory(&engine).counts;
+    let counts = memory(&engine).totals.counts;
     assert!(counts.loads > 3 && counts.unloads > 0, "{counts:?}");
     assert_eq!(counts.refusals, 0);
 }
@@ -223,12 +234,7 @@ async fn an_ensemble_comes_with_its_members() {
 
 #[tokio::test]
 async fn a_request_does_not_wait_for_ever() {
-    let gate = Gate::shut();
-    let opened = gate.clone();
-    let backend = sized().open(move |_| {
-        opened.pass();
-        Ok(())
-    });
+    let (backend, gate) = held_open();
     let repository = repository(&["a"]);
     let patience = Duration::from_millis(10);
     let on_demand = Some(OnDemandOptions { memory_budget: 1 << 20, load_wait: patience });
@@ -244,12 +250,7 @@ async fn a_request_does_not_wait_for_ever() {
 
 #[tokio::test]
 async fn nobody_waits_for_a_model_when_the_server_stops() {
-    let gate = Gate::shut();
-    let opened = gate.clone();
-    let backend = sized().open(move |_| {
-        opened.pass();
-        Ok(())
-    });
+    let (backend, gate) = held_open();
     let repository = repository(&["a"]);
     let engine = start(within(repository.options(), 1 << 20), backend).await;
     let asked = tokio::spawn({

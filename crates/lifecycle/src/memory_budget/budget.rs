@@ -38,6 +38,7 @@ pub struct MemoryBudget {
     /// The part of these that finish their requests.
     leaving: u64,
     /// How many candidates have been looked at.
+    #[cfg(test)]
     steps: u64,
 }
 
@@ -54,6 +55,7 @@ impl MemoryBudget {
             clock: UseClock::default(),
             used: 0,
             leaving: 0,
+            #[cfg(test)]
             steps: 0,
         }
     }

@@ -8,7 +8,7 @@ use vocabulary::Name;
 pub enum Absence {
     /// No request has asked for it.
     NotWanted,
-    /// It was unloaded because this model, or the limit, needed its memory.
+    /// It was unloaded because this model, or the growth of others, needed its memory.
     MadeRoom(Option<Name>),
     /// An operator has unloaded it. Requests do not load it before an operator does.
     Withdrawn,
@@ -66,6 +66,15 @@ impl BudgetPlace {
 }
 
 impl BudgetLine {
+    /// The same without the names of other models that may not be told.
+    #[must_use]
+    pub fn telling(mut self, may_tell: impl Fn(&Name) -> bool) -> Self {
+        if let BudgetPlace::Out(Absence::MadeRoom(model)) = &mut self.place {
+            model.take_if(|model| !may_tell(model));
+        }
+        self
+    }
+
     /// Why the model is in memory, or is not: a sentence without its end.
     pub fn why(&self) -> String {
         match &self.place {
@@ -81,9 +90,7 @@ impl BudgetLine {
                 Absence::MadeRoom(Some(model)) => {
                     format!("it was unloaded because model '{model}' needed its memory")
                 }
-                Absence::MadeRoom(None) => {
-                    "it was unloaded because the models had grown beyond the budget".to_owned()
-                }
+                Absence::MadeRoom(None) => "it was unloaded because others needed its memory".to_owned(),
                 Absence::Withdrawn => {
                     "an operator has unloaded it, and only an operator loads it again".to_owned()
                 }

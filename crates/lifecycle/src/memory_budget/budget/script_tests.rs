@@ -107,6 +107,9 @@ fn the_cheapest_and_least_used_model_goes_first() {
     world.ended("cheap");
     assert_eq!(world.decide(), ["load new"]);
     assert_eq!(world.place("cheap"), BudgetPlace::Out(Absence::MadeRoom(Some(Name::new("new")))));
+    let line = world.budget.models[&Name::new("cheap")].line(&Name::new("cheap"));
+    assert_eq!(line.clone().telling(|_| true).why(), "it was unloaded because model 'new' needed its memory");
+    assert_eq!(line.telling(|_| false).why(), "it was unloaded because others needed its memory");
     world.loaded("new", 30, 10);
     // What was measured counts from the second load on.
     assert_eq!(world.demand("cheap"), DemandAnswer::Waits);

@@ -68,11 +68,11 @@ fn model_memory(memory: &ModelMemorySnapshot) -> Value {
         })
     });
     json!({
-        "budget_bytes": memory.limit,
-        "used_bytes": memory.used,
-        "loads": memory.counts.loads,
-        "unloads": memory.counts.unloads,
-        "refusals": memory.counts.refusals,
+        "budget_bytes": memory.totals.limit,
+        "used_bytes": memory.totals.used,
+        "loads": memory.totals.counts.loads,
+        "unloads": memory.totals.counts.unloads,
+        "refusals": memory.totals.counts.refusals,
         "models": models.collect::<Vec<_>>(),
         "models_left_out": memory.models_left_out,
     })
