@@ -1,0 +1,217 @@
+//! A forest as its users see it.
+
+use crate::evaluate::{Evaluation, PredictionScratch, Typed};
+use crate::fault::ForestError;
+use crate::format::{ForestFormat, ReadOptions};
+use crate::layout::Layout;
+use crate::link::Link;
+use crate::readers;
+use crate::real::Real;
+use crate::shap::Explanation;
+
+/// An ensemble of decision trees, ready to predict.
+///
+/// It is immutable, so threads may share it. Each thread has its own [`PredictionScratch`].
+#[derive(Debug)]
+pub struct Forest {
+    pub(crate) description: Description,
+    pub(crate) margins: Margins,
+    pub(crate) layout: Layout,
+}
+
+/// What a forest is.
+#[derive(Debug, Clone)]
+pub(crate) struct Description {
+    pub(crate) features: usize,
+    pub(crate) targets: usize,
+    /// Of each target. 1 for regressions and for binary classifiers with one probability.
+    pub(crate) classes: usize,
+    pub(crate) is_classifier: bool,
+    pub(crate) has_vector_leaves: bool,
+    /// As the file names it.
+    pub(crate) objective: String,
+    pub(crate) link: Link,
+}
+
+/// How sums of leaves become margins.
+#[derive(Debug, Clone)]
+pub(crate) struct Margins {
+    /// What each output begins with.
+    pub(crate) base: Vec<f64>,
+    /// What each sum of leaves is divided by, before the base is added. None, if nothing is averaged.
+    pub(crate) divisors: Option<Vec<f64>>,
+}
+
+impl Forest {
+    /// Reads a model file.
+    ///
+    /// The file may come from outside: no input makes this function panic, and its memory is a small multiple of the file's
+    /// length. It blocks for the time of parsing, about 100 ms for 50 MB.
+    ///
+    /// # Errors
+    /// [`ForestError::Malformed`] if the file breaks a rule of its format, [`ForestError::Unsupported`] if it has something
+    /// that is not evaluated: linear boosters, linear leaves, unknown objectives.
+    pub fn read(format: ForestFormat, file: &[u8], options: ReadOptions) -> Result<Self, ForestError> {
+        readers::read(format, file, options)
+    }
+
+    /// The number of values of a row.
+    #[must_use]
+    pub fn features(&self) -> usize {
+        self.description.features
+    }
+
+    /// The number of values that are predicted for a row: targets times classes.
+    #[must_use]
+    pub fn outputs(&self) -> usize {
+        self.description.targets * self.description.classes
+    }
+
+    /// The number of targets. More than one only for multi-output models.
+    #[must_use]
+    pub fn targets(&self) -> usize {
+        self.description.targets
+    }
+
+    /// The number of values that are predicted for each target. A binary classifier that gives the probability of the
+    /// positive class has one.
+    #[must_use]
+    pub fn classes(&self) -> usize {
+        self.description.classes
+    }
+
+    /// The number of trees.
+    #[must_use]
+    pub fn trees(&self) -> usize {
+        self.layout.trees.len()
+    }
+
+    /// Whether the model is a classifier, by its objective or by what the checkpoint says.
+    #[must_use]
+    pub fn is_classifier(&self) -> bool {
+        self.description.is_classifier
+    }
+
+    /// Whether a tree adds to several outputs at once.
+    #[must_use]
+    pub fn has_vector_leaves(&self) -> bool {
+        self.description.has_vector_leaves
+    }
+
+    /// The name of the objective in the file, such as `binary:logistic`. For treelite the name of the postprocessor.
+    #[must_use]
+    pub fn objective(&self) -> &str {
+        &self.description.objective
+    }
+
+    /// What makes predictions of margins.
+    #[must_use]
+    pub fn link(&self) -> Link {
+        self.description.link
+    }
+
+    /// The same forest with another link.
+    #[must_use]
+    pub fn with_link(mut self, link: Link) -> Self {
+        self.description.link = link;
+        self
+    }
+
+    /// Predicts for `rows`, which has the values of one row after the other. Missing values are NaN. `predictions` gets
+    /// [`outputs`](Self::outputs) values for each row.
+    ///
+    /// The predictions of a classifier are probabilities, also if the objective is `multi:softmax`.
+    ///
+    /// # Errors
+    /// [`ForestError::Length`] if `rows` does not have whole rows, or `predictions` does not fit them.
+    pub fn predict(
+        &self,
+        rows: &[f32],
+        predictions: &mut [f32],
+        scratch: &mut PredictionScratch,
+    ) -> Result<(), ForestError> {
+        self.evaluate(rows, predictions, scratch, self.description.link)
+    }
+
+    /// Gives the margins of `rows`: what [`predict`](Self::predict) would give if the link were the identity.
+    ///
+    /// # Errors
+    /// As [`predict`](Self::predict).
+    pub fn predict_margins(
+        &self,
+        rows: &[f32],
+        margins: &mut [f32],
+        scratch: &mut PredictionScratch,
+    ) -> Result<(), ForestError> {
+        self.evaluate(rows, margins, scratch, Link::Identity)
+    }
+
+    /// Gives the Shapley values of one row. `contributions` gets, for each output, a value for each feature and then the
+    /// bias. The sum of an output's values is its margin.
+    ///
+    /// They are those of path-dependent TreeSHAP (Lundberg et al. 2018, algorithm 2), as `pred_contribs` of XGBoost and
+    /// `pred_contrib` of LightGBM. The time grows with the square of the depth.
+    ///
+    /// # Errors
+    /// [`ForestError::NoCovers`] unless the forest was read with [`ReadOptions::keep_covers`] and the file has covers.
+    /// [`ForestError::Length`] if `row` is not one row, or `contributions` does not fit it.
+    pub fn shap(&self, row: &[f32], contributions: &mut [f32]) -> Result<(), ForestError> {
+        check_length("row", self.features(), row.len())?;
+        check_length("contributions", (self.features() + 1) * self.outputs(), contributions.len())?;
+        let Some(covers) = &self.layout.covers else {
+            return Err(ForestError::NoCovers("the model was read without them"));
+        };
+        let explanation = Explanation { layout: &self.layout, covers, features: self.features() };
+        explanation.explain(row, &self.margins, contributions)
+    }
+
+    fn evaluate(
+        &self,
+        rows: &[f32],
+        predictions: &mut [f32],
+        scratch: &mut PredictionScratch,
+        link: Link,
+    ) -> Result<(), ForestError> {
+        let count = rows.len() / self.features();
+        check_length("rows", count * self.features(), rows.len())?;
+        check_length("predictions", count * self.outputs(), predictions.len())?;
+        match self.layout.values() {
+            Typed::Single(values) => self.evaluate_typed(rows, values, predictions, &mut scratch.single, link),
+            Typed::Double(values) => self.evaluate_typed(rows, values, predictions, &mut scratch.double, link),
+        }
+        Ok(())
+    }
+
+    fn evaluate_typed<R: Real>(
+        &self,
+        rows: &[f32],
+        values: &[R],
+        predictions: &mut [f32],
+        sums: &mut Vec<R>,
+        link: Link,
+    ) {
+        let outputs = self.outputs();
+        let Margins { base, divisors } = &self.margins;
+        let beginning = |base: &f64| if divisors.is_some() { R::ZERO } else { R::near(*base) };
+        sums.clear();
+        sums.extend(base.iter().map(beginning).cycle().take(predictions.len()));
+        let evaluation = Evaluation { layout: &self.layout, features: self.features(), outputs, values };
+        evaluation.add(rows, sums);
+        for (sums, predictions) in sums.chunks_exact_mut(outputs).zip(predictions.chunks_exact_mut(outputs)) {
+            if let Some(divisors) = divisors {
+                for ((sum, divisor), base) in sums.iter_mut().zip(divisors).zip(base) {
+                    *sum /= R::near(*divisor);
+                    *sum += R::near(*base);
+                }
+            }
+            link.apply(sums, self.description.classes);
+            for (prediction, sum) in predictions.iter_mut().zip(sums) {
+                *prediction = sum.single();
+            }
+        }
+    }
+}
+
+fn check_length(slice: &'static str, expected: usize, actual: usize) -> Result<(), ForestError> {
+    if expected == actual { Ok(()) } else { Err(ForestError::Length { slice, expected, actual }) }
+}

@@ -1,0 +1,266 @@
+//! Places trees, and proves them while it does.
+
+use crate::fault::{ForestError, malformed, unsupported};
+use crate::layout::node::{CATEGORICAL, MISSING_IS_TRUE, WideNode, ZERO_IS_MISSING};
+use crate::layout::{Layout, LeafValues, Leaves, Nodes, PlacedTree};
+use crate::limits::{MAX_DEPTH, MAX_NODES, MAX_SHAP_DEPTH};
+use crate::tree::{CategorySet, NodeKind, OutputRange, Split, SplitTest, Tree};
+
+/// Takes one tree after the other.
+pub(crate) struct LayoutBuilder {
+    features: usize,
+    outputs: usize,
+    is_double: bool,
+    nodes: Vec<WideNode>,
+    trees: Vec<PlacedTree>,
+    /// The value of the leaf at each place, or the index of its first value in `vectors`.
+    values: Vec<f64>,
+    vectors: Vec<f64>,
+    /// Whether any leaf has its values in `vectors`.
+    has_vectors: bool,
+    category_words: Vec<u32>,
+    covers: Option<Vec<f32>>,
+}
+
+/// A node that waits for its place, and its depth.
+struct Waiting {
+    node: u32,
+    depth: u32,
+}
+
+impl LayoutBuilder {
+    /// A builder of a forest with rows of `features` values, and `outputs` predictions for each. `is_double` says whether
+    /// leaves are added in 64 bits, `keep_covers` whether the covers are kept.
+    pub(crate) fn new(features: usize, outputs: usize, is_double: bool, keep_covers: bool) -> Self {
+        Self {
+            features,
+            outputs,
+            is_double,
+            nodes: Vec::new(),
+            trees: Vec::new(),
+            values: Vec::new(),
+            vectors: Vec::new(),
+            has_vectors: false,
+            category_words: Vec::new(),
+            covers: keep_covers.then(Vec::new),
+        }
+    }
+
+    /// Places `tree`, with its leaves multiplied by `weight`.
+    ///
+    /// # Errors
+    /// Names the node that breaks a rule.
+    pub(crate) fn push(&mut self, tree: &Tree, weight: Option<f32>) -> Result<(), ForestError> {
+        let at = self.trees.len();
+        let outputs = tree.outputs;
+        let last = outputs.count.checked_sub(1).and_then(|n| n.checked_mul(outputs.stride)?.checked_add(outputs.first));
+        if last.is_none_or(|last| last >= self.outputs) {
+            return Err(malformed(format!("tree {at}"), format!("it must add to outputs below {}", self.outputs)));
+        }
+        let depth = self.place(tree, weight).map_err(|rule| match rule {
+            Broken::Node(node, rule) => malformed(format!("tree {at}, node {node}"), rule),
+            Broken::Tree(rule) => malformed(format!("tree {at}"), rule),
+        })?;
+        if self.covers.is_some() && depth as usize > MAX_SHAP_DEPTH {
+            let what = format!("tree {at} has a depth of {depth}");
+            return Err(unsupported(what, format!("Shapley values need a depth of at most {MAX_SHAP_DEPTH}")));
+        }
+        let first = self.trees.last().expect("place has put it there");
+        debug_assert_eq!(first.depth, depth);
+        Ok(())
+    }
+
+    /// Walks `tree` breadth first. Returns its depth.
+    fn place(&mut self, tree: &Tree, weight: Option<f32>) -> Result<u32, Broken> {
+        if tree.nodes.is_empty() {
+            return Err(Broken::Tree("it must have a node".to_owned()));
+        }
+        let root = self.nodes.len();
+        if root + tree.nodes.len() > MAX_NODES {
+            return Err(Broken::Tree(format!("the trees must have at most {MAX_NODES} nodes")));
+        }
+        let mut is_met = vec![false; tree.nodes.len()];
+        is_met[0] = true;
+        let mut waiting = vec![Waiting { node: 0, depth: 0 }];
+        let mut next = 0;
+        while let Some(&Waiting { node, depth }) = waiting.get(next) {
+            let known = &tree.nodes[node as usize];
+            match &known.kind {
+                NodeKind::Split(split) => {
+                    if depth as usize >= MAX_DEPTH {
+                        return Err(Broken::Node(node, format!("its depth must be at most {MAX_DEPTH}")));
+                    }
+                    let distance = waiting.len() - next;
+                    for child in [split.on_true, split.on_false] {
+                        match is_met.get_mut(child as usize) {
+                            Some(met @ false) => *met = true,
+                            Some(true) => return Err(Broken::Node(child, "it must be the child of one node".to_owned())),
+                            None => return Err(Broken::Node(node, format!("its child {child} must be a node"))),
+                        }
+                        waiting.push(Waiting { node: child, depth: depth + 1 });
+                    }
+                    let placed = self.split(split, distance, tree).map_err(|rule| Broken::Node(node, rule))?;
+                    self.nodes.push(placed);
+                    self.values.push(0.0);
+                }
+                NodeKind::Leaf(value) => {
+                    if tree.outputs.count != 1 {
+                        return Err(Broken::Node(node, format!("it must have {} values", tree.outputs.count)));
+                    }
+                    self.nodes.push(WideNode::LEAF);
+                    self.values.push(self.weighted(*value, weight));
+                }
+                NodeKind::LeafVector(first) => {
+                    self.leaf_vector(*first, tree, weight).map_err(|rule| Broken::Node(node, rule))?;
+                }
+            }
+            if let Some(covers) = &mut self.covers {
+                #[expect(clippy::cast_possible_truncation, reason = "covers are compared with each other only")]
+                covers.push(known.cover as f32);
+            }
+            next += 1;
+        }
+        let depth = waiting.last().map_or(0, |last| last.depth);
+        let root = u32::try_from(root).expect("MAX_NODES is less than 2^32");
+        self.trees.push(PlacedTree { root, depth, outputs: tree.outputs });
+        Ok(depth)
+    }
+
+    /// The product in the type of the leaves.
+    fn weighted(&self, value: f64, weight: Option<f32>) -> f64 {
+        match weight {
+            None => value,
+            Some(weight) if self.is_double => value * f64::from(weight),
+            #[expect(clippy::cast_possible_truncation, reason = "the value came from 32 bits")]
+            Some(weight) => f64::from(value as f32 * weight),
+        }
+    }
+
+    fn split(&mut self, split: &Split, distance: usize, tree: &Tree) -> Result<WideNode, String> {
+        if split.feature as usize >= self.features {
+            return Err(format!("its feature {} must be less than {}", split.feature, self.features));
+        }
+        let mut feature = split.feature;
+        if split.missing_is_true {
+            feature |= MISSING_IS_TRUE;
+        }
+        if split.zero_is_missing {
+            feature |= ZERO_IS_MISSING;
+        }
+        let threshold = match &split.test {
+            SplitTest::AtMost(threshold) if threshold.is_nan() => {
+                return Err("its threshold must be a number".to_owned());
+            }
+            SplitTest::AtMost(threshold) => *threshold,
+            SplitTest::InSet(set) => {
+                feature |= CATEGORICAL;
+                f32::from_bits(self.set(set, tree)?)
+            }
+        };
+        let distance = u32::try_from(distance).expect("MAX_NODES is less than 2^32");
+        Ok(WideNode { threshold, feature, distance })
+    }
+
+    /// Copies a set, and returns its index.
+    fn set(&mut self, set: &CategorySet, tree: &Tree) -> Result<u32, String> {
+        let end = set.first_word.checked_add(set.words);
+        let words = end.and_then(|end| tree.category_words.get(set.first_word..end));
+        let words = words.ok_or_else(|| "its categories must be in the tree".to_owned())?;
+        let too_many = "the sets of categories must have at most 2^31 words";
+        let index = u32::try_from(self.category_words.len()).map_err(|_| too_many.to_owned())?;
+        let count = u32::try_from(words.len()).map_err(|_| too_many.to_owned())?;
+        let flag = u32::from(set.truncates_negative) << 31;
+        self.category_words.extend([set.origin | flag, count]);
+        self.category_words.extend_from_slice(words);
+        Ok(index)
+    }
+
+    fn leaf_vector(&mut self, first: usize, tree: &Tree, weight: Option<f32>) -> Result<(), String> {
+        let end = first.checked_add(tree.outputs.count);
+        let vector = end.and_then(|end| tree.leaf_vectors.get(first..end));
+        let vector = vector.ok_or_else(|| format!("it must have {} values", tree.outputs.count))?;
+        self.has_vectors |= vector.len() != 1;
+        self.nodes.push(WideNode::LEAF);
+        if let [value] = vector {
+            self.values.push(self.weighted(*value, weight));
+            return Ok(());
+        }
+        #[expect(clippy::cast_precision_loss, reason = "an index of values in memory is less than 2^53")]
+        self.values.push(self.vectors.len() as f64);
+        for &value in vector {
+            self.vectors.push(self.weighted(value, weight));
+        }
+        Ok(())
+    }
+
+    /// Whether a tree has leaves with several values.
+    pub(crate) fn has_vectors(&self) -> bool {
+        self.has_vectors
+    }
+
+    /// The forest's trees.
+    ///
+    /// # Errors
+    /// If there are more leaf values than an index can tell.
+    pub(crate) fn finish(self) -> Result<Layout, ForestError> {
+        let leaves = if self.has_vectors {
+            let (first_values, values) = join(&self.values, &self.nodes, &self.trees, self.vectors)?;
+            Leaves { first_values, values: typed(values, self.is_double) }
+        } else {
+            Leaves { first_values: Vec::new(), values: typed(self.values, self.is_double) }
+        };
+        let narrow: Option<Vec<_>> = self.nodes.iter().map(|node| node.narrow()).collect();
+        let nodes = match narrow {
+            Some(nodes) => Nodes::Narrow(nodes),
+            None if self.nodes.iter().any(|node| node.feature & (CATEGORICAL | ZERO_IS_MISSING) != 0) => {
+                Nodes::Mixed(self.nodes)
+            }
+            None => Nodes::Wide(self.nodes),
+        };
+        Ok(Layout { nodes, trees: self.trees, leaves, category_words: self.category_words, covers: self.covers })
+    }
+}
+
+/// A rule that a node or its tree breaks.
+enum Broken {
+    Node(u32, String),
+    Tree(String),
+}
+
+/// Brings single values and vectors into one array. Returns the index of each leaf's first value, and the values.
+fn join(
+    values: &[f64],
+    nodes: &[WideNode],
+    trees: &[PlacedTree],
+    mut vectors: Vec<f64>,
+) -> Result<(Vec<u32>, Vec<f64>), ForestError> {
+    let too_many = || malformed("leaves", "there must be fewer than 2^32 values");
+    let mut first_values = Vec::with_capacity(values.len());
+    let ends = trees.iter().skip(1).map(|tree| tree.root as usize).chain([nodes.len()]);
+    let mut at = 0;
+    for (tree, end) in trees.iter().zip(ends) {
+        let OutputRange { count, .. } = tree.outputs;
+        for (node, &value) in nodes[at..end].iter().zip(&values[at..end]) {
+            let first = match (node.is_leaf(), count) {
+                (false, _) => 0,
+                (true, 1) => {
+                    vectors.push(value);
+                    vectors.len() - 1
+                }
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was an index")]
+                (true, _) => value as usize,
+            };
+            first_values.push(u32::try_from(first).map_err(|_| too_many())?);
+        }
+        at = end;
+    }
+    Ok((first_values, vectors))
+}
+
+fn typed(values: Vec<f64>, is_double: bool) -> LeafValues {
+    if is_double {
+        return LeafValues::Double(values);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "they came from 32 bits")]
+    LeafValues::Single(values.into_iter().map(|value| value as f32).collect())
+}
