@@ -29,13 +29,22 @@ fn main() -> Result<(), Box<dyn Error>> {
         "xgboost_ubj" => ForestFormat::XgboostUbjson,
         "lightgbm" => ForestFormat::Lightgbm,
         "treelite_checkpoint" => ForestFormat::TreeliteCheckpoint,
-        _ => return Err("the format must be xgboost_json, xgboost_ubj, lightgbm or treelite_checkpoint".into()),
+        _ => {
+            return Err(
+                "the format must be xgboost_json, xgboost_ubj, lightgbm or treelite_checkpoint".into()
+            );
+        }
     };
     let file = std::fs::read(model)?;
     let begin = processor_time();
     let forest = Forest::read(format, &file, ReadOptions::default())?;
     let read = processor_time() - begin;
-    println!("{} trees, {} features, {} outputs, read in {read:.1?}", forest.trees(), forest.features(), forest.outputs());
+    println!(
+        "{} trees, {} features, {} outputs, read in {read:.1?}",
+        forest.trees(),
+        forest.features(),
+        forest.outputs()
+    );
     let bytes = std::fs::read(rows)?;
     let rows: Vec<f32> = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
     for batch in [1, 8, 64] {

@@ -4,11 +4,11 @@
 //! the processor works at eight of them at once. Leaves are added in the order of the trees, because libraries do so, and
 //! another order would round to other sums.
 
+mod decision;
 mod descent;
-mod place;
 
-use crate::evaluate::descent::{Descent, Step};
-use crate::evaluate::place::at;
+use crate::evaluate::decision::{Decision, Missing, Mixed, Present, Step};
+use crate::evaluate::descent::Descent;
 use crate::layout::{LANES, Layout, LeafValues, NarrowNode, Nodes, PlacedTree, WideNode};
 use crate::real::Real;
 
@@ -36,31 +36,35 @@ impl<R: Real> Evaluation<'_, R> {
     /// Adds the leaves of all `rows` to `sums`, which has a sum for each output of each row.
     pub(crate) fn add(&self, rows: &[f32], sums: &mut [R]) {
         debug_assert_eq!(rows.len() / self.features.max(1), sums.len() / self.outputs);
-        match &self.layout.nodes {
-            Nodes::Narrow(nodes) => self.add_blocks::<NarrowNode, false>(nodes, rows, sums),
-            Nodes::Wide(nodes) => self.add_blocks::<WideNode, false>(nodes, rows, sums),
-            Nodes::Mixed(nodes) => self.add_blocks::<WideNode, true>(nodes, rows, sums),
+        let row_blocks = rows.chunks(BLOCK * self.features);
+        for (rows, sums) in row_blocks.zip(sums.chunks_mut(BLOCK * self.outputs)) {
+            // A look at all values costs less than a look at the values that tests meet.
+            let has_missing = rows.iter().fold(false, |has, value| has | value.is_nan());
+            match (&self.layout.nodes, has_missing) {
+                (Nodes::Narrow(nodes), false) => self.add_block::<NarrowNode, Present>(nodes, rows, sums),
+                (Nodes::Narrow(nodes), true) => self.add_block::<NarrowNode, Missing>(nodes, rows, sums),
+                (Nodes::Wide(nodes), false) => self.add_block::<WideNode, Present>(nodes, rows, sums),
+                (Nodes::Wide(nodes), true) => self.add_block::<WideNode, Missing>(nodes, rows, sums),
+                (Nodes::Mixed(nodes), _) => self.add_block::<WideNode, Mixed>(nodes, rows, sums),
+            }
         }
     }
 
-    fn add_blocks<N: Step, const MIXED: bool>(&self, nodes: &[N], rows: &[f32], sums: &mut [R]) {
-        let descent = Descent::<N, MIXED> { nodes, category_words: &self.layout.category_words };
-        let row_blocks = rows.chunks(BLOCK * self.features);
-        for (rows, sums) in row_blocks.zip(sums.chunks_mut(BLOCK * self.outputs)) {
-            let full = sums.len() / self.outputs / LANES * LANES;
-            let (lane_rows, other_rows) = rows.split_at(full * self.features);
-            let (lane_sums, other_sums) = sums.split_at_mut(full * self.outputs);
-            if full > 0 {
-                self.add_lanes(&descent, lane_rows, lane_sums);
-            }
-            for (row, sums) in other_rows.chunks(self.features).zip(other_sums.chunks_mut(self.outputs)) {
-                self.add_row(&descent, row, sums);
-            }
+    fn add_block<N: Step, D: Decision<N>>(&self, nodes: &[N], rows: &[f32], sums: &mut [R]) {
+        let descent = Descent::<N, D>::new(nodes, &self.layout.category_words);
+        let full = sums.len() / self.outputs / LANES * LANES;
+        let (lane_rows, other_rows) = rows.split_at(full * self.features);
+        let (lane_sums, other_sums) = sums.split_at_mut(full * self.outputs);
+        if full > 0 {
+            self.add_lanes(&descent, lane_rows, lane_sums);
+        }
+        for (row, sums) in other_rows.chunks(self.features).zip(other_sums.chunks_mut(self.outputs)) {
+            self.add_row(&descent, row, sums);
         }
     }
 
     /// Adds the leaves of one row.
-    fn add_row<N: Step, const MIXED: bool>(&self, descent: &Descent<N, MIXED>, row: &[f32], sums: &mut [R]) {
+    fn add_row<N: Step, D: Decision<N>>(&self, descent: &Descent<N, D>, row: &[f32], sums: &mut [R]) {
         let mut groups = self.layout.trees.chunks_exact(LANES);
         for group in groups.by_ref() {
             let mut places = [0; LANES];
@@ -69,24 +73,24 @@ impl<R: Real> Evaluation<'_, R> {
                 *place = tree.root;
                 depth = depth.max(tree.depth);
             }
-            let leaves = descent.descend(places, depth, |_, feature| at(row, feature));
+            let leaves = descent.descend(places, depth, |_, feature| row[feature]);
             for (tree, leaf) in group.iter().zip(leaves) {
                 self.add_leaf(tree, leaf, sums);
             }
         }
         for tree in groups.remainder() {
-            let [leaf] = descent.descend([tree.root], tree.depth, |_, feature| at(row, feature));
+            let [leaf] = descent.descend([tree.root], tree.depth, |_, feature| row[feature]);
             self.add_leaf(tree, leaf, sums);
         }
     }
 
     /// Adds the leaves of rows whose number is a multiple of [`LANES`].
-    fn add_lanes<N: Step, const MIXED: bool>(&self, descent: &Descent<N, MIXED>, rows: &[f32], sums: &mut [R]) {
+    fn add_lanes<N: Step, D: Decision<N>>(&self, descent: &Descent<N, D>, rows: &[f32], sums: &mut [R]) {
         for tree in &self.layout.trees {
             let lane_rows = rows.chunks_exact(LANES * self.features);
             for (rows, sums) in lane_rows.zip(sums.chunks_exact_mut(LANES * self.outputs)) {
                 let leaves = descent.descend([tree.root; LANES], tree.depth, |lane, feature| {
-                    at(rows, lane * self.features + feature)
+                    rows[lane * self.features + feature]
                 });
                 for (sums, leaf) in sums.chunks_exact_mut(self.outputs).zip(leaves) {
                     self.add_leaf(tree, leaf, sums);

@@ -48,7 +48,9 @@ impl ForestError {
     /// The same error with `place` before its own place.
     pub(crate) fn within(self, place: impl FnOnce() -> String) -> Self {
         match self {
-            Self::Malformed { place: inner, rule } => Self::Malformed { place: format!("{}, {inner}", place()), rule },
+            Self::Malformed { place: inner, rule } => {
+                Self::Malformed { place: format!("{}, {inner}", place()), rule }
+            }
             Self::Unsupported { .. } | Self::Length { .. } | Self::NoCovers(_) => self,
         }
     }

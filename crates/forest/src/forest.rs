@@ -176,8 +176,12 @@ impl Forest {
         check_length("rows", count * self.features(), rows.len())?;
         check_length("predictions", count * self.outputs(), predictions.len())?;
         match self.layout.values() {
-            Typed::Single(values) => self.evaluate_typed(rows, values, predictions, &mut scratch.single, link),
-            Typed::Double(values) => self.evaluate_typed(rows, values, predictions, &mut scratch.double, link),
+            Typed::Single(values) => {
+                self.evaluate_typed(rows, values, predictions, &mut scratch.single, link)
+            }
+            Typed::Double(values) => {
+                self.evaluate_typed(rows, values, predictions, &mut scratch.double, link)
+            }
         }
         Ok(())
     }

@@ -19,7 +19,7 @@
 //! [`limits`]. A forest needs a small multiple of its file's length, and 16 MiB for sets of categories.
 //!
 //! The crate knows nothing of servers: it has no I/O, no threads and no clock.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 mod evaluate;

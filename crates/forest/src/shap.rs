@@ -86,7 +86,8 @@ impl Explanation<'_> {
             if !(cover > 0.0 && self.cover(hot) > 0.0 && self.cover(cold) > 0.0) {
                 return Err(ForestError::NoCovers("the file does not have them for each node"));
             }
-            let earlier = path.remove(feature).unwrap_or(PathElement { feature, zero: 1.0, one: 1.0, weight: 0.0 });
+            let earlier =
+                path.remove(feature).unwrap_or(PathElement { feature, zero: 1.0, one: 1.0, weight: 0.0 });
             let end = elements.len();
             for (child, one) in [(cold, 0.0), (hot, earlier.one)] {
                 let zero = earlier.zero * self.cover(child) / cover;
@@ -105,7 +106,8 @@ impl Explanation<'_> {
             let sums = &mut sums[(tree.outputs.first + k * tree.outputs.stride) * width..][..width];
             sums[self.features] += share * value;
             for (index, element) in path.elements().iter().enumerate().skip(1) {
-                sums[element.feature as usize] += path.sum_without(index) * (element.one - element.zero) * value;
+                sums[element.feature as usize] +=
+                    path.sum_without(index) * (element.one - element.zero) * value;
             }
         }
     }
@@ -123,7 +125,8 @@ impl Explanation<'_> {
 
     fn leaf_value(&self, place: u32, k: usize) -> f64 {
         let leaves = &self.layout.leaves;
-        let index = leaves.first_values.get(place as usize).map_or(place as usize, |&first| first as usize + k);
+        let index =
+            leaves.first_values.get(place as usize).map_or(place as usize, |&first| first as usize + k);
         match &leaves.values {
             LeafValues::Single(values) => f64::from(values[index]),
             LeafValues::Double(values) => values[index],

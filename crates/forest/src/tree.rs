@@ -128,7 +128,10 @@ impl CategoryBudget {
     /// Takes the words of a set.
     pub(crate) fn take(&mut self, words: usize) -> Result<(), ForestError> {
         self.0 = self.0.checked_sub(words).ok_or_else(|| {
-            malformed("categories", format!("the sets must fit {MAX_CATEGORY_BYTES} bytes and eight times the file"))
+            malformed(
+                "categories",
+                format!("the sets must fit {MAX_CATEGORY_BYTES} bytes and eight times the file"),
+            )
         })?;
         Ok(())
     }
@@ -169,7 +172,10 @@ mod tests {
     fn thresholds_are_rounded_so_that_no_float_changes_its_side() {
         for exact in [0.1, -0.1, 0.5, 0.0, -0.0, 1e-40, -1e-46, 1e300, -1e300, 3.5e38, f64::INFINITY] {
             let (most, less) = (threshold(at_most(exact)), threshold(less_than(exact).expect("finite")));
-            #[expect(clippy::cast_possible_truncation, reason = "the nearest float and its neighbours are tried")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the nearest float and its neighbours are tried"
+            )]
             let near = exact as f32;
             for x in [near.next_down(), near, near.next_up(), f32::MAX, f32::MIN, f32::INFINITY, 0.0, -0.0] {
                 assert_eq!(x <= most, f64::from(x) <= exact, "{x} <= {exact}");

@@ -72,8 +72,12 @@ fn shapley_values_are_those_of_the_libraries() {
     for golden in &all() {
         let forest = golden.forest(ReadOptions { keep_covers: true, ..ReadOptions::default() });
         let mut contributions = vec![0.0; (golden.features + 1) * golden.outputs];
-        for (index, row) in golden.rows.iter().enumerate().filter(|(_, row)| row.margin.iter().all(|m| m.is_finite())) {
-            forest.shap(&row.values, &mut contributions).unwrap_or_else(|error| panic!("{}: {error}", golden.name));
+        for (index, row) in
+            golden.rows.iter().enumerate().filter(|(_, row)| row.margin.iter().all(|m| m.is_finite()))
+        {
+            forest
+                .shap(&row.values, &mut contributions)
+                .unwrap_or_else(|error| panic!("{}: {error}", golden.name));
             if let Some(expected) = &row.contributions {
                 check(golden, "contributions", index, &contributions, expected, CONTRIBUTION);
                 explained += 1;
@@ -105,9 +109,13 @@ fn slices_of_a_wrong_length_are_refused() {
     let mut scratch = PredictionScratch::default();
     let error = forest.predict(&[0.0; 7], &mut [0.0; 3], &mut scratch).expect_err("7 values are no rows");
     assert_eq!(error.to_string(), "rows must have 4 values, it has 7");
-    let error = forest.predict(&[0.0; 8], &mut [0.0; 3], &mut scratch).expect_err("two rows have 6 predictions");
+    let error =
+        forest.predict(&[0.0; 8], &mut [0.0; 3], &mut scratch).expect_err("two rows have 6 predictions");
     assert_eq!(error.to_string(), "predictions must have 6 values, it has 3");
     let error = forest.shap(&[0.0; 4], &mut [0.0; 15]).expect_err("it has no covers");
-    assert_eq!(error.to_string(), "Shapley values need the covers of the nodes: the model was read without them");
+    assert_eq!(
+        error.to_string(),
+        "Shapley values need the covers of the nodes: the model was read without them"
+    );
     forest.predict(&[], &mut [], &mut scratch).expect("no rows have no predictions");
 }

@@ -1,31 +1,25 @@
 //! The way from roots to leaves.
 
-use crate::evaluate::place::at;
-use crate::layout::{CATEGORICAL, FEATURE_MASK, MISSING_IS_TRUE, NarrowNode, WideNode, ZERO_IS_MISSING};
+use std::marker::PhantomData;
 
-/// Steps between two looks whether all lanes have come to leaves.
-const STRIDE: u32 = 4;
+use crate::evaluate::decision::{Decision, Mixed, Step};
+use crate::layout::WideNode;
 
-/// LightGBM takes values up to this for zero. As LightGBM: meta.h, kZeroThreshold.
-const ALMOST_ZERO: f32 = 1e-35;
+/// The depth from which on it pays to look whether all lanes have come to leaves.
+const SHALLOW: u32 = 8;
 
-/// The nodes of a forest, and the sets of its categorical tests. `MIXED` says that there may be tests that narrow nodes
-/// cannot hold.
-pub(crate) struct Descent<'f, N, const MIXED: bool> {
-    pub(crate) nodes: &'f [N],
-    pub(crate) category_words: &'f [u32],
+/// The nodes of a forest, and the sets of its categorical tests.
+pub(crate) struct Descent<'f, N, D> {
+    nodes: &'f [N],
+    category_words: &'f [u32],
+    decision: PhantomData<D>,
 }
 
-/// A form of nodes.
-pub(crate) trait Step: Copy {
-    fn feature(self) -> usize;
-    fn missing_is_true(self) -> bool;
-    fn threshold(self) -> f32;
-    fn distance(self) -> u32;
-    fn flags(self) -> u32;
-}
+impl<'f, N: Step, D: Decision<N>> Descent<'f, N, D> {
+    pub(crate) fn new(nodes: &'f [N], category_words: &'f [u32]) -> Self {
+        Self { nodes, category_words, decision: PhantomData }
+    }
 
-impl<N: Step, const MIXED: bool> Descent<'_, N, MIXED> {
     /// Makes `depth` steps from each of `places`. `value` gives the value of a feature for a lane.
     #[inline(always)]
     pub(crate) fn descend<const L: usize>(
@@ -35,16 +29,16 @@ impl<N: Step, const MIXED: bool> Descent<'_, N, MIXED> {
         value: impl Fn(usize, usize) -> f32,
     ) -> [u32; L] {
         let mut steps = depth;
-        while steps > 2 * STRIDE {
-            let before = places;
-            for _ in 0..STRIDE {
+        // Shallow trees have most of their leaves at the same depth.
+        if depth > SHALLOW {
+            while steps >= 2 {
                 self.step(&mut places, &value);
+                // A node at a distance of zero is a leaf.
+                if self.step(&mut places, &value) == 0 {
+                    return places;
+                }
+                steps -= 2;
             }
-            // A test always leads on, so these are leaves.
-            if places == before {
-                return places;
-            }
-            steps -= STRIDE;
         }
         for _ in 0..steps {
             self.step(&mut places, &value);
@@ -52,104 +46,25 @@ impl<N: Step, const MIXED: bool> Descent<'_, N, MIXED> {
         places
     }
 
+    /// Makes a step from each of `places`. Returns zero, if all of them are leaves.
     #[inline(always)]
-    fn step<const L: usize>(&self, places: &mut [u32; L], value: &impl Fn(usize, usize) -> f32) {
+    fn step<const L: usize>(&self, places: &mut [u32; L], value: &impl Fn(usize, usize) -> f32) -> u32 {
+        let mut distances = 0;
         for (lane, place) in places.iter_mut().enumerate() {
-            let node = at(self.nodes, *place as usize);
+            let node = self.nodes[*place as usize];
+            distances |= node.distance();
             *place = self.next(node, *place, value(lane, node.feature()));
         }
+        distances
     }
 
     #[inline(always)]
     fn next(&self, node: N, place: u32, value: f32) -> u32 {
-        let is_true = if MIXED {
-            self.mixed_test(node, value)
-        } else {
-            (value <= node.threshold()) | (value.is_nan() & node.missing_is_true())
-        };
-        place + node.distance() + u32::from(!is_true)
-    }
-
-    fn mixed_test(&self, node: N, value: f32) -> bool {
-        let flags = node.flags();
-        let is_zero = flags & ZERO_IS_MISSING != 0 && value.abs() <= ALMOST_ZERO;
-        if value.is_nan() || is_zero {
-            return node.missing_is_true();
-        }
-        if flags & CATEGORICAL == 0 { value <= node.threshold() } else { self.is_in_set(node, value) }
-    }
-
-    /// Whether the set has the category that `value` is without its fraction.
-    fn is_in_set(&self, node: N, value: f32) -> bool {
-        let set = node.threshold().to_bits() as usize;
-        let (heading, words) = (at(self.category_words, set), at(self.category_words, set + 1));
-        let truncates_negative = heading >> 31 != 0;
-        if value < 0.0 && !(truncates_negative && value > -1.0) {
-            return false;
-        }
-        // Casts from floats end at the bounds of the type. Sets end before them.
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the value is more than -1")]
-        let category = value as u32;
-        let Some(word) = (category / 32).checked_sub(heading & !(1 << 31)) else { return false };
-        word < words && at(self.category_words, set + 2 + word as usize) >> (category % 32) & 1 != 0
+        place + node.distance() + u32::from(!D::holds(node, value, self.category_words))
     }
 }
 
 /// The place to which a value of the node's feature leads from `place`.
 pub(crate) fn next_place(node: WideNode, place: u32, value: f32, category_words: &[u32]) -> u32 {
-    Descent::<WideNode, true> { nodes: &[], category_words }.next(node, place, value)
-}
-
-impl Step for NarrowNode {
-    #[inline(always)]
-    fn feature(self) -> usize {
-        Self::feature(self)
-    }
-
-    #[inline(always)]
-    fn missing_is_true(self) -> bool {
-        Self::missing_is_true(self)
-    }
-
-    #[inline(always)]
-    fn threshold(self) -> f32 {
-        self.threshold
-    }
-
-    #[inline(always)]
-    fn distance(self) -> u32 {
-        u32::from(self.distance)
-    }
-
-    #[inline(always)]
-    fn flags(self) -> u32 {
-        0
-    }
-}
-
-impl Step for WideNode {
-    #[inline(always)]
-    fn feature(self) -> usize {
-        (self.feature & FEATURE_MASK) as usize
-    }
-
-    #[inline(always)]
-    fn missing_is_true(self) -> bool {
-        self.feature & MISSING_IS_TRUE != 0
-    }
-
-    #[inline(always)]
-    fn threshold(self) -> f32 {
-        self.threshold
-    }
-
-    #[inline(always)]
-    fn distance(self) -> u32 {
-        self.distance
-    }
-
-    #[inline(always)]
-    fn flags(self) -> u32 {
-        self.feature
-    }
+    Descent::<WideNode, Mixed>::new(&[], category_words).next(node, place, value)
 }

@@ -53,9 +53,15 @@ impl LayoutBuilder {
     pub(crate) fn push(&mut self, tree: &Tree, weight: Option<f32>) -> Result<(), ForestError> {
         let at = self.trees.len();
         let outputs = tree.outputs;
-        let last = outputs.count.checked_sub(1).and_then(|n| n.checked_mul(outputs.stride)?.checked_add(outputs.first));
+        let last = outputs
+            .count
+            .checked_sub(1)
+            .and_then(|n| n.checked_mul(outputs.stride)?.checked_add(outputs.first));
         if last.is_none_or(|last| last >= self.outputs) {
-            return Err(malformed(format!("tree {at}"), format!("it must add to outputs below {}", self.outputs)));
+            return Err(malformed(
+                format!("tree {at}"),
+                format!("it must add to outputs below {}", self.outputs),
+            ));
         }
         let depth = self.place(tree, weight).map_err(|rule| match rule {
             Broken::Node(node, rule) => malformed(format!("tree {at}, node {node}"), rule),
@@ -63,7 +69,10 @@ impl LayoutBuilder {
         })?;
         if self.covers.is_some() && depth as usize > MAX_SHAP_DEPTH {
             let what = format!("tree {at} has a depth of {depth}");
-            return Err(unsupported(what, format!("Shapley values need a depth of at most {MAX_SHAP_DEPTH}")));
+            return Err(unsupported(
+                what,
+                format!("Shapley values need a depth of at most {MAX_SHAP_DEPTH}"),
+            ));
         }
         let first = self.trees.last().expect("place has put it there");
         debug_assert_eq!(first.depth, depth);
@@ -94,18 +103,29 @@ impl LayoutBuilder {
                     for child in [split.on_true, split.on_false] {
                         match is_met.get_mut(child as usize) {
                             Some(met @ false) => *met = true,
-                            Some(true) => return Err(Broken::Node(child, "it must be the child of one node".to_owned())),
-                            None => return Err(Broken::Node(node, format!("its child {child} must be a node"))),
+                            Some(true) => {
+                                return Err(Broken::Node(
+                                    child,
+                                    "it must be the child of one node".to_owned(),
+                                ));
+                            }
+                            None => {
+                                return Err(Broken::Node(node, format!("its child {child} must be a node")));
+                            }
                         }
                         waiting.push(Waiting { node: child, depth: depth + 1 });
                     }
-                    let placed = self.split(split, distance, tree).map_err(|rule| Broken::Node(node, rule))?;
+                    let placed =
+                        self.split(split, distance, tree).map_err(|rule| Broken::Node(node, rule))?;
                     self.nodes.push(placed);
                     self.values.push(0.0);
                 }
                 NodeKind::Leaf(value) => {
                     if tree.outputs.count != 1 {
-                        return Err(Broken::Node(node, format!("it must have {} values", tree.outputs.count)));
+                        return Err(Broken::Node(
+                            node,
+                            format!("it must have {} values", tree.outputs.count),
+                        ));
                     }
                     self.nodes.push(WideNode::LEAF);
                     self.values.push(self.weighted(*value, weight));
@@ -115,7 +135,10 @@ impl LayoutBuilder {
                 }
             }
             if let Some(covers) = &mut self.covers {
-                #[expect(clippy::cast_possible_truncation, reason = "covers are compared with each other only")]
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "covers are compared with each other only"
+                )]
                 covers.push(known.cover as f32);
             }
             next += 1;
@@ -217,7 +240,13 @@ impl LayoutBuilder {
             }
             None => Nodes::Wide(self.nodes),
         };
-        Ok(Layout { nodes, trees: self.trees, leaves, category_words: self.category_words, covers: self.covers })
+        Ok(Layout {
+            nodes,
+            trees: self.trees,
+            leaves,
+            category_words: self.category_words,
+            covers: self.covers,
+        })
     }
 }
 
@@ -247,7 +276,11 @@ fn join(
                     vectors.push(value);
                     vectors.len() - 1
                 }
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was an index")]
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "it was an index"
+                )]
                 (true, _) => value as usize,
             };
             first_values.push(u32::try_from(first).map_err(|_| too_many())?);

@@ -47,7 +47,8 @@ impl WideNode {
         if self.feature & (CATEGORICAL | ZERO_IS_MISSING) != 0 {
             return None;
         }
-        let feature = u16::try_from(self.feature & FEATURE_MASK).ok().filter(|f| f & NARROW_MISSING_IS_TRUE == 0)?;
+        let feature =
+            u16::try_from(self.feature & FEATURE_MASK).ok().filter(|f| f & NARROW_MISSING_IS_TRUE == 0)?;
         let flag = if self.feature & MISSING_IS_TRUE == 0 { 0 } else { NARROW_MISSING_IS_TRUE };
         let distance = u16::try_from(self.distance).ok()?;
         Some(NarrowNode { threshold: self.threshold, feature: feature | flag, distance })

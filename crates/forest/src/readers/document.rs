@@ -67,7 +67,9 @@ impl<'f> Value<'f> {
     /// The numbers of an array, in 32 bits.
     pub(super) fn reals(&self, name: &str) -> Result<Vec<f32>, ForestError> {
         match self {
-            Self::Numbers(numbers) => numbers.reals().ok_or_else(|| malformed(name, "it must have numbers only")),
+            Self::Numbers(numbers) => {
+                numbers.reals().ok_or_else(|| malformed(name, "it must have numbers only"))
+            }
             #[expect(clippy::cast_possible_truncation, reason = "XGBoost computes in 32 bits")]
             Self::Array(_) => Ok(self.scalars(name)?.map(|number| number as f32).collect()),
             _ => Err(malformed(name, "it must be an array of numbers")),

@@ -26,7 +26,10 @@ pub(super) fn read(file: &[u8], options: ReadOptions) -> Result<Forest, ForestEr
         "v3" | "v4" => {}
         version => {
             let what = format!("LightGBM's text of version `{version}`");
-            return Err(unsupported(what, "versions are v3 and v4; a release from 3.0 on saves the model as one of them"));
+            return Err(unsupported(
+                what,
+                "versions are v3 and v4; a release from 3.0 on saves the model as one of them",
+            ));
         }
     }
     let last_feature: usize = heading.number("max_feature_idx")?;
@@ -59,7 +62,10 @@ pub(super) fn read(file: &[u8], options: ReadOptions) -> Result<Forest, ForestEr
         count += 1;
     }
     if count % classes != 0 {
-        return Err(malformed("trees", format!("their number {count} must be a multiple of num_class {classes}")));
+        return Err(malformed(
+            "trees",
+            format!("their number {count} must be a multiple of num_class {classes}"),
+        ));
     }
     description.has_vector_leaves = builder.has_vectors();
     #[expect(clippy::cast_precision_loss, reason = "there are fewer trees than 2^53")]

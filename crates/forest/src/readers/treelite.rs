@@ -27,7 +27,8 @@ pub(super) fn read(file: &[u8], options: ReadOptions) -> Result<Forest, ForestEr
     let mut reader = TreeReader::new(header.is_double, file.len(), options);
     for index in 0..header.trees {
         let mut tree = reader.read(&mut cursor).map_err(|error| error.within(|| format!("tree {index}")))?;
-        tree.outputs = header.tree_outputs(index).map_err(|error| error.within(|| format!("tree {index}")))?;
+        tree.outputs =
+            header.tree_outputs(index).map_err(|error| error.within(|| format!("tree {index}")))?;
         push(&mut builder, &tree, &mut trees_of_output)?;
     }
     cursor.finish()?;
@@ -37,7 +38,11 @@ pub(super) fn read(file: &[u8], options: ReadOptions) -> Result<Forest, ForestEr
     Ok(Forest { description, margins, layout: builder.finish()? })
 }
 
-fn push(builder: &mut LayoutBuilder, tree: &crate::tree::Tree, trees_of_output: &mut [f64]) -> Result<(), ForestError> {
+fn push(
+    builder: &mut LayoutBuilder,
+    tree: &crate::tree::Tree,
+    trees_of_output: &mut [f64],
+) -> Result<(), ForestError> {
     builder.push(tree, None)?;
     let OutputRange { first, stride, count } = tree.outputs;
     for trees in trees_of_output.iter_mut().skip(first).step_by(stride).take(count) {
@@ -78,7 +83,12 @@ impl Header {
         let is_double = match (thresholds, leaves) {
             (2, 2) => false,
             (3, 3) => true,
-            _ => return Err(malformed("threshold_type", "it must be float32 or float64, as leaf_output_type")),
+            _ => {
+                return Err(malformed(
+                    "threshold_type",
+                    "it must be float32 or float64, as leaf_output_type",
+                ));
+            }
         };
         let trees = cursor.count("num_tree")?;
         let features = cursor.index("num_feature")?;
@@ -86,9 +96,13 @@ impl Header {
         let averages = cursor.byte("average_tree_output")? != 0;
         let targets = cursor.index("num_target")?;
         let num_class = cursor.array("num_class", 4)?;
-        let classes: Vec<usize> = num_class.int32s().map(|count| usize::try_from(count).unwrap_or(0)).collect();
+        let classes: Vec<usize> =
+            num_class.int32s().map(|count| usize::try_from(count).unwrap_or(0)).collect();
         if classes.len() != targets {
-            return Err(malformed("num_class", format!("it must have an element for each of {targets} targets")));
+            return Err(malformed(
+                "num_class",
+                format!("it must have an element for each of {targets} targets"),
+            ));
         }
         cursor.array("leaf_vector_shape", 4)?;
         let target_ids: Vec<i32> = cursor.array("target_id", 4)?.int32s().collect();
@@ -125,7 +139,10 @@ impl Header {
 
     fn description(&self) -> Result<Description, ForestError> {
         if self.link == Link::Softmax && !self.has_equal_classes {
-            return Err(unsupported("softmax over targets with different numbers of classes", "the numbers must be equal"));
+            return Err(unsupported(
+                "softmax over targets with different numbers of classes",
+                "the numbers must be equal",
+            ));
         }
         Ok(Description {
             features: self.features,
@@ -150,7 +167,9 @@ impl Header {
         Ok(match (target, class) {
             (None, None) => OutputRange::all(self.targets * self.classes),
             (None, Some(class)) => OutputRange { first: class, stride: self.classes, count: self.targets },
-            (Some(target), None) => OutputRange { first: target * self.classes, stride: 1, count: self.classes },
+            (Some(target), None) => {
+                OutputRange { first: target * self.classes, stride: 1, count: self.classes }
+            }
             (Some(target), Some(class)) => OutputRange::one(target * self.classes + class),
         })
     }

@@ -74,12 +74,14 @@ impl LearnerParameters {
         };
         let base_score = parameters.required("base_score")?.text("base_score")?;
         let list = base_score.trim().trim_start_matches('[').trim_end_matches(']');
-        let base_scores: Option<Vec<f32>> = list.split(',').map(|word| fast_float2::parse(word.trim()).ok()).collect();
+        let base_scores: Option<Vec<f32>> =
+            list.split(',').map(|word| fast_float2::parse(word.trim()).ok()).collect();
         Ok(Self {
             features: count("num_feature")?,
             targets: count("num_target")?.max(1),
             classes: count("num_class")?.max(1),
-            base_scores: base_scores.ok_or_else(|| malformed("base_score", "it must be a number or a list of numbers"))?,
+            base_scores: base_scores
+                .ok_or_else(|| malformed("base_score", "it must be a number or a list of numbers"))?,
         })
     }
 
@@ -117,7 +119,9 @@ impl<'d, 'f> Booster<'d, 'f> {
             name => return Err(unsupported(format!("booster `{name}`"), "boosters are `gbtree` and `dart`")),
         }
         let check = |object: &Object<'_>, place: &str| {
-            object.check_names(place, options, |name| matches!(name, "name" | "model" | "gbtree" | "weight_drop"))
+            object.check_names(place, options, |name| {
+                matches!(name, "name" | "model" | "gbtree" | "weight_drop")
+            })
         };
         check(booster, "gradient_booster")?;
         let inner = match booster.get("gbtree") {
@@ -127,7 +131,10 @@ impl<'d, 'f> Booster<'d, 'f> {
         check(inner, "gbtree")?;
         let model = inner.required("model")?.object("model")?;
         model.check_names("model", options, |name| {
-            matches!(name, "gbtree_model_param" | "trees" | "tree_info" | "iteration_indptr" | "cats" | "weight_drop")
+            matches!(
+                name,
+                "gbtree_model_param" | "trees" | "tree_info" | "iteration_indptr" | "cats" | "weight_drop"
+            )
         })?;
         let trees = model.required("trees")?.array("trees")?;
         let groups = model.required("tree_info")?.integers("tree_info")?;
@@ -138,7 +145,10 @@ impl<'d, 'f> Booster<'d, 'f> {
             return Err(malformed("tree_info", format!("it must have an element for each of {count} trees")));
         }
         if !weights.is_empty() && weights.len() != count {
-            return Err(malformed("weight_drop", format!("it must have an element for each of {count} trees")));
+            return Err(malformed(
+                "weight_drop",
+                format!("it must have an element for each of {count} trees"),
+            ));
         }
         Ok(Self { trees, groups, weights })
     }

@@ -1,56 +1,60 @@
 //! What `make_forests.py` has written.
+#![expect(clippy::allow_attributes, reason = "each test uses a part of this module")]
+#![allow(dead_code, reason = "each test uses a part of this module")]
 
 use std::path::{Path, PathBuf};
 
 use forest::{Forest, ForestFormat, ReadOptions};
 
 /// A forest with what its library predicts.
-pub struct Golden {
-    pub name: String,
-    pub model: PathBuf,
-    pub format: ForestFormat,
-    pub features: usize,
-    pub outputs: usize,
-    pub is_classifier: bool,
-    pub objective: String,
-    pub rows: Vec<GoldenRow>,
+pub(crate) struct Golden {
+    pub(crate) name: String,
+    pub(crate) model: PathBuf,
+    pub(crate) format: ForestFormat,
+    pub(crate) features: usize,
+    pub(crate) outputs: usize,
+    pub(crate) is_classifier: bool,
+    pub(crate) objective: String,
+    pub(crate) rows: Vec<GoldenRow>,
 }
 
 /// A row, and what the library says about it.
 #[derive(Default)]
-pub struct GoldenRow {
-    pub values: Vec<f32>,
-    pub prediction: Vec<f64>,
-    pub margin: Vec<f64>,
-    pub contributions: Option<Vec<f64>>,
+pub(crate) struct GoldenRow {
+    pub(crate) values: Vec<f32>,
+    pub(crate) prediction: Vec<f64>,
+    pub(crate) margin: Vec<f64>,
+    pub(crate) contributions: Option<Vec<f64>>,
 }
 
 impl Golden {
-    pub fn file(&self) -> Vec<u8> {
+    pub(crate) fn file(&self) -> Vec<u8> {
         std::fs::read(&self.model).unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
-    pub fn forest(&self, options: ReadOptions) -> Forest {
-        Forest::read(self.format, &self.file(), options).unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    pub(crate) fn forest(&self, options: ReadOptions) -> Forest {
+        Forest::read(self.format, &self.file(), options)
+            .unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 }
 
 /// The folder of the forests.
-pub fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens")
 }
 
 /// All forests.
-pub fn all() -> Vec<Golden> {
+pub(crate) fn all() -> Vec<Golden> {
     let entries = std::fs::read_dir(folder()).expect("the goldens are in the repository");
     let paths = entries.map(|entry| entry.expect("an entry").path());
-    let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|extension| extension == "golden")).collect();
+    let mut paths: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "golden")).collect();
     paths.sort();
     paths.iter().map(|path| read(path)).collect()
 }
 
 /// One forest.
-pub fn named(name: &str) -> Golden {
+pub(crate) fn named(name: &str) -> Golden {
     read(&folder().join(format!("{name}.golden")))
 }
 

@@ -200,7 +200,10 @@ mod tests {
     fn broken_documents_are_refused() {
         let deep = [vec![b'['; 40], vec![b']'; 40]].concat();
         let rule = |file: &[u8]| read(file).expect_err("it is broken").to_string();
-        assert_eq!(rule(&deep), "byte 32 of the JSON: at most 32 objects and arrays may be within each other");
+        assert_eq!(
+            rule(&deep),
+            "byte 32 of the JSON: at most 32 objects and arrays may be within each other"
+        );
         assert_eq!(rule(b"{\"a\" 1}"), "byte 5 of the JSON: a colon must follow");
         assert_eq!(rule(b"{} x"), "byte 3 of the JSON: nothing must follow the document");
         assert_eq!(rule(b"\"\\q\""), "byte 0 of the JSON: the text must have no other escapes than JSON's");

@@ -93,7 +93,9 @@ impl NumberArray<'_> {
     pub(super) fn integers(self) -> Option<Vec<i64>> {
         match self {
             Self::Json(text) => elements(text).map(json_integer).collect(),
-            Self::Typed(kind, bytes) => bytes.chunks_exact(kind.size()).map(|bytes| kind.integer(bytes)).collect(),
+            Self::Typed(kind, bytes) => {
+                bytes.chunks_exact(kind.size()).map(|bytes| kind.integer(bytes)).collect()
+            }
         }
     }
 }

@@ -80,11 +80,14 @@ impl<'f> UbjsonReader<'f> {
     fn length(&mut self) -> Result<usize, ForestError> {
         let marker = self.marker()?;
         let kind = NumberType::of_marker(marker);
-        let Some(kind) = kind.filter(|kind| !matches!(kind, NumberType::Float32 | NumberType::Float64)) else {
+        let Some(kind) = kind.filter(|kind| !matches!(kind, NumberType::Float32 | NumberType::Float64))
+        else {
             return Err(self.error("a length must be a whole number"));
         };
         let length = kind.integer(self.take(kind.size())?);
-        length.and_then(|length| usize::try_from(length).ok()).ok_or_else(|| self.error("a length must not be negative"))
+        length
+            .and_then(|length| usize::try_from(length).ok())
+            .ok_or_else(|| self.error("a length must not be negative"))
     }
 
     fn text(&mut self) -> Result<Cow<'f, str>, ForestError> {
@@ -117,7 +120,8 @@ impl<'f> UbjsonReader<'f> {
             // Elements without bytes could be any number of them.
             let kind = NumberType::of_marker(marker);
             let kind = kind.ok_or_else(|| self.error("an array of one type must have numbers"))?;
-            let length = count.checked_mul(kind.size()).ok_or_else(|| self.error("the count must fit the file"))?;
+            let length =
+                count.checked_mul(kind.size()).ok_or_else(|| self.error("the count must fit the file"))?;
             return Ok(Value::Numbers(NumberArray::Typed(kind, self.take(length)?)));
         }
         let mut values = Vec::new();
@@ -170,11 +174,26 @@ mod tests {
     #[test]
     fn broken_documents_are_refused() {
         let rule = |file: &[u8]| read(file).expect_err("it is broken").to_string();
-        assert_eq!(rule(&[b'['; 40]), "byte 33 of the UBJSON: at most 32 objects and arrays may be within each other");
-        assert_eq!(rule(b"[$Z#L\x7f\xff\xff\xff\xff\xff\xff\xff"), "byte 13 of the UBJSON: an array of one type must have numbers");
-        assert_eq!(rule(b"[$D#L\x7f\xff\xff\xff\xff\xff\xff\xff"), "byte 13 of the UBJSON: the count must fit the file");
-        assert_eq!(rule(b"SL\xff\xff\xff\xff\xff\xff\xff\xff"), "byte 10 of the UBJSON: a length must not be negative");
-        assert_eq!(rule(b"SL\x7f\xff\xff\xff\xff\xff\xff\xff"), "byte 10 of the UBJSON: the file must not end here");
+        assert_eq!(
+            rule(&[b'['; 40]),
+            "byte 33 of the UBJSON: at most 32 objects and arrays may be within each other"
+        );
+        assert_eq!(
+            rule(b"[$Z#L\x7f\xff\xff\xff\xff\xff\xff\xff"),
+            "byte 13 of the UBJSON: an array of one type must have numbers"
+        );
+        assert_eq!(
+            rule(b"[$D#L\x7f\xff\xff\xff\xff\xff\xff\xff"),
+            "byte 13 of the UBJSON: the count must fit the file"
+        );
+        assert_eq!(
+            rule(b"SL\xff\xff\xff\xff\xff\xff\xff\xff"),
+            "byte 10 of the UBJSON: a length must not be negative"
+        );
+        assert_eq!(
+            rule(b"SL\x7f\xff\xff\xff\xff\xff\xff\xff"),
+            "byte 10 of the UBJSON: the file must not end here"
+        );
         assert_eq!(rule(b"Q"), "byte 1 of the UBJSON: the byte before must be a marker of UBJSON");
         assert_eq!(rule(b"ZZ"), "byte 1 of the UBJSON: nothing must follow the document");
     }

@@ -62,9 +62,15 @@ impl<'f> Fields<'f> {
         self.list(name, count, |word| fast_float2::parse(word).ok())
     }
 
-    fn list<T>(&self, name: &str, count: usize, read: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, ForestError> {
+    fn list<T>(
+        &self,
+        name: &str,
+        count: usize,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<Vec<T>, ForestError> {
         let words = self.text(name)?.split_ascii_whitespace();
         let list: Option<Vec<T>> = words.map(read).collect();
-        list.filter(|list| list.len() == count).ok_or_else(|| malformed(name, format!("it must be {count} numbers")))
+        list.filter(|list| list.len() == count)
+            .ok_or_else(|| malformed(name, format!("it must be {count} numbers")))
     }
 }

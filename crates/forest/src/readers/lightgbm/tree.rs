@@ -52,17 +52,28 @@ pub(super) fn read(
         tree.category_words = words;
         for test in 0..tests {
             let split = arrays.split(test, leaves, budget)?;
-            tree.nodes.push(TreeNode { kind: NodeKind::Split(split), cover: arrays.counts.get(test).copied().unwrap_or(0.0) });
+            tree.nodes.push(TreeNode {
+                kind: NodeKind::Split(split),
+                cover: arrays.counts.get(test).copied().unwrap_or(0.0),
+            });
         }
     }
     for (leaf, value) in values.into_iter().enumerate() {
-        tree.nodes.push(TreeNode { kind: NodeKind::Leaf(value), cover: leaf_counts.get(leaf).copied().unwrap_or(0.0) });
+        tree.nodes.push(TreeNode {
+            kind: NodeKind::Leaf(value),
+            cover: leaf_counts.get(leaf).copied().unwrap_or(0.0),
+        });
     }
     Ok(tree)
 }
 
 /// The numbers of training rows, or nothing if nobody wants them or the file does not have them.
-fn counts(fields: &Fields<'_>, name: &str, count: usize, options: ReadOptions) -> Result<Vec<f64>, ForestError> {
+fn counts(
+    fields: &Fields<'_>,
+    name: &str,
+    count: usize,
+    options: ReadOptions,
+) -> Result<Vec<f64>, ForestError> {
     if options.keep_covers && fields.get(name).is_some_and(|counts| !counts.is_empty()) {
         fields.reals(name, count)
     } else {
@@ -72,7 +83,11 @@ fn counts(fields: &Fields<'_>, name: &str, count: usize, options: ReadOptions) -
 
 impl TestArrays {
     /// Reads the arrays of `tests` tests, and the words of their sets of categories.
-    fn read(fields: &Fields<'_>, tests: usize, options: ReadOptions) -> Result<(Self, Vec<u32>), ForestError> {
+    fn read(
+        fields: &Fields<'_>,
+        tests: usize,
+        options: ReadOptions,
+    ) -> Result<(Self, Vec<u32>), ForestError> {
         let decision_types = if fields.has("decision_type") {
             fields.integers("decision_type", tests)?
         } else {
@@ -99,9 +114,15 @@ impl TestArrays {
     fn split(&self, test: usize, leaves: usize, budget: &mut CategoryBudget) -> Result<Split, ForestError> {
         let child = |name: &str, child: i64| {
             // Leaves stand after the tests.
-            let node = if child < 0 { usize::try_from(!child).ok().and_then(|leaf| leaf.checked_add(leaves - 1)) } else { usize::try_from(child).ok().filter(|&node| node < leaves - 1) };
+            let node = if child < 0 {
+                usize::try_from(!child).ok().and_then(|leaf| leaf.checked_add(leaves - 1))
+            } else {
+                usize::try_from(child).ok().filter(|&node| node < leaves - 1)
+            };
             let node = node.and_then(|node| u32::try_from(node).ok());
-            node.ok_or_else(|| malformed(format!("{name}[{test}]"), "it must be a test or the complement of a leaf"))
+            node.ok_or_else(|| {
+                malformed(format!("{name}[{test}]"), "it must be a test or the complement of a leaf")
+            })
         };
         let left = child("left_child", self.left[test])?;
         let right = child("right_child", self.right[test])?;
@@ -124,15 +145,25 @@ impl TestArrays {
             Some(MissingType::None) => split.missing_is_true = 0.0 <= threshold,
             Some(MissingType::Zero) => split.zero_is_missing = true,
             Some(MissingType::Nan) => {}
-            None => return Err(malformed(format!("decision_type[{test}]"), "it must have a known type of missing values")),
+            None => {
+                return Err(malformed(
+                    format!("decision_type[{test}]"),
+                    "it must have a known type of missing values",
+                ));
+            }
         }
         Ok(split)
     }
 
     /// The set of a categorical test, whose number is its threshold.
     fn set(&self, test: usize, budget: &mut CategoryBudget) -> Result<CategorySet, ForestError> {
-        let error = || malformed(format!("threshold[{test}]"), "it must be the number of a set of categories");
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as LightGBM; it is compared")]
+        let error =
+            || malformed(format!("threshold[{test}]"), "it must be the number of a set of categories");
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "as LightGBM; it is compared"
+        )]
         let number = self.thresholds[test] as usize;
         let end = self.category_bounds.get(number.saturating_add(1)).ok_or_else(error)?;
         let first_word = self.category_bounds[number];

@@ -25,7 +25,10 @@ impl<'f> Cursor<'f> {
                 self.rest = rest;
                 Ok(bytes)
             }
-            None => Err(malformed(name, format!("it needs {length} bytes, the file has {} more", self.rest.len()))),
+            None => Err(malformed(
+                name,
+                format!("it needs {length} bytes, the file has {} more", self.rest.len()),
+            )),
         }
     }
 
@@ -61,12 +64,18 @@ impl<'f> Cursor<'f> {
     /// An array: its length, and then elements of `size` bytes.
     pub(super) fn array(&mut self, name: &str, size: usize) -> Result<ArrayField<'f>, ForestError> {
         let count = self.count(name)?;
-        let length = count.checked_mul(size).ok_or_else(|| malformed(name, "its length must fit the file"))?;
+        let length =
+            count.checked_mul(size).ok_or_else(|| malformed(name, "its length must fit the file"))?;
         Ok(ArrayField { bytes: self.take(name, length)?, size })
     }
 
     /// An array that must have `count` elements.
-    pub(super) fn array_of(&mut self, name: &str, size: usize, count: usize) -> Result<ArrayField<'f>, ForestError> {
+    pub(super) fn array_of(
+        &mut self,
+        name: &str,
+        size: usize,
+        count: usize,
+    ) -> Result<ArrayField<'f>, ForestError> {
         let array = self.array(name, size)?;
         let rule = || malformed(name, format!("it must have an element for each of {count} nodes"));
         if array.len() == count { Ok(array) } else { Err(rule()) }
@@ -93,7 +102,10 @@ impl<'f> Cursor<'f> {
     pub(super) fn finish(self) -> Result<(), ForestError> {
         match self.rest.len() {
             0 => Ok(()),
-            length => Err(malformed("end of the file", format!("nothing must follow the trees, but {length} bytes do"))),
+            length => Err(malformed(
+                "end of the file",
+                format!("nothing must follow the trees, but {length} bytes do"),
+            )),
         }
     }
 }

@@ -57,7 +57,11 @@ impl TreeReader {
         Ok(tree)
     }
 
-    fn arrays<'f>(&self, cursor: &mut Cursor<'f>, leaf_vectors: &mut Vec<f64>) -> Result<NodeArrays<'f>, ForestError> {
+    fn arrays<'f>(
+        &self,
+        cursor: &mut Cursor<'f>,
+        leaf_vectors: &mut Vec<f64>,
+    ) -> Result<NodeArrays<'f>, ForestError> {
         let float = if self.is_double { 8 } else { 4 };
         let nodes = cursor.index("num_nodes")?;
         cursor.byte("has_categorical_split")?;
@@ -98,7 +102,12 @@ impl TreeReader {
         })
     }
 
-    fn split(&mut self, node: usize, arrays: &NodeArrays<'_>, words: &mut Vec<u32>) -> Result<Split, ForestError> {
+    fn split(
+        &mut self,
+        node: usize,
+        arrays: &NodeArrays<'_>,
+        words: &mut Vec<u32>,
+    ) -> Result<Split, ForestError> {
         let index = |name: &str, value: i32| {
             u32::try_from(value).map_err(|_| malformed(format!("{name}[{node}]"), "it must be an index"))
         };
@@ -108,14 +117,24 @@ impl TreeReader {
         // Whether the children are to be exchanged.
         let (test, is_inverse) = if arrays.types[node] == CATEGORICAL_TEST {
             let categories = arrays.categories_of(node)?;
-            (SplitTest::InSet(self.budget.push_set(words, categories)?), arrays.categories_go_right[node] != 0)
+            (
+                SplitTest::InSet(self.budget.push_set(words, categories)?),
+                arrays.categories_go_right[node] != 0,
+            )
         } else {
             numeric_test(arrays.operators[node], arrays.thresholds[node])
                 .map_err(|error| error.within(|| format!("node {node}")))?
         };
         let is_default_left = arrays.default_left[node] != 0;
         let (on_true, on_false) = if is_inverse { (right, left) } else { (left, right) };
-        Ok(Split { feature, test, missing_is_true: is_default_left != is_inverse, zero_is_missing: false, on_true, on_false })
+        Ok(Split {
+            feature,
+            test,
+            missing_is_true: is_default_left != is_inverse,
+            zero_is_missing: false,
+            on_true,
+            on_false,
+        })
     }
 }
 
@@ -141,12 +160,18 @@ impl NodeArrays<'_> {
         let (begin, end) = self.category_bounds[node];
         let range = usize::try_from(begin).ok().zip(usize::try_from(end).ok());
         let categories = range.and_then(|(begin, end)| self.categories.range(begin, end));
-        let rule = || malformed(format!("category_list_begin[{node}]"), "it must be an index of category_list");
+        let rule =
+            || malformed(format!("category_list_begin[{node}]"), "it must be an index of category_list");
         Ok(categories.ok_or_else(rule)?.uint32s())
     }
 }
 
-fn bounds(cursor: &mut Cursor<'_>, begin: &str, end: &str, nodes: usize) -> Result<Vec<(u64, u64)>, ForestError> {
+fn bounds(
+    cursor: &mut Cursor<'_>,
+    begin: &str,
+    end: &str,
+    nodes: usize,
+) -> Result<Vec<(u64, u64)>, ForestError> {
     let begins = cursor.array_of(begin, 8, nodes)?;
     let ends = cursor.array_of(end, 8, nodes)?;
     Ok(begins.uint64s().zip(ends.uint64s()).collect())

@@ -26,7 +26,9 @@ impl<'d> Objective<'d> {
             "rank:pairwise" | "rank:ndcg" | "rank:map" => Link::Identity,
             "reg:logistic" | "binary:logistic" => Link::Logistic { slope: 1.0 },
             "binary:hinge" => Link::Hinge,
-            "count:poisson" | "reg:gamma" | "reg:tweedie" | "survival:cox" | "survival:aft" => Link::Exponential,
+            "count:poisson" | "reg:gamma" | "reg:tweedie" | "survival:cox" | "survival:aft" => {
+                Link::Exponential
+            }
             "multi:softmax" | "multi:softprob" => Link::Softmax,
             _ => {
                 return Err(unsupported(

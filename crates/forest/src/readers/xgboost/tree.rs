@@ -77,7 +77,8 @@ impl TreeReader {
         let mut tree = Tree { outputs: OutputRange::all(self.outputs), ..Tree::default() };
         if vectors.is_none() {
             let group = group.and_then(|group| usize::try_from(group).ok());
-            tree.outputs = OutputRange::one(group.ok_or_else(|| malformed("tree_info", "it must not be negative"))?);
+            tree.outputs =
+                OutputRange::one(group.ok_or_else(|| malformed("tree_info", "it must not be negative"))?);
         }
         for node in 0..arrays.left.len() {
             let kind = if arrays.left[node] == -1 {
@@ -131,7 +132,8 @@ impl NodeArrays {
     fn read(object: &Object<'_>, keep_covers: bool) -> Result<Self, ForestError> {
         let integers = |name: &str| object.required(name)?.integers(name);
         let left = integers("left_children")?;
-        let is_categorical = object.get("split_type").map_or(Ok(Vec::new()), |types| types.integers("split_type"))?;
+        let is_categorical =
+            object.get("split_type").map_or(Ok(Vec::new()), |types| types.integers("split_type"))?;
         let covers = object.get("sum_hessian").filter(|_| keep_covers);
         let covers = covers.map(|covers| covers.reals("sum_hessian")).transpose()?;
         let arrays = Self {
@@ -173,7 +175,10 @@ impl CategoryArrays {
         };
         let count = arrays.nodes.len();
         if arrays.segments.len() != count || arrays.sizes.len() != count {
-            return Err(malformed("categories_nodes", "it must be as long as categories_segments and categories_sizes"));
+            return Err(malformed(
+                "categories_nodes",
+                "it must be as long as categories_segments and categories_sizes",
+            ));
         }
         if !arrays.nodes.is_sorted() {
             return Err(malformed("categories_nodes", "it must ascend"));
@@ -184,11 +189,14 @@ impl CategoryArrays {
     /// The categories of the test of `node`.
     fn of(&self, node: usize) -> Result<impl Iterator<Item = u32> + Clone, ForestError> {
         let index = self.nodes.binary_search_by(|probe| probe.cmp(&i64::try_from(node).unwrap_or(i64::MAX)));
-        let index = index.map_err(|_| malformed("categories_nodes", format!("it must have the categorical node {node}")))?;
+        let index = index.map_err(|_| {
+            malformed("categories_nodes", format!("it must have the categorical node {node}"))
+        })?;
         let segment = usize::try_from(self.segments[index]).ok().zip(usize::try_from(self.sizes[index]).ok());
         let range = segment.and_then(|(first, count)| Some(first..first.checked_add(count)?));
         let categories = range.and_then(|range| self.categories.get(range));
-        let rule = || malformed(format!("categories of node {node}"), "they must be elements of `categories`");
+        let rule =
+            || malformed(format!("categories of node {node}"), "they must be elements of `categories`");
         let categories = categories.ok_or_else(rule)?;
         if categories.iter().any(|&category| u32::try_from(category).is_err()) {
             return Err(malformed(format!("categories of node {node}"), "they must not be negative"));
@@ -209,7 +217,8 @@ impl LeafVectors {
     /// None if leaves have one value each.
     fn read(object: &Object<'_>, arrays: &NodeArrays) -> Result<Option<Self>, ForestError> {
         let parameters = object.required("tree_param")?.object("tree_param")?;
-        let size = parameters.get("size_leaf_vector").map_or(Ok(1), |size| whole(size, "size_leaf_vector"))?;
+        let size =
+            parameters.get("size_leaf_vector").map_or(Ok(1), |size| whole(size, "size_leaf_vector"))?;
         if size <= 1 {
             return Ok(None);
         }
