@@ -2,6 +2,7 @@
 use std::collections::BTreeMap;
 
 use config::KnownConfigNames;
+use inference::backend::Implementation;
 use vocabulary::Name;
 
 use crate::refusal::SettingRefusal;
@@ -18,6 +19,7 @@ pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
         "auto-complete-config",
         "backend-directory",
         "default-max-batch-size",
+        Implementation::SETTING,
         "min-compute-capability",
     ],
     parameters: &[MAX_PIXELS, MEAN, RESIZE, SCALE, STD],

@@ -8,6 +8,7 @@ use std::{
 };
 
 use config::{ConfigErrors, KnownConfigNames, ModelConfig, rule};
+use inference::backend::Implementation;
 use vocabulary::Error;
 
 use crate::{
@@ -26,6 +27,7 @@ pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
         "backend-directory",
         "default-max-batch-size",
         "enable-global-threadpool",
+        Implementation::SETTING,
         "inter_op_thread_count",
         "intra_op_thread_count",
         "library",

@@ -7,7 +7,7 @@ use std::{
 
 use config::KnownConfigNames;
 use inference::{
-    backend::{Backend, BackendModel, ModelInspection, ModelSource},
+    backend::{Backend, BackendModel, Implementation, ModelInspection, ModelSource},
     lock::Mutex,
     metric_registry::MetricRegistry,
 };
@@ -72,15 +72,9 @@ impl Backend for PythonBackend {
         if !is_of_python(source) && python_directory(source, backends).is_none() {
             return Ok(false);
         }
-        let is_ours = match settings.get("implementation").map(String::as_str) {
+        let is_ours = match Implementation::of(Self::NAME, settings)? {
             None => !backends.join(Self::NAME).join(LIBRARY).is_file(),
-            Some("built-in") => true,
-            Some("triton") => false,
-            Some(other) => {
-                return Err(Error::invalid(format!(
-                    "the setting 'implementation' of backend 'python' is '{other}', which is neither 'built-in' nor 'triton'"
-                )));
-            }
+            Some(chosen) => chosen == Implementation::BuiltIn,
         };
         if !is_ours {
             refuse_sandbox(source, settings)?;

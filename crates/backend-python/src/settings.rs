@@ -2,6 +2,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use config::KnownConfigNames;
+use inference::backend::Implementation;
 use vocabulary::{Error, ErrorCode};
 
 use crate::{
@@ -20,7 +21,7 @@ pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
         "environments-directory",
         "environments-timeout-seconds",
         "error-paths",
-        "implementation",
+        Implementation::SETTING,
         "min-compute-capability",
         "pip-index-url",
         "python-executable",
