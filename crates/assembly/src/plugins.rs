@@ -1,6 +1,7 @@
 //! The backends and plug-ins of a server, the same for the binary and for servers inside programs.
 use std::{path::PathBuf, sync::Arc};
 
+use backend_forest::ForestBackend;
 use backend_image::ImageBackend;
 use backend_onnx::OnnxBackend;
 use backend_python::PythonBackend;
@@ -26,6 +27,7 @@ pub fn plugins(
     Plugins {
         backends: vec![
             Arc::new(onnxruntime),
+            Arc::new(ForestBackend),
             Arc::new(ImageBackend),
             Arc::new(PythonBackend::new(c_api::types::metrics::registry())),
         ],

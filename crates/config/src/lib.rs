@@ -38,7 +38,7 @@ pub use model_config::{
     Accelerator, BatchInput, BatchInputKind, BatchOutput, InputSpec, MemoryRank, ModelConfig, OutputSpec,
     ResponseCaching, Scheduling,
 };
-pub use model_files::{FileEntry, MODEL_FORMATS, ModelFormat, ModelLayout};
+pub use model_files::{FOREST_FILES, FileEntry, MODEL_FORMATS, ModelFormat, ModelLayout};
 pub use resolve::{
     CheckedText, Completion, ConfigSource, DeclaredConfig, GivenConfig, KEEP_BATCH_PARAMETER, ResolvedConfig,
     complete, declare, examine, finish, finish_all, read,

@@ -86,6 +86,12 @@ impl Forest {
         self.layout.trees.len()
     }
 
+    /// The bytes of memory that the forest takes.
+    #[must_use]
+    pub fn byte_size(&self) -> usize {
+        self.layout.byte_size()
+    }
+
     /// Whether the model is a classifier, by its objective or by what the checkpoint says.
     #[must_use]
     pub fn is_classifier(&self) -> bool {

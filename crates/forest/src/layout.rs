@@ -30,6 +30,23 @@ pub(crate) struct Layout {
     pub(crate) covers: Option<Vec<f32>>,
 }
 
+impl Layout {
+    /// The bytes of its arrays.
+    pub(crate) fn byte_size(&self) -> usize {
+        let nodes = match &self.nodes {
+            Nodes::Narrow(nodes) => size_of_val(&nodes[..]),
+            Nodes::Wide(nodes) | Nodes::Mixed(nodes) => size_of_val(&nodes[..]),
+        };
+        let values = match &self.leaves.values {
+            LeafValues::Single(values) => size_of_val(&values[..]),
+            LeafValues::Double(values) => size_of_val(&values[..]),
+        };
+        let covers = self.covers.as_deref().map_or(0, size_of_val);
+        let leaves = size_of_val(&self.leaves.first_values[..]) + values;
+        nodes + leaves + covers + size_of_val(&self.trees[..]) + size_of_val(&self.category_words[..])
+    }
+}
+
 /// The nodes, in the smallest form that can hold all of them.
 #[derive(Debug)]
 pub(crate) enum Nodes {
