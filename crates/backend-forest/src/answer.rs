@@ -3,7 +3,7 @@ use crate::parameters::ForestParameters;
 
 /// The numbers of the output for one row, made from the predictions for the row.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum ForestAnswer {
     /// The predictions.
     Predictions(usize),
     /// The place of the largest of so many predictions: the class.
@@ -14,7 +14,7 @@ pub(crate) enum Answer {
     BothClasses,
 }
 
-impl Answer {
+impl ForestAnswer {
     /// The answer of a forest with so many predictions for a row, whose output has so many numbers in the configuration.
     /// `is_classifier` is what the forest is, if the parameters do not tell.
     pub(crate) fn of(
@@ -67,7 +67,10 @@ fn largest(values: &[f32]) -> f32 {
             best = place;
         }
     }
-    #[expect(clippy::cast_precision_loss, reason = "the output is FP32, and a forest has fewer classes than that counts")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "the output is FP32, and a forest has fewer classes than that counts"
+    )]
     let class = best as f32;
     class
 }
@@ -80,41 +83,41 @@ mod tests {
 
     use super::*;
 
-    fn answer(parameters: &[(&str, &str)], predictions: usize, configured: Option<usize>) -> Answer {
+    fn answer(parameters: &[(&str, &str)], predictions: usize, configured: Option<usize>) -> ForestAnswer {
         let values: BTreeMap<String, String> =
             parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let parameters = ForestParameters::of(&Name::new("m"), &values).unwrap();
-        Answer::of(&parameters, true, predictions, configured)
+        ForestAnswer::of(&parameters, true, predictions, configured)
     }
 
-    fn numbers(answer: Answer, predictions: &[f32]) -> Vec<f32> {
+    fn numbers(answer: ForestAnswer, predictions: &[f32]) -> Vec<f32> {
         answer.bytes(predictions).as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
     }
 
     #[test]
     fn a_classifier_answers_with_the_class_unless_probabilities_are_wanted() {
-        assert_eq!(answer(&[], 3, None), Answer::Class(3));
-        assert_eq!(answer(&[("threshold", "0.25")], 1, None), Answer::AboveThreshold(0.25));
-        assert_eq!(answer(&[("predict_proba", "true")], 3, None), Answer::Predictions(3));
-        assert_eq!(answer(&[("predict_proba", "true")], 1, Some(1)), Answer::Predictions(1));
-        assert_eq!(answer(&[("predict_proba", "true")], 1, Some(2)), Answer::BothClasses);
-        assert_eq!(answer(&[("is_classifier", "false")], 3, None), Answer::Predictions(3));
+        assert_eq!(answer(&[], 3, None), ForestAnswer::Class(3));
+        assert_eq!(answer(&[("threshold", "0.25")], 1, None), ForestAnswer::AboveThreshold(0.25));
+        assert_eq!(answer(&[("predict_proba", "true")], 3, None), ForestAnswer::Predictions(3));
+        assert_eq!(answer(&[("predict_proba", "true")], 1, Some(1)), ForestAnswer::Predictions(1));
+        assert_eq!(answer(&[("predict_proba", "true")], 1, Some(2)), ForestAnswer::BothClasses);
+        assert_eq!(answer(&[("is_classifier", "false")], 3, None), ForestAnswer::Predictions(3));
     }
 
     #[test]
     fn classes_are_the_places_of_the_largest_predictions() {
         let predictions = [0.1, 0.7, 0.2, 0.5, 0.5, 0.0, f32::NAN, 0.1, 0.2];
-        assert_eq!(numbers(Answer::Class(3), &predictions), [1.0, 0.0, 2.0]);
-        assert_eq!(numbers(Answer::AboveThreshold(0.5), &[0.5, 0.6, f32::NAN]), [0.0, 1.0, 0.0]);
-        assert_eq!(numbers(Answer::BothClasses, &[0.25, 1.0]), [0.75, 0.25, 0.0, 1.0]);
+        assert_eq!(numbers(ForestAnswer::Class(3), &predictions), [1.0, 0.0, 2.0]);
+        assert_eq!(numbers(ForestAnswer::AboveThreshold(0.5), &[0.5, 0.6, f32::NAN]), [0.0, 1.0, 0.0]);
+        assert_eq!(numbers(ForestAnswer::BothClasses, &[0.25, 1.0]), [0.75, 0.25, 0.0, 1.0]);
     }
 
     #[test]
     fn the_length_of_an_answer_is_that_of_its_bytes() {
-        for answer in [Answer::Predictions(4), Answer::Class(4)] {
+        for answer in [ForestAnswer::Predictions(4), ForestAnswer::Class(4)] {
             assert_eq!(answer.bytes(&[0.0; 8]).len(), 2 * 4 * answer.len());
         }
-        for answer in [Answer::AboveThreshold(0.5), Answer::BothClasses] {
+        for answer in [ForestAnswer::AboveThreshold(0.5), ForestAnswer::BothClasses] {
             assert_eq!(answer.bytes(&[0.0; 2]).len(), 2 * 4 * answer.len());
         }
     }

@@ -4,15 +4,16 @@
 //! input and the outputs are its.
 use std::{collections::BTreeMap, num::NonZeroU32};
 
-use config::{ConfigErrors, InputSpec, KEEP_BATCH_PARAMETER, ModelConfig, OutputSpec, Scheduling, rule};
+use config::{
+    ConfigErrors, InputSpec, KEEP_BATCH_PARAMETER, ModelConfig, OutputSpec, Scheduling, SettingRefusal, rule,
+};
 use forest::Forest;
 use proto::model_config::SchedulingChoice;
 use vocabulary::{DataType, Error, shape_text};
 
 use crate::{
-    answer::Answer,
+    answer::ForestAnswer,
     parameters::{BACKEND_NAME, ForestParameters},
-    refusal::SettingRefusal,
 };
 
 /// The name of the input that a completed configuration gets.
@@ -55,7 +56,7 @@ pub(crate) fn complete(
     if config.output.is_empty() {
         config.output.push(proto::ModelOutput { name: OUTPUT.to_owned(), ..Default::default() });
     }
-    let answer = Answer::of(parameters, forest.is_classifier(), forest.outputs(), None);
+    let answer = ForestAnswer::of(parameters, forest.is_classifier(), forest.outputs(), None);
     for output in &mut config.output {
         let count = if output.name == SHAP_OUTPUT { shap_len(forest) } else { answer.len() };
         fill(&mut output.data_type, &mut output.dims, count);
@@ -127,7 +128,8 @@ pub(crate) fn fits(
     };
     check_input(config, input, forest.features()).map_err(|rule| refuse("input[0]", &rule))?;
     if config.outputs.iter().filter(|output| output.name != *SHAP_OUTPUT).count() != 1 {
-        let rule = format!("must have one output for the predictions, and may have '{SHAP_OUTPUT}' beside it");
+        let rule =
+            format!("must have one output for the predictions, and may have '{SHAP_OUTPUT}' beside it");
         return Err(refuse("output", &rule));
     }
     for (position, output) in config.outputs.iter().enumerate() {
@@ -140,7 +142,10 @@ pub(crate) fn fits(
 fn check_input(config: &ModelConfig, input: &InputSpec, features: usize) -> Result<(), String> {
     let (name, dims) = (&input.name, input.reshape.as_ref().unwrap_or(&input.dims));
     if input.datatype != DataType::Fp32 {
-        return Err(format!("must have an input of TYPE_FP32, but '{name}' is {}", input.datatype.config_name()));
+        return Err(format!(
+            "must have an input of TYPE_FP32, but '{name}' is {}",
+            input.datatype.config_name()
+        ));
     }
     if input.optional || input.allow_ragged_batch {
         return Err(format!("must not have an optional or ragged input, but '{name}' is one"));
@@ -159,7 +164,10 @@ fn check_input(config: &ModelConfig, input: &InputSpec, features: usize) -> Resu
 fn check_output(output: &OutputSpec, count: usize) -> Result<(), String> {
     let (name, dims) = (&output.name, output.reshape.as_ref().unwrap_or(&output.dims));
     if output.datatype != DataType::Fp32 {
-        return Err(format!("must have outputs of TYPE_FP32, but '{name}' is {}", output.datatype.config_name()));
+        return Err(format!(
+            "must have outputs of TYPE_FP32, but '{name}' is {}",
+            output.datatype.config_name()
+        ));
     }
     if numbers_of_row(dims) == Some(count) {
         return Ok(());
@@ -173,9 +181,9 @@ fn output_len(forest: &Forest, parameters: &ForestParameters, output: &OutputSpe
 }
 
 /// What the output with the predictions has.
-pub(crate) fn answer(forest: &Forest, parameters: &ForestParameters, output: &OutputSpec) -> Answer {
+pub(crate) fn answer(forest: &Forest, parameters: &ForestParameters, output: &OutputSpec) -> ForestAnswer {
     let configured = numbers_of_row(output.reshape.as_ref().unwrap_or(&output.dims));
-    Answer::of(parameters, forest.is_classifier(), forest.outputs(), configured)
+    ForestAnswer::of(parameters, forest.is_classifier(), forest.outputs(), configured)
 }
 
 /// The numbers of one row. A -1 at the beginning stands for rows.

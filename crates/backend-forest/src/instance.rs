@@ -8,18 +8,18 @@ use inference::{
 };
 use vocabulary::{Error, ErrorCode, FailureReason, Name, Shape, Tensor};
 
-use crate::answer::{Answer, le_bytes};
+use crate::answer::{ForestAnswer, le_bytes};
 
 /// Fewer rows are not worth a thread: to start one takes as long as about ten rows.
 const LEAST_ROWS_OF_THREAD: usize = 256;
 
 /// What an instance needs of the configuration.
 #[derive(Debug)]
-pub(crate) struct InstancePlan {
+pub(crate) struct ForestInstancePlan {
     pub(crate) model: Name,
     pub(crate) input: Name,
     pub(crate) output: PlannedOutput,
-    pub(crate) answer: Answer,
+    pub(crate) answer: ForestAnswer,
     /// The output with the Shapley values, if the configuration has it.
     pub(crate) shap: Option<PlannedOutput>,
     /// Whether tensors have a batch dimension.
@@ -39,7 +39,7 @@ pub(crate) struct PlannedOutput {
 /// One executable copy of a model. The forest is shared.
 pub(crate) struct ForestInstance {
     forest: Arc<Forest>,
-    plan: InstancePlan,
+    plan: ForestInstancePlan,
     /// The rows of a batch, one after the other.
     rows: Vec<f32>,
     predictions: Vec<f32>,
@@ -53,13 +53,19 @@ struct PlacedRequest {
 }
 
 impl ForestInstance {
-    pub(crate) fn new(forest: Arc<Forest>, plan: InstancePlan) -> Self {
-        Self { forest, plan, rows: Vec::new(), predictions: Vec::new(), scratch: PredictionScratch::default() }
+    pub(crate) fn new(forest: Arc<Forest>, plan: ForestInstancePlan) -> Self {
+        Self {
+            forest,
+            plan,
+            rows: Vec::new(),
+            predictions: Vec::new(),
+            scratch: PredictionScratch::default(),
+        }
     }
 
     /// Appends the rows of a request. Returns their places.
     fn gather(&mut self, request: &Request) -> Result<Range<usize>, Error> {
-        let InstancePlan { model, input, .. } = &self.plan;
+        let ForestInstancePlan { model, input, .. } = &self.plan;
         let Some(tensor) = request.input(input) else {
             return Err(Error::invalid(format!("input '{input}' for model '{model}' is missing")));
         };
@@ -100,7 +106,7 @@ impl ForestInstance {
 
     fn response(&self, request: &Request, rows: Range<usize>) -> Result<Response, Error> {
         let mut outputs = Vec::with_capacity(1);
-        let InstancePlan { output, answer, shap, .. } = &self.plan;
+        let ForestInstancePlan { output, answer, shap, .. } = &self.plan;
         if request.wants(&output.name) {
             let width = self.forest.outputs();
             let bytes = answer.bytes(&self.predictions[rows.start * width..rows.end * width]);
@@ -126,7 +132,7 @@ impl ForestInstance {
 
     /// An output of a request. As Triton's backend, it leaves out dims of 1 behind the rows.
     fn tensor(&self, request: &Request, output: &PlannedOutput, rows: usize, bytes: Vec<u8>) -> Tensor {
-        let InstancePlan { input, is_batched, .. } = &self.plan;
+        let ForestInstancePlan { input, is_batched, .. } = &self.plan;
         let has_rows = *is_batched || request.input(input).is_some_and(|tensor| tensor.shape().len() > 1);
         let shape: Shape = if has_rows {
             let rows = i64::try_from(rows).unwrap_or(i64::MAX);

@@ -13,6 +13,5 @@ mod instance;
 mod model;
 mod model_file;
 mod parameters;
-mod refusal;
 
 pub use model::ForestBackend;

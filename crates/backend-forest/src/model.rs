@@ -11,7 +11,7 @@ use vocabulary::{Error, MemoryKind, Name};
 
 use crate::{
     fit::{self, SHAP_OUTPUT},
-    instance::{ForestInstance, InstancePlan, PlannedOutput},
+    instance::{ForestInstance, ForestInstancePlan, PlannedOutput},
     model_file::ModelFile,
     parameters::{BACKEND_NAME, ForestParameters, KNOWN_NAMES},
 };
@@ -119,7 +119,7 @@ impl BackendModel for ForestModel {
             let dims = output.reshape.as_ref().unwrap_or(&output.dims);
             PlannedOutput { name: output.name.clone(), dims: output.client_shape(dims, false) }
         };
-        let plan = InstancePlan {
+        let plan = ForestInstancePlan {
             model: config.name.clone(),
             input: input.name.clone(),
             answer: fit::answer(&self.forest, &self.parameters, output),

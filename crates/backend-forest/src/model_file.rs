@@ -48,7 +48,12 @@ impl ModelFile {
             }
         };
         if !path.is_file() {
-            let text = format!("model '{}' version {}: there is no file '{}'", source.name, source.version, path.display());
+            let text = format!(
+                "model '{}' version {}: there is no file '{}'",
+                source.name,
+                source.version,
+                path.display()
+            );
             return Err(Error::invalid(text));
         }
         Ok(Self { path, format })
@@ -99,7 +104,11 @@ mod tests {
 
     use super::*;
 
-    fn found(files: &[&str], named: &str, model_type: Option<&str>) -> Result<(String, ForestFormat), String> {
+    fn found(
+        files: &[&str],
+        named: &str,
+        model_type: Option<&str>,
+    ) -> Result<(String, ForestFormat), String> {
         let directory = tempfile::tempdir().unwrap();
         for file in files {
             fs::write(directory.path().join(file), "").unwrap();

@@ -1,12 +1,10 @@
 //! Reads the parameters of a configuration. Names and words are those of Triton's FIL backend.
 use std::collections::BTreeMap;
 
-use config::KnownConfigNames;
+use config::{KnownConfigNames, SettingRefusal};
 use forest::ForestFormat;
 use inference::backend::Implementation;
 use vocabulary::Name;
-
-use crate::refusal::SettingRefusal;
 
 /// The backend's name in configurations.
 pub(crate) const BACKEND_NAME: &str = "fil";
@@ -93,7 +91,7 @@ impl ForestParameters {
     /// # Errors
     /// The rule that a parameter breaks.
     pub(crate) fn of(model: &Name, values: &BTreeMap<String, String>) -> Result<Self, SettingRefusal> {
-        let reader = ParameterReader { model, values };
+        let reader = ForestParameterReader { model, values };
         let is_classifier = match reader.flag(IS_CLASSIFIER)? {
             None => reader.flag(OUTPUT_CLASS)?,
             given => given,
@@ -112,12 +110,12 @@ impl ForestParameters {
 }
 
 /// The parameters of one model. Each error names the model, the parameter and the rule.
-struct ParameterReader<'a> {
+struct ForestParameterReader<'a> {
     model: &'a Name,
     values: &'a BTreeMap<String, String>,
 }
 
-impl ParameterReader<'_> {
+impl ForestParameterReader<'_> {
     fn format(&self) -> Result<Option<ForestFormat>, SettingRefusal> {
         let Some(word) = self.values.get(MODEL_TYPE) else { return Ok(None) };
         match FORMATS.into_iter().find(|(known, ..)| known == word) {
@@ -195,7 +193,11 @@ mod tests {
     #[test]
     fn each_refusal_names_the_parameter_and_the_rule() {
         for (name, value, rule) in [
-            ("model_type", "pickle", "must be one of xgboost_ubj, xgboost_json, treelite_checkpoint, lightgbm, xgboost"),
+            (
+                "model_type",
+                "pickle",
+                "must be one of xgboost_ubj, xgboost_json, treelite_checkpoint, lightgbm, xgboost",
+            ),
             ("predict_proba", "True", "must be 'true' or 'false'"),
             ("threshold", "inf", "must be a finite number"),
             ("cpu_nthread", "many", "must be a whole number"),

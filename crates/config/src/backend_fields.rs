@@ -132,9 +132,7 @@ fn claim_forest(config: &mut proto::ModelConfig, entries: &[FileEntry]) -> bool 
         return false;
     }
     let is_there = |file: &str| entries.iter().any(|entry| !entry.is_directory && entry.name == file);
-    let named = |file: &str| {
-        config.default_model_filename == file || (is_open(config) && is_there(file))
-    };
+    let named = |file: &str| config.default_model_filename == file || (is_open(config) && is_there(file));
     let Some(file) = FOREST_FILES.into_iter().find(|file| named(file)) else { return false };
     FOREST.clone_into(&mut config.backend);
     file.clone_into(&mut config.default_model_filename);

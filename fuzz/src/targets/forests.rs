@@ -9,8 +9,11 @@ const MEMORY: Bound = Bound {
     constant: 18 << 20,
     reason: "values of a document become nodes, and sets of categories may have 16 MiB",
 };
-const WORK: Bound =
-    Bound { factor: 8, constant: 16 << 10, reason: "each value of a document may be allocated, and moved as vectors grow" };
+const WORK: Bound = Bound {
+    factor: 8,
+    constant: 16 << 10,
+    reason: "each value of a document may be allocated, and moved as vectors grow",
+};
 
 pub(super) const XGBOOST_JSON: FuzzTarget = FuzzTarget {
     name: "forest-xgboost-json",

@@ -5,8 +5,8 @@ use anyhow::Result;
 use super::options::{BenchOptions, BenchPart, PARTS};
 use super::setup::BenchSetup;
 use super::{
-    adversary, cache, ensemble, frameworks, growth, instructions, load, micro, observe, peers, processors, promises,
-    python_models, reload, replicas, shared_memory, tune, worst_inputs,
+    adversary, cache, ensemble, frameworks, growth, instructions, load, micro, observe, peers, processors,
+    promises, python_models, reload, replicas, shared_memory, tune, worst_inputs,
 };
 
 /// Measures and prints. Returns true if every request of every row was answered.

@@ -126,7 +126,9 @@ mod tests {
         let error = parse("--only bogus").err().unwrap().to_string();
         assert!(error.starts_with("--only is load, adversary, reload, "), "{error}");
         assert!(
-            error.ends_with(", growth, replicas, peers, frameworks, processors, instructions or micro, not 'bogus'"),
+            error.ends_with(
+                ", growth, replicas, peers, frameworks, processors, instructions or micro, not 'bogus'"
+            ),
             "{error}"
         );
     }

@@ -110,7 +110,11 @@ pub(super) const OF_BACKENDS: &[NamedValue] = &[
     ),
     named("auto-complete-config", "Set by the server.", ""),
     named("backend-directory", "Set by the server.", "`--backend-directory`"),
-    named("default-max-batch-size", "`max_batch_size` of models that can batch and set none.", "4; of `fil` 32768"),
+    named(
+        "default-max-batch-size",
+        "`max_batch_size` of models that can batch and set none.",
+        "4; of `fil` 32768",
+    ),
     named(
         "max-request-rows",
         "The rows of one request of a model that can batch and sets no `max_batch_size`, if they are more than this size.",

@@ -98,6 +98,8 @@ async fn a_setting_leaves_models_of_a_built_in_backend_to_a_library() {
     );
     assert_eq!(
         chosen("mine").await,
-        unavailable("the setting 'implementation' of backend 'echo' is 'mine', which is neither 'built-in' nor 'triton'")
+        unavailable(
+            "the setting 'implementation' of backend 'echo' is 'mine', which is neither 'built-in' nor 'triton'"
+        )
     );
 }

@@ -1,15 +1,17 @@
-//! Why the backend refuses a configuration.
+//! Why a backend refuses a configuration.
 use vocabulary::Error;
 
 /// The broken rule.
 #[derive(Debug)]
-pub(crate) struct SettingRefusal {
+pub struct SettingRefusal {
     /// The field with the problem, such as `parameters.MEAN`.
-    pub(crate) field: String,
-    pub(crate) text: String,
+    pub field: String,
+    /// What must hold, and for which model.
+    pub text: String,
 }
 
 impl From<SettingRefusal> for Error {
+    /// INVALID_ARG with the text.
     fn from(refusal: SettingRefusal) -> Self {
         Self::invalid(refusal.text)
     }
