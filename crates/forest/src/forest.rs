@@ -45,12 +45,12 @@ pub(crate) struct Margins {
 impl Forest {
     /// Reads a model file.
     ///
-    /// The file may come from outside: no input makes this function panic, and its memory is a small multiple of the file's
-    /// length. It blocks for the time of parsing, about 100 ms for 50 MB.
+    /// The file may come from outside: no input makes this function panic, and its memory is a small multiple of the
+    /// file's length. It blocks for the time of parsing, about 100 ms for 50 MB.
     ///
     /// # Errors
-    /// [`ForestError::Malformed`] if the file breaks a rule of its format, [`ForestError::Unsupported`] if it has something
-    /// that is not evaluated: linear boosters, linear leaves, unknown objectives.
+    /// [`ForestError::Malformed`] if the file breaks a rule of its format, [`ForestError::Unsupported`] if it has
+    /// something that is not evaluated: linear boosters, linear leaves, unknown objectives.
     pub fn read(format: ForestFormat, file: &[u8], options: ReadOptions) -> Result<Self, ForestError> {
         readers::read(format, file, options)
     }
@@ -146,8 +146,8 @@ impl Forest {
         self.evaluate(rows, margins, scratch, Link::Identity)
     }
 
-    /// Gives the Shapley values of one row. `contributions` gets, for each output, a value for each feature and then the
-    /// bias. The sum of an output's values is its margin.
+    /// Gives the Shapley values of one row. `contributions` gets, for each output, a value for each feature and then
+    /// the bias. The sum of an output's values is its margin.
     ///
     /// They are those of path-dependent TreeSHAP (Lundberg et al. 2018, algorithm 2), as `pred_contribs` of XGBoost and
     /// `pred_contrib` of LightGBM. The time grows with the square of the depth.
@@ -177,30 +177,32 @@ impl Forest {
         check_length("predictions", count * self.outputs(), predictions.len())?;
         match self.layout.values() {
             Typed::Single(values) => {
-                self.evaluate_typed(rows, values, predictions, &mut scratch.single, link)
+                self.add_leaves(rows, values, predictions.len(), &mut scratch.single);
+                self.make_predictions(&mut scratch.single, link, predictions);
             }
             Typed::Double(values) => {
-                self.evaluate_typed(rows, values, predictions, &mut scratch.double, link)
+                self.add_leaves(rows, values, predictions.len(), &mut scratch.double);
+                self.make_predictions(&mut scratch.double, link, predictions);
             }
         }
         Ok(())
     }
 
-    fn evaluate_typed<R: Real>(
-        &self,
-        rows: &[f32],
-        values: &[R],
-        predictions: &mut [f32],
-        sums: &mut Vec<R>,
-        link: Link,
-    ) {
-        let outputs = self.outputs();
-        let Margins { base, divisors } = &self.margins;
-        let beginning = |base: &f64| if divisors.is_some() { R::ZERO } else { R::near(*base) };
+    /// Makes `sums` the `count` sums of the leaves, whose values are `values`, that `rows` come to.
+    fn add_leaves<R: Real>(&self, rows: &[f32], values: &[R], count: usize, sums: &mut Vec<R>) {
+        // XGBoost begins with the base. An average gets it at the end.
+        let has_divisors = self.margins.divisors.is_some();
+        let first = |base: &f64| if has_divisors { R::ZERO } else { R::near(*base) };
         sums.clear();
-        sums.extend(base.iter().map(beginning).cycle().take(predictions.len()));
-        let evaluation = Evaluation { layout: &self.layout, features: self.features(), outputs, values };
-        evaluation.add(rows, sums);
+        sums.extend(self.margins.base.iter().map(first).cycle().take(count));
+        let (features, outputs) = (self.features(), self.outputs());
+        Evaluation { layout: &self.layout, features, outputs, values }.add(rows, sums);
+    }
+
+    /// Makes predictions of sums of leaves.
+    fn make_predictions<R: Real>(&self, sums: &mut [R], link: Link, predictions: &mut [f32]) {
+        let Margins { base, divisors } = &self.margins;
+        let outputs = self.outputs();
         for (sums, predictions) in sums.chunks_exact_mut(outputs).zip(predictions.chunks_exact_mut(outputs)) {
             if let Some(divisors) = divisors {
                 for ((sum, divisor), base) in sums.iter_mut().zip(divisors).zip(base) {

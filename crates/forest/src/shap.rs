@@ -1,9 +1,9 @@
 //! Shapley values by path-dependent TreeSHAP (Lundberg, Erion and Lee 2018, algorithm 2).
 //!
-//! For each leaf, the algorithm keeps the path of distinct features that lead to it, with the shares of training rows that
-//! go its way if the feature is unknown, and whether the explained row goes its way. The weights of the path tell for each
-//! number of known features how many subsets there are. The walk keeps its paths on a stack of its own, because trees may
-//! be deep.
+//! For each leaf, the algorithm keeps the path of distinct features that lead to it, with the shares of training rows
+//! that go its way if the feature is unknown, and whether the explained row goes its way. The weights of the path tell
+//! for each number of known features how many subsets there are. The walk keeps its paths on a stack of its own,
+//! because trees may be deep.
 
 mod path;
 
@@ -27,6 +27,12 @@ struct Visit {
     parent: std::ops::Range<usize>,
     /// What the edge to the node adds to the path. None at the root.
     edge: Option<PathElement>,
+}
+
+/// A leaf, and the share of the training rows that has come to it.
+struct Leaf {
+    place: u32,
+    share: f64,
 }
 
 impl Explanation<'_> {
@@ -65,6 +71,9 @@ impl Explanation<'_> {
         sums: &mut [f64],
     ) -> Result<(), ForestError> {
         let root_cover = self.cover(tree.root);
+        if tree.depth > 0 && (root_cover <= 0.0 || root_cover.is_nan()) {
+            return Err(ForestError::NoCovers("the file does not have them"));
+        }
         let mut visits = vec![Visit { place: tree.root, parent: 0..0, edge: None }];
         while let Some(Visit { place, parent, edge }) = visits.pop() {
             let node = self.node(place);
@@ -75,7 +84,7 @@ impl Explanation<'_> {
             path.extend(edge.unwrap_or(PathElement::ROOT));
             if node.is_leaf() {
                 let share = if tree.depth == 0 { 1.0 } else { self.cover(place) / root_cover };
-                self.add_leaf(tree, place, share, &path, sums);
+                self.add_leaf(tree, &Leaf { place, share }, &path, sums);
                 continue;
             }
             let feature = node.feature & FEATURE_MASK;
@@ -83,14 +92,15 @@ impl Explanation<'_> {
             let first = place + node.distance;
             let cold = if hot == first { first + 1 } else { first };
             let cover = self.cover(place);
-            if !(cover > 0.0 && self.cover(hot) > 0.0 && self.cover(cold) > 0.0) {
-                return Err(ForestError::NoCovers("the file does not have them for each node"));
-            }
             let earlier =
                 path.remove(feature).unwrap_or(PathElement { feature, zero: 1.0, one: 1.0, weight: 0.0 });
             let end = elements.len();
             for (child, one) in [(cold, 0.0), (hot, earlier.one)] {
-                let zero = earlier.zero * self.cover(child) / cover;
+                let zero = if cover > 0.0 { earlier.zero * self.cover(child) / cover } else { 0.0 };
+                // Neither the row nor any row of the training goes this way.
+                if zero == 0.0 && one == 0.0 {
+                    continue;
+                }
                 let edge = Some(PathElement { feature, zero, one, weight: 0.0 });
                 visits.push(Visit { place: child, parent: start..end, edge });
             }
@@ -98,13 +108,13 @@ impl Explanation<'_> {
         Ok(())
     }
 
-    /// Adds what the values of a leaf, which a `share` of the training rows has come to, contribute.
-    fn add_leaf(&self, tree: &PlacedTree, place: u32, share: f64, path: &Path<'_>, sums: &mut [f64]) {
+    /// Adds what the values of a leaf at the end of `path` contribute.
+    fn add_leaf(&self, tree: &PlacedTree, leaf: &Leaf, path: &Path<'_>, sums: &mut [f64]) {
         let width = self.features + 1;
         for k in 0..tree.outputs.count {
-            let value = self.leaf_value(place, k);
+            let value = self.leaf_value(leaf.place, k);
             let sums = &mut sums[(tree.outputs.first + k * tree.outputs.stride) * width..][..width];
-            sums[self.features] += share * value;
+            sums[self.features] += leaf.share * value;
             for (index, element) in path.elements().iter().enumerate().skip(1) {
                 sums[element.feature as usize] +=
                     path.sum_without(index) * (element.one - element.zero) * value;

@@ -11,6 +11,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("proto", &[]),
     ("vocabulary", &[]),
     ("line-writer", &[]),
+    ("forest", &[]),
     ("config", &["vocabulary", "scheduling", "proto"]),
     ("inference", &["vocabulary", "config", "scheduling", "proto"]),
     ("lifecycle", &["vocabulary", "scheduling"]),

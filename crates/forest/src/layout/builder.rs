@@ -29,8 +29,8 @@ struct Waiting {
 }
 
 impl LayoutBuilder {
-    /// A builder of a forest with rows of `features` values, and `outputs` predictions for each. `is_double` says whether
-    /// leaves are added in 64 bits, `keep_covers` whether the covers are kept.
+    /// A builder of a forest with rows of `features` values, and `outputs` predictions for each. `is_double` says
+    /// whether leaves are added in 64 bits, `keep_covers` whether the covers are kept.
     pub(crate) fn new(features: usize, outputs: usize, is_double: bool, keep_covers: bool) -> Self {
         Self {
             features,
@@ -88,6 +88,7 @@ impl LayoutBuilder {
         if root + tree.nodes.len() > MAX_NODES {
             return Err(Broken::Tree(format!("the trees must have at most {MAX_NODES} nodes")));
         }
+        let most_vectors = self.vectors.len() + tree.leaf_vectors.len();
         let mut is_met = vec![false; tree.nodes.len()];
         is_met[0] = true;
         let mut waiting = vec![Waiting { node: 0, depth: 0 }];
@@ -132,6 +133,10 @@ impl LayoutBuilder {
                 }
                 NodeKind::LeafVector(first) => {
                     self.leaf_vector(*first, tree, weight).map_err(|rule| Broken::Node(node, rule))?;
+                    // Otherwise a small file could ask for any amount of memory.
+                    if self.vectors.len() > most_vectors {
+                        return Err(Broken::Node(node, "it must have values of its own".to_owned()));
+                    }
                 }
             }
             if let Some(covers) = &mut self.covers {

@@ -20,7 +20,8 @@ pub(crate) struct WideNode {
     pub(crate) threshold: f32,
     /// The feature and three flags.
     pub(crate) feature: u32,
-    /// How many places after this node the child stands to which the test leads if it holds. The other child follows it.
+    /// How many places after this node the child stands to which the test leads if it holds. The other child follows
+    /// it.
     pub(crate) distance: u32,
 }
 

@@ -185,8 +185,9 @@ mod tests {
 
     #[test]
     fn documents_are_read() {
-        let value = read(br#" {"a": [1, 2.5, NaN], "b": {"c\n\u00e9\ud83d\ude00": true}, "d": ["x", null, -1e3], "e": []} "#);
-        let value = value.expect("a document");
+        let file = br#" {"a": [1, 2.5, NaN], "b": {"c\n\u00e9\ud83d\ude00": true},
+            "d": ["x", null, -1e3], "e": []} "#;
+        let value = read(file).expect("a document");
         let object = value.object("").expect("an object");
         assert_eq!(object.get("a").expect("a").reals("a").expect("numbers")[..2], [1.0, 2.5]);
         let inner = object.get("b").expect("b").object("b").expect("an object");

@@ -209,7 +209,8 @@ impl CategoryArrays {
 struct LeafVectors {
     values: Vec<f32>,
     size: usize,
-    /// Whether only leaves have values. Then `right_children` of a leaf is the number of the leaf. Otherwise each node has.
+    /// Whether only leaves have values. Then `right_children` of a leaf is the number of the leaf. Otherwise each node
+    /// has.
     of_leaves: bool,
 }
 
