@@ -30,6 +30,7 @@ mod format;
 mod layout;
 pub mod limits;
 mod link;
+mod model;
 mod readers;
 mod real;
 mod shap;

@@ -4,22 +4,23 @@ use std::borrow::Cow;
 
 use crate::fault::{ForestError, malformed};
 use crate::limits::MAX_NESTING;
-use crate::readers::document::{NumberArray, Object, Value};
+use crate::readers::document::numbers::NumberArray;
+use crate::readers::document::value::{Object, Value};
 
-/// Reads a document, which must be all of `file`.
-pub(super) fn read(file: &[u8]) -> Result<Value<'_>, ForestError> {
-    let mut reader = JsonReader { file, at: 0 };
+/// Reads a document, which must be all of `file`. NaN and infinities are numbers, as XGBoost writes them.
+pub(in crate::readers) fn read(file: &[u8]) -> Result<Value<'_>, ForestError> {
+    let mut reader = ModelJsonReader { file, at: 0 };
     let value = reader.value(0)?;
     reader.skip_space();
     if reader.at < file.len() { Err(reader.error("nothing must follow the document")) } else { Ok(value) }
 }
 
-struct JsonReader<'f> {
+struct ModelJsonReader<'f> {
     file: &'f [u8],
     at: usize,
 }
 
-impl<'f> JsonReader<'f> {
+impl<'f> ModelJsonReader<'f> {
     fn error(&self, rule: &str) -> ForestError {
         malformed(format!("byte {} of the JSON", self.at), rule)
     }

@@ -1,5 +1,4 @@
 //! What `make_forests.py` has written.
-#![allow(dead_code, reason = "each test uses a part of this module")]
 
 use std::path::{Path, PathBuf};
 

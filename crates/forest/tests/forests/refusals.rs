@@ -1,9 +1,8 @@
 //! Files that are refused, and with which words.
 
-#[path = "goldens/golden.rs"]
-mod golden;
-
 use forest::{Forest, ForestError, ForestFormat, PredictionScratch, ReadOptions};
+
+use crate::golden;
 
 fn error(format: ForestFormat, file: &[u8]) -> ForestError {
     match Forest::read(format, file, ReadOptions::default()) {

@@ -1,10 +1,8 @@
 //! The forests of `make_forests.py`, compared with what the libraries predict.
 
-#[path = "goldens/golden.rs"]
-mod golden;
-
 use forest::{Forest, PredictionScratch, ReadOptions};
-use golden::{Golden, all};
+
+use crate::golden::{self, Golden, all};
 
 /// The tolerance of predictions, relative and absolute.
 const PREDICTION: f64 = 1e-6;
