@@ -4,8 +4,8 @@
 //! cargo run --release -p forest --example forest_times -- xgboost_ubj model.ubj rows.f32
 //! ```
 //!
-//! The rows are 32-bit floats, little endian, one row after the other. The times are those of the thread's processor, of the
-//! fastest of many samples: other work on the machine can only slow a sample down.
+//! The rows are 32-bit floats, little endian, one row after the other. The times are those of the thread's processor,
+//! of the fastest of many samples: other work on the machine can only slow a sample down.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,10 +1,11 @@
 //! A forest as its users see it.
 
-use crate::evaluate::{Evaluation, PredictionScratch, Typed};
+use crate::evaluate::{Evaluation, PredictionScratch};
 use crate::fault::ForestError;
 use crate::format::{ForestFormat, ReadOptions};
-use crate::layout::Layout;
+use crate::layout::LeafValues;
 use crate::link::Link;
+use crate::model::{ForestModel, Margins};
 use crate::readers;
 use crate::real::Real;
 use crate::shap::Explanation;
@@ -14,76 +15,51 @@ use crate::shap::Explanation;
 /// It is immutable, so threads may share it. Each thread has its own [`PredictionScratch`].
 #[derive(Debug)]
 pub struct Forest {
-    pub(crate) description: Description,
-    pub(crate) margins: Margins,
-    pub(crate) layout: Layout,
-}
-
-/// What a forest is.
-#[derive(Debug, Clone)]
-pub(crate) struct Description {
-    pub(crate) features: usize,
-    pub(crate) targets: usize,
-    /// Of each target. 1 for regressions and for binary classifiers with one probability.
-    pub(crate) classes: usize,
-    pub(crate) is_classifier: bool,
-    pub(crate) has_vector_leaves: bool,
-    /// As the file names it.
-    pub(crate) objective: String,
-    pub(crate) link: Link,
-}
-
-/// How sums of leaves become margins.
-#[derive(Debug, Clone)]
-pub(crate) struct Margins {
-    /// What each output begins with.
-    pub(crate) base: Vec<f64>,
-    /// What each sum of leaves is divided by, before the base is added. None, if nothing is averaged.
-    pub(crate) divisors: Option<Vec<f64>>,
+    model: ForestModel,
 }
 
 impl Forest {
     /// Reads a model file.
     ///
-    /// The file may come from outside: no input makes this function panic, and its memory is a small multiple of the file's
-    /// length. It blocks for the time of parsing, about 100 ms for 50 MB.
+    /// The file may come from outside: no input makes this function panic, and its memory is a small multiple of the
+    /// file's length. It blocks for the time of parsing, about 100 ms for 50 MB.
     ///
     /// # Errors
-    /// [`ForestError::Malformed`] if the file breaks a rule of its format, [`ForestError::Unsupported`] if it has something
-    /// that is not evaluated: linear boosters, linear leaves, unknown objectives.
+    /// [`ForestError::Malformed`] if the file breaks a rule of its format, [`ForestError::Unsupported`] if it has
+    /// something that is not evaluated: linear boosters, linear leaves, unknown objectives.
     pub fn read(format: ForestFormat, file: &[u8], options: ReadOptions) -> Result<Self, ForestError> {
-        readers::read(format, file, options)
+        Ok(Self { model: readers::read(format, file, options)? })
     }
 
     /// The number of values of a row.
     #[must_use]
     pub fn features(&self) -> usize {
-        self.description.features
+        self.model.description.features
     }
 
     /// The number of values that are predicted for a row: targets times classes.
     #[must_use]
     pub fn outputs(&self) -> usize {
-        self.description.targets * self.description.classes
+        self.model.description.targets * self.model.description.classes
     }
 
     /// The number of targets. More than one only for multi-output models.
     #[must_use]
     pub fn targets(&self) -> usize {
-        self.description.targets
+        self.model.description.targets
     }
 
     /// The number of values that are predicted for each target. A binary classifier that gives the probability of the
     /// positive class has one.
     #[must_use]
     pub fn classes(&self) -> usize {
-        self.description.classes
+        self.model.description.classes
     }
 
     /// The number of trees.
     #[must_use]
     pub fn trees(&self) -> usize {
-        self.layout.trees.len()
+        self.model.layout.trees.len()
     }
 
     /// The bytes of memory that the forest takes.
@@ -95,31 +71,31 @@ impl Forest {
     /// Whether the model is a classifier, by its objective or by what the checkpoint says.
     #[must_use]
     pub fn is_classifier(&self) -> bool {
-        self.description.is_classifier
+        self.model.description.is_classifier
     }
 
     /// Whether a tree adds to several outputs at once.
     #[must_use]
     pub fn has_vector_leaves(&self) -> bool {
-        self.description.has_vector_leaves
+        self.model.description.has_vector_leaves
     }
 
     /// The name of the objective in the file, such as `binary:logistic`. For treelite the name of the postprocessor.
     #[must_use]
     pub fn objective(&self) -> &str {
-        &self.description.objective
+        &self.model.description.objective
     }
 
     /// What makes predictions of margins.
     #[must_use]
     pub fn link(&self) -> Link {
-        self.description.link
+        self.model.description.link
     }
 
     /// The same forest with another link.
     #[must_use]
     pub fn with_link(mut self, link: Link) -> Self {
-        self.description.link = link;
+        self.model.description.link = link;
         self
     }
 
@@ -136,7 +112,7 @@ impl Forest {
         predictions: &mut [f32],
         scratch: &mut PredictionScratch,
     ) -> Result<(), ForestError> {
-        self.evaluate(rows, predictions, scratch, self.description.link)
+        self.evaluate(rows, predictions, scratch, self.model.description.link)
     }
 
     /// Gives the margins of `rows`: what [`predict`](Self::predict) would give if the link were the identity.
@@ -152,8 +128,8 @@ impl Forest {
         self.evaluate(rows, margins, scratch, Link::Identity)
     }
 
-    /// Gives the Shapley values of one row. `contributions` gets, for each output, a value for each feature and then the
-    /// bias. The sum of an output's values is its margin.
+    /// Gives the Shapley values of one row. `contributions` gets, for each output, a value for each feature and then
+    /// the bias. The sum of an output's values is its margin.
     ///
     /// They are those of path-dependent TreeSHAP (Lundberg et al. 2018, algorithm 2), as `pred_contribs` of XGBoost and
     /// `pred_contrib` of LightGBM. The time grows with the square of the depth.
@@ -164,11 +140,11 @@ impl Forest {
     pub fn shap(&self, row: &[f32], contributions: &mut [f32]) -> Result<(), ForestError> {
         check_length("row", self.features(), row.len())?;
         check_length("contributions", (self.features() + 1) * self.outputs(), contributions.len())?;
-        let Some(covers) = &self.layout.covers else {
+        let Some(covers) = &self.model.layout.covers else {
             return Err(ForestError::NoCovers("the model was read without them"));
         };
-        let explanation = Explanation { layout: &self.layout, covers, features: self.features() };
-        explanation.explain(row, &self.margins, contributions)
+        let explanation = Explanation { layout: &self.model.layout, covers, features: self.features() };
+        explanation.explain(row, &self.model.margins, contributions)
     }
 
     fn evaluate(
@@ -181,32 +157,34 @@ impl Forest {
         let count = rows.len() / self.features();
         check_length("rows", count * self.features(), rows.len())?;
         check_length("predictions", count * self.outputs(), predictions.len())?;
-        match self.layout.values() {
-            Typed::Single(values) => {
-                self.evaluate_typed(rows, values, predictions, &mut scratch.single, link)
+        match &self.model.layout.leaves.values {
+            LeafValues::Single(values) => {
+                self.add_leaves(rows, values, predictions.len(), &mut scratch.single);
+                self.make_predictions(&mut scratch.single, link, predictions);
             }
-            Typed::Double(values) => {
-                self.evaluate_typed(rows, values, predictions, &mut scratch.double, link)
+            LeafValues::Double(values) => {
+                self.add_leaves(rows, values, predictions.len(), &mut scratch.double);
+                self.make_predictions(&mut scratch.double, link, predictions);
             }
         }
         Ok(())
     }
 
-    fn evaluate_typed<R: Real>(
-        &self,
-        rows: &[f32],
-        values: &[R],
-        predictions: &mut [f32],
-        sums: &mut Vec<R>,
-        link: Link,
-    ) {
-        let outputs = self.outputs();
-        let Margins { base, divisors } = &self.margins;
-        let beginning = |base: &f64| if divisors.is_some() { R::ZERO } else { R::near(*base) };
+    /// Makes `sums` the `count` sums of the leaves, whose values are `values`, that `rows` come to.
+    fn add_leaves<R: Real>(&self, rows: &[f32], values: &[R], count: usize, sums: &mut Vec<R>) {
+        // XGBoost begins with the base. An average gets it at the end.
+        let has_divisors = self.model.margins.divisors.is_some();
+        let first = |base: &f64| if has_divisors { R::ZERO } else { R::near(*base) };
         sums.clear();
-        sums.extend(base.iter().map(beginning).cycle().take(predictions.len()));
-        let evaluation = Evaluation { layout: &self.layout, features: self.features(), outputs, values };
-        evaluation.add(rows, sums);
+        sums.extend(self.model.margins.base.iter().map(first).cycle().take(count));
+        let (features, outputs) = (self.features(), self.outputs());
+        Evaluation { layout: &self.model.layout, features, outputs, values }.add(rows, sums);
+    }
+
+    /// Makes predictions of sums of leaves.
+    fn make_predictions<R: Real>(&self, sums: &mut [R], link: Link, predictions: &mut [f32]) {
+        let Margins { base, divisors } = &self.model.margins;
+        let outputs = self.outputs();
         for (sums, predictions) in sums.chunks_exact_mut(outputs).zip(predictions.chunks_exact_mut(outputs)) {
             if let Some(divisors) = divisors {
                 for ((sum, divisor), base) in sums.iter_mut().zip(divisors).zip(base) {
@@ -214,7 +192,7 @@ impl Forest {
                     *sum += R::near(*base);
                 }
             }
-            link.apply(sums, self.description.classes);
+            link.apply(sums, self.model.description.classes);
             for (prediction, sum) in predictions.iter_mut().zip(sums) {
                 *prediction = sum.single();
             }

@@ -18,8 +18,8 @@ pub enum ForestFormat {
 /// How a file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadOptions {
-    /// Whether fields of XGBoost's documents that this crate does not know are ignored. Otherwise they are an error, because
-    /// they could change what the model means.
+    /// Whether fields of XGBoost's documents that this crate does not know are ignored. Otherwise they are an error,
+    /// because they could change what the model means.
     pub allow_unknown_fields: bool,
     /// Whether the forest keeps the covers of its nodes, which [`Forest::shap`](crate::Forest::shap) needs.
     pub keep_covers: bool,

@@ -8,7 +8,8 @@ pub const MAX_OUTPUTS: usize = 1 << 16;
 pub const MAX_NODES: usize = 1 << 30;
 /// Tests between the root of a tree and its deepest leaf.
 pub const MAX_DEPTH: usize = 4096;
-/// Tests between the root of a tree and its deepest leaf, where Shapley values are wanted: their cost grows with the square.
+/// Tests between the root of a tree and its deepest leaf, where Shapley values are wanted: their cost grows with the
+/// square.
 pub const MAX_SHAP_DEPTH: usize = 512;
 /// Categories of a feature. 32-bit floats count no further one by one.
 pub const MAX_CATEGORIES: u32 = 1 << 24;

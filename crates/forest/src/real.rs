@@ -29,8 +29,6 @@ pub(crate) trait Real:
 
 macro_rules! real {
     ($real:ty) => {
-        #[expect(clippy::allow_attributes, reason = "one of the two types casts to itself")]
-        #[allow(clippy::cast_possible_truncation, reason = "rounding is what the functions are for")]
         impl Real for $real {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;

@@ -1,7 +1,7 @@
 //! A tree as a reader hands it on, before anything about it is proved.
 //!
-//! The readers bring all formats to one form of test. It leads to `on_true` or to `on_false`, and a missing value leads to
-//! one of them by `missing_is_true`. Formats whose test is another one exchange the two children.
+//! The readers bring all formats to one form of test. It leads to `on_true` or to `on_false`, and a missing value
+//! leads to one of them by `missing_is_true`. Formats whose test is another one exchange the two children.
 
 use crate::fault::{ForestError, malformed};
 use crate::limits::{MAX_CATEGORIES, MAX_CATEGORY_BYTES};
@@ -115,7 +115,7 @@ fn round_down(threshold: f64) -> f32 {
     if f64::from(near) > threshold { near.next_down() } else { near }
 }
 
-/// How many words the sets of a forest may still take.
+/// How many words the sets of a forest may still take, and how many categories may still be listed.
 #[derive(Debug)]
 pub(crate) struct CategoryBudget(usize);
 
@@ -136,18 +136,20 @@ impl CategoryBudget {
         Ok(())
     }
 
-    /// Puts a set with `categories` at the end of `words`. Categories from [`MAX_CATEGORIES`] on are left out: no 32-bit
-    /// float is one of them alone.
+    /// Puts a set with `categories` at the end of `words`. Categories from [`MAX_CATEGORIES`] on are left out: no
+    /// 32-bit float is one of them alone.
     pub(crate) fn push_set(
         &mut self,
         words: &mut Vec<u32>,
         categories: impl Iterator<Item = u32> + Clone,
     ) -> Result<CategorySet, ForestError> {
+        let listed = categories.clone().count();
         let known = categories.filter(|&category| category < MAX_CATEGORIES);
         let origin = known.clone().min().unwrap_or(0) / 32;
         let end = known.clone().max().map_or(origin, |last| last / 32 + 1);
         let count = (end - origin) as usize;
-        self.take(count)?;
+        // A list that many nodes share costs its length each time.
+        self.take(count.saturating_add(listed))?;
         let first_word = words.len();
         words.resize(first_word + count, 0);
         for category in known {
@@ -161,9 +163,9 @@ impl CategoryBudget {
 mod tests {
     use super::*;
 
-    fn threshold(test: SplitTest) -> f32 {
+    fn threshold(test: &SplitTest) -> f32 {
         match test {
-            SplitTest::AtMost(threshold) => threshold,
+            SplitTest::AtMost(threshold) => *threshold,
             SplitTest::InSet(_) => panic!("a number was asked for"),
         }
     }
@@ -171,7 +173,7 @@ mod tests {
     #[test]
     fn thresholds_are_rounded_so_that_no_float_changes_its_side() {
         for exact in [0.1, -0.1, 0.5, 0.0, -0.0, 1e-40, -1e-46, 1e300, -1e300, 3.5e38, f64::INFINITY] {
-            let (most, less) = (threshold(at_most(exact)), threshold(less_than(exact).expect("finite")));
+            let (most, less) = (threshold(&at_most(exact)), threshold(&less_than(exact).expect("finite")));
             #[expect(
                 clippy::cast_possible_truncation,
                 reason = "the nearest float and its neighbours are tried"
@@ -188,11 +190,11 @@ mod tests {
     #[test]
     fn a_set_begins_at_the_word_of_its_least_category() {
         let mut words = vec![7];
-        let mut budget = CategoryBudget(3 + 1);
+        let mut budget = CategoryBudget(3 + 4 + 1);
         let set = budget.push_set(&mut words, [70, 64, 130, 1 << 24].into_iter()).expect("three words");
         assert_eq!((set.first_word, set.words, set.origin), (1, 3, 2));
         assert_eq!(words, [7, 0b100_0001, 0, 0b100]);
-        let error = budget.push_set(&mut words, [0, 40].into_iter()).expect_err("one word is left");
+        let error = budget.push_set(&mut words, [0, 40].into_iter()).expect_err("one is left");
         assert!(error.to_string().starts_with("categories: the sets must fit"));
     }
 }

@@ -1,20 +1,12 @@
 //! Whether a test holds.
 
-use crate::layout::{CATEGORICAL, FEATURE_MASK, MISSING_IS_TRUE, NarrowNode, WideNode, ZERO_IS_MISSING};
+use crate::layout::{NodeForm, WideNode};
 
 /// LightGBM takes values up to this for zero. As LightGBM: meta.h, kZeroThreshold.
 const ALMOST_ZERO: f32 = 1e-35;
 
-/// A form of nodes.
-pub(crate) trait Step: Copy {
-    fn feature(self) -> usize;
-    fn missing_is_true(self) -> bool;
-    fn threshold(self) -> f32;
-    fn distance(self) -> u32;
-}
-
 /// How tests are decided, for the values and the nodes that there are.
-pub(crate) trait Decision<N> {
+pub(crate) trait TestDecision<N> {
     /// Whether the test of `node` holds for `value`.
     fn holds(node: N, value: f32, category_words: &[u32]) -> bool;
 }
@@ -28,31 +20,31 @@ pub(crate) struct Missing;
 /// There may be any tests and values.
 pub(crate) struct Mixed;
 
-impl<N: Step> Decision<N> for Present {
+impl<N: NodeForm> TestDecision<N> for Present {
     #[inline(always)]
     fn holds(node: N, value: f32, _: &[u32]) -> bool {
         value <= node.threshold()
     }
 }
 
-impl<N: Step> Decision<N> for Missing {
+impl<N: NodeForm> TestDecision<N> for Missing {
     #[inline(always)]
     fn holds(node: N, value: f32, _: &[u32]) -> bool {
         (value <= node.threshold()) | (value.is_nan() & node.missing_is_true())
     }
 }
 
-impl Decision<WideNode> for Mixed {
+impl TestDecision<WideNode> for Mixed {
     #[inline(always)]
     fn holds(node: WideNode, value: f32, category_words: &[u32]) -> bool {
-        let is_zero = node.feature & ZERO_IS_MISSING != 0 && value.abs() <= ALMOST_ZERO;
+        let is_zero = node.zero_is_missing() && value.abs() <= ALMOST_ZERO;
         if value.is_nan() || is_zero {
             return node.missing_is_true();
         }
-        if node.feature & CATEGORICAL == 0 {
-            return value <= node.threshold;
+        if !node.is_categorical() {
+            return value <= node.threshold();
         }
-        is_in_set(node.threshold.to_bits() as usize, value, category_words)
+        is_in_set(node.threshold().to_bits() as usize, value, category_words)
     }
 }
 
@@ -68,48 +60,4 @@ fn is_in_set(set: usize, value: f32, category_words: &[u32]) -> bool {
     let category = value as u32;
     let Some(word) = (category / 32).checked_sub(heading & !(1 << 31)) else { return false };
     word < words && category_words[set + 2 + word as usize] >> (category % 32) & 1 != 0
-}
-
-impl Step for NarrowNode {
-    #[inline(always)]
-    fn feature(self) -> usize {
-        Self::feature(self)
-    }
-
-    #[inline(always)]
-    fn missing_is_true(self) -> bool {
-        Self::missing_is_true(self)
-    }
-
-    #[inline(always)]
-    fn threshold(self) -> f32 {
-        self.threshold
-    }
-
-    #[inline(always)]
-    fn distance(self) -> u32 {
-        u32::from(self.distance)
-    }
-}
-
-impl Step for WideNode {
-    #[inline(always)]
-    fn feature(self) -> usize {
-        (self.feature & FEATURE_MASK) as usize
-    }
-
-    #[inline(always)]
-    fn missing_is_true(self) -> bool {
-        self.feature & MISSING_IS_TRUE != 0
-    }
-
-    #[inline(always)]
-    fn threshold(self) -> f32 {
-        self.threshold
-    }
-
-    #[inline(always)]
-    fn distance(self) -> u32 {
-        self.distance
-    }
 }

@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use crate::evaluate::decision::{Decision, Mixed, Step};
-use crate::layout::WideNode;
+use crate::evaluate::decision::{Mixed, TestDecision};
+use crate::layout::{NodeForm, WideNode};
 
 /// The depth from which on it pays to look whether all lanes have come to leaves.
 const SHALLOW: u32 = 8;
@@ -15,7 +15,7 @@ pub(crate) struct Descent<'f, N, D> {
     decision: PhantomData<D>,
 }
 
-impl<'f, N: Step, D: Decision<N>> Descent<'f, N, D> {
+impl<'f, N: NodeForm, D: TestDecision<N>> Descent<'f, N, D> {
     pub(crate) fn new(nodes: &'f [N], category_words: &'f [u32]) -> Self {
         Self { nodes, category_words, decision: PhantomData }
     }

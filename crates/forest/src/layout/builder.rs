@@ -2,8 +2,9 @@
 
 use crate::fault::{ForestError, malformed, unsupported};
 use crate::layout::node::{CATEGORICAL, MISSING_IS_TRUE, WideNode, ZERO_IS_MISSING};
-use crate::layout::{Layout, LeafValues, Leaves, Nodes, PlacedTree};
-use crate::limits::{MAX_DEPTH, MAX_NODES, MAX_SHAP_DEPTH};
+use crate::layout::placed::{Layout, LeafValues, Leaves, Nodes, PlacedTree};
+use crate::layout::walk::{BrokenTree, TreeWalk};
+use crate::limits::{MAX_NODES, MAX_SHAP_DEPTH};
 use crate::tree::{CategorySet, NodeKind, OutputRange, Split, SplitTest, Tree};
 
 /// Takes one tree after the other.
@@ -22,15 +23,9 @@ pub(crate) struct LayoutBuilder {
     covers: Option<Vec<f32>>,
 }
 
-/// A node that waits for its place, and its depth.
-struct Waiting {
-    node: u32,
-    depth: u32,
-}
-
 impl LayoutBuilder {
-    /// A builder of a forest with rows of `features` values, and `outputs` predictions for each. `is_double` says whether
-    /// leaves are added in 64 bits, `keep_covers` whether the covers are kept.
+    /// A builder of a forest with rows of `features` values, and `outputs` predictions for each. `is_double` says
+    /// whether leaves are added in 64 bits, `keep_covers` whether the covers are kept.
     pub(crate) fn new(features: usize, outputs: usize, is_double: bool, keep_covers: bool) -> Self {
         Self {
             features,
@@ -64,8 +59,8 @@ impl LayoutBuilder {
             ));
         }
         let depth = self.place(tree, weight).map_err(|rule| match rule {
-            Broken::Node(node, rule) => malformed(format!("tree {at}, node {node}"), rule),
-            Broken::Tree(rule) => malformed(format!("tree {at}"), rule),
+            BrokenTree::Node(node, rule) => malformed(format!("tree {at}, node {node}"), rule),
+            BrokenTree::Tree(rule) => malformed(format!("tree {at}"), rule),
         })?;
         if self.covers.is_some() && depth as usize > MAX_SHAP_DEPTH {
             let what = format!("tree {at} has a depth of {depth}");
@@ -74,55 +69,33 @@ impl LayoutBuilder {
                 format!("Shapley values need a depth of at most {MAX_SHAP_DEPTH}"),
             ));
         }
-        let first = self.trees.last().expect("place has put it there");
-        debug_assert_eq!(first.depth, depth);
         Ok(())
     }
 
     /// Walks `tree` breadth first. Returns its depth.
-    fn place(&mut self, tree: &Tree, weight: Option<f32>) -> Result<u32, Broken> {
+    fn place(&mut self, tree: &Tree, weight: Option<f32>) -> Result<u32, BrokenTree> {
         if tree.nodes.is_empty() {
-            return Err(Broken::Tree("it must have a node".to_owned()));
+            return Err(BrokenTree::Tree("it must have a node".to_owned()));
         }
         let root = self.nodes.len();
         if root + tree.nodes.len() > MAX_NODES {
-            return Err(Broken::Tree(format!("the trees must have at most {MAX_NODES} nodes")));
+            return Err(BrokenTree::Tree(format!("the trees must have at most {MAX_NODES} nodes")));
         }
-        let mut is_met = vec![false; tree.nodes.len()];
-        is_met[0] = true;
-        let mut waiting = vec![Waiting { node: 0, depth: 0 }];
-        let mut next = 0;
-        while let Some(&Waiting { node, depth }) = waiting.get(next) {
+        let most_vectors = self.vectors.len() + tree.leaf_vectors.len();
+        let mut walk = TreeWalk::new(tree.nodes.len());
+        while let Some(met) = walk.next() {
+            let node = met.node;
             let known = &tree.nodes[node as usize];
             match &known.kind {
                 NodeKind::Split(split) => {
-                    if depth as usize >= MAX_DEPTH {
-                        return Err(Broken::Node(node, format!("its depth must be at most {MAX_DEPTH}")));
-                    }
-                    let distance = waiting.len() - next;
-                    for child in [split.on_true, split.on_false] {
-                        match is_met.get_mut(child as usize) {
-                            Some(met @ false) => *met = true,
-                            Some(true) => {
-                                return Err(Broken::Node(
-                                    child,
-                                    "it must be the child of one node".to_owned(),
-                                ));
-                            }
-                            None => {
-                                return Err(Broken::Node(node, format!("its child {child} must be a node")));
-                            }
-                        }
-                        waiting.push(Waiting { node: child, depth: depth + 1 });
-                    }
-                    let placed =
-                        self.split(split, distance, tree).map_err(|rule| Broken::Node(node, rule))?;
-                    self.nodes.push(placed);
+                    let distance = walk.meet_children(met, split)?;
+                    let placed = self.split(split, distance, tree);
+                    self.nodes.push(placed.map_err(|rule| BrokenTree::Node(node, rule))?);
                     self.values.push(0.0);
                 }
                 NodeKind::Leaf(value) => {
                     if tree.outputs.count != 1 {
-                        return Err(Broken::Node(
+                        return Err(BrokenTree::Node(
                             node,
                             format!("it must have {} values", tree.outputs.count),
                         ));
@@ -131,7 +104,11 @@ impl LayoutBuilder {
                     self.values.push(self.weighted(*value, weight));
                 }
                 NodeKind::LeafVector(first) => {
-                    self.leaf_vector(*first, tree, weight).map_err(|rule| Broken::Node(node, rule))?;
+                    self.leaf_vector(*first, tree, weight).map_err(|rule| BrokenTree::Node(node, rule))?;
+                    // Otherwise a small file could ask for any amount of memory.
+                    if self.vectors.len() > most_vectors {
+                        return Err(BrokenTree::Node(node, "it must have values of its own".to_owned()));
+                    }
                 }
             }
             if let Some(covers) = &mut self.covers {
@@ -141,9 +118,8 @@ impl LayoutBuilder {
                 )]
                 covers.push(known.cover as f32);
             }
-            next += 1;
         }
-        let depth = waiting.last().map_or(0, |last| last.depth);
+        let depth = walk.depth();
         let root = u32::try_from(root).expect("MAX_NODES is less than 2^32");
         self.trees.push(PlacedTree { root, depth, outputs: tree.outputs });
         Ok(depth)
@@ -159,7 +135,7 @@ impl LayoutBuilder {
         }
     }
 
-    fn split(&mut self, split: &Split, distance: usize, tree: &Tree) -> Result<WideNode, String> {
+    fn split(&mut self, split: &Split, distance: u32, tree: &Tree) -> Result<WideNode, String> {
         if split.feature as usize >= self.features {
             return Err(format!("its feature {} must be less than {}", split.feature, self.features));
         }
@@ -180,7 +156,6 @@ impl LayoutBuilder {
                 f32::from_bits(self.set(set, tree)?)
             }
         };
-        let distance = u32::try_from(distance).expect("MAX_NODES is less than 2^32");
         Ok(WideNode { threshold, feature, distance })
     }
 
@@ -248,12 +223,6 @@ impl LayoutBuilder {
             covers: self.covers,
         })
     }
-}
-
-/// A rule that a node or its tree breaks.
-enum Broken {
-    Node(u32, String),
-    Tree(String),
 }
 
 /// Brings single values and vectors into one array. Returns the index of each leaf's first value, and the values.

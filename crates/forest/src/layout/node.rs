@@ -7,10 +7,18 @@ pub(crate) const CATEGORICAL: u32 = 1 << 30;
 /// The bit that says that zero is a missing value.
 pub(crate) const ZERO_IS_MISSING: u32 = 1 << 29;
 /// The bits that are the feature.
-pub(crate) const FEATURE_MASK: u32 = ZERO_IS_MISSING - 1;
+const FEATURE_MASK: u32 = ZERO_IS_MISSING - 1;
 
 /// The bit of a narrow node's `feature` for missing values.
 const NARROW_MISSING_IS_TRUE: u16 = 1 << 15;
+
+/// A form of nodes.
+pub(crate) trait NodeForm: Copy {
+    fn feature(self) -> usize;
+    fn missing_is_true(self) -> bool;
+    fn threshold(self) -> f32;
+    fn distance(self) -> u32;
+}
 
 /// A node that any test fits in.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +28,8 @@ pub(crate) struct WideNode {
     pub(crate) threshold: f32,
     /// The feature and three flags.
     pub(crate) feature: u32,
-    /// How many places after this node the child stands to which the test leads if it holds. The other child follows it.
+    /// How many places after this node the child stands to which the test leads if it holds. The other child follows
+    /// it.
     pub(crate) distance: u32,
 }
 
@@ -30,13 +39,21 @@ pub(crate) struct WideNode {
 pub(crate) struct NarrowNode {
     pub(crate) threshold: f32,
     /// The feature and the flag for missing values.
-    pub(crate) feature: u16,
-    pub(crate) distance: u16,
+    feature: u16,
+    distance: u16,
 }
 
 impl WideNode {
     /// A node that leads every value to itself.
     pub(crate) const LEAF: Self = Self { threshold: f32::INFINITY, feature: MISSING_IS_TRUE, distance: 0 };
+
+    pub(crate) fn is_categorical(self) -> bool {
+        self.feature & CATEGORICAL != 0
+    }
+
+    pub(crate) fn zero_is_missing(self) -> bool {
+        self.feature & ZERO_IS_MISSING != 0
+    }
 
     pub(crate) fn is_leaf(self) -> bool {
         self.distance == 0
@@ -55,20 +72,54 @@ impl WideNode {
     }
 }
 
-impl NarrowNode {
-    pub(crate) fn feature(self) -> usize {
-        usize::from(self.feature & !NARROW_MISSING_IS_TRUE)
-    }
-
-    pub(crate) fn missing_is_true(self) -> bool {
-        self.feature & NARROW_MISSING_IS_TRUE != 0
-    }
-}
-
 impl From<NarrowNode> for WideNode {
     fn from(node: NarrowNode) -> Self {
         let flag = if node.missing_is_true() { MISSING_IS_TRUE } else { 0 };
         let feature = u32::from(node.feature & !NARROW_MISSING_IS_TRUE) | flag;
         Self { threshold: node.threshold, feature, distance: u32::from(node.distance) }
+    }
+}
+
+impl NodeForm for NarrowNode {
+    #[inline(always)]
+    fn feature(self) -> usize {
+        usize::from(self.feature & !NARROW_MISSING_IS_TRUE)
+    }
+
+    #[inline(always)]
+    fn missing_is_true(self) -> bool {
+        self.feature & NARROW_MISSING_IS_TRUE != 0
+    }
+
+    #[inline(always)]
+    fn threshold(self) -> f32 {
+        self.threshold
+    }
+
+    #[inline(always)]
+    fn distance(self) -> u32 {
+        u32::from(self.distance)
+    }
+}
+
+impl NodeForm for WideNode {
+    #[inline(always)]
+    fn feature(self) -> usize {
+        (self.feature & FEATURE_MASK) as usize
+    }
+
+    #[inline(always)]
+    fn missing_is_true(self) -> bool {
+        self.feature & MISSING_IS_TRUE != 0
+    }
+
+    #[inline(always)]
+    fn threshold(self) -> f32 {
+        self.threshold
+    }
+
+    #[inline(always)]
+    fn distance(self) -> u32 {
+        self.distance
     }
 }

@@ -1,131 +1,13 @@
 //! The form that documents of JSON and of UBJSON have in common.
 //!
-//! Arrays of numbers are most of a model. They stay as they are in the file until a reader asks for one, in the type that
-//! it wants. So a document needs less memory than its file, and arrays that nobody asks for cost nothing.
+//! Arrays of numbers are most of a model. They stay as they are in the file until a reader asks for one, in the type
+//! that it wants. So a document needs less memory than its file, and arrays that nobody asks for cost nothing.
 
 mod json;
 mod numbers;
 mod ubjson;
+mod value;
 
-use std::borrow::Cow;
-
-pub(super) use numbers::NumberArray;
-
-use crate::fault::{ForestError, malformed};
-use crate::format::ReadOptions;
-
-/// A value of a document.
-#[derive(Debug, PartialEq)]
-pub(super) enum Value<'f> {
-    Null,
-    Bool(bool),
-    Number(f64),
-    Text(Cow<'f, str>),
-    /// An array that has only numbers or booleans, or nothing.
-    Numbers(NumberArray<'f>),
-    Array(Vec<Value<'f>>),
-    Object(Object<'f>),
-}
-
-/// The members of an object, in the order of the file.
-#[derive(Debug, PartialEq, Default)]
-pub(super) struct Object<'f>(Vec<(Cow<'f, str>, Value<'f>)>);
-
-impl<'f> Value<'f> {
-    /// Reads JSON. NaN and infinities are numbers, as XGBoost writes them.
-    pub(super) fn from_json(file: &'f [u8]) -> Result<Self, ForestError> {
-        json::read(file)
-    }
-
-    /// Reads UBJSON.
-    pub(super) fn from_ubjson(file: &'f [u8]) -> Result<Self, ForestError> {
-        ubjson::read(file)
-    }
-
-    pub(super) fn object(&self, name: &str) -> Result<&Object<'f>, ForestError> {
-        match self {
-            Self::Object(object) => Ok(object),
-            _ => Err(malformed(name, "it must be an object")),
-        }
-    }
-
-    pub(super) fn array(&self, name: &str) -> Result<&[Value<'f>], ForestError> {
-        match self {
-            Self::Array(values) => Ok(values),
-            Self::Numbers(numbers) if numbers.is_empty() => Ok(&[]),
-            _ => Err(malformed(name, "it must be an array")),
-        }
-    }
-
-    pub(super) fn text(&self, name: &str) -> Result<&str, ForestError> {
-        match self {
-            Self::Text(text) => Ok(text),
-            _ => Err(malformed(name, "it must be a text")),
-        }
-    }
-
-    /// The numbers of an array, in 32 bits.
-    pub(super) fn reals(&self, name: &str) -> Result<Vec<f32>, ForestError> {
-        match self {
-            Self::Numbers(numbers) => {
-                numbers.reals().ok_or_else(|| malformed(name, "it must have numbers only"))
-            }
-            #[expect(clippy::cast_possible_truncation, reason = "XGBoost computes in 32 bits")]
-            Self::Array(_) => Ok(self.scalars(name)?.map(|number| number as f32).collect()),
-            _ => Err(malformed(name, "it must be an array of numbers")),
-        }
-    }
-
-    /// The whole numbers of an array. Booleans are 0 and 1.
-    pub(super) fn integers(&self, name: &str) -> Result<Vec<i64>, ForestError> {
-        let integers = match self {
-            Self::Numbers(numbers) => numbers.integers(),
-            Self::Array(_) => self.scalars(name)?.map(numbers::whole).collect(),
-            _ => None,
-        };
-        integers.ok_or_else(|| malformed(name, "it must be an array of whole numbers"))
-    }
-
-    /// The elements of an array of single values.
-    fn scalars(&self, name: &str) -> Result<impl Iterator<Item = f64>, ForestError> {
-        let values = self.array(name)?;
-        if values.iter().any(|value| !matches!(value, Value::Number(_) | Value::Bool(_))) {
-            return Err(malformed(name, "it must have numbers only"));
-        }
-        Ok(values.iter().filter_map(|value| match value {
-            Value::Number(number) => Some(*number),
-            Value::Bool(flag) => Some(f64::from(*flag)),
-            _ => None,
-        }))
-    }
-}
-
-impl<'f> Object<'f> {
-    pub(super) fn get(&self, name: &str) -> Option<&Value<'f>> {
-        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
-    }
-
-    /// The member `name`.
-    pub(super) fn required(&self, name: &str) -> Result<&Value<'f>, ForestError> {
-        self.get(name).ok_or_else(|| malformed(name, "it must be there"))
-    }
-
-    /// Refuses a member that `is_known` does not know, unless the options allow it.
-    pub(super) fn check_names(
-        &self,
-        place: &str,
-        options: ReadOptions,
-        is_known: impl Fn(&str) -> bool,
-    ) -> Result<(), ForestError> {
-        if options.allow_unknown_fields {
-            return Ok(());
-        }
-        match self.0.iter().find(|(name, _)| !is_known(name)) {
-            None => Ok(()),
-            Some((name, _)) => Err(malformed(
-                format!("{place}.{name}"),
-                "the field is not known; `xgboost_allow_unknown_field` would ignore it",
-            )),
-        }
-    }
-}
+pub(super) use json::read as read_json;
+pub(super) use ubjson::read as read_ubjson;
+pub(super) use value::{Object, Value};

@@ -3,7 +3,7 @@
 /// A feature on the path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PathElement {
-    pub(super) feature: u32,
+    pub(super) feature: usize,
     /// The share of the training rows that go on along the path if the feature is unknown.
     pub(super) zero: f64,
     /// 1 if the explained row goes on along the path, otherwise 0.
@@ -15,7 +15,7 @@ pub(super) struct PathElement {
 
 impl PathElement {
     /// What stands before the first feature.
-    pub(super) const ROOT: Self = Self { feature: u32::MAX, zero: 1.0, one: 1.0, weight: 0.0 };
+    pub(super) const ROOT: Self = Self { feature: usize::MAX, zero: 1.0, one: 1.0, weight: 0.0 };
 }
 
 /// A path at the end of a stack.
@@ -49,7 +49,7 @@ impl<'s> Path<'s> {
     }
 
     /// Takes `feature` out of the path, and returns its element. None if the path does not have it.
-    pub(super) fn remove(&mut self, feature: u32) -> Option<PathElement> {
+    pub(super) fn remove(&mut self, feature: usize) -> Option<PathElement> {
         let elements = &mut self.stack[self.start..];
         let index = elements.iter().skip(1).position(|element| element.feature == feature)? + 1;
         let PathElement { zero, one, .. } = elements[index];

@@ -4,22 +4,23 @@ use std::borrow::Cow;
 
 use crate::fault::{ForestError, malformed};
 use crate::limits::MAX_NESTING;
-use crate::readers::document::{NumberArray, Object, Value};
+use crate::readers::document::numbers::NumberArray;
+use crate::readers::document::value::{Object, Value};
 
-/// Reads a document, which must be all of `file`.
-pub(super) fn read(file: &[u8]) -> Result<Value<'_>, ForestError> {
-    let mut reader = JsonReader { file, at: 0 };
+/// Reads a document, which must be all of `file`. NaN and infinities are numbers, as XGBoost writes them.
+pub(in crate::readers) fn read(file: &[u8]) -> Result<Value<'_>, ForestError> {
+    let mut reader = ModelJsonReader { file, at: 0 };
     let value = reader.value(0)?;
     reader.skip_space();
     if reader.at < file.len() { Err(reader.error("nothing must follow the document")) } else { Ok(value) }
 }
 
-struct JsonReader<'f> {
+struct ModelJsonReader<'f> {
     file: &'f [u8],
     at: usize,
 }
 
-impl<'f> JsonReader<'f> {
+impl<'f> ModelJsonReader<'f> {
     fn error(&self, rule: &str) -> ForestError {
         malformed(format!("byte {} of the JSON", self.at), rule)
     }
@@ -185,8 +186,9 @@ mod tests {
 
     #[test]
     fn documents_are_read() {
-        let value = read(br#" {"a": [1, 2.5, NaN], "b": {"c\n\u00e9\ud83d\ude00": true}, "d": ["x", null, -1e3], "e": []} "#);
-        let value = value.expect("a document");
+        let file = br#" {"a": [1, 2.5, NaN], "b": {"c\n\u00e9\ud83d\ude00": true},
+            "d": ["x", null, -1e3], "e": []} "#;
+        let value = read(file).expect("a document");
         let object = value.object("").expect("an object");
         assert_eq!(object.get("a").expect("a").reals("a").expect("numbers")[..2], [1.0, 2.5]);
         let inner = object.get("b").expect("b").object("b").expect("an object");

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use crate::fault::{ForestError, malformed};
 use crate::limits::MAX_NESTING;
-use crate::readers::document::numbers::NumberType;
-use crate::readers::document::{NumberArray, Object, Value};
+use crate::readers::document::numbers::{NumberArray, NumberType};
+use crate::readers::document::value::{Object, Value};
 
 /// Reads a document, which must be all of `file`.
-pub(super) fn read(file: &[u8]) -> Result<Value<'_>, ForestError> {
+pub(in crate::readers) fn read(file: &[u8]) -> Result<Value<'_>, ForestError> {
     let mut reader = UbjsonReader { file, at: 0 };
     let marker = reader.marker()?;
     let value = reader.value(marker, 0)?;

@@ -5,13 +5,13 @@ use std::str::FromStr;
 use crate::fault::{ForestError, malformed};
 
 /// The fields up to the next tree.
-pub(super) struct Fields<'f> {
+pub(super) struct TextFields<'f> {
     fields: Vec<(&'f str, &'f str)>,
     /// Whether a tree follows. Otherwise the trees have ended.
     pub(super) ends_with_tree: bool,
 }
 
-impl<'f> Fields<'f> {
+impl<'f> TextFields<'f> {
     /// Reads the lines up to the next `Tree=` or `end of trees`.
     pub(super) fn read(lines: &mut impl Iterator<Item = &'f [u8]>) -> Result<Self, ForestError> {
         let mut fields = Vec::new();

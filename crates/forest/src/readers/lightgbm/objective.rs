@@ -2,18 +2,18 @@
 
 use crate::fault::{ForestError, malformed, unsupported};
 use crate::link::Link;
-use crate::readers::lightgbm::fields::Fields;
+use crate::readers::lightgbm::fields::TextFields;
 
 /// An objective with its parameters.
-pub(super) struct Objective<'f> {
+pub(super) struct LightgbmObjective<'f> {
     pub(super) name: &'f str,
     pub(super) link: Link,
     pub(super) is_classifier: bool,
 }
 
-impl<'f> Objective<'f> {
+impl<'f> LightgbmObjective<'f> {
     /// Reads the field `objective`, such as `binary sigmoid:1`. A model whose objective was a function has none.
-    pub(super) fn read(heading: &Fields<'f>, classes: usize) -> Result<Self, ForestError> {
+    pub(super) fn read(heading: &TextFields<'f>, classes: usize) -> Result<Self, ForestError> {
         let mut words = heading.get("objective").unwrap_or("custom").split_ascii_whitespace();
         let name = words.next().unwrap_or("custom");
         let mut is_sqrt = false;

@@ -2,7 +2,7 @@
 
 use crate::fault::{ForestError, malformed, unsupported};
 use crate::format::ReadOptions;
-use crate::readers::lightgbm::fields::Fields;
+use crate::readers::lightgbm::fields::TextFields;
 use crate::tree::{CategoryBudget, CategorySet, NodeKind, Split, SplitTest, Tree, TreeNode, at_most};
 
 // The bits of `decision_type`. As LightGBM: tree.h.
@@ -33,7 +33,7 @@ struct TestArrays {
 
 /// Reads a tree, except for its outputs.
 pub(super) fn read(
-    fields: &Fields<'_>,
+    fields: &TextFields<'_>,
     budget: &mut CategoryBudget,
     options: ReadOptions,
 ) -> Result<Tree, ForestError> {
@@ -69,7 +69,7 @@ pub(super) fn read(
 
 /// The numbers of training rows, or nothing if nobody wants them or the file does not have them.
 fn counts(
-    fields: &Fields<'_>,
+    fields: &TextFields<'_>,
     name: &str,
     count: usize,
     options: ReadOptions,
@@ -84,7 +84,7 @@ fn counts(
 impl TestArrays {
     /// Reads the arrays of `tests` tests, and the words of their sets of categories.
     fn read(
-        fields: &Fields<'_>,
+        fields: &TextFields<'_>,
         tests: usize,
         options: ReadOptions,
     ) -> Result<(Self, Vec<u32>), ForestError> {

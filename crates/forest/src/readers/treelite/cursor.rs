@@ -3,7 +3,7 @@
 use crate::fault::{ForestError, malformed};
 
 /// A place in the file.
-pub(super) struct Cursor<'f> {
+pub(super) struct CheckpointCursor<'f> {
     rest: &'f [u8],
 }
 
@@ -14,7 +14,7 @@ pub(super) struct ArrayField<'f> {
     size: usize,
 }
 
-impl<'f> Cursor<'f> {
+impl<'f> CheckpointCursor<'f> {
     pub(super) fn new(file: &'f [u8]) -> Self {
         Self { rest: file }
     }

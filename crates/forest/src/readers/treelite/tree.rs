@@ -2,21 +2,21 @@
 
 use crate::fault::{ForestError, malformed, unsupported};
 use crate::format::ReadOptions;
-use crate::readers::treelite::cursor::{ArrayField, Cursor};
+use crate::readers::treelite::cursor::{ArrayField, CheckpointCursor};
 use crate::tree::{CategoryBudget, NodeKind, Split, SplitTest, Tree, TreeNode, at_most, less_than};
 
 /// The element of `node_type` for a test of categories.
 const CATEGORICAL_TEST: u8 = 2;
 
 /// Reads one tree after the other.
-pub(super) struct TreeReader {
+pub(super) struct CheckpointTreeReader {
     is_double: bool,
     options: ReadOptions,
     budget: CategoryBudget,
 }
 
 /// The arrays of a tree. Most have an element for each node.
-struct NodeArrays<'f> {
+struct CheckpointNodes<'f> {
     types: &'f [u8],
     left: Vec<i32>,
     right: Vec<i32>,
@@ -33,14 +33,14 @@ struct NodeArrays<'f> {
     covers: Vec<f64>,
 }
 
-impl TreeReader {
+impl CheckpointTreeReader {
     /// A reader of trees in a file of `length` bytes, whose floats have 64 bits if `is_double`.
     pub(super) fn new(is_double: bool, length: usize, options: ReadOptions) -> Self {
         Self { is_double, options, budget: CategoryBudget::new(length) }
     }
 
     /// Reads a tree, except for its outputs.
-    pub(super) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<Tree, ForestError> {
+    pub(super) fn read(&mut self, cursor: &mut CheckpointCursor<'_>) -> Result<Tree, ForestError> {
         let mut tree = Tree::default();
         let arrays = self.arrays(cursor, &mut tree.leaf_vectors)?;
         for node in 0..arrays.left.len() {
@@ -59,9 +59,9 @@ impl TreeReader {
 
     fn arrays<'f>(
         &self,
-        cursor: &mut Cursor<'f>,
+        cursor: &mut CheckpointCursor<'f>,
         leaf_vectors: &mut Vec<f64>,
-    ) -> Result<NodeArrays<'f>, ForestError> {
+    ) -> Result<CheckpointNodes<'f>, ForestError> {
         let float = if self.is_double { 8 } else { 4 };
         let nodes = cursor.index("num_nodes")?;
         cursor.byte("has_categorical_split")?;
@@ -85,7 +85,7 @@ impl TreeReader {
         cursor.skip_optional_fields()?;
         // As FIL: a sum of Hessians comes before a count.
         let covers = hessians.or(counts).filter(|_| self.options.keep_covers).unwrap_or_default();
-        Ok(NodeArrays {
+        Ok(CheckpointNodes {
             types,
             left,
             right,
@@ -105,7 +105,7 @@ impl TreeReader {
     fn split(
         &mut self,
         node: usize,
-        arrays: &NodeArrays<'_>,
+        arrays: &CheckpointNodes<'_>,
         words: &mut Vec<u32>,
     ) -> Result<Split, ForestError> {
         let index = |name: &str, value: i32| {
@@ -155,7 +155,7 @@ fn numeric_test(operator: u8, threshold: f64) -> Result<(SplitTest, bool), Fores
     }
 }
 
-impl NodeArrays<'_> {
+impl CheckpointNodes<'_> {
     fn categories_of(&self, node: usize) -> Result<impl Iterator<Item = u32> + Clone, ForestError> {
         let (begin, end) = self.category_bounds[node];
         let range = usize::try_from(begin).ok().zip(usize::try_from(end).ok());
@@ -167,7 +167,7 @@ impl NodeArrays<'_> {
 }
 
 fn bounds(
-    cursor: &mut Cursor<'_>,
+    cursor: &mut CheckpointCursor<'_>,
     begin: &str,
     end: &str,
     nodes: usize,
@@ -179,7 +179,7 @@ fn bounds(
 
 /// Reads a statistic of the nodes, and which nodes have it. None, unless all have it.
 fn covers<'f>(
-    cursor: &mut Cursor<'f>,
+    cursor: &mut CheckpointCursor<'f>,
     name: &str,
     read: impl Fn(ArrayField<'f>) -> Vec<f64>,
 ) -> Result<Option<Vec<f64>>, ForestError> {

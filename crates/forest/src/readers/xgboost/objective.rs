@@ -9,12 +9,12 @@ use crate::readers::document::Object;
 const EPSILON: f32 = 1e-6;
 
 /// An objective.
-pub(super) struct Objective<'d> {
+pub(super) struct XgboostObjective<'d> {
     pub(super) name: &'d str,
     pub(super) link: Link,
 }
 
-impl<'d> Objective<'d> {
+impl<'d> XgboostObjective<'d> {
     pub(super) fn read(learner: &'d Object<'_>, options: ReadOptions) -> Result<Self, ForestError> {
         let objective = learner.required("objective")?.object("objective")?;
         // The parameters of a loss do not change its link.

@@ -3,7 +3,7 @@
 use crate::fault::{ForestError, malformed};
 use crate::format::ReadOptions;
 use crate::readers::document::{Object, Value};
-use crate::readers::xgboost::whole;
+use crate::readers::xgboost::learner::whole;
 use crate::tree::{CategoryBudget, NodeKind, OutputRange, Split, SplitTest, Tree, TreeNode, less_than};
 
 /// The fields that trees of any release have.
@@ -29,14 +29,14 @@ const FIELDS: [&str; 18] = [
 ];
 
 /// Reads one tree after the other.
-pub(super) struct TreeReader {
+pub(super) struct XgboostTreeReader {
     outputs: usize,
     options: ReadOptions,
     budget: CategoryBudget,
 }
 
 /// The arrays of a tree. Each has an element for each node.
-struct NodeArrays {
+struct XgboostNodes {
     left: Vec<i64>,
     right: Vec<i64>,
     features: Vec<i64>,
@@ -57,7 +57,7 @@ struct CategoryArrays {
     sizes: Vec<i64>,
 }
 
-impl TreeReader {
+impl XgboostTreeReader {
     /// A reader of trees of a forest with so many `outputs`, in a file of `length` bytes.
     pub(super) fn new(outputs: usize, length: usize, options: ReadOptions) -> Self {
         Self { outputs, options, budget: CategoryBudget::new(length) }
@@ -67,7 +67,7 @@ impl TreeReader {
     pub(super) fn read(&mut self, tree: &Value<'_>, group: Option<i64>) -> Result<Tree, ForestError> {
         let object = tree.object("tree")?;
         object.check_names("tree", self.options, |name| FIELDS.contains(&name))?;
-        let arrays = NodeArrays::read(object, self.options.keep_covers)?;
+        let arrays = XgboostNodes::read(object, self.options.keep_covers)?;
         let categories = if arrays.is_categorical.contains(&1) {
             CategoryArrays::read(object)?
         } else {
@@ -101,7 +101,7 @@ impl TreeReader {
     fn split(
         &mut self,
         node: usize,
-        arrays: &NodeArrays,
+        arrays: &XgboostNodes,
         categories: &CategoryArrays,
         words: &mut Vec<u32>,
     ) -> Result<Split, ForestError> {
@@ -128,7 +128,7 @@ impl TreeReader {
     }
 }
 
-impl NodeArrays {
+impl XgboostNodes {
     fn read(object: &Object<'_>, keep_covers: bool) -> Result<Self, ForestError> {
         let integers = |name: &str| object.required(name)?.integers(name);
         let left = integers("left_children")?;
@@ -209,13 +209,14 @@ impl CategoryArrays {
 struct LeafVectors {
     values: Vec<f32>,
     size: usize,
-    /// Whether only leaves have values. Then `right_children` of a leaf is the number of the leaf. Otherwise each node has.
+    /// Whether only leaves have values. Then `right_children` of a leaf is the number of the leaf. Otherwise each node
+    /// has.
     of_leaves: bool,
 }
 
 impl LeafVectors {
     /// None if leaves have one value each.
-    fn read(object: &Object<'_>, arrays: &NodeArrays) -> Result<Option<Self>, ForestError> {
+    fn read(object: &Object<'_>, arrays: &XgboostNodes) -> Result<Option<Self>, ForestError> {
         let parameters = object.required("tree_param")?.object("tree_param")?;
         let size =
             parameters.get("size_leaf_vector").map_or(Ok(1), |size| whole(size, "size_leaf_vector"))?;
@@ -234,7 +235,7 @@ impl LeafVectors {
     }
 
     /// The index of the first value of a leaf.
-    fn first(&self, node: usize, arrays: &NodeArrays) -> Result<usize, ForestError> {
+    fn first(&self, node: usize, arrays: &XgboostNodes) -> Result<usize, ForestError> {
         let vector = if self.of_leaves { usize::try_from(arrays.right[node]).ok() } else { Some(node) };
         let first = vector.and_then(|vector| vector.checked_mul(self.size));
         first.ok_or_else(|| malformed(format!("right_children[{node}]"), "it must be the number of the leaf"))

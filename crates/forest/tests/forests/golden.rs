@@ -1,6 +1,4 @@
 //! What `make_forests.py` has written.
-#![expect(clippy::allow_attributes, reason = "each test uses a part of this module")]
-#![allow(dead_code, reason = "each test uses a part of this module")]
 
 use std::path::{Path, PathBuf};
 

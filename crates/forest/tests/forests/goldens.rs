@@ -1,22 +1,30 @@
 //! The forests of `make_forests.py`, compared with what the libraries predict.
 
-#[path = "goldens/golden.rs"]
-mod golden;
-
 use forest::{Forest, PredictionScratch, ReadOptions};
-use golden::{Golden, all};
+
+use crate::golden::{self, Golden, all};
 
 /// The tolerance of predictions, relative and absolute.
 const PREDICTION: f64 = 1e-6;
 /// The tolerance of Shapley values.
 const CONTRIBUTION: f64 = 1e-4;
 
-fn check(golden: &Golden, what: &str, row: usize, actual: &[f32], expected: &[f64], tolerance: f64) {
-    assert_eq!(actual.len(), expected.len(), "{}: {what} of row {row}", golden.name);
-    for (&actual, &expected) in actual.iter().zip(expected) {
-        let (x, y) = (f64::from(actual), expected);
-        let is_close = (x - y).abs() <= tolerance * (1.0 + y.abs()) || x == y || x.is_nan() && y.is_nan();
-        assert!(is_close, "{}: {what} of row {row} is {x}, the library has {y}", golden.name);
+/// What is compared: values of a row of a forest.
+struct Compared<'g> {
+    golden: &'g Golden,
+    what: &'static str,
+    row: usize,
+}
+
+impl Compared<'_> {
+    fn check(&self, actual: &[f32], expected: &[f64], tolerance: f64) {
+        let Self { golden, what, row } = self;
+        assert_eq!(actual.len(), expected.len(), "{}: {what} of row {row}", golden.name);
+        for (&actual, &expected) in actual.iter().zip(expected) {
+            let (x, y) = (f64::from(actual), expected);
+            let is_close = (x - y).abs() <= tolerance * (1.0 + y.abs()) || x == y || x.is_nan() && y.is_nan();
+            assert!(is_close, "{}: {what} of row {row} is {x}, the library has {y}", golden.name);
+        }
     }
 }
 
@@ -40,8 +48,9 @@ fn predictions_are_those_of_the_libraries() {
         forest.predict_margins(&rows, &mut margins, &mut scratch).expect("the lengths fit");
         for (index, row) in golden.rows.iter().enumerate() {
             let range = index * golden.outputs..(index + 1) * golden.outputs;
-            check(golden, "margin", index, &margins[range.clone()], &row.margin, PREDICTION);
-            check(golden, "prediction", index, &predictions[range.clone()], &row.prediction, PREDICTION);
+            let compared = |what| Compared { golden, what, row: index };
+            compared("margin").check(&margins[range.clone()], &row.margin, PREDICTION);
+            compared("prediction").check(&predictions[range.clone()], &row.prediction, PREDICTION);
             // One row takes another way than many.
             let mut alone = vec![0.0; golden.outputs];
             forest.predict_margins(&row.values, &mut alone, &mut scratch).expect("the lengths fit");
@@ -79,12 +88,20 @@ fn shapley_values_are_those_of_the_libraries() {
                 .shap(&row.values, &mut contributions)
                 .unwrap_or_else(|error| panic!("{}: {error}", golden.name));
             if let Some(expected) = &row.contributions {
-                check(golden, "contributions", index, &contributions, expected, CONTRIBUTION);
+                Compared { golden, what: "contributions", row: index }.check(
+                    &contributions,
+                    expected,
+                    CONTRIBUTION,
+                );
                 explained += 1;
             }
             for (values, &margin) in contributions.chunks(golden.features + 1).zip(&row.margin) {
                 let sum = values.iter().sum::<f32>();
-                check(golden, "sum of contributions", index, &[sum], &[margin], CONTRIBUTION);
+                Compared { golden, what: "sum of contributions", row: index }.check(
+                    &[sum],
+                    &[margin],
+                    CONTRIBUTION,
+                );
             }
         }
     }
