@@ -8,7 +8,7 @@ use vocabulary::{DataType, Error, ForeignMemory};
 
 use crate::{
     library,
-    ort::{InputTensor, InputValue, OutputPlace, OutputValue, RunInput, Session, SessionOptions},
+    ort::{InputValue, OutputPlace, OutputValue, RunInput, RunTensor, Session, SessionOptions},
 };
 
 /// A session with zeros as inputs. Every run overwrites the same outputs.
@@ -88,7 +88,7 @@ impl BareLoop {
         let unfit = || Error::invalid("the memory does not fit the only input and the only output");
         let [BaselineInput { datatype, shape, .. }] = &self.inputs[..] else { return Err(unfit()) };
         let value = InputValue::over_foreign(runtime, *datatype, shape, input)?;
-        let inputs = [RunInput { slot: 0, tensor: InputTensor::Numbers(value) }];
+        let inputs = [RunInput { slot: 0, tensor: RunTensor::Numbers(value) }];
         let place = OutputPlace::over(runtime, *datatype, shape, output)?;
         let places = [Some(place)];
         for _ in 0..count {
@@ -108,7 +108,7 @@ impl BareLoop {
         for (slot, input) in inputs.iter_mut().enumerate() {
             let bytes = input.bytes.first(input.len);
             let value = InputValue::over(session.runtime(), input.datatype, &input.shape, bytes)?;
-            feeds.push(RunInput { slot, tensor: InputTensor::Numbers(value) });
+            feeds.push(RunInput { slot, tensor: RunTensor::Numbers(value) });
         }
         for _ in 0..count {
             if outputs.is_empty() {

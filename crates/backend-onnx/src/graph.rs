@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use vocabulary::DataType;
 
 use crate::ort::{
-    InputTensor, InputValue, OrtError, OutputPlace, OutputValue, RunInput, RunOptions, Runtime, Session,
+    InputValue, OrtError, OutputPlace, OutputValue, RunInput, RunOptions, RunTensor, Runtime, Session,
     Strings,
 };
 
@@ -56,12 +56,12 @@ impl Graph for OnnxGraph {
 fn run_input<'a>(runtime: &'a Runtime, feed: &'a Feed<'_, Strings>) -> Result<RunInput<'a>, OrtError> {
     let tensor = match &feed.value {
         FeedValue::Host { datatype, shape, bytes } => {
-            InputTensor::Numbers(InputValue::over(runtime, *datatype, shape, bytes)?)
+            RunTensor::Numbers(InputValue::over(runtime, *datatype, shape, bytes)?)
         }
         FeedValue::Foreign { datatype, shape, memory } => {
-            InputTensor::Numbers(InputValue::over_foreign(runtime, *datatype, shape, memory)?)
+            RunTensor::Numbers(InputValue::over_foreign(runtime, *datatype, shape, memory)?)
         }
-        FeedValue::Strings(strings) => InputTensor::Strings(strings),
+        FeedValue::Strings(strings) => RunTensor::Strings(strings),
     };
     Ok(RunInput { slot: feed.slot, tensor })
 }

@@ -6,7 +6,9 @@ use std::{
 
 use config::{ConfigErrors, ModelConfig, rule};
 use inference::backend::{ModelInspection, ModelSource};
-use native_backend::{DefaultBatchSize, DimsRule, Rows, check, check_iteration, complete, is_complete};
+use native_backend::{
+    DefaultBatchSize, DimsRule, Rows, check_config, check_iteration, complete, is_complete,
+};
 use vocabulary::Error;
 
 use crate::{
@@ -77,7 +79,7 @@ impl ModelInspection for OnnxInspection {
     fn check(&self, config: &ModelConfig, errors: &mut ConfigErrors) {
         let (known, signature) = (self.known(config), &self.graph.signature);
         let before = errors.problems().len();
-        check(&known, signature, DimsRule::Covered, errors);
+        check_config(&known, signature, DimsRule::Covered, errors);
         if errors.problems().len() == before {
             check_iteration(config, signature)
                 .err()
@@ -104,7 +106,7 @@ impl ModelInspection for OnnxInspection {
 
     /// Outputs with dims that the file leaves open: the load accepts them if the runtime derives the same dims.
     fn doubt(&self, config: &ModelConfig, doubts: &mut ConfigErrors) {
-        check(&self.known(config), &self.graph.signature, DimsRule::Exact, doubts);
+        check_config(&self.known(config), &self.graph.signature, DimsRule::Exact, doubts);
     }
 }
 

@@ -37,4 +37,4 @@ pub(crate) use runtime::{GlobalThreads, Runtime};
 pub(crate) use session::Session;
 pub(crate) use signature::other_kind;
 pub(crate) use telemetry::{disable_telemetry_by_environment, is_telemetry_disabled_by_environment};
-pub(crate) use value::{InputTensor, InputValue, OutputPlace, RunInput, Strings};
+pub(crate) use value::{InputValue, OutputPlace, RunInput, RunTensor, Strings};

@@ -4,7 +4,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 use vocabulary::{DataType, Error, FailureReason, ForeignMemory, Shape};
 
-use crate::{ExpectedOutput, Signature};
+use crate::Signature;
 
 /// A loaded graph, which one instance runs.
 pub trait Graph: Send + 'static {
@@ -73,6 +73,17 @@ pub enum FeedValue<'a, S> {
     },
     /// Strings, which [`Graph::strings`] has made.
     Strings(S),
+}
+
+/// An output whose memory and shape are known before the run.
+#[derive(Debug)]
+pub struct ExpectedOutput {
+    /// A datatype whose elements have a fixed size.
+    pub datatype: DataType,
+    /// The shape that the output should have.
+    pub shape: Shape,
+    /// As many bytes as datatype and shape need, aligned to the size of an element. The library may use them in place.
+    pub memory: ForeignMemory,
 }
 
 /// A tensor of strings under construction.

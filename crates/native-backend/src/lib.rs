@@ -37,13 +37,14 @@ pub use aligned_buffer::{AlignedBuffer, free_idle_buffers};
 pub use batch_size::DefaultBatchSize;
 pub use complete::{complete, is_complete};
 pub use copied_bytes::CopiedBytes;
-pub use graph::{Feed, FeedValue, Graph, GraphOutput, LibraryFailure, NoStrings, RunOutputs, StringTensor};
+pub use graph::{
+    ExpectedOutput, Feed, FeedValue, Graph, GraphOutput, LibraryFailure, NoStrings, RunOutputs, StringTensor,
+};
 pub use in_place::{byte_count, can_be_used, is_aligned};
 pub use instance::NativeInstance;
 pub use iteration::check_iteration;
 pub use library::{LibrarySearch, NativeLibrary, python_prefixes};
-pub use output_places::ExpectedOutput;
 pub use parameters::{ParameterReader, boolean, integer, threads};
 pub use probe::{Rows, probe};
 pub use signature::{ElementType, GraphValue, OtherKind, Signature, ValueKind};
-pub use validate::{DimsRule, check};
+pub use validate::{DimsRule, check_config};

@@ -5,9 +5,10 @@
 //! same. If a run shows that the shapes depend on the contents, the instance never expects them again.
 use inference::backend::Execution;
 use smallvec::SmallVec;
-use vocabulary::{DataType, ForeignMemory, Shape, Tensor};
+use vocabulary::{DataType, Shape, Tensor};
 
 use crate::{
+    ExpectedOutput,
     in_place::{byte_count, can_be_used},
     plan::FetchPlan,
 };
@@ -25,17 +26,6 @@ struct LastRun {
     inputs: SmallVec<[Shape; 4]>,
     /// By the slot of the output.
     outputs: SmallVec<[(usize, DataType, Shape); 4]>,
-}
-
-/// An output whose memory and shape are known before the run.
-#[derive(Debug)]
-pub struct ExpectedOutput {
-    /// A datatype whose elements have a fixed size.
-    pub datatype: DataType,
-    /// The shape that the output should have.
-    pub shape: Shape,
-    /// As many bytes as datatype and shape need, aligned to the size of an element. The library may use them in place.
-    pub memory: ForeignMemory,
 }
 
 /// For each output of a run, what is expected of it.

@@ -18,12 +18,17 @@ use crate::{
 /// that the graph lacks.
 pub(crate) fn validate(config: &ModelConfig, signature: &Signature) -> Result<(), Error> {
     let mut errors = ConfigErrors::default();
-    check(config, signature, DimsRule::Exact, &mut errors);
+    check_config(config, signature, DimsRule::Exact, &mut errors);
     errors.first().map_or(Ok(()), Err)
 }
 
 /// Adds every disagreement. `outputs` says how the dims of outputs must agree.
-pub fn check(config: &ModelConfig, signature: &Signature, outputs: DimsRule, errors: &mut ConfigErrors) {
+pub fn check_config(
+    config: &ModelConfig,
+    signature: &Signature,
+    outputs: DimsRule,
+    errors: &mut ConfigErrors,
+) {
     errors.begin(rule::GRAPH);
     if let Err(error) = signature.require_tensors() {
         return errors.push_error("", &error);

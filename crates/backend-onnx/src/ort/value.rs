@@ -1,5 +1,6 @@
 //! Tensors that go into a run.
 use std::{
+    cell::Cell,
     ffi::c_void,
     marker::PhantomData,
     ops::Range,
@@ -80,20 +81,24 @@ pub(crate) struct RunInput<'a> {
     /// Position among [`Signature::feeds`](native_backend::Signature::feeds).
     pub(crate) slot: usize,
     /// The tensor.
-    pub(crate) tensor: InputTensor<'a>,
+    pub(crate) tensor: RunTensor<'a>,
 }
 
 /// The tensor for an input.
-pub(crate) enum InputTensor<'a> {
+pub(crate) enum RunTensor<'a> {
     Numbers(InputValue<'a>),
     Strings(&'a Strings),
 }
 
-impl InputTensor<'_> {
+impl RunTensor<'_> {
+    /// The address of the tensor, for a run.
     pub(super) fn as_ptr(&self) -> *const sys::OrtValue {
         match self {
             Self::Numbers(value) => value.pointer.as_ptr(),
-            Self::Strings(strings) => strings.pointer.as_ptr(),
+            Self::Strings(strings) => {
+                strings.has_been_input.set(true);
+                strings.pointer.as_ptr()
+            }
         }
     }
 
@@ -200,10 +205,13 @@ impl Drop for OutputPlace<'_> {
     }
 }
 
-/// A tensor of strings. After a run it never changes again, because an output may share its strings.
+/// A tensor of strings.
+///
+/// Invariant: it never changes after it has been the input of a run, because an output may share its strings.
 pub(crate) struct Strings {
     pointer: NonNull<sys::OrtValue>,
     runtime: Arc<Runtime>,
+    has_been_input: Cell<bool>,
 }
 
 impl Strings {
@@ -221,14 +229,18 @@ impl Strings {
                 &raw mut pointer,
             )
         })?;
-        Ok(Self { pointer: not_null(pointer, "tensor")?, runtime: runtime.clone() })
+        let pointer = not_null(pointer, "tensor")?;
+        Ok(Self { pointer, runtime: runtime.clone(), has_been_input: Cell::new(false) })
     }
 
     /// Sets the length of the string at `index` to `len` bytes, and returns the bytes for writing.
     ///
     /// # Errors
-    /// An index beyond the shape.
+    /// An index beyond the shape; the tensor has been the input of a run.
     pub(crate) fn resized(&mut self, index: usize, len: usize) -> Result<&mut [u8], OrtError> {
+        if self.has_been_input.get() {
+            return Err(OrtError::invalid_argument("an output may share these strings"));
+        }
         let mut bytes = ptr::null_mut();
         // SAFETY: this value owns the tensor, is borrowed mutably and holds strings; the runtime checks the index.
         self.runtime.check(unsafe {

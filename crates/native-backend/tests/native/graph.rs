@@ -75,7 +75,7 @@ impl GraphOutput for MadeOutput {
     }
 }
 
-/// Computes all outputs of a graph, in their order.
+/// Computes all outputs of a graph from its inputs, both in the order of the signature.
 pub(crate) type Compute = fn(&[GivenInput]) -> Result<Vec<MadeOutput>, LibraryFailure>;
 
 /// A graph that notes what its runs were given.
@@ -143,7 +143,8 @@ impl Graph for MemoryGraph {
         places: &[Option<ExpectedOutput>],
     ) -> Result<RunOutputs<MadeOutput>, LibraryFailure> {
         assert_eq!(wanted.len(), places.len());
-        let inputs: Vec<GivenInput> = feeds.iter().map(given).collect();
+        let mut inputs: Vec<GivenInput> = feeds.iter().map(given).collect();
+        inputs.sort_by_key(|input| input.slot);
         self.runs.lock().push(inputs.clone());
         let mut made: Vec<_> = (self.compute)(&inputs)?.into_iter().map(Some).collect();
         let outputs = wanted.iter().zip(places).map(|(&slot, place)| {
