@@ -45,33 +45,33 @@ impl Graph for OnnxGraph {
         places: &[Option<ExpectedOutput>],
     ) -> Result<RunOutputs<OutputValue>, LibraryFailure> {
         let runtime = self.session.runtime();
-        let input = |feed| run_input(runtime, feed);
-        let inputs = feeds.iter().map(input).collect::<Result<SmallVec<[RunInput<'_>; 4]>, _>>()?;
-        let place = |place| output_place(runtime, place);
-        let places = places.iter().map(place).collect::<Result<SmallVec<[_; 4]>, _>>()?;
-        Ok(self.session.run(self.run_options.as_ref(), &inputs, wanted, &places)?)
+        // Loops, because collecting results costs a hundred instructions for each list.
+        let mut inputs: SmallVec<[RunInput<'_>; 4]> = SmallVec::new();
+        for feed in feeds {
+            inputs.push(RunInput { slot: feed.slot, tensor: run_tensor(runtime, feed)? });
+        }
+        let mut output_places: SmallVec<[Option<OutputPlace<'_>>; 4]> = SmallVec::new();
+        for place in places {
+            output_places.push(place.as_ref().map(|place| output_place(runtime, place)).transpose()?);
+        }
+        Ok(self.session.run(self.run_options.as_ref(), &inputs, wanted, &output_places)?)
     }
 }
 
-fn run_input<'a>(runtime: &'a Runtime, feed: &'a Feed<'_, Strings>) -> Result<RunInput<'a>, OrtError> {
-    let tensor = match &feed.value {
+fn run_tensor<'a>(runtime: &'a Runtime, feed: &'a Feed<'_, Strings>) -> Result<RunTensor<'a>, OrtError> {
+    match &feed.value {
         FeedValue::Host { datatype, shape, bytes } => {
-            RunTensor::Numbers(InputValue::over(runtime, *datatype, shape, bytes)?)
+            InputValue::over(runtime, *datatype, shape, bytes).map(RunTensor::Numbers)
         }
         FeedValue::Foreign { datatype, shape, memory } => {
-            RunTensor::Numbers(InputValue::over_foreign(runtime, *datatype, shape, memory)?)
+            InputValue::over_foreign(runtime, *datatype, shape, memory).map(RunTensor::Numbers)
         }
-        FeedValue::Strings(strings) => RunTensor::Strings(strings),
-    };
-    Ok(RunInput { slot: feed.slot, tensor })
+        FeedValue::Strings { strings, .. } => Ok(RunTensor::Strings(strings)),
+    }
 }
 
-fn output_place<'a>(
-    runtime: &'a Runtime,
-    place: &'a Option<ExpectedOutput>,
-) -> Result<Option<OutputPlace<'a>>, OrtError> {
-    let Some(ExpectedOutput { datatype, shape, memory }) = place else { return Ok(None) };
-    OutputPlace::over(runtime, *datatype, shape, memory).map(Some)
+fn output_place<'a>(runtime: &'a Runtime, place: &'a ExpectedOutput) -> Result<OutputPlace<'a>, OrtError> {
+    OutputPlace::over(runtime, place.datatype, &place.shape, &place.memory)
 }
 
 impl StringTensor for Strings {

@@ -78,7 +78,7 @@ impl<'a, G: Graph> Gathering<'a, '_, G> {
         let shape = self.shape(feed, &parts)?;
         if feed.datatype == DataType::Bytes {
             let strings = self.strings(feed, &shape, &parts, request_errors)?;
-            return Ok(Some(FeedValue::Strings(strings)));
+            return Ok(Some(FeedValue::Strings { shape, strings }));
         }
         if let [only] = &parts[..]
             && let TensorMemory::Foreign(memory) = only.memory()

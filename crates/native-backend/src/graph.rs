@@ -59,7 +59,7 @@ pub enum FeedValue<'a, S> {
         datatype: DataType,
         /// The shape of the whole batch.
         shape: Shape,
-        /// The elements, in rows.
+        /// The elements, row-major and little-endian.
         bytes: &'a [u8],
     },
     /// Foreign memory that the library may use in place. Size and address are as for [`FeedValue::Host`].
@@ -68,11 +68,16 @@ pub enum FeedValue<'a, S> {
         datatype: DataType,
         /// The shape of the whole batch.
         shape: Shape,
-        /// The elements, in rows.
+        /// The elements, row-major and little-endian.
         memory: &'a ForeignMemory,
     },
-    /// Strings, which [`Graph::strings`] has made.
-    Strings(S),
+    /// Strings, which [`Graph::strings`] has made for that shape.
+    Strings {
+        /// The shape of the whole batch.
+        shape: Shape,
+        /// The strings.
+        strings: S,
+    },
 }
 
 /// An output whose memory and shape are known before the run.
@@ -95,10 +100,6 @@ pub trait StringTensor {
     fn string(&mut self, index: usize, len: usize) -> Result<&mut [u8], LibraryFailure>;
 }
 
-/// The strings of a library that has no strings.
-#[derive(Debug)]
-pub enum NoStrings {}
-
 /// Strings in memory of the server, for a library that takes them by their addresses.
 impl StringTensor for Vec<Vec<u8>> {
     fn string(&mut self, index: usize, len: usize) -> Result<&mut [u8], LibraryFailure> {
@@ -111,13 +112,17 @@ impl StringTensor for Vec<Vec<u8>> {
     }
 }
 
+/// The strings of a library that has no strings.
+#[derive(Debug)]
+pub enum NoStrings {}
+
 impl StringTensor for NoStrings {
     fn string(&mut self, _: usize, _: usize) -> Result<&mut [u8], LibraryFailure> {
         match *self {}
     }
 }
 
-/// An output of a run. Its bytes are those of its elements, in rows; none for strings.
+/// An output of a run. Its bytes are those of its elements, row-major and little-endian; none for strings.
 ///
 /// Invariant: nobody writes to it any more, so any thread may read it. Dropping it frees its memory.
 pub trait GraphOutput: AsRef<[u8]> + Send + Sync + 'static {

@@ -125,7 +125,7 @@ impl<'a, G: Graph> Probe<'a, G> {
                     for (at, number) in elements.enumerate() {
                         strings.string(at, 1)?.copy_from_slice(&[b'0' + number % 2]);
                     }
-                    FeedValue::Strings(strings)
+                    FeedValue::Strings { shape, strings }
                 }
             };
             feeds.push(Feed { slot, value });

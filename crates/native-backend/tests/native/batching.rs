@@ -147,7 +147,7 @@ fn strings_go_in_and_come_out_and_a_broken_one_fails_its_request_alone() {
     let slot: (&str, DataType, &[i64]) = ("X", DataType::Bytes, &[-1, 1]);
     let graph = MemoryGraph::new(&[slot], &[("Y", DataType::Bytes, &[-1, 1])], |given| {
         let upper: Vec<_> = given[0].strings.iter().map(|string| string.to_ascii_uppercase()).collect();
-        Ok(vec![MadeOutput::strings(&[upper.len() as i64, 1], upper)])
+        Ok(vec![MadeOutput::strings(&given[0].shape, upper)])
     });
     let mut model = load(graph, "max_batch_size: 8").unwrap();
     let asked = |rows: i64, data: Vec<u8>| request(vec![tensor("X", DataType::Bytes, &[rows, 1], data)]);

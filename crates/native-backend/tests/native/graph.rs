@@ -180,9 +180,9 @@ fn given(feed: &Feed<'_, Vec<Vec<u8>>>) -> GivenInput {
             assert!(native_backend::can_be_used(*datatype, shape, memory));
             numbers(shape, memory.read().unwrap(), 0, true)
         }
-        FeedValue::Strings(strings) => GivenInput {
+        FeedValue::Strings { shape, strings } => GivenInput {
             slot,
-            shape: Shape::new(),
+            shape: shape.clone(),
             bytes: Vec::new(),
             strings: strings.clone(),
             address: 0,
