@@ -65,7 +65,7 @@ impl Forest {
     /// The bytes of memory that the forest takes.
     #[must_use]
     pub fn byte_size(&self) -> usize {
-        self.layout.byte_size()
+        self.model.layout.byte_size()
     }
 
     /// Whether the model is a classifier, by its objective or by what the checkpoint says.

@@ -87,7 +87,8 @@ pub(crate) fn misspelt(
 
 #[cfg(test)]
 mod tests {
-    use backend_onnx::{LibrarySearch, OnnxBackend};
+    use backend_onnx::OnnxBackend;
+    use native_backend::LibrarySearch;
 
     use super::*;
 

@@ -25,6 +25,7 @@ const UNSAFE_CRATES: &[&str] = &[
     "crates/backend-onnx/",
     "crates/c-api/",
     "crates/in-process/",
+    "crates/native-backend/",
     "crates/shared-memory/",
     "fuzz/",
 ];

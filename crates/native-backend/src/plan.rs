@@ -6,7 +6,7 @@ use config::{
 };
 use vocabulary::{DataType, Error, Name, Shape};
 
-use crate::ort::{OrtError, Signature, ValueInfo, ValueKind};
+use crate::{GraphValue, LibraryFailure, Signature, ValueKind};
 
 /// Feeds and fetches of an instance. Invariant: every slot is a position in the signature that the plan was made from,
 /// and the fetches are in the order of their slots.
@@ -99,8 +99,8 @@ impl ExecutionPlan {
         }
     }
 
-    /// The error of requests whose run the runtime has refused.
-    pub(crate) fn failed_run(&self, failure: &OrtError) -> Error {
+    /// The error of requests whose run the library has refused.
+    pub(crate) fn failed_run(&self, failure: &LibraryFailure) -> Error {
         let Self { model, version, .. } = self;
         Error::internal(format!("{failure} (model '{model}', version {version})"))
     }
@@ -141,7 +141,7 @@ pub(crate) fn control_datatype(control: &SequenceControl) -> DataType {
 }
 
 fn feeds(config: &ModelConfig, signature: &Signature) -> Vec<FeedPlan> {
-    let slots: Vec<&ValueInfo> = signature.feeds().collect();
+    let slots: Vec<&GraphValue> = signature.feeds().collect();
     let mut feeds = Vec::new();
     let mut feed = |name: &Name, datatype, source: Option<FeedSource>, state| {
         let Some(slot) = slots.iter().position(|slot| slot.name == *name) else { return };
@@ -171,7 +171,7 @@ fn feeds(config: &ModelConfig, signature: &Signature) -> Vec<FeedPlan> {
 
 fn fetches(config: &ModelConfig, signature: &Signature, done: Option<usize>) -> Vec<FetchPlan> {
     let (_, states) = sequence_inputs(config);
-    let fetch = |(slot, of): (usize, &ValueInfo)| {
+    let fetch = |(slot, of): (usize, &GraphValue)| {
         let answer = config.output(&of.name).map(|spec| {
             let scattered =
                 config.batch_outputs.iter().find(|scattered| scattered.target_names.contains(&spec.name));
@@ -194,7 +194,7 @@ fn fetches(config: &ModelConfig, signature: &Signature, done: Option<usize>) -> 
     fetches
 }
 
-fn rank(slot: &ValueInfo) -> usize {
+fn rank(slot: &GraphValue) -> usize {
     match &slot.kind {
         ValueKind::Tensor(_, shape) => shape.len(),
         ValueKind::Other(_) => 0,

@@ -1,4 +1,4 @@
-//! Buffers for gathering tensors of any datatype.
+//! Buffers for gathering tensors of any datatype; the only module of this crate with `unsafe`.
 use std::mem;
 
 use inference::lock::Mutex;
@@ -24,13 +24,13 @@ struct Line([u8; ALIGNMENT]);
 /// Bytes that begin at a multiple of 64. The buffer grows and never shrinks. A small one stays allocated from run to
 /// run, a large one until [`free_idle_buffers`].
 #[derive(Default)]
-pub(crate) struct AlignedBuffer {
+pub struct AlignedBuffer {
     lines: Vec<Line>,
 }
 
 impl AlignedBuffer {
     /// The first `len` bytes. They are initialised, but contain data of an earlier run, maybe of another model.
-    pub(crate) fn first(&mut self, len: usize) -> &mut [u8] {
+    pub fn first(&mut self, len: usize) -> &mut [u8] {
         let lines = len.div_ceil(ALIGNMENT);
         if self.lines.len() < lines && len >= LARGE_BYTES {
             *self = IDLE.take(lines);

@@ -1,14 +1,15 @@
 //! Where a run writes its outputs: into memory that the sender of the request offers, if that is possible.
 //!
-//! The runtime needs the shape of such an output before the run. The shapes of most graphs follow from the shapes of their
+//! The library needs the shape of such an output before the run. The shapes of most graphs follow from the shapes of their
 //! inputs. So an instance remembers the shapes of its last run, and expects them again if the shapes of the inputs are the
 //! same. If a run shows that the shapes depend on the contents, the instance never expects them again.
 use inference::backend::Execution;
 use smallvec::SmallVec;
-use vocabulary::{DataType, ForeignMemory, Shape, Tensor};
+use vocabulary::{DataType, Shape, Tensor};
 
 use crate::{
-    ort::{OrtError, OutputPlace, Runtime},
+    ExpectedOutput,
+    in_place::{byte_count, can_be_used},
     plan::FetchPlan,
 };
 
@@ -25,14 +26,6 @@ struct LastRun {
     inputs: SmallVec<[Shape; 4]>,
     /// By the slot of the output.
     outputs: SmallVec<[(usize, DataType, Shape); 4]>,
-}
-
-/// An output whose memory and shape are known before the run.
-#[derive(Debug)]
-pub(crate) struct ExpectedOutput {
-    pub(crate) datatype: DataType,
-    pub(crate) shape: Shape,
-    pub(crate) memory: ForeignMemory,
 }
 
 /// For each output of a run, what is expected of it.
@@ -53,9 +46,12 @@ impl OutputShapes {
             }
             let memory = execution.request.output_memory(&fetch.name)?;
             let (_, datatype, shape) = last.outputs.iter().find(|(slot, ..)| *slot == fetch.slot)?;
-            let byte_size = byte_size(*datatype, shape)?;
-            let memory = memory.first(byte_size)?;
-            Some(ExpectedOutput { datatype: *datatype, shape: shape.clone(), memory })
+            let memory = memory.first(byte_count(*datatype, shape)?)?;
+            can_be_used(*datatype, shape, &memory).then(|| ExpectedOutput {
+                datatype: *datatype,
+                shape: shape.clone(),
+                memory,
+            })
         };
         fetches.iter().map(expected).collect()
     }
@@ -82,29 +78,6 @@ impl OutputShapes {
     }
 }
 
-/// The places for a run.
-///
-/// # Errors
-/// That of the runtime.
-pub(crate) fn places<'a>(
-    runtime: &'a Runtime,
-    expected: &'a [Option<ExpectedOutput>],
-) -> Result<SmallVec<[Option<OutputPlace<'a>>; 4]>, OrtError> {
-    let place = |expected: &'a Option<ExpectedOutput>| match expected {
-        None => Ok(None),
-        Some(ExpectedOutput { datatype, shape, memory }) => {
-            OutputPlace::over(runtime, *datatype, shape, memory)
-        }
-    };
-    expected.iter().map(place).collect()
-}
-
 fn input_shapes(execution: &Execution) -> impl Iterator<Item = &[i64]> {
     execution.request.tensors().iter().map(Tensor::shape)
-}
-
-fn byte_size(datatype: DataType, shape: &[i64]) -> Option<usize> {
-    let count =
-        shape.iter().try_fold(1_usize, |count, &dim| count.checked_mul(usize::try_from(dim).ok()?))?;
-    count.checked_mul(datatype.byte_size()?)
 }

@@ -1,6 +1,7 @@
-//! One session and its runs.
+//! One instance of a model: a graph and its runs.
 use std::sync::{Arc, Weak};
 
+use config::ModelConfig;
 use inference::{
     ExecutionTimes, OutputSelection, Response,
     backend::{BackendInstance, Batch, Execution},
@@ -9,28 +10,27 @@ use smallvec::SmallVec;
 use vocabulary::{Error, FailureReason, Shape, Tensor};
 
 use crate::{
-    gather::{CopiedBytes, Gathering, RequestErrors},
+    AlignedBuffer, CopiedBytes, Feed, Graph, GraphOutput, LibraryFailure, RunOutputs,
+    gather::{Gathering, RequestErrors},
     iteration::{Iteration, answer_cancelled, mark_done},
-    ort::{AlignedBuffer, Feed, OrtError, OutputValue, RunOptions, Session},
-    output_places::{ExpectedOutputs, OutputShapes, places},
+    output_places::{ExpectedOutputs, OutputShapes},
     plan::{ExecutionPlan, FetchPlan},
     scatter::{ScatterTarget, scatter, scatter_place},
     state::{groups, store_states},
+    validate::validate,
 };
 
 /// One executable copy of a model. Any thread may run it, one at a time.
-pub(crate) struct OnnxInstance {
-    /// Other instances may run it at the same time.
-    session: Arc<Session>,
+pub struct NativeInstance<G: Graph> {
+    graph: G,
     plan: ExecutionPlan,
     /// How requests continue after a run, for iterative models.
     iteration: Option<Iteration>,
-    run_options: Option<RunOptions>,
     /// Buffers for the inputs that cannot be used in place, one for each feed.
     buffers: Vec<AlignedBuffer>,
     /// For each state, the last output whose parts are states of several sequences of a batch. The sequences keep it
     /// alive.
-    carried: Vec<Weak<OutputValue>>,
+    carried: Vec<Weak<G::Output>>,
     copied_bytes: Arc<CopiedBytes>,
     output_shapes: OutputShapes,
 }
@@ -45,19 +45,26 @@ struct Step {
 
 type BatchSteps = SmallVec<[Result<Step, Error>; 4]>;
 
-impl OnnxInstance {
-    /// An instance that runs `session` as `plan` describes.
-    pub(crate) fn new(
-        session: Arc<Session>,
-        plan: ExecutionPlan,
-        iteration: Option<Iteration>,
-        run_options: Option<RunOptions>,
+impl<G: Graph> NativeInstance<G> {
+    /// An instance that runs a graph as a complete configuration describes. `version` is that of the model, for errors.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the configuration does not agree with the graph, UNSUPPORTED for an input or output that is
+    /// not a tensor, INTERNAL for a control that the graph lacks.
+    pub fn new(
+        graph: G,
+        config: &ModelConfig,
+        version: i64,
         copied_bytes: Arc<CopiedBytes>,
-    ) -> Self {
+    ) -> Result<Self, Error> {
+        validate(config, graph.signature())?;
+        let iteration = Iteration::of(config, graph.signature())?;
+        let done = iteration.as_ref().and_then(|iteration| iteration.slot);
+        let plan = ExecutionPlan::new(config, version, graph.signature(), done);
         let buffers = plan.feeds.iter().map(|_| AlignedBuffer::default()).collect();
         let carried = plan.state_feeds().map(|_| Weak::new()).collect();
         let output_shapes = OutputShapes::default();
-        Self { session, plan, iteration, run_options, buffers, carried, copied_bytes, output_shapes }
+        Ok(Self { graph, plan, iteration, buffers, carried, copied_bytes, output_shapes })
     }
 
     /// Runs requests together. Stores the state of a request's sequence before it answers the request, and answers the
@@ -111,13 +118,13 @@ impl OnnxInstance {
         let mut request_errors = RequestErrors::from_elem(None, executions.len());
         let carried: SmallVec<[_; 4]> = self.carried.iter().map(Weak::upgrade).collect();
         let gathering = Gathering {
-            runtime: self.session.runtime(),
+            graph: &self.graph,
             plan: &self.plan,
             executions,
             carried: &carried,
             copied_bytes: &self.copied_bytes,
         };
-        let mut feeds: SmallVec<[Feed<'_>; 4]> = SmallVec::new();
+        let mut feeds: SmallVec<[Feed<'_, G::Strings>; 4]> = SmallVec::new();
         for (feed, buffer) in self.plan.feeds.iter().zip(&mut self.buffers) {
             if let Some(value) = gathering.feed(feed, buffer, &mut request_errors)? {
                 feeds.push(Feed { slot: feed.slot, value });
@@ -136,16 +143,16 @@ impl OnnxInstance {
             None => fetches.iter().map(|_| None).collect(),
         };
         execution_times.compute_started();
-        let result = run(&self.session, self.run_options.as_ref(), (&feeds, &slots), expected);
+        let result = run(&mut self.graph, &feeds, &slots, expected);
         execution_times.compute_ended();
 
-        let RunOutputs { outputs, in_place, has_disproved_shapes } =
+        let PlacedRun { outputs, in_place, has_disproved_shapes } =
             result.map_err(|failure| self.plan.failed_run(&failure))?;
         if has_disproved_shapes {
             self.output_shapes.give_up();
         }
         if let Some(execution) = alone.filter(|execution| self.output_shapes.are_wanted(execution)) {
-            let shape = |(fetch, output): (&&FetchPlan, &Option<OutputValue>)| {
+            let shape = |(fetch, output): (&&FetchPlan, &Option<G::Output>)| {
                 let output = output.as_ref()?;
                 Some((fetch.slot, output.datatype(), Shape::from_slice(output.shape())))
             };
@@ -160,7 +167,7 @@ impl OnnxInstance {
             }
             let Some(output) = output else { continue };
             if fetch.tells_who_is_done {
-                mark_done(&self.plan, &output, &mut shares)?;
+                mark_done(&self.plan, output.as_ref(), &mut shares)?;
             }
             let shared = scatter(&self.plan, fetch, output, &mut shares, &self.copied_bytes)?;
             if let Some(state) = &fetch.state {
@@ -213,7 +220,7 @@ impl OnnxInstance {
     }
 }
 
-impl BackendInstance for OnnxInstance {
+impl<G: Graph> BackendInstance for NativeInstance<G> {
     fn execute(&mut self, batch: Batch) {
         let Batch { mut executions, execution_times } = batch;
         let is_abandoned = |execution: &Execution| self.is_abandoned(execution);
@@ -240,42 +247,35 @@ impl BackendInstance for OnnxInstance {
 }
 
 /// What a run has made.
-struct RunOutputs {
+struct PlacedRun<O> {
     /// The outputs in their order; `None` for those in places of others.
-    outputs: SmallVec<[Option<OutputValue>; 4]>,
+    outputs: RunOutputs<O>,
     /// The outputs in places of others.
     in_place: ExpectedOutputs,
     /// The expected shapes were wrong.
     has_disproved_shapes: bool,
 }
 
-/// Runs the session, with outputs in the expected places if that is possible.
-fn run(
-    session: &Arc<Session>,
-    options: Option<&RunOptions>,
-    (feeds, slots): (&[Feed<'_>], &[usize]),
+/// Runs a graph, with outputs in the expected places if that is possible.
+fn run<G: Graph>(
+    graph: &mut G,
+    feeds: &[Feed<'_, G::Strings>],
+    slots: &[usize],
     mut expected: ExpectedOutputs,
-) -> Result<RunOutputs, OrtError> {
-    let mut has_disproved_shapes = false;
-    if expected.iter().any(Option::is_some) {
-        let places = places(session.runtime(), &expected)?;
-        let made = session.run_to_places(options, feeds, slots, &places);
-        let is_placed: SmallVec<[bool; 4]> = places.iter().map(Option::is_some).collect();
-        drop(places);
-        if let Ok(made) = made {
-            let mut made = made.into_iter();
-            let outputs = is_placed.iter().map(|placed| if *placed { None } else { made.next() }).collect();
-            for (expected, placed) in expected.iter_mut().zip(is_placed) {
-                expected.take_if(|_| !placed);
-            }
-            return Ok(RunOutputs { outputs, in_place: expected, has_disproved_shapes });
-        }
+) -> Result<PlacedRun<G::Output>, LibraryFailure> {
+    let has_places = expected.iter().any(Option::is_some);
+    let (outputs, has_disproved_shapes) = match graph.run(feeds, slots, &expected) {
         // Either the shapes are not as expected, or the run fails anyway. A run without places shows which.
-        has_disproved_shapes = true;
+        Err(_) if has_places => {
+            expected.iter_mut().for_each(|expected| *expected = None);
+            (graph.run(feeds, slots, &expected)?, true)
+        }
+        outputs => (outputs?, false),
+    };
+    for (expected, output) in expected.iter_mut().zip(&outputs) {
+        expected.take_if(|_| output.is_some());
     }
-    let outputs = session.run(options, feeds, slots)?;
-    let in_place = slots.iter().map(|_| None).collect();
-    Ok(RunOutputs { outputs: outputs.into_iter().map(Some).collect(), in_place, has_disproved_shapes })
+    Ok(PlacedRun { outputs, in_place: expected, has_disproved_shapes })
 }
 
 /// Whether the row only keeps later slots in their place.

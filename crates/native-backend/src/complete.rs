@@ -8,14 +8,13 @@ use proto::model_config::SchedulingChoice;
 use vocabulary::{Error, ErrorCode};
 
 use crate::{
+    GraphValue, Rows, Signature, ValueKind,
     batch_size::{DefaultBatchSize, complete_batching},
     iteration::DONE_OUTPUT,
-    ort::{Signature, ValueInfo, ValueKind},
-    probe::Rows,
 };
 
 /// Whether there is nothing left to complete.
-pub(crate) fn is_complete(config: &proto::ModelConfig) -> bool {
+pub fn is_complete(config: &proto::ModelConfig) -> bool {
     let inputs = !config.input.is_empty() || !config.batch_input.is_empty();
     let whole = |data_type: i32, dims: &[i64]| data_type != 0 && !dims.is_empty();
     inputs
@@ -31,16 +30,16 @@ pub(crate) fn is_complete(config: &proto::ModelConfig) -> bool {
 /// # Errors
 /// INVALID_ARGUMENT if the graph cannot batch as configured; UNSUPPORTED for an input or output that is not a tensor;
 /// INTERNAL for a datatype that the protocols lack.
-pub(crate) fn complete(
+pub fn complete(
     config: &mut proto::ModelConfig,
     signature: &Signature,
     default_max_batch_size: DefaultBatchSize,
     probe: impl FnOnce() -> Rows,
 ) -> Result<Option<NonZeroU32>, Error> {
-    check_kinds(signature)?;
+    signature.require_tensors()?;
     let request_rows = complete_batching(config, signature, default_max_batch_size, probe)?;
     let (model, batched) = (config.name.clone(), config.max_batch_size > 0);
-    let completed = |slot: &ValueInfo, side| Completed::of(slot, side, &model, batched);
+    let completed = |slot: &GraphValue, side| Completed::of(slot, side, &model, batched);
 
     if config.input.is_empty() && config.batch_input.is_empty() {
         let made = made_by_server(config);
@@ -67,22 +66,6 @@ pub(crate) fn complete(
         }
     }
     Ok(request_rows)
-}
-
-/// Requires that all inputs and outputs are tensors. The server can serve no other values.
-///
-/// # Errors
-/// UNSUPPORTED for the first input or output that is not a tensor.
-pub(crate) fn check_kinds(signature: &Signature) -> Result<(), Error> {
-    for slot in signature.inputs.iter().chain(&signature.outputs) {
-        if let ValueKind::Other(kind) = &slot.kind {
-            return Err(Error::unsupported(format!(
-                "Unsupported ONNX Type '{kind}' for I/O '{}', expected 'ONNX_TYPE_TENSOR'.",
-                slot.name
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Graph inputs that the server makes and no client sends.
@@ -116,7 +99,7 @@ struct Completed {
 }
 
 impl Completed {
-    fn of(slot: &ValueInfo, side: &str, model: &str, batched: bool) -> Result<Self, Error> {
+    fn of(slot: &GraphValue, side: &str, model: &str, batched: bool) -> Result<Self, Error> {
         let ValueKind::Tensor(element, shape) = &slot.kind else { unreachable!("kinds have been checked") };
         let Some(datatype) = element.datatype() else {
             let (element, name) = (element.name(), &slot.name);
@@ -153,12 +136,16 @@ mod tests {
     use vocabulary::DataType;
 
     use super::*;
+    use crate::OtherKind;
 
     const DEFAULT: DefaultBatchSize = DefaultBatchSize { rows: 4, request_rows: Some(NonZeroU32::MAX) };
 
     fn signature(inputs: &[(&str, &[i64])], outputs: &[(&str, &[i64])]) -> Signature {
         let slots = |sides: &[(&str, &[i64])]| {
-            sides.iter().map(|(name, dims)| ValueInfo::tensor(name, DataType::Fp32, dims)).collect::<Vec<_>>()
+            sides
+                .iter()
+                .map(|(name, dims)| GraphValue::tensor(name, DataType::Fp32.into(), dims))
+                .collect::<Vec<_>>()
         };
         Signature { inputs: slots(inputs), overridable: Vec::new(), outputs: slots(outputs) }
     }
@@ -343,7 +330,11 @@ mod tests {
     #[test]
     fn what_is_no_tensor_is_refused_by_name() {
         let mut graph = signature(&[("X", &[-1])], &[("Y", &[-1])]);
-        graph.outputs[0].kind = ValueKind::Other("ONNX_TYPE_SEQUENCE".to_owned());
+        graph.outputs[0].kind = ValueKind::Other(OtherKind {
+            name: "ONNX_TYPE_SEQUENCE".into(),
+            noun: "ONNX Type",
+            tensor: "ONNX_TYPE_TENSOR",
+        });
         assert_eq!(
             complete(&mut named("m"), &graph, DEFAULT, || Rows::Independent).unwrap_err().with_code(),
             "Unsupported: Unsupported ONNX Type 'ONNX_TYPE_SEQUENCE' for I/O 'Y', expected 'ONNX_TYPE_TENSOR'."

@@ -4,11 +4,10 @@
 
 use config::{BatchInput, ConfigErrors, ControlInput, InputSpec, ModelConfig, OutputSpec, StateSpec, rule};
 use inference::nearest;
-use vocabulary::{Error, shape_text};
+use vocabulary::{DataType, Error, shape_text};
 
 use crate::{
-    complete::check_kinds,
-    ort::{Element, Signature, ValueInfo, ValueKind},
+    ElementType, GraphValue, Signature, ValueKind,
     plan::{control_datatype, sequence_inputs},
 };
 
@@ -19,19 +18,19 @@ use crate::{
 /// that the graph lacks.
 pub(crate) fn validate(config: &ModelConfig, signature: &Signature) -> Result<(), Error> {
     let mut errors = ConfigErrors::default();
-    check(config, signature, DimsRule::Exact, &mut errors);
+    check_config(config, signature, DimsRule::Exact, &mut errors);
     errors.first().map_or(Ok(()), Err)
 }
 
 /// Adds every disagreement. `outputs` says how the dims of outputs must agree.
-pub(crate) fn check(
+pub fn check_config(
     config: &ModelConfig,
     signature: &Signature,
     outputs: DimsRule,
     errors: &mut ConfigErrors,
 ) {
     errors.begin(rule::GRAPH);
-    if let Err(error) = check_kinds(signature) {
+    if let Err(error) = signature.require_tensors() {
         return errors.push_error("", &error);
     }
     let mut note = |field: String, near: Option<String>, checked: Result<(), Error>| {
@@ -65,7 +64,7 @@ pub(crate) fn check(
 }
 
 /// The name of the graph that a name probably means, if the graph does not have the name itself.
-fn near<'a>(slots: impl Iterator<Item = &'a ValueInfo> + Clone, name: &str) -> Option<String> {
+fn near<'a>(slots: impl Iterator<Item = &'a GraphValue> + Clone, name: &str) -> Option<String> {
     if slots.clone().any(|slot| slot.name == *name) {
         return None;
     }
@@ -103,8 +102,8 @@ fn validate_control(
         return Err(unable(config, text));
     }
     let datatype = control_datatype(&control.control);
-    if element != Element::of(datatype) {
-        let (model, configured) = (element.runtime_name(), datatype.config_name());
+    if element.datatype() != Some(datatype) {
+        let (model, configured) = (element.library_name(), datatype.config_name());
         let text = format!(
             "sequence control '{name}', the model expects data-type {model} but the model configuration specifies \
              data-type {configured}"
@@ -121,7 +120,7 @@ fn validate_state(config: &ModelConfig, signature: &Signature, state: &StateSpec
     let output = find(signature.outputs.iter(), &state.output_name, "output")?;
     for (slot, side) in [(input, "input"), (output, "output")] {
         let (name, (element, shape)) = (&slot.name, tensor(slot));
-        check_datatype(config, element, Element::of(state.datatype), &format!("{side} '{name}'"))?;
+        check_datatype(config, element, state.datatype, &format!("{side} '{name}'"))?;
         if shape.is_empty() {
             // A single value for a whole batch belongs to no sequence, and a configuration cannot describe a tensor
             // without dims.
@@ -145,7 +144,7 @@ fn validate_input(config: &ModelConfig, signature: &Signature, input: &InputSpec
     }
     let slot = find(signature.feeds(), name, "input")?;
     let (element, model_shape) = tensor(slot);
-    check_datatype(config, element, Element::of(input.datatype), &format!("input '{name}'"))?;
+    check_datatype(config, element, input.datatype, &format!("input '{name}'"))?;
     if input.allow_ragged_batch {
         let expectation = "configuration expects model provides input with shape [-1] ";
         if input.optional {
@@ -173,7 +172,7 @@ fn validate_batch_input(
 ) -> Result<(), Error> {
     for name in &input.target_names {
         let (element, _) = tensor(find(signature.inputs.iter(), name, "input")?);
-        check_datatype(config, element, Element::of(input.datatype), &format!("input '{name}'"))?;
+        check_datatype(config, element, input.datatype, &format!("input '{name}'"))?;
     }
     Ok(())
 }
@@ -186,7 +185,7 @@ fn validate_output(
 ) -> Result<(), Error> {
     let name = &output.name;
     let (element, model_shape) = tensor(find(signature.outputs.iter(), name, "output")?);
-    check_datatype(config, element, Element::of(output.datatype), &format!("output '{name}'"))?;
+    check_datatype(config, element, output.datatype, &format!("output '{name}'"))?;
     // An output that is scattered by the shape of an input may have another shape than the graph's output.
     if config.batch_outputs.iter().any(|scattered| scattered.target_names.contains(name)) {
         return Ok(());
@@ -197,7 +196,7 @@ fn validate_output(
 
 /// How configured dims and the dims of the graph must agree.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DimsRule {
+pub enum DimsRule {
     /// -1 in the graph stands for any dim.
     Covered,
     /// Every dim must be the same, -1 included.
@@ -261,15 +260,14 @@ fn no_scalar(config: &ModelConfig, tensor: &str, dims: &[i64]) -> Error {
 
 fn check_datatype(
     config: &ModelConfig,
-    model: Element,
-    configured: Element,
+    model: &ElementType,
+    configured: DataType,
     what: &str,
 ) -> Result<(), Error> {
-    if model == configured {
+    if model.datatype() == Some(configured) {
         return Ok(());
     }
-    let expected = configured.datatype().map_or("TYPE_INVALID", vocabulary::DataType::config_name);
-    let provided = model.name();
+    let (expected, provided) = (configured.config_name(), model.name());
     Err(unable(
         config,
         format!("configuration expects datatype {expected} for {what}, model provides TYPE_{provided}"),
@@ -277,10 +275,10 @@ fn check_datatype(
 }
 
 fn find<'a>(
-    mut slots: impl Iterator<Item = &'a ValueInfo> + Clone,
+    mut slots: impl Iterator<Item = &'a GraphValue> + Clone,
     name: &str,
     side: &str,
-) -> Result<&'a ValueInfo, Error> {
+) -> Result<&'a GraphValue, Error> {
     let all = slots.clone();
     slots.find(|slot| slot.name == *name).ok_or_else(|| {
         let mut allowed: Vec<_> = all.map(|slot| slot.name.as_str()).collect();
@@ -292,9 +290,9 @@ fn find<'a>(
     })
 }
 
-fn tensor(slot: &ValueInfo) -> (Element, &[i64]) {
+fn tensor(slot: &GraphValue) -> (&ElementType, &[i64]) {
     match &slot.kind {
-        ValueKind::Tensor(element, shape) => (*element, shape),
+        ValueKind::Tensor(element, shape) => (element, shape),
         ValueKind::Other(_) => unreachable!("kinds have been checked"),
     }
 }

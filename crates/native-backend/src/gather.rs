@@ -1,61 +1,46 @@
 //! Makes the input tensors of a run from the requests of a batch, with at most one copy.
 //!
-//! If a request runs alone, the runtime uses its input in place, unless the input has several pieces or its address is
+//! If a request runs alone, the library uses its input in place, unless the input has several pieces or its address is
 //! not aligned for its datatype. Inputs of several requests are copied piece by piece into a buffer that the instance
 //! keeps. Foreign memory is always copied, unless its owner allows that libraries use it in place: a graph may read an
-//! input twice, and rely on finding the same bytes. There is one exception to the copy for several requests: the inputs are states that an earlier run gave to the same sequences in the same
-//! order. The output of that run then contains them as a whole, and the runtime uses it in place. Strings are always
-//! copied, because the runtime has its own form for them.
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+//! input twice, and rely on finding the same bytes. There is one exception to the copy for several requests: the inputs
+//! are states that an earlier run gave to the same sequences in the same order. The output of that run then contains them
+//! as a whole, and the library uses it in place. Strings are always copied, because a library has its own form for them.
+use std::sync::Arc;
 
 use inference::backend::Execution;
 use smallvec::SmallVec;
 use vocabulary::{DataType, Error, FailureReason, Shape, Tensor, TensorMemory};
 
 use crate::{
+    AlignedBuffer, CopiedBytes, FeedValue, Graph,
     batch_inputs::compose,
-    ort::{AlignedBuffer, InputValue, OutputValue, Runtime, Strings},
+    in_place::{byte_count, can_be_used, is_aligned},
     plan::{ExecutionPlan, FeedPlan, FeedSource},
     strings,
 };
-
-/// Bytes copied between requests and runtime since the start, for tests and benchmarks.
-#[derive(Debug, Default)]
-pub(crate) struct CopiedBytes(AtomicU64);
-
-impl CopiedBytes {
-    /// Adds to the count.
-    pub(crate) fn add(&self, bytes: usize) {
-        self.0.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Relaxed);
-    }
-
-    /// The count.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
 
 /// For each request of a batch, the error that answers it although the batch runs.
 pub(crate) type RequestErrors = SmallVec<[Option<Error>; 4]>;
 
 /// The source of all feeds of a batch.
-pub(crate) struct Gathering<'a> {
-    /// The runtime that the tensors are made for.
-    pub(crate) runtime: &'a Runtime,
+pub(crate) struct Gathering<'a, 'g, G: Graph> {
+    /// The graph that the tensors are made for.
+    pub(crate) graph: &'g G,
     /// The feeds of the instance.
-    pub(crate) plan: &'a ExecutionPlan,
+    pub(crate) plan: &'g ExecutionPlan,
     /// The requests, in the order of their rows.
     pub(crate) executions: &'a [Execution],
     /// For each state, the output of an earlier run whose parts are still states of sequences.
-    pub(crate) carried: &'a [Option<Arc<OutputValue>>],
+    pub(crate) carried: &'a [Option<Arc<G::Output>>],
     /// Counts the copied bytes.
-    pub(crate) copied_bytes: &'a CopiedBytes,
+    pub(crate) copied_bytes: &'g CopiedBytes,
 }
 
-impl<'a> Gathering<'a> {
+/// The value of a feed of a graph.
+type GraphFeed<'a, G> = FeedValue<'a, <G as Graph>::Strings>;
+
+impl<'a, G: Graph> Gathering<'a, '_, G> {
     /// The tensor for one input; `None` if no request has the input. Sets `request_errors` for requests whose strings
     /// or whose memory cannot be read. Their elements are empty strings or zeros.
     ///
@@ -66,7 +51,7 @@ impl<'a> Gathering<'a> {
         feed: &FeedPlan,
         buffer: &'a mut AlignedBuffer,
         request_errors: &mut RequestErrors,
-    ) -> Result<Option<InputValue<'a>>, Error> {
+    ) -> Result<Option<GraphFeed<'a, G>>, Error> {
         if let FeedSource::Batch(kind, source) = &feed.source {
             let shapes: SmallVec<[&[i64]; 8]> = self
                 .executions
@@ -77,7 +62,7 @@ impl<'a> Gathering<'a> {
             let composition = compose(*kind, feed.datatype, self.plan.max_rows.is_some(), &shapes);
             let place = buffer.first(composition.bytes.len());
             place.copy_from_slice(&composition.bytes);
-            return Ok(Some(InputValue::over(self.runtime, feed.datatype, &composition.shape, place)?));
+            return host_value(feed.datatype, composition.shape, place).map(Some);
         }
         let parts: SmallVec<[&Tensor; 8]> =
             self.executions.iter().filter_map(|execution| execution.request.input(&feed.name)).collect();
@@ -92,19 +77,20 @@ impl<'a> Gathering<'a> {
         }
         let shape = self.shape(feed, &parts)?;
         if feed.datatype == DataType::Bytes {
-            return self.strings(feed, &shape, &parts, request_errors).map(Some);
+            let strings = self.strings(feed, &shape, &parts, request_errors)?;
+            return Ok(Some(FeedValue::Strings { shape, strings }));
         }
         if let [only] = &parts[..]
             && let TensorMemory::Foreign(memory) = only.memory()
-            && let Some(value) = InputValue::over_foreign(self.runtime, feed.datatype, &shape, memory)?
+            && can_be_used(feed.datatype, &shape, memory)
         {
-            return Ok(Some(value));
+            return Ok(Some(FeedValue::Foreign { datatype: feed.datatype, shape, memory }));
         }
         let bytes = match self.in_one_range(feed, &parts) {
             Some(bytes) => bytes,
             None => self.copy(&parts, buffer, request_errors),
         };
-        Ok(Some(InputValue::over(self.runtime, feed.datatype, &shape, bytes)?))
+        host_value(feed.datatype, shape, bytes).map(Some)
     }
 
     /// The shape of the whole input.
@@ -130,7 +116,7 @@ impl<'a> Gathering<'a> {
         }
     }
 
-    /// The bytes of all parts in one range, if the runtime can use them where they are.
+    /// The bytes of all parts in one range, if a library can use them where they are.
     fn in_one_range(&self, feed: &FeedPlan, parts: &[&'a Tensor]) -> Option<&'a [u8]> {
         if let [only] = parts
             && let TensorMemory::Host(data) = only.memory()
@@ -140,7 +126,7 @@ impl<'a> Gathering<'a> {
                 [piece] => Some(piece),
                 _ => None,
             };
-            if let Some(bytes) = bytes.filter(|bytes| InputValue::fits(feed.datatype, bytes)) {
+            if let Some(bytes) = bytes.filter(|bytes| is_aligned(feed.datatype, bytes)) {
                 return Some(bytes);
             }
         }
@@ -171,7 +157,7 @@ impl<'a> Gathering<'a> {
 
     /// The bytes of the carried output, if the parts are all of it in its order.
     fn whole(&self, feed: &FeedPlan, parts: &[&Tensor]) -> Option<&'a [u8]> {
-        let output: &'a OutputValue = self.carried.get(feed.state?)?.as_ref()?;
+        let output: &'a G::Output = self.carried.get(feed.state?)?.as_ref()?;
         let whole: &'a [u8] = output.as_ref();
         let mut rest = whole;
         for part in parts {
@@ -183,7 +169,7 @@ impl<'a> Gathering<'a> {
             }
             rest = rest.get(piece.len()..)?;
         }
-        (rest.is_empty() && InputValue::fits(feed.datatype, whole)).then_some(whole)
+        (rest.is_empty() && is_aligned(feed.datatype, whole)).then_some(whole)
     }
 
     fn strings(
@@ -192,8 +178,8 @@ impl<'a> Gathering<'a> {
         shape: &[i64],
         parts: &[&Tensor],
         request_errors: &mut RequestErrors,
-    ) -> Result<InputValue<'a>, Error> {
-        let mut target = Strings::new(self.runtime, shape)?;
+    ) -> Result<G::Strings, Error> {
+        let mut target = self.graph.strings(shape)?;
         let mut first = 0;
         for (part, request_error) in parts.iter().zip(request_errors) {
             let count = usize::try_from(elements(part)).unwrap_or(0);
@@ -204,8 +190,20 @@ impl<'a> Gathering<'a> {
             }
             first += count;
         }
-        Ok(target.finish())
+        Ok(target)
     }
+}
+
+/// A tensor that uses these bytes in place.
+///
+/// # Errors
+/// INTERNAL if their number does not fit the shape, or they are not aligned.
+fn host_value<S>(datatype: DataType, shape: Shape, bytes: &[u8]) -> Result<FeedValue<'_, S>, Error> {
+    if byte_count(datatype, &shape) != Some(bytes.len()) || !is_aligned(datatype, bytes) {
+        let (count, name) = (bytes.len(), datatype.protocol_name());
+        return Err(request_error(format!("{count} bytes cannot be a {name} tensor of shape {shape:?}")));
+    }
+    Ok(FeedValue::Host { datatype, shape, bytes })
 }
 
 /// The number of elements of a tensor whose shape has been checked.

@@ -8,11 +8,7 @@ use config::{ModelConfig, Scheduling};
 use inference::{RequestInputs, Response, backend::Execution};
 use vocabulary::{DataType, Error, ErrorCode, FailureReason};
 
-use crate::{
-    ort::{Element, OutputValue, Signature, ValueKind},
-    plan::ExecutionPlan,
-    scatter::ScatterTarget,
-};
+use crate::{OtherKind, Signature, ValueKind, plan::ExecutionPlan, scatter::ScatterTarget};
 
 /// The parameter with the name of the output.
 pub(crate) const DONE_OUTPUT: &str = "ITERATION_DONE_OUTPUT";
@@ -78,28 +74,35 @@ impl Iteration {
     }
 }
 
-/// Records which requests are done.
+/// Checks what a configuration says of iteration against its graph.
+///
+/// # Errors
+/// Those of [`Iteration::of`].
+pub fn check_iteration(config: &ModelConfig, signature: &Signature) -> Result<(), Error> {
+    Iteration::of(config, signature).map(|_| ())
+}
+
+/// Records which requests are done. `done` has a byte for each row.
 ///
 /// # Errors
 /// INTERNAL if there is not one element for each row.
 pub(crate) fn mark_done(
     plan: &ExecutionPlan,
-    output: &OutputValue,
+    mut done: &[u8],
     shares: &mut [ScatterTarget<'_>],
 ) -> Result<(), Error> {
-    let mut rest: &[u8] = output.as_ref();
     let total: i64 = shares.iter().map(|share| share.rows).sum();
-    if usize::try_from(total) != Ok(rest.len()) {
-        let (model, elements) = (&plan.model, rest.len());
+    if usize::try_from(total) != Ok(done.len()) {
+        let (model, elements) = (&plan.model, done.len());
         let text = format!(
             "the output that '{DONE_OUTPUT}' names for model '{model}' has {elements} elements for {total} rows"
         );
         return Err(Error::internal(text).because(FailureReason::Backend));
     }
     for share in shares {
-        let (own, after) = rest.split_at(usize::try_from(share.rows).unwrap_or(0));
-        share.is_done = own.iter().all(|&done| done != 0);
-        rest = after;
+        let (own, after) = done.split_at(usize::try_from(share.rows).unwrap_or(0));
+        share.is_done = own.iter().all(|&row| row != 0);
+        done = after;
     }
     Ok(())
 }
@@ -116,10 +119,12 @@ fn done_slot(config: &ModelConfig, signature: &Signature, name: &str) -> Result<
         return refuse(format!("names '{name}', which is no output of the model"));
     };
     let (element, shape) = match &signature.outputs[slot].kind {
-        ValueKind::Tensor(element, shape) => (*element, shape),
-        ValueKind::Other(kind) => return refuse(format!("names '{name}', which is no tensor but {kind}")),
+        ValueKind::Tensor(element, shape) => (element, shape),
+        ValueKind::Other(OtherKind { name: kind, .. }) => {
+            return refuse(format!("names '{name}', which is no tensor but {kind}"));
+        }
     };
-    if element != Element::of(DataType::Bool) {
+    if element.datatype() != Some(DataType::Bool) {
         return refuse(format!(
             "names '{name}' of datatype TYPE_{}, but must name a TYPE_BOOL",
             element.name()

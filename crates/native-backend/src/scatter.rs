@@ -1,7 +1,7 @@
 //! Distributes the tensors of a run to the responses of its requests and to the states of their sequences, without a
 //! copy.
 //!
-//! A response's output is a range of the memory that the runtime allocated. The memory is freed when the last response
+//! A response's output is a range of the memory that the library allocated. The memory is freed when the last response
 //! and the last sequence that share it are dropped. Only strings are copied, into the form of the protocols.
 use std::{
     ops::Range,
@@ -14,8 +14,7 @@ use smallvec::SmallVec;
 use vocabulary::{DataType, Error, FailureReason, ForeignMemory, Name, Shape, Tensor};
 
 use crate::{
-    gather::CopiedBytes,
-    ort::{OrtError, OutputValue},
+    CopiedBytes, GraphOutput, LibraryFailure,
     plan::{AnswerPlan, ExecutionPlan, FetchPlan, StatePlan},
 };
 
@@ -48,16 +47,16 @@ type OutputParts = SmallVec<[Part; 4]>;
 ///
 /// # Errors
 /// INTERNAL if the output is smaller or larger than the batch needs. The shares are unusable then.
-pub(crate) fn scatter(
+pub(crate) fn scatter<O: GraphOutput>(
     plan: &ExecutionPlan,
     fetch: &FetchPlan,
-    output: OutputValue,
+    output: O,
     shares: &mut [ScatterTarget<'_>],
     copied_bytes: &CopiedBytes,
-) -> Result<Weak<OutputValue>, Error> {
+) -> Result<Weak<O>, Error> {
     let datatype = output.datatype();
     let answers = fetch.answer.as_ref().map(|answer| parts(plan, fetch, answer, output.shape(), shares));
-    let states = fetch.state.as_ref().map(|state| state_parts(plan, fetch, state, &output, shares));
+    let states = fetch.state.as_ref().map(|state| state_parts(plan, fetch, state, output.shape(), shares));
     let (answers, states) = (answers.transpose()?, states.transpose()?);
     let is_shared = states.is_some() && shares.len() > 1;
     let (content, shared) = OutputContent::of(output, is_shared)?;
@@ -98,24 +97,24 @@ pub(crate) fn scatter_place(
 }
 
 /// The elements of an output, before they are divided into parts.
-enum OutputContent {
+enum OutputContent<O> {
     /// All elements, and the size of each.
     Numbers(Bytes, usize),
     /// Strings, and their total size in the form of the protocols.
-    Strings(OutputValue, usize),
+    Strings(O, usize),
 }
 
 /// Bytes of an output that also has another reader.
-struct SharedOutput(Arc<OutputValue>);
+struct SharedOutput<O>(Arc<O>);
 
-impl AsRef<[u8]> for SharedOutput {
+impl<O: AsRef<[u8]>> AsRef<[u8]> for SharedOutput<O> {
     fn as_ref(&self) -> &[u8] {
         (*self.0).as_ref()
     }
 }
 
-impl OutputContent {
-    fn of(output: OutputValue, is_shared: bool) -> Result<(Self, Weak<OutputValue>), OrtError> {
+impl<O: GraphOutput> OutputContent<O> {
+    fn of(output: O, is_shared: bool) -> Result<(Self, Weak<O>), LibraryFailure> {
         let Some(size) = output.datatype().byte_size() else {
             let total = output.strings_len()?;
             return Ok((Self::Strings(output, total), Weak::new()));
@@ -128,7 +127,7 @@ impl OutputContent {
         Ok((Self::Numbers(Bytes::from_owner(SharedOutput(output)), size), observer))
     }
 
-    fn cut(&self, part: &Part, copied_bytes: &CopiedBytes) -> Result<Bytes, OrtError> {
+    fn cut(&self, part: &Part, copied_bytes: &CopiedBytes) -> Result<Bytes, LibraryFailure> {
         let elements = part.elements.clone();
         match self {
             Self::Numbers(whole, size) => Ok(whole.slice(elements.start * size..elements.end * size)),
@@ -177,10 +176,9 @@ fn state_parts(
     plan: &ExecutionPlan,
     fetch: &FetchPlan,
     state: &StatePlan,
-    output: &OutputValue,
+    shape: &[i64],
     shares: &[ScatterTarget<'_>],
 ) -> Result<OutputParts, Error> {
-    let shape = output.shape();
     match shape.split_first() {
         Some((_, item)) if plan.max_rows.is_some() => rows(plan, &fetch.name, shape, item, shares),
         Some(_) => Ok(wholes(shape, shape, shares)),

@@ -1,10 +1,10 @@
-//! Converts BYTES tensors from the protocols' length-prefixed form into the runtime's strings.
+//! Converts BYTES tensors from the protocols' length-prefixed form into the strings of a library.
 //!
 //! The conversion keeps all lengths, so a string may contain any byte, also NUL.
 use bytes::Bytes;
 use vocabulary::{Error, TensorData};
 
-use crate::ort::{OrtError, Strings};
+use crate::graph::StringTensor;
 
 /// Writes the strings of one request's input into `target`, from position `first` on. `expected` is their number.
 /// Returns the number of copied bytes.
@@ -12,7 +12,7 @@ use crate::ort::{OrtError, Strings};
 /// # Errors
 /// INVALID_ARGUMENT if the bytes do not contain exactly that many strings. The rest of `target` stays empty then.
 pub(crate) fn fill(
-    target: &mut Strings<'_>,
+    target: &mut impl StringTensor,
     first: usize,
     expected: usize,
     input: &str,
@@ -45,9 +45,7 @@ pub(crate) fn fill(
                 pieces.len
             )));
         };
-        let place =
-            target.string(first + count, fitting).map_err(|failure: OrtError| Error::from(failure))?;
-        pieces.copy_to(place);
+        pieces.copy_to(target.string(first + count, fitting)?);
         copied += fitting;
         count += 1;
     }

@@ -3,17 +3,13 @@
 //! An open first dimension need not be a batch dimension: a graph may compute a sum, a maximum or a recurrence along
 //! it. If requests were joined along such a dimension, they would get wrong answers. A probe computes two inputs alone
 //! and together. It costs as much as a few requests of few rows.
-use std::sync::Arc;
-
 use vocabulary::{DataType, Shape};
 
-use crate::ort::{
-    AlignedBuffer, Feed, InputValue, OrtError, OutputValue, RunOptions, Session, Strings, ValueKind,
-};
+use crate::{AlignedBuffer, Feed, FeedValue, Graph, GraphOutput, LibraryFailure, StringTensor, ValueKind};
 
 /// The result of the probes of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Rows {
+pub enum Rows {
     /// Two inputs together have the same results as each input alone.
     Independent,
     /// The results differ. Contains a description of the difference.
@@ -33,10 +29,11 @@ const MAX_ELEMENTS: usize = 1 << 20;
 const TOLERANCE: (f64, f64) = (0.05, 0.02);
 
 /// Runs the graph with generated inputs. Its inputs and outputs must be tensors with an open first dimension.
-pub(crate) fn probe(session: &Arc<Session>) -> Rows {
+/// The failure of a run is no error of the model, and should not be logged as one.
+pub fn probe(graph: &mut impl Graph) -> Rows {
     let mut reason = "its inputs are too large".to_owned();
     for size in SIZES {
-        match Probe::new(session, size).and_then(|probe| probe.compare()) {
+        match Probe::new(graph, size).and_then(|mut probe| probe.compare()) {
             Ok(rows) => return rows,
             Err(failure) => reason = failure,
         }
@@ -45,13 +42,13 @@ pub(crate) fn probe(session: &Arc<Session>) -> Rows {
 }
 
 /// Inputs of one size.
-struct Probe<'a> {
-    session: &'a Arc<Session>,
+struct Probe<'a, G> {
+    graph: &'a mut G,
     rows: i64,
-    inputs: Vec<Input>,
+    inputs: Vec<ProbeInput>,
 }
 
-struct Input {
+struct ProbeInput {
     datatype: DataType,
     /// The shape without the rows.
     item: Shape,
@@ -66,10 +63,10 @@ struct Answer {
     bytes: Vec<u8>,
 }
 
-impl<'a> Probe<'a> {
-    fn new(session: &'a Arc<Session>, (rows, open): (i64, i64)) -> Result<Self, String> {
+impl<'a, G: Graph> Probe<'a, G> {
+    fn new(graph: &'a mut G, (rows, open): (i64, i64)) -> Result<Self, String> {
         let mut inputs = Vec::new();
-        for slot in &session.signature().inputs {
+        for slot in &graph.signature().inputs {
             let ValueKind::Tensor(element, dims) = &slot.kind else {
                 return Err(format!("input '{}' is no tensor", slot.name));
             };
@@ -81,15 +78,15 @@ impl<'a> Probe<'a> {
             let elements = elements.and_then(|count| usize::try_from(count).ok());
             let elements = elements.filter(|&count| count <= MAX_ELEMENTS);
             let elements = elements.ok_or_else(|| format!("input '{}' is too large", slot.name))?;
-            inputs.push(Input { datatype, item, elements });
+            inputs.push(ProbeInput { datatype, item, elements });
         }
-        Ok(Self { session, rows, inputs })
+        Ok(Self { graph, rows, inputs })
     }
 
     /// # Errors
     /// Why the graph does not run with inputs of this size.
-    fn compare(&self) -> Result<Rows, String> {
-        let alone = |which| self.run(&[which]).map_err(|failure| failure.message);
+    fn compare(&mut self) -> Result<Rows, String> {
+        let mut alone = |which| self.run(&[which]).map_err(|failure| failure.message);
         let (first, second) = (alone(0)?, alone(1)?);
         let mixed = match self.run(&[0, 1]) {
             Ok(both) => self.difference(&first, &second, &both),
@@ -97,7 +94,7 @@ impl<'a> Probe<'a> {
         };
         let Some(mixed) = mixed else { return Ok(Rows::Independent) };
         // A graph with random numbers gives other results in the second run.
-        let again = alone(0)?;
+        let again = self.run(&[0]).map_err(|failure| failure.message)?;
         let is_random = first.iter().zip(&again).any(|(one, other)| !one.agrees(&other.bytes));
         Ok(if is_random {
             Rows::Unknown("it gives other results each time".to_owned())
@@ -107,8 +104,7 @@ impl<'a> Probe<'a> {
     }
 
     /// The outputs of a run with those of the two inputs.
-    fn run(&self, which: &[u32]) -> Result<Vec<Answer>, OrtError> {
-        let runtime = self.session.runtime();
+    fn run(&mut self, which: &[u32]) -> Result<Vec<Answer>, LibraryFailure> {
         let mut buffers: Vec<AlignedBuffer> = self.inputs.iter().map(|_| AlignedBuffer::default()).collect();
         let mut feeds = Vec::new();
         let rows = self.rows * i64::try_from(which.len()).unwrap_or(1);
@@ -122,26 +118,27 @@ impl<'a> Probe<'a> {
                     debug_assert_eq!(bytes.len(), input.elements * which.len() * size);
                     let place = buffer.first(bytes.len());
                     place.copy_from_slice(&bytes);
-                    InputValue::over(runtime, input.datatype, &shape, place)?
+                    FeedValue::Host { datatype: input.datatype, shape, bytes: place }
                 }
                 None => {
-                    let mut strings = Strings::new(runtime, &shape)?;
+                    let mut strings = self.graph.strings(&shape)?;
                     for (at, number) in elements.enumerate() {
                         strings.string(at, 1)?.copy_from_slice(&[b'0' + number % 2]);
                     }
-                    strings.finish()
+                    FeedValue::Strings { shape, strings }
                 }
             };
             feeds.push(Feed { slot, value });
         }
-        let wanted: Vec<usize> = (0..self.session.signature().outputs.len()).collect();
-        let outputs = self.session.run(Some(&RunOptions::silent(runtime)?), &feeds, &wanted)?;
-        outputs.iter().map(Answer::of).collect()
+        let wanted: Vec<usize> = (0..self.graph.signature().outputs.len()).collect();
+        let places: Vec<_> = wanted.iter().map(|_| None).collect();
+        let outputs = self.graph.run(&feeds, &wanted, &places)?;
+        outputs.iter().flatten().map(Answer::of).collect()
     }
 
     /// The first difference between the joint outputs and the outputs of each input alone.
     fn difference(&self, first: &[Answer], second: &[Answer], both: &[Answer]) -> Option<String> {
-        let names = self.session.signature().outputs.iter().map(|slot| &slot.name);
+        let names = self.graph.signature().outputs.iter().map(|slot| &slot.name);
         for (name, ((first, second), both)) in names.zip(first.iter().zip(second).zip(both)) {
             let has_rows = |answer: &Answer, rows| answer.shape.first() == Some(&rows);
             if !has_rows(first, self.rows) || !has_rows(second, self.rows) || !has_rows(both, 2 * self.rows) {
@@ -159,7 +156,7 @@ impl<'a> Probe<'a> {
 }
 
 impl Answer {
-    fn of(output: &OutputValue) -> Result<Self, OrtError> {
+    fn of(output: &impl GraphOutput) -> Result<Self, LibraryFailure> {
         let (datatype, shape) = (output.datatype(), Shape::from_slice(output.shape()));
         let bytes = if datatype == DataType::Bytes {
             let count = shape.iter().map(|&dim| usize::try_from(dim).unwrap_or(0)).product();
