@@ -20,6 +20,9 @@ from nereid_torch import torch
 # Between two traces in the log lie so many seconds.
 _TRACE_INTERVAL = 10.0
 
+# The words of a compiler are long.
+_MOST_CHARACTERS = 600
+
 
 class TritonPythonModel:
     """One instance of a model."""
@@ -28,8 +31,8 @@ class TritonPythonModel:
         config = json.loads(arguments["model_config"])
         self._name = arguments["model_name"]
         self._next_trace = 0.0
-        self._joins = config.get("max_batch_size", 0) > 0
         declaration = Declaration(self._name, config)
+        self._joins = declaration.joins
         self._check(config, declaration)
         threads = int(arguments["model_instance_threads"])
         parameters = Parameters(self._name, config.get("parameters", {}), threads)
@@ -68,11 +71,6 @@ class TritonPythonModel:
         os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
 
     def _load(self, path, kind, declaration, device, parameters):
-        if kind == FileKind.SOURCE:
-            # A network that cannot be compiled runs as it is.
-            import torch._dynamo
-
-            torch._dynamo.config.suppress_errors = True
         try:
             return networks.load(path, kind, declaration, device, parameters)
         except TritonModelException:
@@ -143,7 +141,7 @@ class TritonPythonModel:
             torch.cuda.empty_cache()
         declared, found = [], []
         for tensor, place in self._network.outputs:
-            value = _value(values, tensor, place)
+            value = tensors.checked_output(tensor, _value(values, tensor, place))
             if rows is not None and tensors.row_count(value) != rows:
                 raise tensors.BadTensor(
                     f"output '{tensor.name}' has {tensors.row_count(value)} rows for a batch of {rows} rows"
@@ -196,4 +194,5 @@ def _one_line(error):
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    return lines[-1] if lines[0].startswith("The following operation failed in the TorchScript") else lines[0]
+    text = lines[-1] if lines[0].startswith("The following operation failed in the TorchScript") else " ".join(lines)
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"

@@ -25,6 +25,8 @@ class Declaration:
 
     def __init__(self, model, config):
         self.model = model
+        # Requests run together, along the first dimension.
+        self.joins = config.get("max_batch_size", 0) > 0
         sequences = config.get("sequence_batching", {})
         states = sequences.get("state", ())
         self.inputs = [_declared(tensor) for tensor in config.get("input", ())]

@@ -6,13 +6,19 @@ among the values; and `run`, which takes the arguments and returns a list of val
 
 import importlib.util
 import os
+import shutil
 import sys
+import warnings
 
 import nereid_pytorch_names as names
 from nereid_host import TritonModelException
 from nereid_pytorch_files import FileKind, weights_beside
 from nereid_pytorch_tensors import BadTensor, is_strings
+from nereid_server import Logger
 from nereid_torch import torch
+
+# Whoever serves a model cannot change its file.
+warnings.filterwarnings("ignore", message=r"`torch\.jit\..*deprecated")
 
 _NUMBERS = {"IntType": int, "FloatType": float, "BoolType": bool}
 
@@ -146,6 +152,8 @@ class CompiledPackage:
         self.inputs = names.exported_inputs(declaration, in_spec)
         self.outputs = names.exported_outputs(declaration, out_spec)
         self._loader = loader
+        self._joins = declaration.joins
+        self._doubles_rows = False
         # Versions before 2.7 have only the other one.
         self._run = getattr(loader, "boxed_run", loader.run)
 
@@ -153,7 +161,23 @@ class CompiledPackage:
         return torch.device(self._kind)
 
     def run(self, arguments):
-        return self._run(list(arguments))
+        if not self._joins or arguments[0].shape[:1] != (1,):
+            return self._run(list(arguments))
+        return self._run_one_row(arguments)
+
+    def _run_one_row(self, arguments):
+        """Code for a number of rows that is not fixed may refuse one row: it then gets the row twice."""
+        if not self._doubles_rows:
+            try:
+                return self._run(list(arguments))
+            except RuntimeError:
+                returned = self._run_twice(arguments)
+                self._doubles_rows = True
+                return returned
+        return self._run_twice(arguments)
+
+    def _run_twice(self, arguments):
+        return [value[:1] for value in self._run([torch.cat((value, value)) for value in arguments])]
 
 
 class SourceNetwork:
@@ -170,7 +194,7 @@ class SourceNetwork:
             network.to(device)
         network.eval()
         self._network = network
-        self._run = torch.compile(network, **compile_options)
+        self._run = _compiled(declaration.model, network, device, compile_options)
         # As Triton: src/model.py. Neither names nor controls of sequences count.
         self.inputs = declaration.inputs
         self.outputs = [(tensor, place) for place, tensor in enumerate(declaration.outputs)]
@@ -184,6 +208,16 @@ class SourceNetwork:
 
     def run(self, arguments):
         return _values(self._run(*arguments))
+
+
+def _compiled(model, network, device, options):
+    """The network as `torch.compile` makes it, unless that needs a compiler which is not there."""
+    needs_compiler = device is None or device.type == "cpu"
+    compilers = os.environ.get("CXX", "g++"), "clang++"
+    if options or not needs_compiler or any(map(shutil.which, compilers)):
+        return torch.compile(network, **options)
+    Logger.log_warn(f"model '{model}' is not compiled, and slower: torch.compile needs a compiler of C++, as g++")
+    return network
 
 
 def _network_class(model, path):

@@ -41,7 +41,9 @@ class Parameters:
     def apply(self, torch):
         """Makes the settings of the process, which has one model."""
         torch.set_num_threads(self.intra_op_threads)
-        torch.set_num_interop_threads(self.inter_op_threads)
+        # PyTorch takes this number once.
+        if torch.get_num_interop_threads() != self.inter_op_threads:
+            torch.set_num_interop_threads(self.inter_op_threads)
         if self.is_on("DISABLE_CUDNN"):
             torch.backends.cudnn.enabled = False
         # The settings of TorchScript have no other names in Python.

@@ -59,33 +59,35 @@ def _texts(tensor):
         raise BadTensor(f"input '{tensor.name()}' has a string that is not in UTF-8: {error}") from None
 
 
-def output_from(declared, value):
-    """The output of a response for a value of a network."""
-    if not isinstance(value, torch.Tensor):
-        return _strings_from(declared, value)
-    datatype = _DATATYPES.get(value.dtype)
-    if f"TYPE_{datatype}" != declared.datatype:
+def checked_output(declared, value):
+    """A value of a network, in the memory of the processor, if it is what the configuration says of the output."""
+    if isinstance(value, torch.Tensor):
+        datatype = _DATATYPES.get(value.dtype)
         provided = f"TYPE_{datatype}" if datatype else str(value.dtype)
+    elif is_strings(value):
+        provided = "TYPE_STRING"
+    else:
+        raise BadTensor(f"output '{declared.name}' must be of type Tensor or List[str].")
+    if provided != declared.datatype:
         raise BadTensor(
             f"configuration expects datatype {declared.datatype} for output '{declared.name}', model provides {provided}"
         )
+    if provided == "TYPE_STRING":
+        return value
     if value.dim() == 0:
         raise BadTensor(f"output '{declared.name}' is a scalar which is not supported.")
-    value = value.detach().cpu().contiguous()
+    return value.detach().cpu().contiguous()
+
+
+def output_from(declared, value):
+    """The output of a response for a value that is checked."""
+    if isinstance(value, list):
+        array = np.array(value, np.object_)
+        return Tensor._from_memory(declared.name, "BYTES", array.shape, serialize_byte_tensor(array) or b"")
+    datatype = _DATATYPES[value.dtype]
     if datatype == "BF16":
         return Tensor.from_dlpack(declared.name, value)
     return Tensor._from_array(declared.name, datatype, value.numpy())
-
-
-def _strings_from(declared, value):
-    if not is_strings(value):
-        raise BadTensor(f"output '{declared.name}' must be of type Tensor or List[str].")
-    if declared.datatype != "TYPE_STRING":
-        raise BadTensor(
-            f"configuration expects datatype {declared.datatype} for output '{declared.name}', model provides TYPE_STRING"
-        )
-    array = np.array(value, np.object_)
-    return Tensor._from_memory(declared.name, "BYTES", array.shape, serialize_byte_tensor(array) or b"")
 
 
 def is_strings(value):
@@ -104,16 +106,14 @@ def joined(arguments):
 def split(value, rows):
     """The parts of a value for requests that have so many rows each."""
     if isinstance(value, torch.Tensor):
-        return torch.split(value, rows) if value.dim() else [value] * len(rows)
+        return torch.split(value, rows)
     ends = np.cumsum(rows).tolist()
     return [value[end - count : end] for end, count in zip(ends, rows)]
 
 
 def row_count(value):
-    """How many rows a tensor or a list of texts has; 0 for what has none."""
-    if isinstance(value, torch.Tensor):
-        return value.shape[0] if value.dim() else 0
-    return len(value) if isinstance(value, list) else 0
+    """How many rows a tensor or a list of texts has."""
+    return value.shape[0] if isinstance(value, torch.Tensor) else len(value)
 
 
 def shape_of_row(value):
