@@ -97,8 +97,10 @@ def test_lists_and_dictionaries_of_outputs(client, protocol, model):
 
 
 def test_strings(client, protocol):
+    # TorchScript changes letters of ASCII only.
     texts = np.array(["grün", "b"], np.object_)
-    assert client.infer("shouted", [protocol.input("texts", texts)]).as_numpy("OUTPUT__0").tolist() == ["GRÜN".encode(), b"B"]
+    result = client.infer("shouted", [protocol.input("texts", texts)])
+    assert result.as_numpy("OUTPUT__0").tolist() == ["GRüN".encode(), b"B"]
 
 
 def test_bf16(client, protocol):

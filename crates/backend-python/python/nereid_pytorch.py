@@ -39,9 +39,9 @@ class TritonPythonModel:
         device = _device(self._name, arguments["model_instance_kind"], arguments["model_instance_device_id"])
         self._keep_processes_few(threads)
         parameters.apply(torch)
-        # For all that this thread does: executions run on it, too.
-        mode = torch.inference_mode() if parameters.is_on("INFERENCE_MODE") else torch.no_grad()
-        mode.__enter__()
+        # For all that this thread does: executions run on it, too. The mode ends when nobody has it.
+        self._mode = torch.inference_mode() if parameters.is_on("INFERENCE_MODE") else torch.no_grad()
+        self._mode.__enter__()
         path, kind = find(get_model_dir(), config.get("default_model_filename", ""))
         self._network = self._load(path, kind, declaration, device, parameters)
         used = device or self._network.device()
