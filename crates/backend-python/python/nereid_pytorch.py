@@ -82,58 +82,63 @@ class TritonPythonModel:
             raise TritonModelException(f"failed to load {kind.value} '{path}': {_one_line(error)}") from error
 
     def execute(self, requests):
-        if len(requests) == 1:
-            return self._run(requests)
-        if not self._joins:
-            return [response for request in requests for response in self._run([request])]
-        return self._run(requests)
+        if len(requests) > 1 and self._joins:
+            return self._run_together(requests)
+        return [self._run_alone(request) for request in requests]
 
     def finalize(self):
         # Some kinds of network have files to remove.
         self._network = None
 
-    def _run(self, requests):
+    def _run_alone(self, request):
+        try:
+            arguments = self._arguments(request)
+            declared, values = self._outputs(self._network.run(arguments), self._rows(arguments))
+            return InferenceResponse(list(map(tensors.output_from, declared, values)))
+        except Exception as error:
+            return self._refusal(error)
+
+    def _run_together(self, requests):
         """The responses of requests. Those with equal shapes run together."""
         responses = [None] * len(requests)
         groups = {}
         for place, request in enumerate(requests):
             try:
                 arguments = self._arguments(request)
+                groups.setdefault(tuple(map(tensors.shape_of_row, arguments)), []).append((place, arguments))
             except Exception as error:
                 responses[place] = self._refusal(error)
-                continue
-            shapes = tuple(map(tensors.shape_of_row, arguments)) if len(requests) > 1 else None
-            groups.setdefault(shapes, []).append((place, arguments))
         for group in groups.values():
-            places = [place for place, _ in group]
             try:
-                answers = self._forward([arguments for _, arguments in group])
+                answers = self._joined([arguments for _, arguments in group])
             except Exception as error:
                 answers = [self._refusal(error)] * len(group)
-            for place, answer in zip(places, answers):
+            for (place, _), answer in zip(group, answers):
                 responses[place] = answer
         return responses
+
+    def _joined(self, requests):
+        """The responses of requests that have these arguments."""
+        rows = list(map(self._rows, requests))
+        arguments = list(map(tensors.joined, zip(*requests)))
+        declared, values = self._outputs(self._network.run(arguments), sum(rows))
+        parts = zip(*(tensors.split(value, rows) for value in values))
+        return [InferenceResponse(list(map(tensors.output_from, declared, part))) for part in parts]
 
     def _arguments(self, request):
         given = {tensor._name: tensor for tensor in request.inputs()}
         device = self._device
         return [tensors.argument_from(given[name], device) if name in given else None for name in self._input_names]
 
-    def _forward(self, requests):
-        """The responses of requests that have these arguments."""
-        if len(requests) == 1:
-            outputs = self._outputs(self._network.run(requests[0]), self._rows(requests[0]))
-            return [InferenceResponse(list(map(tensors.output_from, *outputs)))]
-        rows = list(map(self._rows, requests))
-        declared, values = self._outputs(self._network.run(list(map(tensors.joined, zip(*requests)))), sum(rows))
-        parts = zip(*(tensors.split(value, rows) for value in values))
-        return [InferenceResponse(list(map(tensors.output_from, declared, part))) for part in parts]
-
     def _rows(self, arguments):
+        """How many rows a request has; None if the model has no batches."""
         if not self._joins:
             return None
-        # An optional input may be missing.
-        return next((tensors.row_count(argument) for argument in arguments if argument is not None), 0)
+        for argument in arguments:
+            # An optional input may be missing.
+            if argument is not None:
+                return tensors.row_count(argument)
+        return 0
 
     def _outputs(self, values, rows):
         """The declared outputs, and the value of each."""

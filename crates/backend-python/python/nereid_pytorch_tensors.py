@@ -22,6 +22,8 @@ _DATATYPES = {
     torch.float64: "FP64",
 }
 
+_TYPES = {f"TYPE_{name}": kind for kind, name in _DATATYPES.items()}
+
 # The memory of a request is the network's, and a network that writes into its input harms nobody.
 warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
 
@@ -61,6 +63,20 @@ def _texts(tensor):
 
 def checked_output(declared, value):
     """A value of a network, in the memory of the processor, if it is what the configuration says of the output."""
+    if not isinstance(value, torch.Tensor) or value.dtype is not _TYPES.get(declared.datatype):
+        _check_type(declared, value)
+        return value
+    if value.dim() == 0:
+        raise BadTensor(f"output '{declared.name}' is a scalar which is not supported.")
+    # Each of these calls has a price, even where it has nothing to do.
+    if value.requires_grad:
+        value = value.detach()
+    if value.is_cpu and value.is_contiguous():
+        return value
+    return value.cpu().contiguous()
+
+
+def _check_type(declared, value):
     if isinstance(value, torch.Tensor):
         datatype = _DATATYPES.get(value.dtype)
         provided = f"TYPE_{datatype}" if datatype else str(value.dtype)
@@ -72,11 +88,6 @@ def checked_output(declared, value):
         raise BadTensor(
             f"configuration expects datatype {declared.datatype} for output '{declared.name}', model provides {provided}"
         )
-    if provided == "TYPE_STRING":
-        return value
-    if value.dim() == 0:
-        raise BadTensor(f"output '{declared.name}' is a scalar which is not supported.")
-    return value.detach().cpu().contiguous()
 
 
 def output_from(declared, value):

@@ -44,6 +44,7 @@ class Tensor:
         self.dtype = _TYPES[self.array.dtype]
         self.shape = self.array.shape
         self.device = device("cpu")
+        self.requires_grad, self.is_cpu = False, True
 
     def dim(self):
         return self.array.ndim
@@ -58,6 +59,9 @@ class Tensor:
         return self
 
     cpu = contiguous = detach
+
+    def is_contiguous(self):
+        return self.array.flags.c_contiguous
 
     def __add__(self, other):
         return Tensor(self.array + _array(other))
