@@ -4,17 +4,18 @@
 //! have the package torch.
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use config::KnownConfigNames;
-use inference::backend::{Backend, BackendModel, ModelSource};
+use config::{ConfigErrors, KnownConfigNames, ModelConfig, rule};
+use inference::backend::{Backend, BackendModel, ModelInspection, ModelSource};
 use vocabulary::Error;
 
 use crate::{
     backend::PythonBackend,
+    environment::check_environment,
     model::PythonModel,
     model_code::{DEFAULT_FILE, ModelCode},
     model_context::{BackendParts, ModelContext},
     python_modules::PYTORCH_MODULES,
-    settings::PYTORCH_NAMES,
+    settings::{EXECUTION_ENV_PATH, PYTORCH_NAMES, PythonParameters, PythonSettings},
 };
 
 /// Runs models of PyTorch, unless the directory of backends has a backend of that name.
@@ -25,6 +26,9 @@ pub struct PyTorchBackend {
 
 /// The library of Triton's backend.
 const LIBRARY: &str = "libtriton_pytorch.so";
+
+/// The files that are searched after the one that the configuration names; `nereid_pytorch_files.py` has the same ones.
+const USUAL_FILES: [&str; 3] = ["model.py", "model.pt", "model.pt2"];
 
 impl PyTorchBackend {
     /// The backend's name in configurations.
@@ -58,9 +62,36 @@ impl Backend for PyTorchBackend {
         Ok(name == Self::NAME && is_known && !has_library && !has_file)
     }
 
+    fn inspect(&self, source: &ModelSource) -> Result<Option<Box<dyn ModelInspection>>, Error> {
+        PythonSettings::of(&source.settings)?;
+        PythonParameters::of(&source.declared)?;
+        let named = source.declared.default_model_filename.as_str();
+        let mut names = [named].into_iter().chain(USUAL_FILES).filter(|name| !name.is_empty());
+        if !names.any(|name| source.version_directory.join(name).is_file()) {
+            let wanted = source.version_directory.join(if named.is_empty() { USUAL_FILES[0] } else { named });
+            return Err(Error::unavailable(format!("unable to find '{}'", wanted.display())));
+        }
+        Ok(Some(Box::new(PyTorchInspection { environment: check_environment(source, None) })))
+    }
+
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
         let context = ModelContext::of(source, ModelCode::Modules(PYTORCH_MODULES), self.parts.clone())?;
         Ok(Box::new(PythonModel::new(Arc::new(context))))
+    }
+}
+
+/// A model whose files nobody has read.
+struct PyTorchInspection {
+    /// Whether the environment that the model names can be used.
+    environment: Result<(), Error>,
+}
+
+impl ModelInspection for PyTorchInspection {
+    fn check(&self, _: &ModelConfig, errors: &mut ConfigErrors) {
+        if let Err(error) = &self.environment {
+            errors.begin(rule::FILE_PATH);
+            errors.push_error(&format!("parameters.{EXECUTION_ENV_PATH}"), error);
+        }
     }
 }
 

@@ -51,9 +51,9 @@ pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
     ],
 };
 
-/// The names that the backend `pytorch` understands. Its settings are those of `python`.
+/// The names that the backend `pytorch` understands. It has no settings of its own: those of `python` apply.
 pub(crate) const PYTORCH_NAMES: KnownConfigNames = KnownConfigNames {
-    settings: KNOWN_NAMES.settings,
+    settings: &[],
     parameters: &[
         "DISABLE_CUDNN",
         "DISABLE_OPTIMIZED_EXECUTION",
