@@ -3,6 +3,7 @@
 The backend itself has tests beside it. `test_pytorch.py` has PyTorch itself.
 """
 
+import os
 import sys
 
 import numpy as np
@@ -82,13 +83,29 @@ def test_a_changed_file_is_loaded_again(start, empty):
     eventually(lambda: ask(server, "net")[1] == [[1, 2], [3, 4]], "the answers of the new file")
 
 
-def test_two_instances_are_two_processes_with_their_share_of_the_processors(start, empty):
-    source = "import os\nimport numpy as np\nimport torch\ndef forward(a, b):\n    told = np.full_like(a.array, torch.settings['threads'])\n    return torch.Tensor(told), torch.Tensor(np.full_like(told, os.getpid() % 1000))\n"
-    add(empty, "net", source, TENSORS + "instance_group { count: 2 kind: KIND_CPU }\n")
+# Tells the threads and the process of its instance.
+TELLING = """
+import os
+import numpy as np
+import torch
+
+def forward(a, b):
+    told = np.full_like(a.array, torch.settings["threads"])
+    return torch.Tensor(told), torch.Tensor(np.full_like(told, os.getpid() % 100_000))
+"""
+
+
+def test_instances_are_processes_with_their_shares_of_the_processors(start, empty, threads):
+    add(empty, "net", TELLING, TENSORS + "instance_group { count: 2 kind: KIND_CPU }\n")
     server = start(empty, *BUILT_IN.options, variables=STAND_IN).wait_until_ready()
-    threads, _ = ask(server, "net")
-    assert threads[0][0] >= 1
-    assert server.log().count("successfully loaded 'net'") == 1
+    share = max(1, len(os.sched_getaffinity(0)) // 2)
+
+    def processes_of_some():
+        answers = list(threads.map(lambda _: ask(server, "net"), range(32)))
+        assert {told[0][0] for told, _ in answers} == {share}
+        return {process[0][0] for _, process in answers}
+
+    eventually(lambda: len(processes_of_some()) == 2, "answers of both instances")
 
 
 def test_errors_of_the_network_reach_the_client_in_one_line(start, empty, protocol):

@@ -26,12 +26,7 @@ pub fn plugins(
     let python = PythonBackend::new(c_api::types::metrics::registry());
     let pytorch = PyTorchBackend::beside(&python);
     Plugins {
-        backends: vec![
-            Arc::new(onnxruntime),
-            Arc::new(ImageBackend),
-            Arc::new(python),
-            Arc::new(pytorch),
-        ],
+        backends: vec![Arc::new(onnxruntime), Arc::new(ImageBackend), Arc::new(python), Arc::new(pytorch)],
         finder: Some(Arc::new(BackendLibraries::new(server))),
         cache: None,
         agents: Some(Arc::new(AgentLibraries::new(agents))),

@@ -59,7 +59,8 @@ impl ModelCode {
 pub(crate) fn model_file(source: &ModelSource, backend_directory: Option<&Path>) -> Result<PathBuf, Error> {
     let declared = &source.declared.default_model_filename;
     let name = if declared.is_empty() { DEFAULT_FILE } else { declared };
-    let of_backend = backend_directory.map(|directory| directory.join(DEFAULT_FILE)).filter(|file| file.is_file());
+    let of_backend =
+        backend_directory.map(|directory| directory.join(DEFAULT_FILE)).filter(|file| file.is_file());
     if !name.ends_with(".py") {
         // The model of a backend may be any file.
         let text = format!("Model name must end with '.py'. Model name is \"{name}\".");

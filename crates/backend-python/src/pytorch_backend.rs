@@ -55,7 +55,8 @@ impl Backend for PyTorchBackend {
 
     fn runs(&self, source: &ModelSource, settings: &BTreeMap<String, String>) -> Result<bool, Error> {
         let (name, runtime) = (&source.declared.backend, source.declared.runtime.as_str());
-        let directory = Path::new(settings.get("backend-directory").map_or("", String::as_str)).join(Self::NAME);
+        let directory =
+            Path::new(settings.get("backend-directory").map_or("", String::as_str)).join(Self::NAME);
         let has_library = runtime != DEFAULT_FILE && directory.join(LIBRARY).is_file();
         let has_file = runtime != LIBRARY && directory.join(DEFAULT_FILE).is_file();
         let is_known = ["", DEFAULT_FILE, LIBRARY].contains(&runtime);
