@@ -165,7 +165,8 @@ def write_exported(repository):
 
 
 def write_source(repository):
-    compile_options = 'parameters { key: "TORCH_COMPILE_OPTIONAL_PARAMETERS" value { string_value: "{\\"backend\\": \\"eager\\"}" } }\n'
+    options = 'string_value: "{\\"backend\\": \\"eager\\"}"'
+    compile_options = f'parameters {{ key: "TORCH_COMPILE_OPTIONAL_PARAMETERS" value {{ {options} }} }}\n'
     text = 'backend: "pytorch"\nruntime: "model.py"\n' + config((("X",), ("Y",)), more=compile_options)
     folder = repository.version("source", text)
     (folder / "model.py").write_text(SOURCE)

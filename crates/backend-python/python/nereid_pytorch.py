@@ -54,14 +54,16 @@ class TritonPythonModel:
             raise TritonModelException(f"model '{self._name}' takes numbers, for which max_batch_size must be 0")
 
     def _check(self, config, declaration):
-        for field in ("batch_input", "batch_output"):
-            if config.get(field):
-                raise TritonModelException(f"model '{self._name}' has {field}, which the built-in backend 'pytorch' does not support")
-        if any(tensor.get("allow_ragged_batch") for tensor in config["input"]):
+        refused = [field for field in ("batch_input", "batch_output") if config.get(field)]
+        refused += ["allow_ragged_batch" for tensor in config["input"] if tensor.get("allow_ragged_batch")]
+        for field in refused:
             raise TritonModelException(
-                f"model '{self._name}' has allow_ragged_batch, which the built-in backend 'pytorch' does not support"
+                f"model '{self._name}' has {field}, which the built-in backend 'pytorch' does not support"
             )
-        dims = {tensor["name"]: tensor.get("reshape", {}).get("shape", tensor.get("dims", ())) for tensor in (*config["input"], *config["output"])}
+        dims = {
+            tensor["name"]: tensor.get("reshape", {}).get("shape", tensor.get("dims", ()))
+            for tensor in (*config["input"], *config["output"])
+        }
         for kind, declared in (("input", declaration.all_inputs), ("output", declaration.all_outputs)):
             for tensor in declared:
                 tensors.check_datatype(self._name, kind, tensor, dims.get(tensor.name, ()), self._joins)

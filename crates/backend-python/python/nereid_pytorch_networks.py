@@ -200,7 +200,8 @@ class SourceNetwork:
         self.outputs = [(tensor, place) for place, tensor in enumerate(declaration.outputs)]
         if declaration.state_inputs:
             raise TritonModelException(
-                f"model '{declaration.model}' is a class in Python, which cannot have the states of sequences: save it as TorchScript"
+                f"model '{declaration.model}' is a class in Python, which cannot have the states of sequences: save it as "
+                "TorchScript"
             )
 
     def device(self):

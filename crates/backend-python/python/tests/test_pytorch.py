@@ -26,9 +26,10 @@ class Request:
         return self._inputs
 
 
-def tensors(kind, described):
+def tensors(described):
     """Tensors of a configuration: each word has a name, and its datatype behind a colon unless it is FP32."""
-    return [{"name": name, "data_type": f"TYPE_{datatype or 'FP32'}", "dims": [-1]} for word in described.split() for name, _, datatype in [word.partition(":")]]
+    words = [word.partition(":") for word in described.split()]
+    return [{"name": name, "data_type": f"TYPE_{datatype or 'FP32'}", "dims": [-1]} for name, _, datatype in words]
 
 
 class Loader:
@@ -44,7 +45,7 @@ class Loader:
         if source is not None:
             archives.script(self.directory / "model.pt", source)
         parameters = {name: {"string_value": value} for name, value in config.pop("parameters", {}).items()}
-        config |= {"input": tensors("input", inputs), "output": tensors("output", outputs), "parameters": parameters}
+        config |= {"input": tensors(inputs), "output": tensors(outputs), "parameters": parameters}
         model = nereid_pytorch.TritonPythonModel()
         model.initialize(
             {
@@ -158,7 +159,11 @@ def test_a_network_may_take_numbers_if_requests_run_alone(loader):
     [
         ("1", "output must be of type Tensor, List[str], or a tuple, list or dictionary of these types, found type 'int'"),
         ("a, 1", "output 'OUTPUT__1' must be of type Tensor or List[str]."),
-        ("a", "The output OUTPUT__1 in the model configuration refers to an output index which doesn't exist. This model has 1 outputs"),
+        (
+            "a",
+            "The output OUTPUT__1 in the model configuration refers to an output index which doesn't exist. "
+            "This model has 1 outputs",
+        ),
         ("a, a[:0]", "output 'OUTPUT__1' has 0 rows for a batch of 1 rows"),
         ("a, ['x']", "configuration expects datatype TYPE_FP32 for output 'OUTPUT__1', model provides TYPE_STRING"),
     ],
