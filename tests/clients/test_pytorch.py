@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.pytorch, pytest.mark.timeout(600)]
 PYTHON = "NEREID_TEST_PYTORCH"
 # AOTInductor compiles with the compiler of C++.
 WRITE_SECONDS = 400
+LOAD_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,12 @@ def repository(tmp_path_factory):
 @pytest.fixture(scope="module")
 def torch_server(repository, tmp_path_factory):
     variables = {"NEREID_PYTHON": os.environ[PYTHON]}
-    with Server(tmp_path_factory.mktemp("server"), repository, variables=variables) as server:
+    folder = tmp_path_factory.mktemp("server")
+    with Server(folder, repository, "--model-control-mode=explicit", variables=variables) as server:
+        # One after the other: each process reads PyTorch, which takes seconds of a processor.
+        with HTTP.connect(server, network_timeout=LOAD_SECONDS) as client:
+            for model in sorted(path.name for path in repository.iterdir()):
+                client.load_model(model)
         yield server.wait_until_ready()
 
 
