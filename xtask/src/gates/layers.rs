@@ -133,7 +133,10 @@ const TABLE: &[(&str, &[&str])] = &[
     ),
     ("testing", &["vocabulary", "config", "inference", "host", "proto"]),
     // A crate of tests, whose targets are parsers of many crates.
-    ("fuzz", &["backend-python", "config", "forest", "frontend", "inference", "object-stores", "proto", "server"]),
+    (
+        "fuzz",
+        &["backend-python", "config", "forest", "frontend", "inference", "object-stores", "proto", "server"],
+    ),
     ("xtask", &[]),
 ];
 
