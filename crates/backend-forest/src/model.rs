@@ -38,25 +38,25 @@ impl Backend for ForestBackend {
     }
 
     fn inspect(&self, source: &ModelSource) -> Result<Option<Box<dyn ModelInspection>>, Error> {
-        Ok(Some(Box::new(ForestModel::read(source)?)))
+        Ok(Some(Box::new(ServedForest::read(source)?)))
     }
 
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
-        let model = ForestModel::read(source)?;
+        let model = ServedForest::read(source)?;
         model.warn();
         Ok(Box::new(model))
     }
 }
 
 /// One version of a model. Its instances share the forest.
-struct ForestModel {
+struct ServedForest {
     name: Name,
     forest: Arc<Forest>,
     parameters: ForestParameters,
     settings: BTreeMap<String, String>,
 }
 
-impl ForestModel {
+impl ServedForest {
     fn read(source: &ModelSource) -> Result<Self, Error> {
         let values = source.declared.parameters.iter();
         let values = values.map(|(name, value)| (name.clone(), value.string_value.clone())).collect();
@@ -80,7 +80,7 @@ impl ForestModel {
     }
 }
 
-impl ModelInspection for ForestModel {
+impl ModelInspection for ServedForest {
     fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<Option<NonZeroU32>, Error> {
         fit::complete(config, &self.forest, &self.parameters, &self.settings)
     }
@@ -90,7 +90,7 @@ impl ModelInspection for ForestModel {
     }
 }
 
-impl BackendModel for ForestModel {
+impl BackendModel for ServedForest {
     fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<Option<NonZeroU32>, Error> {
         fit::complete(config, &self.forest, &self.parameters, &self.settings)
     }
