@@ -87,7 +87,7 @@ impl ForestInstance {
         let threads = self.plan.threads.min(rows / LEAST_ROWS_OF_THREAD);
         if threads <= 1 {
             let predicted = self.forest.predict(&self.rows, &mut self.predictions, &mut self.scratch);
-            return predicted.map_err(internal);
+            return predicted.map_err(|error| internal(&error));
         }
         let share = rows.div_ceil(threads);
         let shares = self.rows.chunks(share * features).zip(self.predictions.chunks_mut(share * outputs));
@@ -98,7 +98,7 @@ impl ForestInstance {
             };
             let started: Vec<_> = shares.map(|share| scope.spawn(move || run(share))).collect();
             started.into_iter().try_for_each(|thread| match thread.join() {
-                Ok(predicted) => predicted.map_err(internal),
+                Ok(predicted) => predicted.map_err(|error| internal(&error)),
                 Err(panic) => std::panic::resume_unwind(panic),
             })
         })
@@ -124,7 +124,7 @@ impl ForestInstance {
         let mut values = vec![0.0; crate::fit::shap_len(&self.forest)];
         let mut bytes = Vec::with_capacity(rows.len() / self.forest.features() * values.len() * 4);
         for row in rows.chunks_exact(self.forest.features()) {
-            self.forest.shap(row, &mut values).map_err(internal)?;
+            self.forest.shap(row, &mut values).map_err(|error| internal(&error))?;
             bytes.extend(le_bytes(values.iter().copied()));
         }
         Ok(bytes)
@@ -176,6 +176,6 @@ impl BackendInstance for ForestInstance {
     }
 }
 
-fn internal(error: forest::ForestError) -> Error {
+fn internal(error: &forest::ForestError) -> Error {
     Error::internal(error.to_string())
 }

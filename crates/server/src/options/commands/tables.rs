@@ -105,8 +105,8 @@ pub(super) const INIT: CommandUsage = CommandUsage {
         )
     }],
     about: "\
-Writes config.pbtxt for the model in a directory, from its ONNX file or from 'auto_complete_config' of a model in Python,
-which it runs for at most 60 seconds.",
+Writes config.pbtxt for the model in a directory, from its ONNX file, its forest, or 'auto_complete_config' of a model in
+Python, which it runs for at most 60 seconds.",
     after: "Exit codes: 0 done, 1 the model cannot be read, 2 wrong usage.\n",
 };
 
