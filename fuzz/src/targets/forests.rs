@@ -15,37 +15,18 @@ const WORK: Bound = Bound {
     reason: "each value of a document may be allocated, and moved as vectors grow",
 };
 
-pub(super) const XGBOOST_JSON: FuzzTarget = FuzzTarget {
-    name: "forest-xgboost-json",
-    reads: "`xgboost.json`",
-    memory: MEMORY,
-    work: WORK,
-    run: |file| run(ForestFormat::XgboostJson, file),
-};
+pub(super) const XGBOOST_JSON: FuzzTarget =
+    target("forest-xgboost-json", "`xgboost.json`", |file| run(ForestFormat::XgboostJson, file));
+pub(super) const XGBOOST_UBJSON: FuzzTarget =
+    target("forest-xgboost-ubjson", "`xgboost.ubj`", |file| run(ForestFormat::XgboostUbjson, file));
+pub(super) const LIGHTGBM: FuzzTarget =
+    target("forest-lightgbm", "`model.txt`", |file| run(ForestFormat::Lightgbm, file));
+pub(super) const TREELITE: FuzzTarget =
+    target("forest-treelite", "`checkpoint.tl`", |file| run(ForestFormat::TreeliteCheckpoint, file));
 
-pub(super) const XGBOOST_UBJSON: FuzzTarget = FuzzTarget {
-    name: "forest-xgboost-ubjson",
-    reads: "`xgboost.ubj`",
-    memory: MEMORY,
-    work: WORK,
-    run: |file| run(ForestFormat::XgboostUbjson, file),
-};
-
-pub(super) const LIGHTGBM: FuzzTarget = FuzzTarget {
-    name: "forest-lightgbm",
-    reads: "`model.txt`",
-    memory: MEMORY,
-    work: WORK,
-    run: |file| run(ForestFormat::Lightgbm, file),
-};
-
-pub(super) const TREELITE: FuzzTarget = FuzzTarget {
-    name: "forest-treelite",
-    reads: "`checkpoint.tl`",
-    memory: MEMORY,
-    work: WORK,
-    run: |file| run(ForestFormat::TreeliteCheckpoint, file),
-};
+const fn target(name: &'static str, reads: &'static str, run: fn(&[u8]) -> Effort) -> FuzzTarget {
+    FuzzTarget { name, reads, memory: MEMORY, work: WORK, run }
+}
 
 /// The most values of rows and predictions that a run asks for. A file of a few bytes may have many features.
 const MOST_VALUES: usize = 1 << 12;
