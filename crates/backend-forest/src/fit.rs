@@ -13,7 +13,7 @@ use vocabulary::{DataType, Error, shape_text};
 
 use crate::{
     answer::ForestAnswer,
-    parameters::{BACKEND_NAME, ForestParameters},
+    parameters::{BACKEND_NAME, ForestParameters, MAX_REQUEST_ROWS},
 };
 
 /// The name of the input that a completed configuration gets.
@@ -65,13 +65,15 @@ pub(crate) fn complete(
 }
 
 fn default_max_batch_size(settings: &BTreeMap<String, String>) -> Result<i32, Error> {
-    let number = match settings.get("default-max-batch-size") {
-        None => DEFAULT_MAX_BATCH_SIZE.into(),
-        Some(text) => text
-            .parse::<i64>()
-            .map_err(|_| Error::invalid(format!("failed to convert '{text}' to integral number")))?,
+    let number = |name: &str| {
+        let text = settings.get(name)?;
+        let number = text.parse::<i64>();
+        Some(number.map_err(|_| Error::invalid(format!("failed to convert '{text}' to integral number"))))
     };
-    Ok(i32::try_from(number.max(0)).unwrap_or(i32::MAX))
+    let size = number("default-max-batch-size").transpose()?;
+    let rows = number(MAX_REQUEST_ROWS).transpose()?;
+    let most = size.max(rows).unwrap_or(DEFAULT_MAX_BATCH_SIZE.into());
+    Ok(i32::try_from(most.max(0)).unwrap_or(i32::MAX))
 }
 
 fn fill(data_type: &mut i32, dims: &mut Vec<i64>, count: usize) {
@@ -191,4 +193,30 @@ fn numbers_of_row(dims: &[i64]) -> Option<usize> {
     let row = dims.strip_prefix(&[-1]).unwrap_or(dims);
     let count = row.iter().try_fold(1_i64, |count, &dim| count.checked_mul(dim))?;
     usize::try_from(count).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_large_unless_the_operator_says_otherwise() {
+        let size = |settings: &[(&str, &str)]| {
+            let owned = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            default_max_batch_size(&owned.collect())
+        };
+        assert_eq!(size(&[]), Ok(32768));
+        assert_eq!(size(&[("default-max-batch-size", "4"), ("max-request-rows", "32768")]), Ok(32768));
+        assert_eq!(size(&[("default-max-batch-size", "8")]), Ok(8));
+        assert_eq!(size(&[("default-max-batch-size", "-1")]), Ok(0));
+        let error = size(&[("max-request-rows", "many")]).unwrap_err();
+        assert_eq!(error.message, "failed to convert 'many' to integral number");
+    }
+
+    #[test]
+    fn the_numbers_of_a_row_leave_out_open_rows() {
+        assert_eq!(numbers_of_row(&[3]), Some(3));
+        assert_eq!(numbers_of_row(&[-1, 2, 3]), Some(6));
+        assert_eq!(numbers_of_row(&[-1, -1]), None);
+    }
 }

@@ -9,6 +9,9 @@ use vocabulary::Name;
 /// The backend's name in configurations.
 pub(crate) const BACKEND_NAME: &str = "fil";
 
+/// Setting with the rows of requests, and here of batches, too, if nobody has set the size of batches.
+pub(crate) const MAX_REQUEST_ROWS: &str = "max-request-rows";
+
 const ALLOW_UNKNOWN_FIELD: &str = "xgboost_allow_unknown_field";
 const CPU_NTHREAD: &str = "cpu_nthread";
 const IS_CLASSIFIER: &str = "is_classifier";
@@ -37,6 +40,7 @@ pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
         "backend-directory",
         "default-max-batch-size",
         Implementation::SETTING,
+        MAX_REQUEST_ROWS,
         "min-compute-capability",
     ],
     parameters: &[

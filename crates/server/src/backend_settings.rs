@@ -27,22 +27,20 @@ pub(crate) fn all(options: &ResolvedOptions) -> Vec<BackendSetting> {
     own.into_iter().chain(sizes).chain(configured).collect()
 }
 
-/// The sizes that suit single backends, each unless the operator sets the size of its batches.
+/// The rows that requests may have, each unless the operator sets the size of the backend's batches.
 fn sizes_of_backends(configured: &[BackendSetting]) -> impl Iterator<Item = BackendSetting> {
-    let sizes = [
-        (OnnxBackend::NAME, "max-request-rows", REQUEST_ROWS),
-        (ForestBackend::NAME, DEFAULT_MAX_BATCH_SIZE, ForestBackend::DEFAULT_MAX_BATCH_SIZE),
-    ];
-    let is_free = |(backend, ..): &(&str, &str, u32)| {
+    let sizes =
+        [(OnnxBackend::NAME, REQUEST_ROWS), (ForestBackend::NAME, ForestBackend::DEFAULT_MAX_BATCH_SIZE)];
+    let is_free = |(backend, _): &(&str, u32)| {
         !configured.iter().any(|setting| {
             setting.key == DEFAULT_MAX_BATCH_SIZE
                 && setting.backend.as_deref().is_none_or(|name| name == *backend)
         })
     };
-    sizes.into_iter().filter(is_free).map(|(backend, key, value)| BackendSetting {
+    sizes.into_iter().filter(is_free).map(|(backend, rows)| BackendSetting {
         backend: Some(backend.to_owned()),
-        key: key.to_owned(),
-        value: value.to_string(),
+        key: "max-request-rows".to_owned(),
+        value: rows.to_string(),
     })
 }
 

@@ -113,12 +113,12 @@ pub(super) const OF_BACKENDS: &[NamedValue] = &[
     named(
         "default-max-batch-size",
         "`max_batch_size` of models that can batch and set none.",
-        "4; of `fil` 32768",
+        "4; of `fil` `max-request-rows`",
     ),
     named(
         "max-request-rows",
         "The rows of one request of a model that can batch and sets no `max_batch_size`, if they are more than this size.",
-        "1024, or `default-max-batch-size` where that is given",
+        "1024, of `fil` 32768; or `default-max-batch-size` where that is given",
     ),
     named("min-compute-capability", "For GPUs: no effect.", ""),
     named("enable-global-threadpool", "`1`: all sessions share their threads.", "`0`"),
