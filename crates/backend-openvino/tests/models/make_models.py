@@ -128,7 +128,7 @@ def make_paddle():
         executor.run(startup)
         path = str(HERE / "affine")
         paddle.static.save_inference_model(path, [x], [y], executor, program=program)
-    # Each operator has the stack of the code that made it, with paths of this machine.
+    # Each operator has the stack of the code that made it, with paths of the machine that ran it.
     saved = paddle.base.proto.framework_pb2.ProgramDesc.FromString((HERE / "affine.pdmodel").read_bytes())
     for operator in (operator for block in saved.blocks for operator in block.ops):
         kept = [attribute for attribute in operator.attrs if attribute.name != "op_callstack"]

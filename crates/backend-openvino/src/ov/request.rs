@@ -1,0 +1,173 @@
+//! One run of a compiled model, from its inputs to its outputs.
+use std::{
+    ptr::{self, NonNull},
+    sync::Arc,
+};
+
+use smallvec::SmallVec;
+
+use super::{
+    CompiledModel, OvError, RunInput, RunOutput, RunPlace, failure::not_null, output::PendingOutput, sys,
+};
+
+/// Where a run leaves an output. A run computes all outputs.
+pub(crate) enum OutputTarget<'a> {
+    /// Memory of the library, which the caller gets.
+    New,
+    /// Borrowed memory. The output must have the shape of the place.
+    Place(RunPlace<'a>),
+    /// Memory of the request, which nobody reads.
+    Unread,
+}
+
+/// What runs a compiled model: the state of one run at a time.
+///
+/// Invariant: each run gives the library all tensors before it computes. So what an earlier run has borrowed, and perhaps
+/// ended since, is never used.
+pub(crate) struct InferRequest {
+    pointer: NonNull<sys::ov_infer_request>,
+    model: Arc<CompiledModel>,
+    /// The tensors of the request itself, for outputs that nobody reads. They are freed before the request is.
+    own_outputs: Vec<NonNull<sys::ov_tensor>>,
+}
+
+// SAFETY: a request belongs to no thread, and is used by one at a time, because a run needs `&mut self`.
+unsafe impl Send for InferRequest {}
+
+impl InferRequest {
+    /// A request of a model. It has memory for its own outputs and shares the weights.
+    ///
+    /// # Errors
+    /// Those of the library.
+    pub(crate) fn new(model: &Arc<CompiledModel>) -> Result<Self, OvError> {
+        let openvino = model.openvino();
+        let mut pointer = ptr::null_mut();
+        // SAFETY: the model lives; `pointer` is writable.
+        let status = unsafe {
+            (openvino.functions().ov_compiled_model_create_infer_request)(model.as_ptr(), &raw mut pointer)
+        };
+        openvino.check(status, || "make a request".to_owned())?;
+        let pointer = not_null(pointer, "request")?;
+        let mut request = Self { pointer, model: model.clone(), own_outputs: Vec::new() };
+        for index in 0..model.ports().outputs.len() {
+            let mut tensor = ptr::null_mut();
+            // SAFETY: the request lives, `index` is below the number of outputs, `tensor` is writable.
+            let status = unsafe {
+                (openvino.functions().ov_infer_request_get_output_tensor_by_index)(
+                    pointer.as_ptr(),
+                    index,
+                    &raw mut tensor,
+                )
+            };
+            openvino.check(status, || format!("read output {index}"))?;
+            request.own_outputs.push(not_null(tensor, "output")?);
+        }
+        Ok(request)
+    }
+
+    /// The model of the request.
+    pub(crate) fn model(&self) -> &Arc<CompiledModel> {
+        &self.model
+    }
+
+    /// Computes all outputs from all inputs, in the order of [`CompiledModel::ports`]. Returns those with the target
+    /// [`OutputTarget::New`], in their order. Blocks. The first run of each new shape takes longer.
+    ///
+    /// # Errors
+    /// Those of the library, or another number of inputs or outputs than the model has; also if an output has another shape
+    /// than its place. The places may have been written then. The request stays usable.
+    pub(crate) fn run(
+        &mut self,
+        inputs: &[RunInput<'_>],
+        targets: &[OutputTarget<'_>],
+    ) -> Result<SmallVec<[RunOutput; 4]>, OvError> {
+        self.require(inputs, targets)?;
+        // The tensors refer to the library by this clone, so that the request can be borrowed mutably.
+        let openvino = self.model.openvino().clone();
+        let functions = openvino.functions();
+        for (index, input) in inputs.iter().enumerate() {
+            // SAFETY: request and tensor live. The library keeps the tensor beyond this call, and its bytes are borrowed
+            // only as long as this function: by the invariant, they are not used after it.
+            let status = unsafe {
+                (functions.ov_infer_request_set_input_tensor_by_index)(
+                    self.pointer.as_ptr(),
+                    index,
+                    input.as_ptr(),
+                )
+            };
+            openvino.check(status, || format!("use the tensor for {}", self.input_name(index)))?;
+        }
+        let mut pending: SmallVec<[PendingOutput<'_>; 4]> = SmallVec::new();
+        for (index, target) in targets.iter().enumerate() {
+            let tensor = match target {
+                OutputTarget::Place(place) => place.as_ptr(),
+                OutputTarget::Unread => self.own_outputs[index].as_ptr(),
+                OutputTarget::New => {
+                    let port = &self.model.ports().outputs[index];
+                    pending.push(PendingOutput::of(&openvino, port)?);
+                    pending[pending.len() - 1].as_ptr()
+                }
+            };
+            // SAFETY: as for inputs.
+            let status = unsafe {
+                (functions.ov_infer_request_set_output_tensor_by_index)(self.pointer.as_ptr(), index, tensor)
+            };
+            openvino.check(status, || format!("use the tensor for {}", self.output_name(index)))?;
+        }
+        // SAFETY: the request lives and is used by this thread only; all its tensors have been set above.
+        let status = unsafe { (functions.ov_infer_request_infer)(self.pointer.as_ptr()) };
+        openvino.check(status, || "run the model".to_owned())?;
+        for (index, target) in targets.iter().enumerate() {
+            if let OutputTarget::Place(place) = target
+                && !place.is_used()?
+            {
+                let name = self.output_name(index);
+                return Err(OvError::invalid_argument(format!("{name} has another shape than its place")));
+            }
+        }
+        // SAFETY: the run has ended. The next one gives the request other tensors before it computes.
+        pending.into_iter().map(|output| unsafe { output.filled(&openvino) }).collect()
+    }
+
+    fn require(&self, inputs: &[RunInput<'_>], targets: &[OutputTarget<'_>]) -> Result<(), OvError> {
+        let (ports, openvino) = (self.model.ports(), self.model.openvino());
+        let numbers =
+            [("inputs", inputs.len(), ports.inputs.len()), ("outputs", targets.len(), ports.outputs.len())];
+        for (kind, given, needed) in numbers {
+            if given != needed {
+                let text = format!("a run with {given} {kind} of a model that has {needed}");
+                return Err(OvError::invalid_argument(text));
+            }
+        }
+        let is_ours = |target: &OutputTarget<'_>| match target {
+            OutputTarget::Place(place) => place.belongs_to(openvino),
+            OutputTarget::New | OutputTarget::Unread => true,
+        };
+        if !inputs.iter().all(|input| input.belongs_to(openvino)) || !targets.iter().all(is_ours) {
+            return Err(OvError::invalid_argument("a tensor of another library"));
+        }
+        Ok(())
+    }
+
+    fn input_name(&self, index: usize) -> String {
+        let name = self.model.ports().inputs.get(index).and_then(|port| port.name.as_ref());
+        name.map_or_else(|| format!("input {index}"), |name| format!("input '{name}'"))
+    }
+
+    fn output_name(&self, index: usize) -> String {
+        let name = self.model.ports().outputs.get(index).and_then(|port| port.name.as_ref());
+        name.map_or_else(|| format!("output {index}"), |name| format!("output '{name}'"))
+    }
+}
+
+impl Drop for InferRequest {
+    fn drop(&mut self) {
+        let functions = self.model.openvino().functions();
+        for tensor in self.own_outputs.drain(..) {
+            // SAFETY: this value owns the tensor and frees it once; the request has a reference of its own.
+            unsafe { (functions.ov_tensor_free)(tensor.as_ptr()) };
+        }
+        // SAFETY: this value owns the request and frees it once; its model still lives.
+        unsafe { (functions.ov_infer_request_free)(self.pointer.as_ptr()) };
+    }
+}
