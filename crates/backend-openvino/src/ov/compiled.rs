@@ -1,6 +1,7 @@
 //! A model that is ready to run on a device.
 use std::{
     ffi::{CString, c_char},
+    num::NonZeroUsize,
     ptr::{self, NonNull},
     sync::Arc,
 };
@@ -15,6 +16,9 @@ use super::{
 /// The device that computes on the processors of the host.
 const PROCESSORS: &str = "CPU";
 
+/// The value of `NUM_STREAMS` for runs on the thread that asks for them.
+const CALLERS_THREAD: &str = "0";
+
 /// The device of a compiled model, and properties by the library's own names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CompileOptions {
@@ -23,14 +27,21 @@ pub(crate) struct CompileOptions {
 }
 
 impl CompileOptions {
-    /// For the processors of the host, with the precision of the model, and with threads that the host may move.
+    /// For the processors of the host, with the precision of the model, and that many threads for each run, which the host
+    /// may move.
     ///
     /// The library itself would compute in BF16 on processors that have it, with results that differ from the third digit
-    /// on, and would bind its threads to the first processors, which other models of the server use as well.
-    pub(crate) fn processors() -> Self {
+    /// on, and would bind its threads to the first processors, which other models of the server use as well. It computes
+    /// INT64 as INT32 and FP64 as FP32, whatever the options are.
+    ///
+    /// With one thread, a run computes on the thread that asks for it, and the runs of one compiled model follow each other.
+    /// `NUM_STREAMS` of n has n runs at the same time, each on threads of the library.
+    pub(crate) fn processors(threads: NonZeroUsize) -> Self {
         let mut options = Self::device(PROCESSORS);
         options.set("INFERENCE_PRECISION_HINT", "f32");
         options.set("ENABLE_CPU_PINNING", "NO");
+        options.set("INFERENCE_NUM_THREADS", &threads.to_string());
+        options.set("NUM_STREAMS", if threads.get() == 1 { CALLERS_THREAD } else { "1" });
         options
     }
 
@@ -55,6 +66,9 @@ impl CompileOptions {
 pub(crate) struct CompiledModel {
     pointer: NonNull<sys::ov_compiled_model>,
     ports: ModelPorts,
+    /// For each output the input that it is, if the model returns an input unchanged.
+    returned_inputs: Vec<Option<usize>>,
+    loses_errors: bool,
     openvino: Arc<OpenVino>,
 }
 
@@ -87,8 +101,14 @@ impl CompiledModel {
         openvino.check(status, || format!("compile the model for {}", options.device))?;
         let pointer = not_null(pointer, "compiled model")?;
         let ports = ModelPorts { inputs: Vec::new(), outputs: Vec::new() };
-        let mut model = Self { pointer, ports, openvino: openvino.clone() };
+        let returned_inputs = Vec::new();
+        let mut model =
+            Self { pointer, ports, returned_inputs, loses_errors: false, openvino: openvino.clone() };
         model.ports = model.read_ports()?;
+        model.returned_inputs = model.ports.returned_inputs();
+        model.loses_errors = ["NUM_STREAMS", "INFERENCE_NUM_THREADS"]
+            .iter()
+            .all(|key| model.property(key).is_ok_and(|value| value == "1"));
         Ok(Arc::new(model))
     }
 
@@ -117,6 +137,17 @@ impl CompiledModel {
             self.openvino.take_text(value)?
         };
         Ok(value.to_string_lossy().into_owned())
+    }
+
+    /// For each output the input that it is, if the model returns an input unchanged.
+    pub(super) fn returned_inputs(&self) -> &[Option<usize>] {
+        &self.returned_inputs
+    }
+
+    /// Whether a synchronous run of the library reports success also if it fails. That is so in the releases 2025.4 to
+    /// 2026.4, at least, with one stream of one thread. Such a run leaves the outputs as they were.
+    pub(super) fn loses_errors(&self) -> bool {
+        self.loses_errors
     }
 
     pub(super) fn as_ptr(&self) -> *const sys::ov_compiled_model {

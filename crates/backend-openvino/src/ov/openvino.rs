@@ -81,7 +81,7 @@ impl OpenVino {
             unsafe { (functions.ov_core_free)(core.as_ptr()) };
         })?;
         let opened = Self { functions, core, path: path.to_owned(), version, element_numbers };
-        opened.set_property(c"", c"ENABLE_MMAP", c"NO")?;
+        opened.set_property(c"ENABLE_MMAP", c"NO")?;
         Ok(Arc::new(opened))
     }
 
@@ -118,17 +118,17 @@ impl OpenVino {
         }
     }
 
-    /// Sets a property of one device, or of all if the name of the device is empty. It is for models that are read or
-    /// compiled from now on.
+    /// Sets a property for all that is read or compiled from now on.
     ///
-    /// # Errors
-    /// Those of the library, which does not know the property, or not the value.
-    pub(crate) fn set_property(&self, device: &CStr, key: &CStr, value: &CStr) -> Result<(), OvError> {
+    /// The library accepts every key here. With a key that a device does not know, it refuses to compile from then on. So
+    /// only this module calls the function.
+    fn set_property(&self, key: &CStr, value: &CStr) -> Result<(), OvError> {
+        let all_devices = c"".as_ptr();
         // SAFETY: the core lives; all texts end with NUL and are copied. The call reads one pair of arguments.
         let status = unsafe {
             (self.functions.ov_core_set_property)(
                 self.core.as_ptr(),
-                device.as_ptr(),
+                all_devices,
                 key.as_ptr(),
                 value.as_ptr(),
             )

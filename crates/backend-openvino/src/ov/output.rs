@@ -8,7 +8,9 @@ use smallvec::SmallVec;
 use vocabulary::{DataType, Shape};
 
 use super::{
-    ElementType, ModelPort, OpenVino, OvError, sys,
+    ElementType, ModelPort, OpenVino, OvError, RunInput,
+    failure::not_null,
+    sys,
     tensor::{OwnedTensor, shape_of, with_shape},
 };
 
@@ -60,11 +62,34 @@ impl Drop for RunOutput {
 pub(super) struct PendingOutput<'a> {
     tensor: OwnedTensor<'a>,
     datatype: DataType,
+    openvino: &'a OpenVino,
 }
 
 impl<'a> PendingOutput<'a> {
     /// A tensor for an output. If its shape is not fixed, the tensor is empty, and the run gives it the shape.
     pub(super) fn of(openvino: &'a OpenVino, port: &ModelPort) -> Result<Self, OvError> {
+        let shape = port.shape.as_deref().unwrap_or(&[0]);
+        let dims: SmallVec<[i64; 6]> = shape.iter().map(|&dim| dim.max(0)).collect();
+        Self::with_shape(openvino, port, &dims)
+    }
+
+    /// A copy of the input that the output is.
+    pub(super) fn copied(
+        openvino: &'a OpenVino,
+        port: &ModelPort,
+        input: &RunInput<'_>,
+    ) -> Result<Self, OvError> {
+        input.with_elements(|shape, elements| {
+            let output = Self::with_shape(openvino, port, shape)?;
+            let (target, len) = (output.tensor.data()?, output.byte_size()?);
+            // SAFETY: both have the type of the output and the same shape, so as many bytes; the library has checked the
+            // type of the input. The target is new memory.
+            unsafe { target.copy_from_nonoverlapping(elements, len) };
+            Ok(output)
+        })?
+    }
+
+    fn with_shape(openvino: &'a OpenVino, port: &ModelPort, shape: &[i64]) -> Result<Self, OvError> {
         let ElementType::Known(datatype) = port.element else {
             let text = format!("an output has the unsupported type {}", port.element.name());
             return Err(OvError::invalid_argument(text));
@@ -73,16 +98,14 @@ impl<'a> PendingOutput<'a> {
             let text = "an output has strings, which OpenVINO's C interface cannot read";
             return Err(OvError::invalid_argument(text));
         }
-        let shape = port.shape.as_deref().unwrap_or(&[0]);
-        let dims: SmallVec<[i64; 6]> = shape.iter().map(|&dim| dim.max(0)).collect();
         let element = openvino.element_numbers().number(datatype)?;
         let mut pointer = ptr::null_mut();
         // SAFETY: the shape is only read, and copied; `pointer` is writable.
         let status =
-            unsafe { (openvino.functions().ov_tensor_create)(element, shape_of(&dims), &raw mut pointer) };
+            unsafe { (openvino.functions().ov_tensor_create)(element, shape_of(shape), &raw mut pointer) };
         openvino.check(status, || "make a tensor".to_owned())?;
         // SAFETY: the call has left a tensor that belongs to this function.
-        Ok(Self { tensor: unsafe { OwnedTensor::take(openvino, pointer)? }, datatype })
+        Ok(Self { tensor: unsafe { OwnedTensor::take(openvino, pointer)? }, datatype, openvino })
     }
 
     pub(super) fn as_ptr(&self) -> *const sys::ov_tensor {
@@ -94,26 +117,20 @@ impl<'a> PendingOutput<'a> {
     /// # Safety
     /// The run has ended, and no request writes to the tensor any more.
     pub(super) unsafe fn filled(self, openvino: &Arc<OpenVino>) -> Result<RunOutput, OvError> {
-        let tensor = self.tensor.as_ptr();
-        let shape = with_shape(openvino, tensor, Shape::from_slice)?;
-        let (mut data, mut len) = (ptr::null_mut(), 0);
-        // SAFETY: the tensor lives; `len` and `data` are writable.
-        let statuses = unsafe {
-            let functions = openvino.functions();
-            [
-                (functions.ov_tensor_get_byte_size)(tensor, &raw mut len),
-                (functions.ov_tensor_data)(tensor, &raw mut data),
-            ]
-        };
-        for status in statuses {
-            openvino.check(status, || "find an output".to_owned())?;
-        }
-        let data = match NonNull::new(data.cast::<u8>()) {
-            Some(data) => data,
-            None if len == 0 => NonNull::dangling(),
-            None => return Err(OvError { code: -1, message: "the library gave no data".to_owned() }),
-        };
+        let shape = with_shape(openvino, self.tensor.as_ptr(), Shape::from_slice)?;
+        let (data, len) = (self.tensor.data()?, self.byte_size()?);
+        let data = if len == 0 { NonNull::dangling() } else { not_null(data, "data")? };
         let pointer = self.tensor.into_pointer();
         Ok(RunOutput { pointer, datatype: self.datatype, shape, data, len, openvino: openvino.clone() })
+    }
+
+    fn byte_size(&self) -> Result<usize, OvError> {
+        let mut len = 0;
+        // SAFETY: the tensor lives; `len` is writable.
+        let status = unsafe {
+            (self.openvino.functions().ov_tensor_get_byte_size)(self.tensor.as_ptr(), &raw mut len)
+        };
+        self.openvino.check(status, || "read the size of a tensor".to_owned())?;
+        Ok(len)
     }
 }

@@ -18,6 +18,16 @@ pub(crate) struct ModelPorts {
     pub(crate) outputs: Vec<ModelPort>,
 }
 
+impl ModelPorts {
+    /// For each output the input that it is. A tensor has its names alone in a model, so they are one if they share a name.
+    pub(super) fn returned_inputs(&self) -> Vec<Option<usize>> {
+        let input = |output: &ModelPort| {
+            self.inputs.iter().position(|input| output.name.is_some() && input.name == output.name)
+        };
+        self.outputs.iter().map(input).collect()
+    }
+}
+
 /// One input or output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ModelPort {

@@ -82,51 +82,86 @@ impl InferRequest {
         targets: &[OutputTarget<'_>],
     ) -> Result<SmallVec<[RunOutput; 4]>, OvError> {
         self.require(inputs, targets)?;
-        // The tensors refer to the library by this clone, so that the request can be borrowed mutably.
-        let openvino = self.model.openvino().clone();
-        let functions = openvino.functions();
+        let openvino = self.model.openvino();
+        let set = openvino.functions().ov_infer_request_set_input_tensor_by_index;
         for (index, input) in inputs.iter().enumerate() {
             // SAFETY: request and tensor live. The library keeps the tensor beyond this call, and its bytes are borrowed
             // only as long as this function: by the invariant, they are not used after it.
-            let status = unsafe {
-                (functions.ov_infer_request_set_input_tensor_by_index)(
-                    self.pointer.as_ptr(),
-                    index,
-                    input.as_ptr(),
-                )
-            };
+            let status = unsafe { set(self.pointer.as_ptr(), index, input.as_ptr()) };
             openvino.check(status, || format!("use the tensor for {}", self.input_name(index)))?;
         }
-        let mut pending: SmallVec<[PendingOutput<'_>; 4]> = SmallVec::new();
+        let pending = self.set_outputs(inputs, targets)?;
+        self.compute()?;
         for (index, target) in targets.iter().enumerate() {
-            let tensor = match target {
-                OutputTarget::Place(place) => place.as_ptr(),
-                OutputTarget::Unread => self.own_outputs[index].as_ptr(),
-                OutputTarget::New => {
-                    let port = &self.model.ports().outputs[index];
-                    pending.push(PendingOutput::of(&openvino, port)?);
-                    pending[pending.len() - 1].as_ptr()
-                }
+            let OutputTarget::Place(place) = target else { continue };
+            let is_there = match self.returned_input(inputs, index) {
+                Some(input) => place.copy_from(input)?,
+                None => place.is_used()?,
             };
-            // SAFETY: as for inputs.
-            let status = unsafe {
-                (functions.ov_infer_request_set_output_tensor_by_index)(self.pointer.as_ptr(), index, tensor)
-            };
-            openvino.check(status, || format!("use the tensor for {}", self.output_name(index)))?;
-        }
-        // SAFETY: the request lives and is used by this thread only; all its tensors have been set above.
-        let status = unsafe { (functions.ov_infer_request_infer)(self.pointer.as_ptr()) };
-        openvino.check(status, || "run the model".to_owned())?;
-        for (index, target) in targets.iter().enumerate() {
-            if let OutputTarget::Place(place) = target
-                && !place.is_used()?
-            {
+            if !is_there {
                 let name = self.output_name(index);
                 return Err(OvError::invalid_argument(format!("{name} has another shape than its place")));
             }
         }
         // SAFETY: the run has ended. The next one gives the request other tensors before it computes.
-        pending.into_iter().map(|output| unsafe { output.filled(&openvino) }).collect()
+        pending.into_iter().map(|output| unsafe { output.filled(openvino) }).collect()
+    }
+
+    /// Gives the library a tensor for each output, and returns the new ones.
+    ///
+    /// An output that is an input has only one tensor, which is set as the input. So it is copied.
+    fn set_outputs<'a>(
+        &'a self,
+        inputs: &[RunInput<'_>],
+        targets: &[OutputTarget<'_>],
+    ) -> Result<SmallVec<[PendingOutput<'a>; 4]>, OvError> {
+        let openvino = self.model.openvino();
+        let set = openvino.functions().ov_infer_request_set_output_tensor_by_index;
+        let mut pending: SmallVec<[PendingOutput<'_>; 4]> = SmallVec::new();
+        for (index, target) in targets.iter().enumerate() {
+            let returned = self.returned_input(inputs, index);
+            let tensor = match target {
+                OutputTarget::Place(place) => place.as_ptr(),
+                OutputTarget::Unread => self.own_outputs[index].as_ptr(),
+                OutputTarget::New => {
+                    let port = &self.model.ports().outputs[index];
+                    pending.push(match returned {
+                        Some(input) => PendingOutput::copied(openvino, port, input)?,
+                        None => PendingOutput::of(openvino, port)?,
+                    });
+                    pending[pending.len() - 1].as_ptr()
+                }
+            };
+            if returned.is_none() {
+                // SAFETY: request and tensor live; as for inputs, memory of a place is not used after the run.
+                let status = unsafe { set(self.pointer.as_ptr(), index, tensor) };
+                openvino.check(status, || format!("use the tensor for {}", self.output_name(index)))?;
+            }
+        }
+        Ok(pending)
+    }
+
+    /// Runs, once all tensors are set. The caller has the request alone.
+    fn compute(&self) -> Result<(), OvError> {
+        let openvino = self.model.openvino();
+        let (functions, request) = (openvino.functions(), self.pointer.as_ptr());
+        let step = || "run the model".to_owned();
+        if !self.model.loses_errors() {
+            // SAFETY: the request lives and is used by this thread only; all its tensors have been set.
+            let status = unsafe { (functions.ov_infer_request_infer)(request) };
+            return openvino.check(status, step);
+        }
+        // SAFETY: as above.
+        let status = unsafe { (functions.ov_infer_request_start_async)(request) };
+        openvino.check(status, step)?;
+        // SAFETY: as above. The run has ended when the call returns, also if it reports an error of the run.
+        let status = unsafe { (functions.ov_infer_request_wait)(request) };
+        openvino.check(status, step)
+    }
+
+    fn returned_input<'a, 'b>(&self, inputs: &'a [RunInput<'b>], output: usize) -> Option<&'a RunInput<'b>> {
+        let input = self.model.returned_inputs().get(output).copied().flatten()?;
+        inputs.get(input)
     }
 
     fn require(&self, inputs: &[RunInput<'_>], targets: &[OutputTarget<'_>]) -> Result<(), OvError> {

@@ -179,6 +179,8 @@ function_table! {
     ov_infer_request_get_output_tensor_by_index:
         unsafe extern "C" fn(*const ov_infer_request, usize, *mut *mut ov_tensor) -> ov_status;
     ov_infer_request_infer: unsafe extern "C" fn(*mut ov_infer_request) -> ov_status;
+    ov_infer_request_start_async: unsafe extern "C" fn(*mut ov_infer_request) -> ov_status;
+    ov_infer_request_wait: unsafe extern "C" fn(*mut ov_infer_request) -> ov_status;
 
     ov_tensor_create: unsafe extern "C" fn(ov_element_type, ov_shape, *mut *mut ov_tensor) -> ov_status;
     ov_tensor_create_from_host_ptr:

@@ -54,6 +54,16 @@ impl<'a> OwnedTensor<'a> {
         self.pointer.as_ptr()
     }
 
+    /// The address of its elements. It may change when the shape does.
+    pub(super) fn data(&self) -> Result<*mut u8, OvError> {
+        let mut data = ptr::null_mut();
+        // SAFETY: the tensor lives; `data` is writable.
+        let status =
+            unsafe { (self.openvino.functions().ov_tensor_data)(self.pointer.as_ptr(), &raw mut data) };
+        self.openvino.check(status, || "find the elements of a tensor".to_owned())?;
+        Ok(data.cast())
+    }
+
     /// Gives the tensor to a value that frees it.
     pub(super) fn into_pointer(self) -> NonNull<sys::ov_tensor> {
         let pointer = self.pointer;
@@ -160,13 +170,20 @@ impl<'a> RunInput<'a> {
     pub(super) fn belongs_to(&self, openvino: &OpenVino) -> bool {
         ptr::eq(self.tensor.openvino, openvino)
     }
+
+    /// Calls a function with shape and address of the elements.
+    pub(super) fn with_elements<T>(&self, read: impl FnOnce(&[i64], *const u8) -> T) -> Result<T, OvError> {
+        let data = self.tensor.data()?;
+        with_shape(self.tensor.openvino, self.tensor.as_ptr(), |shape| read(shape, data))
+    }
 }
 
 /// Memory that a run writes an output to.
 pub(crate) struct RunPlace<'a> {
     tensor: OwnedTensor<'a>,
     shape: &'a [i64],
-    address: *const u8,
+    address: *mut u8,
+    len: usize,
     bytes: PhantomData<&'a mut [u8]>,
 }
 
@@ -182,11 +199,12 @@ impl<'a> RunPlace<'a> {
         bytes: &'a mut [u8],
     ) -> Result<Self, OvError> {
         require(datatype, shape, bytes)?;
+        let len = bytes.len();
         let address = if bytes.is_empty() { address_of(bytes).cast_mut() } else { bytes.as_mut_ptr() };
         // SAFETY: the bytes are writable for as long as this value lives, as many as needed, and aligned. A request uses
         // them only during the run to which this value is lent.
         let tensor = unsafe { OwnedTensor::over(openvino, datatype, shape, address)? };
-        Ok(Self { tensor, shape, address, bytes: PhantomData })
+        Ok(Self { tensor, shape, address, len, bytes: PhantomData })
     }
 
     /// The whole foreign memory. `None` as for [`RunInput::over_foreign`].
@@ -202,11 +220,11 @@ impl<'a> RunPlace<'a> {
         if !can_be_used(datatype, shape, memory) {
             return Ok(None);
         }
-        let address = memory.address();
+        let (address, len) = (memory.address(), memory.byte_size());
         // SAFETY: the memory exists for as long as it is borrowed, its owner allows libraries to write it, and it is
         // aligned.
         let tensor = unsafe { OwnedTensor::over(openvino, datatype, shape, address)? };
-        Ok(Some(Self { tensor, shape, address, bytes: PhantomData }))
+        Ok(Some(Self { tensor, shape, address, len, bytes: PhantomData }))
     }
 
     pub(super) fn as_ptr(&self) -> *const sys::ov_tensor {
@@ -219,13 +237,21 @@ impl<'a> RunPlace<'a> {
 
     /// Whether a run has left the output in the memory with the shape of the place.
     pub(super) fn is_used(&self) -> Result<bool, OvError> {
-        let mut data = ptr::null_mut();
-        // SAFETY: the tensor lives; `data` is writable.
-        let status =
-            unsafe { (self.tensor.openvino.functions().ov_tensor_data)(self.tensor.as_ptr(), &raw mut data) };
-        self.tensor.openvino.check(status, || "find an output".to_owned())?;
-        let is_there = ptr::eq(data.cast_const().cast(), self.address);
+        let is_there = ptr::eq(self.tensor.data()?, self.address);
         with_shape(self.tensor.openvino, self.tensor.as_ptr(), |shape| is_there && shape == self.shape)
+    }
+
+    /// Copies an input that the model returns. `false` if it has another shape than the place.
+    pub(super) fn copy_from(&self, input: &RunInput<'_>) -> Result<bool, OvError> {
+        input.with_elements(|shape, elements| {
+            let fits = shape == self.shape;
+            if fits {
+                // SAFETY: both have the type of the output and this shape, so as many bytes; the library has checked the
+                // type of the input. Clients may name the same memory for both.
+                unsafe { self.address.copy_from(elements, self.len) };
+            }
+            fits
+        })
     }
 }
 

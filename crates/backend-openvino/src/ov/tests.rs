@@ -1,5 +1,6 @@
 //! The wrapper against the real library, which `NEREID_OPENVINO_LIBRARY` names: a file, or its folder.
 use std::{
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
@@ -39,9 +40,7 @@ fn compiled(name: &str) -> Arc<CompiledModel> {
 }
 
 fn one_thread() -> CompileOptions {
-    let mut options = CompileOptions::processors();
-    options.set("INFERENCE_NUM_THREADS", "1");
-    options
+    CompileOptions::processors(NonZeroUsize::MIN)
 }
 
 fn bytes_of(values: &[f32]) -> Vec<u8> {

@@ -44,9 +44,24 @@ fn every_format_is_read_and_computes_the_same() {
 #[test]
 fn all_datatypes_are_known_by_the_numbers_of_the_release() {
     let model = graph("types.xml");
-    let types = model.ports().unwrap().inputs.iter().map(|port| port.element.datatype()).collect::<Vec<_>>();
-    let without_strings = DataType::ALL.into_iter().filter(|&datatype| datatype != DataType::Bytes);
-    assert_eq!(types, without_strings.map(Some).collect::<Vec<_>>());
+    let types = model.ports().unwrap().inputs.into_iter().map(|port| (port.name.unwrap(), port.element));
+    let wanted = [
+        ("boolean", DataType::Bool),
+        ("u8", DataType::Uint8),
+        ("u16", DataType::Uint16),
+        ("u32", DataType::Uint32),
+        ("u64", DataType::Uint64),
+        ("i8", DataType::Int8),
+        ("i16", DataType::Int16),
+        ("i32", DataType::Int32),
+        ("i64", DataType::Int64),
+        ("f16", DataType::Fp16),
+        ("bf16", DataType::Bf16),
+        ("f32", DataType::Fp32),
+        ("f64", DataType::Fp64),
+    ];
+    let wanted = wanted.map(|(name, datatype)| (Name::new(name), ElementType::Known(datatype)));
+    assert_eq!(types.collect::<Vec<_>>(), wanted);
 }
 
 #[test]
@@ -85,14 +100,12 @@ fn a_reshaped_model_has_the_new_shapes() {
 
 #[test]
 fn a_compiled_model_tells_what_it_uses() {
-    let mut options = one_thread();
-    options.set("NUM_STREAMS", "4");
-    options.set("NUM_STREAMS", "1");
-    options.set("COMPILATION_NUM_THREADS", "1");
+    let mut options = CompileOptions::processors(NonZeroUsize::new(2).unwrap());
+    options.set("PERFORMANCE_HINT", "THROUGHPUT");
     options.set("PERFORMANCE_HINT", "LATENCY");
     let model = CompiledModel::compile(&graph("network.xml"), &options).unwrap();
     for (key, value) in [
-        ("INFERENCE_NUM_THREADS", "1"),
+        ("INFERENCE_NUM_THREADS", "2"),
         ("NUM_STREAMS", "1"),
         ("PERFORMANCE_HINT", "LATENCY"),
         ("INFERENCE_PRECISION_HINT", "f32"),
@@ -100,6 +113,10 @@ fn a_compiled_model_tells_what_it_uses() {
     ] {
         assert_eq!(model.property(key).unwrap(), value, "{key}");
     }
+    options.unset("PERFORMANCE_HINT");
+    options.set("NUM_STREAMS", "2");
+    let model = CompiledModel::compile(&graph("network.xml"), &options).unwrap();
+    assert_eq!(model.property("NUM_STREAMS").unwrap(), "2");
 }
 
 #[test]

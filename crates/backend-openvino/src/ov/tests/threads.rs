@@ -7,9 +7,9 @@ use super::*;
 
 #[test]
 fn two_requests_of_one_model_run_at_the_same_time_with_equal_results() {
-    let mut options = one_thread();
-    options.set("NUM_STREAMS", "2");
-    for options in [one_thread(), options] {
+    let mut two_streams = CompileOptions::processors(NonZeroUsize::new(2).unwrap());
+    two_streams.set("NUM_STREAMS", "2");
+    for options in [one_thread(), two_streams] {
         let model = CompiledModel::compile(&graph("network.xml"), &options).unwrap();
         let begin = Barrier::new(2);
         let run = || {
