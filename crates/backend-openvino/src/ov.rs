@@ -19,6 +19,7 @@ mod openvino;
 mod output;
 mod ports;
 mod request;
+mod shape_reset;
 mod sys;
 mod tensor;
 #[cfg(test)]

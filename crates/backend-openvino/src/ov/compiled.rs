@@ -3,11 +3,14 @@ use std::{
     ffi::{CString, c_char},
     num::NonZeroUsize,
     ptr::{self, NonNull},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use super::{
-    ModelGraph, ModelPorts, OpenVino, OvError,
+    ModelGraph, ModelPort, ModelPorts, OpenVino, OvError,
     failure::not_null,
     ports::PortGroup,
     sys::{self, PROPERTY_ARGUMENTS},
@@ -69,6 +72,9 @@ pub(crate) struct CompiledModel {
     /// For each output the input that it is, if the model returns an input unchanged.
     returned_inputs: Vec<Option<usize>>,
     loses_errors: bool,
+    has_parallel_streams: bool,
+    has_request: AtomicBool,
+    is_broken: AtomicBool,
     openvino: Arc<OpenVino>,
 }
 
@@ -101,14 +107,23 @@ impl CompiledModel {
         openvino.check(status, || format!("compile the model for {}", options.device))?;
         let pointer = not_null(pointer, "compiled model")?;
         let ports = ModelPorts { inputs: Vec::new(), outputs: Vec::new() };
-        let returned_inputs = Vec::new();
-        let mut model =
-            Self { pointer, ports, returned_inputs, loses_errors: false, openvino: openvino.clone() };
+        let mut model = Self {
+            pointer,
+            ports,
+            returned_inputs: Vec::new(),
+            loses_errors: false,
+            has_parallel_streams: false,
+            has_request: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
+            openvino: openvino.clone(),
+        };
         model.ports = model.read_ports()?;
         model.returned_inputs = model.ports.returned_inputs();
-        model.loses_errors = ["NUM_STREAMS", "INFERENCE_NUM_THREADS"]
-            .iter()
-            .all(|key| model.property(key).is_ok_and(|value| value == "1"));
+        // Other devices than the processors need not have these properties.
+        let number = |key| model.property(key).ok().and_then(|value| value.parse::<u32>().ok());
+        let (streams, threads) = (number("NUM_STREAMS"), number("INFERENCE_NUM_THREADS"));
+        model.loses_errors = (streams, threads) == (Some(1), Some(1));
+        model.has_parallel_streams = streams.is_none_or(|streams| streams > 1);
         Ok(Arc::new(model))
     }
 
@@ -137,6 +152,31 @@ impl CompiledModel {
             self.openvino.take_text(value)?
         };
         Ok(value.to_string_lossy().into_owned())
+    }
+
+    /// Whether it may have several requests. It may not if the shape of an input or output is open: then a run that fails
+    /// could change the results of the runs of other requests. Each instance compiles the graph for itself.
+    pub(crate) fn can_be_shared(&self) -> bool {
+        let ports = self.ports.inputs.iter().chain(&self.ports.outputs);
+        ports.into_iter().all(ModelPort::has_fixed_shape)
+    }
+
+    /// Whether it must be compiled again, because a run has failed that the library does not get over. All its runs fail.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken.load(Relaxed)
+    }
+
+    pub(super) fn set_broken(&self) {
+        self.is_broken.store(true, Relaxed);
+    }
+
+    pub(super) fn has_open_inputs(&self) -> bool {
+        !self.ports.inputs.iter().all(ModelPort::has_fixed_shape)
+    }
+
+    /// Whether its runs may use more than one copy of the graph.
+    pub(super) fn has_parallel_streams(&self) -> bool {
+        self.has_parallel_streams
     }
 
     /// For each output the input that it is, if the model returns an input unchanged.
@@ -175,6 +215,25 @@ impl Drop for CompiledModel {
     fn drop(&mut self) {
         // SAFETY: this value owns the model and frees it once; no request is left, because each holds a reference to it.
         unsafe { (self.openvino.functions().ov_compiled_model_free)(self.pointer.as_ptr()) };
+    }
+}
+
+/// The right of a request to use a model. A model that cannot be shared gives one.
+pub(super) struct RequestClaim(Arc<CompiledModel>);
+
+impl RequestClaim {
+    pub(super) fn of(model: &Arc<CompiledModel>) -> Result<Self, OvError> {
+        if model.has_request.swap(true, Relaxed) && !model.can_be_shared() {
+            let text = "a model with open shapes can have one request only";
+            return Err(OvError::invalid_argument(text));
+        }
+        Ok(Self(model.clone()))
+    }
+}
+
+impl Drop for RequestClaim {
+    fn drop(&mut self) {
+        self.0.has_request.store(false, Relaxed);
     }
 }
 

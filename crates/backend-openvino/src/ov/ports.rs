@@ -39,6 +39,13 @@ pub(crate) struct ModelPort {
     pub(crate) shape: Option<Shape>,
 }
 
+impl ModelPort {
+    /// Whether all its dimensions are known.
+    pub(super) fn has_fixed_shape(&self) -> bool {
+        self.shape.as_ref().is_some_and(|shape| shape.iter().all(|&dim| dim >= 0))
+    }
+}
+
 /// The functions that describe the inputs or the outputs of a model.
 pub(super) struct PortGroup<'a, T> {
     pub(super) openvino: &'a OpenVino,

@@ -7,7 +7,8 @@ use std::{
 use smallvec::SmallVec;
 
 use super::{
-    CompiledModel, OvError, RunInput, RunOutput, RunPlace, failure::not_null, output::PendingOutput, sys,
+    CompiledModel, OpenVino, OvError, RunInput, RunOutput, RunPlace, compiled::RequestClaim,
+    failure::not_null, output::PendingOutput, sys,
 };
 
 /// Where a run leaves an output. A run computes all outputs.
@@ -29,6 +30,7 @@ pub(crate) struct InferRequest {
     model: Arc<CompiledModel>,
     /// The tensors of the request itself, for outputs that nobody reads. They are freed before the request is.
     own_outputs: Vec<NonNull<sys::ov_tensor>>,
+    _claim: RequestClaim,
 }
 
 // SAFETY: a request belongs to no thread, and is used by one at a time, because a run needs `&mut self`.
@@ -38,9 +40,10 @@ impl InferRequest {
     /// A request of a model. It has memory for its own outputs and shares the weights.
     ///
     /// # Errors
-    /// Those of the library.
+    /// Those of the library; also if the model cannot be shared ([`CompiledModel::can_be_shared`]) and has a request.
     pub(crate) fn new(model: &Arc<CompiledModel>) -> Result<Self, OvError> {
         let openvino = model.openvino();
+        let claim = RequestClaim::of(model)?;
         let mut pointer = ptr::null_mut();
         // SAFETY: the model lives; `pointer` is writable.
         let status = unsafe {
@@ -48,7 +51,7 @@ impl InferRequest {
         };
         openvino.check(status, || "make a request".to_owned())?;
         let pointer = not_null(pointer, "request")?;
-        let mut request = Self { pointer, model: model.clone(), own_outputs: Vec::new() };
+        let mut request = Self { pointer, model: model.clone(), own_outputs: Vec::new(), _claim: claim };
         for index in 0..model.ports().outputs.len() {
             let mut tensor = ptr::null_mut();
             // SAFETY: the request lives, `index` is below the number of outputs, `tensor` is writable.
@@ -75,23 +78,24 @@ impl InferRequest {
     ///
     /// # Errors
     /// Those of the library, or another number of inputs or outputs than the model has; also if an output has another shape
-    /// than its place. The places may have been written then. The request stays usable.
+    /// than its place. The places may have been written then. The request stays usable, unless the model is broken
+    /// ([`CompiledModel::is_broken`]).
     pub(crate) fn run(
         &mut self,
         inputs: &[RunInput<'_>],
         targets: &[OutputTarget<'_>],
     ) -> Result<SmallVec<[RunOutput; 4]>, OvError> {
         self.require(inputs, targets)?;
-        let openvino = self.model.openvino();
-        let set = openvino.functions().ov_infer_request_set_input_tensor_by_index;
+        let model = self.model.clone();
+        let openvino = model.openvino();
         for (index, input) in inputs.iter().enumerate() {
-            // SAFETY: request and tensor live. The library keeps the tensor beyond this call, and its bytes are borrowed
-            // only as long as this function: by the invariant, they are not used after it.
-            let status = unsafe { set(self.pointer.as_ptr(), index, input.as_ptr()) };
-            openvino.check(status, || format!("use the tensor for {}", self.input_name(index)))?;
+            self.set_input(index, input.as_ptr())?;
         }
-        let pending = self.set_outputs(inputs, targets)?;
-        self.compute()?;
+        let pending = self.set_outputs(openvino, inputs, targets)?;
+        if let Err(error) = self.compute() {
+            self.reset_shapes();
+            return Err(error);
+        }
         for (index, target) in targets.iter().enumerate() {
             let OutputTarget::Place(place) = target else { continue };
             let is_there = match self.returned_input(inputs, index) {
@@ -111,16 +115,16 @@ impl InferRequest {
     ///
     /// An output that is an input has only one tensor, which is set as the input. So it is copied.
     fn set_outputs<'a>(
-        &'a self,
+        &mut self,
+        openvino: &'a OpenVino,
         inputs: &[RunInput<'_>],
         targets: &[OutputTarget<'_>],
     ) -> Result<SmallVec<[PendingOutput<'a>; 4]>, OvError> {
-        let openvino = self.model.openvino();
-        let set = openvino.functions().ov_infer_request_set_output_tensor_by_index;
         let mut pending: SmallVec<[PendingOutput<'_>; 4]> = SmallVec::new();
         for (index, target) in targets.iter().enumerate() {
             let returned = self.returned_input(inputs, index);
             let tensor = match target {
+                OutputTarget::Place(_) | OutputTarget::Unread if returned.is_some() => continue,
                 OutputTarget::Place(place) => place.as_ptr(),
                 OutputTarget::Unread => self.own_outputs[index].as_ptr(),
                 OutputTarget::New => {
@@ -133,16 +137,39 @@ impl InferRequest {
                 }
             };
             if returned.is_none() {
-                // SAFETY: request and tensor live; as for inputs, memory of a place is not used after the run.
-                let status = unsafe { set(self.pointer.as_ptr(), index, tensor) };
-                openvino.check(status, || format!("use the tensor for {}", self.output_name(index)))?;
+                self.set_output(index, tensor)?;
             }
         }
         Ok(pending)
     }
 
-    /// Runs, once all tensors are set. The caller has the request alone.
-    fn compute(&self) -> Result<(), OvError> {
+    /// Gives the library the tensor of an input. By the invariant, it is not used after the run.
+    pub(super) fn set_input(&mut self, index: usize, tensor: *const sys::ov_tensor) -> Result<(), OvError> {
+        let openvino = self.model.openvino();
+        let set = openvino.functions().ov_infer_request_set_input_tensor_by_index;
+        // SAFETY: request and tensor live; the library keeps a reference of its own to the tensor.
+        let status = unsafe { set(self.pointer.as_ptr(), index, tensor) };
+        openvino.check(status, || format!("use the tensor for {}", self.input_name(index)))
+    }
+
+    /// Gives the library the tensor of the request itself for an output, unless the output is an input.
+    pub(super) fn set_own_output(&mut self, index: usize) -> Result<(), OvError> {
+        match self.model.returned_inputs()[index] {
+            Some(_) => Ok(()),
+            None => self.set_output(index, self.own_outputs[index].as_ptr()),
+        }
+    }
+
+    fn set_output(&mut self, index: usize, tensor: *const sys::ov_tensor) -> Result<(), OvError> {
+        let openvino = self.model.openvino();
+        let set = openvino.functions().ov_infer_request_set_output_tensor_by_index;
+        // SAFETY: as for inputs.
+        let status = unsafe { set(self.pointer.as_ptr(), index, tensor) };
+        openvino.check(status, || format!("use the tensor for {}", self.output_name(index)))
+    }
+
+    /// Runs, once all tensors are set.
+    pub(super) fn compute(&mut self) -> Result<(), OvError> {
         let openvino = self.model.openvino();
         let (functions, request) = (openvino.functions(), self.pointer.as_ptr());
         let step = || "run the model".to_owned();
@@ -166,6 +193,10 @@ impl InferRequest {
 
     fn require(&self, inputs: &[RunInput<'_>], targets: &[OutputTarget<'_>]) -> Result<(), OvError> {
         let (ports, openvino) = (self.model.ports(), self.model.openvino());
+        if self.model.is_broken() {
+            let message = "the model must be compiled again after a run that failed".to_owned();
+            return Err(OvError { code: -1, message });
+        }
         let numbers =
             [("inputs", inputs.len(), ports.inputs.len()), ("outputs", targets.len(), ports.outputs.len())];
         for (kind, given, needed) in numbers {
