@@ -11,6 +11,7 @@
 //!
 //! What the C interface does not offer: all names of an input or output, its layout, the strings of an output, and the
 //! memory that a model holds.
+mod bare_run;
 mod compiled;
 mod element;
 mod failure;
@@ -25,6 +26,7 @@ mod tensor;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use bare_run::BareRun;
 pub(crate) use compiled::{CompileOptions, CompiledModel};
 pub(crate) use element::ElementType;
 pub(crate) use failure::OvError;

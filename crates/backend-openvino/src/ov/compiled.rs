@@ -194,7 +194,8 @@ impl CompiledModel {
         self.pointer.as_ptr()
     }
 
-    pub(super) fn openvino(&self) -> &Arc<OpenVino> {
+    /// The library of the model.
+    pub(crate) fn openvino(&self) -> &Arc<OpenVino> {
         &self.openvino
     }
 

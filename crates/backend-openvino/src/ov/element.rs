@@ -41,8 +41,9 @@ impl ElementType {
 
 /// The numbers of element types in one release of the library, in the order of [`DataType::ALL`].
 ///
-/// The releases 2024.2 and 2025.1 have changed the numbers, and the library does not tell which it has. So it is asked: it
-/// reads a graph with an input of each type, and tells the types of the inputs by their numbers.
+/// Releases have changed the numbers, the last time 2025.1, and the library does not tell which it has. With other numbers
+/// a run would take integers for floats. So the library is asked: it reads a graph with an input of each type, and tells the
+/// types of the inputs by their numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ElementNumbers(Vec<ov_element_type>);
 

@@ -23,7 +23,7 @@ pub(crate) enum LibraryError {
     #[error("{0}")]
     Loader(String),
     /// The library is of a release that lacks a function.
-    #[error("the library has no function {0}: OpenVINO 2024.0 or newer is needed")]
+    #[error("the library has no function {0}: OpenVINO 2025.2 or newer is needed")]
     NoFunction(&'static str),
     /// The library could not be initialised.
     #[error(transparent)]

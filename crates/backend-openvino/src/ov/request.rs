@@ -191,6 +191,10 @@ impl InferRequest {
         inputs.get(input)
     }
 
+    pub(super) fn as_ptr(&self) -> *mut sys::ov_infer_request {
+        self.pointer.as_ptr()
+    }
+
     fn require(&self, inputs: &[RunInput<'_>], targets: &[OutputTarget<'_>]) -> Result<(), OvError> {
         let (ports, openvino) = (self.model.ports(), self.model.openvino());
         if self.model.is_broken() {

@@ -1,6 +1,6 @@
 //! The part of OpenVINO's C interface that this crate uses: its types, and the table of its functions.
 //!
-//! The declarations follow the headers `openvino/c/*.h` of the releases 2024.0 to 2026.4. Types have the names of the
+//! The declarations follow the headers `openvino/c/*.h` of the releases 2025.2 to 2026.4. Types have the names of the
 //! headers, and belong to this interface only. The library is opened at run time, so nothing is linked.
 #![expect(non_camel_case_types, reason = "the names of the C interface")]
 use std::ffi::{c_char, c_int, c_void};
@@ -10,7 +10,7 @@ use libloading::Library;
 /// `ov_status_e`. It is a number, because a newer library may have more codes.
 pub(super) type ov_status = c_int;
 
-/// A C `enum` of element types. Its numbers differ between releases.
+/// `ov_element_type_e`. Releases differ in its numbers.
 pub(super) type ov_element_type = u32;
 
 /// A successful call.
