@@ -7,8 +7,8 @@ use std::{path::PathBuf, time::Instant};
 use backend_openvino::RunOverhead;
 use vocabulary::Error;
 
-const ROUNDS: u32 = 5_000;
-const REPETITIONS: usize = 15;
+const ROUNDS: u32 = 300;
+const REPETITIONS: usize = 300;
 
 #[expect(clippy::print_stdout, reason = "the result of the program")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -95,6 +95,16 @@ mod tests {
     }
 
     #[test]
+    fn the_library_of_a_python_package_is_found() {
+        let packages = tempfile::tempdir().unwrap();
+        let libraries = packages.path().join(IN_PYTHON_PACKAGES);
+        fs::create_dir_all(&libraries).unwrap();
+        fs::write(libraries.join("libopenvino_c.so.2641"), "").unwrap();
+        let found = newest_in([packages.path().join("openvino/libs").as_path()]);
+        assert_eq!(found, Some(libraries.join("libopenvino_c.so.2641")));
+    }
+
+    #[test]
     fn a_name_without_a_release_is_the_last_choice() {
         let plain = folder(&["libopenvino_c.so", "libopenvino_c.so.x", "libopenvino_c.so.7"]);
         assert_eq!(newest_in([plain.path()]).unwrap(), plain.path().join("libopenvino_c.so"));

@@ -83,7 +83,7 @@ fn without_source_places(message: &str) -> String {
         begins && line.strip_suffix(':').is_some_and(ends_with_place)
     };
     let told: Vec<&str> = lines().filter(|line| !is_place(line)).collect();
-    if told.is_empty() { lines().last().unwrap_or("no reason told").to_owned() } else { told.join("; ") }
+    if told.is_empty() { lines().next_back().unwrap_or("no reason told").to_owned() } else { told.join("; ") }
 }
 
 /// Whether a text ends with the place in a source file: `src/a.cpp:12`.

@@ -14,7 +14,7 @@ fn a_file_that_is_not_whole_is_refused_with_its_path_and_the_rule() {
     let directory = tempfile::tempdir().unwrap();
     let (xml, bin) = (directory.path().join("network.xml"), directory.path().join("network.bin"));
     let (graph, weights) = (fs::read(path("network.xml")).unwrap(), fs::read(path("network.bin")).unwrap());
-    let mut check = |graph: &[u8], weights: Option<&[u8]>, rule: &str| {
+    let check = |graph: &[u8], weights: Option<&[u8]>, rule: &str| {
         fs::write(&xml, graph).unwrap();
         match weights {
             Some(weights) => fs::write(&bin, weights).unwrap(),
