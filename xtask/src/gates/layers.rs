@@ -33,6 +33,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ),
     ("backend-image", &["vocabulary", "config", "inference"]),
     ("backend-onnx", &["vocabulary", "config", "inference", "proto"]),
+    ("backend-openvino", &["vocabulary"]),
     ("backend-python", &["vocabulary", "config", "inference", "proto"]),
     ("shared-memory", &["vocabulary", "inference"]),
     ("object-stores", &["vocabulary", "inference"]),
