@@ -1,7 +1,7 @@
 //! The backend for OpenVINO.
 //!
-//! `ov` has the safe types over the library, and `library` finds it. The build does not depend on it: it is opened at run
-//! time.
+//! `ov` has the safe types over the library, and `library` finds it. The build does not depend on the library, which is
+//! opened at run time.
 #![deny(unsafe_code, missing_docs)]
 #![cfg_attr(not(test), expect(dead_code, reason = "the serving half of the backend uses it"))]
 

@@ -1,7 +1,7 @@
 //! Finds the library of OpenVINO's C interface.
 //!
-//! The Python package has it with all that it needs in the folder `openvino/libs` of `site-packages`. Its name ends with
-//! its release: `libopenvino_c.so.2641` is that of 2026.4.1.
+//! The Python package has it with all that it needs in the folder `openvino/libs` of `site-packages`. Its name ends
+//! with its release: `libopenvino_c.so.2641` is that of 2026.4.1.
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -36,8 +36,8 @@ pub(crate) fn open(path: &Path) -> Result<Arc<OpenVino>, Error> {
     })
 }
 
-/// The library of the newest release in any of the folders; of equal releases, that of the first folder. A library whose
-/// name tells no release is taken if there is no other. Only the names of files count.
+/// The library of the newest release in any of the folders; of equal releases, that of the first folder. A library
+/// whose name tells no release is taken if there is no other. Only the names of files count.
 pub(crate) fn newest_in<'a>(folders: impl IntoIterator<Item = &'a Path>) -> Option<PathBuf> {
     let mut newest: Option<(Vec<u32>, PathBuf)> = None;
     for folder in folders {

@@ -1,10 +1,10 @@
 //! Safe types over OpenVINO's C interface; the only module of this crate with `unsafe`.
 //!
 //! A model is read from its files ([`ModelGraph`]), compiled for a device ([`CompiledModel`]), and run by requests
-//! ([`InferRequest`]), each of which one thread uses at a time. The library is opened at run time ([`OpenVino`]), and its
-//! functions are looked up once (`sys`). The safe types guarantee:
-//! - a [`RunInput`] borrows the bytes it was made over, and a [`RunPlace`] those that it will write; a run uses no memory
-//!   that an earlier run has borrowed;
+//! ([`InferRequest`]), each of which one thread uses at a time. The library is opened at run time ([`OpenVino`]), and
+//! its functions are looked up once (`sys`). The safe types guarantee:
+//! - a [`RunInput`] borrows the bytes it was made over, and a [`RunPlace`] those that it will write; a run uses no
+//!   memory that an earlier run has borrowed;
 //! - a [`RunOutput`] owns memory of the library, which no later run writes;
 //! - a request keeps its model alive, a model keeps the library alive, and an opened library is never closed;
 //! - no file of a model is mapped, so a change of a file is no change of a loaded model.

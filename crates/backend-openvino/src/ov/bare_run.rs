@@ -50,8 +50,9 @@ impl BareRun {
                     made.get_mut(count).ok_or_else(|| OvError::invalid_argument("too many tensors"))?;
                 count += 1;
                 let data = tensor.bytes.as_mut_ptr().cast();
-                // SAFETY: the bytes are as many as element and shape need, and live as long as the request, which is this
-                // value's; `place` is writable, and used only after success. The request is used by this thread only.
+                // SAFETY: the bytes are as many as element and shape need, and live as long as the request, which is
+                // this value's; `place` is writable, and used only after success. The request is used by this thread
+                // only.
                 unsafe {
                     status |= (functions.ov_tensor_create_from_host_ptr)(
                         tensor.element,

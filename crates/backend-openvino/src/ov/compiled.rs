@@ -30,15 +30,15 @@ pub(crate) struct CompileOptions {
 }
 
 impl CompileOptions {
-    /// For the processors of the host, with the precision of the model, and that many threads for each run, which the host
-    /// may move.
+    /// For the processors of the host, with the precision of the model, and that many threads for each run, which the
+    /// host may move.
     ///
-    /// The library itself would compute in BF16 on processors that have it, with results that differ from the third digit
-    /// on, and would bind its threads to the first processors, which other models of the server use as well. It computes
-    /// INT64 as INT32 and FP64 as FP32, whatever the options are.
+    /// The library itself would compute in BF16 on processors that have it, with results that differ from the third
+    /// digit on, and would bind its threads to the first processors, which other models of the server use as well. It
+    /// computes INT64 as INT32 and FP64 as FP32, whatever the options are.
     ///
-    /// With one thread, a run computes on the thread that asks for it, and the runs of one compiled model follow each other.
-    /// `NUM_STREAMS` of n has n runs at the same time, each on threads of the library.
+    /// With one thread, a run computes on the thread that asks for it, and the runs of one compiled model follow each
+    /// other. `NUM_STREAMS` of n has n runs at the same time, each on threads of the library.
     pub(crate) fn processors(threads: NonZeroUsize) -> Self {
         let mut options = Self::device(PROCESSORS);
         options.set("INFERENCE_PRECISION_HINT", "f32");
@@ -87,8 +87,8 @@ impl CompiledModel {
     /// Compiles a graph. Blocks, for seconds if the model is large.
     ///
     /// # Errors
-    /// Those of the library: the device is missing, does not know a property, or cannot run the model. Also more than 16
-    /// properties.
+    /// Those of the library: the device is missing, does not know a property, or cannot run the model. Also more than
+    /// 16 properties.
     pub(crate) fn compile(graph: &ModelGraph, options: &CompileOptions) -> Result<Arc<Self>, OvError> {
         let openvino = graph.openvino();
         let device = text(&options.device)?;
@@ -154,14 +154,15 @@ impl CompiledModel {
         Ok(value.to_string_lossy().into_owned())
     }
 
-    /// Whether it may have several requests. It may not if the shape of an input or output is open: then a run that fails
-    /// could change the results of the runs of other requests. Each instance compiles the graph for itself.
+    /// Whether it may have several requests. It may not if the shape of an input or output is open: then a run that
+    /// fails could change the results of the runs of other requests. Each instance compiles the graph for itself.
     pub(crate) fn can_be_shared(&self) -> bool {
         let ports = self.ports.inputs.iter().chain(&self.ports.outputs);
         ports.into_iter().all(ModelPort::has_fixed_shape)
     }
 
-    /// Whether it must be compiled again, because a run has failed that the library does not get over. All its runs fail.
+    /// Whether it must be compiled again, because a run has failed that the library does not get over. All its runs
+    /// fail.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken.load(Relaxed)
     }
@@ -214,7 +215,8 @@ impl CompiledModel {
 
 impl Drop for CompiledModel {
     fn drop(&mut self) {
-        // SAFETY: this value owns the model and frees it once; no request is left, because each holds a reference to it.
+        // SAFETY: this value owns the model and frees it once; no request is left, because each holds a reference to
+        // it.
         unsafe { (self.openvino.functions().ov_compiled_model_free)(self.pointer.as_ptr()) };
     }
 }

@@ -41,9 +41,9 @@ impl ElementType {
 
 /// The numbers of element types in one release of the library, in the order of [`DataType::ALL`].
 ///
-/// Releases have changed the numbers, the last time 2025.1, and the library does not tell which it has. With other numbers
-/// a run would take integers for floats. So the library is asked: it reads a graph with an input of each type, and tells the
-/// types of the inputs by their numbers.
+/// Releases have changed the numbers, the last time 2025.1, and the library does not tell which it has. With other
+/// numbers a run would take integers for floats. So the library is asked: it reads a graph with an input of each type,
+/// and tells the types of the inputs by their numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ElementNumbers(Vec<ov_element_type>);
 
@@ -52,8 +52,8 @@ impl ElementNumbers {
     pub(super) fn of(functions: &FunctionTable, core: NonNull<sys::ov_core>) -> Result<Self, OvError> {
         let step = || "ask for the numbers of element types".to_owned();
         let (text, mut model) = (graph_of_all_types(), ptr::null_mut());
-        // SAFETY: the core lives; the text is as long as the argument says and is copied; there are no weights; `model` is
-        // writable.
+        // SAFETY: the core lives; the text is as long as the argument says and is copied; there are no weights; `model`
+        // is writable.
         let status = unsafe {
             (functions.ov_core_read_model_from_memory_buffer)(
                 core.as_ptr(),
@@ -67,8 +67,8 @@ impl ElementNumbers {
         let model = not_null(model, "model")?;
         let numbers = (0..DataType::ALL.len()).map(|index| {
             let (mut port, mut number) = (ptr::null_mut(), 0);
-            // SAFETY: the model lives and has as many inputs; `port` and `number` are writable. The port belongs to this
-            // function, which frees it once.
+            // SAFETY: the model lives and has as many inputs; `port` and `number` are writable. The port belongs to
+            // this function, which frees it once.
             unsafe {
                 let status = (functions.ov_model_const_input_by_index)(model.as_ptr(), index, &raw mut port);
                 check(functions, status, step)?;
@@ -106,11 +106,12 @@ fn graph_of_all_types() -> String {
     for (position, datatype) in DataType::ALL.into_iter().enumerate() {
         let (element, precision) = element_names(datatype);
         let (input, result) = (2 * position, 2 * position + 1);
-        let _ = write!(
+        let port = format!(r#"<port id="0" precision="{precision}"><dim>1</dim></port>"#);
+        let _ = writeln!(
             layers,
-            r#"<layer id="{input}" name="{element}" type="Parameter" version="opset1"><data shape="1" element_type="{element}"/><output><port id="0" precision="{precision}"><dim>1</dim></port></output></layer>
-<layer id="{result}" name="of_{element}" type="Result" version="opset1"><input><port id="0" precision="{precision}"><dim>1</dim></port></input></layer>
-"#
+            r#"<layer id="{input}" name="{element}" type="Parameter" version="opset1">
+<data shape="1" element_type="{element}"/><output>{port}</output></layer>
+<layer id="{result}" name="of_{element}" type="Result" version="opset1"><input>{port}</input></layer>"#
         );
         let _ =
             writeln!(edges, r#"<edge from-layer="{input}" from-port="0" to-layer="{result}" to-port="0"/>"#);

@@ -100,8 +100,10 @@ mod tests {
 
     #[test]
     fn errors_have_no_places_of_the_librarys_source() {
-        let weights = "Exception from src/inference/src/cpp/core.cpp:84:\nCheck 'is_valid_weights_range(size(), offset)' \
-                       failed at src/core/xml_util/src/xml_deserialize_util.cpp:900:\nIncorrect weights in bin file!\n\n";
+        let weights = "Exception from src/inference/src/cpp/core.cpp:84:\n\
+                       Check 'is_valid_weights_range(size(), offset)' failed at \
+                       src/core/xml_util/src/xml_deserialize_util.cpp:900:\n\
+                       Incorrect weights in bin file!\n\n";
         let error = OvError::of_library(-1, "read 'm.xml'", weights);
         assert_eq!(
             error.to_string(),

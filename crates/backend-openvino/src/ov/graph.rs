@@ -30,8 +30,8 @@ unsafe impl Send for ModelGraph {}
 impl ModelGraph {
     /// Reads the model at `path`. Blocks.
     ///
-    /// The format follows from path and content: OpenVINO's own (`.xml`, with the weights in the `.bin` of the same name),
-    /// `.onnx`, `.pdmodel`, `.pb`, `.tflite`, or the folder of a TensorFlow SavedModel.
+    /// The format follows from path and content: OpenVINO's own (`.xml`, with the weights in the `.bin` of the same
+    /// name), `.onnx`, `.pdmodel`, `.pb`, `.tflite`, or the folder of a TensorFlow SavedModel.
     ///
     /// # Errors
     /// Those of the library: it cannot find the file or its weights, or cannot read them. They name the path.
@@ -94,12 +94,12 @@ impl ModelGraph {
         OwnedPort { pointer: not_null(port, "port").ok()?, openvino: &self.openvino }.name()
     }
 
-    /// Gives inputs other shapes: their positions, and dimensions of which -1 is not fixed. The library derives the shapes
-    /// of everything else.
+    /// Gives inputs other shapes: their positions, and dimensions of which -1 is not fixed. The library derives the
+    /// shapes of everything else.
     ///
     /// # Errors
-    /// Those of the library: the model cannot compute with these shapes. Then it stays as it was. Also a dimension below
-    /// -1.
+    /// Those of the library: the model cannot compute with these shapes. Then it stays as it was. Also a dimension
+    /// below -1.
     pub(crate) fn reshape(&mut self, inputs: &[(usize, Shape)]) -> Result<(), OvError> {
         let dims = inputs.iter().map(|(_, shape)| shape.iter().map(|&dim| dimension(dim)).collect());
         let mut dims = dims.collect::<Result<Vec<Vec<sys::ov_dimension>>, OvError>>()?;

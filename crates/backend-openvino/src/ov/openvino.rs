@@ -57,10 +57,11 @@ unsafe impl Send for OpenVino {}
 unsafe impl Sync for OpenVino {}
 
 impl OpenVino {
-    /// Opens the library at `path`. It loads its other libraries, such as the readers of formats, from the same folder when
-    /// they are needed.
+    /// Opens the library at `path`. It loads its other libraries, such as the readers of formats, from the same folder
+    /// when they are needed.
     ///
-    /// Files of models are read into memory, never mapped: a file that another program makes shorter would end the process.
+    /// Files of models are read into memory, never mapped: a file that another program makes shorter would end the
+    /// process.
     pub(crate) fn open(path: &Path) -> Result<Arc<Self>, LibraryError> {
         // SAFETY: running the initialisers of a shared library is what the operator asks for by installing it; those of
         // OpenVINO have no requirements.
@@ -95,7 +96,8 @@ impl OpenVino {
         &self.version
     }
 
-    /// The devices that the library can use here, such as `CPU`. Opens the libraries of all devices: it may take seconds.
+    /// The devices that the library can use here, such as `CPU`. Opens the libraries of all devices: it may take
+    /// seconds.
     ///
     /// # Errors
     /// Those of the library.
@@ -120,8 +122,8 @@ impl OpenVino {
 
     /// Sets a property for all that is read or compiled from now on.
     ///
-    /// The library accepts every key here. With a key that a device does not know, it refuses to compile from then on. So
-    /// only this module calls the function.
+    /// The library accepts every key here. With a key that a device does not know, it refuses to compile from then on.
+    /// So only this module calls the function.
     fn set_property(&self, key: &CStr, value: &CStr) -> Result<(), OvError> {
         let all_devices = c"".as_ptr();
         // SAFETY: the core lives; all texts end with NUL and are copied. The call reads one pair of arguments.
@@ -142,8 +144,8 @@ impl OpenVino {
     /// Those of the library: there is no such file, or it is no extension.
     pub(crate) fn add_extension(&self, path: &Path) -> Result<(), OvError> {
         let text = path_text(path)?;
-        // SAFETY: the core lives; the text ends with NUL. Running the initialisers of the extension is what the operator
-        // asks for by naming it.
+        // SAFETY: the core lives; the text ends with NUL. Running the initialisers of the extension is what the
+        // operator asks for by naming it.
         let status = unsafe { (self.functions.ov_core_add_extension)(self.core.as_ptr(), text.as_ptr()) };
         self.check(status, || format!("load the extension '{}'", path.display()))
     }

@@ -46,7 +46,8 @@ impl RunOutput {
 /// The bytes of the output.
 impl AsRef<[u8]> for RunOutput {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the tensor has that many bytes, which the run has written, and no code writes them while `self` lives.
+        // SAFETY: the tensor has that many bytes, which the run has written, and no code writes them while `self`
+        // lives.
         unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len) }
     }
 }
@@ -82,8 +83,8 @@ impl<'a> PendingOutput<'a> {
         input.with_elements(|shape, elements| {
             let output = Self::with_shape(openvino, port, shape)?;
             let (target, len) = (output.tensor.data()?, output.byte_size()?);
-            // SAFETY: both have the type of the output and the same shape, so as many bytes; the library has checked the
-            // type of the input. The target is new memory.
+            // SAFETY: both have the type of the output and the same shape, so as many bytes; the library has checked
+            // the type of the input. The target is new memory.
             unsafe { target.copy_from_nonoverlapping(elements, len) };
             Ok(output)
         })?

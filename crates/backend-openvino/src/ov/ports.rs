@@ -19,7 +19,8 @@ pub(crate) struct ModelPorts {
 }
 
 impl ModelPorts {
-    /// For each output the input that it is. A tensor has its names alone in a model, so they are one if they share a name.
+    /// For each output the input that it is. A tensor has its names alone in a model, so they are one if they share a
+    /// name.
     pub(super) fn returned_inputs(&self) -> Vec<Option<usize>> {
         let input = |output: &ModelPort| {
             self.inputs.iter().position(|input| output.name.is_some() && input.name == output.name)

@@ -23,8 +23,8 @@ pub(crate) enum OutputTarget<'a> {
 
 /// What runs a compiled model: the state of one run at a time.
 ///
-/// Invariant: each run gives the library all tensors before it computes. So what an earlier run has borrowed, and perhaps
-/// ended since, is never used.
+/// Invariant: each run gives the library all tensors before it computes. So what an earlier run has borrowed, and
+/// perhaps ended since, is never used.
 pub(crate) struct InferRequest {
     pointer: NonNull<sys::ov_infer_request>,
     model: Arc<CompiledModel>,
@@ -77,9 +77,9 @@ impl InferRequest {
     /// [`OutputTarget::New`], in their order. Blocks. The first run of each new shape takes longer.
     ///
     /// # Errors
-    /// Those of the library, or another number of inputs or outputs than the model has; also if an output has another shape
-    /// than its place. The places may have been written then. The request stays usable, unless the model is broken
-    /// ([`CompiledModel::is_broken`]).
+    /// Those of the library, or another number of inputs or outputs than the model has; also if an output has another
+    /// shape than its place. The places may have been written then. The request stays usable, unless the model is
+    /// broken ([`CompiledModel::is_broken`]).
     pub(crate) fn run(
         &mut self,
         inputs: &[RunInput<'_>],

@@ -1,9 +1,9 @@
 //! What a request does after a run that failed.
 //!
 //! The library computes the shapes inside a model again only where an input has another shape than in the last run that
-//! succeeded. A failed run has changed the shapes, but does not count. So the next run with the shapes of the last success
-//! would compute with those of the failed run, and fail, or give wrong results. The releases 2024.6 to 2026.4 do that. A run
-//! without rows makes the library compute all shapes again.
+//! succeeded. A failed run has changed the shapes, but does not count. So the next run with the shapes of the last
+//! success would compute with those of the failed run, and fail, or give wrong results. The releases 2024.6 to 2026.4
+//! do that. A run without rows makes the library compute all shapes again.
 use std::ptr;
 
 use smallvec::SmallVec;

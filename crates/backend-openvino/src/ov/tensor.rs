@@ -27,8 +27,8 @@ impl<'a> OwnedTensor<'a> {
     /// A tensor that uses these bytes in place.
     ///
     /// # Safety
-    /// The address has as many bytes as datatype and shape need, aligned for the element, as long as the library can use
-    /// the tensor. They are readable, and writable if the tensor is an output.
+    /// The address has as many bytes as datatype and shape need, aligned for the element, as long as the library can
+    /// use the tensor. They are readable, and writable if the tensor is an output.
     unsafe fn over(
         openvino: &'a OpenVino,
         datatype: DataType,
@@ -102,14 +102,14 @@ impl<'a> RunInput<'a> {
         bytes: &'a [u8],
     ) -> Result<Self, OvError> {
         require(datatype, shape, bytes)?;
-        // SAFETY: the bytes are readable for as long as this value lives, as many as needed, and aligned. A request uses
-        // them only during the run to which this value is lent, and does not write to inputs.
+        // SAFETY: the bytes are readable for as long as this value lives, as many as needed, and aligned. A request
+        // uses them only during the run to which this value is lent, and does not write to inputs.
         let tensor = unsafe { OwnedTensor::over(openvino, datatype, shape, address_of(bytes).cast_mut())? };
         Ok(Self { tensor, bytes: PhantomData })
     }
 
-    /// A tensor that uses foreign memory in place. `None` if datatype, shape or address do not allow that, or if the owner
-    /// of the memory does not.
+    /// A tensor that uses foreign memory in place. `None` if datatype, shape or address do not allow that, or if the
+    /// owner of the memory does not.
     ///
     /// # Errors
     /// That of the library.
@@ -122,7 +122,8 @@ impl<'a> RunInput<'a> {
         if !can_be_used(datatype, shape, memory) {
             return Ok(None);
         }
-        // SAFETY: the memory exists for as long as it is borrowed, its owner allows libraries to read it, and it is aligned.
+        // SAFETY: the memory exists for as long as it is borrowed, its owner allows libraries to read it, and it is
+        // aligned.
         let tensor = unsafe { OwnedTensor::over(openvino, datatype, shape, memory.address())? };
         Ok(Some(Self { tensor, bytes: PhantomData }))
     }
@@ -130,8 +131,8 @@ impl<'a> RunInput<'a> {
     /// A tensor of strings, which are copied.
     ///
     /// # Errors
-    /// A number of strings that does not fit the shape, and a NUL in a string: the C interface passes texts that end with
-    /// NUL.
+    /// A number of strings that does not fit the shape, and a NUL in a string: the C interface passes texts that end
+    /// with NUL.
     pub(crate) fn strings(openvino: &'a OpenVino, shape: &[i64], strings: &[&[u8]]) -> Result<Self, OvError> {
         if element_count(shape) != Some(strings.len()) {
             let count = strings.len();
@@ -201,8 +202,8 @@ impl<'a> RunPlace<'a> {
         require(datatype, shape, bytes)?;
         let len = bytes.len();
         let address = if bytes.is_empty() { address_of(bytes).cast_mut() } else { bytes.as_mut_ptr() };
-        // SAFETY: the bytes are writable for as long as this value lives, as many as needed, and aligned. A request uses
-        // them only during the run to which this value is lent.
+        // SAFETY: the bytes are writable for as long as this value lives, as many as needed, and aligned. A request
+        // uses them only during the run to which this value is lent.
         let tensor = unsafe { OwnedTensor::over(openvino, datatype, shape, address)? };
         Ok(Self { tensor, shape, address, len, bytes: PhantomData })
     }
@@ -246,8 +247,8 @@ impl<'a> RunPlace<'a> {
         input.with_elements(|shape, elements| {
             let fits = shape == self.shape;
             if fits {
-                // SAFETY: both have the type of the output and this shape, so as many bytes; the library has checked the
-                // type of the input. Clients may name the same memory for both.
+                // SAFETY: both have the type of the output and this shape, so as many bytes; the library has checked
+                // the type of the input. Clients may name the same memory for both.
                 unsafe { self.address.copy_from(elements, self.len) };
             }
             fits
