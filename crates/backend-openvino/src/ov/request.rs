@@ -7,7 +7,7 @@ use std::{
 use smallvec::SmallVec;
 
 use super::{
-    CompiledModel, OpenVino, OvError, RunInput, RunOutput, RunPlace, compiled::RequestClaim,
+    CompiledModel, ElementType, OpenVino, OvError, RunInput, RunOutput, RunPlace, compiled::RequestClaim,
     failure::not_null, output::PendingOutput, sys,
 };
 
@@ -209,12 +209,19 @@ impl InferRequest {
                 return Err(OvError::invalid_argument(text));
             }
         }
-        let is_ours = |target: &OutputTarget<'_>| match target {
-            OutputTarget::Place(place) => place.belongs_to(openvino),
-            OutputTarget::New | OutputTarget::Unread => true,
-        };
-        if !inputs.iter().all(|input| input.belongs_to(openvino)) || !targets.iter().all(is_ours) {
+        if !inputs.iter().all(|input| input.belongs_to(openvino)) {
             return Err(OvError::invalid_argument("a tensor of another library"));
+        }
+        for (index, target) in targets.iter().enumerate() {
+            let OutputTarget::Place(place) = target else { continue };
+            if !place.belongs_to(openvino) {
+                return Err(OvError::invalid_argument("a place of another library"));
+            }
+            // The library does not see the place of an output that is an input.
+            if ports.outputs[index].element != ElementType::Known(place.datatype()) {
+                let name = self.output_name(index);
+                return Err(OvError::invalid_argument(format!("{name} has another type than its place")));
+            }
         }
         Ok(())
     }

@@ -182,6 +182,7 @@ impl<'a> RunInput<'a> {
 /// Memory that a run writes an output to.
 pub(crate) struct RunPlace<'a> {
     tensor: OwnedTensor<'a>,
+    datatype: DataType,
     shape: &'a [i64],
     address: *mut u8,
     len: usize,
@@ -205,7 +206,7 @@ impl<'a> RunPlace<'a> {
         // SAFETY: the bytes are writable for as long as this value lives, as many as needed, and aligned. A request
         // uses them only during the run to which this value is lent.
         let tensor = unsafe { OwnedTensor::over(openvino, datatype, shape, address)? };
-        Ok(Self { tensor, shape, address, len, bytes: PhantomData })
+        Ok(Self { tensor, datatype, shape, address, len, bytes: PhantomData })
     }
 
     /// The whole foreign memory. `None` as for [`RunInput::over_foreign`].
@@ -225,7 +226,7 @@ impl<'a> RunPlace<'a> {
         // SAFETY: the memory exists for as long as it is borrowed, its owner allows libraries to write it, and it is
         // aligned.
         let tensor = unsafe { OwnedTensor::over(openvino, datatype, shape, address)? };
-        Ok(Some(Self { tensor, shape, address, len, bytes: PhantomData }))
+        Ok(Some(Self { tensor, datatype, shape, address, len, bytes: PhantomData }))
     }
 
     pub(super) fn as_ptr(&self) -> *const sys::ov_tensor {
@@ -236,6 +237,11 @@ impl<'a> RunPlace<'a> {
         ptr::eq(self.tensor.openvino, openvino)
     }
 
+    /// The type of the output that has a place here.
+    pub(super) fn datatype(&self) -> DataType {
+        self.datatype
+    }
+
     /// Whether a run has left the output in the memory with the shape of the place.
     pub(super) fn is_used(&self) -> Result<bool, OvError> {
         let is_there = ptr::eq(self.tensor.data()?, self.address);
@@ -243,12 +249,14 @@ impl<'a> RunPlace<'a> {
     }
 
     /// Copies an input that the model returns. `false` if it has another shape than the place.
+    ///
+    /// The request has checked that the place has the type of the output.
     pub(super) fn copy_from(&self, input: &RunInput<'_>) -> Result<bool, OvError> {
         input.with_elements(|shape, elements| {
             let fits = shape == self.shape;
             if fits {
-                // SAFETY: both have the type of the output and this shape, so as many bytes; the library has checked
-                // the type of the input. Clients may name the same memory for both.
+                // SAFETY: both have the type of the output and this shape, so as many bytes: the library has checked
+                // the type of the input, and the request that of the place. Clients may name the same memory for both.
                 unsafe { self.address.copy_from(elements, self.len) };
             }
             fits

@@ -114,6 +114,19 @@ fn a_place_of_another_shape_is_an_error() {
 }
 
 #[test]
+fn a_place_of_another_type_is_an_error() {
+    let mut request = InferRequest::new(&compiled("unchanged.xml")).unwrap();
+    let bytes = AlignedBytes::of(&[0; 12]);
+    let mut place = AlignedBytes::of(&[0xee; 24]);
+    let x = RunInput::over(openvino(), DataType::Fp32, &[1, 3], bytes.bytes()).unwrap();
+    let s = RunInput::strings(openvino(), &[1], &[b"a"]).unwrap();
+    let target = RunPlace::over(openvino(), DataType::Fp64, &[1, 3], place.bytes_mut()).unwrap();
+    let targets = [OutputTarget::Place(target), OutputTarget::Unread];
+    let error = request.run(&[x, s], &targets).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("output 'x_out' has another type than its place"), "{error}");
+}
+
+#[test]
 fn a_run_has_all_inputs_and_outputs() {
     let mut request = InferRequest::new(&compiled("pair.xml")).unwrap();
     let error = request.run(&[], &[]).map(|_| ()).unwrap_err().to_string();

@@ -160,7 +160,14 @@ fn strings_go_in_and_an_output_that_is_an_input_is_a_copy() {
     let strings = RunInput::strings(openvino(), &[2], &[b"a", long.as_bytes()]).unwrap();
     let x = input(&[1, 3], source.bytes(12));
     let outputs = request.run(&[x, strings], &[OutputTarget::New, OutputTarget::Unread]).unwrap();
+    assert_eq!(floats_of(outputs[0].as_ref()), [1.0, 2.0, 3.0]);
+    let mut place = AlignedBytes::of(&[0; 12]);
+    let target = RunPlace::over(openvino(), DataType::Fp32, &[1, 3], place.bytes_mut()).unwrap();
+    let strings = RunInput::strings(openvino(), &[1], &[b"a"]).unwrap();
+    let x = input(&[1, 3], source.bytes(12));
+    request.run(&[x, strings], &[OutputTarget::Place(target), OutputTarget::Unread]).unwrap();
     source.forbid();
+    assert_eq!(floats_of(place.bytes()), [1.0, 2.0, 3.0]);
     assert_eq!(floats_of(outputs[0].as_ref()), [1.0, 2.0, 3.0]);
 }
 
