@@ -11,6 +11,7 @@ mod cache;
 mod callgrind;
 mod command;
 mod ensemble;
+mod frameworks;
 mod generation;
 mod growth;
 mod instructions;

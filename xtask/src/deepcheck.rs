@@ -86,7 +86,7 @@ struct Sanitizer {
 const ADDRESS: Sanitizer = Sanitizer {
     name: "address",
     runtime: "asan",
-    packages: &["c-api", "in-process", "backend-onnx"],
+    packages: &["c-api", "in-process", "native-backend", "backend-onnx"],
     tests: &["--lib", "--tests"],
     options: ("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1"),
 };

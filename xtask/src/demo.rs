@@ -22,12 +22,13 @@ const LIMIT_OF_TRAINING: Duration = Duration::from_secs(5 * 60);
 const LIMIT_OF_REQUESTS: Duration = Duration::from_secs(2 * 60);
 
 /// The models, and the scripts that make them.
-const TRAININGS: [(&str, &str); 4] = [
+const TRAININGS: [(&str, &str); 5] = [
     ("training a classifier of handwritten digits", "demo/train.py"),
     (
         "training a pipeline of scikit-learn for the same digits, as a model in Python",
         "demo/train_pipeline.py",
     ),
+    ("training a forest of scikit-learn for the same digits", "demo/train_forest.py"),
     (
         "training a network that tells shapes apart, behind a model that decodes pictures",
         "demo/train_shapes.py",
@@ -84,7 +85,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
         classify.arg("demo/classify.py").arg(&folder).args([ports[0].to_string(), ports[1].to_string()]);
         process::run_within(&mut classify, LIMIT_OF_REQUESTS)
     })?;
-    step("asking the pipeline in Python for the same digits", || {
+    step("asking the forest and the pipeline in Python for the same digits", || {
         let mut compare = python::command();
         compare.arg("demo/compare.py").arg(&folder).arg(ports[1].to_string());
         process::run_within(&mut compare, LIMIT_OF_REQUESTS)
@@ -176,6 +177,7 @@ fn show_places([http, grpc, metrics]: [u16; 3], folder: &Path) -> Result<()> {
         println!("   {line}");
     }
     println!("\nHTTP         http://127.0.0.1:{http}/v2/models/digits");
+    println!("forest       http://127.0.0.1:{http}/v2/models/digits_forest");
     println!("in Python    http://127.0.0.1:{http}/v2/models/digits_pipeline");
     println!("ensemble     http://127.0.0.1:{http}/v2/models/shape_of_picture");
     println!("gRPC         127.0.0.1:{grpc}");

@@ -20,7 +20,13 @@ const LIMIT: Duration = Duration::from_mins(30);
 
 /// The groups. The one that takes the most space is first, where the disk is emptiest: while pip installs the packages of the
 /// recipes they take 9.5 GB.
-const STEPS: [CheckStep; 15] = [
+const STEPS: [CheckStep; 16] = [
+    // It needs the packages of the recipes, which are removed after those.
+    CheckStep {
+        name: "PyTorch",
+        limit: Duration::from_mins(15),
+        action: || clients_of("PyTorch", "pytorch", tools::PYTORCH),
+    },
     CheckStep {
         name: "recipes",
         limit: Duration::from_mins(15),

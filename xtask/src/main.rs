@@ -136,7 +136,7 @@ cargo xtask dist [--dev] [--only wheel|deb|tar|image|chart] [--image-repository 
 
 cargo xtask bench [--reference DIR] [--before BINARY] [--limit] [--rounds N] [--seconds S] [--server BINARY] [--filter TEXT]
                   [--only load|adversary|reload|ensemble|cache|observe|shm|python|tune|promises|growth|replicas
-                         |peers|processors|instructions|micro]
+                         |peers|frameworks|processors|instructions|micro]
     Builds for release and measures: our server, a bare loop over ONNX Runtime, and, with --reference, the reference
     server of the nvidia-pytriton wheel installed in the site-packages folder DIR. Medians of N rounds [default: 3]
     of S seconds [default: 3] in alternation, then how much longer clients of our server wait while another one takes
@@ -145,8 +145,8 @@ cargo xtask bench [--reference DIR] [--before BINARY] [--limit] [--rounds N] [--
     costs and saves, then what observing and encrypting, tensors in shared memory and models in Python cost, then whether
     nereid tune finds what a full sweep finds, then each time and size that the documents promise beside the measured one,
     then what twice as many of something cost, then what replicas cost behind HAProxy, Envoy and Ray Serve, then the
-    same model behind other servers, then what a second processor gives, then the instructions and allocations of a request,
-    then the criterion benches.
+    same model behind other servers, then forests beside their libraries, then what a second processor gives, then the
+    instructions and allocations of a request, then the criterion benches.
     Results also in target/bench.
     --server measures this build of our server instead of building one.
     --before measures an earlier build of the server beside this one and shows the ratios.

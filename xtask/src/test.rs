@@ -14,7 +14,7 @@ use crate::{changes, chaos, deepcheck, demo, dist, docs, gates, loopback, memche
 
 /// The client tests that belong to no group of `cargo xtask integrations`, as an expression of pytest.
 const NO_INTEGRATION: &str = "not plugins and not nvidia and not stores and not browser and not monitoring and not recipes and not examples and \
-     not redis_library and not chart and not others and not ray";
+     not pytorch and not redis_library and not chart and not others and not ray";
 /// How long all steps may take on a busy machine.
 const LIMIT: Duration = Duration::from_mins(40);
 

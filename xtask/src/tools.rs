@@ -16,6 +16,6 @@ mod tool;
 
 pub(crate) use cargo_tool::{DENY, NEXTEST};
 pub(crate) use tool::{
-    BROWSER, CHART, EXAMPLES, FRONTS, MONITORING, NVIDIA, OF_TESTS, OTHERS, PLUGINS, RAY, RECIPES, STORES,
-    Tool, fetch,
+    BROWSER, CHART, EXAMPLES, FRONTS, MONITORING, NVIDIA, OF_TESTS, OTHERS, PLUGINS, PYTORCH, RAY, RECIPES,
+    STORES, Tool, fetch,
 };

@@ -157,12 +157,12 @@ static MIMALLOC: LazyLock<Option<Mimalloc>> = LazyLock::new(|| {
 /// Empties the thread's own cache, then returns the unused pages of all arenas (4096 stands for all of them).
 const JEMALLOC_ACTIONS: [&CStr; 2] = [c"thread.tcache.flush", c"arena.4096.purge"];
 
-/// Frees the buffers of ONNX models that no run uses, and returns the memory that the process has freed, and that its
+/// Frees the buffers of native backends that no run uses, and returns the memory that the process has freed, and that its
 /// allocators keep, to the system.
 ///
 /// Takes time in proportion to the freed memory. Other threads may wait for the allocator meanwhile.
 fn return_freed_memory() {
-    backend_onnx::free_idle_buffers();
+    native_backend::free_idle_buffers();
     // SAFETY: the types are those of these functions in their allocators. All may be called by any thread at any time.
     unsafe {
         if let Some(mallctl) = function::<Mallctl>(c"mallctl") {

@@ -1,9 +1,10 @@
 //! The backends and plug-ins of a server, the same for the binary and for servers inside programs.
 use std::{path::PathBuf, sync::Arc};
 
+use backend_forest::ForestBackend;
 use backend_image::ImageBackend;
 use backend_onnx::OnnxBackend;
-use backend_python::PythonBackend;
+use backend_python::{PyTorchBackend, PythonBackend};
 use c_api::{
     agent::AgentLibraries,
     backend::{BackendLibraries, ServerHandle},
@@ -23,11 +24,15 @@ pub fn plugins(
     agents: PathBuf,
     copies: CacheOptions,
 ) -> Plugins {
+    let python = PythonBackend::new(c_api::types::metrics::registry());
+    let pytorch = PyTorchBackend::beside(&python);
     Plugins {
         backends: vec![
             Arc::new(onnxruntime),
+            Arc::new(ForestBackend),
             Arc::new(ImageBackend),
-            Arc::new(PythonBackend::new(c_api::types::metrics::registry())),
+            Arc::new(python),
+            Arc::new(pytorch),
         ],
         finder: Some(Arc::new(BackendLibraries::new(server))),
         cache: None,

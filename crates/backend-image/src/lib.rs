@@ -15,7 +15,6 @@ mod instance;
 mod layout;
 mod model;
 mod parameters;
-mod refusal;
 mod scale;
 mod settings;
 

@@ -1,10 +1,9 @@
 //! Reads the parameters of a model's configuration. Each error names the model, the parameter and the rule.
 use std::collections::BTreeMap;
 
-use config::KnownConfigNames;
+use config::{KnownConfigNames, SettingRefusal};
+use inference::backend::Implementation;
 use vocabulary::Name;
-
-use crate::refusal::SettingRefusal;
 
 pub(crate) const RESIZE: &str = "RESIZE";
 pub(crate) const SCALE: &str = "SCALE";
@@ -18,6 +17,7 @@ pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
         "auto-complete-config",
         "backend-directory",
         "default-max-batch-size",
+        Implementation::SETTING,
         "min-compute-capability",
     ],
     parameters: &[MAX_PIXELS, MEAN, RESIZE, SCALE, STD],

@@ -1,13 +1,12 @@
 //! What a model does with pictures, from its configuration.
 use std::num::NonZeroU32;
 
-use config::{InputSpec, ModelConfig, OutputSpec, Scheduling};
+use config::{InputSpec, ModelConfig, OutputSpec, Scheduling, SettingRefusal};
 use vocabulary::{DataType, Name, Shape};
 
 use crate::{
     layout::{PictureLayout, PixelValues},
     parameters::{MAX_PIXELS, MEAN, PictureParameters, ResizeMode, SCALE, STD},
-    refusal::SettingRefusal,
 };
 
 /// The backend's name in configurations.

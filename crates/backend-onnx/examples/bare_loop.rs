@@ -10,7 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use backend_onnx::{BareLoop, LibrarySearch};
+use backend_onnx::BareLoop;
+use native_backend::LibrarySearch;
 use vocabulary::Error;
 
 /// Runs between two readings of the clock.

@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use backend_onnx::{BareLoop, LibrarySearch, OnnxBackend};
+use backend_onnx::{BareLoop, OnnxBackend};
 use bytes::Bytes;
 use config::{Completion, CompletionContext, ConfigSource, ModelLayout, declare, finish};
 use inference::{
@@ -17,6 +17,7 @@ use inference::{
     backend::{Backend, Batch, BuiltInstance, Execution, InstanceDevice, InstanceSpec, ModelSource},
     response_channel,
 };
+use native_backend::LibrarySearch;
 use vocabulary::{DataType, Error, Shape, Tensor};
 
 #[expect(dead_code, reason = "one graph needs only a part of it")]

@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use backend_onnx::{LibrarySearch, OnnxBackend};
+use backend_onnx::OnnxBackend;
 use config::{
     Completion, CompletionContext, ConfigSource, FileEntry, ModelConfig, ModelLayout, Scheduling,
     SequenceControl, declare, finish,
@@ -34,6 +34,7 @@ use inference::{
     },
     response_channel,
 };
+use native_backend::LibrarySearch;
 use parking_lot::Mutex;
 use vocabulary::{DataType, Tensor, TensorData};
 

@@ -3,11 +3,12 @@
 //! Benchmarks compare the server with this baseline. It uses the same wrapper as the backend.
 use std::{num::NonZeroUsize, path::Path, sync::Arc};
 
+use native_backend::{AlignedBuffer, LibrarySearch, ValueKind};
 use vocabulary::{DataType, Error, ForeignMemory};
 
 use crate::{
-    LibrarySearch,
-    ort::{AlignedBuffer, Feed, InputValue, OutputPlace, OutputValue, Session, SessionOptions, ValueKind},
+    library,
+    ort::{InputValue, OutputPlace, OutputValue, RunInput, RunTensor, Session, SessionOptions},
 };
 
 /// A session with zeros as inputs. Every run overwrites the same outputs.
@@ -35,7 +36,7 @@ impl BareLoop {
         rows: u32,
         threads: NonZeroUsize,
     ) -> Result<Self, Error> {
-        let runtime = search.open(&std::collections::BTreeMap::new(), None)?;
+        let runtime = library::open(search, &std::collections::BTreeMap::new(), None)?;
         let sleeping = ["session.intra_op.allow_spinning", "session.inter_op.allow_spinning"];
         let entry = |key: &str| Some((std::ffi::CString::new(key).ok()?, c"0".to_owned()));
         let options = SessionOptions {
@@ -86,12 +87,12 @@ impl BareLoop {
         let runtime = self.session.runtime();
         let unfit = || Error::invalid("the memory does not fit the only input and the only output");
         let [BaselineInput { datatype, shape, .. }] = &self.inputs[..] else { return Err(unfit()) };
-        let value = InputValue::over_foreign(runtime, *datatype, shape, input)?.ok_or_else(unfit)?;
-        let feeds = [Feed { slot: 0, value }];
-        let place = OutputPlace::over(runtime, *datatype, shape, output)?.ok_or_else(unfit)?;
+        let value = InputValue::over_foreign(runtime, *datatype, shape, input)?;
+        let inputs = [RunInput { slot: 0, tensor: RunTensor::Numbers(value) }];
+        let place = OutputPlace::over(runtime, *datatype, shape, output)?;
         let places = [Some(place)];
         for _ in 0..count {
-            self.session.run_to_places(None, &feeds, &[0], &places)?;
+            self.session.run(None, &inputs, &[0], &places)?;
         }
         Ok(count)
     }
@@ -107,11 +108,12 @@ impl BareLoop {
         for (slot, input) in inputs.iter_mut().enumerate() {
             let bytes = input.bytes.first(input.len);
             let value = InputValue::over(session.runtime(), input.datatype, &input.shape, bytes)?;
-            feeds.push(Feed { slot, value });
+            feeds.push(RunInput { slot, tensor: RunTensor::Numbers(value) });
         }
         for _ in 0..count {
             if outputs.is_empty() {
-                outputs.extend(session.run(None, &feeds, &wanted)?);
+                let places: Vec<_> = wanted.iter().map(|_| None).collect();
+                outputs.extend(session.run(None, &feeds, &wanted, &places)?.into_iter().flatten());
             } else {
                 session.run_again(&feeds, &wanted, outputs)?;
             }

@@ -3,16 +3,16 @@
 //! The runtime also derives shapes that a file leaves open. So an output may have dims that the file does not tell.
 use std::{
     collections::BTreeSet,
-    ffi::CString,
     fs::File,
     io::{self, BufReader, Read, Seek, SeekFrom},
     path::Path,
 };
 
+use native_backend::{GraphValue, Signature, ValueKind};
 use vocabulary::{Name, Shape};
 
 use crate::{
-    ort::{Element, Signature, ValueInfo, ValueKind},
+    ort::{Element, other_kind},
     wire::{WireContent, next_field, skip_to, text},
     zip_map,
 };
@@ -37,7 +37,7 @@ const OVERRIDABLE_SINCE: u64 = 4;
 /// Reads a graph. `None` if the file is not a model.
 pub(crate) fn read(path: &Path) -> io::Result<Option<GraphFile>> {
     let Some(graph) = read_from(&mut BufReader::new(File::open(path)?))? else { return Ok(None) };
-    let is_tensor = |slot: &ValueInfo| matches!(slot.kind, ValueKind::Tensor(..));
+    let is_tensor = |slot: &GraphValue| matches!(slot.kind, ValueKind::Tensor(..));
     if graph.signature.outputs.iter().all(is_tensor) {
         return Ok(Some(graph));
     }
@@ -53,8 +53,8 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<GraphFile>> {
 struct GraphReading {
     version: u64,
     has_graph: bool,
-    inputs: Vec<ValueInfo>,
-    outputs: Vec<ValueInfo>,
+    inputs: Vec<GraphValue>,
+    outputs: Vec<GraphValue>,
     initialisers: BTreeSet<String>,
     unknown_shapes: BTreeSet<Name>,
 }
@@ -78,7 +78,7 @@ fn read_from(stream: &mut BufReader<impl Read + Seek>) -> io::Result<Option<Grap
 
 impl GraphReading {
     fn finished(self) -> GraphFile {
-        let is_constant = |slot: &ValueInfo| self.initialisers.contains(slot.name.as_str());
+        let is_constant = |slot: &GraphValue| self.initialisers.contains(slot.name.as_str());
         let (constant, inputs): (Vec<_>, Vec<_>) = self.inputs.into_iter().partition(is_constant);
         let overridable = if self.version < OVERRIDABLE_SINCE { Vec::new() } else { constant };
         let signature = Signature { inputs, overridable, outputs: self.outputs };
@@ -120,7 +120,11 @@ impl GraphReading {
     }
 
     /// One input or output.
-    fn value(&mut self, stream: &mut BufReader<impl Read + Seek>, end: u64) -> io::Result<Option<ValueInfo>> {
+    fn value(
+        &mut self,
+        stream: &mut BufReader<impl Read + Seek>,
+        end: u64,
+    ) -> io::Result<Option<GraphValue>> {
         let (mut name, mut kind) = (String::new(), DeclaredKind::Other("ONNX_TYPE_UNKNOWN"));
         while let Some(field) = next_field(stream, end)? {
             let WireContent::Bytes { end } = field.content else { continue };
@@ -131,17 +135,20 @@ impl GraphReading {
             }
             skip_to(stream, end)?;
         }
-        let Ok(symbol) = CString::new(name.clone()) else { return Ok(None) };
+        if name.contains('\0') {
+            return Ok(None);
+        }
+        let name = Name::new(&name);
         let kind = match kind {
             DeclaredKind::Tensor(element, shape) => {
                 if shape.is_none() {
-                    self.unknown_shapes.insert(Name::new(&name));
+                    self.unknown_shapes.insert(name.clone());
                 }
-                ValueKind::Tensor(element, shape.unwrap_or_default())
+                ValueKind::Tensor(element.into(), shape.unwrap_or_default())
             }
-            DeclaredKind::Other(kind) => ValueKind::Other(kind.to_owned()),
+            DeclaredKind::Other(kind) => other_kind(kind),
         };
-        Ok(Some(ValueInfo::new(symbol, kind)))
+        Ok(Some(GraphValue { name, kind }))
     }
 }
 
@@ -248,7 +255,8 @@ mod tests {
             message(12, &value("Z", 8, Some(&[]))),
         ];
         let GraphFile { signature, unknown_shapes } = read_bytes(&model(8, &graph)).unwrap();
-        let tensor = |name: &str, datatype, dims: &[i64]| ValueInfo::tensor(name, datatype, dims);
+        let tensor =
+            |name: &str, datatype, dims: &[i64]| GraphValue::tensor(name, Element::of(datatype).into(), dims);
         assert_eq!(signature.inputs, [tensor("X", DataType::Fp32, &[-1, 16])]);
         assert_eq!(signature.overridable, [tensor("W", DataType::Fp32, &[16])]);
         assert_eq!(signature.outputs, [tensor("Y", DataType::Int64, &[]), tensor("Z", DataType::Bytes, &[])]);
@@ -273,6 +281,6 @@ mod tests {
     fn another_value_than_a_tensor_is_named() {
         let sequence = [message(1, b"S"), message(2, &message(4, b""))].concat();
         let read = read_bytes(&model(8, &[message(12, &sequence)])).unwrap();
-        assert_eq!(read.signature.outputs[0].kind, ValueKind::Other("ONNX_TYPE_SEQUENCE".to_owned()));
+        assert_eq!(read.signature.outputs[0].kind, other_kind("ONNX_TYPE_SEQUENCE"));
     }
 }

@@ -6,16 +6,15 @@ use std::{
 
 use config::{ConfigErrors, ModelConfig, rule};
 use inference::backend::{ModelInspection, ModelSource};
+use native_backend::{
+    DefaultBatchSize, DimsRule, Rows, check_config, check_iteration, complete, is_complete,
+};
 use vocabulary::Error;
 
 use crate::{
-    batch_size::DefaultBatchSize,
-    complete, external_data,
+    external_data,
     graph_file::{self, GraphFile},
-    iteration::Iteration,
-    probe::Rows,
     settings,
-    validate::{self, DimsRule},
 };
 
 const DEFAULT_FILE: &str = "model.onnx";
@@ -39,7 +38,7 @@ impl OnnxInspection {
         let graph = graph_file::read(&file)
             .map_err(|error| Error::internal(format!("unable to read '{}': {error}", file.display())))?
             .ok_or_else(|| Error::invalid(format!("'{}' is not an ONNX model", file.display())))?;
-        let default_max_batch_size = settings::default_max_batch_size(&source.settings)?;
+        let default_max_batch_size = DefaultBatchSize::of(&source.settings)?;
         Ok(Self { graph, file, op_directories, default_max_batch_size })
     }
 }
@@ -57,7 +56,7 @@ impl OnnxInspection {
 
 impl ModelInspection for OnnxInspection {
     fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<Option<NonZeroU32>, Error> {
-        if complete::is_complete(config) {
+        if is_complete(config) {
             return Ok(None);
         }
         let GraphFile { signature, unknown_shapes } = &self.graph;
@@ -66,7 +65,7 @@ impl ModelInspection for OnnxInspection {
         // The runtime derives the shapes that the file leaves open. They do not keep the model from batching.
         let mut known = signature.clone();
         known.outputs.retain(|slot| is_known(&slot.name));
-        let request_rows = complete::complete(config, &known, self.default_max_batch_size, || {
+        let request_rows = complete(config, &known, self.default_max_batch_size, || {
             Rows::Unknown("nothing was run".to_owned())
         })?;
         config.output.retain(|output| is_known(&output.name) || declared_names.contains(&output.name));
@@ -80,9 +79,9 @@ impl ModelInspection for OnnxInspection {
     fn check(&self, config: &ModelConfig, errors: &mut ConfigErrors) {
         let (known, signature) = (self.known(config), &self.graph.signature);
         let before = errors.problems().len();
-        validate::check(&known, signature, DimsRule::Covered, errors);
+        check_config(&known, signature, DimsRule::Covered, errors);
         if errors.problems().len() == before {
-            Iteration::of(config, signature)
+            check_iteration(config, signature)
                 .err()
                 .iter()
                 .for_each(|error| errors.push_error("parameters", error));
@@ -107,7 +106,7 @@ impl ModelInspection for OnnxInspection {
 
     /// Outputs with dims that the file leaves open: the load accepts them if the runtime derives the same dims.
     fn doubt(&self, config: &ModelConfig, doubts: &mut ConfigErrors) {
-        validate::check(&self.known(config), &self.graph.signature, DimsRule::Exact, doubts);
+        check_config(&self.known(config), &self.graph.signature, DimsRule::Exact, doubts);
     }
 }
 

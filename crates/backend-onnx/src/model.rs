@@ -19,23 +19,20 @@ use inference::{
     },
     lock::{LockRank, Mutex},
 };
+use native_backend::{
+    CopiedBytes, DefaultBatchSize, GraphValue, LibrarySearch, NativeInstance, Rows, ValueKind, complete,
+    is_complete, probe,
+};
 use vocabulary::{Error, ErrorCode, FailureReason, MemoryKind, Name};
 
 use crate::{
-    LibrarySearch,
-    batch_size::DefaultBatchSize,
-    complete, external_data,
-    gather::CopiedBytes,
+    external_data,
+    graph::OnnxGraph,
     inspection::{OnnxInspection, model_file},
-    instance::OnnxInstance,
-    iteration::Iteration,
-    library,
-    ort::{FilesInMemory, GraphLevel, RunOptions, Runtime, Session, SessionOptions, ValueInfo, ValueKind},
-    plan::ExecutionPlan,
-    probe,
+    library::{self, LIBRARY},
+    ort::{FilesInMemory, GraphLevel, RunOptions, Runtime, Session, SessionOptions},
     session_memory::{SessionMemory, files_bytes},
     settings::{self, SessionSettings},
-    validate,
     zip_map::{self, GraphWithoutZipMap, ZipMapOutput},
 };
 
@@ -90,10 +87,10 @@ impl OnnxBackend {
         let runtime = match &*known {
             Some(runtime) => runtime.clone(),
             None => {
-                let runtime = self.search.open(&source.settings, threads).map_err(|error| {
+                let runtime = library::open(&self.search, &source.settings, threads).map_err(|error| {
                     let is_missing = error.code == ErrorCode::Unavailable;
                     if is_missing && self.failure_told.swap(true, Relaxed) {
-                        library::missing_again()
+                        LIBRARY.missing_again()
                     } else {
                         error
                     }
@@ -120,7 +117,7 @@ impl Backend for OnnxBackend {
 
     fn location(&self) -> String {
         let opened = self.runtime.lock().as_ref().map(|runtime| runtime.path().to_owned());
-        let path = opened.or_else(|| self.search.expected(&BTreeMap::new()));
+        let path = opened.or_else(|| self.search.expected(&LIBRARY, &BTreeMap::new()));
         path.map(|path| path.display().to_string()).unwrap_or_default()
     }
 
@@ -129,22 +126,22 @@ impl Backend for OnnxBackend {
     }
 
     fn missing_runtime(&self, settings: &BTreeMap<String, String>) -> Option<String> {
-        self.search.missing(settings)
+        self.search.missing(&LIBRARY, settings)
     }
 
     fn inspect(&self, source: &ModelSource) -> Result<Option<Box<dyn ModelInspection>>, Error> {
-        Ok(Some(Box::new(OnnxInspection::of(source, self.search.op_directories(source))?)))
+        Ok(Some(Box::new(OnnxInspection::of(source, library::op_directories(&self.search, source))?)))
     }
 
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
         let file = model_file(source)?;
-        let default_max_batch_size = settings::default_max_batch_size(&source.settings)?;
+        let default_max_batch_size = DefaultBatchSize::of(&source.settings)?;
         let maps = settings::maps_external_data(&source.declared)?;
         Ok(Box::new(OnnxModel {
             runtime: self.runtime(source)?,
             name: source.name.clone(),
             version: source.version,
-            op_directories: self.search.op_directories(source),
+            op_directories: library::op_directories(&self.search, source),
             file,
             maps_external_data: maps,
             external_data: Mutex::new(maps.then(Arc::default)),
@@ -154,7 +151,7 @@ impl Backend for OnnxBackend {
             shared: Mutex::ranked(LockRank::SharedSession, Weak::new()),
             replacement_logged: Once::new(),
             run_logged: Once::new(),
-            is_configured: complete::is_complete(&source.declared),
+            is_configured: is_complete(&source.declared),
         }))
     }
 }
@@ -194,7 +191,7 @@ impl OnnxModel {
             CString::new(format!("model '{}', version {}", self.name, self.version)).unwrap_or_default();
         let options = &SessionOptions { owner, files: self.external_data()?, ..options };
         let session = Session::load(&self.runtime, &self.file, options)?;
-        let is_tensor = |slot: &ValueInfo| matches!(slot.kind, ValueKind::Tensor(..));
+        let is_tensor = |slot: &GraphValue| matches!(slot.kind, ValueKind::Tensor(..));
         if session.signature().outputs.iter().all(is_tensor) {
             return Ok(session);
         }
@@ -268,7 +265,7 @@ impl OnnxModel {
 
 impl BackendModel for OnnxModel {
     fn complete_config(&self, config: &mut proto::ModelConfig) -> Result<Option<NonZeroU32>, Error> {
-        if complete::is_complete(config) {
+        if is_complete(config) {
             log::info!(
                 "skipping model configuration auto-complete for '{}': inputs and outputs already specified",
                 self.name
@@ -286,9 +283,12 @@ impl BackendModel for OnnxModel {
             ..SessionOptions::default()
         };
         let session = self.load(options)?;
-        complete::complete(config, session.signature(), self.default_max_batch_size, || {
-            probe::probe(&session)
-        })
+        // A graph that does not run with the inputs of a probe is no fault.
+        let probe = || match RunOptions::silent(&self.runtime) {
+            Ok(silent) => probe(&mut OnnxGraph::new(session.clone(), Some(silent))),
+            Err(failure) => Rows::Unknown(failure.message),
+        };
+        complete(config, session.signature(), self.default_max_batch_size, probe)
     }
 
     fn copies_foreign_memory(&self) -> bool {
@@ -318,20 +318,11 @@ impl BackendModel for OnnxModel {
             self.run_logged.call_once(|| log::info!("{}", run_line(config, options.intra_threads)));
         }
         let session = self.session(options)?;
-        validate::validate(config, session.signature())?;
         let run_options =
             run_entry.map(|(key, value)| RunOptions::with_entry(&self.runtime, &key, &value)).transpose()?;
-        let iteration = Iteration::of(config, session.signature())?;
-        let done = iteration.as_ref().and_then(|iteration| iteration.slot);
-        let plan = ExecutionPlan::new(config, self.version, session.signature(), done);
-        let copied_bytes = self.copied_bytes.clone();
-        Ok(BuiltInstance::Movable(Box::new(OnnxInstance::new(
-            session,
-            plan,
-            iteration,
-            run_options,
-            copied_bytes,
-        ))))
+        let graph = OnnxGraph::new(session, run_options);
+        let instance = NativeInstance::new(graph, config, self.version, self.copied_bytes.clone())?;
+        Ok(BuiltInstance::Movable(Box::new(instance)))
     }
 }
 

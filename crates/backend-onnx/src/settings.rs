@@ -1,19 +1,12 @@
 //! Reads and checks settings of the model configuration and of `--backend-config`.
-use std::{
-    collections::BTreeMap,
-    ffi::CString,
-    num::{NonZeroU32, NonZeroUsize},
-    path::PathBuf,
-    thread,
-};
+use std::{collections::BTreeMap, ffi::CString, num::NonZeroUsize, path::PathBuf, thread};
 
 use config::{ConfigErrors, KnownConfigNames, ModelConfig, rule};
+use inference::backend::Implementation;
+use native_backend::{ParameterReader, boolean, integer, threads};
 use vocabulary::Error;
 
-use crate::{
-    batch_size::DefaultBatchSize,
-    ort::{GlobalThreads, GraphLevel, SessionOptions},
-};
+use crate::ort::{GlobalThreads, GraphLevel, SessionOptions};
 
 /// The backend's name in configurations.
 pub(crate) const BACKEND_NAME: &str = "onnxruntime";
@@ -26,10 +19,11 @@ pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
         "backend-directory",
         "default-max-batch-size",
         "enable-global-threadpool",
+        Implementation::SETTING,
         "inter_op_thread_count",
         "intra_op_thread_count",
         "library",
-        MAX_REQUEST_ROWS,
+        "max-request-rows",
         "min-compute-capability",
         OP_LIBRARY_DIRECTORIES,
         "session.intra_op.allow_spinning",
@@ -54,8 +48,6 @@ pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
 };
 
 const SPINNING: [&str; 2] = ["session.intra_op.allow_spinning", "session.inter_op.allow_spinning"];
-/// Setting with the number of rows that one request may have if nobody has set `max_batch_size`.
-const MAX_REQUEST_ROWS: &str = "max-request-rows";
 /// Setting with directories of libraries of custom operators, separated by colons.
 const OP_LIBRARY_DIRECTORIES: &str = "op-library-directories";
 /// Parameter that has the runtime map the files of external data.
@@ -64,19 +56,6 @@ const MAP_EXTERNAL_DATA: &str = "MAP_EXTERNAL_DATA";
 const SHRINKAGE: &str = "memory.enable_memory_arena_shrinkage";
 /// Parameters that say where a session takes memory from.
 const ALLOCATORS: [&str; 3] = ["enable_mem_arena", SHRINKAGE, "session.use_env_allocators"];
-
-/// `max_batch_size` for models that can batch and set no size.
-///
-/// # Errors
-/// A value that is not a number.
-pub(crate) fn default_max_batch_size(settings: &BTreeMap<String, String>) -> Result<DefaultBatchSize, Error> {
-    let rows = settings.get("default-max-batch-size").map_or(Ok(4), |text| integer(text))?;
-    let request_rows = settings.get(MAX_REQUEST_ROWS).map_or(Ok(0), |text| integer(text))?;
-    Ok(DefaultBatchSize {
-        rows: i32::try_from(rows.max(0)).unwrap_or(i32::MAX),
-        request_rows: NonZeroU32::new(u32::try_from(request_rows.max(0)).unwrap_or(u32::MAX)),
-    })
-}
 
 /// The pool that all sessions share, if the settings enable it. Without counts it has one thread for every processor
 /// that the process may use.
@@ -143,29 +122,6 @@ pub(crate) fn session_settings(
     };
     let run_entry = parameters.read(SHRINKAGE, |value| entry(SHRINKAGE, value));
     if errors.is_empty() { Ok(SessionSettings { options, run_entry }) } else { Err(errors) }
-}
-
-/// Reads parameters of a configuration, and notes those that are refused.
-struct ParameterReader<'a> {
-    values: &'a BTreeMap<String, String>,
-    errors: &'a mut ConfigErrors,
-}
-
-impl ParameterReader<'_> {
-    /// The value of a parameter, if it is there and accepted.
-    fn read<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, Error>) -> Option<T> {
-        let value = read(self.values.get(name)?);
-        self.accepted(&format!("parameters.{name}"), value)
-    }
-
-    /// A number of threads. With zero or less the choice stays open.
-    fn threads(&mut self, name: &str) -> Option<usize> {
-        self.read(name, threads).flatten()
-    }
-
-    fn accepted<T>(&mut self, field: &str, value: Result<T, Error>) -> Option<T> {
-        value.map_err(|error| self.errors.push_error(field, &error)).ok()
-    }
 }
 
 /// The directories of libraries of custom operators that the operator of the server names.
@@ -238,15 +194,6 @@ fn execution_mode(text: &str) -> Result<bool, Error> {
     }
 }
 
-/// A number of threads. With zero or less the choice stays open.
-fn threads(text: &str) -> Result<Option<usize>, Error> {
-    Ok(usize::try_from(integer(text)?).ok().filter(|&count| count > 0))
-}
-
-fn integer(text: &str) -> Result<i64, Error> {
-    text.trim().parse().map_err(|_| Error::invalid(format!("failed to convert '{text}' to integral number")))
-}
-
 /// Whether the runtime maps the files of external data into memory. Otherwise the server reads them.
 ///
 /// # Errors
@@ -256,36 +203,12 @@ pub(crate) fn maps_external_data(config: &proto::ModelConfig) -> Result<bool, Er
     parameter.map_or(Ok(false), |parameter| boolean(&parameter.string_value))
 }
 
-/// A boolean value.
-///
-/// # Errors
-/// INVALID_ARGUMENT for any other text.
-pub(crate) fn boolean(text: &str) -> Result<bool, Error> {
-    match text.to_ascii_lowercase().as_str() {
-        "true" | "on" | "1" => Ok(true),
-        "false" | "off" | "0" => Ok(false),
-        _ => Err(Error::invalid(format!("failed to convert '{text}' to boolean"))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
         entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
-    }
-
-    #[test]
-    fn the_default_batch_size_is_four_and_never_negative() {
-        let size = |rows, most| Ok(DefaultBatchSize { rows, request_rows: NonZeroU32::new(most) });
-        assert_eq!(default_max_batch_size(&map(&[])), size(4, 0));
-        assert_eq!(default_max_batch_size(&map(&[("default-max-batch-size", "8")])), size(8, 0));
-        assert_eq!(default_max_batch_size(&map(&[("default-max-batch-size", "-3")])), size(0, 0));
-        assert_eq!(default_max_batch_size(&map(&[("max-request-rows", "1024")])), size(4, 1024));
-        assert_eq!(default_max_batch_size(&map(&[("max-request-rows", "-1")])), size(4, 0));
-        let error = default_max_batch_size(&map(&[("default-max-batch-size", "many")])).unwrap_err();
-        assert_eq!(error.message, "failed to convert 'many' to integral number");
     }
 
     #[test]
@@ -307,17 +230,6 @@ mod tests {
             "Invalid configuration value provided. Expected values for  execution_mode are 0 or 1 but got 2 ."
         );
         assert_eq!(execution_mode("x").unwrap_err().message, "failed to convert 'x' to integral number");
-    }
-
-    #[test]
-    fn booleans_are_spelt_in_three_ways() {
-        for text in ["true", "ON", "1"] {
-            assert_eq!(boolean(text), Ok(true));
-        }
-        for text in ["False", "off", "0"] {
-            assert_eq!(boolean(text), Ok(false));
-        }
-        assert_eq!(boolean("yes").unwrap_err().message, "failed to convert 'yes' to boolean");
     }
 
     #[test]

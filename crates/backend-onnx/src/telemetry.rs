@@ -43,7 +43,7 @@ pub fn prevent_telemetry<'a>(settings: impl IntoIterator<Item = (Option<&'a str>
 /// # Errors
 /// INVALID_ARGUMENT for a value that is not a boolean.
 pub(crate) fn is_wanted(settings: &BTreeMap<String, String>) -> Result<bool, Error> {
-    settings.get(SETTING).map_or(Ok(false), |value| settings::boolean(value))
+    settings.get(SETTING).map_or(Ok(false), |value| native_backend::boolean(value))
 }
 
 /// Ends the telemetry of an opened library, and warns if its uploader may have started.

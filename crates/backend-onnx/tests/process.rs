@@ -14,7 +14,7 @@ use crate::{
 #[expect(dead_code, reason = "the tests of the backend need the rest")]
 #[path = "onnx/graph.rs"]
 mod graph;
-#[expect(dead_code, reason = "the tests of the backend need the rest")]
+#[expect(dead_code, unused_imports, reason = "the tests of the backend need the rest")]
 #[path = "onnx/support.rs"]
 mod support;
 

@@ -7,7 +7,7 @@ use std::{
 
 use config::KnownConfigNames;
 use inference::{
-    backend::{Backend, BackendModel, ModelInspection, ModelSource},
+    backend::{Backend, BackendModel, Implementation, ModelInspection, ModelSource},
     lock::Mutex,
     metric_registry::MetricRegistry,
 };
@@ -17,7 +17,8 @@ use crate::{
     archives::UnpackedArchives,
     inspection::PythonInspection,
     model::PythonModel,
-    model_context::{BackendParts, DEFAULT_FILE, ModelContext},
+    model_code::{DEFAULT_FILE, ModelCode},
+    model_context::{BackendParts, ModelContext},
     settings::{KNOWN_NAMES, SANDBOX},
     spawner::Spawner,
 };
@@ -43,6 +44,11 @@ impl PythonBackend {
         let spawner = Arc::new(Spawner::new());
         let parts = BackendParts { spawner, metrics, archives, told_protections: Arc::default() };
         Self { parts, logged: Mutex::new(None) }
+    }
+
+    /// What all workers share.
+    pub(crate) fn parts(&self) -> &BackendParts {
+        &self.parts
     }
 
     fn log_choice(&self, is_ours: bool, backends: &Path) {
@@ -72,15 +78,9 @@ impl Backend for PythonBackend {
         if !is_of_python(source) && python_directory(source, backends).is_none() {
             return Ok(false);
         }
-        let is_ours = match settings.get("implementation").map(String::as_str) {
+        let is_ours = match Implementation::of(Self::NAME, settings)? {
             None => !backends.join(Self::NAME).join(LIBRARY).is_file(),
-            Some("built-in") => true,
-            Some("triton") => false,
-            Some(other) => {
-                return Err(Error::invalid(format!(
-                    "the setting 'implementation' of backend 'python' is '{other}', which is neither 'built-in' nor 'triton'"
-                )));
-            }
+            Some(chosen) => chosen == Implementation::BuiltIn,
         };
         if !is_ours {
             refuse_sandbox(source, settings)?;
@@ -98,7 +98,8 @@ impl Backend for PythonBackend {
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
         let backends = Path::new(source.settings.get("backend-directory").map_or("", String::as_str));
         let directory = if is_of_python(source) { None } else { python_directory(source, backends) };
-        let context = ModelContext::of(source, directory, self.parts.clone())?;
+        let code = ModelCode::in_files(source, directory)?;
+        let context = ModelContext::of(source, code, self.parts.clone())?;
         Ok(Box::new(PythonModel::new(Arc::new(context))))
     }
 }

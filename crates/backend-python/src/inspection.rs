@@ -7,7 +7,7 @@ use vocabulary::Error;
 
 use crate::{
     environment::{check_environment, plain_interpreters},
-    model_context::model_file,
+    model_code::model_file,
     settings::{EXECUTION_ENV_PATH, PythonParameters, PythonSettings},
 };
 

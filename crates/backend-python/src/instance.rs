@@ -11,6 +11,7 @@ use vocabulary::{Error, FailureReason};
 use crate::{
     answering::reading::SessionReader,
     instance_queue::{AddedBatch, InstanceQueue, unhealthy},
+    model_code::ModelCode,
     model_context::ModelContext,
     pace::ExecutionPace,
     restart::RestartPolicy,
@@ -87,7 +88,7 @@ fn arguments(model: &ModelContext, config_json: &str, spec: &InstanceSpec) -> St
         InstanceDevice::Gpu(device) => ("GPU", device),
         InstanceDevice::Model => ("MODEL", 0),
     };
-    serde_json::json!({
+    let mut arguments = serde_json::json!({
         "model_config": config_json,
         "model_instance_kind": kind,
         "model_instance_device_id": device.to_string(),
@@ -95,8 +96,12 @@ fn arguments(model: &ModelContext, config_json: &str, spec: &InstanceSpec) -> St
         "model_repository": model.model_directory.to_string_lossy(),
         "model_version": model.version.to_string(),
         "model_name": model.name.as_str(),
-    })
-    .to_string()
+    });
+    // Models of users get what Triton gives them.
+    if matches!(model.code, ModelCode::Modules(_)) {
+        arguments["model_instance_threads"] = spec.threads.to_string().into();
+    }
+    arguments.to_string()
 }
 
 /// A model works ahead if nobody decides about its batches: neither a batcher nor the rate limiter.

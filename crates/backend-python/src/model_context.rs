@@ -1,9 +1,5 @@
 //! What all workers of a model version have in common.
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-    sync::Arc,
-};
+use std::{path::PathBuf, process::Command, sync::Arc};
 
 use inference::{Inferer, backend::ModelSource, metric_registry::MetricRegistry};
 use vocabulary::{Error, Name};
@@ -11,6 +7,7 @@ use vocabulary::{Error, Name};
 use crate::{
     archives::UnpackedArchives,
     environment::Environment,
+    model_code::ModelCode,
     output_rules::OutputRules,
     process_memory::ProcessMemory,
     restart_counter::RestartCounter,
@@ -25,10 +22,8 @@ pub(crate) struct ModelContext {
     pub(crate) version: i64,
     pub(crate) model_directory: PathBuf,
     pub(crate) version_directory: PathBuf,
-    /// The directory of a backend that is written in Python.
-    pub(crate) backend_directory: Option<PathBuf>,
-    /// The file with the model's class.
-    pub(crate) file: PathBuf,
+    /// The code with the model's class.
+    pub(crate) code: ModelCode,
     pub(crate) settings: PythonSettings,
     pub(crate) parameters: PythonParameters,
     pub(crate) output_rules: OutputRules,
@@ -50,32 +45,23 @@ pub(crate) struct BackendParts {
     pub(crate) told_protections: Arc<ReportedProtections>,
 }
 
-/// The file of a model, and of a backend in Python.
-pub(crate) const DEFAULT_FILE: &str = "model.py";
-
 impl ModelContext {
-    /// Finds the files of a model. `backend_directory` has the file of a backend that is written in Python.
+    /// Reads the settings and parameters of a model, whose workers run `code`, and finds its interpreter.
     ///
     /// # Errors
-    /// A file is missing, or a setting or parameter is not allowed.
-    pub(crate) fn of(
-        source: &ModelSource,
-        backend_directory: Option<PathBuf>,
-        parts: BackendParts,
-    ) -> Result<Self, Error> {
+    /// A setting or parameter is not allowed, or the environment of the model cannot be used.
+    pub(crate) fn of(source: &ModelSource, code: ModelCode, parts: BackendParts) -> Result<Self, Error> {
         let parameters = PythonParameters::of(&source.declared)?;
         let mut settings = PythonSettings::of(&source.settings)?;
         settings.sandbox = settings.sandbox.with_mode(parameters.sandbox);
-        let file = model_file(source, backend_directory.as_deref())?;
         let sandbox = Sandbox::of(&source.name, &settings.sandbox, &parts.told_protections)?;
-        let environment = Environment::of(source, backend_directory.as_deref(), &settings, &parts.archives)?;
+        let environment = Environment::of(source, code.backend_directory(), &settings, &parts.archives)?;
         Ok(Self {
             name: source.name.clone(),
             version: source.version,
             model_directory: source.model_directory.clone(),
             version_directory: source.version_directory.clone(),
-            backend_directory,
-            file,
+            code,
             output_rules: OutputRules::new(parameters.strict_outputs),
             environment,
             sandbox,
@@ -95,23 +81,4 @@ impl ModelContext {
         command.args(["-c", program, "nereid-worker", instance]);
         command
     }
-}
-
-pub(crate) fn model_file(source: &ModelSource, backend_directory: Option<&Path>) -> Result<PathBuf, Error> {
-    let declared = &source.declared.default_model_filename;
-    let name = if declared.is_empty() { DEFAULT_FILE } else { declared };
-    if !name.ends_with(".py") {
-        let text = format!("Model name must end with '.py'. Model name is \"{name}\".");
-        return Err(Error::internal(text));
-    }
-    let file = source.version_directory.join(name);
-    if file.is_file() {
-        return Ok(file);
-    }
-    if let Some(file) = backend_directory.map(|directory| directory.join(DEFAULT_FILE))
-        && file.is_file()
-    {
-        return Ok(file);
-    }
-    Err(Error::internal(format!("Python model file not found in '{}'", file.display())))
 }

@@ -1,4 +1,6 @@
 //! The modules of Python that workers run.
+//!
+//! Modules that lie in the binary come to a worker by its socket, as sources.
 
 /// The program of a worker: it reads the modules from its socket.
 pub(crate) const BOOTSTRAP: &str = include_str!("../python/nereid_bootstrap.py");
@@ -22,4 +24,15 @@ pub(crate) const MODULES: &[(&str, &str)] = &[
     ("nereid_tensor", include_str!("../python/nereid_tensor.py")),
     ("nereid_worker", include_str!("../python/nereid_worker.py")),
     ("triton_python_backend_utils", include_str!("../python/triton_python_backend_utils.py")),
+];
+
+/// Names and sources of the further modules of the backend `pytorch`.
+pub(crate) const PYTORCH_MODULES: &[(&str, &str)] = &[
+    ("nereid_pytorch", include_str!("../python/nereid_pytorch.py")),
+    ("nereid_pytorch_files", include_str!("../python/nereid_pytorch_files.py")),
+    ("nereid_pytorch_names", include_str!("../python/nereid_pytorch_names.py")),
+    ("nereid_pytorch_networks", include_str!("../python/nereid_pytorch_networks.py")),
+    ("nereid_pytorch_parameters", include_str!("../python/nereid_pytorch_parameters.py")),
+    ("nereid_pytorch_tensors", include_str!("../python/nereid_pytorch_tensors.py")),
+    ("nereid_torch", include_str!("../python/nereid_torch.py")),
 ];

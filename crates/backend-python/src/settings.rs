@@ -2,6 +2,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use config::KnownConfigNames;
+use inference::backend::Implementation;
 use vocabulary::{Error, ErrorCode};
 
 use crate::{
@@ -20,7 +21,7 @@ pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
         "environments-directory",
         "environments-timeout-seconds",
         "error-paths",
-        "implementation",
+        Implementation::SETTING,
         "min-compute-capability",
         "pip-index-url",
         "python-executable",
@@ -48,6 +49,34 @@ pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
         PYTHON_EXECUTABLE,
         SANDBOX,
         STRICT_OUTPUTS,
+    ],
+};
+
+/// The names that the backend `pytorch` understands. It has no settings of its own: those of `python` apply.
+pub(crate) const PYTORCH_NAMES: KnownConfigNames = KnownConfigNames {
+    settings: &[],
+    parameters: &[
+        "DISABLE_CUDNN",
+        "DISABLE_OPTIMIZED_EXECUTION",
+        "ENABLE_CACHE_CLEANING",
+        "ENABLE_JIT_EXECUTOR",
+        "ENABLE_JIT_PROFILING",
+        "ENABLE_NVFUSER",
+        "ENABLE_TENSOR_FUSER",
+        "ENABLE_WEIGHT_SHARING",
+        EXECUTION_ENV_PATH,
+        "INFERENCE_MODE",
+        "INTER_OP_THREAD_COUNT",
+        "INTRA_OP_THREAD_COUNT",
+        MAX_EXECUTE_PROCESSOR_SECONDS,
+        MAX_EXECUTE_SECONDS,
+        MAX_MEMORY_BYTES,
+        "NUM_INTEROP_THREADS",
+        "NUM_THREADS",
+        PYTHON_EXECUTABLE,
+        SANDBOX,
+        STRICT_OUTPUTS,
+        "TORCH_COMPILE_OPTIONAL_PARAMETERS",
     ],
 };
 

@@ -271,8 +271,9 @@ fn start_frame(model: &ModelContext, instance: &str) -> FrameWriter {
     let header = &mut frame.header;
     header.tuple(3);
     header.int(WorkerFrameKind::Start as u8);
-    header.tuple(MODULES.len());
-    for (name, source) in MODULES {
+    let further = model.code.modules();
+    header.tuple(MODULES.len() + further.len());
+    for (name, source) in MODULES.iter().chain(further) {
         header.tuple(2);
         header.str(name);
         header.str(source);
@@ -283,8 +284,8 @@ fn start_frame(model: &ModelContext, instance: &str) -> FrameWriter {
     header.str(instance);
     header.str(&model.version_directory.to_string_lossy());
     header.str(&model.model_directory.to_string_lossy());
-    header.optional_str(model.backend_directory.as_ref().map(|path| path.to_string_lossy()).as_deref());
-    header.str(&model.file.to_string_lossy());
+    header.optional_str(model.code.backend_directory().map(|path| path.to_string_lossy()).as_deref());
+    header.str(&model.code.file().to_string_lossy());
     header.int(std::process::id());
     header.size(model.settings.thread_pool_size);
     match model.parameters.memory_limit {

@@ -1,7 +1,7 @@
 //! Files in a model's directory that nothing reads, and that look as if something should.
 use std::{collections::BTreeSet, path::Path};
 
-use config::{MODEL_FORMATS, VersionDirectory, version_directory};
+use config::{FOREST_FILES, MODEL_FORMATS, VersionDirectory, version_directory};
 use inference::nearest;
 use repository::layout;
 
@@ -25,7 +25,7 @@ pub(crate) fn unread_files(
         if is_expected(name) || named.iter().any(|named| named.split('/').next() == Some(name)) {
             continue;
         }
-        if MODEL_FORMATS.iter().any(|format| format.filename == name) {
+        if MODEL_FORMATS.iter().any(|format| format.filename == name) || FOREST_FILES.contains(&name) {
             let text = format!(
                 "nothing reads '{name}' beside the version directories: a model file is in a directory named by a number, \
                  such as '1/{name}'"

@@ -6,7 +6,7 @@ use vocabulary::ErrorCode;
 
 use super::{
     ConfigErrors, VersionPolicy,
-    model_files::{FileEntry, MODEL_FORMATS, ModelFormat, ModelLayout, TENSORFLOW},
+    model_files::{FOREST, FOREST_FILES, FileEntry, MODEL_FORMATS, ModelFormat, ModelLayout, TENSORFLOW},
     rule, select_versions,
 };
 
@@ -96,6 +96,9 @@ fn claim(config: &mut proto::ModelConfig, entries: &[FileEntry]) -> bool {
         return true;
     }
     let fitting = formats().find(|format| fits(format, config, entries));
+    if fitting.is_none() && claim_forest(config, entries) {
+        return true;
+    }
     let Some(format) = fitting.or_else(|| formats().find(|format| format.backend == config.backend)) else {
         return false;
     };
@@ -120,6 +123,19 @@ fn claim_tensorflow(config: &mut proto::ModelConfig, entries: &[FileEntry]) -> b
     let Some(format) = formats.find(|format| config.platform == format.platform) else { return false };
     fill(&mut config.backend, TENSORFLOW);
     fill(&mut config.default_model_filename, format.filename);
+    true
+}
+
+/// A configuration that names the backend leaves the choice of the file to it.
+fn claim_forest(config: &mut proto::ModelConfig, entries: &[FileEntry]) -> bool {
+    if !(config.backend.is_empty() && config.platform.is_empty()) {
+        return false;
+    }
+    let is_there = |file: &str| entries.iter().any(|entry| !entry.is_directory && entry.name == file);
+    let named = |file: &str| config.default_model_filename == file || (is_open(config) && is_there(file));
+    let Some(file) = FOREST_FILES.into_iter().find(|file| named(file)) else { return false };
+    FOREST.clone_into(&mut config.backend);
+    file.clone_into(&mut config.default_model_filename);
     true
 }
 
@@ -179,6 +195,11 @@ mod tests {
             ("model.pt", ["pytorch", "pytorch_libtorch", "model.pt"]),
             ("model.pt2", ["pytorch", "torch_aoti", "model.pt2"]),
             ("model.py", ["python", "", "model.py"]),
+            ("xgboost.ubj", ["fil", "", "xgboost.ubj"]),
+            ("xgboost.json", ["fil", "", "xgboost.json"]),
+            ("model.txt", ["fil", "", "model.txt"]),
+            ("model.txt checkpoint.tl", ["fil", "", "checkpoint.tl"]),
+            ("checkpoint.tl model.py", ["python", "", "model.py"]),
             // If two files fit, the earlier format counts.
             ("model.py model.onnx", ["onnxruntime", "onnxruntime_onnx", "model.onnx"]),
         ] {
@@ -248,7 +269,9 @@ mod tests {
             ("backend: 'python'", ["python", "", "model.py"]),
             ("backend: 'python' default_model_filename: 'x.py'", ["python", "", "x.py"]),
             ("default_model_filename: 'model.py'", ["python", "", "model.py"]),
+            ("default_model_filename: 'xgboost.json'", ["fil", "", "xgboost.json"]),
             // This step adds nothing and refuses nothing.
+            ("backend: 'fil'", ["fil", "", ""]),
             ("backend: 'identity'", ["identity", "", ""]),
             ("platform: 'ensemble'", ["", "ensemble", ""]),
             ("platform: 'other'", ["", "other", ""]),

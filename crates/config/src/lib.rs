@@ -17,6 +17,7 @@ mod members;
 mod misspelt;
 mod model_config;
 mod model_files;
+mod refusal;
 mod resolve;
 pub mod rule;
 mod sequence;
@@ -38,7 +39,8 @@ pub use model_config::{
     Accelerator, BatchInput, BatchInputKind, BatchOutput, InputSpec, MemoryRank, ModelConfig, OutputSpec,
     ResponseCaching, Scheduling,
 };
-pub use model_files::{FileEntry, MODEL_FORMATS, ModelFormat, ModelLayout};
+pub use model_files::{FOREST_FILES, FileEntry, MODEL_FORMATS, ModelFormat, ModelLayout};
+pub use refusal::SettingRefusal;
 pub use resolve::{
     CheckedText, Completion, ConfigSource, DeclaredConfig, GivenConfig, KEEP_BATCH_PARAMETER, ResolvedConfig,
     complete, declare, examine, finish, finish_all, read,

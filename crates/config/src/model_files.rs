@@ -21,6 +21,13 @@ pub struct FileEntry {
 /// The backend of models in Python.
 pub(super) const PYTHON: &str = "python";
 
+/// The backend of forests.
+pub(super) const FOREST: &str = "fil";
+
+/// The files of forests, in the order in which the search tries them. Unlike Triton, which finds no forests.
+pub const FOREST_FILES: [&str; 5] =
+    ["xgboost.ubj", "xgboost.json", "checkpoint.tl", "model.txt", "xgboost.model"];
+
 /// The backend of two formats that differ from the others: if a configuration names it, the files still decide.
 pub(super) const TENSORFLOW: &str = "tensorflow";
 

@@ -4,12 +4,14 @@
 //! backend has opened. An instance is one executable copy of the model. Native backends and backends behind the C
 //! interface use the same traits, which follow `tritonbackend.h`.
 mod execution;
+mod implementation;
 mod interfaces;
 mod sequence_state;
 
 pub use scheduling::InstanceDevice;
 
 pub use execution::{Execution, SlotGuard, SlotOwner, SlotRef, not_iterative};
+pub use implementation::Implementation;
 pub use interfaces::{
     Backend, BackendFinder, BackendInstance, BackendModel, BackendSettings, Batch, BuiltInstance,
     InstanceSpec, MemoryUsage, ModelInspection, ModelSource, PythonSource, ReleaseFuture,

@@ -11,7 +11,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use backend_onnx::{BareLoop, LibrarySearch};
+use backend_onnx::BareLoop;
+use native_backend::LibrarySearch;
 use shared_memory::{ClientRegions, SharedMemoryOptions, SystemRegistration};
 
 struct Options {

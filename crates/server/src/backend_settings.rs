@@ -2,6 +2,7 @@
 //! reads.
 use std::{path::Path, sync::Arc};
 
+use backend_forest::ForestBackend;
 use backend_onnx::OnnxBackend;
 use config::unknown_setting;
 use inference::{backend::Backend, did_you_mean, nearest};
@@ -22,20 +23,26 @@ pub(crate) fn all(options: &ResolvedOptions) -> Vec<BackendSetting> {
     ];
     let own = own.map(|(key, value)| BackendSetting { backend: None, key: key.to_owned(), value });
     let configured = options.backends.settings.iter().cloned();
-    let request_rows = max_request_rows(&options.backends.settings);
-    own.into_iter().chain(request_rows).chain(configured).collect()
+    let sizes = sizes_of_backends(&options.backends.settings);
+    own.into_iter().chain(sizes).chain(configured).collect()
 }
 
-/// The setting of [`REQUEST_ROWS`], unless the operator sets the size of batches.
-fn max_request_rows(configured: &[BackendSetting]) -> Option<BackendSetting> {
-    let sets_size = |setting: &BackendSetting| {
-        setting.key == DEFAULT_MAX_BATCH_SIZE
-            && setting.backend.as_deref().is_none_or(|name| name == OnnxBackend::NAME)
+/// The sizes that suit single backends, each unless the operator sets the size of its batches.
+fn sizes_of_backends(configured: &[BackendSetting]) -> impl Iterator<Item = BackendSetting> {
+    let sizes = [
+        (OnnxBackend::NAME, "max-request-rows", REQUEST_ROWS),
+        (ForestBackend::NAME, DEFAULT_MAX_BATCH_SIZE, ForestBackend::DEFAULT_MAX_BATCH_SIZE),
+    ];
+    let is_free = |(backend, ..): &(&str, &str, u32)| {
+        !configured.iter().any(|setting| {
+            setting.key == DEFAULT_MAX_BATCH_SIZE
+                && setting.backend.as_deref().is_none_or(|name| name == *backend)
+        })
     };
-    (!configured.iter().any(sets_size)).then(|| BackendSetting {
-        backend: Some(OnnxBackend::NAME.to_owned()),
-        key: "max-request-rows".to_owned(),
-        value: REQUEST_ROWS.to_string(),
+    sizes.into_iter().filter(is_free).map(|(backend, key, value)| BackendSetting {
+        backend: Some(backend.to_owned()),
+        key: key.to_owned(),
+        value: value.to_string(),
     })
 }
 
@@ -80,7 +87,8 @@ pub(crate) fn misspelt(
 
 #[cfg(test)]
 mod tests {
-    use backend_onnx::{LibrarySearch, OnnxBackend};
+    use backend_onnx::OnnxBackend;
+    use native_backend::LibrarySearch;
 
     use super::*;
 

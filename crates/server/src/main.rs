@@ -9,8 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use backend_onnx::{LibrarySearch, OnnxBackend, prevent_telemetry};
+use backend_onnx::{OnnxBackend, prevent_telemetry};
 use c_api::plugin::exit_at_once;
+use native_backend::LibrarySearch;
 use object_stores::{CacheOptions, default_cache_directory};
 use server::{
     Extensions, StartingServer, Stopped,

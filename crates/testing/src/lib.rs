@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod agents;
+pub mod batches;
 pub mod compare;
 pub mod elf;
 mod eventually;
@@ -17,6 +18,7 @@ pub mod http;
 mod identity;
 mod memory_cache;
 pub mod model_parts;
+mod output_offer;
 pub mod plugins;
 mod process;
 mod program;
@@ -29,6 +31,7 @@ pub use eventually::eventually;
 pub use gate::Gate;
 pub use identity::Identity;
 pub use memory_cache::{MemoryCache, MemoryCaches};
+pub use output_offer::OutputOffer;
 pub use process::{TestProcess, command};
 pub use program::Program;
 pub use region::TestRegion;

@@ -1,9 +1,9 @@
 //! The table of all targets.
-use super::{configuration, grpc, http, operators, python};
+use super::{configuration, forests, grpc, http, operators, python};
 use crate::FuzzTarget;
 
 /// All targets.
-pub static TARGETS: [FuzzTarget; 19] = [
+pub static TARGETS: [FuzzTarget; 23] = [
     http::INFER,
     http::GENERATE,
     http::ROUTE,
@@ -23,6 +23,10 @@ pub static TARGETS: [FuzzTarget; 19] = [
     operators::PROFILE,
     operators::OPTIONS,
     operators::OPTIONS_FILE,
+    forests::XGBOOST_JSON,
+    forests::XGBOOST_UBJSON,
+    forests::LIGHTGBM,
+    forests::TREELITE,
 ];
 
 /// The target of that name.

@@ -5,8 +5,8 @@ use anyhow::Result;
 use super::options::{BenchOptions, BenchPart, PARTS};
 use super::setup::BenchSetup;
 use super::{
-    adversary, cache, ensemble, growth, instructions, load, micro, observe, peers, processors, promises,
-    python_models, reload, replicas, shared_memory, tune, worst_inputs,
+    adversary, cache, ensemble, frameworks, growth, instructions, load, micro, observe, peers, processors,
+    promises, python_models, reload, replicas, shared_memory, tune, worst_inputs,
 };
 
 /// Measures and prints. Returns true if every request of every row was answered.
@@ -40,6 +40,7 @@ fn run_part(part: BenchPart, options: &BenchOptions) -> Result<bool> {
         BenchPart::Growth => growth::run(options),
         BenchPart::Replicas => replicas::run(options),
         BenchPart::Peers => peers::run(options),
+        BenchPart::Frameworks => frameworks::run(options),
         BenchPart::Processors => processors::run(&prepare()?),
         BenchPart::Instructions => instructions::run(options).map(|()| true),
         BenchPart::Micro => micro::run().map(|()| true),

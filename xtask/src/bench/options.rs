@@ -42,13 +42,14 @@ pub(super) enum BenchPart {
     Growth,
     Replicas,
     Peers,
+    Frameworks,
     Processors,
     Instructions,
     Micro,
 }
 
 /// All parts in the order in which they are measured, and their names for `--only`.
-pub(super) const PARTS: [(&str, BenchPart); 16] = [
+pub(super) const PARTS: [(&str, BenchPart); 17] = [
     ("load", BenchPart::Load),
     ("adversary", BenchPart::Adversary),
     ("reload", BenchPart::Reload),
@@ -62,6 +63,7 @@ pub(super) const PARTS: [(&str, BenchPart); 16] = [
     ("growth", BenchPart::Growth),
     ("replicas", BenchPart::Replicas),
     ("peers", BenchPart::Peers),
+    ("frameworks", BenchPart::Frameworks),
     ("processors", BenchPart::Processors),
     ("instructions", BenchPart::Instructions),
     ("micro", BenchPart::Micro),
@@ -124,7 +126,9 @@ mod tests {
         let error = parse("--only bogus").err().unwrap().to_string();
         assert!(error.starts_with("--only is load, adversary, reload, "), "{error}");
         assert!(
-            error.ends_with(", growth, replicas, peers, processors, instructions or micro, not 'bogus'"),
+            error.ends_with(
+                ", growth, replicas, peers, frameworks, processors, instructions or micro, not 'bogus'"
+            ),
             "{error}"
         );
     }

@@ -10,8 +10,9 @@ use crate::files::{copy, file_name, make_empty, make_executable, write};
 use crate::{process, python, workspace};
 
 /// The programs of the demo that need nothing but the server.
-const DEMO: [&str; 8] = [
+const DEMO: [&str; 9] = [
     "train.py",
+    "train_forest.py",
     "train_pipeline.py",
     "pipeline_model.py",
     "train_shapes.py",

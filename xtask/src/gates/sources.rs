@@ -26,6 +26,7 @@ const UNSAFE_CRATES: &[&str] = &[
     "crates/backend-openvino/",
     "crates/c-api/",
     "crates/in-process/",
+    "crates/native-backend/",
     "crates/shared-memory/",
     "fuzz/",
 ];

@@ -109,6 +109,10 @@ pub(crate) const RAY: &[Tool] =
 pub(crate) const RECIPES: &[Tool] =
     &[Tool { name: "packages of recipes", variable: "NEREID_TEST_RECIPES", fetch: recipes }];
 
+/// An interpreter with PyTorch: that of the recipes, because PyTorch takes 4 GB.
+pub(crate) const PYTORCH: &[Tool] =
+    &[Tool { name: "PyTorch", variable: "NEREID_TEST_PYTORCH", fetch: || program_of("recipes", "python") }];
+
 /// An interpreter with Helm as a library, and with the schemas of Kubernetes.
 pub(crate) const CHART: &[Tool] =
     &[Tool { name: "Helm", variable: "NEREID_TEST_HELM", fetch: || program_of("chart", "python") }];

@@ -1,4 +1,7 @@
 //! Element types by the numbers of the runtime's C interface, and their datatypes.
+use std::borrow::Cow;
+
+use native_backend::ElementType;
 use ort_sys::ONNXTensorElementDataType as Sys;
 use vocabulary::DataType;
 
@@ -42,8 +45,8 @@ impl Element {
         DataType::ALL.into_iter().find(|&datatype| Self::of(datatype) == self)
     }
 
-    /// The protocol's name, or the runtime's name for a type that the protocols lack.
-    pub(crate) fn name(self) -> String {
+    /// The runtime's own name.
+    fn runtime_name(self) -> Cow<'static, str> {
         const OTHERS: [(Sys, &str); 13] = [
             (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED, "UNDEFINED"),
             (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX64, "COMPLEX64"),
@@ -59,23 +62,25 @@ impl Element {
             (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT2, "UINT2"),
             (Sys::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT2, "INT2"),
         ];
-        if let Some(datatype) = self.datatype() {
-            return datatype.protocol_name().to_owned();
-        }
-        let known = OTHERS.into_iter().find(|(other, _)| *other as i32 == self.0);
-        known.map_or_else(|| format!("ONNX_{}", self.0), |(_, name)| name.to_owned())
+        let own = match self.datatype() {
+            Some(DataType::Fp16) => "FLOAT16",
+            Some(DataType::Bf16) => "BFLOAT16",
+            Some(DataType::Fp32) => "FLOAT",
+            Some(DataType::Fp64) => "DOUBLE",
+            Some(DataType::Bytes) => "STRING",
+            Some(datatype) => datatype.protocol_name(),
+            None => match OTHERS.into_iter().find(|(other, _)| *other as i32 == self.0) {
+                Some((_, name)) => name,
+                None => return format!("ONNX_{}", self.0).into(),
+            },
+        };
+        own.into()
     }
+}
 
-    /// The runtime's own name, where it differs from the protocol's.
-    pub(crate) fn runtime_name(self) -> String {
-        match self.datatype() {
-            Some(DataType::Fp16) => "FLOAT16".to_owned(),
-            Some(DataType::Bf16) => "BFLOAT16".to_owned(),
-            Some(DataType::Fp32) => "FLOAT".to_owned(),
-            Some(DataType::Fp64) => "DOUBLE".to_owned(),
-            Some(DataType::Bytes) => "STRING".to_owned(),
-            _ => self.name(),
-        }
+impl From<Element> for ElementType {
+    fn from(element: Element) -> Self {
+        Self::new(element.datatype(), element.runtime_name())
     }
 }
 
@@ -92,11 +97,12 @@ mod tests {
 
     #[test]
     fn a_type_outside_the_protocols_still_has_a_name() {
-        assert_eq!(Element(14).name(), "COMPLEX64");
-        assert_eq!(Element(14).datatype(), None);
-        assert_eq!(Element(77).name(), "ONNX_77");
-        assert_eq!(Element::of(DataType::Bytes).name(), "BYTES");
-        assert_eq!(Element::of(DataType::Bytes).runtime_name(), "STRING");
-        assert_eq!(Element::of(DataType::Int64).runtime_name(), "INT64");
+        let named = |element: Element| ElementType::from(element);
+        assert_eq!(named(Element(14)).name(), "COMPLEX64");
+        assert_eq!(named(Element(14)).datatype(), None);
+        assert_eq!(named(Element(77)).name(), "ONNX_77");
+        assert_eq!(named(Element::of(DataType::Bytes)).name(), "BYTES");
+        assert_eq!(named(Element::of(DataType::Bytes)).library_name(), "STRING");
+        assert_eq!(named(Element::of(DataType::Int64)).library_name(), "INT64");
     }
 }

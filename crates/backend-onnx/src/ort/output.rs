@@ -5,10 +5,11 @@ use std::{
     sync::Arc,
 };
 
+use native_backend::{ElementType, byte_count};
 use ort_sys as sys;
 use vocabulary::{DataType, Shape};
 
-use super::{Feed, OrtError, Session, runtime::not_null, signature::element_and_shape, value::byte_count};
+use super::{OrtError, RunInput, Session, runtime::not_null, signature::element_and_shape};
 
 /// An output of a run, in memory of its session's allocator.
 ///
@@ -48,7 +49,7 @@ impl OutputValue {
     pub(super) unsafe fn take(
         pointer: NonNull<sys::OrtValue>,
         session: &Arc<Session>,
-        inputs: &[Feed<'_>],
+        inputs: &[RunInput<'_>],
     ) -> Result<Self, OrtError> {
         let mut output = Self {
             pointer,
@@ -62,7 +63,7 @@ impl OutputValue {
         let Some(datatype) = element.datatype() else {
             return Err(OrtError::invalid_argument(format!(
                 "an output has the unsupported type {}",
-                element.name()
+                ElementType::from(element).name()
             )));
         };
         output.datatype = datatype;
@@ -83,7 +84,7 @@ impl OutputValue {
         // SAFETY: the value lives and is a tensor of fixed-size elements; the address stays its own.
         runtime.check(unsafe { ((*runtime.api()).GetTensorMutableData)(pointer.as_ptr(), &raw mut data) })?;
         let data = not_null(data.cast::<u8>(), "data")?;
-        output.data = if inputs.iter().any(|input| input.value.lends(data.addr().get())) {
+        output.data = if inputs.iter().any(|input| input.tensor.lends(data.addr().get())) {
             // SAFETY: the input's bytes are borrowed during the run and are as many as the output's shape needs.
             OutputElements::Copied(unsafe { std::slice::from_raw_parts(data.as_ptr(), len) }.into())
         } else {

@@ -1,44 +1,34 @@
 //! One run of a session: its settings, and from its inputs to its outputs.
 use std::{
-    ffi::{CStr, c_int},
+    ffi::{CStr, CString, c_int},
     ptr::{self, NonNull},
     sync::Arc,
 };
 
+use native_backend::RunOutputs;
 use ort_sys as sys;
 use smallvec::SmallVec;
 
 use super::{
-    Feed, OrtError, OutputPlace, OutputValue, Runtime, Session, process_allocator::counted, runtime::not_null,
+    OrtError, OutputPlace, OutputValue, RunInput, Runtime, Session, process_allocator::counted,
+    runtime::not_null, signature::Symbols,
 };
 
 impl Session {
-    /// Computes the outputs at those ascending positions of [`Signature::outputs`]. Blocks.
+    /// Computes the outputs at those ascending positions of [`Signature::outputs`](native_backend::Signature::outputs),
+    /// and writes them to the given places, which have the shapes that the outputs will have. Returns `None` for an output
+    /// in its place. Blocks.
     ///
     /// # Errors
-    /// The errors of the runtime, or positions beyond the signature. The session stays usable.
+    /// The errors of the runtime, or positions beyond the signature; also if an output has another shape than its place.
+    /// The places may have been written then. The session stays usable.
     pub(crate) fn run(
         self: &Arc<Self>,
         options: Option<&RunOptions>,
-        feeds: &[Feed<'_>],
-        wanted: &[usize],
-    ) -> Result<SmallVec<[OutputValue; 4]>, OrtError> {
-        let places: SmallVec<[Option<OutputPlace<'_>>; 4]> = wanted.iter().map(|_| None).collect();
-        self.run_to_places(options, feeds, wanted, &places)
-    }
-
-    /// As [`Session::run`], but writes outputs to the given places. They have the shapes that the outputs will have.
-    /// Returns the outputs without a place, in their order.
-    ///
-    /// # Errors
-    /// As [`Session::run`]; also if an output has another shape than its place. The places may have been written then.
-    pub(crate) fn run_to_places(
-        self: &Arc<Self>,
-        options: Option<&RunOptions>,
-        feeds: &[Feed<'_>],
+        inputs: &[RunInput<'_>],
         wanted: &[usize],
         places: &[Option<OutputPlace<'_>>],
-    ) -> Result<SmallVec<[OutputValue; 4]>, OrtError> {
+    ) -> Result<RunOutputs<OutputValue>, OrtError> {
         let ours = |place: &OutputPlace<'_>| place.belongs_to(self.runtime());
         if places.len() != wanted.len() || !places.iter().flatten().all(ours) {
             return Err(OrtError::invalid_argument("the places belong to another run"));
@@ -47,14 +37,18 @@ impl Session {
             .iter()
             .map(|place| place.as_ref().map_or(ptr::null_mut(), OutputPlace::as_mut_ptr))
             .collect();
-        let result = self.run_into(options, feeds, wanted, &mut pointers);
-        let made = pointers.into_iter().zip(places).filter(|(_, place)| place.is_none());
+        let result = self.run_into(options, inputs, wanted, &mut pointers);
         // Takes ownership of all outputs of the run before any early return.
-        let outputs: SmallVec<[Result<OutputValue, OrtError>; 4]> = made
-            .map(|(pointer, _)| {
+        let outputs: SmallVec<[Result<Option<OutputValue>, OrtError>; 4]> = pointers
+            .into_iter()
+            .zip(places)
+            .map(|(pointer, place)| {
+                if place.is_some() {
+                    return Ok(None);
+                }
                 let pointer = not_null(pointer, "output")?;
                 // SAFETY: the run has left a value that this function now owns, and these were its inputs.
-                unsafe { OutputValue::take(pointer, self, feeds) }
+                unsafe { OutputValue::take(pointer, self, inputs) }.map(Some)
             })
             .collect();
         result?;
@@ -70,7 +64,7 @@ impl Session {
     /// As [`Session::run`]; also outputs of another session.
     pub(crate) fn run_again(
         self: &Arc<Self>,
-        feeds: &[Feed<'_>],
+        inputs: &[RunInput<'_>],
         wanted: &[usize],
         outputs: &mut [OutputValue],
     ) -> Result<(), OrtError> {
@@ -79,13 +73,13 @@ impl Session {
         }
         let mut pointers: SmallVec<[*mut sys::OrtValue; 8]> =
             outputs.iter_mut().map(OutputValue::as_mut_ptr).collect();
-        self.run_into(None, feeds, wanted, &mut pointers)
+        self.run_into(None, inputs, wanted, &mut pointers)
     }
 
     fn run_into(
         &self,
         options: Option<&RunOptions>,
-        feeds: &[Feed<'_>],
+        inputs: &[RunInput<'_>],
         wanted: &[usize],
         outputs: &mut [*mut sys::OrtValue],
     ) -> Result<(), OrtError> {
@@ -94,36 +88,30 @@ impl Session {
         if !wanted.is_sorted_by(|one, next| one < next) {
             return Err(OrtError::invalid_argument("outputs are asked for in ascending order"));
         }
-        if !feeds.iter().all(|feed| feed.value.belongs_to(self.runtime())) {
+        if !inputs.iter().all(|input| input.tensor.belongs_to(self.runtime())) {
             return Err(OrtError::invalid_argument("a tensor of another runtime"));
         }
-        let input_symbol = |slot: usize| {
-            let inputs = &self.signature().inputs;
-            inputs.get(slot).or_else(|| self.signature().overridable.get(slot - inputs.len()))
+        let symbol = |symbols: &[CString], slot: usize| {
+            let beyond = || OrtError::invalid_argument("a position beyond the signature");
+            symbols.get(slot).map(|symbol| symbol.as_ptr()).ok_or_else(beyond)
         };
-        let beyond = || OrtError::invalid_argument("a position beyond the signature");
-        let inputs: SmallVec<[*const sys::OrtValue; 8]> =
-            feeds.iter().map(|feed| feed.value.as_ptr()).collect();
-        let input_names = feeds
-            .iter()
-            .map(|feed| input_symbol(feed.slot).map(|slot| slot.symbol.as_ptr()).ok_or_else(beyond))
-            .collect::<Result<SmallVec<[_; 8]>, _>>()?;
-        let output_names = wanted
-            .iter()
-            .map(|&slot| {
-                self.signature().outputs.get(slot).map(|slot| slot.symbol.as_ptr()).ok_or_else(beyond)
-            })
-            .collect::<Result<SmallVec<[_; 8]>, _>>()?;
+        let Symbols { feeds, outputs: fetches } = self.symbols();
+        let values: SmallVec<[*const sys::OrtValue; 8]> =
+            inputs.iter().map(|input| input.tensor.as_ptr()).collect();
+        let input_names =
+            inputs.iter().map(|input| symbol(feeds, input.slot)).collect::<Result<SmallVec<[_; 8]>, _>>()?;
+        let output_names =
+            wanted.iter().map(|&slot| symbol(fetches, slot)).collect::<Result<SmallVec<[_; 8]>, _>>()?;
         let options = options.map_or(ptr::null(), RunOptions::as_ptr);
-        // SAFETY: session and options live; names end with NUL and live in the signature; all values live and belong to
+        // SAFETY: session and options live; names end with NUL and live in the session; all values live and belong to
         // this runtime; the four arrays are as long as the argument says. Places that are null receive new values.
         let status = counted(self.held_bytes(), || unsafe {
             ((*self.runtime().api()).Run)(
                 self.as_ptr(),
                 options,
                 input_names.as_ptr(),
-                inputs.as_ptr(),
-                inputs.len(),
+                values.as_ptr(),
+                values.len(),
                 output_names.as_ptr(),
                 output_names.len(),
                 outputs.as_mut_ptr(),

@@ -6,14 +6,16 @@ use std::{
     sync::Arc,
 };
 
+use native_backend::Signature;
 use ort_sys as sys;
 
 use super::{
-    FilesInMemory, OrtError, Runtime, SessionOptions, Signature,
+    FilesInMemory, OrtError, Runtime, SessionOptions,
     operator_domains::make_session,
     options::{NativeOptions, path_text},
     process_allocator::{SessionBytes, counted},
     runtime::not_null,
+    signature::{Symbols, read_signature},
 };
 
 /// A loaded graph.
@@ -22,6 +24,7 @@ use super::{
 pub(crate) struct Session {
     pointer: NonNull<sys::OrtSession>,
     signature: Signature,
+    symbols: Symbols,
     runtime: Arc<Runtime>,
     /// The runtime reads tensors of the graph there.
     _files: Arc<FilesInMemory>,
@@ -95,18 +98,24 @@ impl Session {
         }
         let mut session = Self {
             pointer: not_null(pointer, "session")?,
-            signature: Signature { inputs: Vec::new(), overridable: Vec::new(), outputs: Vec::new() },
+            signature: Signature::default(),
+            symbols: Symbols::default(),
             runtime: runtime.clone(),
             _files: options.files.clone(),
             held_bytes,
         };
-        session.signature = Signature::read(runtime, session.pointer)?;
+        (session.signature, session.symbols) = read_signature(runtime, session.pointer)?;
         Ok(Arc::new(session))
     }
 
     /// The inputs and outputs of the graph.
     pub(crate) fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    /// The names of the inputs and outputs for runs.
+    pub(super) fn symbols(&self) -> &Symbols {
+        &self.symbols
     }
 
     /// Counts what the session has from the allocator of the process, if it uses that.

@@ -1,70 +1,50 @@
 //! The inputs and outputs of a graph.
 use std::{
+    borrow::Cow,
     ffi::{CStr, CString, c_char, c_int},
     ptr::{self, NonNull},
 };
 
+use native_backend::{GraphValue, OtherKind, Signature, ValueKind};
 use ort_sys as sys;
 use vocabulary::{Name, Shape};
 
 use super::{Element, OrtError, Runtime, runtime::not_null};
 
-/// Inputs and outputs of a graph, in its own order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Signature {
-    /// Inputs that every run needs.
-    pub(crate) inputs: Vec<ValueInfo>,
-    /// Initialisers that are also inputs: a run may set them.
-    pub(crate) overridable: Vec<ValueInfo>,
-    /// Outputs that a run can compute.
-    pub(crate) outputs: Vec<ValueInfo>,
+/// The names of inputs and outputs, in the form for runs and in the order of their slots.
+#[derive(Default)]
+pub(super) struct Symbols {
+    pub(super) feeds: Vec<CString>,
+    pub(super) outputs: Vec<CString>,
 }
 
-/// One input or output.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ValueInfo {
-    /// Its name in the graph.
-    pub(crate) name: Name,
-    /// The same name, in the form for runs.
-    pub(super) symbol: CString,
-    /// Its type.
-    pub(crate) kind: ValueKind,
-}
-
-/// The type of an input or output.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ValueKind {
-    /// A tensor; -1 stands for a symbolic dimension.
-    Tensor(Element, Shape),
-    /// Another type, by the runtime's name.
-    Other(String),
-}
-
-impl Signature {
-    /// The inputs that a run can have, the required ones first.
-    pub(crate) fn feeds(&self) -> impl Iterator<Item = &ValueInfo> + Clone {
-        self.inputs.iter().chain(&self.overridable)
-    }
-
-    /// Reads the signature of a live session.
-    pub(super) fn read(runtime: &Runtime, session: NonNull<sys::OrtSession>) -> Result<Self, OrtError> {
-        // SAFETY: reading function pointers of a live table.
-        let groups = unsafe {
-            let api = runtime.api();
-            [
-                ((*api).SessionGetInputCount, (*api).SessionGetInputName, (*api).SessionGetInputTypeInfo),
-                (
-                    (*api).SessionGetOverridableInitializerCount,
-                    (*api).SessionGetOverridableInitializerName,
-                    (*api).SessionGetOverridableInitializerTypeInfo,
-                ),
-                ((*api).SessionGetOutputCount, (*api).SessionGetOutputName, (*api).SessionGetOutputTypeInfo),
-            ]
-        };
-        let [inputs, overridable, outputs] =
-            groups.map(|(count, name, kind)| Group { runtime, session, count, name, kind }.slots());
-        Ok(Self { inputs: inputs?, overridable: overridable?, outputs: outputs? })
-    }
+/// Reads the inputs and outputs of a live session.
+pub(super) fn read_signature(
+    runtime: &Runtime,
+    session: NonNull<sys::OrtSession>,
+) -> Result<(Signature, Symbols), OrtError> {
+    // SAFETY: reading function pointers of a live table.
+    let groups = unsafe {
+        let api = runtime.api();
+        [
+            ((*api).SessionGetInputCount, (*api).SessionGetInputName, (*api).SessionGetInputTypeInfo),
+            (
+                (*api).SessionGetOverridableInitializerCount,
+                (*api).SessionGetOverridableInitializerName,
+                (*api).SessionGetOverridableInitializerTypeInfo,
+            ),
+            ((*api).SessionGetOutputCount, (*api).SessionGetOutputName, (*api).SessionGetOutputTypeInfo),
+        ]
+    };
+    let [inputs, overridable, outputs] =
+        groups.map(|(count, name, kind)| Group { runtime, session, count, name, kind });
+    let mut symbols = Symbols::default();
+    let signature = Signature {
+        inputs: inputs.values(&mut symbols.feeds)?,
+        overridable: overridable.values(&mut symbols.feeds)?,
+        outputs: outputs.values(&mut symbols.outputs)?,
+    };
+    Ok((signature, symbols))
 }
 
 type CountFunction = unsafe extern "system" fn(*const sys::OrtSession, *mut usize) -> sys::OrtStatusPtr;
@@ -87,7 +67,8 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    fn slots(&self) -> Result<Vec<ValueInfo>, OrtError> {
+    /// The inputs or outputs, whose names become symbols.
+    fn values(&self, symbols: &mut Vec<CString>) -> Result<Vec<GraphValue>, OrtError> {
         let mut count = 0;
         // SAFETY: the session lives; `count` is writable.
         self.runtime.check(unsafe { (self.count)(self.session.as_ptr(), &raw mut count) })?;
@@ -95,7 +76,8 @@ impl Group<'_> {
             .map(|index| {
                 let symbol = self.symbol(index)?;
                 let name = Name::new(&symbol.to_string_lossy());
-                Ok(ValueInfo { name, symbol, kind: self.kind(index)? })
+                symbols.push(symbol);
+                Ok(GraphValue { name, kind: self.kind(index)? })
             })
             .collect()
     }
@@ -128,6 +110,11 @@ impl Group<'_> {
     }
 }
 
+/// A type that is no tensor, by the runtime's name.
+pub(crate) fn other_kind(name: impl Into<Cow<'static, str>>) -> ValueKind {
+    ValueKind::Other(OtherKind { name: name.into(), noun: "ONNX Type", tensor: "ONNX_TYPE_TENSOR" })
+}
+
 fn read_kind(runtime: &Runtime, pointer: *const sys::OrtTypeInfo) -> Result<ValueKind, OrtError> {
     let api = runtime.api();
     let mut kind: c_int = 0;
@@ -137,14 +124,14 @@ fn read_kind(runtime: &Runtime, pointer: *const sys::OrtTypeInfo) -> Result<Valu
         const NAMES: [&str; 7] =
             ["UNKNOWN", "TENSOR", "SEQUENCE", "MAP", "OPAQUE", "SPARSETENSOR", "OPTIONAL"];
         let name = usize::try_from(kind).ok().and_then(|kind| NAMES.get(kind)).unwrap_or(&NAMES[0]);
-        return Ok(ValueKind::Other(format!("ONNX_TYPE_{name}")));
+        return Ok(other_kind(format!("ONNX_TYPE_{name}")));
     }
     let mut tensor = ptr::null();
     // SAFETY: `pointer` lives and is a tensor's; the result is borrowed from it.
     runtime.check(unsafe { ((*api).CastTypeInfoToTensorInfo)(pointer, &raw mut tensor) })?;
     let tensor = not_null(tensor.cast_mut(), "tensor type")?;
     let (element, shape) = element_and_shape(runtime, tensor)?;
-    Ok(ValueKind::Tensor(element, shape))
+    Ok(ValueKind::Tensor(element.into(), shape))
 }
 
 /// Reads a tensor's type, which the caller keeps alive.
@@ -163,20 +150,4 @@ pub(super) fn element_and_shape(
     // SAFETY: `tensor` lives; `shape` has room for `rank` dimensions.
     runtime.check(unsafe { ((*api).GetDimensions)(tensor, shape.as_mut_ptr(), rank) })?;
     Ok((Element(element), shape))
-}
-
-impl ValueInfo {
-    /// An input or output that was not read from a session.
-    pub(crate) fn new(symbol: CString, kind: ValueKind) -> Self {
-        Self { name: Name::new(&symbol.to_string_lossy()), symbol, kind }
-    }
-}
-
-#[cfg(test)]
-impl ValueInfo {
-    /// A tensor, for tests of code that reads a signature.
-    pub(crate) fn tensor(name: &str, datatype: vocabulary::DataType, dims: &[i64]) -> Self {
-        let symbol = CString::new(name).unwrap();
-        Self { name: Name::new(name), symbol, kind: ValueKind::Tensor(Element::of(datatype), dims.into()) }
-    }
 }

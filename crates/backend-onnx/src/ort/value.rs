@@ -1,17 +1,20 @@
 //! Tensors that go into a run.
 use std::{
+    cell::Cell,
     ffi::c_void,
     marker::PhantomData,
     ops::Range,
     ptr::{self, NonNull},
+    sync::Arc,
 };
 
+use native_backend::{byte_count, can_be_used, is_aligned};
 use ort_sys as sys;
 use vocabulary::{DataType, ForeignMemory};
 
 use super::{Element, OrtError, Runtime, runtime::not_null};
 
-/// An input of a run. It borrows the bytes it was made over. It owns strings, which [`Strings`] builds.
+/// An input of numbers. It borrows the bytes it was made over.
 ///
 /// Invariant: the number of borrowed bytes is exactly what datatype and shape need, and they are aligned to the element
 /// size.
@@ -24,12 +27,6 @@ pub(crate) struct InputValue<'a> {
 }
 
 impl<'a> InputValue<'a> {
-    /// Whether a tensor of that datatype can use these bytes in place.
-    pub(crate) fn fits(datatype: DataType, bytes: &[u8]) -> bool {
-        bytes.is_empty()
-            || datatype.byte_size().is_some_and(|size| bytes.as_ptr().addr().is_multiple_of(size))
-    }
-
     /// A tensor that uses these bytes in place. A shape without dimensions is a scalar.
     ///
     /// # Errors
@@ -41,7 +38,7 @@ impl<'a> InputValue<'a> {
         bytes: &'a [u8],
     ) -> Result<Self, OrtError> {
         let needed = byte_count(datatype, shape);
-        if needed != Some(bytes.len()) || !Self::fits(datatype, bytes) {
+        if needed != Some(bytes.len()) || !is_aligned(datatype, bytes) {
             return Err(OrtError::invalid_argument(format!(
                 "{} bytes cannot be a {} tensor of shape {shape:?}",
                 bytes.len(),
@@ -59,56 +56,75 @@ impl<'a> InputValue<'a> {
         Ok(Self { pointer, runtime, range, bytes: PhantomData })
     }
 
-    /// A tensor that uses foreign memory in place. `None` if datatype, shape or address do not allow that, or if the
-    /// owner of the memory does not.
+    /// A tensor that uses foreign memory in place.
     ///
     /// # Errors
-    /// That of the runtime.
+    /// Datatype, shape or address do not allow that, or the owner of the memory does not; those of the runtime.
     pub(crate) fn over_foreign(
         runtime: &'a Runtime,
         datatype: DataType,
         shape: &[i64],
         memory: &'a ForeignMemory,
-    ) -> Result<Option<Self>, OrtError> {
-        if !can_be_used(datatype, shape, memory) {
-            return Ok(None);
-        }
+    ) -> Result<Self, OrtError> {
+        require_usable(datatype, shape, memory)?;
         let (data, len) = (memory.address(), memory.byte_size());
         // SAFETY: the memory exists for as long as it is borrowed, its owner allows libraries to read it, and it is
         // aligned. The runtime does not write to inputs of a run.
         let pointer = unsafe { tensor_over(runtime, datatype, shape, data, len)? };
         let range = data.addr()..data.addr() + len;
-        Ok(Some(Self { pointer, runtime, range, bytes: PhantomData }))
+        Ok(Self { pointer, runtime, range, bytes: PhantomData })
     }
+}
 
+/// An input of a run.
+pub(crate) struct RunInput<'a> {
+    /// Position among [`Signature::feeds`](native_backend::Signature::feeds).
+    pub(crate) slot: usize,
+    /// The tensor.
+    pub(crate) tensor: RunTensor<'a>,
+}
+
+/// The tensor for an input.
+pub(crate) enum RunTensor<'a> {
+    Numbers(InputValue<'a>),
+    Strings(&'a Strings),
+}
+
+impl RunTensor<'_> {
+    /// The address of the tensor, for a run.
     pub(super) fn as_ptr(&self) -> *const sys::OrtValue {
-        self.pointer.as_ptr()
+        match self {
+            Self::Numbers(value) => value.pointer.as_ptr(),
+            Self::Strings(strings) => {
+                strings.has_been_input.set(true);
+                strings.pointer.as_ptr()
+            }
+        }
     }
 
     pub(super) fn belongs_to(&self, runtime: &Runtime) -> bool {
-        ptr::eq(self.runtime, runtime)
+        match self {
+            Self::Numbers(value) => ptr::eq(value.runtime, runtime),
+            Self::Strings(strings) => ptr::eq(&*strings.runtime, runtime),
+        }
     }
 
-    /// Whether that address is among the borrowed bytes.
+    /// Whether that address is among borrowed bytes.
     pub(super) fn lends(&self, address: usize) -> bool {
-        self.range.contains(&address)
+        match self {
+            Self::Numbers(value) => value.range.contains(&address),
+            Self::Strings(_) => false,
+        }
     }
 }
 
-/// A tensor for one input.
-pub(crate) struct Feed<'a> {
-    /// Position among [`Signature::feeds`](super::Signature::feeds).
-    pub(crate) slot: usize,
-    /// The tensor.
-    pub(crate) value: InputValue<'a>,
-}
-
-/// Whether a tensor of that datatype and shape can be the whole of the memory, where it is.
-fn can_be_used(datatype: DataType, shape: &[i64], memory: &ForeignMemory) -> bool {
-    memory.byte_size() > 0
-        && byte_count(datatype, shape) == Some(memory.byte_size())
-        && datatype.byte_size().is_some_and(|size| memory.address().addr().is_multiple_of(size))
-        && memory.may_be_used_in_place()
+/// Requires that a tensor of that datatype and shape can be the whole of the memory, where it is.
+fn require_usable(datatype: DataType, shape: &[i64], memory: &ForeignMemory) -> Result<(), OrtError> {
+    if can_be_used(datatype, shape, memory) {
+        return Ok(());
+    }
+    let name = datatype.protocol_name();
+    Err(OrtError::invalid_argument(format!("memory cannot be a {name} tensor of shape {shape:?}")))
 }
 
 /// A tensor that uses these bytes in place.
@@ -147,23 +163,21 @@ pub(crate) struct OutputPlace<'a> {
 }
 
 impl<'a> OutputPlace<'a> {
-    /// The whole memory for an output of that datatype and shape. `None` as for [`InputValue::over_foreign`].
+    /// The whole memory for an output of that datatype and shape.
     ///
     /// # Errors
-    /// That of the runtime.
+    /// As [`InputValue::over_foreign`].
     pub(crate) fn over(
         runtime: &'a Runtime,
         datatype: DataType,
         shape: &[i64],
         memory: &'a ForeignMemory,
-    ) -> Result<Option<Self>, OrtError> {
-        if !can_be_used(datatype, shape, memory) {
-            return Ok(None);
-        }
+    ) -> Result<Self, OrtError> {
+        require_usable(datatype, shape, memory)?;
         // SAFETY: the memory exists for as long as it is borrowed, its owner allows libraries to write it, and it is
         // aligned.
         let pointer = unsafe { tensor_over(runtime, datatype, shape, memory.address(), memory.byte_size())? };
-        Ok(Some(Self { pointer, runtime, memory }))
+        Ok(Self { pointer, runtime, memory })
     }
 
     pub(super) fn as_mut_ptr(&self) -> *mut sys::OrtValue {
@@ -191,13 +205,18 @@ impl Drop for OutputPlace<'_> {
     }
 }
 
-/// A tensor of strings under construction. After it becomes an [`InputValue`] it never changes again, because an output
-/// may share its strings.
-pub(crate) struct Strings<'a>(InputValue<'a>);
+/// A tensor of strings.
+///
+/// Invariant: it never changes after it has been the input of a run, because an output may share its strings.
+pub(crate) struct Strings {
+    pointer: NonNull<sys::OrtValue>,
+    runtime: Arc<Runtime>,
+    has_been_input: Cell<bool>,
+}
 
-impl<'a> Strings<'a> {
+impl Strings {
     /// As many empty strings as the shape has elements.
-    pub(crate) fn new(runtime: &'a Runtime, shape: &[i64]) -> Result<Self, OrtError> {
+    pub(crate) fn new(runtime: &Arc<Runtime>, shape: &[i64]) -> Result<Self, OrtError> {
         let mut pointer = ptr::null_mut();
         // SAFETY: the shape has as many dimensions as the argument says; the strings live in the default allocator's
         // memory.
@@ -210,24 +229,23 @@ impl<'a> Strings<'a> {
                 &raw mut pointer,
             )
         })?;
-        Ok(Self(InputValue {
-            pointer: not_null(pointer, "tensor")?,
-            runtime,
-            range: 0..0,
-            bytes: PhantomData,
-        }))
+        let pointer = not_null(pointer, "tensor")?;
+        Ok(Self { pointer, runtime: runtime.clone(), has_been_input: Cell::new(false) })
     }
 
     /// Sets the length of the string at `index` to `len` bytes, and returns the bytes for writing.
     ///
     /// # Errors
-    /// An index beyond the shape.
-    pub(crate) fn string(&mut self, index: usize, len: usize) -> Result<&mut [u8], OrtError> {
-        let (value, mut bytes) = (&self.0, ptr::null_mut());
+    /// An index beyond the shape; the tensor has been the input of a run.
+    pub(crate) fn resized(&mut self, index: usize, len: usize) -> Result<&mut [u8], OrtError> {
+        if self.has_been_input.get() {
+            return Err(OrtError::invalid_argument("an output may share these strings"));
+        }
+        let mut bytes = ptr::null_mut();
         // SAFETY: this value owns the tensor, is borrowed mutably and holds strings; the runtime checks the index.
-        value.runtime.check(unsafe {
-            ((*value.runtime.api()).GetResizedStringTensorElementBuffer)(
-                value.pointer.as_ptr(),
+        self.runtime.check(unsafe {
+            ((*self.runtime.api()).GetResizedStringTensorElementBuffer)(
+                self.pointer.as_ptr(),
                 index,
                 len,
                 &raw mut bytes,
@@ -237,10 +255,12 @@ impl<'a> Strings<'a> {
         // SAFETY: the string was just given `len` initialised bytes and is not resized while the slice is borrowed.
         Ok(unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr().cast::<u8>(), len) })
     }
+}
 
-    /// The finished tensor.
-    pub(crate) fn finish(self) -> InputValue<'a> {
-        self.0
+impl Drop for Strings {
+    fn drop(&mut self) {
+        // SAFETY: this value owns the tensor and frees it once.
+        unsafe { ((*self.runtime.api()).ReleaseValue)(self.pointer.as_ptr()) };
     }
 }
 
@@ -248,30 +268,5 @@ impl Drop for InputValue<'_> {
     fn drop(&mut self) {
         // SAFETY: this value owns it and frees it once; the call does not free borrowed bytes.
         unsafe { ((*self.runtime.api()).ReleaseValue)(self.pointer.as_ptr()) };
-    }
-}
-
-/// Bytes of a tensor of fixed-size elements; `None` for strings, negative dimensions and sizes beyond any memory.
-pub(super) fn byte_count(datatype: DataType, shape: &[i64]) -> Option<usize> {
-    let size = datatype.byte_size()?;
-    // With a zero dimension the product is zero, even if the other dimensions would overflow.
-    if shape.contains(&0) && shape.iter().all(|&dim| dim >= 0) {
-        return Some(0);
-    }
-    shape.iter().try_fold(size, |bytes, &dim| bytes.checked_mul(usize::try_from(dim).ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_of_a_shape_are_counted_without_overflow() {
-        assert_eq!(byte_count(DataType::Fp32, &[2, 3]), Some(24));
-        assert_eq!(byte_count(DataType::Int64, &[]), Some(8));
-        assert_eq!(byte_count(DataType::Fp32, &[i64::MAX, 8, 0]), Some(0));
-        assert_eq!(byte_count(DataType::Fp32, &[i64::MAX, 8]), None);
-        assert_eq!(byte_count(DataType::Fp32, &[-1, 0]), None);
-        assert_eq!(byte_count(DataType::Bytes, &[1]), None);
     }
 }

@@ -2,9 +2,9 @@
 //! allows it.
 use std::sync::Arc;
 
-use inference::{OutputPlacement, Request, Response};
-use testing::TestRegion;
-use vocabulary::{DataType, Error, ForeignMemory, MemoryKind, Name, TensorMemory};
+use inference::{Request, Response};
+use testing::{OutputOffer, TestRegion};
+use vocabulary::{DataType, ForeignMemory, TensorMemory};
 
 use crate::{
     graph::Graph,
@@ -12,29 +12,6 @@ use crate::{
         Loaded, Model, backend, bytes_of, float_bytes, floats, read_floats, request, shape_of, tensor,
     },
 };
-
-/// Offers memory for the output Y.
-#[derive(Debug)]
-struct Offer(ForeignMemory);
-
-impl OutputPlacement for Offer {
-    fn placement(
-        &self,
-        _: Option<&Name>,
-        _: Option<usize>,
-        _: (MemoryKind, i64),
-    ) -> Result<(MemoryKind, i64), Error> {
-        Ok((MemoryKind::Cpu, 0))
-    }
-
-    fn memory(&self, name: &Name) -> Option<ForeignMemory> {
-        (name == "Y").then(|| self.0.clone())
-    }
-
-    fn offers_memory(&self) -> bool {
-        true
-    }
-}
 
 fn memory_of(values: &[f32]) -> ForeignMemory {
     ForeignMemory::copied_from(&float_bytes(values).into())
@@ -48,7 +25,7 @@ fn values_in(memory: &ForeignMemory) -> Vec<f32> {
 fn offering(memory: &ForeignMemory, values: &[f32]) -> Request {
     let count = values.len() as i64;
     let mut request = request(vec![floats("X", &[count], values)]);
-    request.output_placement = Some(Arc::new(Offer(memory.clone())));
+    request.output_placement = Some(Arc::new(OutputOffer { output: "Y", memory: memory.clone() }));
     request
 }
 
@@ -150,7 +127,7 @@ fn a_run_that_fails_does_not_make_shapes_unknowable() {
     let memory = memory_of(&[0.; 4]);
     let mut ask = |index: i64| {
         let mut request = request(vec![tensor("X", DataType::Int64, &[1], index.to_le_bytes().to_vec())]);
-        request.output_placement = Some(Arc::new(Offer(memory.clone())));
+        request.output_placement = Some(Arc::new(OutputOffer { output: "Y", memory: memory.clone() }));
         model.run(vec![request]).pop().unwrap()
     };
     assert!(ask(0).is_ok());
@@ -184,7 +161,7 @@ fn a_batch_of_several_requests_is_not_written_in_place() {
     let mut ask = || {
         let requests = memories.iter().enumerate().map(|(index, memory)| {
             let mut request = request(vec![floats("X", &[1, 2], &[index as f32, 5.])]);
-            request.output_placement = Some(Arc::new(Offer(memory.clone())));
+            request.output_placement = Some(Arc::new(OutputOffer { output: "Y", memory: memory.clone() }));
             request
         });
         model.run(requests.collect())

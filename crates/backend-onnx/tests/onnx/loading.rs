@@ -1,8 +1,9 @@
 //! Tests of what a model's file determines, where it may be, and which settings it accepts.
 use std::{fs, num::NonZeroUsize};
 
-use backend_onnx::{BareLoop, LibrarySearch, OnnxBackend};
+use backend_onnx::{BareLoop, OnnxBackend};
 use inference::backend::Backend;
+use native_backend::LibrarySearch;
 use vocabulary::DataType;
 
 use crate::{

@@ -7,22 +7,24 @@ use std::{
     sync::Arc,
 };
 
-use backend_onnx::{LibrarySearch, OnnxBackend};
-use bytes::Bytes;
+use backend_onnx::OnnxBackend;
 use config::{
     Completion, CompletionContext, ConfigErrors, ConfigSource, DeclaredConfig, FileEntry, ModelConfig,
     ModelLayout, declare, finish,
 };
 use inference::{
-    ExecutionTimes, Request, RequestInputs, Response, ResponseObserver, ResponseStream, Timeline, Timestamp,
-    Unobserved, UnreadPolicy,
+    Request, Response, ResponseStream,
     backend::{
-        Backend, BackendInstance, BackendModel, Batch, BuiltInstance, Execution, InstanceDevice,
-        InstanceSpec, ModelSource, SequenceState,
+        Backend, BackendInstance, BackendModel, BuiltInstance, Execution, InstanceDevice, InstanceSpec,
+        ModelSource, SequenceState,
     },
-    response_channel,
 };
-use vocabulary::{DataType, Error, Name, Tensor, TensorMemory};
+use native_backend::LibrarySearch;
+use testing::batches::run_batch;
+pub(crate) use testing::batches::{
+    bytes_of, execution, float_bytes, floats, read_floats, request, shape_of, strings, tensor,
+};
+use vocabulary::{Error, Tensor};
 
 use crate::graph::Graph;
 
@@ -226,81 +228,16 @@ impl Loaded {
         rows: Vec<(Request, Option<SequenceState>)>,
         happening: impl FnOnce(&[ResponseStream]),
     ) -> Vec<Result<Response, Error>> {
-        let (executions, streams): (Vec<_>, Vec<_>) = rows
-            .into_iter()
-            .map(|(request, state)| {
-                let (execution, stream) = execution(request, Arc::new(Unobserved));
-                (execution.with_state(state), stream)
-            })
-            .unzip();
-        happening(&streams);
-        self.execute(executions);
-        streams.into_iter().map(answer).collect()
+        run_batch(&mut *self.instance, rows, happening)
     }
 
     /// Runs one batch. The caller that has made the executions reads the answers.
     pub(crate) fn execute(&mut self, executions: Vec<Execution>) {
-        let total = executions.iter().map(|execution| execution.responder.timeline().rows).sum();
-        let execution_times = Arc::new(ExecutionTimes::start(total, || Timestamp::from_nanos(1)));
-        self.instance.execute(Batch { executions, execution_times });
+        testing::batches::execute(&mut *self.instance, executions);
     }
 
     /// Runs one request alone.
     pub(crate) fn infer(&mut self, inputs: Vec<Tensor>) -> Result<Response, Error> {
         self.run(vec![request(inputs)]).pop().unwrap()
     }
-}
-
-/// A request with `observer` as its response observer, and the stream of its responses.
-pub(crate) fn execution(
-    request: Request,
-    observer: Arc<dyn ResponseObserver>,
-) -> (Execution, ResponseStream) {
-    let rows = request.tensors().first().map_or(1, |tensor| tensor.shape()[0] as u32);
-    let timeline = Timeline::new(Timestamp::from_nanos(1), rows);
-    let (responder, stream) = response_channel(timeline, observer, UnreadPolicy::unlimited());
-    (Execution::new(request, responder), stream)
-}
-
-fn answer(mut stream: ResponseStream) -> Result<Response, Error> {
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match stream.poll_item(&mut context) {
-        std::task::Poll::Ready(Some(item)) => item.result,
-        other => panic!("every request is answered when the batch has run: {other:?}"),
-    }
-}
-
-pub(crate) fn request(inputs: Vec<Tensor>) -> Request {
-    Request { inputs: RequestInputs::Tensors(inputs), ..Request::default() }
-}
-
-pub(crate) fn tensor(name: &str, datatype: DataType, shape: &[i64], data: impl Into<TensorMemory>) -> Tensor {
-    Tensor::new(Name::new(name), datatype, shape.into(), data)
-}
-
-pub(crate) fn floats(name: &str, shape: &[i64], values: &[f32]) -> Tensor {
-    tensor(name, DataType::Fp32, shape, float_bytes(values))
-}
-
-pub(crate) fn float_bytes(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
-}
-
-/// Values of an FP32 output.
-pub(crate) fn read_floats(response: &Response, output: &str) -> Vec<f32> {
-    let bytes = bytes_of(response, output);
-    bytes.chunks_exact(4).map(|value| f32::from_le_bytes(value.try_into().unwrap())).collect()
-}
-
-pub(crate) fn bytes_of(response: &Response, output: &str) -> Bytes {
-    response.output(output).unwrap().host().unwrap().contiguous()
-}
-
-pub(crate) fn shape_of(response: &Response, output: &str) -> Vec<i64> {
-    response.output(output).unwrap().shape().to_vec()
-}
-
-/// Strings in the form of the protocols.
-pub(crate) fn strings(values: &[&[u8]]) -> Vec<u8> {
-    values.iter().flat_map(|value| [&(value.len() as u32).to_le_bytes()[..], value].concat()).collect()
 }

@@ -146,6 +146,10 @@ fn library_name(source: &ModelSource) -> Result<String, Error> {
 
 /// The library in the model's own directories.
 fn supplied(source: &ModelSource) -> Result<Option<Found>, Error> {
+    if source.declared.runtime == PYTHON_MODEL {
+        // A file of this name in the model's directories is a model, and no library.
+        return Ok(None);
+    }
     let library = library_name(source)?;
     let own = [&source.version_directory, &source.model_directory];
     let directory = own.into_iter().find(|directory| directory.join(&library).is_file());
@@ -244,6 +248,14 @@ mod tests {
             let found = find(&source, &backends).unwrap();
             assert_eq!((found.library, found.directory), (place.join("libtriton_x.so"), place));
         }
+    }
+
+    #[test]
+    fn a_model_in_python_is_no_library() {
+        let root = tempfile::tempdir().unwrap();
+        let source = source(root.path(), "x", PYTHON_MODEL);
+        touch(&source.version_directory.join(PYTHON_MODEL));
+        assert!(supplied(&source).unwrap().is_none());
     }
 
     #[test]

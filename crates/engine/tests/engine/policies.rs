@@ -4,7 +4,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use inference::backend::InstanceDevice;
+use inference::{BackendSetting, backend::InstanceDevice};
 use vocabulary::Error;
 
 use crate::support::{ECHO, Repository, echo, index, serves, start};
@@ -79,4 +79,27 @@ async fn an_explicit_batch_size_of_zero_is_marked_for_the_backend_only() {
         assert_eq!(model.shown().max_batch_size, size, "{name}");
         assert!(model.shown().parameters.is_empty(), "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_setting_leaves_models_of_a_built_in_backend_to_a_library() {
+    let chosen = async |implementation: &str| {
+        let repository = Repository::new().model("m", ECHO, &["1"]);
+        let mut options = repository.options();
+        let (key, value) = ("implementation".to_owned(), implementation.to_owned());
+        options.backend_settings = vec![BackendSetting { backend: Some("echo".to_owned()), key, value }];
+        index(&start(options, echo()).await)
+    };
+    assert_eq!(chosen("built-in").await, ["m 1 READY"]);
+    let unavailable = |why: &str| vec![format!("m 1 UNAVAILABLE Invalid argument: {why}")];
+    assert_eq!(
+        chosen("triton").await,
+        unavailable("unable to find backend library '' for model 'm', searched:")
+    );
+    assert_eq!(
+        chosen("mine").await,
+        unavailable(
+            "the setting 'implementation' of backend 'echo' is 'mine', which is neither 'built-in' nor 'triton'"
+        )
+    );
 }

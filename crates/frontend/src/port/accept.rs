@@ -30,8 +30,9 @@ use super::{
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The most connections that are accepted after the beginning of the drain. More cannot wait.
-const MAX_WAITING: usize = 1024;
+/// The most connections that are accepted after the beginning of the drain, so that clients who go on connecting do not prevent
+/// its end. It is the most that a system usually lets wait.
+const MAX_WAITING: usize = u16::MAX as usize;
 
 /// The most refused connections that get an answer at the same time. Further connections are closed without an answer.
 const MAX_REFUSALS: usize = 64;

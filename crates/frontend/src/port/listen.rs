@@ -14,8 +14,8 @@ use vocabulary::Error;
 
 use super::unix_socket::{self, SocketFile};
 
-/// The most connections that may wait to be accepted.
-const BACKLOG: i32 = 1024;
+/// The most connections that may wait to be accepted: as many as the system permits (`net.core.somaxconn`).
+const BACKLOG: i32 = i32::MAX;
 
 /// A socket that has an address and does not listen yet.
 #[derive(Debug)]

@@ -8,13 +8,14 @@ use std::{
 };
 
 use assembly::{AssembledCaches, plugins};
-use backend_onnx::{LibrarySearch, OnnxBackend, prevent_telemetry, python_prefixes};
+use backend_onnx::{OnnxBackend, prevent_telemetry};
 use engine::Engine;
 use inference::{
     Plugins,
     cache::{CacheFinder, ResponseCache},
     lock::Mutex,
 };
+use native_backend::{LibrarySearch, python_prefixes};
 use object_stores::{CacheOptions, DEFAULT_UNUSED_BYTES, default_cache_directory};
 use tokio::runtime::{self, Runtime};
 use vocabulary::Error;

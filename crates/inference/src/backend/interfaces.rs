@@ -5,7 +5,7 @@ use config::{ConfigErrors, KnownConfigNames, ModelConfig};
 use scheduling::InstanceDevice;
 use vocabulary::{Error, MemoryKind, Name};
 
-use super::execution::Execution;
+use super::{execution::Execution, implementation::Implementation};
 use crate::{ExecutionTimes, Inferer};
 
 /// A framework that can open models.
@@ -40,9 +40,11 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// A setting has a value that is not allowed.
     fn runs(&self, source: &ModelSource, settings: &BTreeMap<String, String>) -> Result<bool, Error> {
-        let _ = settings;
         let (name, runtime) = (&source.declared.backend, &source.declared.runtime);
-        Ok(name == self.name() && (runtime.is_empty() || *runtime == format!("libtriton_{name}.so")))
+        if name != self.name() || !(runtime.is_empty() || *runtime == format!("libtriton_{name}.so")) {
+            return Ok(false);
+        }
+        Ok(Implementation::of(name, settings)? != Some(Implementation::Triton))
     }
 
     /// The instance groups for a model whose configuration has none, the best first.

@@ -63,7 +63,7 @@ pub struct ProcessEnvironment {
 impl ProcessEnvironment {
     /// Prefixes under which Python packages may be installed. The most specific prefix comes first.
     pub(super) fn python_prefixes(&self) -> Vec<PathBuf> {
-        backend_onnx::python_prefixes(self.virtual_env.as_deref(), self.search_path.as_deref())
+        native_backend::python_prefixes(self.virtual_env.as_deref(), self.search_path.as_deref())
     }
 
     /// When texts have colours if the options say nothing.

@@ -18,8 +18,9 @@ use std::{
     sync::Arc,
 };
 
-use backend_onnx::{LibrarySearch, OnnxBackend};
+use backend_onnx::OnnxBackend;
 use inference::{MetricSource, Plugins, backend::Backend, metrics::MetricsText};
+use native_backend::LibrarySearch;
 use object_stores::CacheOptions;
 use replay::{Stage, replay};
 use server::{Extensions, options::ProcessEnvironment};

@@ -1,7 +1,8 @@
 //! The pages that the program writes are in `docs` as it writes them. `cargo xtask docs --write` renews them.
 use std::{collections::BTreeSet, fs};
 
-use backend_onnx::{LibrarySearch, OnnxBackend};
+use backend_onnx::OnnxBackend;
+use native_backend::LibrarySearch;
 use object_stores::CacheOptions;
 use testing::plugins::root;
 

@@ -25,6 +25,7 @@ def step(text, *line):
 def train(folder):
     step("training a classifier of handwritten digits", PROGRAMS / "train.py", folder)
     step("training a pipeline of scikit-learn for the same digits, as a model in Python", PROGRAMS / "train_pipeline.py", folder)
+    step("training a forest of scikit-learn for the same digits", PROGRAMS / "train_forest.py", folder)
     step("training a network that tells shapes apart, behind a model that decodes pictures", PROGRAMS / "train_shapes.py", folder)
 
 
@@ -63,7 +64,7 @@ def serving(folder, ports):
 def ask(folder, ports):
     http_port, grpc_port, _ = ports
     step("classifying digits it has not seen", PROGRAMS / "classify.py", folder, http_port, grpc_port)
-    step("asking the pipeline in Python for the same digits", PROGRAMS / "compare.py", folder, grpc_port)
+    step("asking the forest and the pipeline in Python for the same digits", PROGRAMS / "compare.py", folder, grpc_port)
     step("telling the shapes in PNG files, by the ensemble of both models", PROGRAMS / "tell_shapes.py", folder, http_port)
 
 
