@@ -1,6 +1,7 @@
 //! Runs with and without the wrapper, for benchmarks: what the wrapper costs.
-use std::{num::NonZeroUsize, path::Path, sync::Arc};
+use std::{collections::BTreeMap, num::NonZeroUsize, path::Path, sync::Arc};
 
+use native_backend::LibrarySearch;
 use vocabulary::{DataType, Error, ForeignMemory};
 
 use crate::{
@@ -27,7 +28,8 @@ impl RunOverhead {
     /// # Errors
     /// A missing library, a missing model, or a model that has other inputs and outputs.
     pub fn open(library: &Path, model: &Path, rows: u32) -> Result<Self, Error> {
-        let openvino = library::open(library)?;
+        let search = LibrarySearch { named: Some(library.to_owned()), ..LibrarySearch::default() };
+        let openvino = library::open(&search, &BTreeMap::new())?;
         let mut graph = ModelGraph::read(&openvino, model)?;
         let dims = graph.ports()?.inputs.first().and_then(|port| port.shape.clone());
         let mut shape = dims.ok_or_else(|| Error::invalid("the model has no input of known rank"))?;

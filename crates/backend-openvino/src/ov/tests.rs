@@ -1,9 +1,12 @@
 //! The wrapper against the real library, which `NEREID_OPENVINO_LIBRARY` names: a file, or its folder.
 use std::{
+    collections::BTreeMap,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
+
+use native_backend::LibrarySearch;
 
 use super::*;
 
@@ -21,7 +24,8 @@ fn openvino() -> &'static Arc<OpenVino> {
             "set NEREID_OPENVINO_LIBRARY to libopenvino_c.so.* or its folder: 'pip install openvino' has it in \
              site-packages/openvino/libs",
         );
-        crate::library::open(Path::new(&named)).expect("the library opens")
+        let search = LibrarySearch { named: Some(named.into()), ..LibrarySearch::default() };
+        crate::library::open(&search, &BTreeMap::new()).expect("the library opens")
     })
 }
 
