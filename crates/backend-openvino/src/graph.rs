@@ -39,7 +39,8 @@ impl Graph for OpenVinoGraph {
 
     fn strings(&self, shape: &[i64]) -> Result<Self::Strings, LibraryFailure> {
         let count = shape.iter().try_fold(1, |count: usize, &dim| count.checked_mul(dim.try_into().ok()?));
-        let count = count.ok_or_else(|| LibraryFailure::of_server(format!("no strings of shape {shape:?}")))?;
+        let count =
+            count.ok_or_else(|| LibraryFailure::of_server(format!("no strings of shape {shape:?}")))?;
         Ok(vec![Vec::new(); count])
     }
 
@@ -77,10 +78,7 @@ impl Graph for OpenVinoGraph {
     }
 }
 
-fn run_input<'a>(
-    openvino: &'a OpenVino,
-    feed: &'a Feed<'_, Vec<Vec<u8>>>,
-) -> Result<RunInput<'a>, OvError> {
+fn run_input<'a>(openvino: &'a OpenVino, feed: &'a Feed<'_, Vec<Vec<u8>>>) -> Result<RunInput<'a>, OvError> {
     match &feed.value {
         FeedValue::Host { datatype, shape, bytes } => RunInput::over(openvino, *datatype, shape, bytes),
         FeedValue::Foreign { datatype, shape, memory } => {

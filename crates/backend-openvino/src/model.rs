@@ -1,7 +1,7 @@
 //! The backend and the model versions that it has opened.
 use std::{
     collections::BTreeMap,
-    num::NonZeroU32,
+    num::{NonZeroU32, NonZeroUsize},
     path::PathBuf,
     sync::{
         Arc,
@@ -15,7 +15,8 @@ use inference::{
     lock::{LockRank, Mutex},
 };
 use native_backend::{
-    CopiedBytes, DefaultBatchSize, LibrarySearch, NativeInstance, Rows, Signature, complete, is_complete, probe,
+    CopiedBytes, DefaultBatchSize, LibrarySearch, NativeInstance, Rows, Signature, complete, is_complete,
+    probe,
 };
 use vocabulary::{Error, ErrorCode, Name};
 
@@ -111,9 +112,15 @@ impl Backend for OpenVinoBackend {
 
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
         let declared = &source.declared;
-        let parameters =
-            declared.parameters.iter().map(|(name, value)| (name.clone(), value.string_value.clone())).collect();
+        let parameters = declared
+            .parameters
+            .iter()
+            .map(|(name, value)| (name.clone(), value.string_value.clone()))
+            .collect();
         let settings = OpenVinoSettings::of(&parameters)?;
+        for (parameter, reason) in settings.without_effect() {
+            log::warn!("the parameter '{parameter}' of model '{}' has no effect: {reason}", source.name);
+        }
         let default_max_batch_size = DefaultBatchSize::of(&source.settings)?;
         let file = model_file(source)?;
         let mut graph = ModelGraph::read(&self.openvino(source, &settings)?, &file)?;
@@ -159,8 +166,9 @@ impl BackendModel for OpenVinoModel {
         }
         // A graph that does not run with the inputs of a probe is no fault.
         let probe = || {
-            let graph = self.graph(self.settings.compile_options(std::num::NonZeroUsize::MIN), false);
-            graph.map_or_else(|error| Rows::Unknown(error.message.into_owned()), |mut graph| probe(&mut graph))
+            let graph = self.graph(self.settings.compile_options(NonZeroUsize::MIN), false);
+            graph
+                .map_or_else(|error| Rows::Unknown(error.message.into_owned()), |mut graph| probe(&mut graph))
         };
         complete(config, &self.signature, self.default_max_batch_size, probe)
     }

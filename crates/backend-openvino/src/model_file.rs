@@ -39,7 +39,8 @@ pub(crate) fn model_file(source: &ModelSource) -> Result<PathBuf, Error> {
     }
     let found = FILE_NAMES.iter().map(|name| directory.join(name)).find(|file| file.exists());
     let file = found.unwrap_or_else(|| directory.join(FILE_NAMES[0]));
-    let rule = format!("a version has one of {}, or default_model_filename names another", FILE_NAMES.join(", "));
+    let rule =
+        format!("a version has one of {}, or default_model_filename names another", FILE_NAMES.join(", "));
     checked(source, file, &rule)
 }
 

@@ -65,10 +65,11 @@ pub(crate) struct OpenVinoSettings {
     hint: Option<String>,
     /// Threads of all runs of a compiled model.
     threads: Option<usize>,
-    compilation_threads: Option<usize>,
     /// `AUTO`, `NUMA` or a number.
     streams: Option<String>,
     may_use_bf16: bool,
+    /// Parameters that have no effect, with the reason.
+    without_effect: Vec<(&'static str, &'static str)>,
 }
 
 impl OpenVinoSettings {
@@ -82,15 +83,22 @@ impl OpenVinoSettings {
         let mut reader = ParameterReader { values: parameters, errors: &mut errors };
         let pads = reader.read(BATCH_PADDING, |value| yes_or_no(BATCH_PADDING, value));
         reader.read(DEVICE, device);
+        let compiles = reader.read(COMPILATION_THREADS, |value| count(COMPILATION_THREADS, value));
         let settings = Self {
             extension: reader.read(EXTENSION, extension),
             keeps_batch: reader.read(SKIP_BATCH, |value| yes_or_no(SKIP_BATCH, value)).unwrap_or_default(),
             reshapes: reader.read(RESHAPE, |value| yes_or_no(RESHAPE, value)).unwrap_or_default(),
             hint: reader.read(HINT, hint),
             threads: reader.read(THREADS, |value| count(THREADS, value)).filter(|&count| count > 0),
-            compilation_threads: reader.read(COMPILATION_THREADS, |value| count(COMPILATION_THREADS, value)),
             streams: reader.read(STREAMS, streams),
             may_use_bf16: reader.read(BF16, bf16).unwrap_or_default(),
+            without_effect: [
+                compiles.map(|_| (COMPILATION_THREADS, "OpenVINO has no such property of the CPU")),
+                pads.filter(|&pads| pads).map(|_| (BATCH_PADDING, "smaller batches run without padding")),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
         };
         if pads == Some(true) && settings.keeps_batch {
             let text = format!(
@@ -115,13 +123,15 @@ impl OpenVinoSettings {
         if let Some(streams) = &self.streams {
             options.set(STREAMS, streams);
         }
-        if let Some(threads) = self.compilation_threads {
-            options.set(COMPILATION_THREADS, &threads.to_string());
-        }
         if self.may_use_bf16 {
             options.unset(PRECISION);
         }
         options
+    }
+
+    /// Parameters that are accepted and have no effect, with the reason.
+    pub(crate) fn without_effect(&self) -> &[(&'static str, &'static str)] {
+        &self.without_effect
     }
 
     /// Whether a compiled model is meant to run several requests at a time.
@@ -173,7 +183,9 @@ fn device(value: &str) -> Result<(), Error> {
     if value.eq_ignore_ascii_case("cpu") {
         return Ok(());
     }
-    Err(Error::unsupported(format!("the parameter '{DEVICE}' is '{value}', but models are served on the CPU only")))
+    Err(Error::unsupported(format!(
+        "the parameter '{DEVICE}' is '{value}', but models are served on the CPU only"
+    )))
 }
 
 fn extension(value: &str) -> Result<PathBuf, Error> {
@@ -212,10 +224,8 @@ mod tests {
         let mut wanted = three_threads();
         wanted.set(HINT, "LATENCY");
         wanted.set(STREAMS, "AUTO");
-        wanted.set(COMPILATION_THREADS, "2");
         wanted.unset(PRECISION);
-        let entries =
-            [(HINT, "latency"), (STREAMS, "auto"), (COMPILATION_THREADS, "2"), (BF16, "yes"), (DEVICE, "cpu")];
+        let entries = [(HINT, "latency"), (STREAMS, "auto"), (BF16, "yes"), (DEVICE, "cpu")];
         assert_eq!(options(&entries), wanted);
         let mut wanted = three_threads();
         wanted.set(HINT, "THROUGHPUT");
@@ -241,7 +251,11 @@ mod tests {
             (BF16, "no", "'HINT_BF16' to be YES, got no"),
             (SKIP_BATCH, "1", "'SKIP_OV_DYNAMIC_BATCHSIZE' to be either YES or NO, got 1"),
             (RESHAPE, "", "'RESHAPE_IO_LAYERS' to be either YES or NO, got "),
-            (EXTENSION, "/nowhere/ops.so", "'CPU_EXTENSION_PATH' to be the absolute path of a file, got /nowhere"),
+            (
+                EXTENSION,
+                "/nowhere/ops.so",
+                "'CPU_EXTENSION_PATH' to be the absolute path of a file, got /nowhere",
+            ),
             (DEVICE, "GPU", "'TARGET_DEVICE' is 'GPU', but models are served on the CPU only"),
         ] {
             let errors = settings(&[(name, value)]).unwrap_err().to_string();
@@ -249,6 +263,16 @@ mod tests {
         }
         let errors = settings(&[(BATCH_PADDING, "YES"), (SKIP_BATCH, "YES")]).unwrap_err().to_string();
         assert!(errors.contains("batches are not padded"), "{errors}");
-        assert!(settings(&[(BATCH_PADDING, "YES")]).is_ok());
+    }
+
+    #[test]
+    fn parameters_without_effect_are_known() {
+        let names = |entries: &[_]| {
+            let settings = settings(entries).unwrap();
+            settings.without_effect().iter().map(|(name, _)| *name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&[(BATCH_PADDING, "NO"), (HINT, "LATENCY")]), [""; 0]);
+        let both = [(BATCH_PADDING, "YES"), (COMPILATION_THREADS, "2")];
+        assert_eq!(names(&both), [COMPILATION_THREADS, BATCH_PADDING]);
     }
 }

@@ -19,10 +19,10 @@ pub(crate) fn reshape(
     let ports = graph.ports()?.inputs;
     let mut shapes = Vec::new();
     for (position, port) in ports.iter().enumerate() {
-        let configured =
-            if settings.reshapes { configured_shape(graph, declared, position)? } else { None };
+        let configured = if settings.reshapes { configured_shape(graph, declared, position)? } else { None };
         let wanted = configured.or_else(|| batched_shape(port, declared, settings));
-        shapes.extend(wanted.filter(|shape| port.shape.as_ref() != Some(shape)).map(|shape| (position, shape)));
+        shapes
+            .extend(wanted.filter(|shape| port.shape.as_ref() != Some(shape)).map(|shape| (position, shape)));
     }
     if shapes.is_empty() {
         return Ok(());

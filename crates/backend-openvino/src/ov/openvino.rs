@@ -96,30 +96,6 @@ impl OpenVino {
         &self.version
     }
 
-    /// The devices that the library can use here, such as `CPU`. Opens the libraries of all devices: it may take
-    /// seconds.
-    ///
-    /// # Errors
-    /// Those of the library.
-    pub(crate) fn available_devices(&self) -> Result<Vec<String>, OvError> {
-        let mut list = sys::ov_available_devices { devices: ptr::null_mut(), size: 0 };
-        // SAFETY: the core lives; `list` is writable.
-        let status =
-            unsafe { (self.functions.ov_core_get_available_devices)(self.core.as_ptr(), &raw mut list) };
-        self.check(status, || "list the devices".to_owned())?;
-        if list.devices.is_null() {
-            return Ok(Vec::new());
-        }
-        // SAFETY: the list has `size` texts that end with NUL. They are copied, then freed once.
-        unsafe {
-            let devices = std::slice::from_raw_parts(list.devices, list.size);
-            let devices =
-                devices.iter().map(|device| CStr::from_ptr(*device).to_string_lossy().into_owned()).collect();
-            (self.functions.ov_available_devices_free)(&raw mut list);
-            Ok(devices)
-        }
-    }
-
     /// Sets a property for all that is read or compiled from now on.
     ///
     /// The library accepts every key here. With a key that a device does not know, it refuses to compile from then on.

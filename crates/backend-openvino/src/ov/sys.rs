@@ -41,13 +41,6 @@ pub(super) struct ov_version {
     pub(super) description: *const c_char,
 }
 
-/// Names of devices, freed by `ov_available_devices_free`.
-#[repr(C)]
-pub(super) struct ov_available_devices {
-    pub(super) devices: *mut *mut c_char,
-    pub(super) size: usize,
-}
-
 /// The shape of a tensor.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -125,8 +118,6 @@ function_table! {
     ov_core_free: unsafe extern "C" fn(*mut ov_core);
     ov_core_set_property: unsafe extern "C" fn(*const ov_core, *const c_char, ...) -> ov_status;
     ov_core_add_extension: unsafe extern "C" fn(*const ov_core, *const c_char) -> ov_status;
-    ov_core_get_available_devices: unsafe extern "C" fn(*const ov_core, *mut ov_available_devices) -> ov_status;
-    ov_available_devices_free: unsafe extern "C" fn(*mut ov_available_devices);
     ov_core_read_model:
         unsafe extern "C" fn(*const ov_core, *const c_char, *const c_char, *mut *mut ov_model) -> ov_status;
     ov_core_read_model_from_memory_buffer: unsafe extern "C" fn(

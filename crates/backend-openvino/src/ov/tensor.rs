@@ -194,6 +194,7 @@ impl<'a> RunPlace<'a> {
     ///
     /// # Errors
     /// As [`RunInput::over`].
+    #[cfg(test)]
     pub(crate) fn over(
         openvino: &'a OpenVino,
         datatype: DataType,

@@ -80,8 +80,7 @@ impl Server {
         let copies =
             CacheOptions { directory: default_cache_directory(), max_unused_bytes: DEFAULT_UNUSED_BYTES };
         // The allocator of the program may map large blocks anew each time, so models have arenas.
-        let onnxruntime =
-            OnnxBackend::new(library_search(&["NEREID_ONNXRUNTIME_LIBRARY", "ORT_DYLIB_PATH"]));
+        let onnxruntime = OnnxBackend::new(library_search(&["NEREID_ONNXRUNTIME_LIBRARY", "ORT_DYLIB_PATH"]));
         let openvino = OpenVinoBackend::new(library_search(&["NEREID_OPENVINO_LIBRARY"]));
         let all = plugins(self.handle(), onnxruntime, openvino, agents, copies);
         let plugins = Plugins { cache: cache(settings)?, ..all };

@@ -120,10 +120,9 @@ fn a_compiled_model_tells_what_it_uses() {
 }
 
 #[test]
-fn the_processors_are_a_device_and_the_library_is_told() {
+fn the_library_is_told() {
     let file = openvino().path().file_name().unwrap().to_str().unwrap();
     assert!(file.starts_with("libopenvino_c.so"), "{file}");
-    assert!(openvino().available_devices().unwrap().iter().any(|device| device == "CPU"));
     let year = openvino().version().split('.').next().unwrap().parse::<u32>().unwrap();
     assert!(year >= 2025, "{}", openvino().version());
 }
