@@ -30,7 +30,7 @@ def add(folder, name, file, config=None):
 @pytest.fixture(scope="module")
 def openvino_server(tmp_path_factory):
     if LIBRARY not in os.environ:
-        programs.missing(f"{LIBRARY} names no library: 'pip install openvino' has it", programs.INTEGRATIONS)
+        programs.missing(f"{LIBRARY} names no library: 'pip install openvino' has it", programs.SETUP)
     folder = tmp_path_factory.mktemp("models")
     add(folder, "plain", "affine.xml")
     add(folder, "graph", "affine.onnx", "max_batch_size: 8\n")
@@ -52,4 +52,5 @@ def test_models_answer_with_any_number_of_rows(protocol, openvino_server, name):
 
 def test_other_devices_are_refused_by_name(openvino_server):
     with HTTP.connect(openvino_server) as client:
-        assert "'TARGET_DEVICE' is 'GPU'" in refusal(client.load_model, "gpu")
+        _, text = refusal(client.load_model, "gpu")
+        assert "'TARGET_DEVICE' is 'GPU', but models are served on the CPU only" in text
