@@ -57,8 +57,8 @@ fn input_kind(port: &ModelPort) -> ValueKind {
         return ValueKind::Other(OtherKind { name: "of any rank".into(), noun: "shape", tensor });
     };
     let element = match port.element {
-        ov::ElementType::Known(datatype) => datatype.into(),
-        ov::ElementType::Other(_) => ElementType::new(None, port.element.name()),
+        ov::PortElement::Known(datatype) => datatype.into(),
+        ov::PortElement::Other(_) => ElementType::new(None, port.element.name()),
     };
     ValueKind::Tensor(element, shape.clone())
 }

@@ -4,6 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use backend_forest::ForestBackend;
 use backend_onnx::OnnxBackend;
+use backend_openvino::OpenVinoBackend;
 use config::unknown_setting;
 use inference::{backend::Backend, did_you_mean, nearest};
 
@@ -31,6 +32,7 @@ pub(crate) fn all(options: &ResolvedOptions) -> Vec<BackendSetting> {
 fn sizes_of_backends(configured: &[BackendSetting]) -> impl Iterator<Item = BackendSetting> {
     let sizes = [
         (OnnxBackend::NAME, "max-request-rows", REQUEST_ROWS),
+        (OpenVinoBackend::NAME, "max-request-rows", REQUEST_ROWS),
         (ForestBackend::NAME, DEFAULT_MAX_BATCH_SIZE, ForestBackend::DEFAULT_MAX_BATCH_SIZE),
     ];
     let is_free = |(backend, ..): &(&str, &str, u32)| {

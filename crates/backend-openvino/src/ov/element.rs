@@ -14,14 +14,14 @@ use super::{
 
 /// The type of the elements of an input or output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ElementType {
+pub(crate) enum PortElement {
     /// A type that the protocols have.
     Known(DataType),
     /// A type without a datatype, or no fixed type, by the number of this release of the library.
     Other(u32),
 }
 
-impl ElementType {
+impl PortElement {
     /// The datatype; `None` if the element type has none.
     pub(crate) fn datatype(self) -> Option<DataType> {
         match self {
@@ -94,9 +94,9 @@ impl ElementNumbers {
     }
 
     /// The element type of a number.
-    pub(super) fn element(&self, number: ov_element_type) -> ElementType {
+    pub(super) fn element(&self, number: ov_element_type) -> PortElement {
         let position = self.0.iter().position(|&other| other == number);
-        position.map_or(ElementType::Other(number), |position| ElementType::Known(DataType::ALL[position]))
+        position.map_or(PortElement::Other(number), |position| PortElement::Known(DataType::ALL[position]))
     }
 }
 

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use vocabulary::{DataType, Shape};
 
 use super::{
-    ElementType, ModelPort, OpenVino, OvError, RunInput,
+    InferInput, ModelPort, OpenVino, OvError, PortElement,
     failure::not_null,
     sys,
     tensor::{OwnedTensor, shape_of, with_shape},
@@ -78,7 +78,7 @@ impl<'a> PendingOutput<'a> {
     pub(super) fn copied(
         openvino: &'a OpenVino,
         port: &ModelPort,
-        input: &RunInput<'_>,
+        input: &InferInput<'_>,
     ) -> Result<Self, OvError> {
         input.with_elements(|shape, elements| {
             let output = Self::with_shape(openvino, port, shape)?;
@@ -91,7 +91,7 @@ impl<'a> PendingOutput<'a> {
     }
 
     fn with_shape(openvino: &'a OpenVino, port: &ModelPort, shape: &[i64]) -> Result<Self, OvError> {
-        let ElementType::Known(datatype) = port.element else {
+        let PortElement::Known(datatype) = port.element else {
             let text = format!("an output has the unsupported type {}", port.element.name());
             return Err(OvError::invalid_argument(text));
         };

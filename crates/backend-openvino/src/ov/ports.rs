@@ -4,7 +4,7 @@ use std::ptr::{self, NonNull};
 use vocabulary::{Name, Shape};
 
 use super::{
-    ElementType, OpenVino, OvError,
+    OpenVino, OvError, PortElement,
     failure::not_null,
     sys::{self, PortCountFunction, PortFunction},
 };
@@ -35,7 +35,7 @@ pub(crate) struct ModelPort {
     /// One of its names, always the same one; `None` if it has none. The C interface tells no more than one.
     pub(crate) name: Option<Name>,
     /// The type of its elements.
-    pub(crate) element: ElementType,
+    pub(crate) element: PortElement,
     /// Its shape; -1 stands for a dimension that is not fixed. `None` if not even the number of dimensions is.
     pub(crate) shape: Option<Shape>,
 }
@@ -98,7 +98,7 @@ impl OwnedPort<'_> {
         }
     }
 
-    fn element(&self) -> Result<ElementType, OvError> {
+    fn element(&self) -> Result<PortElement, OvError> {
         let mut number = 0;
         // SAFETY: the port lives; `number` is writable.
         let status = unsafe {

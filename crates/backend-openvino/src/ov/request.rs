@@ -7,7 +7,7 @@ use std::{
 use smallvec::SmallVec;
 
 use super::{
-    CompiledModel, ElementType, OpenVino, OvError, RunInput, RunOutput, RunPlace, compiled::RequestClaim,
+    CompiledModel, InferInput, OpenVino, OvError, PortElement, RunOutput, RunPlace, compiled::RequestClaim,
     failure::not_null, output::PendingOutput, sys,
 };
 
@@ -82,7 +82,7 @@ impl InferRequest {
     /// broken ([`CompiledModel::is_broken`]).
     pub(crate) fn run(
         &mut self,
-        inputs: &[RunInput<'_>],
+        inputs: &[InferInput<'_>],
         targets: &[OutputTarget<'_>],
     ) -> Result<SmallVec<[RunOutput; 4]>, OvError> {
         self.require(inputs, targets)?;
@@ -117,7 +117,7 @@ impl InferRequest {
     fn set_outputs<'a>(
         &mut self,
         openvino: &'a OpenVino,
-        inputs: &[RunInput<'_>],
+        inputs: &[InferInput<'_>],
         targets: &[OutputTarget<'_>],
     ) -> Result<SmallVec<[PendingOutput<'a>; 4]>, OvError> {
         let mut pending: SmallVec<[PendingOutput<'_>; 4]> = SmallVec::new();
@@ -186,7 +186,11 @@ impl InferRequest {
         openvino.check(status, step)
     }
 
-    fn returned_input<'a, 'b>(&self, inputs: &'a [RunInput<'b>], output: usize) -> Option<&'a RunInput<'b>> {
+    fn returned_input<'a, 'b>(
+        &self,
+        inputs: &'a [InferInput<'b>],
+        output: usize,
+    ) -> Option<&'a InferInput<'b>> {
         let input = self.model.returned_inputs().get(output).copied().flatten()?;
         inputs.get(input)
     }
@@ -195,7 +199,7 @@ impl InferRequest {
         self.pointer.as_ptr()
     }
 
-    fn require(&self, inputs: &[RunInput<'_>], targets: &[OutputTarget<'_>]) -> Result<(), OvError> {
+    fn require(&self, inputs: &[InferInput<'_>], targets: &[OutputTarget<'_>]) -> Result<(), OvError> {
         let (ports, openvino) = (self.model.ports(), self.model.openvino());
         if self.model.is_broken() {
             let message = "the model must be compiled again after a run that failed".to_owned();
@@ -218,7 +222,7 @@ impl InferRequest {
                 return Err(OvError::invalid_argument("a place of another library"));
             }
             // The library does not see the place of an output that is an input.
-            if ports.outputs[index].element != ElementType::Known(place.datatype()) {
+            if ports.outputs[index].element != PortElement::Known(place.datatype()) {
                 let name = self.output_name(index);
                 return Err(OvError::invalid_argument(format!("{name} has another type than its place")));
             }

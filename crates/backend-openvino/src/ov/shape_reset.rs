@@ -9,7 +9,7 @@ use std::ptr;
 use smallvec::SmallVec;
 
 use super::{
-    ElementType, InferRequest, ModelPort, OvError,
+    InferRequest, ModelPort, OvError, PortElement,
     tensor::{OwnedTensor, shape_of},
 };
 
@@ -34,8 +34,8 @@ impl InferRequest {
         // The request keeps the tensors, and replaces them before its next run.
         for (index, port) in model.ports().inputs.iter().enumerate() {
             let element = match port.element {
-                ElementType::Known(datatype) => openvino.element_numbers().number(datatype)?,
-                ElementType::Other(number) => number,
+                PortElement::Known(datatype) => openvino.element_numbers().number(datatype)?,
+                PortElement::Other(number) => number,
             };
             let dims = smallest_dims(port);
             let mut pointer = ptr::null_mut();

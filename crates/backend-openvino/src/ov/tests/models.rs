@@ -8,7 +8,7 @@ use super::*;
 fn port(name: &str, datatype: DataType, shape: &[i64]) -> ModelPort {
     ModelPort {
         name: Some(Name::new(name)),
-        element: ElementType::Known(datatype),
+        element: PortElement::Known(datatype),
         shape: Some(shape.into()),
     }
 }
@@ -33,7 +33,7 @@ fn every_format_is_read_and_computes_the_same() {
             outputs: vec![port(y, DataType::Fp32, &[-1, 4])],
         };
         assert_eq!(model.ports(), &ports, "{file}");
-        let x = RunInput::over(openvino(), DataType::Fp32, &[2, 4], input.bytes()).unwrap();
+        let x = InferInput::over(openvino(), DataType::Fp32, &[2, 4], input.bytes()).unwrap();
         let outputs = InferRequest::new(&model).unwrap().run(&[x], &[OutputTarget::New]).unwrap();
         assert_eq!(outputs[0].shape(), [2, 4]);
         assert_eq!(outputs[0].datatype(), DataType::Fp32);
@@ -60,7 +60,7 @@ fn all_datatypes_are_known_by_the_numbers_of_the_release() {
         ("f32", DataType::Fp32),
         ("f64", DataType::Fp64),
     ];
-    let wanted = wanted.map(|(name, datatype)| (Name::new(name), ElementType::Known(datatype)));
+    let wanted = wanted.map(|(name, datatype)| (Name::new(name), PortElement::Known(datatype)));
     assert_eq!(types.collect::<Vec<_>>(), wanted);
 }
 
