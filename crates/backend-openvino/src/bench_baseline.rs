@@ -7,7 +7,8 @@ use vocabulary::{DataType, Error, ForeignMemory};
 use crate::{
     library,
     ov::{
-        BareRun, CompileOptions, CompiledModel, InferInput, InferRequest, ModelGraph, OutputTarget, RunPlace,
+        BareRun, BorrowedInput, CompileOptions, CompiledModel, InferRequest, ModelGraph, OutputTarget,
+        RunPlace,
     },
 };
 
@@ -87,7 +88,7 @@ impl RunOverhead {
         let (inputs, outputs) = (&self.input_shape, &self.output_shape);
         let refusal = || Error::internal("memory of the heap is aligned");
         for _ in 0..rounds {
-            let input = InferInput::over_foreign(openvino, DataType::Fp32, inputs, &self.input)?;
+            let input = BorrowedInput::over_foreign(openvino, DataType::Fp32, inputs, &self.input)?;
             let place = RunPlace::over_foreign(openvino, DataType::Fp32, outputs, &self.output)?;
             let target = OutputTarget::Place(place.ok_or_else(refusal)?);
             self.wrapped.run(&[input.ok_or_else(refusal)?], &[target])?;

@@ -9,7 +9,7 @@ use vocabulary::DataType;
 
 use crate::{
     compilation::GraphCompilation,
-    ov::{InferInput, InferRequest, OpenVino, OutputTarget, OvError, RunOutput, RunPlace},
+    ov::{BorrowedInput, InferRequest, OpenVino, OutputTarget, OvError, RunOutput, RunPlace},
 };
 
 /// A request, and what makes another one if the model of the request is broken.
@@ -55,7 +55,7 @@ impl Graph for OpenVinoGraph {
         }
         let model = self.request.model().clone();
         let (openvino, ports) = (model.openvino(), model.ports());
-        let mut inputs: SmallVec<[InferInput<'_>; 4]> = SmallVec::new();
+        let mut inputs: SmallVec<[BorrowedInput<'_>; 4]> = SmallVec::new();
         for (slot, value) in self.signature.inputs.iter().enumerate() {
             let feed = feeds.iter().find(|feed| feed.slot == slot).ok_or_else(|| {
                 OvError::invalid_argument(format!("a run needs the input '{}'", value.name))
@@ -81,16 +81,16 @@ impl Graph for OpenVinoGraph {
 fn run_input<'a>(
     openvino: &'a OpenVino,
     feed: &'a Feed<'_, Vec<Vec<u8>>>,
-) -> Result<InferInput<'a>, OvError> {
+) -> Result<BorrowedInput<'a>, OvError> {
     match &feed.value {
-        FeedValue::Host { datatype, shape, bytes } => InferInput::over(openvino, *datatype, shape, bytes),
+        FeedValue::Host { datatype, shape, bytes } => BorrowedInput::over(openvino, *datatype, shape, bytes),
         FeedValue::Foreign { datatype, shape, memory } => {
-            let input = InferInput::over_foreign(openvino, *datatype, shape, memory)?;
+            let input = BorrowedInput::over_foreign(openvino, *datatype, shape, memory)?;
             input.ok_or_else(|| OvError::invalid_argument("foreign memory that cannot be used in place"))
         }
         FeedValue::Strings { shape, strings } => {
             let strings: Vec<&[u8]> = strings.iter().map(Vec::as_slice).collect();
-            InferInput::strings(openvino, shape, &strings)
+            BorrowedInput::strings(openvino, shape, &strings)
         }
     }
 }
