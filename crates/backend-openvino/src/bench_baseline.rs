@@ -6,10 +6,7 @@ use vocabulary::{DataType, Error, ForeignMemory};
 
 use crate::{
     library,
-    ov::{
-        BareRun, BorrowedInput, CompileOptions, CompiledModel, InferRequest, ModelGraph, OutputTarget,
-        RunPlace,
-    },
+    ov::{BareRun, CompileOptions, CompiledModel, InferRequest, ModelGraph, OutputTarget, OvInput, RunPlace},
 };
 
 /// A model of FP32 tensors with one input and one output, with a request for each way to run it.
@@ -88,7 +85,7 @@ impl RunOverhead {
         let (inputs, outputs) = (&self.input_shape, &self.output_shape);
         let refusal = || Error::internal("memory of the heap is aligned");
         for _ in 0..rounds {
-            let input = BorrowedInput::over_foreign(openvino, DataType::Fp32, inputs, &self.input)?;
+            let input = OvInput::over_foreign(openvino, DataType::Fp32, inputs, &self.input)?;
             let place = RunPlace::over_foreign(openvino, DataType::Fp32, outputs, &self.output)?;
             let target = OutputTarget::Place(place.ok_or_else(refusal)?);
             self.wrapped.run(&[input.ok_or_else(refusal)?], &[target])?;

@@ -33,8 +33,8 @@ pub(crate) struct GraphCompilation {
 }
 
 impl GraphCompilation {
-    /// A request of a model that is not broken. Without streams, the model is compiled for this request: the runs of one
-    /// compiled model would follow each other. Blocks, for seconds if the model is large.
+    /// A request of a model that is not broken. Without streams, the model is compiled for this request: the runs of
+    /// one compiled model would follow each other. Blocks, for seconds if the model is large.
     ///
     /// # Errors
     /// Those of the library.

@@ -9,7 +9,7 @@ use vocabulary::DataType;
 
 use crate::{
     compilation::GraphCompilation,
-    ov::{BorrowedInput, InferRequest, OpenVino, OutputTarget, OvError, RunOutput, RunPlace},
+    ov::{InferRequest, OpenVino, OutputTarget, OvError, OvInput, RunOutput, RunPlace},
 };
 
 /// A request, and what makes another one if the model of the request is broken.
@@ -55,7 +55,7 @@ impl Graph for OpenVinoGraph {
         }
         let model = self.request.model().clone();
         let (openvino, ports) = (model.openvino(), model.ports());
-        let mut inputs: SmallVec<[BorrowedInput<'_>; 4]> = SmallVec::new();
+        let mut inputs: SmallVec<[OvInput<'_>; 4]> = SmallVec::new();
         for (slot, value) in self.signature.inputs.iter().enumerate() {
             let feed = feeds.iter().find(|feed| feed.slot == slot).ok_or_else(|| {
                 OvError::invalid_argument(format!("a run needs the input '{}'", value.name))
@@ -78,19 +78,16 @@ impl Graph for OpenVinoGraph {
     }
 }
 
-fn run_input<'a>(
-    openvino: &'a OpenVino,
-    feed: &'a Feed<'_, Vec<Vec<u8>>>,
-) -> Result<BorrowedInput<'a>, OvError> {
+fn run_input<'a>(openvino: &'a OpenVino, feed: &'a Feed<'_, Vec<Vec<u8>>>) -> Result<OvInput<'a>, OvError> {
     match &feed.value {
-        FeedValue::Host { datatype, shape, bytes } => BorrowedInput::over(openvino, *datatype, shape, bytes),
+        FeedValue::Host { datatype, shape, bytes } => OvInput::over(openvino, *datatype, shape, bytes),
         FeedValue::Foreign { datatype, shape, memory } => {
-            let input = BorrowedInput::over_foreign(openvino, *datatype, shape, memory)?;
+            let input = OvInput::over_foreign(openvino, *datatype, shape, memory)?;
             input.ok_or_else(|| OvError::invalid_argument("foreign memory that cannot be used in place"))
         }
         FeedValue::Strings { shape, strings } => {
             let strings: Vec<&[u8]> = strings.iter().map(Vec::as_slice).collect();
-            BorrowedInput::strings(openvino, shape, &strings)
+            OvInput::strings(openvino, shape, &strings)
         }
     }
 }

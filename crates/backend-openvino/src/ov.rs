@@ -3,7 +3,7 @@
 //! A model is read from its files ([`ModelGraph`]), compiled for a device ([`CompiledModel`]), and run by requests
 //! ([`InferRequest`]), each of which one thread uses at a time. The library is opened at run time ([`OpenVino`]), and
 //! its functions are looked up once (`sys`). The safe types guarantee:
-//! - a [`BorrowedInput`] borrows the bytes it was made over, and a [`RunPlace`] those that it will write; a run uses no
+//! - a [`OvInput`] borrows the bytes it was made over, and a [`RunPlace`] those that it will write; a run uses no
 //!   memory that an earlier run has borrowed;
 //! - a [`RunOutput`] owns memory of the library, which no later run writes;
 //! - a request keeps its model alive, a model keeps the library alive, and an opened library is never closed;
@@ -35,4 +35,4 @@ pub(crate) use openvino::OpenVino;
 pub(crate) use output::RunOutput;
 pub(crate) use ports::{ModelPort, ModelPorts};
 pub(crate) use request::{InferRequest, OutputTarget};
-pub(crate) use tensor::{BorrowedInput, RunPlace};
+pub(crate) use tensor::{OvInput, RunPlace};

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use vocabulary::{DataType, Shape};
 
 use super::{
-    BorrowedInput, ModelPort, OpenVino, OvError, PortElement,
+    ModelPort, OpenVino, OvError, OvInput, PortElement,
     failure::not_null,
     sys,
     tensor::{OwnedTensor, shape_of, with_shape},
@@ -78,7 +78,7 @@ impl<'a> PendingOutput<'a> {
     pub(super) fn copied(
         openvino: &'a OpenVino,
         port: &ModelPort,
-        input: &BorrowedInput<'_>,
+        input: &OvInput<'_>,
     ) -> Result<Self, OvError> {
         input.with_elements(|shape, elements| {
             let output = Self::with_shape(openvino, port, shape)?;

@@ -7,8 +7,8 @@ use std::{
 use smallvec::SmallVec;
 
 use super::{
-    BorrowedInput, CompiledModel, OpenVino, OvError, PortElement, RunOutput, RunPlace,
-    compiled::RequestClaim, failure::not_null, output::PendingOutput, sys,
+    CompiledModel, OpenVino, OvError, OvInput, PortElement, RunOutput, RunPlace, compiled::RequestClaim,
+    failure::not_null, output::PendingOutput, sys,
 };
 
 /// Where a run leaves an output. A run computes all outputs.
@@ -82,7 +82,7 @@ impl InferRequest {
     /// broken ([`CompiledModel::is_broken`]).
     pub(crate) fn run(
         &mut self,
-        inputs: &[BorrowedInput<'_>],
+        inputs: &[OvInput<'_>],
         targets: &[OutputTarget<'_>],
     ) -> Result<SmallVec<[RunOutput; 4]>, OvError> {
         self.require(inputs, targets)?;
@@ -117,7 +117,7 @@ impl InferRequest {
     fn set_outputs<'a>(
         &mut self,
         openvino: &'a OpenVino,
-        inputs: &[BorrowedInput<'_>],
+        inputs: &[OvInput<'_>],
         targets: &[OutputTarget<'_>],
     ) -> Result<SmallVec<[PendingOutput<'a>; 4]>, OvError> {
         let mut pending: SmallVec<[PendingOutput<'_>; 4]> = SmallVec::new();
@@ -186,11 +186,7 @@ impl InferRequest {
         openvino.check(status, step)
     }
 
-    fn returned_input<'a, 'b>(
-        &self,
-        inputs: &'a [BorrowedInput<'b>],
-        output: usize,
-    ) -> Option<&'a BorrowedInput<'b>> {
+    fn returned_input<'a, 'b>(&self, inputs: &'a [OvInput<'b>], output: usize) -> Option<&'a OvInput<'b>> {
         let input = self.model.returned_inputs().get(output).copied().flatten()?;
         inputs.get(input)
     }
@@ -199,7 +195,7 @@ impl InferRequest {
         self.pointer.as_ptr()
     }
 
-    fn require(&self, inputs: &[BorrowedInput<'_>], targets: &[OutputTarget<'_>]) -> Result<(), OvError> {
+    fn require(&self, inputs: &[OvInput<'_>], targets: &[OutputTarget<'_>]) -> Result<(), OvError> {
         let (ports, openvino) = (self.model.ports(), self.model.openvino());
         if self.model.is_broken() {
             let message = "the model must be compiled again after a run that failed".to_owned();

@@ -80,12 +80,12 @@ impl Drop for OwnedTensor<'_> {
 }
 
 /// An input of a run. It borrows the bytes it was made over. It owns strings.
-pub(crate) struct BorrowedInput<'a> {
+pub(crate) struct OvInput<'a> {
     tensor: OwnedTensor<'a>,
     bytes: PhantomData<&'a [u8]>,
 }
 
-impl<'a> BorrowedInput<'a> {
+impl<'a> OvInput<'a> {
     /// Whether a tensor of that datatype can use these bytes in place.
     pub(crate) fn fits(datatype: DataType, bytes: &[u8]) -> bool {
         bytes.is_empty() || is_aligned(datatype, bytes.as_ptr())
@@ -193,7 +193,7 @@ impl<'a> RunPlace<'a> {
     /// The place for an output of that datatype and shape: exactly these bytes.
     ///
     /// # Errors
-    /// As [`BorrowedInput::over`].
+    /// As [`OvInput::over`].
     #[cfg(test)]
     pub(crate) fn over(
         openvino: &'a OpenVino,
@@ -210,7 +210,7 @@ impl<'a> RunPlace<'a> {
         Ok(Self { tensor, datatype, shape, address, len, bytes: PhantomData })
     }
 
-    /// The whole foreign memory. `None` as for [`BorrowedInput::over_foreign`].
+    /// The whole foreign memory. `None` as for [`OvInput::over_foreign`].
     ///
     /// # Errors
     /// That of the library.
@@ -252,7 +252,7 @@ impl<'a> RunPlace<'a> {
     /// Copies an input that the model returns. `false` if it has another shape than the place.
     ///
     /// The request has checked that the place has the type of the output.
-    pub(super) fn copy_from(&self, input: &BorrowedInput<'_>) -> Result<bool, OvError> {
+    pub(super) fn copy_from(&self, input: &OvInput<'_>) -> Result<bool, OvError> {
         input.with_elements(|shape, elements| {
             let fits = shape == self.shape;
             if fits {
@@ -315,7 +315,7 @@ fn is_aligned(datatype: DataType, address: *const u8) -> bool {
 
 /// Requires that the bytes can be a tensor of that datatype and shape.
 fn require(datatype: DataType, shape: &[i64], bytes: &[u8]) -> Result<(), OvError> {
-    if byte_count(datatype, shape) == Some(bytes.len()) && BorrowedInput::fits(datatype, bytes) {
+    if byte_count(datatype, shape) == Some(bytes.len()) && OvInput::fits(datatype, bytes) {
         return Ok(());
     }
     let (len, name) = (bytes.len(), datatype.protocol_name());

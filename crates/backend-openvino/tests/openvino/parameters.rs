@@ -78,7 +78,8 @@ fn batches_open_the_first_dimension_of_a_graph_unless_a_parameter_forbids_it() {
 
 #[test]
 fn inputs_get_the_dims_of_the_configuration_if_a_parameter_says_so() {
-    let dims = "input { name: 'x' data_type: TYPE_FP32 dims: [ 3, 4 ] } output { name: 'y' data_type: TYPE_FP32 dims: [ 3, 4 ] }";
+    let dims = "input { name: 'x' data_type: TYPE_FP32 dims: [ 3, 4 ] } \
+                output { name: 'y' data_type: TYPE_FP32 dims: [ 3, 4 ] }";
     let reshape = parameter("RESHAPE_IO_LAYERS", "YES");
     let mut loaded = fixed("1", &format!("{dims} {reshape}")).load();
     let response = loaded.infer(vec![floats("x", &[3, 4], &[1.; 12])]).unwrap();

@@ -33,7 +33,7 @@ fn every_format_is_read_and_computes_the_same() {
             outputs: vec![port(y, DataType::Fp32, &[-1, 4])],
         };
         assert_eq!(model.ports(), &ports, "{file}");
-        let x = BorrowedInput::over(openvino(), DataType::Fp32, &[2, 4], input.bytes()).unwrap();
+        let x = OvInput::over(openvino(), DataType::Fp32, &[2, 4], input.bytes()).unwrap();
         let outputs = InferRequest::new(&model).unwrap().run(&[x], &[OutputTarget::New]).unwrap();
         assert_eq!(outputs[0].shape(), [2, 4]);
         assert_eq!(outputs[0].datatype(), DataType::Fp32);

@@ -84,8 +84,7 @@ fn an_extension_that_is_none_is_told_with_its_path() {
 fn a_tensor_that_the_model_cannot_use_is_an_error_of_the_library() {
     let mut request = InferRequest::new(&compiled("affine.xml")).unwrap();
     let bytes = AlignedBytes::of(&[0; 64]);
-    let over =
-        |of, shape: &[i64], len| BorrowedInput::over(openvino(), of, shape, &bytes.bytes()[..len]).unwrap();
+    let over = |of, shape: &[i64], len| OvInput::over(openvino(), of, shape, &bytes.bytes()[..len]).unwrap();
     for (name, x) in [
         ("columns", over(DataType::Fp32, &[2, 5], 40)),
         ("rank", over(DataType::Fp32, &[4], 16)),
@@ -107,7 +106,7 @@ fn a_place_of_another_shape_is_an_error() {
         let mut place = AlignedBytes::of(&vec![0xee; len + 64]);
         let target =
             RunPlace::over(openvino(), DataType::Fp32, &shape, &mut place.bytes_mut()[..len]).unwrap();
-        let x = BorrowedInput::over(openvino(), DataType::Fp32, &[2, 4], bytes.bytes()).unwrap();
+        let x = OvInput::over(openvino(), DataType::Fp32, &[2, 4], bytes.bytes()).unwrap();
         let error = request.run(&[x], &[OutputTarget::Place(target)]).map(|_| ()).unwrap_err().to_string();
         assert!(error.starts_with("openvino error "), "{error}");
         assert_eq!(&place.bytes()[len..], [0xee; 64], "{shape:?}");
@@ -119,8 +118,8 @@ fn a_place_of_another_type_is_an_error() {
     let mut request = InferRequest::new(&compiled("unchanged.xml")).unwrap();
     let bytes = AlignedBytes::of(&[0; 12]);
     let mut place = AlignedBytes::of(&[0xee; 24]);
-    let x = BorrowedInput::over(openvino(), DataType::Fp32, &[1, 3], bytes.bytes()).unwrap();
-    let s = BorrowedInput::strings(openvino(), &[1], &[b"a"]).unwrap();
+    let x = OvInput::over(openvino(), DataType::Fp32, &[1, 3], bytes.bytes()).unwrap();
+    let s = OvInput::strings(openvino(), &[1], &[b"a"]).unwrap();
     let target = RunPlace::over(openvino(), DataType::Fp64, &[1, 3], place.bytes_mut()).unwrap();
     let targets = [OutputTarget::Place(target), OutputTarget::Unread];
     let error = request.run(&[x, s], &targets).map(|_| ()).unwrap_err().to_string();
@@ -137,13 +136,13 @@ fn a_run_has_all_inputs_and_outputs() {
 #[test]
 fn bytes_that_cannot_be_a_tensor_are_refused() {
     let bytes = AlignedBytes::of(&[0; 16]);
-    let refused = |of, shape: &[i64], bytes| BorrowedInput::over(openvino(), of, shape, bytes).is_err();
+    let refused = |of, shape: &[i64], bytes| OvInput::over(openvino(), of, shape, bytes).is_err();
     assert!(refused(DataType::Fp32, &[5], bytes.bytes()));
     assert!(refused(DataType::Fp32, &[-4], bytes.bytes()));
     assert!(refused(DataType::Fp32, &[3], &bytes.bytes()[1..13]));
     assert!(refused(DataType::Bytes, &[4], bytes.bytes()));
-    assert!(BorrowedInput::strings(openvino(), &[2], &[b"one"]).is_err());
-    let error = BorrowedInput::strings(openvino(), &[1], &[b"a\0b"]).map(|_| ()).unwrap_err().to_string();
+    assert!(OvInput::strings(openvino(), &[2], &[b"one"]).is_err());
+    let error = OvInput::strings(openvino(), &[1], &[b"a\0b"]).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("string 0 has a NUL"), "{error}");
 }
 
@@ -151,8 +150,8 @@ fn bytes_that_cannot_be_a_tensor_are_refused() {
 fn an_output_of_strings_is_refused_by_name() {
     let mut request = InferRequest::new(&compiled("unchanged.xml")).unwrap();
     let bytes = AlignedBytes::of(&[0; 12]);
-    let x = BorrowedInput::over(openvino(), DataType::Fp32, &[1, 3], bytes.bytes()).unwrap();
-    let s = BorrowedInput::strings(openvino(), &[1], &[b"a"]).unwrap();
+    let x = OvInput::over(openvino(), DataType::Fp32, &[1, 3], bytes.bytes()).unwrap();
+    let s = OvInput::strings(openvino(), &[1], &[b"a"]).unwrap();
     let error =
         request.run(&[x, s], &[OutputTarget::New, OutputTarget::New]).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("strings"), "{error}");
@@ -172,7 +171,7 @@ fn a_run_that_fails_is_told_and_changes_nothing_for_the_next_one() {
     let bytes = AlignedBytes::of(&[1; 48]);
     let over = |rows: i64| {
         let len = usize::try_from(rows * 16).unwrap();
-        BorrowedInput::over(openvino(), DataType::Int64, &[rows, 2], &bytes.bytes()[..len]).unwrap()
+        OvInput::over(openvino(), DataType::Int64, &[rows, 2], &bytes.bytes()[..len]).unwrap()
     };
     for streams in ["0", "1"] {
         let mut options = one_thread();
@@ -195,7 +194,7 @@ fn a_model_of_several_streams_is_broken_by_a_run_that_fails() {
     let bytes = AlignedBytes::of(&[1; 48]);
     let over = |rows: i64| {
         let len = usize::try_from(rows * 16).unwrap();
-        BorrowedInput::over(openvino(), DataType::Int64, &[rows, 2], &bytes.bytes()[..len]).unwrap()
+        OvInput::over(openvino(), DataType::Int64, &[rows, 2], &bytes.bytes()[..len]).unwrap()
     };
     let mut options = CompileOptions::processors(NonZeroUsize::new(2).unwrap());
     options.set("NUM_STREAMS", "2");

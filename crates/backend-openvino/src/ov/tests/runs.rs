@@ -15,8 +15,8 @@ fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|at| at as f32 / 8.0 - 3.0).collect()
 }
 
-fn input<'a>(shape: &[i64], bytes: &'a [u8]) -> BorrowedInput<'a> {
-    BorrowedInput::over(openvino(), DataType::Fp32, shape, bytes).unwrap()
+fn input<'a>(shape: &[i64], bytes: &'a [u8]) -> OvInput<'a> {
+    OvInput::over(openvino(), DataType::Fp32, shape, bytes).unwrap()
 }
 
 #[test]
@@ -62,11 +62,11 @@ fn foreign_memory_is_used_in_place_if_its_owner_allows_it() {
     let source = ForeignMemory::copied_from(&bytes_of(&values).into());
     let target = ForeignMemory::zeroed(32).unwrap();
     let shape = [2, 4];
-    let x = BorrowedInput::over_foreign(openvino(), DataType::Fp32, &shape, &source).unwrap().unwrap();
+    let x = OvInput::over_foreign(openvino(), DataType::Fp32, &shape, &source).unwrap().unwrap();
     let place = RunPlace::over_foreign(openvino(), DataType::Fp32, &shape, &target).unwrap().unwrap();
     request.run(&[x], &[OutputTarget::Place(place)]).unwrap();
     assert_eq!(floats_of(&target.read().unwrap()), affine(&values));
-    let too_short = BorrowedInput::over_foreign(openvino(), DataType::Fp32, &[3, 4], &source).unwrap();
+    let too_short = OvInput::over_foreign(openvino(), DataType::Fp32, &[3, 4], &source).unwrap();
     assert!(too_short.is_none());
 }
 
@@ -76,8 +76,7 @@ fn the_shape_of_an_output_may_be_known_only_after_the_run() {
     for values in [&[0_i32, 5, 0, 7][..], &[1, 1, 1, 1, 1, 1, 1, 1, 1], &[0, 0], &[3]] {
         let bytes =
             AlignedBytes::of(&values.iter().flat_map(|value| value.to_ne_bytes()).collect::<Vec<_>>());
-        let x =
-            BorrowedInput::over(openvino(), DataType::Int32, &[values.len() as i64], bytes.bytes()).unwrap();
+        let x = OvInput::over(openvino(), DataType::Int32, &[values.len() as i64], bytes.bytes()).unwrap();
         let outputs = request.run(&[x], &[OutputTarget::New]).unwrap();
         let wanted: Vec<i64> =
             (0..).zip(values).filter(|(_, value)| **value != 0).map(|(at, _)| at).collect();
@@ -115,7 +114,7 @@ fn several_inputs_and_outputs_keep_their_places() {
         [OutputTarget::Unread, OutputTarget::New],
         [OutputTarget::New, OutputTarget::Unread],
     ] {
-        let over = |bytes| BorrowedInput::over(openvino(), DataType::Int64, &[1, 2], bytes).unwrap();
+        let over = |bytes| OvInput::over(openvino(), DataType::Int64, &[1, 2], bytes).unwrap();
         let outputs = request.run(&[over(a.bytes()), over(b.bytes())], &targets).unwrap();
         let all = [words(&[5 + (1 << 20), -5]), words(&[5 - (1 << 20), -9])];
         let wanted = all.iter().zip(&targets).filter(|(_, target)| matches!(target, OutputTarget::New));
@@ -140,10 +139,10 @@ fn values_of_every_datatype_arrive() {
         model.ports().inputs.iter().map(|port| port.element.datatype().unwrap()).collect();
     let bytes: Vec<AlignedBytes> =
         types.iter().map(|&of| AlignedBytes::of(&[one(of), vec![0; one(of).len()]].concat())).collect();
-    let inputs: Vec<BorrowedInput<'_>> = types
+    let inputs: Vec<OvInput<'_>> = types
         .iter()
         .zip(&bytes)
-        .map(|(&of, bytes)| BorrowedInput::over(openvino(), of, &[2], bytes.bytes()).unwrap())
+        .map(|(&of, bytes)| OvInput::over(openvino(), of, &[2], bytes.bytes()).unwrap())
         .collect();
     let targets: Vec<OutputTarget<'_>> = types.iter().map(|_| OutputTarget::New).collect();
     let outputs = InferRequest::new(&model).unwrap().run(&inputs, &targets).unwrap();
@@ -158,13 +157,13 @@ fn strings_go_in_and_an_output_that_is_an_input_is_a_copy() {
     let mut source = GuardedPages::of(&bytes_of(&[1.0, 2.0, 3.0]));
     source.forbid_writing();
     let long = "x".repeat(100);
-    let strings = BorrowedInput::strings(openvino(), &[2], &[b"a", long.as_bytes()]).unwrap();
+    let strings = OvInput::strings(openvino(), &[2], &[b"a", long.as_bytes()]).unwrap();
     let x = input(&[1, 3], source.bytes(12));
     let outputs = request.run(&[x, strings], &[OutputTarget::New, OutputTarget::Unread]).unwrap();
     assert_eq!(floats_of(outputs[0].as_ref()), [1.0, 2.0, 3.0]);
     let mut place = AlignedBytes::of(&[0; 12]);
     let target = RunPlace::over(openvino(), DataType::Fp32, &[1, 3], place.bytes_mut()).unwrap();
-    let strings = BorrowedInput::strings(openvino(), &[1], &[b"a"]).unwrap();
+    let strings = OvInput::strings(openvino(), &[1], &[b"a"]).unwrap();
     let x = input(&[1, 3], source.bytes(12));
     request.run(&[x, strings], &[OutputTarget::Place(target), OutputTarget::Unread]).unwrap();
     source.forbid();

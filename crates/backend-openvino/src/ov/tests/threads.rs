@@ -22,7 +22,7 @@ fn two_requests_of_one_model_run_at_the_same_time_with_equal_results() {
                 .map(|round| {
                     let values: Vec<f32> = (0..32).map(|at| (at * round) as f32 / 100.0).collect();
                     let bytes = AlignedBytes::of(&bytes_of(&values));
-                    let x = BorrowedInput::over(openvino(), DataType::Fp32, &[4, 8], bytes.bytes()).unwrap();
+                    let x = OvInput::over(openvino(), DataType::Fp32, &[4, 8], bytes.bytes()).unwrap();
                     request.run(&[x], &[OutputTarget::New]).unwrap()[0].as_ref().to_vec()
                 })
                 .collect::<Vec<_>>()
@@ -40,7 +40,7 @@ fn a_request_may_move_and_end_on_another_thread() {
     drop(model);
     let bytes = AlignedBytes::of(&bytes_of(&[1.0; 4]));
     let output = thread::spawn(move || {
-        let x = BorrowedInput::over(openvino(), DataType::Fp32, &[1, 4], bytes.bytes()).unwrap();
+        let x = OvInput::over(openvino(), DataType::Fp32, &[1, 4], bytes.bytes()).unwrap();
         request.run(&[x], &[OutputTarget::New]).unwrap().remove(0)
     });
     assert_eq!(floats_of(output.join().unwrap().as_ref()), [2.0, 3.0, 4.0, 5.0]);
