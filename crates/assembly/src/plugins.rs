@@ -4,6 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 use backend_forest::ForestBackend;
 use backend_image::ImageBackend;
 use backend_onnx::OnnxBackend;
+use backend_openvino::OpenVinoBackend;
 use backend_python::{PyTorchBackend, PythonBackend};
 use c_api::{
     agent::AgentLibraries,
@@ -15,12 +16,13 @@ use object_stores::{CacheOptions, StoreOpener};
 
 use crate::memory::memory_functions;
 
-/// Makes the built-in backends, of which `onnxruntime` is one, and all plug-ins except the response cache. Plug-ins get
+/// Makes the built-in backends, of which `onnxruntime` and `openvino` are two, and all plug-ins except the response cache. Plug-ins get
 /// `server` as their server; the pointer must be valid as long as they live. Repository agents are in the directory
 /// `agents`, and copies of models from object stores in `copies`.
 pub fn plugins(
     server: ServerHandle,
     onnxruntime: OnnxBackend,
+    openvino: OpenVinoBackend,
     agents: PathBuf,
     copies: CacheOptions,
 ) -> Plugins {
@@ -29,6 +31,7 @@ pub fn plugins(
     Plugins {
         backends: vec![
             Arc::new(onnxruntime),
+            Arc::new(openvino),
             Arc::new(ForestBackend),
             Arc::new(ImageBackend),
             Arc::new(python),

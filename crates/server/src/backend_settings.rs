@@ -4,6 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use backend_forest::ForestBackend;
 use backend_onnx::OnnxBackend;
+use backend_openvino::OpenVinoBackend;
 use config::unknown_setting;
 use inference::{backend::Backend, did_you_mean, nearest};
 
@@ -29,8 +30,11 @@ pub(crate) fn all(options: &ResolvedOptions) -> Vec<BackendSetting> {
 
 /// The rows that requests may have, each unless the operator sets the size of the backend's batches.
 fn sizes_of_backends(configured: &[BackendSetting]) -> impl Iterator<Item = BackendSetting> {
-    let sizes =
-        [(OnnxBackend::NAME, REQUEST_ROWS), (ForestBackend::NAME, ForestBackend::DEFAULT_MAX_BATCH_SIZE)];
+    let sizes = [
+        (OnnxBackend::NAME, REQUEST_ROWS),
+        (OpenVinoBackend::NAME, REQUEST_ROWS),
+        (ForestBackend::NAME, ForestBackend::DEFAULT_MAX_BATCH_SIZE),
+    ];
     let is_free = |(backend, _): &(&str, u32)| {
         !configured.iter().any(|setting| {
             setting.key == DEFAULT_MAX_BATCH_SIZE

@@ -10,6 +10,7 @@ use std::{
 };
 
 use backend_onnx::{OnnxBackend, prevent_telemetry};
+use backend_openvino::OpenVinoBackend;
 use c_api::plugin::exit_at_once;
 use native_backend::LibrarySearch;
 use object_stores::{CacheOptions, default_cache_directory};
@@ -273,13 +274,16 @@ fn extensions(options: &ResolvedOptions) -> Extensions {
         program_directory: program.and_then(|program| program.parent().map(Into::into)),
         python_prefixes: options.backends.python_prefixes.clone(),
     };
+    let openvino_search =
+        LibrarySearch { named: options.backends.openvino_library.clone(), ..search.clone() };
     let onnxruntime = OnnxBackend::new(search).with_process_allocator();
+    let openvino = OpenVinoBackend::new(openvino_search);
     let host = in_process::Server::hosting();
     let cache = CacheOptions {
         directory: options.repository.cache_directory.clone().unwrap_or_else(default_cache_directory),
         max_unused_bytes: options.repository.cache_byte_size,
     };
     let agents = options.repository.agent_directory.clone();
-    let plugins = assembly::plugins(host.handle(), onnxruntime, agents, cache);
+    let plugins = assembly::plugins(host.handle(), onnxruntime, openvino, agents, cache);
     Extensions { plugins, host: Some(host), cache_finder: Some(Arc::new(assembly::AssembledCaches)) }
 }

@@ -23,6 +23,7 @@ const MACHINE_PATHS: &[&str] =
 const UNSAFE_CRATES: &[&str] = &[
     "crates/assembly/",
     "crates/backend-onnx/",
+    "crates/backend-openvino/",
     "crates/c-api/",
     "crates/in-process/",
     "crates/native-backend/",

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 
 use super::{
-    allocators, debian_program, examples, npm_package, nvidia, plugins, runtime_library, rust_client,
+    allocators, debian_program, examples, npm_package, nvidia, openvino_library, plugins, runtime_library,
+    rust_client,
 };
 use crate::{process, python};
 
@@ -20,6 +21,7 @@ pub(crate) struct Tool {
 /// What the tests of `cargo xtask test` need.
 pub(crate) const OF_TESTS: &[Tool] = &[
     Tool { name: "onnxruntime", variable: runtime_library::VARIABLE, fetch: runtime_library::fetch },
+    Tool { name: "openvino", variable: openvino_library::VARIABLE, fetch: openvino_library::fetch },
     // The store of the response cache `redis`.
     Tool {
         name: "redis-server",

@@ -9,6 +9,7 @@ use std::{
 
 use assembly::{AssembledCaches, plugins};
 use backend_onnx::{OnnxBackend, prevent_telemetry};
+use backend_openvino::OpenVinoBackend;
 use engine::Engine;
 use inference::{
     Plugins,
@@ -79,9 +80,10 @@ impl Server {
         let copies =
             CacheOptions { directory: default_cache_directory(), max_unused_bytes: DEFAULT_UNUSED_BYTES };
         // The allocator of the program may map large blocks anew each time, so models have arenas.
-        let onnxruntime = OnnxBackend::new(library_search());
-        let plugins =
-            Plugins { cache: cache(settings)?, ..plugins(self.handle(), onnxruntime, agents, copies) };
+        let onnxruntime = OnnxBackend::new(library_search(&["NEREID_ONNXRUNTIME_LIBRARY", "ORT_DYLIB_PATH"]));
+        let openvino = OpenVinoBackend::new(library_search(&["NEREID_OPENVINO_LIBRARY"]));
+        let all = plugins(self.handle(), onnxruntime, openvino, agents, copies);
+        let plugins = Plugins { cache: cache(settings)?, ..all };
         runtime.block_on(async {
             let engine = Engine::new(settings.engine_options()?, plugins)?;
             self.attach(engine.clone());
@@ -102,12 +104,12 @@ fn cache(settings: &OptionSettings) -> Result<Option<Arc<dyn ResponseCache>>, Er
 }
 
 /// Searches ONNX Runtime as the binary does, without an option that names it.
-fn library_search() -> LibrarySearch {
+fn library_search(variables: &[&str]) -> LibrarySearch {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let program = std::env::current_exe().ok();
     let virtual_env = set("VIRTUAL_ENV");
     LibrarySearch {
-        named: set("NEREID_ONNXRUNTIME_LIBRARY").or_else(|| set("ORT_DYLIB_PATH")).map(Into::into),
+        named: variables.iter().find_map(|name| set(name)).map(Into::into),
         program_directory: program.and_then(|program| program.parent().map(Into::into)),
         python_prefixes: python_prefixes(virtual_env.as_deref().map(Path::new), set("PATH").as_deref()),
     }

@@ -44,6 +44,8 @@ pub struct ProcessEnvironment {
     pub backlog_delay_scheduler: Option<String>,
     /// `NEREID_ONNXRUNTIME_LIBRARY`, otherwise `ORT_DYLIB_PATH`: the ONNX Runtime library.
     pub onnxruntime_library: Option<PathBuf>,
+    /// `NEREID_OPENVINO_LIBRARY`: the library of OpenVINO's C interface.
+    pub openvino_library: Option<PathBuf>,
     /// `NO_COLOR`, or `TERM=dumb`: texts have no colours, unless the options say otherwise.
     pub no_color: bool,
     /// `VIRTUAL_ENV`: the active Python environment.

@@ -331,6 +331,8 @@ pub struct BackendsSettings {
     pub settings: Vec<BackendSetting>,
     /// The ONNX Runtime library, if the options name one. Otherwise the backend searches for it.
     pub onnxruntime_library: Option<PathBuf>,
+    /// The library of OpenVINO, if the environment names one. Otherwise the backend searches for it.
+    pub openvino_library: Option<PathBuf>,
     /// Prefixes under which Python packages may be installed, ONNX Runtime's among them.
     pub python_prefixes: Vec<PathBuf>,
 }

@@ -498,6 +498,7 @@ fn backends(typed: typed::TypedBackends, environment: &ProcessEnvironment) -> Ba
         settings: typed.settings,
         onnxruntime_library: path(typed.onnxruntime_library)
             .or_else(|| environment.onnxruntime_library.clone()),
+        openvino_library: environment.openvino_library.clone(),
         python_prefixes: environment.python_prefixes(),
     }
 }

@@ -18,6 +18,7 @@ use std::{
     sync::Arc,
 };
 
+use backend_openvino::OpenVinoBackend;
 use backend_onnx::OnnxBackend;
 use inference::{MetricSource, Plugins, backend::Backend, metrics::MetricsText};
 use native_backend::LibrarySearch;
@@ -178,7 +179,8 @@ fn the_recorded_models_in_python_answer_as_recorded_or_as_listed() {
         let nowhere = LibrarySearch { named: None, program_directory: None, python_prefixes: Vec::new() };
         let copies = CacheOptions { directory: PathBuf::new(), max_unused_bytes: 0 };
         let server = in_process::Server::hosting();
-        let all = assembly::plugins(server.handle(), OnnxBackend::new(nowhere), PathBuf::new(), copies);
+        let (onnxruntime, openvino) = (OnnxBackend::new(nowhere.clone()), OpenVinoBackend::new(nowhere));
+        let all = assembly::plugins(server.handle(), onnxruntime, openvino, PathBuf::new(), copies);
         Plugins::from(all.backends).with_metrics(all.more_metrics)
     });
 }

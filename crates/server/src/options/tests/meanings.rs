@@ -333,6 +333,7 @@ fn the_environment_fills_in_what_the_command_line_leaves_open() {
         delay_scheduler: Some("4".into()),
         backlog_delay_scheduler: Some("2".into()),
         onnxruntime_library: Some("/env.so".into()),
+        openvino_library: Some("/ov.so".into()),
         ..ProcessEnvironment::default()
     };
     let options = options_in(&environment, &[]);
@@ -340,6 +341,7 @@ fn the_environment_fills_in_what_the_command_line_leaves_open() {
     assert!(!options.logging.escape_messages);
     assert_eq!(options.test_hooks, TestHooks { delay_scheduler: 4, backlog_delay_scheduler: 2 });
     assert_eq!(options.backends.onnxruntime_library, Some("/env.so".into()));
+    assert_eq!(options.backends.openvino_library, Some("/ov.so".into()));
     let options = options_in(&environment, &["--model-repository=/m", "--onnxruntime-library=/cli.so"]);
     assert!(options.repository.paths.iter().eq(["/m"]));
     assert_eq!(options.backends.onnxruntime_library, Some("/cli.so".into()));

@@ -1,0 +1,143 @@
+//! Support for all tests: the library, a model on disk, and a loaded instance.
+use std::{
+    fs,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use backend_openvino::OpenVinoBackend;
+use config::{
+    Completion, CompletionContext, ConfigSource, FileEntry, ModelConfig, ModelLayout, declare, finish,
+};
+use inference::{
+    Request, Response,
+    backend::{
+        Backend, BackendInstance, BackendModel, BuiltInstance, InstanceDevice, InstanceSpec, ModelSource,
+    },
+};
+use native_backend::LibrarySearch;
+use testing::batches::run_batch;
+pub(crate) use testing::batches::{bytes_of, floats, read_floats, request, shape_of, tensor};
+use vocabulary::{Error, Tensor};
+
+/// The backend with the library. A test cannot pass without it.
+pub(crate) fn backend() -> OpenVinoBackend {
+    let named = std::env::var_os("NEREID_OPENVINO_LIBRARY").map(PathBuf::from).expect(
+        "these tests need OpenVINO: 'pip install openvino' has it in site-packages/openvino/libs, and \
+         NEREID_OPENVINO_LIBRARY names that folder",
+    );
+    OpenVinoBackend::new(LibrarySearch { named: Some(named), ..LibrarySearch::default() })
+}
+
+/// The place of a file for tests.
+pub(crate) fn committed(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models").join(name)
+}
+
+/// A model named `model` with one version, in a repository of its own.
+pub(crate) struct Model {
+    repository: tempfile::TempDir,
+    config: String,
+}
+
+impl Model {
+    /// A version with copies of committed files, by their new names.
+    pub(crate) fn new(files: &[(&str, &str)], config: &str) -> Self {
+        let repository = tempfile::tempdir().unwrap();
+        let model = Self { repository, config: format!("backend: 'openvino'\n{config}") };
+        fs::create_dir_all(model.version_directory()).unwrap();
+        for (file, name) in files {
+            fs::copy(committed(file), model.version_directory().join(name)).unwrap();
+        }
+        model
+    }
+
+    /// y = relu(x * 2 + [0, 1, 2, 3]), for any number of rows.
+    pub(crate) fn affine(config: &str) -> Self {
+        Self::new(&[("affine.xml", "model.xml"), ("affine.bin", "model.bin")], config)
+    }
+
+    /// The sum and the difference of the INT64 tensors `a` and `b` with two columns.
+    pub(crate) fn pair(config: &str) -> Self {
+        Self::new(&[("pair.xml", "model.xml")], config)
+    }
+
+    pub(crate) fn version_directory(&self) -> PathBuf {
+        self.repository.path().join("model/1")
+    }
+
+    pub(crate) fn load_with(&self, backend: &OpenVinoBackend) -> Result<Loaded, Error> {
+        let entries = fs::read_dir(self.version_directory()).unwrap().map(|entry| {
+            let entry = entry.unwrap();
+            let is_directory = entry.file_type().unwrap().is_dir();
+            FileEntry { name: entry.file_name().into_string().unwrap(), is_directory }
+        });
+        let versions = [(1, entries.collect())].into();
+        let layout = ModelLayout { name: "model".to_owned(), versions };
+        let path = self.repository.path().join("model/config.pbtxt");
+        let source = ConfigSource::Text { path: &path, content: self.config.as_bytes() };
+        let declared = declare(source, &layout, Completion::Auto)?;
+        let source = ModelSource {
+            name: "model".into(),
+            version: 1,
+            model_directory: self.repository.path().join("model"),
+            version_directory: self.version_directory(),
+            declared: Arc::new(declared.config.clone()),
+            settings: Default::default(),
+            inferer: None,
+            host_policies: Default::default(),
+        };
+        let model: Arc<dyn BackendModel> = backend.open(&source)?.into();
+        let mut completed = declared.config.clone();
+        let request_rows = model.complete_config(&mut completed)?;
+        let environment = CompletionContext { request_rows, ..CompletionContext::default() };
+        let config = Arc::new(finish(&declared, completed, &environment)?.typed);
+        Ok(Loaded { instance: instance(&*model, &config)?, model, config })
+    }
+
+    pub(crate) fn load(&self) -> Loaded {
+        self.load_with(&backend()).unwrap()
+    }
+
+    /// Why the model cannot be loaded, with the code.
+    pub(crate) fn refusal(&self) -> String {
+        self.load_with(&backend()).map(|_| ()).unwrap_err().with_code()
+    }
+}
+
+fn instance(
+    model: &dyn BackendModel,
+    config: &Arc<ModelConfig>,
+) -> Result<Box<dyn BackendInstance + Send>, Error> {
+    let (name, device) = ("model_0".into(), InstanceDevice::Cpu);
+    let spec = InstanceSpec { name, device, threads: NonZeroUsize::MIN, passive: false };
+    let BuiltInstance::Movable(instance) = model.instance(config, &spec)? else {
+        panic!("an instance may change threads")
+    };
+    Ok(instance)
+}
+
+pub(crate) struct Loaded {
+    /// Declared before the model, because the server drops them in this order.
+    instance: Box<dyn BackendInstance + Send>,
+    model: Arc<dyn BackendModel>,
+    pub(crate) config: Arc<ModelConfig>,
+}
+
+impl Loaded {
+    /// Runs the requests as one batch.
+    pub(crate) fn run(&mut self, requests: Vec<Request>) -> Vec<Result<Response, Error>> {
+        run_batch(&mut *self.instance, requests.into_iter().map(|request| (request, None)).collect(), |_| {})
+    }
+
+    /// Runs one request alone.
+    pub(crate) fn infer(&mut self, inputs: Vec<Tensor>) -> Result<Response, Error> {
+        self.run(vec![request(inputs)]).pop().unwrap()
+    }
+
+    /// Replaces the instance by a further one of the same model, which lives beside it for a moment.
+    pub(crate) fn change_instance(&mut self) {
+        self.instance = instance(&*self.model, &self.config).unwrap();
+    }
+}

@@ -1,0 +1,56 @@
+"""Models of OpenVINO: a graph with and without configuration, batches, refusals by name."""
+
+import os
+import pathlib
+import shutil
+
+import numpy as np
+import programs
+import pytest
+from adders import refusal
+from protocols import HTTP
+from serving import ROOT, Server
+
+LIBRARY = "NEREID_OPENVINO_LIBRARY"
+FILES = ROOT / "crates/backend-openvino/tests/models"
+BIAS = np.arange(4, dtype=np.float32)
+
+
+def add(folder, name, file, config=None):
+    """Adds a model that computes relu(x * 2 + BIAS)."""
+    version = folder / name / "1"
+    version.mkdir(parents=True)
+    shutil.copy(FILES / file, version / f"model{pathlib.Path(file).suffix}")
+    if file.endswith(".xml"):
+        shutil.copy(FILES / file.replace(".xml", ".bin"), version / "model.bin")
+    if config is not None:
+        (folder / name / "config.pbtxt").write_text(f'backend: "openvino"\n{config}')
+
+
+@pytest.fixture(scope="module")
+def openvino_server(tmp_path_factory):
+    if LIBRARY not in os.environ:
+        programs.missing(f"{LIBRARY} names no library: 'pip install openvino' has it", programs.SETUP)
+    folder = tmp_path_factory.mktemp("models")
+    add(folder, "plain", "affine.xml")
+    add(folder, "graph", "affine.onnx", "max_batch_size: 8\n")
+    add(folder, "gpu", "affine.onnx", 'parameters { key: "TARGET_DEVICE" value { string_value: "GPU" } }\n')
+    with Server(tmp_path_factory.mktemp("server"), folder, "--model-control-mode=explicit") as server:
+        yield server
+
+
+@pytest.mark.parametrize("name", ["plain", "graph"])
+def test_models_answer_with_any_number_of_rows(protocol, openvino_server, name):
+    with protocol.connect(openvino_server) as client:
+        client.load_model(name)
+        [entry] = protocol.json(client.get_model_metadata, name)["inputs"]
+        for rows in (1, 4):
+            given = np.linspace(-3, 3, rows * 4, dtype=np.float32).reshape(rows, 4)
+            result = client.infer(name, [protocol.input(entry["name"], given)])
+            np.testing.assert_array_equal(result.as_numpy("y"), np.maximum(given * 2 + BIAS, 0))
+
+
+def test_other_devices_are_refused_by_name(openvino_server):
+    with HTTP.connect(openvino_server) as client:
+        _, text = refusal(client.load_model, "gpu")
+        assert "'TARGET_DEVICE' is 'GPU', but models are served on the CPU only" in text
