@@ -310,7 +310,7 @@ def test_texts_of_troubleshooting_are_in_the_sources():
 
 
 # All pages for users together. A page that grows beyond it repeats what another one tells, or belongs to the records.
-MOST_WORDS = 75_800
+MOST_WORDS = 76_200
 PROSE = {str(page.relative_to(ROOT)): page.read_text() for page in PAGES if "adr" not in page.parts}
 
 

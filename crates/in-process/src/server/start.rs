@@ -103,7 +103,7 @@ fn cache(settings: &OptionSettings) -> Result<Option<Arc<dyn ResponseCache>>, Er
     wanted.map(|(name, settings)| AssembledCaches.open(name, settings, directory)).transpose()
 }
 
-/// Searches ONNX Runtime as the binary does, without an option that names it.
+/// Searches a library as the binary does, without an option that names it: one of the environment variables may.
 fn library_search(variables: &[&str]) -> LibrarySearch {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let program = std::env::current_exe().ok();
