@@ -18,8 +18,8 @@ use std::{
     sync::Arc,
 };
 
-use backend_openvino::OpenVinoBackend;
 use backend_onnx::OnnxBackend;
+use backend_openvino::OpenVinoBackend;
 use inference::{MetricSource, Plugins, backend::Backend, metrics::MetricsText};
 use native_backend::LibrarySearch;
 use object_stores::CacheOptions;

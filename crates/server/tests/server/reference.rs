@@ -1,8 +1,8 @@
 //! The pages that the program writes are in `docs` as it writes them. `cargo xtask docs --write` renews them.
 use std::{collections::BTreeSet, fs};
 
-use backend_openvino::OpenVinoBackend;
 use backend_onnx::OnnxBackend;
+use backend_openvino::OpenVinoBackend;
 use native_backend::LibrarySearch;
 use object_stores::CacheOptions;
 use testing::plugins::root;
