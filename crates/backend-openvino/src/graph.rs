@@ -4,7 +4,7 @@ use std::sync::Arc;
 use native_backend::{
     ExpectedOutput, Feed, FeedValue, Graph, GraphOutput, LibraryFailure, RunOutputs, Signature,
 };
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use vocabulary::DataType;
 
 use crate::{
@@ -55,9 +55,14 @@ impl Graph for OpenVinoGraph {
         }
         let model = self.request.model().clone();
         let (openvino, ports) = (model.openvino(), model.ports());
+        // The feeds are in the order of the configuration, and there may be thousands.
+        let mut by_slot: SmallVec<[Option<&Feed<'_, _>>; 8]> = smallvec![None; self.signature.inputs.len()];
+        for feed in feeds {
+            by_slot[feed.slot] = Some(feed);
+        }
         let mut inputs: SmallVec<[OvInput<'_>; 4]> = SmallVec::new();
-        for (slot, value) in self.signature.inputs.iter().enumerate() {
-            let feed = feeds.iter().find(|feed| feed.slot == slot).ok_or_else(|| {
+        for (value, feed) in self.signature.inputs.iter().zip(by_slot) {
+            let feed = feed.ok_or_else(|| {
                 OvError::invalid_argument(format!("a run needs the input '{}'", value.name))
             })?;
             inputs.push(run_input(openvino, feed)?);
