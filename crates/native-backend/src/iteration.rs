@@ -77,7 +77,8 @@ impl Iteration {
 /// Checks what a configuration says of iteration against its graph.
 ///
 /// # Errors
-/// Those of [`Iteration::of`].
+/// INVALID_ARGUMENT if the parameter that names the output of finished requests is set without `iterative_sequence`, or names an
+/// output that the graph lacks, or one that is not a BOOL for each row.
 pub fn check_iteration(config: &ModelConfig, signature: &Signature) -> Result<(), Error> {
     Iteration::of(config, signature).map(|_| ())
 }
