@@ -4,9 +4,7 @@
 //! input and the outputs are its.
 use std::{collections::BTreeMap, num::NonZeroU32};
 
-use config::{
-    ConfigErrors, InputSpec, KEEP_BATCH_PARAMETER, ModelConfig, OutputSpec, Scheduling, SettingRefusal, rule,
-};
+use config::{InputSpec, KEEP_BATCH_PARAMETER, ModelConfig, OutputSpec, Scheduling, SettingRefusal};
 use forest::Forest;
 use proto::model_config::SchedulingChoice;
 use vocabulary::{DataType, Error, shape_text};
@@ -88,19 +86,6 @@ fn fill(data_type: &mut i32, dims: &mut Vec<i64>, count: usize) {
 /// How many numbers the Shapley values of a row are: one for each feature and one for the mean, for each prediction.
 pub(crate) fn shap_len(forest: &Forest) -> usize {
     forest.outputs() * (forest.features() + 1)
-}
-
-/// Adds the rules that a complete configuration breaks.
-pub(crate) fn check(config: &ModelConfig, forest: &Forest, errors: &mut ConfigErrors) {
-    errors.begin(rule::PARAMETER);
-    let parameters = match ForestParameters::of(&config.name, &config.parameters) {
-        Ok(parameters) => parameters,
-        Err(refusal) => return errors.invalid(&refusal.field, refusal.text),
-    };
-    errors.begin(rule::GRAPH);
-    if let Err(refusal) = fits(config, forest, &parameters) {
-        errors.invalid(&refusal.field, refusal.text);
-    }
 }
 
 /// Checks a complete configuration.

@@ -6,12 +6,15 @@ use inference::{
     OutputSelection, Request, Response,
     backend::{BackendInstance, Batch, Execution},
 };
-use vocabulary::{Error, ErrorCode, FailureReason, Name, Shape, Tensor};
+use vocabulary::{DataType, Error, FailureReason, Name, Shape, Tensor};
 
 use crate::answer::{ForestAnswer, le_bytes};
 
 /// Fewer rows are not worth a thread: to start one takes as long as about ten rows.
 const LEAST_ROWS_OF_THREAD: usize = 256;
+
+/// An instance keeps its buffers for the next batch, unless they are larger than this.
+const MOST_KEPT_BYTES: usize = 1 << 20;
 
 /// What an instance needs of the configuration.
 #[derive(Debug)]
@@ -104,6 +107,14 @@ impl ForestInstance {
         })
     }
 
+    /// Frees what a large batch has needed.
+    fn free_large_buffers(&mut self) {
+        if size_of::<f32>() * self.rows.capacity().max(self.predictions.capacity()) > MOST_KEPT_BYTES {
+            (self.rows, self.predictions) = (Vec::new(), Vec::new());
+            self.scratch = PredictionScratch::default();
+        }
+    }
+
     fn response(&self, request: &Request, rows: Range<usize>) -> Result<Response, Error> {
         let mut outputs = Vec::with_capacity(1);
         let ForestInstancePlan { output, answer, shap, .. } = &self.plan;
@@ -141,7 +152,7 @@ impl ForestInstance {
         } else {
             output.dims.clone()
         };
-        Tensor::new(output.name.clone(), vocabulary::DataType::Fp32, shape, bytes)
+        Tensor::new(output.name.clone(), DataType::Fp32, shape, bytes)
     }
 }
 
@@ -154,8 +165,7 @@ impl BackendInstance for ForestInstance {
             if execution.request.outputs == OutputSelection::Nothing {
                 execution.complete(Response::default());
             } else if execution.responder.is_cancelled() {
-                let error = Error::new(ErrorCode::Cancelled, "request was cancelled");
-                execution.fail(error.because(FailureReason::Cancelled));
+                execution.cancel();
             } else {
                 match self.gather(&execution.request) {
                     Ok(rows) => placed.push(PlacedRequest { execution, rows }),
@@ -173,9 +183,46 @@ impl BackendInstance for ForestInstance {
                 Err(error) => execution.fail(error.because(FailureReason::Backend)),
             }
         }
+        self.free_large_buffers();
     }
 }
 
 fn internal(error: &forest::ForestError) -> Error {
     Error::internal(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use forest::{ForestFormat, ReadOptions};
+
+    use super::*;
+
+    fn instance() -> ForestInstance {
+        let file = include_bytes!("../../forest/tests/goldens/xgboost_pruned.json");
+        let forest = Forest::read(ForestFormat::XgboostJson, file, ReadOptions::default()).unwrap();
+        let output = PlannedOutput { name: "output__0".into(), dims: Shape::from_slice(&[1]) };
+        let plan = ForestInstancePlan {
+            model: "m".into(),
+            input: "input__0".into(),
+            output,
+            answer: ForestAnswer::Predictions(1),
+            shap: None,
+            is_batched: true,
+            threads: 2,
+        };
+        ForestInstance::new(Arc::new(forest), plan)
+    }
+
+    #[test]
+    fn only_a_large_batch_leaves_no_buffers() {
+        let mut instance = instance();
+        let features = instance.forest.features();
+        for (rows, keeps) in [(3, true), (MOST_KEPT_BYTES, false)] {
+            instance.rows = vec![0.5; rows * features];
+            instance.predict().unwrap();
+            assert!(instance.predictions.windows(2).all(|pair| pair[0].to_bits() == pair[1].to_bits()));
+            instance.free_large_buffers();
+            assert_eq!(instance.rows.capacity() + instance.predictions.capacity() > 0, keeps);
+        }
+    }
 }

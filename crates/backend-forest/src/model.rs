@@ -1,7 +1,7 @@
 //! The backend and the forests that it has read.
 use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc};
 
-use config::{ConfigErrors, KnownConfigNames, ModelConfig};
+use config::{ConfigErrors, KnownConfigNames, ModelConfig, rule};
 use forest::{Forest, ReadOptions};
 use inference::backend::{
     Backend, BackendModel, BuiltInstance, InstanceDevice, InstanceSpec, MemoryUsage, ModelInspection,
@@ -58,9 +58,7 @@ struct ServedForest {
 
 impl ServedForest {
     fn read(source: &ModelSource) -> Result<Self, Error> {
-        let values = source.declared.parameters.iter();
-        let values = values.map(|(name, value)| (name.clone(), value.string_value.clone())).collect();
-        let parameters = ForestParameters::of(&source.name, &values)?;
+        let parameters = ForestParameters::of(&source.name, &source.parameters())?;
         let file = ModelFile::of(source, &parameters)?;
         let options = ReadOptions {
             allow_unknown_fields: parameters.allows_unknown_fields,
@@ -86,7 +84,10 @@ impl ModelInspection for ServedForest {
     }
 
     fn check(&self, config: &ModelConfig, errors: &mut ConfigErrors) {
-        fit::check(config, &self.forest, errors);
+        errors.begin(rule::GRAPH);
+        if let Err(refusal) = fit::fits(config, &self.forest, &self.parameters) {
+            errors.invalid(&refusal.field, refusal.text);
+        }
     }
 }
 

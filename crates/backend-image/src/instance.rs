@@ -3,7 +3,7 @@ use inference::{
     OutputSelection, Request, Response,
     backend::{BackendInstance, Batch},
 };
-use vocabulary::{Error, ErrorCode, FailureReason, Shape, Tensor, bytes_elements};
+use vocabulary::{Error, FailureReason, Shape, Tensor, bytes_elements};
 
 use crate::{
     decode::{PictureFault, decode, into_grey, into_rgb},
@@ -84,12 +84,11 @@ impl BackendInstance for PictureInstance {
         let mut answers = Vec::with_capacity(executions.len());
         for execution in executions {
             // A client may go away while the pictures of others are decoded.
-            let answer = if execution.responder.is_cancelled() {
-                Err(Error::new(ErrorCode::Cancelled, "request was cancelled")
-                    .because(FailureReason::Cancelled))
-            } else {
-                self.answer(&execution.request)
-            };
+            if execution.responder.is_cancelled() {
+                execution.cancel();
+                continue;
+            }
+            let answer = self.answer(&execution.request);
             answers.push((execution, answer));
         }
         execution_times.compute_ended();

@@ -5,10 +5,7 @@ use std::{
     fs,
     num::NonZeroU32,
     path::PathBuf,
-    sync::{
-        Arc, Once, Weak,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, Once, Weak},
 };
 
 use config::{KnownConfigNames, ModelConfig};
@@ -20,10 +17,10 @@ use inference::{
     lock::{LockRank, Mutex},
 };
 use native_backend::{
-    CopiedBytes, DefaultBatchSize, GraphValue, LibrarySearch, NativeInstance, Rows, ValueKind, complete,
-    is_complete, probe,
+    CopiedBytes, DefaultBatchSize, GraphValue, LibrarySearch, NativeInstance, Rows, ToldFailure, ValueKind,
+    complete, is_complete, probe,
 };
-use vocabulary::{Error, ErrorCode, FailureReason, MemoryKind, Name};
+use vocabulary::{Error, FailureReason, MemoryKind, Name};
 
 use crate::{
     external_data,
@@ -44,8 +41,7 @@ pub struct OnnxBackend {
     search: LibrarySearch,
     /// `None` until the first model. If the search fails, the next model repeats it.
     runtime: Mutex<Option<Arc<Runtime>>>,
-    /// The whole reason is told once, not by each of many models.
-    failure_told: AtomicBool,
+    told_failure: ToldFailure,
     copied_bytes: Arc<CopiedBytes>,
     uses_process_allocator: bool,
 }
@@ -60,7 +56,7 @@ impl OnnxBackend {
         Self {
             search,
             runtime,
-            failure_told: AtomicBool::new(false),
+            told_failure: ToldFailure::default(),
             copied_bytes: Arc::default(),
             uses_process_allocator: false,
         }
@@ -87,14 +83,8 @@ impl OnnxBackend {
         let runtime = match &*known {
             Some(runtime) => runtime.clone(),
             None => {
-                let runtime = library::open(&self.search, &source.settings, threads).map_err(|error| {
-                    let is_missing = error.code == ErrorCode::Unavailable;
-                    if is_missing && self.failure_told.swap(true, Relaxed) {
-                        LIBRARY.missing_again()
-                    } else {
-                        error
-                    }
-                })?;
+                let runtime = library::open(&self.search, &source.settings, threads)
+                    .map_err(|error| self.told_failure.tell(&LIBRARY, error))?;
                 log::info!("using ONNX Runtime {} from {}", runtime.version(), runtime.path().display());
                 if self.uses_process_allocator
                     && let Err(error) = runtime.offer_process_allocator()

@@ -3,10 +3,7 @@ use std::{
     collections::BTreeMap,
     num::{NonZeroU32, NonZeroUsize},
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::Arc,
 };
 
 use config::{KnownConfigNames, ModelConfig};
@@ -15,10 +12,10 @@ use inference::{
     lock::{LockRank, Mutex},
 };
 use native_backend::{
-    CopiedBytes, DefaultBatchSize, LibrarySearch, NativeInstance, Rows, Signature, complete, is_complete,
-    probe,
+    CopiedBytes, DefaultBatchSize, LibrarySearch, NativeInstance, Rows, Signature, ToldFailure, complete,
+    is_complete, probe,
 };
-use vocabulary::{Error, ErrorCode, Name};
+use vocabulary::{Error, Name};
 
 use crate::{
     compilation::{GraphCompilation, SharedGraph},
@@ -39,8 +36,7 @@ pub struct OpenVinoBackend {
     search: LibrarySearch,
     /// `None` until the first model. If the search fails, the next model repeats it.
     opened: Mutex<Option<OpenedLibrary>>,
-    /// The whole reason is told once, not by each of many models.
-    failure_told: AtomicBool,
+    told_failure: ToldFailure,
     copied_bytes: Arc<CopiedBytes>,
 }
 
@@ -57,7 +53,7 @@ impl OpenVinoBackend {
     /// A backend that will use this search. Opens nothing.
     pub fn new(search: LibrarySearch) -> Self {
         let opened = Mutex::ranked(LockRank::RuntimeSearch, None);
-        Self { search, opened, failure_told: AtomicBool::new(false), copied_bytes: Arc::default() }
+        Self { search, opened, told_failure: ToldFailure::default(), copied_bytes: Arc::default() }
     }
 
     /// Bytes of tensors that were copied between requests and the library since the start. A numeric tensor of a
@@ -72,11 +68,8 @@ impl OpenVinoBackend {
         let opened = match &mut *known {
             Some(opened) => opened,
             unknown @ None => {
-                let openvino = library::open(&self.search, &source.settings).map_err(|error| {
-                    let is_missing = error.code == ErrorCode::Unavailable;
-                    let is_told = is_missing && self.failure_told.swap(true, Relaxed);
-                    if is_told { LIBRARY.missing_again() } else { error }
-                })?;
+                let openvino = library::open(&self.search, &source.settings)
+                    .map_err(|error| self.told_failure.tell(&LIBRARY, error))?;
                 log::info!("using OpenVINO {} from {}", openvino.version(), openvino.path().display());
                 unknown.insert(OpenedLibrary { openvino, extensions: Vec::new() })
             }
@@ -112,12 +105,7 @@ impl Backend for OpenVinoBackend {
 
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
         let declared = &source.declared;
-        let parameters = declared
-            .parameters
-            .iter()
-            .map(|(name, value)| (name.clone(), value.string_value.clone()))
-            .collect();
-        let settings = OpenVinoSettings::of(&parameters)?;
+        let settings = OpenVinoSettings::of(&source.parameters())?;
         for (parameter, reason) in settings.without_effect() {
             log::warn!("the parameter '{parameter}' of model '{}' has no effect: {reason}", source.name);
         }

@@ -12,7 +12,7 @@ use vocabulary::{Error, FailureReason, Shape, Tensor};
 use crate::{
     AlignedBuffer, CopiedBytes, Feed, Graph, GraphOutput, LibraryFailure, RunOutputs,
     gather::{Gathering, RequestErrors},
-    iteration::{Iteration, answer_cancelled, mark_done},
+    iteration::{Iteration, mark_done},
     output_places::{ExpectedOutputs, OutputShapes},
     plan::{ExecutionPlan, FetchPlan},
     scatter::{ScatterTarget, scatter, scatter_place},
@@ -226,7 +226,7 @@ impl<G: Graph> BackendInstance for NativeInstance<G> {
         let is_abandoned = |execution: &Execution| self.is_abandoned(execution);
         if executions.iter().any(is_abandoned) {
             let (abandoned, waiting): (Vec<_>, _) = executions.into_iter().partition(is_abandoned);
-            abandoned.into_iter().for_each(answer_cancelled);
+            abandoned.into_iter().for_each(Execution::cancel);
             executions = waiting;
         }
         if executions.is_empty() {

@@ -6,7 +6,7 @@
 //! another model only after the last.
 use config::{ModelConfig, Scheduling};
 use inference::{RequestInputs, Response, backend::Execution};
-use vocabulary::{DataType, Error, ErrorCode, FailureReason};
+use vocabulary::{DataType, Error, FailureReason};
 
 use crate::{OtherKind, Signature, ValueKind, plan::ExecutionPlan, scatter::ScatterTarget};
 
@@ -60,7 +60,7 @@ impl Iteration {
             execution.responder.send(response);
         }
         if execution.responder.is_cancelled() {
-            answer_cancelled(execution);
+            execution.cancel();
             return;
         }
         // The next run reads the states that this run has stored.
@@ -106,12 +106,6 @@ pub(crate) fn mark_done(
         done = after;
     }
     Ok(())
-}
-
-/// Answers a cancelled request.
-pub(crate) fn answer_cancelled(execution: Execution) {
-    let error = Error::new(ErrorCode::Cancelled, "request was cancelled");
-    execution.fail(error.because(FailureReason::Cancelled));
 }
 
 fn done_slot(config: &ModelConfig, signature: &Signature, name: &str) -> Result<usize, Error> {

@@ -43,7 +43,7 @@ pub use graph::{
 pub use in_place::{byte_count, can_be_used, is_aligned};
 pub use instance::NativeInstance;
 pub use iteration::check_iteration;
-pub use library::{LibrarySearch, NativeLibrary, python_prefixes};
+pub use library::{LibrarySearch, NativeLibrary, ToldFailure, python_prefixes};
 pub use parameters::{ParameterReader, boolean, integer, threads};
 pub use probe::{Rows, probe};
 pub use signature::{ElementType, GraphValue, OtherKind, Signature, ValueKind};

@@ -8,9 +8,10 @@ use std::{
     fmt::{Display, Write},
     fs,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use vocabulary::Error;
+use vocabulary::{Error, ErrorCode};
 
 /// A library that a backend opens at run time, and how users get it.
 #[derive(Debug, Clone, Copy)]
@@ -153,9 +154,23 @@ impl LibrarySearch {
     }
 }
 
+/// Whether the log has told why a library is missing.
+///
+/// The reason names all places. It is told once, and not by each of many models.
+#[derive(Debug, Default)]
+pub struct ToldFailure(AtomicBool);
+
+impl ToldFailure {
+    /// The error of a model whose library could not be opened: the given one, or a short one after the first.
+    pub fn tell(&self, library: &NativeLibrary, error: Error) -> Error {
+        let is_missing = error.code == ErrorCode::Unavailable;
+        if is_missing && self.0.swap(true, Relaxed) { library.missing_again() } else { error }
+    }
+}
+
 impl NativeLibrary {
     /// As the error of another model, without what that one tells.
-    pub fn missing_again(&self) -> Error {
+    fn missing_again(&self) -> Error {
         let Self { name, .. } = self;
         let remedy = self.how_to_get_it();
         Error::unavailable(format!("{name} cannot be used, as an earlier error tells: {remedy}"))

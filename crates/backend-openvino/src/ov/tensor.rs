@@ -5,6 +5,7 @@ use std::{
     ptr::{self, NonNull},
 };
 
+use native_backend::{byte_count, can_be_used, is_aligned};
 use vocabulary::{DataType, ForeignMemory};
 
 use super::{OpenVino, OvError, failure::not_null, sys};
@@ -86,11 +87,6 @@ pub(crate) struct OvInput<'a> {
 }
 
 impl<'a> OvInput<'a> {
-    /// Whether a tensor of that datatype can use these bytes in place.
-    pub(crate) fn fits(datatype: DataType, bytes: &[u8]) -> bool {
-        bytes.is_empty() || is_aligned(datatype, bytes.as_ptr())
-    }
-
     /// A tensor that uses these bytes in place. A shape without dimensions is a scalar.
     ///
     /// # Errors
@@ -297,25 +293,13 @@ pub(super) fn shape_of(shape: &[i64]) -> sys::ov_shape {
 
 /// Elements of a tensor; `None` for negative dimensions and sizes beyond any memory.
 pub(super) fn element_count(shape: &[i64]) -> Option<usize> {
-    // With a zero dimension the product is zero, even if the other dimensions would overflow.
-    if shape.contains(&0) && shape.iter().all(|&dim| dim >= 0) {
-        return Some(0);
-    }
-    shape.iter().try_fold(1, |count: usize, &dim| count.checked_mul(usize::try_from(dim).ok()?))
-}
-
-/// Bytes of a tensor of fixed-size elements; `None` for strings, and as for [`element_count`].
-fn byte_count(datatype: DataType, shape: &[i64]) -> Option<usize> {
-    element_count(shape)?.checked_mul(datatype.byte_size()?)
-}
-
-fn is_aligned(datatype: DataType, address: *const u8) -> bool {
-    datatype.byte_size().is_some_and(|size| address.addr().is_multiple_of(size))
+    // An element of one byte.
+    byte_count(DataType::Uint8, shape)
 }
 
 /// Requires that the bytes can be a tensor of that datatype and shape.
 fn require(datatype: DataType, shape: &[i64], bytes: &[u8]) -> Result<(), OvError> {
-    if byte_count(datatype, shape) == Some(bytes.len()) && OvInput::fits(datatype, bytes) {
+    if byte_count(datatype, shape) == Some(bytes.len()) && is_aligned(datatype, bytes) {
         return Ok(());
     }
     let (len, name) = (bytes.len(), datatype.protocol_name());
@@ -323,31 +307,8 @@ fn require(datatype: DataType, shape: &[i64], bytes: &[u8]) -> Result<(), OvErro
     Err(OvError::invalid_argument(text))
 }
 
-/// Whether a tensor of that datatype and shape can be the whole of the memory, where it is.
-fn can_be_used(datatype: DataType, shape: &[i64], memory: &ForeignMemory) -> bool {
-    memory.byte_size() > 0
-        && byte_count(datatype, shape) == Some(memory.byte_size())
-        && is_aligned(datatype, memory.address())
-        && memory.may_be_used_in_place()
-}
-
 /// The address of bytes. An empty slice may have any address; the library needs a readable one.
 fn address_of(bytes: &[u8]) -> *const u8 {
     static NOTHING: [u64; 1] = [0];
     if bytes.is_empty() { NOTHING.as_ptr().cast() } else { bytes.as_ptr() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_of_a_shape_are_counted_without_overflow() {
-        assert_eq!(byte_count(DataType::Fp32, &[2, 3]), Some(24));
-        assert_eq!(byte_count(DataType::Int64, &[]), Some(8));
-        assert_eq!(byte_count(DataType::Fp32, &[i64::MAX, 8, 0]), Some(0));
-        assert_eq!(byte_count(DataType::Fp32, &[i64::MAX, 8]), None);
-        assert_eq!(byte_count(DataType::Fp32, &[-1, 0]), None);
-        assert_eq!(byte_count(DataType::Bytes, &[1]), None);
-    }
 }

@@ -4,7 +4,7 @@ use inference::{
     OutputSelection, Request, SequenceId, TraceContext,
     backend::{Batch, Execution},
 };
-use vocabulary::{Error, ErrorCode, FailureReason};
+use vocabulary::{Error, FailureReason};
 
 use crate::{
     session::{
@@ -90,8 +90,7 @@ fn prepare(
 ) -> Option<PreparedRequest> {
     // A request of a sequence runs although it was cancelled: otherwise the model would miss a step.
     if execution.responder.is_cancelled() && execution.request.sequence.id.is_none() {
-        let error = Error::new(ErrorCode::Cancelled, "request was cancelled");
-        execution.fail(error.because(FailureReason::Cancelled));
+        execution.cancel();
         return None;
     }
     execution.load_states();

@@ -2,7 +2,7 @@
 use std::{fmt, sync::Arc};
 
 use scheduling::{InstanceId, SchedulingAttributes};
-use vocabulary::Error;
+use vocabulary::{Error, ErrorCode, FailureReason};
 
 use super::SequenceState;
 use crate::{Request, RequestInputs, Responder, Response};
@@ -64,6 +64,12 @@ impl Execution {
     pub fn fail(self, error: Error) {
         let (responder, _slot_guard) = self.into_answer();
         responder.fail(error);
+    }
+
+    /// As [`fail`](Self::fail), because the client has cancelled the request.
+    pub fn cancel(self) {
+        let error = Error::new(ErrorCode::Cancelled, "request was cancelled");
+        self.fail(error.because(FailureReason::Cancelled));
     }
 
     /// As [`complete`](Self::complete), without another response.

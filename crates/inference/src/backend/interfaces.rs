@@ -180,6 +180,14 @@ pub struct ModelSource {
     pub host_policies: Arc<BTreeMap<String, BTreeMap<String, String>>>,
 }
 
+impl ModelSource {
+    /// The parameters of the declared configuration.
+    pub fn parameters(&self) -> BTreeMap<String, String> {
+        let parameters = self.declared.parameters.iter();
+        parameters.map(|(name, value)| (name.clone(), value.string_value.clone())).collect()
+    }
+}
+
 /// See [`BackendModel::released`].
 pub type ReleaseFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
