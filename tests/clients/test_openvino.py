@@ -1,15 +1,17 @@
 """Models of OpenVINO: a graph with and without configuration, batches, refusals by name."""
 
+import json
 import os
 import pathlib
 import shutil
 
 import numpy as np
+import processes
 import programs
 import pytest
 from adders import refusal
 from protocols import HTTP
-from serving import ROOT, Server
+from serving import BINARY, ROOT, Server, environment
 
 LIBRARY = "NEREID_OPENVINO_LIBRARY"
 FILES = ROOT / "crates/backend-openvino/tests/models"
@@ -54,3 +56,20 @@ def test_other_devices_are_refused_by_name(openvino_server):
     with HTTP.connect(openvino_server) as client:
         _, text = refusal(client.load_model, "gpu")
         assert "'TARGET_DEVICE' is 'GPU', but models are served on the CPU only" in text
+
+
+@pytest.mark.parametrize(
+    "config, text",
+    [
+        ("max_batch_size: 8 output { name: 'z' data_type: TYPE_FP32 dims: 4 }", "unexpected inference output 'z', allowed outputs are: y"),
+        ("input { name: 'x_alias' data_type: TYPE_INT64 dims: [ -1, 4 ] }", "datatype TYPE_INT64 for input 'x_alias', model provides TYPE_FP32"),
+        ("parameters { key: 'TARGET_DEVICE' value { string_value: 'GPU' } }", "'TARGET_DEVICE' is 'GPU'"),
+    ],
+)
+def test_a_check_tells_what_a_load_would_refuse(start, empty, config, text):
+    add(empty, "wrong", "affine.xml", config)
+    checked = processes.run([BINARY, "check", "--format=json", empty], env=environment())
+    assert checked.returncode == 1 and [text in found["message"] for found in json.loads(checked.stdout)["findings"]] == [True]
+    with HTTP.connect(start(empty, "--model-control-mode=explicit")) as client:
+        _, refused = refusal(client.load_model, "wrong")
+        assert text in refused

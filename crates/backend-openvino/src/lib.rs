@@ -10,7 +10,10 @@
 
 mod bench_baseline;
 mod compilation;
+mod element_names;
 mod graph;
+mod inspection;
+mod ir_file;
 mod library;
 mod model;
 mod model_file;

@@ -8,7 +8,9 @@ use std::{
 
 use config::{KnownConfigNames, ModelConfig};
 use inference::{
-    backend::{Backend, BackendModel, BuiltInstance, InstanceDevice, InstanceSpec, ModelSource},
+    backend::{
+        Backend, BackendModel, BuiltInstance, InstanceDevice, InstanceSpec, ModelInspection, ModelSource,
+    },
     lock::{LockRank, Mutex},
 };
 use native_backend::{
@@ -20,6 +22,7 @@ use vocabulary::{Error, Name};
 use crate::{
     compilation::{GraphCompilation, SharedGraph},
     graph::OpenVinoGraph,
+    inspection::OpenVinoInspection,
     library::{self, LIBRARY},
     model_file::model_file,
     ov::{CompileOptions, ModelGraph, OpenVino},
@@ -103,6 +106,10 @@ impl Backend for OpenVinoBackend {
         self.search.missing(&LIBRARY, settings)
     }
 
+    fn inspect(&self, source: &ModelSource) -> Result<Option<Box<dyn ModelInspection>>, Error> {
+        Ok(Some(Box::new(OpenVinoInspection::of(source)?)))
+    }
+
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
         let declared = &source.declared;
         let settings = OpenVinoSettings::of(&source.parameters())?;
@@ -171,17 +178,7 @@ impl BackendModel for OpenVinoModel {
                 format!("instance '{}' wants GPU {ordinal}, but OpenVINO runs on the CPU here", spec.name);
             return Err(Error::unsupported(text));
         }
-        if let Some(accelerator) = config.cpu_accelerators.first() {
-            let text = format!("unknown Execution Accelerator '{}' is requested", accelerator.name);
-            return Err(Error::invalid(text));
-        }
-        if let Some(library) = config.op_library_filenames.first() {
-            let text = format!(
-                "model '{}' names '{library}' in model_operations: OpenVINO takes operators from CPU_EXTENSION_PATH",
-                self.name
-            );
-            return Err(Error::unsupported(text));
-        }
+        settings::check_fields(config)?;
         let shares = self.settings.wants_streams();
         let graph = self.graph(self.settings.compile_options(spec.threads), shares)?;
         let instance = NativeInstance::new(graph, config, self.version, self.copied_bytes.clone())?;

@@ -1,7 +1,7 @@
 //! Reads and checks the parameters of a model, which are those of Triton's backend for OpenVINO.
 use std::{collections::BTreeMap, num::NonZeroUsize, path::PathBuf};
 
-use config::{ConfigErrors, KnownConfigNames, rule};
+use config::{ConfigErrors, KnownConfigNames, ModelConfig, rule};
 use inference::backend::Implementation;
 use native_backend::ParameterReader;
 use vocabulary::Error;
@@ -141,6 +141,25 @@ impl OpenVinoSettings {
             (None, hint) => hint.is_some_and(|hint| hint != "LATENCY"),
         }
     }
+}
+
+/// Checks what a configuration asks of a backend, and this one does not do.
+///
+/// # Errors
+/// The first of these fields.
+pub(crate) fn check_fields(config: &ModelConfig) -> Result<(), Error> {
+    if let Some(accelerator) = config.cpu_accelerators.first() {
+        let text = format!("unknown Execution Accelerator '{}' is requested", accelerator.name);
+        return Err(Error::invalid(text));
+    }
+    if let Some(library) = config.op_library_filenames.first() {
+        let text = format!(
+            "model '{}' names '{library}' in model_operations: OpenVINO takes operators from {EXTENSION}",
+            config.name
+        );
+        return Err(Error::unsupported(text));
+    }
+    Ok(())
 }
 
 /// The texts of refusals are those of Triton's backend.

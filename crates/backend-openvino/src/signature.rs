@@ -1,6 +1,6 @@
 //! The inputs and outputs of a model as native instances know them.
 use native_backend::{ElementType, GraphValue, OtherKind, Signature, ValueKind};
-use vocabulary::{DataType, Error, Name};
+use vocabulary::{DataType, Error, Name, Shape};
 
 use crate::ov::{self, ModelGraph, ModelPort, OvError};
 
@@ -17,12 +17,7 @@ pub(crate) fn signature(graph: &ModelGraph, declared: &proto::ModelConfig) -> Re
     rename(&mut ports.outputs, outputs, |name| graph.output_position(name))?;
     let values = |ports: &[ModelPort], side: &str, kind: fn(&ModelPort) -> ValueKind| {
         let value = |(position, port): (usize, &ModelPort)| {
-            let name = port.name.clone().ok_or_else(|| {
-                Error::invalid(format!(
-                    "{side} {position} of model '{}' has no name; save the model with names",
-                    declared.name
-                ))
-            })?;
+            let name = port.name.clone().ok_or_else(|| unnamed(side, position, &declared.name))?;
             Ok(GraphValue { name, kind: kind(port) })
         };
         ports.iter().enumerate().map(value).collect::<Result<Vec<_>, Error>>()
@@ -32,6 +27,11 @@ pub(crate) fn signature(graph: &ModelGraph, declared: &proto::ModelConfig) -> Re
         overridable: Vec::new(),
         outputs: values(&ports.outputs, "output", output_kind)?,
     })
+}
+
+/// The error of an input or output without a name.
+pub(crate) fn unnamed(side: &str, position: usize, model: &str) -> Error {
+    Error::invalid(format!("{side} {position} of model '{model}' has no name; save the model with names"))
 }
 
 /// Gives ports the configured names that the library knows as further names of them.
@@ -52,24 +52,35 @@ fn rename<'a>(
 }
 
 fn input_kind(port: &ModelPort) -> ValueKind {
-    let Some(shape) = &port.shape else {
-        let tensor = "a known number of dimensions";
-        return ValueKind::Other(OtherKind { name: "of any rank".into(), noun: "shape", tensor });
-    };
     let element = match port.element {
         ov::PortElement::Known(datatype) => datatype.into(),
         ov::PortElement::Other(_) => ElementType::new(None, port.element.name()),
     };
-    ValueKind::Tensor(element, shape.clone())
+    tensor_value(element, port.shape.clone())
 }
 
 fn output_kind(port: &ModelPort) -> ValueKind {
-    match port.element.datatype() {
-        Some(DataType::Bytes) => ValueKind::Other(OtherKind {
+    unreadable_output(port.element.datatype()).unwrap_or_else(|| input_kind(port))
+}
+
+/// A tensor of an element type and a shape, `None` for any rank.
+pub(crate) fn tensor_value(element: ElementType, shape: Option<Shape>) -> ValueKind {
+    match shape {
+        Some(shape) => ValueKind::Tensor(element, shape),
+        None => {
+            let tensor = "a known number of dimensions";
+            ValueKind::Other(OtherKind { name: "of any rank".into(), noun: "shape", tensor })
+        }
+    }
+}
+
+/// An output that cannot be read because of its type.
+pub(crate) fn unreadable_output(datatype: Option<DataType>) -> Option<ValueKind> {
+    (datatype == Some(DataType::Bytes)).then(|| {
+        ValueKind::Other(OtherKind {
             name: "string".into(),
             noun: "OpenVINO element type",
             tensor: "a type of numbers, because OpenVINO's C interface cannot read strings",
-        }),
-        _ => input_kind(port),
-    }
+        })
+    })
 }
