@@ -82,7 +82,7 @@ def metric(server, name, **labels):
     """The value of one series; its labels are exactly these."""
     wanted = {key: str(value) for key, value in labels.items()}
     for line in requests.get(server.metrics, timeout=60).text.splitlines():
-        match = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+        match = re.fullmatch(r"([\w:]+)(?:\{(.*)\})? (\S+)", line)
         if match and match[1] == name and dict(re.findall(r'(\w+)="([^"]*)"', match[2] or "")) == wanted:
             return float(match[3])
     raise AssertionError(f"there is no {name} with {wanted}")

@@ -86,6 +86,11 @@ pub(super) const EXCEPTIONS: &[TimingException] = &[
         reason: "models in Python that ask again and again until a file is there",
     },
     TimingException {
+        path: "tests/clients/stand_ins/vllm.py",
+        line: "asyncio.sleep(0.001)",
+        reason: "the steps of an engine; tests hold at any pace",
+    },
+    TimingException {
         path: "tests/clients/balancer.py",
         line: "",
         reason: "a program that asks servers at a pace and prints its rate; no test compares it",
