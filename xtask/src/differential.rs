@@ -12,8 +12,8 @@ use crate::{process, python, seeds, tools, workspace};
 const SEEDS: u64 = 3;
 const CASES_OF_SEED: u64 = 20_000;
 
-/// The comparison of `cargo xtask integrations`: about two minutes. The cases are always the same.
-const CASES_OF_INTEGRATIONS: u64 = 1000;
+/// The comparison of `cargo xtask integrations`: about a minute and a half. The cases are always the same.
+const CASES_OF_INTEGRATIONS: u64 = 600;
 
 /// The options of `tests/differential`, each with a value.
 const OPTIONS: [&str; 5] = ["--seed", "--cases", "--seconds", "--only", "--case"];

@@ -1,6 +1,6 @@
 //! What commands do with files and folders. Errors name the path.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -37,6 +37,14 @@ pub(crate) fn make_once(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -
     make_empty(&unfinished)?;
     fill(&unfinished)?;
     fs::rename(&unfinished, folder).with_context(|| format!("cannot make {}", folder.display()))
+}
+
+/// Waits until no other process has locked a file, and locks it until the returned one is dropped. Makes the file, and the
+/// folders above it.
+pub(crate) fn lock(path: &Path) -> Result<File> {
+    make_parent(path)?;
+    let lock = File::create(path).and_then(|file| file.lock().map(|()| file));
+    lock.with_context(|| format!("cannot lock {}", path.display()))
 }
 
 /// Writes a file, and makes the folders above it.

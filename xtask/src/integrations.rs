@@ -6,21 +6,22 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+use crate::arguments::Arguments;
 use crate::dependencies;
 use crate::differential;
 use crate::dist;
 use crate::files::remove_folder;
-use crate::steps::{self, CannotRun, CheckStep};
+use crate::steps::{CannotRun, CheckStep, Steps, named};
 use crate::test_runners::{client_tests, nextest};
 use crate::tools::{self, Tool};
 use crate::workspace;
 
 /// How long all groups may take on a busy machine.
-const LIMIT: Duration = Duration::from_mins(30);
+const LIMIT: Duration = Duration::from_mins(50);
 
-/// The groups. The one that takes the most space is first, where the disk is emptiest: while pip installs the packages of the
-/// recipes they take 9.5 GB.
-const STEPS: [CheckStep; 16] = [
+/// The groups, the most important ones first. The one that takes the most space is at the beginning, where the disk is
+/// emptiest. They run one after another: beside another group, Ray takes three times as long and fails.
+const STEPS: [CheckStep; 17] = [
     // It needs the packages of the recipes, which are removed after those.
     CheckStep {
         name: "PyTorch",
@@ -54,6 +55,14 @@ const STEPS: [CheckStep; 16] = [
         action: || of_no_package("redis library", "redis_library", "NEREID_TEST_REDIS_LIBRARY", &[]),
     },
     CheckStep {
+        name: "vLLM",
+        limit: Duration::from_mins(5),
+        action: || of_no_package("vLLM", "vllm_backend", "NEREID_TEST_VLLM_BACKEND", &[]),
+    },
+    CheckStep { name: "comparison with Triton", limit: Duration::from_mins(10), action: differential::short },
+    CheckStep { name: "dependencies", limit: Duration::from_mins(15), action: dependencies::rules },
+    CheckStep { name: "advisories", limit: Duration::from_mins(5), action: dependencies::advisories },
+    CheckStep {
         name: "NVIDIA's programs",
         limit: Duration::from_mins(10),
         action: || clients_of("NVIDIA's programs", "nvidia", tools::NVIDIA),
@@ -68,6 +77,7 @@ const STEPS: [CheckStep; 16] = [
         limit: Duration::from_mins(10),
         action: || clients_of("monitoring", "monitoring", tools::MONITORING),
     },
+    CheckStep { name: "chart", limit: Duration::from_mins(10), action: chart },
     CheckStep {
         name: "clients of others",
         limit: Duration::from_mins(15),
@@ -78,10 +88,6 @@ const STEPS: [CheckStep; 16] = [
         limit: Duration::from_mins(15),
         action: || clients_of("Ray", "ray", tools::RAY),
     },
-    CheckStep { name: "comparison with Triton", limit: Duration::from_mins(10), action: differential::short },
-    CheckStep { name: "chart", limit: Duration::from_mins(10), action: chart },
-    CheckStep { name: "dependencies", limit: Duration::from_mins(15), action: dependencies::rules },
-    CheckStep { name: "advisories", limit: Duration::from_mins(5), action: dependencies::advisories },
 ];
 
 /// Environments with many packages, and the group that has needed each.
@@ -97,18 +103,43 @@ pub(crate) fn steps() -> impl Iterator<Item = &'static CheckStep> {
     STEPS.iter()
 }
 
-/// Runs the groups whose name contains `only`, or all, and removes the packages of large groups after each if `discard`.
-/// Returns whether all passed.
+/// How the groups run.
+pub(crate) struct IntegrationOptions {
+    /// Only those whose name contains this.
+    only: Option<String>,
+    /// Removes the packages of large groups after these.
+    discard: bool,
+    /// Begins no group later than this after the start. Those that have not begun are skipped.
+    begin_within: Option<Duration>,
+}
+
+impl IntegrationOptions {
+    pub(crate) fn parse(mut arguments: Arguments) -> Result<IntegrationOptions> {
+        let options = IntegrationOptions {
+            only: arguments.value("--only")?,
+            discard: arguments.flag("--discard"),
+            begin_within: arguments.value("--begin-within")?.map(Duration::from_secs),
+        };
+        arguments.finish()?;
+        Ok(options)
+    }
+}
+
+/// Runs the groups. Returns whether all that ran have passed.
 ///
 /// # Errors
 /// No group has such a name, or the run cannot begin.
-pub(crate) fn run(only: Option<&str>, discard: bool) -> Result<bool> {
-    let (text, all) = (only.unwrap_or_default(), steps().collect::<Vec<_>>());
-    if discard {
-        steps::run_and_then(text, &all, LIMIT, remove_large)
-    } else {
-        steps::run_only(text, &all, LIMIT)
+pub(crate) fn run(options: &IntegrationOptions) -> Result<bool> {
+    let wanted = named(options.only.as_deref().unwrap_or_default(), &STEPS)?;
+    let mut steps = Steps::new(LIMIT)?;
+    if options.discard {
+        steps.call_after_each(remove_large);
     }
+    if let Some(time) = options.begin_within {
+        steps.begin_within(time);
+    }
+    steps.run_all(&wanted);
+    Ok(steps.summary())
 }
 
 /// Removes the packages of a group that has ended, if they are large.

@@ -50,6 +50,7 @@ use anyhow::{Context, Result, bail};
 use crate::arguments::Arguments;
 use crate::differential::DifferentialOptions;
 use crate::gates::Upkeep;
+use crate::integrations::IntegrationOptions;
 use crate::process::descendants;
 use crate::steps::CheckStep;
 use crate::test::Selection;
@@ -64,11 +65,12 @@ cargo xtask test [--quick] [--only TEXT]
     and of those that depend on them. --only takes the steps whose name contains TEXT.
     Each step has a limit, and ends with a list of what it left. Logs are in target/steps.
 
-cargo xtask integrations [--only TEXT] [--discard]
+cargo xtask integrations [--only TEXT] [--discard] [--begin-within SECONDS]
     The tests that need large foreign packages, in groups: object stores, Triton's plug-ins, NVIDIA's programs, a browser,
     Prometheus's tools, clients and proxies of others, Ray Serve, the larger recipes of the documentation, the Helm chart,
     the rules for dependencies, and known faults in them.
     --only takes the groups whose name contains TEXT. --discard removes the packages of large groups once these have ended.
+    --begin-within begins no group later than that; the summary names those that were left out.
 
 cargo xtask deepcheck [--only TEXT]
     What takes too long for every change: a model checker over the code that threads meet in, the tests of the crates that
@@ -181,12 +183,7 @@ fn run() -> Result<bool> {
                 None => Selection::All,
             })
         }
-        "integrations" => {
-            let (only, discard): (Option<String>, bool) =
-                (arguments.value("--only")?, arguments.flag("--discard"));
-            arguments.finish()?;
-            integrations::run(only.as_deref(), discard)
-        }
+        "integrations" => integrations::run(&IntegrationOptions::parse(arguments)?),
         // What the steps of a run are started with.
         "step" => {
             let name = arguments.word().unwrap_or_default();

@@ -4,13 +4,15 @@
 //! with the words `step NAME`.
 
 mod files;
+mod lane;
 mod outcome;
 mod reports;
 mod run;
+mod running_step;
 mod step;
 mod surroundings;
 
 pub(crate) use files::file;
 pub(crate) use outcome::CannotRun;
-pub(crate) use run::{Steps, run_and_then, run_only};
+pub(crate) use run::{Steps, named, run_only};
 pub(crate) use step::{CheckStep, perform};

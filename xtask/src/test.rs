@@ -14,15 +14,13 @@ use crate::{changes, chaos, deepcheck, demo, dist, docs, gates, loopback, memche
 
 /// The client tests that belong to no group of `cargo xtask integrations`, as an expression of pytest.
 const NO_INTEGRATION: &str = "not plugins and not nvidia and not stores and not browser and not monitoring and not recipes and not examples and \
-     not pytorch and not redis_library and not chart and not others and not ray";
+     not pytorch and not vllm_backend and not redis_library and not chart and not others and not ray";
 /// How long all steps may take on a busy machine.
 const LIMIT: Duration = Duration::from_mins(40);
 
 /// Its network and the processors of the first steps do not disturb each other.
 const DOWNLOADS: CheckStep =
     CheckStep { name: "downloads", limit: Duration::from_mins(15), action: downloads };
-/// Valgrind uses one processor.
-const MEMORY: CheckStep = CheckStep { name: "memory", limit: Duration::from_mins(15), action: memory };
 
 /// What needs no program that the tests bring.
 const FIRST: [CheckStep; 4] = [
@@ -38,13 +36,18 @@ const TESTS_OF_CHANGES: CheckStep =
     CheckStep { name: "tests of changes", limit: Duration::from_mins(30), action: rust_tests_of_changes };
 
 /// What `--quick` leaves out.
-const FURTHER: [CheckStep; 8] = [
+const FURTHER: [CheckStep; 6] = [
     CheckStep { name: "doc tests", limit: Duration::from_mins(10), action: doc_tests },
     CheckStep { name: "documentation", limit: Duration::from_mins(10), action: documentation },
     CheckStep { name: "model checker", limit: Duration::from_mins(10), action: model_checker },
     CheckStep { name: "python modules", limit: Duration::from_mins(5), action: python_modules },
     CheckStep { name: "python clients", limit: Duration::from_mins(30), action: python_clients },
     CheckStep { name: "chaos", limit: Duration::from_mins(10), action: chaos::of_changes },
+];
+
+/// The same, beside those: valgrind uses one processor, and the others wait half of their time.
+const BESIDE: [CheckStep; 3] = [
+    CheckStep { name: "memory", limit: Duration::from_mins(15), action: memory },
     CheckStep { name: "demo", limit: Duration::from_mins(15), action: demonstrate },
     CheckStep { name: "packages", limit: Duration::from_mins(15), action: packages },
 ];
@@ -64,31 +67,27 @@ pub(crate) enum Selection {
 /// No step has the wanted name, or the run cannot begin.
 pub(crate) fn run(selection: &Selection) -> Result<bool> {
     if let Selection::Only(text) = selection {
-        let all: Vec<_> = FIRST.iter().chain([&TESTS, &MEMORY]).chain(&FURTHER).collect();
+        let all = [&FIRST[..], &[TESTS], &FURTHER, &BESIDE].concat();
         return steps::run_only(text, &all, LIMIT);
     }
     let mut steps = Steps::new(LIMIT)?;
-    let downloads = steps.start(&DOWNLOADS);
-    for step in &FIRST {
-        steps.run(step);
-    }
-    steps.finish(downloads);
+    steps.run_beside(&[DOWNLOADS]);
+    steps.run_all(&FIRST);
+    steps.finish_lanes();
     if matches!(selection, Selection::Quick) {
         steps.run(&TESTS_OF_CHANGES);
     } else {
         steps.run(&TESTS);
-        let memory = steps.start(&MEMORY);
-        for step in &FURTHER {
-            steps.run(step);
-        }
-        steps.finish(memory);
+        steps.run_beside(&BESIDE);
+        steps.run_all(&FURTHER);
+        steps.finish_lanes();
     }
     Ok(steps.summary())
 }
 
 /// All steps.
 pub(crate) fn steps() -> impl Iterator<Item = &'static CheckStep> {
-    [&DOWNLOADS, &MEMORY, &TESTS, &TESTS_OF_CHANGES].into_iter().chain(&FIRST).chain(&FURTHER)
+    [&DOWNLOADS, &TESTS, &TESTS_OF_CHANGES].into_iter().chain(&FIRST).chain(&FURTHER).chain(&BESIDE)
 }
 
 fn downloads() -> Result<()> {

@@ -16,7 +16,8 @@ use anyhow::{Context, Result};
 use super::descendants;
 use super::program::line;
 
-const PAUSE: Duration = Duration::from_millis(50);
+/// How long nobody looks whether something has ended.
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 /// At its limit, a program may take as long as its own descendants may take, and a little longer.
 const GRACE: Duration = descendants::GRACE.saturating_add(Duration::from_secs(5));
 
@@ -36,6 +37,8 @@ pub(crate) struct Supervised {
     output: File,
     started: Instant,
     limit: Duration,
+    /// How long it ran, once its end has been seen.
+    time: Option<Duration>,
 }
 
 impl Supervised {
@@ -48,33 +51,46 @@ impl Supervised {
         let output = File::open(&log).with_context(|| format!("cannot read {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
         let child = command.spawn().with_context(|| format!("cannot start {}", line(command)))?;
-        Ok(Supervised { child, log, output, started: Instant::now(), limit })
+        Ok(Supervised { child, log, output, started: Instant::now(), limit, time: None })
     }
 
-    /// Since the start of the program.
+    /// From the start of the program until its end was seen, or until now.
     pub(crate) fn time(&self) -> Duration {
-        self.started.elapsed()
+        self.time.unwrap_or_else(|| self.started.elapsed())
     }
 
-    /// Shows the output from its beginning until the program ends. Ends the program, and everything that it has started,
-    /// at its limit.
+    /// Whether nothing is to be waited for: the program has ended, or must be ended.
+    pub(crate) fn is_over(&mut self) -> bool {
+        // An error is told by who follows the program.
+        let is_over = !matches!(self.child.try_wait(), Ok(None)) || self.started.elapsed() >= self.limit;
+        if is_over {
+            self.time.get_or_insert_with(|| self.started.elapsed());
+        }
+        is_over
+    }
+
+    /// Shows the output from its beginning until the program ends, and calls `meanwhile` again and again. Ends the program,
+    /// and everything that it has started, at its limit.
     ///
     /// # Errors
     /// The output cannot be read or shown.
-    pub(crate) fn follow(&mut self, shown: &mut dyn Write) -> Result<End> {
+    pub(crate) fn follow(&mut self, shown: &mut dyn Write, mut meanwhile: impl FnMut()) -> Result<End> {
         loop {
             let status = self.child.try_wait()?;
             // What was written before the end is read after it.
             self.show(shown)?;
             if let Some(status) = status {
+                self.time.get_or_insert_with(|| self.started.elapsed());
                 return Ok(End::Exited(status));
             }
             if self.started.elapsed() >= self.limit {
                 descendants::end(self.child.id(), GRACE);
                 self.child.wait()?;
+                self.time = Some(self.started.elapsed());
                 self.show(shown)?;
                 return Ok(End::AtLimit(self.limit));
             }
+            meanwhile();
             sleep(PAUSE);
         }
     }
@@ -105,7 +121,7 @@ mod tests {
     fn the_output_is_shown_and_stays() {
         let (_folder, mut program) = shell("echo one; echo two >&2; exit 3", Duration::from_secs(60));
         let mut shown = Vec::new();
-        let end = program.follow(&mut shown).unwrap();
+        let end = program.follow(&mut shown, || ()).unwrap();
         assert!(matches!(end, End::Exited(status) if status.code() == Some(3)), "{end:?}");
         assert_eq!(shown, b"one\ntwo\n");
         assert_eq!(last_lines(&program.log, 1), "two");
@@ -118,7 +134,7 @@ mod tests {
         let script = "setsid sh -c 'trap \"\" TERM; echo $$; sleep 600' & wait";
         let (_folder, mut program) = shell(script, Duration::from_secs(1));
         let mut shown = Vec::new();
-        let end = program.follow(&mut shown).unwrap();
+        let end = program.follow(&mut shown, || ()).unwrap();
         assert!(matches!(end, End::AtLimit(_)), "{end:?}");
         let second = String::from_utf8(shown).unwrap().trim().parse().unwrap();
         while is_running(second) {
@@ -131,7 +147,9 @@ mod tests {
     fn a_process_that_keeps_the_output_does_not_delay_the_end() {
         let (_folder, mut program) = shell("sleep 600 & echo $!", Duration::from_secs(60));
         let mut shown = Vec::new();
-        assert!(matches!(program.follow(&mut shown).unwrap(), End::Exited(status) if status.success()));
+        assert!(
+            matches!(program.follow(&mut shown, || ()).unwrap(), End::Exited(status) if status.success())
+        );
         let kept = String::from_utf8(shown).unwrap().trim().parse().unwrap();
         assert!(is_running(kept));
         descendants::end(kept, Duration::ZERO);

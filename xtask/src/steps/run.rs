@@ -1,23 +1,24 @@
 //! A run of steps: starts each, waits for it until its limit, and says at the end what became of all.
 
 use std::fs;
-use std::io::{IsTerminal, stdout};
-use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::io::stdout;
 use std::process::Command;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use super::files::{file, folder};
+use super::lane::Lane;
 use super::outcome::StepOutcome;
 use super::reports::{self, TestReports};
+use super::running_step::{RunningStep, StepStarter};
 use super::step::CheckStep;
 use super::surroundings::Surroundings;
 use crate::console::heading;
 use crate::files::{last_lines, make_folder};
 use crate::process::descendants;
-use crate::process::supervised::{End, Supervised};
+use crate::process::supervised::PAUSE;
 use crate::workspace::target;
 
 /// How many lines of the output of a failed step the summary repeats.
@@ -27,37 +28,34 @@ const LAST_LINES: usize = 30;
 ///
 /// # Errors
 /// No step has such a name, or the run cannot begin.
-pub(crate) fn run_only(text: &str, all: &[&CheckStep], limit: Duration) -> Result<bool> {
-    run_and_then(text, all, limit, |_| ())
+pub(crate) fn run_only(text: &str, all: &[CheckStep], limit: Duration) -> Result<bool> {
+    let wanted = named(text, all)?;
+    let mut steps = Steps::new(limit)?;
+    steps.run_all(&wanted);
+    Ok(steps.summary())
 }
 
-/// As [`run_only`], and calls `after` with the name of each step that has ended.
+/// The steps whose name contains a text.
 ///
 /// # Errors
-/// As [`run_only`].
-pub(crate) fn run_and_then(text: &str, all: &[&CheckStep], limit: Duration, after: fn(&str)) -> Result<bool> {
-    let wanted: Vec<_> = all.iter().filter(|step| step.name.contains(text)).collect();
+/// There is none.
+pub(crate) fn named(text: &str, all: &[CheckStep]) -> Result<Vec<CheckStep>> {
+    let wanted: Vec<_> = all.iter().copied().filter(|step| step.name.contains(text)).collect();
     if wanted.is_empty() {
         let names: Vec<_> = all.iter().map(|step| step.name).collect();
         bail!("no step has '{text}' in its name; there are: {}", names.join(", "));
     }
-    let mut steps = Steps::new(limit)?;
-    for step in wanted {
-        steps.run(step);
-        after(step.name);
-    }
-    Ok(steps.summary())
+    Ok(wanted)
 }
 
-/// A run of steps.
+/// A run of steps. Those of [`run`](Steps::run) are done one after another, and what
+/// [`run_beside`](Steps::run_beside) has started runs at the same time.
 pub(crate) struct Steps {
-    /// Temporary files of all steps.
-    temporary: PathBuf,
+    starter: StepStarter,
     before: Surroundings,
     started: Instant,
-    limit: Duration,
-    /// What starts the process of a step.
-    program: fn(&CheckStep) -> Command,
+    lanes: Vec<Lane>,
+    after: fn(&str),
     done: Vec<DoneStep>,
     tests: TestReports,
 }
@@ -80,12 +78,6 @@ impl DoneStep {
     }
 }
 
-/// A step that runs beside others.
-pub(crate) struct RunningStep {
-    name: &'static str,
-    process: Result<Supervised>,
-}
-
 impl Steps {
     /// Begins a run that ends within this time.
     ///
@@ -97,66 +89,80 @@ impl Steps {
         let temporary = tempfile::Builder::new().prefix("nereid-").rand_bytes(4).tempdir();
         let temporary = temporary.context("cannot make a temporary folder")?.keep();
         let before = Surroundings::now()?;
-        let tests = TestReports::default();
         let started = Instant::now();
-        Ok(Steps { temporary, before, started, limit, program: this_program, done: Vec::new(), tests })
+        Ok(Steps {
+            starter: StepStarter { temporary, end: started + limit, last_begin: None, program: this_program },
+            before,
+            started,
+            lanes: Vec::new(),
+            after: |_| (),
+            done: Vec::new(),
+            tests: TestReports::default(),
+        })
+    }
+
+    /// Begins no step later than this after now: it is skipped.
+    pub(crate) fn begin_within(&mut self, time: Duration) {
+        self.starter.last_begin = Some(Instant::now() + time);
+    }
+
+    /// Calls a function with the name of each step that has ended.
+    pub(crate) fn call_after_each(&mut self, after: fn(&str)) {
+        self.after = after;
+    }
+
+    /// Starts a lane: these steps are done one after another, beside those of [`run`](Steps::run) and of other lanes. Their
+    /// output is shown when they have ended.
+    pub(crate) fn run_beside(&mut self, steps: &[CheckStep]) {
+        self.lanes.push(Lane::begin(steps, &self.starter));
     }
 
     /// Does a step and shows its output.
     pub(crate) fn run(&mut self, step: &CheckStep) {
-        let started = self.start(step);
-        self.finish(started);
+        let step = self.starter.start(step);
+        self.finish(step);
     }
 
-    /// Starts a step beside others. Its output is shown when it is finished.
-    pub(crate) fn start(&self, step: &CheckStep) -> RunningStep {
-        for extension in ["log", "outcome", "xml"] {
-            // An error means that the step has not run before.
-            let _ = fs::remove_file(file(step.name, extension));
+    /// Does steps one after another.
+    pub(crate) fn run_all(&mut self, steps: &[CheckStep]) {
+        for step in steps {
+            self.run(step);
         }
-        let mut command = (self.program)(step);
-        command.env("TMPDIR", &self.temporary);
-        if stdout().is_terminal() {
-            command.env("CARGO_TERM_COLOR", "always").env("PY_COLORS", "1");
-        }
-        let limit = step.limit.min(self.limit.saturating_sub(self.started.elapsed()));
-        let process = Supervised::start(&mut command, file(step.name, "log"), limit);
-        RunningStep { name: step.name, process }
     }
 
-    /// Shows the output of a step until it ends.
-    pub(crate) fn finish(&mut self, started: RunningStep) {
-        let RunningStep { name, process } = started;
+    /// Waits for all lanes.
+    pub(crate) fn finish_lanes(&mut self) {
+        while self.lanes.iter().any(Lane::is_running) {
+            sleep(PAUSE);
+            self.lanes.iter_mut().for_each(|lane| lane.advance(&self.starter));
+            self.show_ended();
+        }
+        self.show_ended();
+    }
+
+    /// Shows the output of a step until it ends, and then of those that have ended beside it.
+    fn finish(&mut self, step: RunningStep) {
+        self.follow(step);
+        self.show_ended();
+    }
+
+    fn show_ended(&mut self) {
+        let ended: Vec<_> = self.lanes.iter_mut().flat_map(Lane::take_ended).collect();
+        ended.into_iter().for_each(|step| self.follow(step));
+    }
+
+    fn follow(&mut self, step: RunningStep) {
+        let name = step.name;
         heading(name);
-        let (outcome, time) = match process {
-            Ok(mut process) => (self.follow(name, &mut process), process.time()),
-            Err(error) => (StepOutcome::of(Err(error)), Duration::ZERO),
-        };
+        let (lanes, starter) = (&mut self.lanes, &self.starter);
+        let meanwhile = || lanes.iter_mut().for_each(|lane| lane.advance(starter));
+        let (mut outcome, time) = step.follow(&mut stdout(), meanwhile);
+        match reports::read(&file(name, "xml")) {
+            Ok(tests) => self.tests.extend(tests),
+            Err(error) => outcome = StepOutcome::of(Err(error)),
+        }
         self.done.push(DoneStep { name, outcome, time });
-    }
-
-    fn follow(&mut self, name: &str, process: &mut Supervised) -> StepOutcome {
-        let end = process.follow(&mut stdout());
-        let reports = file(name, "xml");
-        if reports.is_file() {
-            match reports::read(&reports) {
-                Ok(tests) => self.tests.extend(tests),
-                Err(error) => return StepOutcome::of(Err(error)),
-            }
-        }
-        match end {
-            Err(error) => StepOutcome::of(Err(error)),
-            Ok(End::AtLimit(limit)) => {
-                StepOutcome::Failed(format!("ended at its limit of {} s", limit.as_secs()))
-            }
-            Ok(End::Exited(status)) => match StepOutcome::read(&file(name, "outcome")) {
-                Some(outcome) => outcome,
-                None => StepOutcome::Failed(match status.signal() {
-                    Some(signal) => format!("ended by signal {signal}"),
-                    None => format!("ended with {status}"),
-                }),
-            },
-        }
+        (self.after)(name);
     }
 
     /// Prints the result of each step and the lists of tests, and cleans up. Returns whether no step failed and nothing
@@ -200,10 +206,10 @@ impl Steps {
             Err(error) => left.push(format!("{error:#}")),
         }
         if passed {
-            let removed = fs::remove_dir_all(&self.temporary);
-            left.extend(removed.err().map(|error| format!("{}: {error}", self.temporary.display())));
+            let removed = fs::remove_dir_all(&self.starter.temporary);
+            left.extend(removed.err().map(|error| format!("{}: {error}", self.starter.temporary.display())));
         } else {
-            println!("temporary files of the steps: {}", self.temporary.display());
+            println!("temporary files of the steps: {}", self.starter.temporary.display());
         }
         match left.len() {
             0 => println!("left behind: nothing"),
@@ -241,7 +247,9 @@ mod tests {
             command.args(["-c", step.name]);
             command
         };
-        Steps { program, ..Steps::new(limit).unwrap() }
+        let mut run = Steps::new(limit).unwrap();
+        run.starter.program = program;
+        run
     }
 
     fn step(name: &'static str, limit: Duration) -> CheckStep {
@@ -254,7 +262,7 @@ mod tests {
 
     /// A run with a failed step fails, and keeps its temporary files.
     fn end(run: Steps) {
-        let temporary = run.temporary.clone();
+        let temporary = run.starter.temporary.clone();
         assert!(!run.summary());
         fs::remove_dir_all(temporary).unwrap();
     }
@@ -282,6 +290,15 @@ mod tests {
     }
 
     #[test]
+    fn a_step_for_which_no_time_is_left_is_skipped() {
+        let mut run = scripts(LONG);
+        run.begin_within(Duration::ZERO);
+        run.run(&step("exit 3", LONG));
+        assert_eq!((outcomes(&run), run.done[0].has_failed()), (vec!["no time was left to begin it"], false));
+        assert!(run.summary());
+    }
+
+    #[test]
     fn a_step_that_crashes_is_told_with_its_signal() {
         let mut run = scripts(LONG);
         run.run(&step("kill -KILL $$", LONG));
@@ -293,12 +310,23 @@ mod tests {
     fn steps_run_beside_each_other() {
         let mut run = scripts(LONG);
         // Each waits for the other.
-        let first = run.start(&step("mkfifo $TMPDIR/pipe && echo 1 > $TMPDIR/pipe && exit 5", LONG));
+        let first = step("mkfifo $TMPDIR/pipe && echo 1 > $TMPDIR/pipe && exit 5", LONG);
+        run.run_beside(&[first, step("exit 6", LONG)]);
         run.run(&step("until test -p $TMPDIR/pipe; do :; done; read x < $TMPDIR/pipe; exit $x", LONG));
-        run.finish(first);
-        let reasons = outcomes(&run);
-        assert!(reasons[0].starts_with("ended with exit status: 1"), "{reasons:?}");
-        assert!(reasons[1].starts_with("ended with exit status: 5"), "{reasons:?}");
+        run.finish_lanes();
+        let mut reasons = outcomes(&run);
+        reasons.sort_unstable();
+        assert_eq!(reasons, [1, 5, 6].map(|status| format!("ended with exit status: {status}")));
+        end(run);
+    }
+
+    #[test]
+    fn a_lane_goes_on_while_another_step_runs() {
+        let mut run = scripts(LONG);
+        run.run_beside(&[step("exit 3", LONG), step("mkfifo $TMPDIR/pipe && echo 4 > $TMPDIR/pipe", LONG)]);
+        run.run(&step("until test -p $TMPDIR/pipe; do :; done; read x < $TMPDIR/pipe; exit $x", LONG));
+        assert!(outcomes(&run).starts_with(&["ended with exit status: 4", "ended with exit status: 3"]));
+        run.finish_lanes();
         end(run);
     }
 }

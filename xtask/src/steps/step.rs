@@ -10,6 +10,7 @@ use super::outcome::StepOutcome;
 use crate::process::descendants;
 
 /// A part of a run.
+#[derive(Clone, Copy)]
 pub(crate) struct CheckStep {
     /// What it is called in the output, and in the names of its files.
     pub(crate) name: &'static str,

@@ -32,7 +32,9 @@ impl CargoTool {
         if !folder.join("bin").join(format!("cargo-{}", self.name)).is_file() {
             let package = format!("cargo-{}", self.name);
             println!("{package} is not installed: building version {} in {}", self.version, folder.display());
-            let mut install = cargo(&["install", "--locked", "--version", self.version, &package, "--root"]);
+            // A debug build takes half the time, and the tool runs for seconds.
+            let mut install =
+                cargo(&["install", "--debug", "--locked", "--version", self.version, &package, "--root"]);
             process::run(install.arg(&folder)).with_context(|| format!("{package} cannot be had"))?;
         }
         let mut command = cargo(&arguments);

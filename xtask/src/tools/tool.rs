@@ -8,7 +8,8 @@ use super::{
     allocators, debian_program, examples, npm_package, nvidia, openvino_library, plugins, runtime_library,
     rust_client,
 };
-use crate::{process, python};
+use crate::files::lock;
+use crate::{process, python, workspace};
 
 /// A program or a library, and the environment variable that tells the tests where it is.
 pub(crate) struct Tool {
@@ -124,6 +125,8 @@ pub(crate) const CHART: &[Tool] =
 /// # Errors
 /// A tool cannot be had; the error names all that cannot.
 pub(crate) fn fetch(tools: &[Tool]) -> Result<Vec<(&'static str, PathBuf)>> {
+    // Steps that run beside each other share tools.
+    let _alone = lock(&workspace::target().join("tools.lock"))?;
     let mut found = Vec::new();
     let mut missing = Vec::new();
     for tool in tools {
