@@ -18,7 +18,13 @@ FILES = ROOT / "crates/backend-openvino/tests/models"
 BIAS = np.arange(4, dtype=np.float32)
 
 
-def add(folder, name, file, config=None):
+ACCELERATED = """max_batch_size: 8
+optimization { execution_accelerators { cpu_execution_accelerator { name: "openvino" } } }
+parameters { key: "intra_op_thread_count" value { string_value: "1" } }
+"""
+
+
+def add(folder, name, file, config=None, backend="openvino"):
     """Adds a model that computes relu(x * 2 + BIAS)."""
     version = folder / name / "1"
     version.mkdir(parents=True)
@@ -26,7 +32,7 @@ def add(folder, name, file, config=None):
     if file.endswith(".xml"):
         shutil.copy(FILES / file.replace(".xml", ".bin"), version / "model.bin")
     if config is not None:
-        (folder / name / "config.pbtxt").write_text(f'backend: "openvino"\n{config}')
+        (folder / name / "config.pbtxt").write_text(f'backend: "{backend}"\n{config}')
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +42,14 @@ def openvino_server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     add(folder, "plain", "affine.xml")
     add(folder, "graph", "affine.onnx", "max_batch_size: 8\n")
+    add(folder, "accelerated", "affine.onnx", ACCELERATED, backend="onnxruntime")
+    add(folder, "unknown", "affine.onnx", ACCELERATED.replace("openvino", "dnnl"), backend="onnxruntime")
     add(folder, "gpu", "affine.onnx", 'parameters { key: "TARGET_DEVICE" value { string_value: "GPU" } }\n')
     with Server(tmp_path_factory.mktemp("server"), folder, "--model-control-mode=explicit") as server:
         yield server
 
 
-@pytest.mark.parametrize("name", ["plain", "graph"])
+@pytest.mark.parametrize("name", ["plain", "graph", "accelerated"])
 def test_models_answer_with_any_number_of_rows(protocol, openvino_server, name):
     with protocol.connect(openvino_server) as client:
         client.load_model(name)
@@ -56,6 +64,17 @@ def test_other_devices_are_refused_by_name(openvino_server):
     with HTTP.connect(openvino_server) as client:
         _, text = refusal(client.load_model, "gpu")
         assert "'TARGET_DEVICE' is 'GPU', but models are served on the CPU only" in text
+
+
+def test_a_model_of_onnx_runtime_may_have_openvino_as_its_accelerator(openvino_server):
+    with HTTP.connect(openvino_server) as client:
+        client.load_model("accelerated")
+        config = client.get_model_config("accelerated")
+        assert (config["backend"], config["platform"]) == ("onnxruntime", "onnxruntime_onnx")
+        _, text = refusal(client.load_model, "unknown")
+        assert "unknown Execution Accelerator 'dnnl' is requested" in text
+    warning = "the parameter 'intra_op_thread_count' of model 'accelerated' has no effect: OpenVINO runs the model"
+    openvino_server.wait_for_log(warning)
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,9 @@ pub fn plugins(
     let pytorch = PyTorchBackend::beside(&python);
     Plugins {
         backends: vec![
-            Arc::new(onnxruntime),
+            // It runs models of ONNX Runtime that name it as their accelerator.
             Arc::new(openvino),
+            Arc::new(onnxruntime),
             Arc::new(ForestBackend),
             Arc::new(ImageBackend),
             Arc::new(python),

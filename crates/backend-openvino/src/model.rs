@@ -9,7 +9,8 @@ use std::{
 use config::{KnownConfigNames, ModelConfig};
 use inference::{
     backend::{
-        Backend, BackendModel, BuiltInstance, InstanceDevice, InstanceSpec, ModelInspection, ModelSource,
+        Backend, BackendModel, BuiltInstance, Implementation, InstanceDevice, InstanceSpec, ModelInspection,
+        ModelSource,
     },
     lock::{LockRank, Mutex},
 };
@@ -102,6 +103,15 @@ impl Backend for OpenVinoBackend {
         Some(settings::KNOWN_NAMES)
     }
 
+    fn runs(&self, source: &ModelSource, settings: &BTreeMap<String, String>) -> Result<bool, Error> {
+        let is_accelerator =
+            || source.asks_for(settings::ONNX_RUNTIME) && settings::is_accelerator_of(&source.declared);
+        if !source.asks_for(Self::NAME) && !is_accelerator() {
+            return Ok(false);
+        }
+        Ok(Implementation::of(Self::NAME, settings)? != Some(Implementation::Triton))
+    }
+
     fn missing_runtime(&self, settings: &BTreeMap<String, String>) -> Option<String> {
         self.search.missing(&LIBRARY, settings)
     }
@@ -113,7 +123,9 @@ impl Backend for OpenVinoBackend {
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
         let declared = &source.declared;
         let settings = OpenVinoSettings::of(&source.parameters())?;
-        for (parameter, reason) in settings.without_effect() {
+        let told =
+            settings.without_effect().iter().map(|&(parameter, reason)| (parameter.to_owned(), reason));
+        for (parameter, reason) in told.chain(settings::of_onnx_runtime(declared)) {
             log::warn!("the parameter '{parameter}' of model '{}' has no effect: {reason}", source.name);
         }
         let default_max_batch_size = DefaultBatchSize::of(&source.settings)?;

@@ -1,7 +1,7 @@
 //! Reads and checks the parameters of a model, which are those of Triton's backend for OpenVINO.
 use std::{collections::BTreeMap, num::NonZeroUsize, path::PathBuf};
 
-use config::{ConfigErrors, KnownConfigNames, ModelConfig, rule};
+use config::{ConfigErrors, KnownConfigNames, ModelConfig, rule, server_parameters};
 use inference::backend::Implementation;
 use native_backend::ParameterReader;
 use vocabulary::Error;
@@ -10,6 +10,9 @@ use crate::ov::CompileOptions;
 
 /// The backend's name in configurations.
 pub(crate) const BACKEND_NAME: &str = "openvino";
+
+/// The backend whose models may name OpenVINO as an accelerator.
+pub(crate) const ONNX_RUNTIME: &str = "onnxruntime";
 
 /// The settings that `--backend-config` and the parameters of a model may contain.
 pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
@@ -143,12 +146,31 @@ impl OpenVinoSettings {
     }
 }
 
+/// Whether a configuration of ONNX Runtime asks for OpenVINO: it has this accelerator for the processor.
+pub(crate) fn is_accelerator_of(declared: &proto::ModelConfig) -> bool {
+    let policy = declared.optimization.as_ref().and_then(|policy| policy.execution_accelerators.as_ref());
+    let accelerators = policy.map(|policy| &policy.cpu_execution_accelerator);
+    declared.backend == ONNX_RUNTIME
+        && accelerators.is_some_and(|all| all.iter().any(|accelerator| accelerator.name == BACKEND_NAME))
+}
+
+/// The parameters of a model of ONNX Runtime that has OpenVINO as its accelerator, and that OpenVINO does not have, with
+/// the reason why they have no effect.
+pub(crate) fn of_onnx_runtime(declared: &proto::ModelConfig) -> Vec<(String, &'static str)> {
+    let known = [KNOWN_NAMES.parameters, &server_parameters()].concat();
+    let is_unknown = |name: &&String| !known.contains(&name.as_str());
+    let parameters = declared.parameters.keys().filter(|_| declared.backend == ONNX_RUNTIME);
+    parameters.filter(is_unknown).map(|name| (name.clone(), "OpenVINO runs the model")).collect()
+}
+
 /// Checks what a configuration asks of a backend, and this one does not do.
 ///
 /// # Errors
 /// The first of these fields.
 pub(crate) fn check_fields(config: &ModelConfig) -> Result<(), Error> {
-    if let Some(accelerator) = config.cpu_accelerators.first() {
+    let is_own = |name: &str| config.backend == ONNX_RUNTIME && name == BACKEND_NAME;
+    let mut accelerators = config.cpu_accelerators.iter();
+    if let Some(accelerator) = accelerators.find(|accelerator| !is_own(&accelerator.name)) {
         let text = format!("unknown Execution Accelerator '{}' is requested", accelerator.name);
         return Err(Error::invalid(text));
     }

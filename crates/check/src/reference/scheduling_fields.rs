@@ -194,7 +194,7 @@ pub(super) const OPTIMIZATION: &[FieldNote] = &[
     ),
     field(
         "ModelOptimizationPolicy.ExecutionAccelerators.cpu_execution_accelerator",
-        "Refused for ONNX when the model is loaded; given to plug-ins.",
+        "`openvino` runs a model of ONNX Runtime by OpenVINO; others are refused when it is loaded. Given to plug-ins.",
     ),
     field("ModelOptimizationPolicy.ExecutionAccelerators.Accelerator.name", "The accelerator."),
     field(

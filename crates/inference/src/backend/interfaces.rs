@@ -40,11 +40,8 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// A setting has a value that is not allowed.
     fn runs(&self, source: &ModelSource, settings: &BTreeMap<String, String>) -> Result<bool, Error> {
-        let (name, runtime) = (&source.declared.backend, &source.declared.runtime);
-        if name != self.name() || !(runtime.is_empty() || *runtime == format!("libtriton_{name}.so")) {
-            return Ok(false);
-        }
-        Ok(Implementation::of(name, settings)? != Some(Implementation::Triton))
+        let is_built_in = || Ok(Implementation::of(self.name(), settings)? != Some(Implementation::Triton));
+        if source.asks_for(self.name()) { is_built_in() } else { Ok(false) }
     }
 
     /// The instance groups for a model whose configuration has none, the best first.
@@ -181,6 +178,12 @@ pub struct ModelSource {
 }
 
 impl ModelSource {
+    /// Whether the configuration names this backend, and as its library none or the one that Triton's has.
+    pub fn asks_for(&self, backend: &str) -> bool {
+        let (name, runtime) = (&self.declared.backend, &self.declared.runtime);
+        name == backend && (runtime.is_empty() || *runtime == format!("libtriton_{name}.so"))
+    }
+
     /// The parameters of the declared configuration.
     pub fn parameters(&self) -> BTreeMap<String, String> {
         let parameters = self.declared.parameters.iter();
