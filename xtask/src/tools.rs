@@ -9,7 +9,7 @@ pub(crate) mod debian_program;
 mod examples;
 mod npm_package;
 mod nvidia;
-mod openvino_library;
+pub(crate) mod openvino_library;
 mod plugins;
 pub(crate) mod runtime_library;
 mod rust_client;

@@ -1,7 +1,9 @@
 //! What frameworks cost, each beside the bare library.
 //!
-//! `bench/frameworks.py` measures. The libraries are installed by name into a virtual environment in the target folder.
+//! `bench/frameworks.py` measures forests. Their libraries are installed by name into a virtual environment in the target
+//! folder. An example of the crate `backend-openvino` measures what the backend adds to the calls of OpenVINO's C interface.
 
+use std::fmt::Write;
 use std::process::{Command, Stdio};
 
 use anyhow::Result;
@@ -12,11 +14,26 @@ use super::results;
 use super::table::table_head;
 use crate::console::heading;
 use crate::python::PythonEnvironment;
+use crate::tools::openvino_library;
 use crate::{files, process, workspace};
 
-/// Measures, prints and writes the table.
+/// Models of OpenVINO: the file, and what it computes.
+const OPENVINO_MODELS: [(&str, &str); 2] =
+    [("affine.xml", "OpenVINO, 4 numbers"), ("network.xml", "OpenVINO, 3 layers of 8")];
+const BATCHES: [u32; 3] = [1, 8, 64];
+
+/// Measures, prints and writes the tables.
 pub(super) fn run(options: &BenchOptions) -> Result<bool> {
     heading("frameworks");
+    let numbers = ["ours us", "its library us", "treelite us", "ONNX Runtime us", "ours to the fastest"];
+    let forests = table_head(&["forest"], &numbers) + &forest_rows(options)?;
+    let calls = table_head(&["model", "rows"], &["ours us", "its C calls us", "added us"]);
+    let calls = calls + &openvino_rows(options)?;
+    results::show("frameworks.md", &format!("{forests}\n{calls}"))?;
+    Ok(true)
+}
+
+fn forest_rows(options: &BenchOptions) -> Result<String> {
     let folder = workspace::target().join("frameworks");
     files::make_folder(&folder)?;
     let environment = PythonEnvironment::of("frameworks");
@@ -26,8 +43,24 @@ pub(super) fn run(options: &BenchOptions) -> Result<bool> {
     command.arg("bench/frameworks.py").env("FRAMEWORKS_FOLDER", &folder);
     command.env("FOREST_TIMES", bare_programs::build("forest", "forest_times")?);
     command.args(["--rounds", &options.rounds.to_string(), "--filter", &options.filter]);
-    let rows = process::output(command.stderr(Stdio::inherit()))?;
-    let numbers = ["ours us", "its library us", "treelite us", "ONNX Runtime us", "ours to the fastest"];
-    results::show("frameworks.md", &(table_head(&["forest"], &numbers) + &rows))?;
-    Ok(true)
+    process::output(command.stderr(Stdio::inherit()))
+}
+
+/// Backend and calls take turns within the program, which keeps the least of many rounds.
+fn openvino_rows(options: &BenchOptions) -> Result<String> {
+    let program = bare_programs::build("backend-openvino", "ov_overhead")?;
+    let library = openvino_library::fetch()?;
+    let mut rows = String::new();
+    for (file, name) in OPENVINO_MODELS.iter().filter(|(_, name)| name.contains(&options.filter)) {
+        let model = workspace::root().join("crates/backend-openvino/tests/models").join(file);
+        for batch in BATCHES {
+            let mut command = Command::new(&program);
+            command.arg("--model").arg(&model).args(["--rows", &batch.to_string()]);
+            let printed = process::output(command.env(openvino_library::VARIABLE, &library))?;
+            let us = |name| bare_programs::figure(&printed, name).map(|nanoseconds| nanoseconds / 1000.0);
+            let (wrapped, bare, added) = (us("wrapped_ns")?, us("bare_ns")?, us("added_ns")?);
+            writeln!(rows, "| {name} | {batch} | {wrapped:.2} | {bare:.2} | {added:.2} |")?;
+        }
+    }
+    Ok(rows)
 }
