@@ -45,6 +45,7 @@ pub use instance::NativeInstance;
 pub use iteration::check_iteration;
 pub use library::{LibrarySearch, NativeLibrary, ToldFailure, python_prefixes};
 pub use parameters::{ParameterReader, boolean, integer, threads};
+pub use plan::control_datatype;
 pub use probe::{Rows, probe};
 pub use signature::{ElementType, GraphValue, OtherKind, Signature, ValueKind};
 pub use validate::{DimsRule, check_config};

@@ -127,7 +127,7 @@ pub(crate) fn sequence_inputs(config: &ModelConfig) -> (&[ControlInput], &[State
 }
 
 /// The element type of a control input.
-pub(crate) fn control_datatype(control: &SequenceControl) -> DataType {
+pub fn control_datatype(control: &SequenceControl) -> DataType {
     match control {
         SequenceControl::Start(values) | SequenceControl::End(values) | SequenceControl::Ready(values) => {
             match values {
