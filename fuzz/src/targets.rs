@@ -9,6 +9,7 @@ mod http;
 mod input;
 mod operators;
 mod python;
+mod pytorch;
 mod table;
 
 pub use table::{TARGETS, find_target};

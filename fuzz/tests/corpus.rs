@@ -82,6 +82,8 @@ tests! {
     forest_xgboost_ubjson: "forest-xgboost-ubjson",
     forest_lightgbm: "forest-lightgbm",
     forest_treelite: "forest-treelite",
+    pytorch_package: "pytorch-package",
+    pytorch_call_spec: "pytorch-call-spec",
     store_url: "store-url",
     store_profile: "store-profile",
     options: "options",

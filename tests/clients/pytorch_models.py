@@ -7,6 +7,9 @@
 | two_instances | the same, on two instances | TorchScript |
 | exported | RESULT[sum] = ARGS[0] + ARGS[1], RESULT[parts][0] = ARGS[0] - ARGS[1] | an exported program |
 | compiled | the same | a package of AOTInductor |
+| fixed | the same, with its columns in the configuration | the same package |
+| misfit | the same, with other columns in the configuration | the same package |
+| matrix | RESULT = two linear layers of INPUT__0 | a package of AOTInductor |
 | source | Y = 3 X, weights in model.pt | model.py |
 | dictionary | OUTPUT__0 = x + y, of one dictionary | TorchScript |
 | listed, keyed | FIRST = x, SECOND = 2 x, of a list and of a dictionary | TorchScript |
@@ -19,9 +22,11 @@
 """
 
 import pathlib
+import shutil
 import sys
 import warnings
 
+import numpy
 import torch
 
 ADD_SUB_NAMES = (("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"))
@@ -162,6 +167,25 @@ def write_exported(repository):
     torch.export.save(program, repository.version("exported", config(names, dims=(-1,))) / "model.pt2")
     folder = repository.version("compiled", config(names, dims=(-1,)))
     torch._inductor.aoti_compile_and_package(program, package_path=str(folder / "model.pt2"))
+    two = "instance_group { count: 2 kind: KIND_CPU }\ndynamic_batching { }\n"
+    for name, columns, more in (("fixed", 4, two), ("misfit", 3, "")):
+        copy = repository.version(name, config(names, dims=(columns,), more=more))
+        shutil.copy(folder / "model.pt2", copy / "model.pt2")
+
+
+def write_matrix(repository):
+    torch.manual_seed(5)
+    network = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 8)).eval()
+    rows = torch.export.Dim("rows", min=1, max=64)
+    with torch.no_grad():
+        program = torch.export.export(network, (torch.ones(2, 256),), dynamic_shapes=({0: rows},))
+        torch.set_num_threads(1)
+        expected = network(torch.linspace(-3, 3, 4 * 256).reshape(4, 256))
+    tensors = tensor("input", "INPUT__0", [256], "FP32") + tensor("output", "RESULT", [8], "FP32")
+    more = 'parameters { key: "INTRA_OP_THREAD_COUNT" value { string_value: "1" } }\n'
+    folder = repository.version("matrix", f"max_batch_size: 8\n{tensors}{more}")
+    torch._inductor.aoti_compile_and_package(program, package_path=str(folder / "model.pt2"))
+    numpy.save(folder / "expected.npy", expected.numpy())
 
 
 def write_source(repository):
@@ -186,5 +210,5 @@ def write_voice(repository):
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     models = Repository(pathlib.Path(sys.argv[1]))
-    for write in (write_scripts, write_exported, write_source, write_voice):
+    for write in (write_scripts, write_exported, write_matrix, write_source, write_voice):
         write(models)

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 
 import ml_dtypes
@@ -69,7 +70,7 @@ def test_inputs_may_have_the_names_of_arguments(client, protocol):
     add_sub(client, protocol, "named", ("a", "b"), ("SUM", "DIFFERENCE"))
 
 
-@pytest.mark.parametrize("model", ["exported", "compiled"])
+@pytest.mark.parametrize("model", ["exported", "compiled", "fixed"])
 def test_exported_programs_and_packages(client, protocol, model):
     for count in (1, 2, 1, 5):
         names = "ARGS[0]", "ARGS[1]"
@@ -84,6 +85,81 @@ def test_inputs_of_a_wrong_shape_never_reach_the_code(client, protocol, model):
     assert "\n" not in error.value.message()
     outputs = ("OUTPUT__0", "OUTPUT__1") if model == "traced" else ("RESULT[sum]", "RESULT[parts][0]")
     add_sub(client, protocol, model, names, outputs)
+
+
+@pytest.fixture(scope="module")
+def temporary_files(tmp_path_factory):
+    return tmp_path_factory.mktemp("temporary")
+
+
+@pytest.fixture(scope="module")
+def native_server(repository, temporary_files, tmp_path_factory):
+    """A server that computes packages itself. It has no interpreter, so that no other model can be loaded."""
+    find = "import importlib.util; print(importlib.util.find_spec('torch').submodule_search_locations[0])"
+    folder = processes.run([os.environ[PYTHON], "-c", find], check=True).stdout.strip()
+    variables = {"NEREID_TORCH_LIBRARY": f"{folder}/lib", "NEREID_PYTHON": "/nowhere/python", "TMPDIR": str(temporary_files)}
+    options = "--model-control-mode=explicit", "--backend-config=pytorch,aotinductor=native"
+    with Server(tmp_path_factory.mktemp("native"), repository, *options, variables=variables) as server:
+        with HTTP.connect(server, network_timeout=LOAD_SECONDS) as client:
+            for model in ("fixed", "misfit", "matrix"):
+                client.load_model(model)
+        yield server.wait_until_ready()
+
+
+def test_the_server_computes_packages_itself_without_cuda(native_server, protocol):
+    with protocol.connect(native_server) as client:
+        for count in (1, 2, 1, 5):
+            add_sub(client, protocol, "fixed", ("ARGS[0]", "ARGS[1]"), ("RESULT[sum]", "RESULT[parts][0]"), count)
+    assert re.search(r"using PyTorch 2\..* from .*/libtorch_cpu\.so", native_server.log())
+    maps = pathlib.Path(f"/proc/{native_server.process.pid}/maps").read_text()
+    assert "libtorch_cpu.so" in maps
+    assert not [name for name in ("libtorch_cuda", "libcublas", "libcudnn") if name in maps]
+    assert processes.children(native_server.process.pid) == set()
+
+
+def test_the_server_computes_as_pytorch_does(native_server, repository, protocol):
+    given = np.linspace(-3, 3, 4 * 256, dtype=np.float32).reshape(4, 256)
+    expected = np.load(repository / "matrix/1/expected.npy")
+    with protocol.connect(native_server) as client:
+        for count in (4, 1, 3):
+            received = client.infer("matrix", [protocol.input("INPUT__0", given[:count])]).as_numpy("RESULT")
+            np.testing.assert_allclose(received, expected[:count], rtol=1e-5, atol=1e-6)
+
+
+def test_the_server_refuses_shapes_before_the_code_does(native_server, protocol):
+    with protocol.connect(native_server) as client:
+        with pytest.raises(InferenceServerException, match=r"unexpected shape for input 'ARGS\[0\]'"):
+            client.infer("fixed", [protocol.input(f"ARGS[{place}]", rows(2, 3)) for place in range(2)])
+        with pytest.raises(InferenceServerException, match="pytorch error 1: cannot run the model: .*at 1, expected: 4"):
+            client.infer("misfit", [protocol.input(f"ARGS[{place}]", rows(2, 3)) for place in range(2)])
+        add_sub(client, protocol, "fixed", ("ARGS[0]", "ARGS[1]"), ("RESULT[sum]", "RESULT[parts][0]"))
+
+
+def test_clients_of_two_instances_of_a_package_get_their_own_answers(native_server, threads):
+    def run(number):
+        with GRPC.connect(native_server) as client:
+            for _ in range(50):
+                first = np.full((1, 4), number, np.float32)
+                inputs = [GRPC.input("ARGS[0]", first), GRPC.input("ARGS[1]", first)]
+                assert (client.infer("fixed", inputs).as_numpy("RESULT[sum]") == 2 * number).all()
+
+    list(threads.map(run, range(16)))
+
+
+def test_a_package_with_open_dimensions_needs_a_process(native_server):
+    with HTTP.connect(native_server) as client, pytest.raises(InferenceServerException, match="/nowhere/python"):
+        client.load_model("compiled")
+    assert "model 'compiled' runs in a process of Python: 3 dimensions of its inputs are open" in native_server.log()
+
+
+def test_a_package_is_unloaded_and_loaded_again(native_server, temporary_files):
+    with HTTP.connect(native_server, network_timeout=LOAD_SECONDS) as client:
+        for _ in range(3):
+            client.unload_model("matrix")
+            client.load_model("matrix")
+            zeros = np.zeros((1, 256), np.float32)
+            assert client.infer("matrix", [HTTP.input("INPUT__0", zeros)]).as_numpy("RESULT").shape == (1, 8)
+    assert list(temporary_files.iterdir()) == []
 
 
 def test_a_class_in_python_with_weights(client, protocol):

@@ -12,4 +12,4 @@ mod plugins;
 
 pub use caches::AssembledCaches;
 pub use memory::return_memory_of_thread;
-pub use plugins::plugins;
+pub use plugins::{LibraryBackends, plugins};

@@ -6,6 +6,7 @@ use backend_image::ImageBackend;
 use backend_onnx::OnnxBackend;
 use backend_openvino::OpenVinoBackend;
 use backend_python::{PyTorchBackend, PythonBackend};
+use backend_pytorch::AotInductorBackend;
 use c_api::{
     agent::AgentLibraries,
     backend::{BackendLibraries, ServerHandle},
@@ -16,13 +17,22 @@ use object_stores::{CacheOptions, StoreOpener};
 
 use crate::memory::memory_functions;
 
-/// Makes the built-in backends, of which `onnxruntime` and `openvino` are two, and all plug-ins except the response cache. Plug-ins get
-/// `server` as their server; the pointer must be valid as long as they live. Repository agents are in the directory
-/// `agents`, and copies of models from object stores in `copies`.
+/// The built-in backends whose libraries the program searches for.
+pub struct LibraryBackends {
+    /// `onnxruntime`.
+    pub onnxruntime: OnnxBackend,
+    /// `openvino`.
+    pub openvino: OpenVinoBackend,
+    /// The part of `pytorch` that computes in the process.
+    pub pytorch: AotInductorBackend,
+}
+
+/// Makes the built-in backends, and all plug-ins except the response cache. Plug-ins get `server` as their server; the
+/// pointer must be valid as long as they live. Repository agents are in the directory `agents`, and copies of models
+/// from object stores in `copies`.
 pub fn plugins(
     server: ServerHandle,
-    onnxruntime: OnnxBackend,
-    openvino: OpenVinoBackend,
+    backends: LibraryBackends,
     agents: PathBuf,
     copies: CacheOptions,
 ) -> Plugins {
@@ -31,11 +41,13 @@ pub fn plugins(
     Plugins {
         backends: vec![
             // It runs models of ONNX Runtime that name it as their accelerator.
-            Arc::new(openvino),
-            Arc::new(onnxruntime),
+            Arc::new(backends.openvino),
+            Arc::new(backends.onnxruntime),
             Arc::new(ForestBackend),
             Arc::new(ImageBackend),
             Arc::new(python),
+            // It goes before the one in Python, which runs what it does not.
+            Arc::new(backends.pytorch),
             Arc::new(pytorch),
         ],
         finder: Some(Arc::new(BackendLibraries::new(server))),

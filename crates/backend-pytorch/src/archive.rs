@@ -1,7 +1,7 @@
 //! The members of an archive of PyTorch, which are listed and bounded before one of them is read.
 //!
-//! Archives have the format of zip. PyTorch writes members as they are, and other programs may compress them. All members
-//! are in one folder, whose name tells nothing.
+//! Archives have the format of zip. PyTorch writes members as they are, and other programs may compress them. All
+//! members are in one folder, whose name tells nothing.
 use std::{
     collections::BTreeSet,
     fs::File,
@@ -47,8 +47,8 @@ pub(crate) enum ArchiveRefusal {
 
 /// An archive within the limits.
 ///
-/// Invariant: the members have different paths, none leads out of a folder, they do not overlap, and together they are at
-/// most [`MOST_EXPANSION`] times as large as the file.
+/// Invariant: the members have different paths, none leads out of a folder, they do not overlap, and together they are
+/// at most [`MOST_EXPANSION`] times as large as the file.
 #[derive(Debug)]
 pub(crate) struct PackageArchive<R = FileReader> {
     archive: ZipArchive<R>,

@@ -7,6 +7,9 @@ use serde_json::Value;
 /// The most leaves of a call.
 const MOST_LEAVES: usize = 10_000;
 
+/// The most bytes of a path. Each leaf below a long key has the key.
+const MOST_PATH_BYTES: usize = 1024;
+
 /// The inputs of a call in their order.
 ///
 /// # Errors
@@ -47,6 +50,9 @@ fn children(node: &Value) -> Result<&[Value], String> {
 
 /// Adds the leaves below a node. The parser of JSON has limited the depth of the tree.
 fn push_leaves(node: &Value, path: &str, paths: &mut Vec<String>) -> Result<(), String> {
+    if path.len() > MOST_PATH_BYTES {
+        return Err(format!("it has a path of {} bytes, more than {MOST_PATH_BYTES}", path.len()));
+    }
     let children = children(node)?;
     let kind = match node.get("type") {
         Some(Value::Null) => {
@@ -141,6 +147,9 @@ mod tests {
             let error = output_paths(&text).unwrap_err();
             assert!(error.starts_with(reason), "{text}: {error}");
         }
+        let key = node("builtins.dict", &format!(r#"[\"{}\"]"#, "k".repeat(MOST_PATH_BYTES)), &[LEAF]);
+        let error = output_paths(&spec(&key)).unwrap_err();
+        assert_eq!(error, "it has a path of 1032 bytes, more than 1024");
         let many = vec![LEAF; MOST_LEAVES + 1];
         let error = output_paths(&spec(&node("builtins.tuple", "null", &many))).unwrap_err();
         assert_eq!(error, "it has more than 10000 tensors");

@@ -66,10 +66,11 @@ pub(crate) fn reason_for_python(
     })
 }
 
-/// The open dimensions of all inputs. All inputs of a request have the same number of rows, so that the batch counts as one.
+/// The open dimensions of all inputs. All inputs of a request have the same number of rows, so that the batch counts as
+/// one.
 ///
-/// The code compares an input with the dimensions that it has been compiled for, but not open dimensions with each other:
-/// if two were one symbol of the program, the code takes the size of one for both.
+/// The code compares an input with the dimensions that it has been compiled for, but not open dimensions with each
+/// other: if two were one symbol of the program, the code takes the size of one for both.
 fn open_dimensions(declared: &proto::ModelConfig) -> usize {
     let open = |dims: &[i64]| dims.iter().filter(|dim| **dim < 0).count();
     let inputs = declared

@@ -1,8 +1,9 @@
 //! The backend for packages of AOTInductor, the compiled models of PyTorch.
 //!
-//! `native_backend` has what backends share: instances that pass requests to a graph and answer them. This crate has what
-//! is PyTorch's: the archive of a model (`archive`, `package`), what its code needs (`machine_code`, `requirements`), the
-//! names of its tensors (`call_spec`, `tensor_bindings`), and the wrapper of PyTorch's C interface (`torch`).
+//! `native_backend` has what backends share: instances that pass requests to a graph and answer them. This crate has
+//! what is PyTorch's: the archive of a model (`archive`, `package`), what its code needs (`machine_code`,
+//! `requirements`), the names of its tensors (`call_spec`, `tensor_bindings`), and the wrapper of PyTorch's C interface
+//! (`torch`).
 //!
 //! The build does not depend on PyTorch, whose library the backend opens at run time
 //! ([`LibrarySearch`](native_backend::LibrarySearch)). Nothing is compiled.
@@ -12,6 +13,9 @@ mod archive;
 mod bench_baseline;
 mod call_spec;
 mod choice;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod graph;
 mod library;
 mod machine_code;

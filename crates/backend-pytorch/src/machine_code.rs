@@ -19,8 +19,8 @@ impl CodeHeader {
     /// Reads the first bytes of a library of that size.
     ///
     /// # Errors
-    /// They are not the begin of a shared library of 64 bits, little-endian; or the library ends before one of its segments
-    /// does: the loader would map it, and end the process where it reads beyond the end.
+    /// They are not the begin of a shared library of 64 bits, little-endian; or the library ends before one of its
+    /// segments does: the loader would map it, and end the process where it reads beyond the end.
     pub(crate) fn of(bytes: &[u8], size: u64) -> Result<Self, &'static str> {
         if !bytes.starts_with(b"\x7fELF") {
             return Err("it is no shared library");
@@ -85,8 +85,8 @@ pub(crate) enum InstructionSets {
 }
 
 impl InstructionSets {
-    /// Judges the sets that a package names (`AOTI_CPU_ISA`). `has` tells whether the processor has a feature, by the names
-    /// of the compiler.
+    /// Judges the sets that a package names (`AOTI_CPU_ISA`). `has` tells whether the processor has a feature, by the
+    /// names of the compiler.
     pub(crate) fn of(named: &str, has: impl Fn(&str) -> bool) -> Self {
         let mut missing = Vec::new();
         for name in named.split_whitespace() {

@@ -3,7 +3,9 @@ use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, thread};
 
 use config::{KnownConfigNames, ModelConfig};
 use inference::{
-    backend::{Backend, BackendModel, BuiltInstance, InstanceDevice, InstanceSpec, ModelSource},
+    backend::{
+        Backend, BackendModel, BuiltInstance, InstanceDevice, InstanceSpec, ModelInspection, ModelSource,
+    },
     lock::{LockRank, Mutex},
 };
 use native_backend::{CopiedBytes, LibrarySearch, NativeInstance, ToldFailure};
@@ -25,9 +27,9 @@ use crate::{
 
 /// Packages of AOTInductor on the CPU, computed in the process of the server.
 ///
-/// The backend runs a model only if the operator has asked for that (`aotinductor=native`) and each of its checks can be
-/// made. Other models of PyTorch, and all without the setting, are those of the backend in Python of the same name. The
-/// library is opened with the first model.
+/// The backend runs a model only if the operator has asked for that (`aotinductor=native`) and each of its checks can
+/// be made. Other models of PyTorch, and all without the setting, are those of the backend in Python of the same name.
+/// The library is opened with the first model.
 pub struct AotInductorBackend {
     search: LibrarySearch,
     /// `None` until the first model. If the search fails, the next model repeats it.
@@ -42,8 +44,8 @@ const PROCESSOR: Processor = Processor { machine: std::env::consts::ARCH, has: p
 /// Switches on that compiled code checks its inputs, if the settings ask for code in this process. Each setting has its
 /// backend, its name and its value.
 ///
-/// A program calls this before it starts threads. In a process of several threads the call changes nothing, and packages
-/// run in Python.
+/// A program calls this before it starts threads. In a process of several threads the call changes nothing, and
+/// packages run in Python.
 pub fn check_inputs_of_code<'a>(settings: impl IntoIterator<Item = (Option<&'a str>, &'a str, &'a str)>) {
     let asks = |(backend, name, value): (Option<&str>, &str, &str)| {
         let setting = BTreeMap::from([(name.to_owned(), value.to_owned())]);
@@ -65,8 +67,8 @@ impl AotInductorBackend {
         Self { search, opened, told_failure: ToldFailure::default(), copied_bytes: Arc::default() }
     }
 
-    /// Bytes of tensors that were copied between requests and the library since the start, without those of the first run of
-    /// each instance.
+    /// Bytes of tensors that were copied between requests and the library since the start, without those of the first
+    /// run of each instance.
     pub fn copied_bytes(&self) -> u64 {
         self.copied_bytes.bytes()
     }
@@ -130,13 +132,17 @@ impl Backend for AotInductorBackend {
         Ok(reason.is_none())
     }
 
+    fn inspect(&self, source: &ModelSource) -> Result<Option<Box<dyn ModelInspection>>, Error> {
+        TorchSettings::of(&source.parameters())?;
+        let found = package_of(source)?;
+        requirements::check(&found.package, &found.path, PROCESSOR)?;
+        Ok(Some(Box::new(PackageInspection)))
+    }
+
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error> {
         let parameters = source.parameters();
         let settings = TorchSettings::of(&parameters)?;
-        let found = model_file::find(source)?.ok_or_else(|| {
-            let directory = source.version_directory.display();
-            Error::unavailable(format!("'{directory}' has no package of AOTInductor any more"))
-        })?;
+        let found = package_of(source)?;
         requirements::check(&found.package, &found.path, PROCESSOR)?;
         let torch = self.torch(&source.settings)?;
         let code = open_code(&torch, source, &found)?;
@@ -151,6 +157,18 @@ impl Backend for AotInductorBackend {
             copied_bytes: self.copied_bytes.clone(),
         }))
     }
+}
+
+/// A package that fits this machine. Only its code tells the rest.
+struct PackageInspection;
+
+impl ModelInspection for PackageInspection {}
+
+fn package_of(source: &ModelSource) -> Result<FoundPackage, Error> {
+    model_file::find(source)?.ok_or_else(|| {
+        let directory = source.version_directory.display();
+        Error::unavailable(format!("'{directory}' has no package of AOTInductor"))
+    })
 }
 
 /// Opens the code in a private folder, which exists only meanwhile.
@@ -168,8 +186,8 @@ fn open_code(
     })
 }
 
-/// The runs at the same time that code must allow: one for each instance. Instances may be added later, but more than the
-/// processors gain nothing.
+/// The runs at the same time that code must allow: one for each instance. Instances may be added later, but more than
+/// the processors gain nothing.
 fn concurrent_runs(declared: &proto::ModelConfig) -> NonZeroUsize {
     let counts = declared.instance_group.iter().map(|group| usize::try_from(group.count).unwrap_or(0));
     let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);

@@ -6,12 +6,12 @@ use std::{
 };
 
 use inference::backend::ModelSource;
+use vocabulary::Error;
 
 use crate::{
     archive::{ArchiveRefusal, PackageArchive},
     package::{ArchiveKind, CompiledPackage, refused},
 };
-use vocabulary::Error;
 
 /// The files that are searched after the one that the configuration names. `nereid_pytorch_files.py` has the same ones.
 const USUAL_FILES: [&str; 3] = ["model.py", "model.pt", "model.pt2"];
@@ -28,8 +28,8 @@ pub(crate) struct FoundPackage {
     pub(crate) package: CompiledPackage,
 }
 
-/// The package that the version has; `None` if its network is something else, or missing: then the backend in Python tells
-/// what is wrong. Blocks.
+/// The package that the version has; `None` if its network is something else, or missing: then the backend in Python
+/// tells what is wrong. Blocks.
 ///
 /// # Errors
 /// INVALID_ARGUMENT if the file is a package and cannot be used.

@@ -32,7 +32,7 @@ const TORCH_SCRIPT: &str = "constants.pkl";
 const WEIGHTS_PICKLE: &str = "data.pkl";
 
 /// The metadata of a package have some hundred bytes.
-const MOST_METADATA_BYTES: u64 = 1 << 20;
+const MOST_METADATA_BYTES: u64 = 1 << 16;
 
 /// What the archive of a model has.
 #[derive(Debug)]
@@ -110,6 +110,14 @@ impl<R: ReaderAt> CompiledPackage<R> {
         })
     }
 
+    /// Writes the machine code. Blocks.
+    ///
+    /// # Errors
+    /// The bytes are not those that were written, or cannot be copied.
+    pub(crate) fn copy_code(&self, target: &mut impl Write) -> Result<(), ArchiveRefusal> {
+        self.archive.copy(&self.code, target)
+    }
+
     /// Writes the machine code to a file of a folder, and returns its path. Blocks.
     ///
     /// # Errors
@@ -120,7 +128,7 @@ impl<R: ReaderAt> CompiledPackage<R> {
             ArchiveRefusal::Rule(format!("cannot be unpacked to '{}': {error}", path.display()))
         };
         let mut file = File::create_new(&path).map_err(failed)?;
-        self.archive.copy(&self.code, &mut file)?;
+        self.copy_code(&mut file)?;
         file.flush().map_err(failed)?;
         Ok(path)
     }

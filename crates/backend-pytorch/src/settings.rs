@@ -11,16 +11,10 @@ pub(crate) const BACKEND_NAME: &str = "pytorch";
 /// Who runs packages of AOTInductor.
 const AOT_INDUCTOR: &str = "aotinductor";
 
-/// The settings that `--backend-config` may contain, and the parameters of models. The backend in Python knows more
-/// parameters: a model that has one of them runs there.
+/// The settings that `--backend-config` may contain, and the parameters of models, those that only models in Python
+/// have included.
 pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
-    settings: &[
-        AOT_INDUCTOR,
-        "auto-complete-config",
-        "backend-directory",
-        "library",
-        "min-compute-capability",
-    ],
+    settings: &[AOT_INDUCTOR, "library"],
     parameters: &[
         "DISABLE_CUDNN",
         "DISABLE_OPTIMIZED_EXECUTION",
@@ -30,12 +24,19 @@ pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
         "ENABLE_NVFUSER",
         "ENABLE_TENSOR_FUSER",
         "ENABLE_WEIGHT_SHARING",
+        "EXECUTION_ENV_PATH",
         "INFERENCE_MODE",
         "INTER_OP_THREAD_COUNT",
         "INTRA_OP_THREAD_COUNT",
-        "ITERATION_DONE_OUTPUT",
+        "MAX_EXECUTE_PROCESSOR_SECONDS",
+        "MAX_EXECUTE_SECONDS",
+        "MAX_MEMORY_BYTES",
         "NUM_INTEROP_THREADS",
         "NUM_THREADS",
+        "PYTHON_EXECUTABLE",
+        "SANDBOX",
+        "STRICT_OUTPUTS",
+        "TORCH_COMPILE_OPTIONAL_PARAMETERS",
     ],
 };
 

@@ -29,8 +29,8 @@ impl TensorBindings {
     /// Binds the tensors of a complete configuration to those of a call, which have these paths.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if the configuration names other tensors, or has a feature or a datatype that the backend does not
-    /// support.
+    /// INVALID_ARGUMENT if the configuration names other tensors, or has a feature or a datatype that the backend does
+    /// not support.
     pub(crate) fn of(config: &ModelConfig, inputs: &[String], outputs: &[String]) -> Result<Self, Error> {
         refuse_features(config)?;
         let (named_inputs, named_outputs) = (all_inputs(config), all_outputs(config));

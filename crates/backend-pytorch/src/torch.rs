@@ -1,8 +1,8 @@
 //! Safe types over PyTorch's C interface and the entry points of compiled code; the only module of this crate with
 //! `unsafe`.
 //!
-//! The library of PyTorch is opened once ([`Torch`]), and its functions are looked up once (`sys`). The code of a package is
-//! opened for each model version ([`ModelCode`]) and run by its instances. The safe types guarantee:
+//! The library of PyTorch is opened once ([`Torch`]), and its functions are looked up once (`sys`). The code of a
+//! package is opened for each model version ([`ModelCode`]) and run by its instances. The safe types guarantee:
 //! - a [`TorchInput`] borrows the bytes that it was made over;
 //! - a [`TorchOutput`] owns memory of the library, which no later run writes, and keeps the code alive;
 //! - code that is loaded finds input checks switched on ([`are_inputs_checked`]), so that the sizes that it was compiled for

@@ -9,8 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use assembly::LibraryBackends;
 use backend_onnx::{OnnxBackend, prevent_telemetry};
 use backend_openvino::OpenVinoBackend;
+use backend_pytorch::{AotInductorBackend, check_inputs_of_code};
 use c_api::plugin::exit_at_once;
 use native_backend::LibrarySearch;
 use object_stores::{CacheOptions, default_cache_directory};
@@ -136,14 +138,13 @@ fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Re
     let (of_stdout, of_stderr) = (options.color.colors(&io::stdout()), options.color.colors(&io::stderr()));
     logging::color_streams(of_stdout, of_stderr);
     options.write_warnings(&mut ColoredLines::new(io::stderr(), of_stderr));
-    // This must happen before the first thread starts.
-    prevent_telemetry(
-        options
-            .backends
-            .settings
-            .iter()
-            .map(|setting| (setting.backend.as_deref(), setting.key.as_str(), setting.value.as_str())),
-    );
+    // Both change the environment, which must happen before the first thread starts.
+    let settings = || {
+        let settings = options.backends.settings.iter();
+        settings.map(|setting| (setting.backend.as_deref(), setting.key.as_str(), setting.value.as_str()))
+    };
+    prevent_telemetry(settings());
+    check_inputs_of_code(settings());
     let inherited = GivenSockets::take()?;
     let log = logging::install(&options.logging)?;
     let http = &options.http_protocol;
@@ -276,14 +277,18 @@ fn extensions(options: &ResolvedOptions) -> Extensions {
     };
     let openvino_search =
         LibrarySearch { named: options.backends.openvino_library.clone(), ..search.clone() };
-    let onnxruntime = OnnxBackend::new(search).with_process_allocator();
-    let openvino = OpenVinoBackend::new(openvino_search);
+    let torch_search = LibrarySearch { named: options.backends.torch_library.clone(), ..search.clone() };
+    let backends = LibraryBackends {
+        onnxruntime: OnnxBackend::new(search).with_process_allocator(),
+        openvino: OpenVinoBackend::new(openvino_search),
+        pytorch: AotInductorBackend::new(torch_search),
+    };
     let host = in_process::Server::hosting();
     let cache = CacheOptions {
         directory: options.repository.cache_directory.clone().unwrap_or_else(default_cache_directory),
         max_unused_bytes: options.repository.cache_byte_size,
     };
     let agents = options.repository.agent_directory.clone();
-    let plugins = assembly::plugins(host.handle(), onnxruntime, openvino, agents, cache);
+    let plugins = assembly::plugins(host.handle(), backends, agents, cache);
     Extensions { plugins, host: Some(host), cache_finder: Some(Arc::new(assembly::AssembledCaches)) }
 }

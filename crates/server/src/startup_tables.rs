@@ -35,7 +35,11 @@ pub(crate) fn log(engine: &Engine, options: &ResolvedOptions, backends: &[Arc<dy
 
 fn backend_table(options: &ResolvedOptions, backends: &[Arc<dyn Backend>]) -> TextTable<3> {
     let mut table = TextTable::new(["Backend", "Path", "Config"]);
-    for backend in backends {
+    for (position, backend) in backends.iter().enumerate() {
+        // `pytorch` has two parts, in Python and in the process. They are one for who configures them.
+        if backends[..position].iter().any(|earlier| earlier.name() == backend.name()) {
+            continue;
+        }
         let settings = &options.backends.settings;
         let own = settings
             .iter()

@@ -1,9 +1,9 @@
 //! The table of all targets.
-use super::{configuration, forests, grpc, http, operators, python};
+use super::{configuration, forests, grpc, http, operators, python, pytorch};
 use crate::FuzzTarget;
 
 /// All targets.
-pub static TARGETS: [FuzzTarget; 23] = [
+pub static TARGETS: [FuzzTarget; 25] = [
     http::INFER,
     http::GENERATE,
     http::ROUTE,
@@ -27,6 +27,8 @@ pub static TARGETS: [FuzzTarget; 23] = [
     forests::XGBOOST_UBJSON,
     forests::LIGHTGBM,
     forests::TREELITE,
+    pytorch::PACKAGE,
+    pytorch::CALL_SPEC,
 ];
 
 /// The target of that name.

@@ -24,6 +24,7 @@ const UNSAFE_CRATES: &[&str] = &[
     "crates/assembly/",
     "crates/backend-onnx/",
     "crates/backend-openvino/",
+    "crates/backend-pytorch/",
     "crates/c-api/",
     "crates/in-process/",
     "crates/native-backend/",

@@ -40,8 +40,8 @@ unsafe impl Send for ModelCode {}
 unsafe impl Sync for ModelCode {}
 
 impl ModelCode {
-    /// Opens the code in a file and loads the weights, for so many runs at the same time. Blocks. The file is not needed any
-    /// more afterwards.
+    /// Opens the code in a file and loads the weights, for so many runs at the same time. Blocks. The file is not
+    /// needed any more afterwards.
     ///
     /// # Errors
     /// The loader refuses the code, for example because it needs a function that the library lacks; an entry point is
@@ -51,8 +51,8 @@ impl ModelCode {
             let text = "the variable AOTI_RUNTIME_CHECK_INPUTS is not set, without which code does not check its inputs";
             return Err(TorchError::invalid_argument(text));
         }
-        // SAFETY: running the initialisers of the code is what the operator asks for by serving the model. What it needs of
-        // the processor has been compared before.
+        // SAFETY: running the initialisers of the code is what the operator asks for by serving the model. What it
+        // needs of the processor has been compared before.
         let library = unsafe { Library::open(Some(file), RTLD_NOW | RTLD_LOCAL) }
             .map_err(|error| TorchError::invalid_argument(loader_refusal(torch, file, &error)))?;
         let functions = CodeFunctions::of(&library).map_err(|MissingFunction(name)| {
@@ -130,7 +130,8 @@ impl ModelCode {
     /// Computes all outputs from all inputs, in the order of the call, with so many threads. Blocks.
     ///
     /// # Errors
-    /// Those of the code: an input has a shape or a type that the code was not compiled for. Also another number of inputs.
+    /// Those of the code: an input has a shape or a type that the code was not compiled for. Also another number of
+    /// inputs.
     pub(crate) fn run(
         self: &Arc<Self>,
         inputs: SmallVec<[TorchInput<'_>; 4]>,
@@ -165,8 +166,8 @@ impl ModelCode {
     /// Runs, and returns the tensors of the outputs. Tensors of inputs do not exist any more afterwards.
     fn run_handles(&self, given: &mut Handles) -> Result<Handles, TorchError> {
         let mut made = Handles::from_elem(ptr::null_mut(), self.outputs);
-        // SAFETY: the container lives; both arrays are as long as the arguments say. The code owns the inputs that it has
-        // taken, and sets their places to null. No stream and no executor of other operators are given.
+        // SAFETY: the container lives; both arrays are as long as the arguments say. The code owns the inputs that it
+        // has taken, and sets their places to null. No stream and no executor of other operators are given.
         let status = unsafe {
             (self.functions.AOTInductorModelContainerRun)(
                 self.container.as_ptr(),
@@ -216,8 +217,8 @@ impl ModelCode {
 
 impl Drop for ModelCode {
     fn drop(&mut self) {
-        // SAFETY: this value owns the container and frees it once. All outputs have been freed: each has a reference to this
-        // value.
+        // SAFETY: this value owns the container and frees it once. All outputs have been freed: each has a reference to
+        // this value.
         unsafe { (self.functions.AOTInductorModelContainerDelete)(self.container.as_ptr()) };
     }
 }
@@ -239,7 +240,8 @@ fn loader_refusal(torch: &Torch, file: &Path, error: &libloading::Error) -> Stri
     }
 }
 
-/// The calls of the C interface that a run of one input needs, without the wrapper: what its overhead is measured against.
+/// The calls of the C interface that a run of one input needs, without the wrapper: what its overhead is measured
+/// against.
 pub(crate) struct BareRun {
     code: Arc<ModelCode>,
     shape: SmallVec<[i64; 4]>,

@@ -82,8 +82,8 @@ impl<'a> TorchInput<'a> {
         unsafe { Self::at(torch, datatype, shape, (address, bytes.len())) }
     }
 
-    /// A tensor that uses foreign memory in place. `None` if datatype, shape or address do not allow that, or if the owner
-    /// of the memory does not.
+    /// A tensor that uses foreign memory in place. `None` if datatype, shape or address do not allow that, or if the
+    /// owner of the memory does not.
     ///
     /// # Errors
     /// That of the library.
@@ -97,14 +97,14 @@ impl<'a> TorchInput<'a> {
             return Ok(None);
         }
         let place = (memory.address().cast_const(), memory.byte_size());
-        // SAFETY: the memory exists for as long as it is borrowed, its owner allows libraries to read it, it has as many
-        // bytes as needed, and is aligned.
+        // SAFETY: the memory exists for as long as it is borrowed, its owner allows libraries to read it, it has as
+        // many bytes as needed, and is aligned.
         unsafe { Self::at(torch, datatype, shape, place) }.map(Some)
     }
 
     /// # Safety
-    /// The address has as many bytes as datatype and shape need, aligned for an element, for as long as `'a`. Compiled code
-    /// may read them. It writes to an input only if the program does, which then is the program's own input.
+    /// The address has as many bytes as datatype and shape need, aligned for an element, for as long as `'a`. Compiled
+    /// code may read them. It writes to an input only if the program does, which then is the program's own input.
     unsafe fn at(
         torch: &'a Torch,
         datatype: DataType,
@@ -113,7 +113,8 @@ impl<'a> TorchInput<'a> {
     ) -> Result<Self, TorchError> {
         let (number, strides) = (torch.number(datatype)?, row_major(shape));
         let mut handle = ptr::null_mut();
-        // SAFETY: as the caller promises; sizes and strides are as many as the rank and are copied; `handle` is writable.
+        // SAFETY: as the caller promises; sizes and strides are as many as the rank and are copied; `handle` is
+        // writable.
         let status = unsafe {
             (torch.functions().aoti_torch_create_tensor_from_blob)(
                 address.cast_mut().cast(),

@@ -61,7 +61,8 @@ impl Torch {
     /// libraries of the process.
     pub(crate) fn open(path: &Path) -> Result<Arc<Self>, TorchLoadError> {
         let folder = path.parent().filter(|folder| folder.is_dir());
-        // Compiled code takes the OpenMP that is open under the name. With another one it would have threads of its own.
+        // Compiled code takes the OpenMP that is open under the name. With another one it would have threads of its
+        // own.
         for openmp in folder.into_iter().flat_map(openmp_libraries) {
             keep_open(&openmp)?;
         }

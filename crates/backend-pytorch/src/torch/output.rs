@@ -32,8 +32,8 @@ unsafe impl Send for TorchOutput {}
 unsafe impl Sync for TorchOutput {}
 
 impl TorchOutput {
-    /// The output with this handle. It is copied if it has gaps or another order, or shares memory with an input: `inputs`
-    /// are their addresses and lengths.
+    /// The output with this handle. It is copied if it has gaps or another order, or shares memory with an input:
+    /// `inputs` are their addresses and lengths.
     ///
     /// # Safety
     /// `handle` is null, or a live tensor of the library without another owner. The run has ended.
@@ -133,8 +133,8 @@ fn shape(torch: &Torch, tensor: &OwnedHandle<'_>) -> Result<(Shape, bool), Torch
     let (mut rank, mut sizes, mut strides) = (0, ptr::null_mut(), ptr::null_mut());
     let functions = torch.functions();
     let step = || "read the shape of an output".to_owned();
-    // SAFETY: the tensor lives; all places are writable. The library has as many sizes and strides as the rank, which live as
-    // long as the tensor.
+    // SAFETY: the tensor lives; all places are writable. The library has as many sizes and strides as the rank, which
+    // live as long as the tensor.
     unsafe {
         torch.check((functions.aoti_torch_get_dim)(tensor.as_ptr(), &raw mut rank), step)?;
         torch.check((functions.aoti_torch_get_sizes)(tensor.as_ptr(), &raw mut sizes), step)?;

@@ -1,7 +1,7 @@
 //! A library without any function, in the place of one that must not be opened.
 //!
-//! Compiled code asks the loader for `libtorch.so`, although it uses nothing of it. That of a package for GPUs needs the
-//! libraries of CUDA, hundreds of megabytes. The loader opens no library twice that is open under the same name.
+//! Compiled code asks the loader for `libtorch.so`, although it uses nothing of it. That of a package for GPUs needs
+//! the libraries of CUDA, hundreds of megabytes. The loader opens no library twice that is open under the same name.
 
 /// The machine, by its number in ELF, and the size of its largest pages.
 #[cfg(target_arch = "x86_64")]

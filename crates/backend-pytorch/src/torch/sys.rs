@@ -1,8 +1,8 @@
 //! The part of PyTorch's C interface that this crate uses: its types, and the tables of its functions.
 //!
 //! The declarations follow the headers `torch/csrc/inductor/aoti_torch/c/shim.h`, `torch/csrc/stable/c/shim.h` and
-//! `torch/csrc/inductor/aoti_runtime/interface.h` of the releases 2.9 to 2.15. Everything is opened at run time, so nothing is
-//! linked.
+//! `torch/csrc/inductor/aoti_runtime/interface.h` of the releases 2.9 to 2.15. Everything is opened at run time, so
+//! nothing is linked.
 #![expect(non_snake_case, reason = "the names of the C interface")]
 use std::ffi::{c_char, c_int, c_void};
 
@@ -36,8 +36,8 @@ pub(super) type TensorHandle = *mut AtenTensor;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MissingFunction(pub(super) &'static str);
 
-/// Declares a table, and how it is filled: one symbol for each field, of the field's name and type. The functions of the
-/// second list may be missing.
+/// Declares a table, and how it is filled: one symbol for each field, of the field's name and type. The functions of
+/// the second list may be missing.
 macro_rules! function_table {
     ($(#[$doc:meta])* $table:ident { $($name:ident: $kind:ty;)* } { $($optional:ident: $optional_kind:ty;)* }) => {
         $(#[$doc])*

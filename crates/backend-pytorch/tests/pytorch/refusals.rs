@@ -129,3 +129,16 @@ fn without_the_library_the_remedy_is_told_once_at_length() {
     let second = refusal();
     assert!(second.starts_with("Unavailable: PyTorch cannot be used, as an earlier error tells"), "{second}");
 }
+
+#[test]
+fn what_a_load_would_refuse_is_found_without_the_library() {
+    let nowhere = LibrarySearch { named: Some("/nowhere".into()), ..LibrarySearch::default() };
+    let backend = AotInductorBackend::new(nowhere);
+    let inspected = |metadata: &str| Model::new(&package(&code(CODE), metadata), ADD_SUB).inspected(&backend);
+    assert_eq!(inspected(METADATA), "");
+    let text = inspected(r#"{"AOTI_DEVICE_KEY": "xpu"}"#);
+    assert!(
+        text.ends_with("is compiled for the device 'xpu', and the server computes it on 'cpu'"),
+        "{text}"
+    );
+}

@@ -176,6 +176,18 @@ impl Model {
         backend.runs(&self.source().unwrap().0, &settings).unwrap()
     }
 
+    /// Why the model would not be loaded, as far as its file tells; empty for no reason.
+    pub(crate) fn inspected(&self, backend: &AotInductorBackend) -> String {
+        let inspection = backend.inspect(&self.source().unwrap().0);
+        inspection.map_or_else(
+            |error| error.message.into_owned(),
+            |inspection| {
+                assert!(inspection.is_some());
+                String::new()
+            },
+        )
+    }
+
     pub(crate) fn load_with(&self, backend: &AotInductorBackend) -> Result<Loaded, Error> {
         let (source, declared) = self.source()?;
         let model: Arc<dyn BackendModel> = backend.open(&source)?.into();

@@ -129,7 +129,7 @@ pub(super) const OF_BACKENDS: &[NamedValue] = &[
     ),
     named(
         "library",
-        "The library of ONNX Runtime, as `--onnxruntime-library`, or that of OpenVINO.",
+        "The library, or its directory.",
         "searched",
     ),
     named("PERFORMANCE_HINT", "`LATENCY`, `THROUGHPUT` or `CUMULATIVE_THROUGHPUT`.", "none"),
@@ -208,6 +208,7 @@ pub(super) const OF_BACKENDS: &[NamedValue] = &[
         "`best-effort` or `required`, if that is stricter than the server's setting.",
         "that of the server",
     ),
+    named("aotinductor", "`native`: the server computes packages of AOTInductor itself.", "`python`"),
     named("DISABLE_CUDNN", "`true`: PyTorch does not use cuDNN.", "`false`"),
     named("DISABLE_OPTIMIZED_EXECUTION", "`true`: TorchScript runs as it is.", "`false`"),
     named("ENABLE_CACHE_CLEANING", "`true`: each execution on a GPU returns unused memory.", "`false`"),

@@ -7,9 +7,10 @@ use std::{
     },
 };
 
-use assembly::{AssembledCaches, plugins};
+use assembly::{AssembledCaches, LibraryBackends, plugins};
 use backend_onnx::{OnnxBackend, prevent_telemetry};
 use backend_openvino::OpenVinoBackend;
+use backend_pytorch::{AotInductorBackend, check_inputs_of_code};
 use engine::Engine;
 use inference::{
     Plugins,
@@ -33,6 +34,7 @@ impl Server {
     pub(super) fn start(settings: &OptionSettings) -> Result<Arc<Self>, Error> {
         // This runs before the server starts a thread. The program may have threads of its own.
         prevent_telemetry(settings.backend_settings());
+        check_inputs_of_code(settings.backend_settings());
         let server = Self::idle(settings)?;
         let loaded = server.load(settings);
         let failure = match &loaded {
@@ -80,9 +82,13 @@ impl Server {
         let copies =
             CacheOptions { directory: default_cache_directory(), max_unused_bytes: DEFAULT_UNUSED_BYTES };
         // The allocator of the program may map large blocks anew each time, so models have arenas.
-        let onnxruntime = OnnxBackend::new(library_search(&["NEREID_ONNXRUNTIME_LIBRARY", "ORT_DYLIB_PATH"]));
-        let openvino = OpenVinoBackend::new(library_search(&["NEREID_OPENVINO_LIBRARY"]));
-        let all = plugins(self.handle(), onnxruntime, openvino, agents, copies);
+        let onnxruntime = library_search(&["NEREID_ONNXRUNTIME_LIBRARY", "ORT_DYLIB_PATH"]);
+        let backends = LibraryBackends {
+            onnxruntime: OnnxBackend::new(onnxruntime),
+            openvino: OpenVinoBackend::new(library_search(&["NEREID_OPENVINO_LIBRARY"])),
+            pytorch: AotInductorBackend::new(library_search(&["NEREID_TORCH_LIBRARY"])),
+        };
+        let all = plugins(self.handle(), backends, agents, copies);
         let plugins = Plugins { cache: cache(settings)?, ..all };
         runtime.block_on(async {
             let engine = Engine::new(settings.engine_options()?, plugins)?;

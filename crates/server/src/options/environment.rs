@@ -46,6 +46,8 @@ pub struct ProcessEnvironment {
     pub onnxruntime_library: Option<PathBuf>,
     /// `NEREID_OPENVINO_LIBRARY`: the library of OpenVINO's C interface.
     pub openvino_library: Option<PathBuf>,
+    /// `NEREID_TORCH_LIBRARY`: the library of PyTorch, `libtorch_cpu.so`.
+    pub torch_library: Option<PathBuf>,
     /// `NO_COLOR`, or `TERM=dumb`: texts have no colours, unless the options say otherwise.
     pub no_color: bool,
     /// `VIRTUAL_ENV`: the active Python environment.

@@ -333,6 +333,8 @@ pub struct BackendsSettings {
     pub onnxruntime_library: Option<PathBuf>,
     /// The library of OpenVINO, if the environment names one. Otherwise the backend searches for it.
     pub openvino_library: Option<PathBuf>,
+    /// The library of PyTorch, if the environment names one. Otherwise the backend searches for it.
+    pub torch_library: Option<PathBuf>,
     /// Prefixes under which Python packages may be installed, ONNX Runtime's among them.
     pub python_prefixes: Vec<PathBuf>,
 }

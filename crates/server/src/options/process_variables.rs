@@ -32,6 +32,7 @@ impl ProcessEnvironment {
                 .or_else(|| raw("ORT_DYLIB_PATH"))
                 .map(PathBuf::from),
             openvino_library: raw("NEREID_OPENVINO_LIBRARY").map(PathBuf::from),
+            torch_library: raw("NEREID_TORCH_LIBRARY").map(PathBuf::from),
             no_color: raw("NO_COLOR").is_some() || raw("TERM").is_some_and(|terminal| terminal == "dumb"),
             virtual_env: raw("VIRTUAL_ENV").map(PathBuf::from),
             search_path: raw("PATH"),

@@ -499,6 +499,7 @@ fn backends(typed: typed::TypedBackends, environment: &ProcessEnvironment) -> Ba
         onnxruntime_library: path(typed.onnxruntime_library)
             .or_else(|| environment.onnxruntime_library.clone()),
         openvino_library: environment.openvino_library.clone(),
+        torch_library: environment.torch_library.clone(),
         python_prefixes: environment.python_prefixes(),
     }
 }

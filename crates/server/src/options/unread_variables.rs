@@ -10,7 +10,8 @@ use super::values::did_you_mean_variable;
 const PREFIX: &str = "NEREID_";
 
 /// Variables that other parts of the program read.
-const OF_PROGRAM: [&str; 3] = ["NEREID_OPENVINO_LIBRARY", "NEREID_PYTHON", "NEREID_SAGEMAKER_MODEL_ROOT"];
+const OF_PROGRAM: [&str; 4] =
+    ["NEREID_OPENVINO_LIBRARY", "NEREID_PYTHON", "NEREID_SAGEMAKER_MODEL_ROOT", "NEREID_TORCH_LIBRARY"];
 
 /// Variables that the tests and chores of this repository read. The programs that they start inherit them.
 const OF_TESTS: [&str; 13] = [

@@ -18,8 +18,10 @@ use std::{
     sync::Arc,
 };
 
+use assembly::LibraryBackends;
 use backend_onnx::OnnxBackend;
 use backend_openvino::OpenVinoBackend;
+use backend_pytorch::AotInductorBackend;
 use inference::{MetricSource, Plugins, backend::Backend, metrics::MetricsText};
 use native_backend::LibrarySearch;
 use object_stores::CacheOptions;
@@ -179,8 +181,12 @@ fn the_recorded_models_in_python_answer_as_recorded_or_as_listed() {
         let nowhere = LibrarySearch { named: None, program_directory: None, python_prefixes: Vec::new() };
         let copies = CacheOptions { directory: PathBuf::new(), max_unused_bytes: 0 };
         let server = in_process::Server::hosting();
-        let (onnxruntime, openvino) = (OnnxBackend::new(nowhere.clone()), OpenVinoBackend::new(nowhere));
-        let all = assembly::plugins(server.handle(), onnxruntime, openvino, PathBuf::new(), copies);
+        let backends = LibraryBackends {
+            onnxruntime: OnnxBackend::new(nowhere.clone()),
+            openvino: OpenVinoBackend::new(nowhere.clone()),
+            pytorch: AotInductorBackend::new(nowhere),
+        };
+        let all = assembly::plugins(server.handle(), backends, PathBuf::new(), copies);
         Plugins::from(all.backends).with_metrics(all.more_metrics)
     });
 }

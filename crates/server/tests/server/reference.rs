@@ -1,8 +1,10 @@
 //! The pages that the program writes are in `docs` as it writes them. `cargo xtask docs --write` renews them.
 use std::{collections::BTreeSet, fs};
 
+use assembly::LibraryBackends;
 use backend_onnx::OnnxBackend;
 use backend_openvino::OpenVinoBackend;
+use backend_pytorch::AotInductorBackend;
 use native_backend::LibrarySearch;
 use object_stores::CacheOptions;
 use testing::plugins::root;
@@ -41,9 +43,12 @@ fn each_name_that_a_backend_knows_is_described() {
         .collect();
     let host = in_process::Server::hosting();
     let cache = CacheOptions { directory: "/none".into(), max_unused_bytes: 0 };
-    let onnxruntime = OnnxBackend::new(LibrarySearch::default());
-    let openvino = OpenVinoBackend::new(LibrarySearch::default());
-    let plugins = assembly::plugins(host.handle(), onnxruntime, openvino, "/none".into(), cache);
+    let backends = LibraryBackends {
+        onnxruntime: OnnxBackend::new(LibrarySearch::default()),
+        openvino: OpenVinoBackend::new(LibrarySearch::default()),
+        pytorch: AotInductorBackend::new(LibrarySearch::default()),
+    };
+    let plugins = assembly::plugins(host.handle(), backends, "/none".into(), cache);
     let known = plugins.backends.iter().filter_map(|backend| backend.known_names());
     let missing: Vec<_> = known
         .flat_map(|names| [names.parameters, names.settings].concat())

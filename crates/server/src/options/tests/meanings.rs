@@ -334,6 +334,7 @@ fn the_environment_fills_in_what_the_command_line_leaves_open() {
         backlog_delay_scheduler: Some("2".into()),
         onnxruntime_library: Some("/env.so".into()),
         openvino_library: Some("/ov.so".into()),
+        torch_library: Some("/torch.so".into()),
         ..ProcessEnvironment::default()
     };
     let options = options_in(&environment, &[]);
@@ -342,6 +343,7 @@ fn the_environment_fills_in_what_the_command_line_leaves_open() {
     assert_eq!(options.test_hooks, TestHooks { delay_scheduler: 4, backlog_delay_scheduler: 2 });
     assert_eq!(options.backends.onnxruntime_library, Some("/env.so".into()));
     assert_eq!(options.backends.openvino_library, Some("/ov.so".into()));
+    assert_eq!(options.backends.torch_library, Some("/torch.so".into()));
     let options = options_in(&environment, &["--model-repository=/m", "--onnxruntime-library=/cli.so"]);
     assert!(options.repository.paths.iter().eq(["/m"]));
     assert_eq!(options.backends.onnxruntime_library, Some("/cli.so".into()));
