@@ -9,13 +9,13 @@ use crate::{
     archive::PackageArchive,
     library,
     package::{ArchiveKind, CompiledPackage, refused},
-    torch::{BareRun, ModelCode, TorchInput, check_inputs_by_environment},
+    torch::{BareCodeRun, OpenedCode, TorchInput, check_inputs_by_environment},
 };
 
 /// A package with one FP32 input and one output, and both ways to run it, with one thread.
 pub struct CodeOverhead {
-    code: Arc<ModelCode>,
-    bare: BareRun,
+    code: Arc<OpenedCode>,
+    bare: BareCodeRun,
     shape: Vec<i64>,
     input: ForeignMemory,
 }
@@ -39,8 +39,8 @@ impl CodeOverhead {
         let found = CompiledPackage::of(archive).map_err(|error| refused(package, &error))?;
         let folder = tempfile::tempdir().map_err(failed)?;
         let file = found.write_code(folder.path()).map_err(|error| refused(package, &error))?;
-        let code = ModelCode::open(&torch, &file, NonZeroUsize::MIN)?;
-        let bare = BareRun::new(&code, shape)?;
+        let code = OpenedCode::open(&torch, &file, NonZeroUsize::MIN)?;
+        let bare = BareCodeRun::new(&code, shape)?;
         let bytes = native_backend::byte_count(DataType::Fp32, shape).and_then(ForeignMemory::zeroed);
         let input = bytes.ok_or_else(|| Error::invalid("the input has no size"))?;
         Ok(Self { code, bare, shape: shape.into(), input })

@@ -5,7 +5,7 @@ use std::io;
 use crate::{
     archive::PackageArchive,
     call_spec::{input_paths, output_paths},
-    machine_code::InstructionSets,
+    machine_code::{CodeHeader, InstructionSets},
     package::{ArchiveKind, CompiledPackage},
 };
 
@@ -14,7 +14,7 @@ pub fn package(bytes: &[u8]) {
     let Ok(archive) = PackageArchive::list(bytes, bytes.len() as u64) else { return };
     let ArchiveKind::Compiled(archive) = ArchiveKind::of(archive) else { return };
     let Ok(package) = CompiledPackage::of(archive) else { return };
-    let _ = package.code_header().map(|header| header.machine());
+    let _ = package.code_header().map(CodeHeader::machine);
     for value in package.metadata.values() {
         let _ = InstructionSets::of(value, |_| false);
     }

@@ -10,12 +10,12 @@ use vocabulary::{DataType, shape_text};
 
 use crate::{
     tensor_bindings::TensorBindings,
-    torch::{ModelCode, TorchError, TorchInput, TorchOutput},
+    torch::{OpenedCode, TorchError, TorchInput, TorchOutput},
 };
 
 /// The code of a model with the tensors of a configuration, for one instance.
 pub(crate) struct CodeGraph {
-    code: Arc<ModelCode>,
+    code: Arc<OpenedCode>,
     bindings: TensorBindings,
     threads: NonZeroUsize,
     /// The first dimension of each input is that of requests.
@@ -54,7 +54,7 @@ type Outputs = SmallVec<[TorchOutput; 4]>;
 impl CodeGraph {
     /// A graph that computes with so many threads.
     pub(crate) fn new(
-        code: Arc<ModelCode>,
+        code: Arc<OpenedCode>,
         bindings: TensorBindings,
         threads: NonZeroUsize,
         is_batched: bool,

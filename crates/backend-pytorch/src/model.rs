@@ -22,7 +22,7 @@ use crate::{
     requirements::{self, Processor},
     settings::{self, TorchSettings},
     tensor_bindings::TensorBindings,
-    torch::{ModelCode, Torch, are_inputs_checked, check_inputs_by_environment},
+    torch::{OpenedCode, Torch, are_inputs_checked, check_inputs_by_environment},
 };
 
 /// Packages of AOTInductor on the CPU, computed in the process of the server.
@@ -176,12 +176,12 @@ fn open_code(
     torch: &Arc<Torch>,
     source: &ModelSource,
     found: &FoundPackage,
-) -> Result<Arc<ModelCode>, Error> {
+) -> Result<Arc<OpenedCode>, Error> {
     let folder = tempfile::Builder::new().prefix("nereid-code-").tempdir().map_err(|error| {
         Error::internal(format!("cannot make a temporary folder for model '{}': {error}", source.name))
     })?;
     let file = found.package.write_code(folder.path()).map_err(|refusal| refused(&found.path, &refusal))?;
-    ModelCode::open(torch, &file, concurrent_runs(&source.declared)).map_err(|error| {
+    OpenedCode::open(torch, &file, concurrent_runs(&source.declared)).map_err(|error| {
         Error::invalid(format!("the package '{}' cannot be opened: {}", found.path.display(), error.message))
     })
 }
@@ -195,7 +195,7 @@ fn concurrent_runs(declared: &proto::ModelConfig) -> NonZeroUsize {
 }
 
 /// The paths of inputs and outputs.
-fn tensors(code: &ModelCode, found: &FoundPackage) -> Result<(Vec<String>, Vec<String>), Error> {
+fn tensors(code: &OpenedCode, found: &FoundPackage) -> Result<(Vec<String>, Vec<String>), Error> {
     let refusal = |text: String| Error::invalid(format!("the package '{}' {text}", found.path.display()));
     let (inputs, outputs) = code.call_spec()?;
     let broken =
@@ -216,7 +216,7 @@ struct AotInductorModel {
     name: Name,
     version: i64,
     settings: TorchSettings,
-    code: Arc<ModelCode>,
+    code: Arc<OpenedCode>,
     /// The paths of the inputs and outputs of a call.
     inputs: Vec<String>,
     outputs: Vec<String>,

@@ -11,7 +11,11 @@ pub(super) const PACKAGE: FuzzTarget = FuzzTarget {
         constant: 3 << 20,
         reason: "a buffer, the list of members, and metadata of 64 KiB, whose texts take more than their bytes",
     },
-    work: Bound { factor: 2, constant: 64 << 10, reason: "each member and each text of the metadata is allocated" },
+    work: Bound {
+        factor: 2,
+        constant: 64 << 10,
+        reason: "each member and each text of the metadata is allocated",
+    },
     run: |bytes| {
         fuzzing::package(bytes);
         Effort::default()

@@ -21,7 +21,7 @@ impl TorchError {
         Self { code: sys::FAILED, message: message.into() }
     }
 
-    fn of_call(code: sys::Status, step: &str, told: Option<String>) -> Self {
+    fn of_call(code: sys::TorchStatus, step: &str, told: Option<String>) -> Self {
         let reason = told.unwrap_or_else(|| "the reason is among the lines of stderr".to_owned());
         Self { code, message: format!("cannot {step}: {reason}") }
     }
@@ -36,7 +36,7 @@ impl From<TorchError> for Error {
 /// Turns the status of a function of the library into a result. `step` completes "cannot ...".
 pub(super) fn check(
     functions: &TorchFunctions,
-    status: sys::Status,
+    status: sys::TorchStatus,
     step: impl FnOnce() -> String,
 ) -> Result<(), TorchError> {
     if status == sys::OK {
@@ -51,7 +51,7 @@ pub(super) fn check(
 /// As [`check`], for an entry point of compiled code.
 pub(super) fn check_code(
     functions: &CodeFunctions,
-    status: sys::Status,
+    status: sys::TorchStatus,
     step: impl FnOnce() -> String,
 ) -> Result<(), TorchError> {
     if status == sys::OK {

@@ -12,7 +12,7 @@ use super::{
     TorchError,
     failure::check,
     stub,
-    sys::{self, MissingFunction, TorchFunctions},
+    sys::{self, MissingTorchSymbol, TorchFunctions},
 };
 
 /// What compiled code asks the loader for, and does not use.
@@ -69,8 +69,8 @@ impl Torch {
         // SAFETY: running the initialisers of a shared library is what the operator asks for by installing it; those of
         // PyTorch have no requirements.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }?;
-        let functions =
-            TorchFunctions::of(&library).map_err(|MissingFunction(name)| TorchLoadError::NoFunction(name))?;
+        let functions = TorchFunctions::of(&library)
+            .map_err(|MissingTorchSymbol(name)| TorchLoadError::NoFunction(name))?;
         std::mem::forget(library);
         let stubs = tempfile::Builder::new().prefix("nereid-").tempdir()?;
         let stub = stubs.path().join(UNUSED_LIBRARY);
@@ -116,7 +116,11 @@ impl Torch {
     }
 
     /// As [`check`].
-    pub(super) fn check(&self, status: sys::Status, step: impl FnOnce() -> String) -> Result<(), TorchError> {
+    pub(super) fn check(
+        &self,
+        status: sys::TorchStatus,
+        step: impl FnOnce() -> String,
+    ) -> Result<(), TorchError> {
         check(&self.functions, status, step)
     }
 }

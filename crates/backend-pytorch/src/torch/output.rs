@@ -8,7 +8,7 @@ use native_backend::byte_count;
 use vocabulary::{DataType, Shape};
 
 use super::{
-    ModelCode, Torch, TorchError,
+    OpenedCode, Torch, TorchError,
     input::{OwnedHandle, rank, row_major},
     sys::{AtenTensor, TensorHandle},
 };
@@ -23,7 +23,7 @@ pub(crate) struct TorchOutput {
     shape: Shape,
     data: NonNull<u8>,
     len: usize,
-    code: Arc<ModelCode>,
+    code: Arc<OpenedCode>,
 }
 
 // SAFETY: the memory is read-only from now on, and the library frees a tensor on any thread.
@@ -38,7 +38,7 @@ impl TorchOutput {
     /// # Safety
     /// `handle` is null, or a live tensor of the library without another owner. The run has ended.
     pub(super) unsafe fn of(
-        code: &Arc<ModelCode>,
+        code: &Arc<OpenedCode>,
         handle: TensorHandle,
         inputs: &[(usize, usize)],
     ) -> Result<Self, TorchError> {

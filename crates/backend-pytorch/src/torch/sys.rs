@@ -9,13 +9,13 @@ use std::ffi::{c_char, c_int, c_void};
 use libloading::os::unix::Library;
 
 /// `AOTITorchError` and `AOTIRuntimeError`.
-pub(super) type Status = i32;
+pub(super) type TorchStatus = i32;
 
 /// A successful call.
-pub(super) const OK: Status = 0;
+pub(super) const OK: TorchStatus = 0;
 
 /// A failed call.
-pub(super) const FAILED: Status = 1;
+pub(super) const FAILED: TorchStatus = 1;
 
 /// What `AtenTensorHandle` points to, which only the library knows.
 #[repr(C)]
@@ -25,7 +25,7 @@ pub(super) struct AtenTensor {
 
 /// What `AOTInductorModelContainerHandle` points to, which only the code knows.
 #[repr(C)]
-pub(super) struct Container {
+pub(super) struct ModelContainer {
     _private: [u8; 0],
 }
 
@@ -34,7 +34,7 @@ pub(super) type TensorHandle = *mut AtenTensor;
 
 /// A library lacks a function.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct MissingFunction(pub(super) &'static str);
+pub(super) struct MissingTorchSymbol(pub(super) &'static str);
 
 /// Declares a table, and how it is filled: one symbol for each field, of the field's name and type. The functions of
 /// the second list may be missing.
@@ -49,13 +49,13 @@ macro_rules! function_table {
 
         impl $table {
             /// Looks up all functions.
-            pub(super) fn of(library: &Library) -> Result<Self, MissingFunction> {
+            pub(super) fn of(library: &Library) -> Result<Self, MissingTorchSymbol> {
                 Ok(Self {
                     $($name: {
                         let symbol = concat!(stringify!($name), "\0").as_bytes();
                         // SAFETY: the symbol has this type in every release that the head of this file names.
                         let found = unsafe { library.get::<$kind>(symbol) };
-                        *found.map_err(|_| MissingFunction(stringify!($name)))?
+                        *found.map_err(|_| MissingTorchSymbol(stringify!($name)))?
                     },)*
                     $($optional: {
                         let symbol = concat!(stringify!($optional), "\0").as_bytes();
@@ -72,7 +72,7 @@ macro_rules! function_table {
 type NumberFunction = unsafe extern "C" fn() -> i32;
 
 /// Reads a number of a tensor.
-type Reader<T> = unsafe extern "C" fn(TensorHandle, *mut T) -> Status;
+type AttributeFunction<T> = unsafe extern "C" fn(TensorHandle, *mut T) -> TorchStatus;
 
 function_table! {
     /// The functions of PyTorch's library by their names. They may be called for the rest of the process.
@@ -101,21 +101,21 @@ function_table! {
             i32,
             i32,
             *mut TensorHandle,
-        ) -> Status;
+        ) -> TorchStatus;
         aoti_torch_empty_strided:
-            unsafe extern "C" fn(i64, *const i64, *const i64, i32, i32, i32, *mut TensorHandle) -> Status;
-        aoti_torch_copy_: unsafe extern "C" fn(TensorHandle, TensorHandle, i32) -> Status;
-        aoti_torch_delete_tensor_object: unsafe extern "C" fn(TensorHandle) -> Status;
-        aoti_torch_get_data_ptr: Reader<*mut c_void>;
-        aoti_torch_get_dim: Reader<i64>;
-        aoti_torch_get_sizes: Reader<*mut i64>;
-        aoti_torch_get_strides: Reader<*mut i64>;
-        aoti_torch_get_dtype: Reader<i32>;
-        aoti_torch_get_device_type: Reader<i32>;
+            unsafe extern "C" fn(i64, *const i64, *const i64, i32, i32, i32, *mut TensorHandle) -> TorchStatus;
+        aoti_torch_copy_: unsafe extern "C" fn(TensorHandle, TensorHandle, i32) -> TorchStatus;
+        aoti_torch_delete_tensor_object: unsafe extern "C" fn(TensorHandle) -> TorchStatus;
+        aoti_torch_get_data_ptr: AttributeFunction<*mut c_void>;
+        aoti_torch_get_dim: AttributeFunction<i64>;
+        aoti_torch_get_sizes: AttributeFunction<*mut i64>;
+        aoti_torch_get_strides: AttributeFunction<*mut i64>;
+        aoti_torch_get_dtype: AttributeFunction<i32>;
+        aoti_torch_get_device_type: AttributeFunction<i32>;
     }
     {
         omp_set_num_threads: unsafe extern "C" fn(c_int);
-        torch_get_num_threads: unsafe extern "C" fn(*mut u32) -> Status;
+        torch_get_num_threads: unsafe extern "C" fn(*mut u32) -> TorchStatus;
         torch_exception_get_what_without_backtrace: unsafe extern "C" fn() -> *const c_char;
     }
 }
@@ -124,24 +124,24 @@ function_table! {
     /// The entry points of compiled code by their names. They may be called while the code is open.
     CodeFunctions {
         AOTInductorModelContainerCreateWithDevice:
-            unsafe extern "C" fn(*mut *mut Container, usize, *const c_char, *const c_char) -> Status;
-        AOTInductorModelContainerDelete: unsafe extern "C" fn(*mut Container) -> Status;
+            unsafe extern "C" fn(*mut *mut ModelContainer, usize, *const c_char, *const c_char) -> TorchStatus;
+        AOTInductorModelContainerDelete: unsafe extern "C" fn(*mut ModelContainer) -> TorchStatus;
         AOTInductorModelContainerRun: unsafe extern "C" fn(
-            *mut Container,
+            *mut ModelContainer,
             *mut TensorHandle,
             usize,
             *mut TensorHandle,
             usize,
             *mut c_void,
             *mut c_void,
-        ) -> Status;
-        AOTInductorModelContainerGetNumInputs: unsafe extern "C" fn(*mut Container, *mut usize) -> Status;
-        AOTInductorModelContainerGetNumOutputs: unsafe extern "C" fn(*mut Container, *mut usize) -> Status;
+        ) -> TorchStatus;
+        AOTInductorModelContainerGetNumInputs: unsafe extern "C" fn(*mut ModelContainer, *mut usize) -> TorchStatus;
+        AOTInductorModelContainerGetNumOutputs: unsafe extern "C" fn(*mut ModelContainer, *mut usize) -> TorchStatus;
         AOTInductorModelContainerGetCallSpec:
-            unsafe extern "C" fn(*mut Container, *mut *const c_char, *mut *const c_char) -> Status;
+            unsafe extern "C" fn(*mut ModelContainer, *mut *const c_char, *mut *const c_char) -> TorchStatus;
     }
     {
-        AOTInductorGetLastError: unsafe extern "C" fn(*mut *const c_char) -> Status;
+        AOTInductorGetLastError: unsafe extern "C" fn(*mut *const c_char) -> TorchStatus;
         omp_set_num_threads: unsafe extern "C" fn(c_int);
     }
 }

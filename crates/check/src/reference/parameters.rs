@@ -127,11 +127,7 @@ pub(super) const OF_BACKENDS: &[NamedValue] = &[
         "Directories, separated by colons, where libraries of custom operators may be.",
         "none",
     ),
-    named(
-        "library",
-        "The library, or its directory.",
-        "searched",
-    ),
+    named("library", "The library, or its directory.", "searched"),
     named("PERFORMANCE_HINT", "`LATENCY`, `THROUGHPUT` or `CUMULATIVE_THROUGHPUT`.", "none"),
     named(
         "INFERENCE_NUM_THREADS",
