@@ -5,6 +5,7 @@ No package has Triton's backend. So NEREID_TEST_VLLM_BACKEND names the folder `s
 and always runs.
 """
 
+import contextlib
 import json
 import pathlib
 import shutil
@@ -57,8 +58,8 @@ def server(backends, running, tmp_path_factory):
 @pytest.fixture
 def generator(server):
     generator = Generator(server)
-    yield generator
-    generator.connection.close()
+    with contextlib.closing(generator.connection):
+        yield generator
 
 
 def test_the_backend_completes_the_configuration(server, protocol):
@@ -154,11 +155,11 @@ def test_an_engine_that_is_dead_unloads_its_model(start, backends, empty, tmp_pa
     options = ["--model-control-mode=explicit", "--load-model=chat", f"--backend-directory={backends}"]
     server = start(empty, *BUILT_IN.options, *options, variables=VARIABLES).wait_until_ready()
     generator = Generator(server)
-    assert generator.generate("chat", {"text_input": PROMPT})[0] == 200
-    broken.touch()
-    status, answer = generator.generate("chat", {"text_input": PROMPT})
+    with contextlib.closing(generator.connection):
+        assert generator.generate("chat", {"text_input": PROMPT})[0] == 200
+        broken.touch()
+        status, answer = generator.generate("chat", {"text_input": PROMPT})
     assert (status, answer["error"]) == (503, "Model is unavailable due to unhealthy vLLM engine")
-    generator.connection.close()
     with HTTP.connect(server) as client:
         eventually(lambda: not client.is_model_ready("chat"), "the model to be unloaded")
 

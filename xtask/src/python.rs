@@ -74,21 +74,18 @@ impl PythonEnvironment {
     fn install_with_uv(&self, requirements: &str) -> Result<()> {
         let uv = self.program("uv");
         if !process::starts(&uv) {
-            process::run(self.pip().arg(UV))?;
+            let mut pip = Command::new(self.program("python"));
+            pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet", UV]);
+            process::run(&mut pip)?;
         }
         let mut install = Command::new(uv);
         install.args(["pip", "install", "--quiet", "--no-cache", "--native-tls", "--compile-bytecode"]);
         install.arg("--python").arg(self.program("python")).arg("--requirement").arg(requirements);
+        // uv does not know the variable of pip.
         if let Some(index) = std::env::var_os("PIP_INDEX_URL") {
             install.arg("--default-index").arg(index);
         }
         process::run(install.current_dir(workspace::root()))
-    }
-
-    fn pip(&self) -> Command {
-        let mut pip = Command::new(self.program("python"));
-        pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet"]);
-        pip
     }
 }
 
@@ -130,4 +127,15 @@ pub(crate) fn download_wheel(package: &str, folder: &Path) -> Result<()> {
     let mut pip = command();
     pip.args(["-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]);
     process::run(pip.arg("--dest").arg(folder).arg(package))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_install_with_the_same_uv_as_these_commands() {
+        let requirements = fs::read_to_string(workspace::root().join("tests/requirements.txt")).unwrap();
+        assert!(requirements.lines().any(|line| line == UV), "{UV} is not in the requirements of the tests");
+    }
 }

@@ -159,6 +159,13 @@ mod tests {
     }
 
     #[test]
+    fn each_known_parameter_has_a_meaning() {
+        let mut meant = [&OF_PROCESSES[..], &WITHOUT_EFFECT, &INTRA_OP, &INTER_OP].concat();
+        meant.sort_unstable();
+        assert_eq!(meant, KNOWN_NAMES.parameters);
+    }
+
+    #[test]
     fn a_parameter_of_processes_is_found() {
         assert_eq!(parameter_of_processes(&map(&[("NUM_THREADS", "1")])), None);
         assert_eq!(parameter_of_processes(&map(&[("SANDBOX", "required")])), Some("SANDBOX"));
