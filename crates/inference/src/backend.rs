@@ -14,6 +14,6 @@ pub use execution::{Execution, SlotGuard, SlotOwner, SlotRef, not_iterative};
 pub use implementation::Implementation;
 pub use interfaces::{
     Backend, BackendFinder, BackendInstance, BackendModel, BackendSettings, Batch, BuiltInstance,
-    InstanceSpec, MemoryUsage, ModelInspection, ModelSource, PythonSource, ReleaseFuture,
+    InstanceSpec, MemoryUsage, ModelInspection, ModelSource, PythonSource, ReleaseFuture, first_of_each_name,
 };
 pub use sequence_state::SequenceState;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use assembly::logging::LogFormat;
 use engine::{ControlMode, Engine, RateLimitResource, ReadinessRule};
-use inference::backend::Backend;
+use inference::backend::{Backend, first_of_each_name};
 use vocabulary::log_target::MULTILINE;
 
 use crate::{
@@ -35,11 +35,7 @@ pub(crate) fn log(engine: &Engine, options: &ResolvedOptions, backends: &[Arc<dy
 
 fn backend_table(options: &ResolvedOptions, backends: &[Arc<dyn Backend>]) -> TextTable<3> {
     let mut table = TextTable::new(["Backend", "Path", "Config"]);
-    for (position, backend) in backends.iter().enumerate() {
-        // `pytorch` has two parts, in Python and in the process. They are one for who configures them.
-        if backends[..position].iter().any(|earlier| earlier.name() == backend.name()) {
-            continue;
-        }
+    for backend in first_of_each_name(backends) {
         let settings = &options.backends.settings;
         let own = settings
             .iter()

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, sync::Arc};
 
-use inference::backend::Backend;
+use inference::backend::{Backend, first_of_each_name};
 use proto::{DocumentedField, DocumentedMessage, documented_messages};
 
 use super::{
@@ -47,12 +47,8 @@ pub fn configuration_reference(backends: &[Arc<dyn Backend>]) -> String {
     page.push_str("\n## Parameters\n\n```pbtxt\nparameters { key: \"MAX_UNREAD_RESPONSES\" value { string_value: \"16\" } }\n```\n");
     push_values(&mut page, "Parameters of all models", "Parameter", parameters::OF_THE_SERVER.iter());
     push_values(&mut page, "Parameters of ensembles", "Parameter", parameters::OF_ENSEMBLES.iter());
-    for (position, backend) in backends.iter().enumerate() {
+    for backend in first_of_each_name(backends) {
         let name = backend.name();
-        // Of two backends that share a name, the first one knows what both read.
-        if backends[..position].iter().any(|earlier| earlier.name() == name) {
-            continue;
-        }
         let Some(known) = backend.known_names() else { continue };
         let named = |names: &'static [&'static str]| {
             names.iter().filter_map(|name| parameters::OF_BACKENDS.iter().find(|value| value.name == *name))

@@ -73,6 +73,15 @@ pub trait Backend: Send + Sync {
     fn open(&self, source: &ModelSource) -> Result<Box<dyn BackendModel>, Error>;
 }
 
+/// The first backend of each name. Several that share a name run the models of that name between them, and are one for who
+/// configures them: the first one knows the names that all read.
+pub fn first_of_each_name(backends: &[Arc<dyn Backend>]) -> impl Iterator<Item = &Arc<dyn Backend>> {
+    backends.iter().enumerate().filter_map(|(position, backend)| {
+        let is_first = backends[..position].iter().all(|earlier| earlier.name() != backend.name());
+        is_first.then_some(backend)
+    })
+}
+
 /// What a backend reads from the files of a version that it has not opened.
 pub trait ModelInspection: Send + Sync {
     /// Completes a configuration as [`BackendModel::complete_config`] does.
