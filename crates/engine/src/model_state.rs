@@ -1,4 +1,5 @@
 //! Plain types of which models there are, and in which state.
+use lifecycle::UNLOADED;
 use vocabulary::Name;
 
 /// Whether a model version can be used (protocol extension "model repository").
@@ -43,8 +44,8 @@ pub struct IndexEntry {
 
 impl IndexEntry {
     /// Whether the version was ended on purpose.
-    pub(crate) fn is_unloaded(&self) -> bool {
-        self.state == Some(ModelState::Unavailable) && self.reason == "unloaded"
+    pub fn is_unloaded(&self) -> bool {
+        self.state == Some(ModelState::Unavailable) && self.reason == UNLOADED
     }
 }
 

@@ -44,7 +44,7 @@ fn failure_of<'a>(error: &Error, entries: impl DoubleEndedIterator<Item = &'a In
         }
     };
     let has_failed = |entry: &&IndexEntry| {
-        let is_told = !entry.reason.is_empty() && entry.reason != "unloaded";
+        let is_told = !entry.reason.is_empty() && !entry.is_unloaded();
         entry.state == Some(ModelState::Unavailable) && is_told && is_about(entry.version)
     };
     let Some(IndexEntry { version, reason, .. }) = entries.rev().find(has_failed) else {

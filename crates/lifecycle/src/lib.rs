@@ -45,7 +45,7 @@ pub use files::{DirectoryStamp, FileStamp, ModelFiles, is_by_product};
 pub use keys::{CommandId, Generation, LoadedVersionId, ModelKey, ModelLocation};
 pub use lifecycle::{Lifecycle, LifecycleOptions};
 pub use listing::{FoundModel, ModelListing};
-pub use managed_model::{ManagedModel, VersionStatus};
+pub use managed_model::{ManagedModel, UNLOADED, VersionStatus};
 pub use memory_budget::{
     Absence, BudgetAction, BudgetLine, BudgetPlace, DemandAnswer, LoadMeasure, MemoryBudget, ModelNeeds,
     ModelUse,

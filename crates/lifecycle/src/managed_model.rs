@@ -13,8 +13,8 @@ use crate::{
     plan_result::{ConfigIdentity, NoVersion, PlanFailure, PlannedModel},
 };
 
-/// The reason of a version that is not wanted any more.
-pub(crate) const UNLOADED: &str = "unloaded";
+/// The reason of a version that is not wanted any more. Clients see it, as Triton's clients do.
+pub const UNLOADED: &str = "unloaded";
 
 /// What a version is, for the index and for requests.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,9 @@ use std::{
     },
 };
 
-use lifecycle::{IN_TWO_REPOSITORIES, ManagedModel, ModelKey, NoVersion, NoVersionCause, VersionStatus};
+use lifecycle::{
+    IN_TWO_REPOSITORIES, ManagedModel, ModelKey, NoVersion, NoVersionCause, UNLOADED, VersionStatus,
+};
 use rpds::{HashTrieMapSync, HashTrieSetSync};
 use vocabulary::{Error, Name};
 
@@ -179,7 +181,7 @@ impl VersionEntry {
 
     /// Whether the version was ended on purpose. Such a version does not keep the server from being ready.
     fn is_unloaded(&self) -> bool {
-        matches!(self, Self::Unavailable(reason) if reason == "unloaded")
+        matches!(self, Self::Unavailable(reason) if reason == UNLOADED)
     }
 
     fn state(&self) -> (ModelState, String) {
@@ -498,7 +500,7 @@ mod tests {
         for number in 0..1000 {
             table.show(&key(&format!("m{number}")), with_version(VersionEntry::Ready(loaded.clone())));
         }
-        table.show(&key("unloaded"), with_version(VersionEntry::Unavailable("unloaded".to_owned())));
+        table.show(&key("unloaded"), with_version(VersionEntry::Unavailable(UNLOADED.to_owned())));
         assert_eq!((table.deciding().count(), table.not_ready()), (0, Vec::new()));
         table.show(&key("m7"), with_version(VersionEntry::Loading));
         let missing = NotReady { name: Name::new("m7"), version: Some(1), state: Some(ModelState::Loading) };

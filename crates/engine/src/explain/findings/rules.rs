@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use executor::snapshot::InstanceState;
 use inference::ModelTotals;
+use lifecycle::UNLOADED;
 use scheduling::{CutReason, nanos};
 
 use super::{
@@ -47,7 +48,7 @@ fn state(model: &ModelSnapshot) -> ModelFinding {
             "The model's code in Python has raised this. Correct the code, or give its interpreter what it needs, and load \
              the model again.",
         ),
-        Some(ModelState::Unavailable) if model.reason != "unloaded" => Some(
+        Some(ModelState::Unavailable) if model.reason != UNLOADED => Some(
             "Correct the cause and load the model again. 'nereid check' shows all problems of its files at once.",
         ),
         Some(ModelState::Unavailable) | None => {

@@ -6,7 +6,7 @@ use std::{
 
 use config::EnsembleScheduling;
 use host::now;
-use lifecycle::{LifecycleAction, LoadedVersionId, ManagedModel, ModelKey, VersionStatus};
+use lifecycle::{LifecycleAction, LoadedVersionId, ManagedModel, ModelKey, UNLOADED, VersionStatus};
 use vocabulary::{Error, Name};
 
 use super::RepositoryTask;
@@ -178,5 +178,5 @@ fn reasons(model: &ManagedModel) -> impl Iterator<Item = (i64, String)> {
         VersionStatus::Unavailable(reason) => Some((version, reason)),
         VersionStatus::Ready(_) | VersionStatus::Loading | VersionStatus::Unloading(_) => None,
     });
-    reasons.filter(|(_, reason)| !reason.is_empty() && reason != "unloaded")
+    reasons.filter(|(_, reason)| !reason.is_empty() && reason != UNLOADED)
 }
