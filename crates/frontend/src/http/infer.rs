@@ -3,7 +3,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use bytes::{Buf, Bytes};
 use engine::Model;
-use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::CONTENT_ENCODING};
 use kserve::long_write::{BRIEF, LongWrite};
 use trace::RequestTrace;
 use vocabulary::{ByteReservation, Error, Parameters};
@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// The header with the length of the JSON part of a body, in bytes.
-pub(super) const HEADER_LENGTH: &str = "inference-header-content-length";
+pub(super) const HEADER_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
 
 pub(super) fn rules<'r>(path: &'r ModelPath<'_>) -> RouteRules<'r> {
     RouteRules::new(Category::Inference, Methods::Post).of_model(&path.model)
@@ -50,11 +50,12 @@ pub(super) async fn answer(
         return Err(Error::unsupported(text).into());
     }
     call.sample(&context.options.tracer, &model);
-    let body = read_request(context, call).await?;
+    let json_len = header_length(call.headers);
+    let body = read_request(context, call, json_len.as_ref().ok().copied().flatten()).await?;
     call.note_received();
     call.note(|facts| facts.set_request_bytes(body.bytes.len()));
     let DecodedRequest { mut request, requested_outputs } =
-        decode(context, call.headers, body, &model).await?;
+        decode(context, call.headers, body, json_len?, &model).await?;
     if let Some(forward) = &context.options.forward {
         let has_keys = context.options.api_keys.is_some();
         let written = call.written_head.as_ref();
@@ -101,8 +102,13 @@ pub(super) async fn answer(
     Ok(reply)
 }
 
-/// Reads the whole body and decompresses it.
-async fn read_request(context: &HttpContext, call: &mut HttpCall<'_>) -> Result<ReceivedBody, HttpFailure> {
+/// Reads the whole body and decompresses it. `json_len` is the number of the header, if it is one: what is no number is
+/// refused when the body is there.
+async fn read_request(
+    context: &HttpContext,
+    call: &mut HttpCall<'_>,
+    json_len: Option<i32>,
+) -> Result<ReceivedBody, HttpFailure> {
     let (headers, body) = (&*call.headers, &mut *call.body);
     let limit = context.options.max_input_size;
     let most_bytes = context.options.limits.max_request_bytes;
@@ -114,8 +120,6 @@ async fn read_request(context: &HttpContext, call: &mut HttpCall<'_>) -> Result<
         let (bytes, reservation) = compression::decompress(body, limit).await?;
         return Ok(ReceivedBody { bytes: bytes.into(), reservation });
     }
-    // What is no number is refused when the body is there.
-    let json_len = header_length(headers).ok().flatten();
     if let Some(len) = json_len
         && u64::try_from(len).is_ok_and(|len| len > limit as u64)
     {
@@ -135,12 +139,13 @@ async fn decode(
     context: &HttpContext,
     headers: &HeaderMap,
     body: ReceivedBody,
+    json_len: Option<i32>,
     model: &Arc<Model>,
 ) -> Result<DecodedRequest, Error> {
     let ReceivedBody { bytes: mut body, reservation } = body;
     let max_input_size = context.options.max_input_size;
     let regions = &context.options.regions;
-    let json_len = match header_length(headers)? {
+    let json_len = match json_len {
         None => body.len(),
         Some(len) => usize::try_from(len).ok().filter(|len| *len <= body.len()).ok_or_else(|| {
             let header = headers.get(HEADER_LENGTH).map(text).unwrap_or_default();
@@ -266,7 +271,7 @@ mod tests {
     use super::*;
 
     fn length(value: &str) -> Result<Option<i32>, String> {
-        let headers = HeaderMap::from_iter([(HEADER_LENGTH.parse().unwrap(), value.parse().unwrap())]);
+        let headers = HeaderMap::from_iter([(HEADER_LENGTH, value.parse().unwrap())]);
         header_length(&headers).map_err(|error| error.message.into_owned())
     }
 

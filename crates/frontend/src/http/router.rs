@@ -40,8 +40,14 @@ impl<'p> Route<'p> {
     pub(super) fn of(path: &'p str) -> Option<Self> {
         let path = path.strip_prefix('/')?;
         let path = path.strip_suffix('/').unwrap_or(path);
-        let segments: SmallVec<[Cow<'p, str>; 8]> =
-            path.split('/').map(|segment| percent_decode_str(segment).decode_utf8_lossy()).collect();
+        let is_encoded = path.as_bytes().contains(&b'%');
+        let segments: SmallVec<[Cow<'p, str>; 8]> = path
+            .split('/')
+            .map(|segment| match is_encoded {
+                true => percent_decode_str(segment).decode_utf8_lossy(),
+                false => Cow::Borrowed(segment),
+            })
+            .collect();
         if segments.iter().any(|segment| segment.is_empty()) {
             return None;
         }
