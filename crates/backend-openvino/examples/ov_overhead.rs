@@ -2,13 +2,10 @@
 //!
 //! `ov_overhead [--model FILE] [--rows N] [--print]`: one FP32 input, one FP32 output. The input that `--print` uses is
 //! `i % 1000 / 500 - 1` for `i` = 0, 7919, 15838 and so on. `NEREID_OPENVINO_LIBRARY` names the library.
-use std::{path::PathBuf, time::Instant};
+use std::path::PathBuf;
 
 use backend_openvino::RunOverhead;
-use vocabulary::Error;
-
-const ROUNDS: u32 = 300;
-const REPETITIONS: usize = 300;
+use testing::RunCost;
 
 #[expect(clippy::print_stdout, reason = "the result of the program")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,19 +30,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         return Ok(());
     }
-    let mut best = [f64::MAX; 2];
-    for _ in 0..REPETITIONS {
-        best[0] = best[0].min(per_round(|| overhead.run_bare(ROUNDS))?);
-        best[1] = best[1].min(per_round(|| overhead.run_wrapped(ROUNDS))?);
-    }
-    let [bare, wrapped] = best;
-    println!("bare_ns={bare:.0} wrapped_ns={wrapped:.0} added_ns={:.0}", wrapped - bare);
+    println!("{}", RunCost::measure(&mut overhead, RunOverhead::run_bare, RunOverhead::run_wrapped)?);
     Ok(())
-}
-
-/// Nanoseconds for each of the rounds that `work` runs.
-fn per_round(work: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
-    let began = Instant::now();
-    work()?;
-    Ok(began.elapsed().as_secs_f64() * 1e9 / f64::from(ROUNDS))
 }

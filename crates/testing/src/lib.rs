@@ -24,6 +24,7 @@ mod process;
 mod program;
 mod region;
 mod repository;
+mod run_cost;
 pub mod schema;
 
 pub use agents::Agents;
@@ -36,3 +37,4 @@ pub use process::{TestProcess, command};
 pub use program::Program;
 pub use region::TestRegion;
 pub use repository::Repository;
+pub use run_cost::RunCost;
