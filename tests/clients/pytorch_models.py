@@ -6,7 +6,9 @@
 | named | the same, with the names of the arguments | TorchScript |
 | two_instances | the same, on two instances | TorchScript |
 | exported | RESULT[sum] = ARGS[0] + ARGS[1], RESULT[parts][0] = ARGS[0] - ARGS[1] | an exported program |
-| compiled | the same | a package of AOTInductor |
+| keyword | RESULT[0] = ARGS[0] + KWARGS[b], RESULT[1] = ARGS[0] - KWARGS[b] | an exported program |
+| single | RESULT = ARGS[0] + ARGS[1] | an exported program |
+| compiled | as `exported` | a package of AOTInductor |
 | fixed | the same, with its columns in the configuration | the same package |
 | misfit | the same, with other columns in the configuration | the same package |
 | matrix | RESULT = two linear layers of INPUT__0 | a package of AOTInductor |
@@ -35,6 +37,11 @@ ADD_SUB_NAMES = (("INPUT__0", "INPUT__1"), ("OUTPUT__0", "OUTPUT__1"))
 class AddSub(torch.nn.Module):
     def forward(self, a, b):
         return a + b, a - b
+
+
+class Single(torch.nn.Module):
+    def forward(self, a, b):
+        return a + b
 
 
 class Nested(torch.nn.Module):
@@ -161,7 +168,14 @@ def write_scripts(repository):
 def write_exported(repository):
     rows = torch.export.Dim("rows", min=1, max=64)
     examples = torch.ones(2, 4), torch.ones(2, 4)
-    program = torch.export.export(Nested(), examples, dynamic_shapes={"a": {0: rows}, "b": {0: rows}})
+    shapes = {"a": {0: rows}, "b": {0: rows}}
+    program = torch.export.export(AddSub(), examples[:1], {"b": examples[1]}, dynamic_shapes=shapes)
+    names = ("ARGS[0]", "KWARGS[b]"), ("RESULT[0]", "RESULT[1]")
+    torch.export.save(program, repository.version("keyword", config(names)) / "model.pt2")
+    program = torch.export.export(Single(), examples, dynamic_shapes=shapes)
+    names = ("ARGS[0]", "ARGS[1]"), ("RESULT",)
+    torch.export.save(program, repository.version("single", config(names)) / "model.pt2")
+    program = torch.export.export(Nested(), examples, dynamic_shapes=shapes)
     # The datatype and the columns of `-1` are for the tests of wrong inputs.
     names = ("ARGS[0]", "ARGS[1]"), ("RESULT[parts][0]", "RESULT[sum]")
     torch.export.save(program, repository.version("exported", config(names, dims=(-1,))) / "model.pt2")

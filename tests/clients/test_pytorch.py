@@ -79,6 +79,13 @@ def test_exported_programs_and_packages(client, protocol, model):
         add_sub(client, protocol, model, names, ("RESULT[sum]", "RESULT[parts][0]"), count)
 
 
+def test_exported_programs_have_arguments_with_names_and_single_values(client, protocol):
+    add_sub(client, protocol, "keyword", ("ARGS[0]", "KWARGS[b]"), ("RESULT[0]", "RESULT[1]"))
+    first = rows(3)
+    result = client.infer("single", [protocol.input(name, first) for name in ("ARGS[0]", "ARGS[1]")])
+    np.testing.assert_array_equal(result.as_numpy("RESULT"), 2 * first)
+
+
 @pytest.mark.parametrize("model", ["exported", "compiled", "traced"])
 def test_inputs_of_a_wrong_shape_never_reach_the_code(client, protocol, model):
     names = ("INPUT__0", "INPUT__1") if model == "traced" else ("ARGS[0]", "ARGS[1]")

@@ -107,18 +107,30 @@ class ExportedProgram:
 
             program = move_to_device_pass(program, device)
         self._module = program.module()
-        self._in_spec = program.call_spec.in_spec
+        self._in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
         arguments = [name for name in program.graph_signature.user_inputs if isinstance(name, str)]
         self.inputs = names.exported_inputs(declaration, _dumped(self._in_spec), arguments)
-        self.outputs = names.exported_outputs(declaration, _dumped(program.call_spec.out_spec))
+        self.outputs = names.exported_outputs(declaration, _dumped(out_spec))
         self._flatten, self._unflatten = _tree_functions()
+        # To take a tree apart takes longer than a small network.
+        arguments, named = self._numbered(self._in_spec)
+        self._takes_places = arguments == tuple(range(self._in_spec.num_leaves)) and not named
+        self._returns_one = self._numbered(out_spec) == 0
 
     def device(self):
         return next((parameter.device for parameter in self._module.parameters()), None)
 
     def run(self, arguments):
-        arguments, named = self._unflatten(arguments, self._in_spec)
-        return self._flatten(self._module(*arguments, **named))[0]
+        if self._takes_places:
+            returned = self._module(*arguments)
+        else:
+            arguments, named = self._unflatten(arguments, self._in_spec)
+            returned = self._module(*arguments, **named)
+        return [returned] if self._returns_one else self._flatten(returned)[0]
+
+    def _numbered(self, spec):
+        """A tree of this form, whose leaves are their places."""
+        return self._unflatten(range(spec.num_leaves), spec)
 
 
 def _dumped(spec):

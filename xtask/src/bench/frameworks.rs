@@ -1,12 +1,13 @@
 //! What frameworks cost, each beside the bare library.
 //!
 //! `bench/frameworks.py` measures forests. Their libraries are installed by name into a virtual environment in the target
-//! folder. An example of the crate `backend-openvino` measures what the backend adds to the calls of OpenVINO's C interface.
+//! folder. An example of the crate `backend-openvino` measures what the backend adds to the calls of OpenVINO's C interface,
+//! and `bench/pytorch.py` what the backend in Python adds to a network of PyTorch.
 
 use std::fmt::Write;
 use std::process::{Command, Stdio};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::bare_programs;
 use super::options::BenchOptions;
@@ -15,7 +16,7 @@ use super::table::table_head;
 use crate::console::heading;
 use crate::python::PythonEnvironment;
 use crate::tools::openvino_library;
-use crate::{files, process, workspace};
+use crate::{files, process, tools, workspace};
 
 /// Models of OpenVINO: the file, and what it computes.
 const OPENVINO_MODELS: [(&str, &str); 2] =
@@ -29,7 +30,9 @@ pub(super) fn run(options: &BenchOptions) -> Result<bool> {
     let forests = table_head(&["forest"], &numbers) + &forest_rows(options)?;
     let calls = table_head(&["model", "rows"], &["ours us", "its C calls us", "added us"]);
     let calls = calls + &openvino_rows(options)?;
-    results::show("frameworks.md", &format!("{forests}\n{calls}"))?;
+    let numbers = ["ours us", "the network us", "with NumPy us", "added us"];
+    let networks = table_head(&["network, in Python"], &numbers) + &pytorch_rows(options)?;
+    results::show("frameworks.md", &format!("{forests}\n{calls}\n{networks}"))?;
     Ok(true)
 }
 
@@ -63,4 +66,14 @@ fn openvino_rows(options: &BenchOptions) -> Result<String> {
         }
     }
     Ok(rows)
+}
+
+fn pytorch_rows(options: &BenchOptions) -> Result<String> {
+    // That of the tests, because PyTorch takes 4 GB.
+    let interpreters = tools::fetch(tools::PYTORCH)?;
+    let (_, python) = interpreters.first().context("no interpreter has PyTorch")?;
+    let mut command = Command::new(python);
+    command.current_dir(workspace::root()).arg("bench/pytorch.py");
+    command.args(["--rounds", &options.rounds.to_string(), "--filter", &options.filter]);
+    process::output(command.stderr(Stdio::inherit()))
 }
