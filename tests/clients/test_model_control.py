@@ -177,7 +177,8 @@ def test_unloads_are_logged(protocol, explicit, client):
     client.load_model("a")
     client.unload_model("a")
     eventually(lambda: adders.is_unloaded(protocol, client, "a"), "the model to be unloaded")
-    assert "successfully unloaded 'a' version 1" in explicit.log()
+    # The index shows it before the line is written.
+    explicit.wait_for_log("successfully unloaded 'a' version 1")
 
 
 def test_a_model_that_is_added_later_can_be_loaded(protocol, client, folder):
