@@ -121,9 +121,9 @@ def test_a_client_that_goes_away_gives_its_permits_back(server, client, hold, li
     with Stream(client) as stream:
         stream.send(f"gated_{limit}", {"IN": np.full(10, hold.number, np.int32)})
         hold.wait_until_running()
+    eventually(lambda: canceled(server, f"gated_{limit}") == before + 1, "the request to be canceled")
     eventually(lambda: pending(server, f"held_{limit}") == 0, "the requests to be dropped")
     hold.release()
-    eventually(lambda: canceled(server, f"gated_{limit}") == before + 1, "the request to be canceled")
     with Stream(client) as stream:
         stream.send(f"gated_{limit}", {"IN": np.zeros(10, np.int32)})
         assert numbers(stream) == [0] * 10

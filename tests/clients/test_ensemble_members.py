@@ -287,6 +287,7 @@ def test_requests_are_answered_while_members_are_reloaded(protocol, client, expl
         return lambda: seen.add(answer(protocol, client, "outer"))
 
     with Callers(explicit, threads, prepare, count=4) as callers:
+        callers.wait_for_answers()
         for number in (2, 3, 4):
             write_adder(folder, "a", number)
             client.load_model("a")
