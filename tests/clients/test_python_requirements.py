@@ -182,11 +182,12 @@ def test_a_server_that_is_killed_leaves_nothing_that_another_one_uses(
             client.load_model("where")
 
     threads.submit(load)
-    eventually(lambda: (tmp_path / "pid").exists() and environments(cache), "half of the environment")
+    process = tmp_path / "pid"
+    eventually(lambda: process.exists() and process.read_text() and environments(cache), "half of the environment")
     server.expected_code = -9
     server.kill()
     server.process.wait()
-    eventually(lambda: not living({int((tmp_path / "pid").read_text())}), "the program to end with the server")
+    eventually(lambda: not living({int(process.read_text())}), "the program to end with the server")
     (tmp_path / "bin" / "uv").unlink()
     [half] = environments(cache)
     assert (half / "rubbish").exists()

@@ -187,7 +187,9 @@ def test_of_a_kind_of_str_its_text_counts(server):
     with HTTP.connect(server) as client, pytest.raises(InferenceServerException) as failed:
         client.infer("texts", [HTTP.input("KIND", np.array([3]))])
     assert failed.value.message() == "the error"
-    assert "a line of the model" in server.log() and "another name" not in server.log()
+    # The model's process sends its lines beside the answers.
+    server.wait_for_log("a line of the model")
+    assert "another name" not in server.log()
 
 
 def test_a_decoupled_model_that_returns_a_coroutine_goes_on_beside_others(server):

@@ -595,6 +595,8 @@ def test_a_collector_that_is_away_costs_nothing_and_is_used_when_it_is_back(serv
     for _ in range(5):
         ask(server, HTTP)
     eventually(lambda: metric(server, "nereid_trace_export_failures") == 5, "lost traces")
+    # They are counted before the line is written.
+    server.wait_for_log("cannot be reached")
     assert server.log().count("cannot be reached") == 1
     with socket.create_server(("127.0.0.1", port)) as listener:
 
