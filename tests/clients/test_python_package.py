@@ -3,10 +3,10 @@
 import asyncio
 import mmap
 import os
-import pathlib
 import runpy
 import socket
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -88,7 +88,8 @@ def test_large_inputs_lie_in_shared_memory_that_is_used_again(server):
         np.testing.assert_array_equal(server.infer("matrix", {"INPUT": LARGE * factor})["OUTPUT"], LARGE * factor)
         counts.add(len(regions(server)))
     assert max(counts) <= min(counts) + 1, "one for the input, and one for the output from the second request on"
-    assert not [name for name in os.listdir("/dev/shm") if name.startswith("nereid-")], "both sides have it open"
+    # Other processes may have regions of theirs.
+    assert not [name for name in os.listdir("/dev/shm") if name.startswith(f"nereid-{os.getpid()}-")], "both sides have it open"
 
 
 def in_shared_memory(array):
@@ -207,33 +208,36 @@ def test_models_are_loaded_and_unloaded(folder):
         assert "Started GRPCInferenceService" in server.log() and "Started Metrics Service" not in server.log()
 
 
-def temporary():
-    return {name for name in os.listdir(pathlib.Path(nereid_server.server.tempfile.gettempdir())) if name.startswith("nereid-")}
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The place of temporary files, which no other process uses."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    return place
 
 
-def test_nothing_is_left_of_a_server(folder):
-    before = temporary()
+def test_nothing_is_left_of_a_server(folder, temporary):
     server = serve(folder, model_control_mode="explicit")
-    assert len(temporary() - before) == 1
+    assert len(list(temporary.iterdir())) == 1
     with server:
         assert server.is_ready()
-    assert server._process.returncode == 0 and temporary() == before
+    assert server._process.returncode == 0 and not list(temporary.iterdir())
     with pytest.raises(ServerError, match="the server has ended with status 0"):
         server.is_ready()
     server.close()
     forgotten = serve(folder, model_control_mode="explicit")._process
-    assert forgotten.wait(PATIENCE) == 0 and temporary() == before
+    assert forgotten.wait(PATIENCE) == 0 and not list(temporary.iterdir())
 
 
-def test_a_server_that_does_not_start_tells_why(tmp_path):
-    before = temporary()
+def test_a_server_that_does_not_start_tells_why(tmp_path, temporary):
     with pytest.raises(ServerError, match=r"(?s)has ended with status 1:.*failed to stat file"):
         serve(tmp_path / "nothing")
     with pytest.raises(ServerError, match=r"has ended with status 1:(?s:.*)--no-such-option"):
         serve(tmp_path, no_such_option=1)
     with pytest.raises(FileNotFoundError):
         Server(tmp_path, program=tmp_path / "nothing")
-    assert temporary() == before
+    assert not list(temporary.iterdir())
 
 
 def test_a_connection_that_the_server_has_closed_is_not_used(folder):
