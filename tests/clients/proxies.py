@@ -13,7 +13,7 @@ import types
 
 import processes
 import programs
-from serving import eventually, free_port, refuses_connections
+from serving import eventually, free_ports, refuses_connections
 
 # Without a master process: the one that is started is the one that is ended. `keepalive` lets it use connections again.
 NGINX = """
@@ -90,7 +90,7 @@ def haproxy(folder, server):
 @contextlib.contextmanager
 def _running(folder, server, text, line, closes=False):
     config, log_path = folder / "config", folder / "log"
-    ports = {"http_port": free_port(), "grpc_port": free_port()}
+    ports = dict(zip(("http_port", "grpc_port"), free_ports(2), strict=True))
     config.write_text(text.format(folder=folder, server=server, **ports))
     with listening([*line, config], log_path, ports.values()):
         addresses = {name: f"127.0.0.1:{ports[f'{name}_port']}" for name in ("http", "grpc")}

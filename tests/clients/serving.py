@@ -7,6 +7,7 @@ The binary is $NEREID_BINARY, or the debug build. It finds ONNX Runtime by $NERE
 import contextlib
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
@@ -48,11 +49,23 @@ def environment():
     return variables
 
 
+# The system gives ports from here on to whoever asks for any port.
+ANY_PORT = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+CHOSEN_PORTS = range(20_000, max(ANY_PORT, 30_000))
+
+
 def free_ports(count):
-    """So many different ports that nobody listens on now."""
+    """So many different ports that nobody listens on now. Usually nobody gets them who asks for any port, so they stay free."""
+    ports = []
     with contextlib.ExitStack() as listeners:
-        opened = [listeners.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [listener.getsockname()[1] for listener in opened]
+        for port in random.sample(CHOSEN_PORTS, len(CHOSEN_PORTS)):
+            if len(ports) == count:
+                break
+            with contextlib.suppress(OSError):
+                listeners.enter_context(socket.create_server(("127.0.0.1", port)))
+                ports.append(port)
+    assert len(ports) == count, "too few ports are free"
+    return ports
 
 
 def free_port():

@@ -21,7 +21,7 @@ import yaml
 from others import KSERVE, python_with
 from protocols import GRPC, HTTP
 from proxies import listening
-from serving import PATIENCE, ROOT, eventually, free_port, http_status
+from serving import PATIENCE, ROOT, eventually, free_port, free_ports, http_status
 
 FOLDER = ROOT / "packaging/kserve"
 SCHEMAS = json.loads((pathlib.Path(__file__).parent / "kserve_schemas.json").read_text())
@@ -120,7 +120,8 @@ def start_runtime(start):
 
     def start_with(runtime, place, name="resnet", has_delay=False):
         values = {"/mnt/models": str(place), "$(MODEL_REPOSITORY)": str(place), "{{.Name}}": name}
-        values |= {"--http-port=8080": f"--http-port={free_port()}", "--grpc-port=9000": f"--grpc-port={free_port()}"}
+        http_port, grpc_port = free_ports(2)
+        values |= {"--http-port=8080": f"--http-port={http_port}", "--grpc-port=9000": f"--grpc-port={grpc_port}"}
         values |= {"/tmp/models": str(place.parent / "cache")}
         values |= {} if has_delay else {"--shutdown-delay-secs=8": "--shutdown-delay-secs=0"}
         [repository, *arguments] = container(runtime)["args"]

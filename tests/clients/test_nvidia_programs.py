@@ -16,7 +16,7 @@ import repository as models
 import requests
 from protocols import GRPC, HTTP, add_sub_inputs
 from python_backends import BUILT_IN
-from serving import BINARY, PATIENCE, ROOT, environment, free_port
+from serving import BINARY, PATIENCE, ROOT, environment, free_ports
 
 pytestmark = pytest.mark.nvidia
 
@@ -87,7 +87,7 @@ def test_it_takes_the_log(seen):
 @pytest.fixture
 def front_ends(python, models_folder):
     """The addresses of a server in a Python program with NVIDIA's front ends, which ends in order."""
-    ports = {service: free_port() for service in ("http", "grpc", "metrics")}
+    ports = dict(zip(("http", "grpc", "metrics"), free_ports(3), strict=True))
     line = python("front_ends.py", models_folder, *ports.values())
     pipes = {"stdin": processes.PIPE, "stdout": processes.PIPE, "stderr": processes.STDOUT, "text": True}
     with processes.running(line, env=variables(), **pipes) as program:

@@ -8,7 +8,7 @@ import pytest
 import repository as models
 import requests
 from protocols import HTTP, add_sub_inputs
-from serving import BINARY, LIBRARY, PATIENCE, command, environment, eventually, free_port, http_status, run_to_end
+from serving import BINARY, LIBRARY, PATIENCE, command, environment, eventually, free_port, free_ports, http_status, run_to_end
 from tritonclient.utils import InferenceServerException
 
 
@@ -79,7 +79,7 @@ def slow_start(tmp_path, gate, backend_option):
     hold, folder = gate.hold(), tmp_path / "models"
     folder.mkdir()
     gate.write(folder, "slow", "max_batch_size: 1\n", hold)
-    ports = {name: free_port() for name in ("http", "grpc", "metrics")}
+    ports = dict(zip(("http", "grpc", "metrics"), free_ports(3), strict=True))
     line = command(folder, backend_option, *(f"--{name}-port={port}" for name, port in ports.items()))
     with processes.running(line, env=environment(), stdout=processes.DEVNULL, stderr=processes.DEVNULL) as server:
         try:

@@ -18,7 +18,7 @@ import pytest
 import repository as models
 from others import MEASURING_TOOLS, PROGRAMS, PYTRITON, python_with
 from python_backends import BUILT_IN
-from serving import BINARY, ROOT, Server, environment, free_port
+from serving import BINARY, ROOT, Server, environment, free_ports
 
 pytestmark = pytest.mark.others
 
@@ -118,7 +118,7 @@ def test_pytriton_serves_with_the_program_of_this_project(tmp_path):
     path = f"{tmp_path}:{ROOT / 'packaging/wheel'}"
     link = "import sys; from nereid_server import link; sys.exit(link.pytriton(sys.argv[1]))"
     processes.run([interpreter, "-c", link, BINARY], check=True, env=environment() | {"PYTHONPATH": path})
-    ports = [free_port() for _ in range(3)]
+    ports = free_ports(3)
     line = [interpreter, PROGRAMS / "pytriton_server.py", *ports]
     # Its paths of sockets must be short.
     with tempfile.TemporaryDirectory() as folder:
