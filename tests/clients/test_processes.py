@@ -21,15 +21,17 @@ print(program, flush=True)
 threading.Event().wait()
 """
 
-# A server runs, another thread waits, and the test hangs: in Python, and in C, where no signal ends it.
+# A server runs, another thread waits, and the test hangs: in Python, and in C, where no signal ends it. The server is there before:
+# the time of a test begins with its fixtures.
 HANGS = """
 import ctypes, threading, pytest
 from serving import Server
 
-@pytest.fixture
-def server(tmp_path):
-    (tmp_path / "empty").mkdir()
-    with Server(tmp_path, tmp_path / "empty") as server:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("server")
+    (folder / "empty").mkdir()
+    with Server(folder, folder / "empty") as server:
         yield server
 
 def wait_in_another_thread():
@@ -38,6 +40,10 @@ def wait_in_another_thread():
 @pytest.fixture(autouse=True)
 def other():
     threading.Thread(target=wait_in_another_thread, daemon=True).start()
+
+@pytest.mark.timeout(1000)
+def test_that_begins(server):
+    pass
 
 def test_that_hangs(server):
     threading.Event().wait()
@@ -57,15 +63,15 @@ def test_that_may_take_longer(server):
 """
 
 
-def run_test(folder, name):
-    """Runs one of these tests, whose time is a second."""
+def run_test(folder, name, last=60):
+    """Runs one of these tests, whose time is a second, or `last` seconds if no signal interrupts it. A server runs before."""
     (folder / "test_hangs.py").write_text(HANGS)
     line = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", HERE / "pytest.ini", f"--rootdir={folder}"]
     # The plugins that the settings need; others take a second to be loaded.
     line += ["-p", "xdist.plugin", "-p", "pytest_timeout", "-p", "pytest_asyncio.plugin", "-p", "endings"]
-    line += ["-o", "timeout=1", "-o", "faulthandler_timeout=2", f"--basetemp={folder / 'temporary'}"]
+    line += ["-o", "timeout=1", "-o", f"faulthandler_timeout={last}", f"--basetemp={folder / 'temporary'}"]
     variables = processes.variables_with(PYTHONPATH=str(HERE), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    return processes.run([*line, f"test_hangs.py::{name}"], cwd=folder, env=variables)
+    return processes.run([*line, "test_hangs.py::test_that_begins", f"test_hangs.py::{name}"], cwd=folder, env=variables)
 
 
 def test_a_test_that_exceeds_its_time_tells_where_it_was_and_what_its_server_said(tmp_path):
@@ -76,14 +82,14 @@ def test_a_test_that_exceeds_its_time_tells_where_it_was_and_what_its_server_sai
 
 
 def test_a_test_that_no_signal_interrupts_ends_with_all_stacks_and_its_server(tmp_path):
-    ended = run_test(tmp_path, "test_that_hangs_in_c")
+    ended = run_test(tmp_path, "test_that_hangs_in_c", last=2)
     assert ended.returncode == 1
     assert "in test_that_hangs_in_c" in ended.stderr and "in wait_in_another_thread" in ended.stderr, ended.stderr
     eventually(lambda: not processes.with_words(str(tmp_path / "temporary")), "the server to end")
 
 
 def test_a_test_may_have_more_time(tmp_path):
-    ended = run_test(tmp_path, "test_that_may_take_longer")
+    ended = run_test(tmp_path, "test_that_may_take_longer", last=2)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
