@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections import Counter
 
 import numpy as np
 import processes
@@ -33,14 +34,19 @@ def add_to_config(folder, text):
     config.write_text(config.read_text() + text)
 
 
-def ask(server, values, **parameters):
-    """The response to one row, as JSON."""
+def post(server, values, **parameters):
+    """The response to one row."""
     tensor = {"name": "X", "datatype": "FP32", "shape": [1, len(values)], "data": values}
     answer = requests.post(
         f"http://{server.http}/v2/models/scale/infer", json={"inputs": [tensor], "parameters": parameters}, timeout=60
     )
     assert answer.status_code == 200, answer.text
-    return answer.json()
+    return answer
+
+
+def ask(server, values, **parameters):
+    """The response to one row, as JSON."""
+    return post(server, values, **parameters).json()
 
 
 def scaled(answer):
@@ -85,13 +91,22 @@ def test_the_cache_answers_and_forgets(start, folder):
     options = [f"--cache-directory={folder / 'caches'}", "--cache-config=ring,entries=2"]
     server = start(folder / "models", f"--backend-directory={folder / 'backends'}", *options).wait_until_ready()
 
-    def hits():
-        return metric(server, "nv_cache_num_hits_per_model", model="scale", version=1)
+    statuses = Counter()
+
+    def is_stored(number):
+        answer = post(server, [number])
+        assert scaled(answer.json()) == [2.5 * number]
+        statuses[answer.headers["Cache-Status"]] += 1
+        return answer.headers["Cache-Status"] == "Nereid; hit"
 
     # The third answer takes the place of the first one.
-    for number, hits_after in ((1, 0), (1, 1), (2, 1), (1, 2), (3, 2), (1, 2), (3, 3)):
-        assert scaled(ask(server, [number])) == [2.5 * number]
-        assert hits() == hits_after, number
+    for number, was_stored in ((1, False), (1, True), (2, False), (1, True), (3, False), (1, False), (3, True)):
+        assert is_stored(number) == was_stored, number
+        # It is stored after it was sent. Until then, equal requests have it.
+        eventually(lambda number=number: is_stored(number), "the answer in the cache")
+    assert statuses["Nereid; fwd=uri-miss"] == 4
+    hits = metric(server, "nv_cache_num_hits_per_model", model="scale", version=1)
+    assert hits == statuses.total() - 4
 
 
 def test_the_cache_refuses_a_size_of_nothing(start, folder):

@@ -105,6 +105,8 @@ def check(server, first, what, record_property):
     record_property("resident_bytes", [first, last])
 
 
+# Each cycle reads weights of 100 MB.
+@pytest.mark.timeout(60 * CYCLES)
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 @pytest.mark.parametrize("model", KINDS)
 def test_models_that_come_and_go_leave_no_memory_behind(serve, record_property, model, allocator):

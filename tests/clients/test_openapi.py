@@ -93,13 +93,13 @@ def test_the_configuration_of_a_model_is_described(server):
     assert (rows["minimum"], rows["maximum"], columns["const"]) == (1, 8, 3)
 
 
-# It sends some thousand requests.
-@pytest.mark.timeout(300)
+# It sends some thousand requests, which takes minutes on a busy machine.
+@pytest.mark.timeout(900)
 def test_no_answer_is_outside_the_description(server, tmp_path):
     """A tool sends random requests of and beside the described forms."""
     line = [sys.executable, "-m", "schemathesis.cli", "run", f"http://{server.http}/openapi.json"]
     line += ["--checks", CHECKS, "--max-examples", "15", "--seed", "7", "--no-color", "--generation-database", "none"]
-    done = processes.run(line, cwd=tmp_path, timeout=240)
+    done = processes.run(line, cwd=tmp_path, timeout=840)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert " generated" in done.stdout, "it has tested something"
     # No request has hurt the server.

@@ -16,7 +16,7 @@ import processes
 import programs
 import pytest
 import python_backends
-from protocols import HTTP
+from protocols import GRPC, HTTP
 from serving import eventually
 from test_python_environments import ENDS, WHERE, told
 from test_python_processes import living
@@ -216,11 +216,15 @@ def test_a_model_in_a_sandbox_gets_an_environment_of_wheels(start_making, folder
     assert eventually(lambda: told(server)[0], "the model") == "wheel 1.0"
 
 
+# pip takes minutes on a busy machine. The load waits for it, and no start of a server does.
+@pytest.mark.timeout(600)
 def test_without_uv_pip_makes_an_environment(start_python, python_backend, folder, wheels, cache, monkeypatch):
     model(folder, "where", requirements(wheels, "1.0"))
     monkeypatch.setitem(python_backend.variables, "PATH", "/usr/bin:/bin")
-    options = [ON, f"--backend-config=python,environments-directory={cache}"]
-    server = start_python(folder, *options, f"--backend-config=python,python-executable={sys.executable}").wait_until_ready()
+    options = [ON, f"--backend-config=python,environments-directory={cache}", "--model-control-mode=explicit"]
+    server = start_python(folder, *options, f"--backend-config=python,python-executable={sys.executable}")
+    with GRPC.connect(server) as client:
+        client.load_model("where")
     assert told(server)[0] == "wheel 1.0"
 
 

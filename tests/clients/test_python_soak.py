@@ -30,8 +30,8 @@ TOLERANCE_BYTES = 16 << 20
 # Shared memory grows when more large tensors than before are in use at the same time. Python keeps a descriptor for each
 # mapping, so a worker has as many of them as its memory has grown.
 MOST_MAPPINGS = 24
-# How long the requests may take, in seconds. A million take minutes.
-LOAD_SECONDS = 60 if REQUESTS <= 10_000 else 1800
+# How long the requests may take on a busy machine, in seconds. A million take minutes.
+LOAD_SECONDS = 300 if REQUESTS <= 10_000 else 1800
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def total_bytes(state):
 
 # The server is measured, and not Triton's backend.
 @pytest.mark.parametrize("python_backend", python_backends.OURS, indirect=True)
-@pytest.mark.timeout(120 if REQUESTS <= 10_000 else 2 * LOAD_SECONDS)
+@pytest.mark.timeout(2 * LOAD_SECONDS)
 def test_many_requests_leave_no_descriptor_no_process_and_no_memory(server, models, record_property):
     load(server, models, max(REQUESTS // 10, 5000))
     before = state(server)
