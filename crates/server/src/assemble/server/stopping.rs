@@ -67,13 +67,14 @@ impl Server {
         if delay.is_zero() {
             return;
         }
+        self.engine.announce_stop();
+        let serving = self.endpoints.iter().filter(|endpoint| endpoint.service != EndpointService::Metrics);
+        serving.for_each(|endpoint| endpoint.drain.announce());
+        // Afterwards: who reads the line finds that it is so.
         log::info!(
             "The server is not ready any more. It serves for another {} seconds (--shutdown-delay-secs), then it stops",
             delay.as_secs()
         );
-        self.engine.announce_stop();
-        let serving = self.endpoints.iter().filter(|endpoint| endpoint.service != EndpointService::Metrics);
-        serving.for_each(|endpoint| endpoint.drain.announce());
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
             () = end_of_all_work(&self.engine) => log::info!("The last sequence has ended, and no other may begin"),
