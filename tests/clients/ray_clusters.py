@@ -14,7 +14,7 @@ import processes
 import programs
 from protocols import GRPC
 from python_backends import BUILT_IN
-from serving import BINARY, ROOT, TARGET, environment, eventually, free_port, free_ports, refuses_connections
+from serving import BINARY, ROOT, TARGET, environment, eventually, free_ports, refuses_connections
 
 PROGRAM = ROOT / "tests/clients/other_programs/ray_cluster.py"
 
@@ -148,6 +148,7 @@ def haproxy_variables(folder):
 
     The paths of sockets must be short: Ray adds a folder of 56 letters.
     """
+    metrics_port, stats_port = free_ports(2)
     return {
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": f"{folder}/haproxy.cfg",
@@ -157,8 +158,8 @@ def haproxy_variables(folder):
         "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": f"{folder}/m",
         # A replica ends as soon as it has no request, instead of after 30 seconds.
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "0",
-        "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),
-        "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),
+        "RAY_SERVE_HAPROXY_METRICS_PORT": str(metrics_port),
+        "RAY_SERVE_HAPROXY_STATS_PORT": str(stats_port),
     }
 
 
