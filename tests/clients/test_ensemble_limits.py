@@ -32,7 +32,7 @@ def hold(folder_gate):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, folder_gate):
-    """Ensembles with each limit: `plain` doubles what a member repeats, `gated` sends it through a held member."""
+    """Ensembles with each limit: `plain` doubles what a member repeats, `gated` and `left` send it through a held member."""
     folder = tmp_path_factory.mktemp("models")
     write_plugin_model(folder, "repeat", "repeat", TENSORS + DECOUPLED)
     one = tensor("input", "X", "INT32", 1)
@@ -52,17 +52,20 @@ def folder(tmp_path_factory, folder_gate):
     for limit in LIMITS:
         double = step("double", {"X": "number"}, {"Y": "OUT"})
         ensembles.write(folder, f"plain_{limit}", TENSORS, repeat, double, scheduling=scheduling(limit))
-        # One for each limit, so that each test counts its own.
-        folder_gate.write(folder, f"held_{limit}", NO_BATCHES)
-        ensembles.write(
-            folder,
-            f"gated_{limit}",
-            NO_BATCHES + IN + tensor("output", "OUT", "FP32", 1),
-            repeat,
-            step("cast", {"X": "number"}, {"REAL": "real", "HOLD": "hold"}),
-            step(f"held_{limit}", {"INPUT0": "real", "HOLD": "hold"}, {"OUTPUT0": "OUT"}),
-            scheduling=scheduling(limit),
-        )
+        # One for each test, so that it counts its own. And no execution has been brief before the held one: if many have
+        # been, the ensemble's own thread executes the held one, too, and nothing else for the request until it ends.
+        for name in ["gated", "left"]:
+            member = f"held_{name}_{limit}"
+            folder_gate.write(folder, member, NO_BATCHES)
+            ensembles.write(
+                folder,
+                f"{name}_{limit}",
+                NO_BATCHES + IN + tensor("output", "OUT", "FP32", 1),
+                repeat,
+                step("cast", {"X": "number"}, {"REAL": "real", "HOLD": "hold"}),
+                step(member, {"INPUT0": "real", "HOLD": "hold"}, {"OUTPUT0": "OUT"}),
+                scheduling=scheduling(limit),
+            )
     return folder
 
 
@@ -105,7 +108,7 @@ def test_many_streams_share_a_limit(server, threads, limit):
 
 @pytest.mark.parametrize("limit, waiting", [(None, 9), (1, 0), (4, 3)])
 def test_no_more_requests_of_a_step_are_in_flight_than_the_limit(server, client, hold, limit, waiting):
-    model = f"held_{limit}"
+    model = f"held_gated_{limit}"
     with Stream(client) as stream:
         stream.send(f"gated_{limit}", {"IN": np.full(10, hold.number, np.int32)})
         hold.wait_until_running()
@@ -117,15 +120,16 @@ def test_no_more_requests_of_a_step_are_in_flight_than_the_limit(server, client,
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_a_client_that_goes_away_gives_its_permits_back(server, client, hold, limit):
-    before = canceled(server, f"gated_{limit}")
+    model = f"left_{limit}"
+    before = canceled(server, model)
     with Stream(client) as stream:
-        stream.send(f"gated_{limit}", {"IN": np.full(10, hold.number, np.int32)})
+        stream.send(model, {"IN": np.full(10, hold.number, np.int32)})
         hold.wait_until_running()
-    eventually(lambda: canceled(server, f"gated_{limit}") == before + 1, "the request to be canceled")
-    eventually(lambda: pending(server, f"held_{limit}") == 0, "the requests to be dropped")
+    eventually(lambda: canceled(server, model) == before + 1, "the request to be canceled")
+    eventually(lambda: pending(server, f"held_{model}") == 0, "the requests to be dropped")
     hold.release()
     with Stream(client) as stream:
-        stream.send(f"gated_{limit}", {"IN": np.zeros(10, np.int32)})
+        stream.send(model, {"IN": np.zeros(10, np.int32)})
         assert numbers(stream) == [0] * 10
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import mmap
 import os
+import pathlib
 import runpy
 import socket
 import sys
@@ -209,12 +210,11 @@ def test_models_are_loaded_and_unloaded(folder):
 
 
 @pytest.fixture
-def temporary(tmp_path, monkeypatch):
-    """The place of temporary files, which no other process uses."""
-    place = tmp_path / "temporary"
-    place.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(place))
-    return place
+def temporary(monkeypatch):
+    """The place of temporary files, which no other process uses. Its path is short: the package binds a socket there."""
+    with tempfile.TemporaryDirectory(prefix="n-") as place:
+        monkeypatch.setattr(tempfile, "tempdir", place)
+        yield pathlib.Path(place)
 
 
 def test_nothing_is_left_of_a_server(folder, temporary):
