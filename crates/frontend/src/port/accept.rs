@@ -157,7 +157,8 @@ impl Accepting {
             Ok(permit) => {
                 self.is_full = false;
                 let counted = (permit, self.port.drain.enter());
-                let served = serve(stream);
+                // A connection is a large future, and a task and each future around it hold it twice: they get a pointer.
+                let served = Box::pin(serve(stream));
                 let queue = self.queue.clone();
                 self.connections.spawn(with_inline_wake(async move {
                     let _counted = counted;
