@@ -147,8 +147,8 @@ cargo xtask bench [--reference DIR] [--before BINARY] [--limit] [--rounds N] [--
     costs and saves, then what observing and encrypting, tensors in shared memory and models in Python cost, then whether
     nereid tune finds what a full sweep finds, then each time and size that the documents promise beside the measured one,
     then what twice as many of something cost, then what replicas cost behind HAProxy, Envoy and Ray Serve, then the
-    same model behind other servers, then forests beside their libraries, then what a second processor gives, then the
-    instructions and allocations of a request, then the criterion benches.
+    same model behind other servers, then forests, OpenVINO and PyTorch beside their bare libraries, then what a second
+    processor gives, then the instructions and allocations of a request, then the criterion benches.
     Results also in target/bench.
     --server measures this build of our server instead of building one.
     --before measures an earlier build of the server beside this one and shows the ratios.
