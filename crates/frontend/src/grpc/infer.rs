@@ -150,7 +150,7 @@ fn decode_request(
     times: Option<MessageTimes>,
     request: &mut Request,
 ) -> Result<RequestContext, Status> {
-    let message = InferMessage::decode(&frames).map_err(|_| Status::unparsable())?;
+    let message = InferMessage::decode(&frames)?;
     request::check(call, &message)?;
     let model = endpoint.model(call, &message.model_name, &message.model_version)?;
     if let Some(facts) = &call.facts {

@@ -523,7 +523,13 @@ fn decode_message(
 ) -> Result<AcceptedMessage, Malformed> {
     let bytes = if endpoint.options.access_log.is_some() { received.len() } else { 0 };
     let ReceivedMessage { frames, reservation } = received;
-    let message = InferMessage::decode(&frames)?;
+    let message = match InferMessage::decode(&frames) {
+        Ok(message) => message,
+        Err(InvalidMessage::Refused(error)) => {
+            return Ok(AcceptedMessage { id: Name::default(), bytes, decoupled: false, decoded: Err(error) });
+        }
+        Err(InvalidMessage::Malformed) => return Err(Malformed),
+    };
     let id = lengths::short_id(&message.id);
     if let Err(denied) = request::check(call, &message) {
         let denied = Error::invalid(denied.message().to_owned());
