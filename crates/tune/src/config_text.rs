@@ -5,7 +5,7 @@ use std::ops::Range;
 use anyhow::{Result, ensure};
 use proto::text::SourceField;
 
-use crate::tunable::{BatchingChange, ConfigChanges, THREADS_PARAMETER, TunableModel};
+use crate::tunable::{BatchingChange, ConfigChanges, ThreadsChange, TunableModel};
 
 /// The text with the changes.
 ///
@@ -140,24 +140,23 @@ impl TextEdits<'_> {
         }
     }
 
-    fn threads(&mut self, fields: &[SourceField<'_>], threads: u32) {
+    fn threads(&mut self, fields: &[SourceField<'_>], ThreadsChange { parameter, count }: ThreadsChange) {
         let entries = fields.iter().filter(|field| field.name == "parameters").flat_map(|field| {
             let is_list = self.text[field.value.clone()].starts_with('[');
             if is_list { field.inside.iter().collect() } else { vec![field] }
         });
         let is_key = |entry: &&SourceField<'_>| {
-            named(&entry.inside, "key").is_some_and(|key| {
-                self.text[key.value.clone()].trim_matches(['"', '\'']) == THREADS_PARAMETER
-            })
+            named(&entry.inside, "key")
+                .is_some_and(|key| self.text[key.value.clone()].trim_matches(['"', '\'']) == parameter)
         };
         let value = entries.filter(is_key).find_map(|entry| named(&entry.inside, "value"));
         match value {
             Some(value) => {
-                let text = format!("{{ string_value: \"{threads}\" }}");
+                let text = format!("{{ string_value: \"{count}\" }}");
                 self.changes.push((value.value.clone(), text));
             }
             None => self.appended.push_str(&format!(
-                "parameters {{\n  key: \"{THREADS_PARAMETER}\"\n  value {{ string_value: \"{threads}\" }}\n}}\n"
+                "parameters {{\n  key: \"{parameter}\"\n  value {{ string_value: \"{count}\" }}\n}}\n"
             )),
         }
     }

@@ -9,8 +9,15 @@ use proto::{ModelConfig, ModelDynamicBatching, ModelInstanceGroup, ModelParamete
 
 use crate::search::TunedSetting;
 
-/// The parameter of the ONNX Runtime backend for the threads of a run.
-pub const THREADS_PARAMETER: &str = "intra_op_thread_count";
+/// The parameters for the threads of a run, by backend. A forest uses threads for larger batches than those of a tuning.
+const THREADS_PARAMETERS: [(&str, &str); 3] = [
+    ("onnxruntime", "intra_op_thread_count"),
+    ("openvino", "INFERENCE_NUM_THREADS"),
+    ("pytorch", "INTRA_OP_THREAD_COUNT"),
+];
+
+/// Backends that complete a size of batches, and let requests have more rows than that.
+const WITH_LARGER_REQUESTS: [&str; 2] = ["onnxruntime", "openvino"];
 
 /// The largest batch that is tried if the configuration leaves the size to the server.
 const USUAL_BATCH: u32 = 32;
@@ -53,7 +60,7 @@ pub fn refuse_untunable(config: &ModelConfig) -> Result<()> {
 
 impl TunableModel {
     /// A model with the text of its configuration, and the configuration that a server told of it. `request_rows` is the most
-    /// rows of a request to an ONNX model whose batch size the server completes.
+    /// rows of a request to a model of ONNX Runtime or OpenVINO whose batch size the server completes.
     ///
     /// # Errors
     /// The text is no configuration, or the model cannot be tuned.
@@ -64,15 +71,28 @@ impl TunableModel {
         let sets_batch = parsed.fields.contains("max_batch_size");
         let mut model = TunableModel { given: parsed.config, sets_batch, effective, largest_request: 0 };
         let now = model.batch_now();
-        model.largest_request =
-            if model.has_threads() && !sets_batch && now > 1 { now.max(request_rows) } else { now };
+        let may_be_larger = WITH_LARGER_REQUESTS.contains(&model.framework()) && !sets_batch && now > 1;
+        model.largest_request = if may_be_larger { now.max(request_rows) } else { now };
         Ok(model)
     }
 
-    /// Whether a setting may have threads.
+    /// The parameter for the threads of a run. `None`: a setting has no threads.
     #[must_use]
-    pub fn has_threads(&self) -> bool {
-        self.effective.backend == "onnxruntime" || self.effective.platform.starts_with("onnxruntime")
+    pub fn threads_parameter(&self) -> Option<&'static str> {
+        let of = THREADS_PARAMETERS.iter().find(|(backend, _)| *backend == self.framework());
+        of.map(|(_, parameter)| *parameter)
+    }
+
+    /// The backend that computes: OpenVINO also has models of other backends.
+    fn framework(&self) -> &str {
+        let policy = self.effective.optimization.as_ref();
+        let accelerators = policy.and_then(|policy| policy.execution_accelerators.as_ref());
+        let mut accelerators = accelerators.iter().flat_map(|all| &all.cpu_execution_accelerator);
+        match self.effective.backend.as_str() {
+            "onnxruntime" if accelerators.any(|accelerator| accelerator.name == "openvino") => "openvino",
+            "tensorflow" => "openvino",
+            backend => backend,
+        }
     }
 
     fn batch_now(&self) -> u32 {
@@ -101,7 +121,8 @@ impl TunableModel {
     pub fn present(&self, processors: u32, has_threads: bool) -> TunedSetting {
         let counts = self.effective.instance_group.iter().map(|group| group.count);
         let instances = u32::try_from(counts.sum::<i32>()).unwrap_or(1).max(1);
-        let named = self.effective.parameters.get(THREADS_PARAMETER);
+        let parameter = self.threads_parameter().unwrap_or_default();
+        let named = self.effective.parameters.get(parameter);
         let named = named.and_then(|parameter| parameter.string_value.trim().parse().ok());
         // Without the parameter an instance gets its share of the processors.
         let threads =
@@ -134,7 +155,9 @@ impl TunableModel {
         ConfigChanges {
             max_batch_size: (now > 0 && is_new).then_some(size),
             instances: setting.instances,
-            threads: setting.threads,
+            threads: setting.threads.and_then(|count| {
+                self.threads_parameter().map(|parameter| ThreadsChange { parameter, count })
+            }),
             batching,
         }
     }
@@ -151,9 +174,9 @@ impl TunableModel {
             Some(group) => group.count = count,
             None => config.instance_group.push(ModelInstanceGroup { count, ..Default::default() }),
         }
-        if let Some(threads) = changes.threads {
-            let string_value = threads.to_string();
-            config.parameters.insert(THREADS_PARAMETER.to_owned(), ModelParameter { string_value });
+        if let Some(ThreadsChange { parameter, count }) = changes.threads {
+            let string_value = count.to_string();
+            config.parameters.insert(parameter.to_owned(), ModelParameter { string_value });
         }
         if let Some(change) = &changes.batching {
             let mut batching = match config.scheduling_choice.take() {
@@ -175,10 +198,19 @@ pub struct ConfigChanges {
     pub max_batch_size: Option<u32>,
     /// `instance_group.count`.
     pub instances: u32,
-    /// The parameter of the backend. `None`: it stays.
-    pub threads: Option<u32>,
+    /// `None`: they stay.
+    pub threads: Option<ThreadsChange>,
     /// `None`: there is no dynamic batcher.
     pub batching: Option<BatchingChange>,
+}
+
+/// The threads of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadsChange {
+    /// The parameter of the backend.
+    pub parameter: &'static str,
+    /// Its value.
+    pub count: u32,
 }
 
 /// What changes in `dynamic_batching`.
@@ -248,11 +280,25 @@ mod tests {
         assert_eq!(changes(onnx, 2), (Some(1024), Some(Some(2))));
         assert_eq!(changes(onnx, 4), (None, Some(None)));
         assert_eq!(changes(onnx, 32), (Some(1024), Some(Some(32))));
+        assert_eq!(changes(&onnx.replace("onnxruntime", "openvino"), 2), (Some(1024), Some(Some(2))));
         // The code of a model in Python has told this size: it is the limit of requests.
         let python = "backend: 'python' max_batch_size: 8 dynamic_batching { }";
         assert_eq!(changes(python, 1), (Some(8), None));
         assert_eq!(changes(python, 8), (None, Some(None)));
         assert_eq!(changes(python, 32), (Some(32), Some(None)));
+    }
+
+    #[test]
+    fn the_framework_that_computes_names_the_threads() {
+        let parameter = |effective: &str| model("", effective).unwrap().threads_parameter();
+        let accelerated = "backend: 'onnxruntime' optimization { execution_accelerators {
+            cpu_execution_accelerator { name: 'openvino' } } }";
+        assert_eq!(parameter("backend: 'onnxruntime'"), Some("intra_op_thread_count"));
+        assert_eq!(parameter("backend: 'openvino'"), Some("INFERENCE_NUM_THREADS"));
+        assert_eq!(parameter(accelerated), Some("INFERENCE_NUM_THREADS"));
+        assert_eq!(parameter("backend: 'tensorflow'"), Some("INFERENCE_NUM_THREADS"));
+        assert_eq!(parameter("backend: 'pytorch'"), Some("INTRA_OP_THREAD_COUNT"));
+        assert_eq!(parameter("backend: 'fil'"), None);
     }
 
     #[test]
@@ -268,7 +314,7 @@ mod tests {
         let model = model("", "backend: 'python' max_batch_size: 0").unwrap();
         assert_eq!(model.largest_batch(None).unwrap(), 1);
         assert!(model.largest_batch(Some(8)).unwrap_err().to_string().contains("--batch-max"));
-        assert!(!model.has_threads());
+        assert_eq!(model.threads_parameter(), None);
         let changes = model.changes(&model.present(2, false));
         assert_eq!((changes.max_batch_size, changes.batching), (None, None));
     }

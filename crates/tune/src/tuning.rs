@@ -124,10 +124,13 @@ pub fn tune(
 fn search(options: &TuneOptions, model: &TunableModel) -> Result<Search> {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let shares_pool = options.server_options.iter().any(|option| option.contains("enable-global-threadpool"));
-    let has_threads = model.has_threads() && !shares_pool;
+    let has_threads = model.threads_parameter().is_some() && !shares_pool;
+    let largest = model.largest_batch(options.batch_max)?;
+    // Each request has one row, so that batches are never larger than the callers are many.
+    let callers = options.callers.iter().max().map_or(1, |callers| callers.next_power_of_two());
     let space = TuningSpace::new(&SpaceLimits {
         processors,
-        batch: model.largest_batch(options.batch_max)?,
+        batch: if options.batch_max.is_some() { largest } else { largest.min(callers) },
         has_threads,
         callers: options.callers.clone(),
         present: model.present(processors, has_threads),
