@@ -35,10 +35,14 @@ def add(folder, name, file, config=None, backend="openvino"):
         (folder / name / "config.pbtxt").write_text(f'backend: "{backend}"\n{config}')
 
 
-@pytest.fixture(scope="module")
-def openvino_server(tmp_path_factory):
+def needs_library():
     if LIBRARY not in os.environ:
         programs.missing(f"{LIBRARY} names no library: 'pip install openvino' has it", programs.SETUP)
+
+
+@pytest.fixture(scope="module")
+def openvino_server(tmp_path_factory):
+    needs_library()
     folder = tmp_path_factory.mktemp("models")
     add(folder, "plain", "affine.xml")
     add(folder, "graph", "affine.onnx", "max_batch_size: 8\n")
@@ -92,3 +96,32 @@ def test_a_check_tells_what_a_load_would_refuse(start, empty, config, text):
     with HTTP.connect(start(empty, "--model-control-mode=explicit")) as client:
         _, refused = refusal(client.load_model, "wrong")
         assert text in refused
+
+
+FROZEN = """platform: "tensorflow_graphdef"
+max_batch_size: 8
+input { name: "x" data_type: TYPE_FP32 dims: 4 }
+output { name: "Relu" data_type: TYPE_FP32 dims: 4 }
+"""
+
+
+def test_models_of_tensorflow_are_served_by_their_platforms(protocol, start, empty):
+    shutil.copytree(FILES / "affine.saved_model", empty / "saved/1/model.savedmodel")
+    (empty / "frozen/1").mkdir(parents=True)
+    shutil.copy(FILES / "affine.pb", empty / "frozen/1/model.graphdef")
+    (empty / "frozen/config.pbtxt").write_text(FROZEN)
+    checked = processes.run([BINARY, "check", "--strict", empty], env=environment())
+    assert checked.returncode == 0, checked.stdout
+    server = start(empty).wait_until_ready()
+    with protocol.connect(server) as client:
+        for name, output in (("saved", "y"), ("frozen", "Relu")):
+            given = np.linspace(-3, 3, 12, dtype=np.float32).reshape(3, 4)
+            result = client.infer(name, [protocol.input("x", given)])
+            np.testing.assert_array_equal(result.as_numpy(output), np.maximum(given * 2 + BIAS, 0))
+
+
+def test_without_the_library_a_model_of_tensorflow_tells_what_to_install(start, empty):
+    shutil.copytree(FILES / "affine.saved_model", empty / "saved/1/model.savedmodel")
+    with HTTP.connect(start(empty, "--model-control-mode=explicit", variables={LIBRARY: "/nowhere"})) as client:
+        _, refused = refusal(client.load_model, "saved")
+        assert "unable to load OpenVINO from '/nowhere'" in refused and "pip install openvino" in refused

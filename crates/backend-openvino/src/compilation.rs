@@ -8,7 +8,11 @@ use crate::ov::{CompileOptions, CompiledModel, InferRequest, ModelGraph, OvError
 /// A graph that has been read, and the compiled model that instances share.
 ///
 /// One thread at a time compiles: a failure of the library in another thread could replace the message of its own.
-pub(crate) struct SharedGraph(Mutex<GraphState>);
+pub(crate) struct SharedGraph {
+    state: Mutex<GraphState>,
+    /// All compiled models. Its lock is never held while the library works.
+    compiled: Mutex<Vec<Weak<CompiledModel>>>,
+}
 
 struct GraphState {
     graph: ModelGraph,
@@ -18,7 +22,22 @@ struct GraphState {
 impl SharedGraph {
     /// A graph that is not compiled yet.
     pub(crate) fn new(graph: ModelGraph) -> Arc<Self> {
-        Arc::new(Self(Mutex::ranked(LockRank::SharedSession, GraphState { graph, shared: Weak::new() })))
+        let state = GraphState { graph, shared: Weak::new() };
+        let state = Mutex::ranked(LockRank::SharedSession, state);
+        Arc::new(Self { state, compiled: Mutex::new(Vec::new()) })
+    }
+
+    /// How many compiled models there are. Does not wait for one that is compiled now.
+    pub(crate) fn compiled_models(&self) -> usize {
+        self.compiled.lock().iter().filter(|model| model.strong_count() > 0).count()
+    }
+
+    fn compile(&self, graph: &ModelGraph, options: &CompileOptions) -> Result<Arc<CompiledModel>, OvError> {
+        let model = CompiledModel::compile(graph, options)?;
+        let mut compiled = self.compiled.lock();
+        compiled.retain(|model| model.strong_count() > 0);
+        compiled.push(Arc::downgrade(&model));
+        Ok(model)
     }
 }
 
@@ -39,12 +58,12 @@ impl GraphCompilation {
     /// # Errors
     /// Those of the library.
     pub(crate) fn request(&self) -> Result<InferRequest, OvError> {
-        let mut state = self.graph.0.lock();
+        let mut state = self.graph.state.lock();
         let shared = state.shared.upgrade().filter(|model| self.shares && !model.is_broken());
         if let Some(model) = shared {
             return InferRequest::new(&model);
         }
-        let model = CompiledModel::compile(&state.graph, &self.options)?;
+        let model = self.graph.compile(&state.graph, &self.options)?;
         if self.shares && model.can_be_shared() {
             state.shared = Arc::downgrade(&model);
         }

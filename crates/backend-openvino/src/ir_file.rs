@@ -20,6 +20,8 @@ pub(crate) struct IrFile {
     pub(crate) inputs: Vec<IrValue>,
     /// The layers `Result`, in the order of the file.
     pub(crate) outputs: Vec<IrValue>,
+    /// Bytes of weights in FP16 or BF16.
+    pub(crate) half_bytes: u64,
 }
 
 /// An input or output.
@@ -100,7 +102,13 @@ impl IrReader {
                 let port = IrValue { names: names(&take("output_names")), ..IrValue::default() };
                 self.layer = Layer { id: take("id"), kind: take("type"), port, is_of_any_rank: false };
             }
-            b"data" => self.layer.is_of_any_rank = take("shape") == "...",
+            b"data" => {
+                self.layer.is_of_any_rank = take("shape") == "...";
+                if self.layer.kind == "Const" && ["f16", "bf16"].contains(&take("element_type").as_str()) {
+                    let bytes = take("size").parse().unwrap_or(0);
+                    self.file.half_bytes = self.file.half_bytes.saturating_add(bytes);
+                }
+            }
             b"port" => {
                 let told = names(&take("names"));
                 if !told.is_empty() {
@@ -202,7 +210,7 @@ mod tests {
 
     #[test]
     fn inputs_and_outputs_have_names_types_and_shapes() {
-        let IrFile { inputs, outputs } = committed("network.xml");
+        let IrFile { inputs, outputs, .. } = committed("network.xml");
         assert_eq!(inputs, [value(&["x"], "FP32", &[-1, 8])]);
         assert_eq!(outputs, [value(&["y"], "FP32", &[-1, 8])]);
     }
@@ -224,7 +232,7 @@ mod tests {
             )
         };
         let shapes = |text: &str| {
-            let IrFile { inputs, outputs } = parse(text.as_bytes()).unwrap();
+            let IrFile { inputs, outputs, .. } = parse(text.as_bytes()).unwrap();
             inputs.into_iter().chain(outputs).map(|value| value.shape).collect::<Vec<_>>()
         };
         assert_eq!(shapes(&layer("Parameter", "...")), [None]);

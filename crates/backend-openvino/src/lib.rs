@@ -22,6 +22,7 @@ mod ov;
 mod settings;
 mod shapes;
 mod signature;
+mod weights;
 
 pub use bench_baseline::RunOverhead;
 pub use model::OpenVinoBackend;

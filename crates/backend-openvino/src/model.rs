@@ -9,16 +9,16 @@ use std::{
 use config::{KnownConfigNames, ModelConfig};
 use inference::{
     backend::{
-        Backend, BackendModel, BuiltInstance, Implementation, InstanceDevice, InstanceSpec, ModelInspection,
-        ModelSource,
+        Backend, BackendModel, BackendSettings, BuiltInstance, Implementation, InstanceDevice, InstanceSpec,
+        MemoryUsage, ModelInspection, ModelSource,
     },
     lock::{LockRank, Mutex},
 };
 use native_backend::{
     CopiedBytes, DefaultBatchSize, LibrarySearch, NativeInstance, Rows, Signature, ToldFailure, complete,
-    is_complete, probe,
+    is_complete, is_left_to_directory, probe,
 };
-use vocabulary::{Error, Name};
+use vocabulary::{Error, MemoryKind, Name};
 
 use crate::{
     compilation::{GraphCompilation, SharedGraph},
@@ -30,6 +30,7 @@ use crate::{
     settings::{self, OpenVinoSettings},
     shapes::reshape,
     signature::signature,
+    weights::WeightBytes,
 };
 
 /// OpenVINO on the CPU.
@@ -103,13 +104,14 @@ impl Backend for OpenVinoBackend {
         Some(settings::KNOWN_NAMES)
     }
 
-    fn runs(&self, source: &ModelSource, settings: &BTreeMap<String, String>) -> Result<bool, Error> {
+    fn runs(&self, source: &ModelSource, settings: &BackendSettings<'_>) -> Result<bool, Error> {
+        if source.asks_for(settings::TENSORFLOW) {
+            return is_left_to_directory(source, settings).map(|is_left| !is_left);
+        }
         let is_accelerator =
             || source.asks_for(settings::ONNX_RUNTIME) && settings::is_accelerator_of(&source.declared);
-        if !source.asks_for(Self::NAME) && !is_accelerator() {
-            return Ok(false);
-        }
-        Ok(Implementation::of(Self::NAME, settings)? != Some(Implementation::Triton))
+        let is_ours = source.asks_for(Self::NAME) || is_accelerator();
+        Ok(is_ours && source.implementation(settings)? != Some(Implementation::Triton))
     }
 
     fn missing_runtime(&self, settings: &BTreeMap<String, String>) -> Option<String> {
@@ -125,7 +127,7 @@ impl Backend for OpenVinoBackend {
         let settings = OpenVinoSettings::of(&source.parameters())?;
         let told =
             settings.without_effect().iter().map(|&(parameter, reason)| (parameter.to_owned(), reason));
-        for (parameter, reason) in told.chain(settings::of_onnx_runtime(declared)) {
+        for (parameter, reason) in told.chain(settings::of_other_backends(declared)) {
             log::warn!("the parameter '{parameter}' of model '{}' has no effect: {reason}", source.name);
         }
         let default_max_batch_size = DefaultBatchSize::of(&source.settings)?;
@@ -138,6 +140,7 @@ impl Backend for OpenVinoBackend {
             settings,
             signature: Arc::new(signature(&graph, declared)?),
             graph: SharedGraph::new(graph),
+            weights: WeightBytes::of(&file),
             default_max_batch_size,
             copied_bytes: self.copied_bytes.clone(),
         }))
@@ -151,6 +154,7 @@ struct OpenVinoModel {
     settings: OpenVinoSettings,
     signature: Arc<Signature>,
     graph: Arc<SharedGraph>,
+    weights: WeightBytes,
     default_max_batch_size: DefaultBatchSize,
     copied_bytes: Arc<CopiedBytes>,
 }
@@ -182,6 +186,11 @@ impl BackendModel for OpenVinoModel {
 
     fn copies_foreign_memory(&self) -> bool {
         true
+    }
+
+    fn memory_usage(&self) -> Vec<MemoryUsage> {
+        let byte_size = self.weights.with_compiled(self.graph.compiled_models());
+        vec![MemoryUsage { kind: MemoryKind::Cpu, id: 0, byte_size }]
     }
 
     fn instance(&self, config: &Arc<ModelConfig>, spec: &InstanceSpec) -> Result<BuiltInstance, Error> {

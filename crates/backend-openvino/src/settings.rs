@@ -14,6 +14,9 @@ pub(crate) const BACKEND_NAME: &str = "openvino";
 /// The backend whose models may name OpenVINO as an accelerator.
 pub(crate) const ONNX_RUNTIME: &str = "onnxruntime";
 
+/// The backend of Triton for models of TensorFlow. OpenVINO runs them.
+pub(crate) const TENSORFLOW: &str = "tensorflow";
+
 /// The settings that `--backend-config` and the parameters of a model may contain.
 pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
     settings: &[
@@ -52,6 +55,10 @@ const BATCH_PADDING: &str = "ENABLE_BATCH_PADDING";
 const RESHAPE: &str = "RESHAPE_IO_LAYERS";
 const DEVICE: &str = "TARGET_DEVICE";
 
+/// Parameters of Triton's backend for TensorFlow that choose a part of a model, and the only value that OpenVINO has.
+const PARTS_OF_TENSORFLOW: [(&str, &str); 2] =
+    [("TF_GRAPH_TAG", "serve"), ("TF_SIGNATURE_DEF", "serving_default")];
+
 /// The property that keeps the library from computing in BF16.
 const PRECISION: &str = "INFERENCE_PRECISION_HINT";
 
@@ -86,6 +93,9 @@ impl OpenVinoSettings {
         let mut reader = ParameterReader { values: parameters, errors: &mut errors };
         let pads = reader.read(BATCH_PADDING, |value| yes_or_no(BATCH_PADDING, value));
         reader.read(DEVICE, device);
+        for (name, only) in PARTS_OF_TENSORFLOW {
+            reader.read(name, |value| part_of_tensorflow(name, only, value));
+        }
         let compiles = reader.read(COMPILATION_THREADS, |value| count(COMPILATION_THREADS, value));
         let settings = Self {
             extension: reader.read(EXTENSION, extension),
@@ -154,12 +164,14 @@ pub(crate) fn is_accelerator_of(declared: &proto::ModelConfig) -> bool {
         && accelerators.is_some_and(|all| all.iter().any(|accelerator| accelerator.name == BACKEND_NAME))
 }
 
-/// The parameters of a model of ONNX Runtime that has OpenVINO as its accelerator, and that OpenVINO does not have, with
-/// the reason why they have no effect.
-pub(crate) fn of_onnx_runtime(declared: &proto::ModelConfig) -> Vec<(String, &'static str)> {
-    let known = [KNOWN_NAMES.parameters, &server_parameters()].concat();
+/// The parameters that OpenVINO does not have, of a model whose configuration is for another backend, with the reason why
+/// they have no effect.
+pub(crate) fn of_other_backends(declared: &proto::ModelConfig) -> Vec<(String, &'static str)> {
+    let parts = PARTS_OF_TENSORFLOW.map(|(name, _)| name);
+    let known = [KNOWN_NAMES.parameters, &parts, &server_parameters()].concat();
     let is_unknown = |name: &&String| !known.contains(&name.as_str());
-    let parameters = declared.parameters.keys().filter(|_| declared.backend == ONNX_RUNTIME);
+    let is_of_other = [ONNX_RUNTIME, TENSORFLOW].contains(&declared.backend.as_str());
+    let parameters = declared.parameters.keys().filter(|_| is_of_other);
     parameters.filter(is_unknown).map(|name| (name.clone(), "OpenVINO runs the model")).collect()
 }
 
@@ -226,6 +238,15 @@ fn device(value: &str) -> Result<(), Error> {
     }
     Err(Error::unsupported(format!(
         "the parameter '{DEVICE}' is '{value}', but models are served on the CPU only"
+    )))
+}
+
+fn part_of_tensorflow(name: &str, only: &str, value: &str) -> Result<(), Error> {
+    if value == only {
+        return Ok(());
+    }
+    Err(Error::unsupported(format!(
+        "the parameter '{name}' is '{value}', but OpenVINO, which runs the model, knows only '{only}'"
     )))
 }
 

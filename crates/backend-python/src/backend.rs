@@ -7,7 +7,7 @@ use std::{
 
 use config::KnownConfigNames;
 use inference::{
-    backend::{Backend, BackendModel, Implementation, ModelInspection, ModelSource},
+    backend::{Backend, BackendModel, BackendSettings, Implementation, ModelInspection, ModelSource},
     lock::Mutex,
     metric_registry::MetricRegistry,
 };
@@ -73,17 +73,19 @@ impl Backend for PythonBackend {
         Some(KNOWN_NAMES)
     }
 
-    fn runs(&self, source: &ModelSource, settings: &BTreeMap<String, String>) -> Result<bool, Error> {
+    fn runs(&self, source: &ModelSource, settings: &BackendSettings<'_>) -> Result<bool, Error> {
+        // A model of a backend in Python has the name of that backend, and is run by this one all the same.
+        let settings = settings(Self::NAME);
         let backends = Path::new(settings.get("backend-directory").map_or("", String::as_str));
         if !is_of_python(source) && python_directory(source, backends).is_none() {
             return Ok(false);
         }
-        let is_ours = match Implementation::of(Self::NAME, settings)? {
+        let is_ours = match Implementation::of(Self::NAME, &settings)? {
             None => !backends.join(Self::NAME).join(LIBRARY).is_file(),
             Some(chosen) => chosen == Implementation::BuiltIn,
         };
         if !is_ours {
-            refuse_sandbox(source, settings)?;
+            refuse_sandbox(source, &settings)?;
         }
         self.log_choice(is_ours, backends);
         Ok(is_ours)
@@ -157,7 +159,7 @@ mod tests {
         };
         let mut settings = BTreeMap::from([("backend-directory".to_owned(), root.display().to_string())]);
         settings.extend(implementation.map(|value| ("implementation".to_owned(), value.to_owned())));
-        PythonBackend::new(Arc::default()).runs(&source, &settings)
+        PythonBackend::new(Arc::default()).runs(&source, &|_| settings.clone())
     }
 
     fn touch(path: &Path) {

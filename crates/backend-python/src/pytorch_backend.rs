@@ -2,10 +2,12 @@
 //!
 //! Its workers are those of models in Python, and their settings are those of the backend `python`. The interpreter must
 //! have the package torch.
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use config::{ConfigErrors, KnownConfigNames, ModelConfig, rule};
-use inference::backend::{Backend, BackendModel, ModelInspection, ModelSource};
+use inference::backend::{
+    Backend, BackendModel, BackendSettings, Implementation, ModelInspection, ModelSource,
+};
 use vocabulary::Error;
 
 use crate::{
@@ -53,14 +55,20 @@ impl Backend for PyTorchBackend {
         PythonBackend::NAME
     }
 
-    fn runs(&self, source: &ModelSource, settings: &BTreeMap<String, String>) -> Result<bool, Error> {
+    fn runs(&self, source: &ModelSource, settings: &BackendSettings<'_>) -> Result<bool, Error> {
         let (name, runtime) = (&source.declared.backend, source.declared.runtime.as_str());
+        if name != Self::NAME || !["", DEFAULT_FILE, LIBRARY].contains(&runtime) {
+            return Ok(false);
+        }
+        if let Some(chosen) = source.implementation(settings)? {
+            return Ok(chosen == Implementation::BuiltIn);
+        }
+        let settings = settings(Self::NAME);
         let directory =
             Path::new(settings.get("backend-directory").map_or("", String::as_str)).join(Self::NAME);
         let has_library = runtime != DEFAULT_FILE && directory.join(LIBRARY).is_file();
         let has_file = runtime != LIBRARY && directory.join(DEFAULT_FILE).is_file();
-        let is_known = ["", DEFAULT_FILE, LIBRARY].contains(&runtime);
-        Ok(name == Self::NAME && is_known && !has_library && !has_file)
+        Ok(!has_library && !has_file)
     }
 
     fn inspect(&self, source: &ModelSource) -> Result<Option<Box<dyn ModelInspection>>, Error> {
@@ -98,12 +106,16 @@ impl ModelInspection for PyTorchInspection {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{collections::BTreeMap, fs};
 
     use super::*;
 
-    /// Whether the built-in backend runs a model with this backend and runtime.
     fn runs(backends: &Path, backend: &str, runtime: &str) -> bool {
+        runs_with(backends, backend, runtime, None)
+    }
+
+    /// Whether the built-in backend runs a model with this backend, runtime and setting `implementation`.
+    fn runs_with(backends: &Path, backend: &str, runtime: &str, implementation: Option<&str>) -> bool {
         let declared = proto::ModelConfig {
             backend: backend.to_owned(),
             runtime: runtime.to_owned(),
@@ -119,7 +131,12 @@ mod tests {
             inferer: None,
             host_policies: Arc::default(),
         };
-        let settings = BTreeMap::from([("backend-directory".to_owned(), backends.display().to_string())]);
+        let settings = |name: &str| {
+            let own = implementation.filter(|_| name == PyTorchBackend::NAME);
+            let own = own.map(|value| (Implementation::SETTING.to_owned(), value.to_owned()));
+            let directory = ("backend-directory".to_owned(), backends.display().to_string());
+            [directory].into_iter().chain(own).collect()
+        };
         let python = PythonBackend::new(Arc::default());
         PyTorchBackend::beside(&python).runs(&source, &settings).expect("no setting is wrong")
     }
@@ -140,5 +157,22 @@ mod tests {
         assert!(runs(root.path(), "pytorch", "model.py"));
         fs::write(directory.join(DEFAULT_FILE), "").unwrap();
         assert!(!runs(root.path(), "pytorch", "model.py"));
+    }
+
+    #[test]
+    fn a_setting_chooses_before_what_the_backend_directory_has() {
+        let root = tempfile::tempdir().unwrap();
+        for runtime in ["", DEFAULT_FILE, LIBRARY] {
+            assert!(!runs_with(root.path(), "pytorch", runtime, Some("triton")), "{runtime}");
+        }
+        let directory = root.path().join("pytorch");
+        fs::create_dir(&directory).unwrap();
+        for file in [LIBRARY, DEFAULT_FILE] {
+            fs::write(directory.join(file), "").unwrap();
+        }
+        for runtime in ["", DEFAULT_FILE, LIBRARY] {
+            assert!(runs_with(root.path(), "pytorch", runtime, Some("built-in")), "{runtime}");
+        }
+        assert!(!runs_with(root.path(), "pytorch", "libtriton_mine.so", Some("built-in")));
     }
 }

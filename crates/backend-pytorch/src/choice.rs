@@ -1,10 +1,10 @@
 //! Decides whether the server computes a package itself.
 //!
 //! What decides against it is told once for each load, in the log. The backend in Python then runs the model.
-use std::{collections::BTreeMap, path::Path};
-
-use inference::backend::ModelSource;
+use inference::backend::{BackendSettings, ModelSource};
+use native_backend::is_left_to_directory;
 use proto::{model_config::SchedulingChoice, model_instance_group::Kind};
+use vocabulary::Error;
 
 use crate::{
     machine_code::InstructionSets,
@@ -13,22 +13,12 @@ use crate::{
     settings::{self, BACKEND_NAME},
 };
 
-/// The library of Triton's backend.
-const LIBRARY: &str = "libtriton_pytorch.so";
-
-/// The file of a backend in Python.
-const SOURCE: &str = "model.py";
-
-/// Whether the configuration names this backend, and the backend directory has no other one of the name.
-pub(crate) fn is_ours(declared: &proto::ModelConfig, settings: &BTreeMap<String, String>) -> bool {
-    let directory =
-        Path::new(settings.get("backend-directory").map_or("", String::as_str)).join(BACKEND_NAME);
-    let is_free = match declared.runtime.as_str() {
-        "" => !directory.join(LIBRARY).is_file() && !directory.join(SOURCE).is_file(),
-        LIBRARY => !directory.join(LIBRARY).is_file(),
-        _ => false,
-    };
-    declared.backend == BACKEND_NAME && is_free
+/// Whether the configuration names this backend, and none of the backend directory runs the model instead.
+///
+/// # Errors
+/// INVALID_ARG if the setting `implementation` has a value that is not allowed.
+pub(crate) fn is_ours(source: &ModelSource, settings: &BackendSettings<'_>) -> Result<bool, Error> {
+    Ok(source.asks_for(BACKEND_NAME) && !is_left_to_directory(source, settings)?)
 }
 
 /// Why a package runs in Python although the operator wants it to run natively.
@@ -87,7 +77,7 @@ fn open_dimensions(declared: &proto::ModelConfig) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, sync::Arc};
+    use std::{collections::BTreeMap, fs, sync::Arc};
 
     use super::*;
     use crate::{
@@ -98,29 +88,6 @@ mod tests {
     const PROCESSOR: Processor = Processor { machine: "x86_64", has: |_| true };
     const CODE: &str = "m/data/aotinductor/model/c.wrapper.so";
     const METADATA: &str = "m/data/aotinductor/model/c.wrapper_metadata.json";
-
-    #[test]
-    fn a_backend_of_the_backend_directory_goes_first() {
-        let root = tempfile::tempdir().unwrap();
-        let ours = |backend: &str, runtime: &str| {
-            let declared = proto::ModelConfig {
-                backend: backend.to_owned(),
-                runtime: runtime.to_owned(),
-                ..Default::default()
-            };
-            let directory = root.path().display().to_string();
-            is_ours(&declared, &BTreeMap::from([("backend-directory".to_owned(), directory)]))
-        };
-        assert!(ours("pytorch", "") && ours("pytorch", LIBRARY));
-        assert!(
-            !ours("onnxruntime", "") && !ours("pytorch", SOURCE) && !ours("pytorch", "libtriton_mine.so")
-        );
-        fs::create_dir(root.path().join("pytorch")).unwrap();
-        fs::write(root.path().join("pytorch/model.py"), "").unwrap();
-        assert!(!ours("pytorch", "") && ours("pytorch", LIBRARY));
-        fs::write(root.path().join("pytorch").join(LIBRARY), "").unwrap();
-        assert!(!ours("pytorch", "") && !ours("pytorch", LIBRARY));
-    }
 
     fn reason(config: proto::ModelConfig, metadata: &str, more: &[&str]) -> Option<String> {
         let mut members = vec![(CODE, &b""[..]), (METADATA, metadata.as_bytes())];

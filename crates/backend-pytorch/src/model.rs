@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, thread};
 use config::{KnownConfigNames, ModelConfig};
 use inference::{
     backend::{
-        Backend, BackendModel, BuiltInstance, InstanceDevice, InstanceSpec, ModelInspection, ModelSource,
+        Backend, BackendModel, BackendSettings, BuiltInstance, InstanceDevice, InstanceSpec, ModelInspection,
+        ModelSource,
     },
     lock::{LockRank, Mutex},
 };
@@ -115,8 +116,12 @@ impl Backend for AotInductorBackend {
         Some(settings::KNOWN_NAMES)
     }
 
-    fn runs(&self, source: &ModelSource, settings: &BTreeMap<String, String>) -> Result<bool, Error> {
-        if !choice::is_ours(&source.declared, settings) || !settings::is_native(settings)? {
+    fn runs(&self, source: &ModelSource, settings: &BackendSettings<'_>) -> Result<bool, Error> {
+        if !choice::is_ours(source, settings)? {
+            return Ok(false);
+        }
+        let settings = settings(Self::NAME);
+        if !settings::is_native(&settings)? {
             return Ok(false);
         }
         let found = match model_file::find(source) {
@@ -125,7 +130,7 @@ impl Backend for AotInductorBackend {
             // The load tells what is wrong.
             Err(_) => return Ok(true),
         };
-        let reason = self.reason_for_python(source, &found, settings);
+        let reason = self.reason_for_python(source, &found, &settings);
         if let Some(reason) = &reason {
             log::info!("model '{}' runs in a process of Python: {reason}", source.name);
         }

@@ -2,6 +2,7 @@
 use std::{collections::BTreeMap, num::NonZeroUsize};
 
 use config::{ConfigErrors, KnownConfigNames, rule};
+use inference::backend::Implementation;
 use native_backend::{ParameterReader, boolean};
 use vocabulary::Error;
 
@@ -14,7 +15,7 @@ const AOT_INDUCTOR: &str = "aotinductor";
 /// The settings that `--backend-config` may contain, and the parameters of models, those that only models in Python
 /// have included.
 pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
-    settings: &[AOT_INDUCTOR, "library"],
+    settings: &[AOT_INDUCTOR, Implementation::SETTING, "library"],
     parameters: &[
         "DISABLE_CUDNN",
         "DISABLE_OPTIMIZED_EXECUTION",

@@ -31,7 +31,7 @@ impl BackendChoice {
             return Ok(Self::Library);
         }
         for backend in &options.plugins.backends {
-            if backend.runs(source, &settings(backend.settings_name()))? {
+            if backend.runs(source, &settings)? {
                 return Ok(Self::BuiltIn(backend.clone()));
             }
         }

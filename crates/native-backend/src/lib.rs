@@ -13,6 +13,7 @@
 
 #[expect(unsafe_code, reason = "a buffer of aligned lines is also one of bytes")]
 mod aligned_buffer;
+mod backend_directory;
 mod batch_inputs;
 mod batch_size;
 mod complete;
@@ -34,6 +35,7 @@ mod strings;
 mod validate;
 
 pub use aligned_buffer::{AlignedBuffer, free_idle_buffers};
+pub use backend_directory::is_left_to_directory;
 pub use batch_size::DefaultBatchSize;
 pub use complete::{complete, is_complete};
 pub use copied_bytes::CopiedBytes;

@@ -83,8 +83,13 @@ impl ModelGraph {
         Ok(self.ports()?.outputs.iter().position(|port| told.is_some() && port.name == told))
     }
 
-    /// The name that [`ModelGraph::ports`] tells of what has a name; `None` if nothing has it.
+    /// The name that [`ModelGraph::ports`] tells of what has a name; `None` if nothing has it. In frozen graphs of
+    /// TensorFlow the name of an operator means its first output.
     fn told_name(&self, function: NamedPortFunction, name: &str) -> Option<vocabulary::Name> {
+        self.own_name(function, name).or_else(|| self.own_name(function, &format!("{name}:0")))
+    }
+
+    fn own_name(&self, function: NamedPortFunction, name: &str) -> Option<vocabulary::Name> {
         let symbol = CString::new(name).ok()?;
         let mut port = ptr::null_mut();
         // SAFETY: the model lives, the name ends with NUL, `port` is writable.

@@ -5,7 +5,7 @@ use backend_openvino::OpenVinoBackend;
 use native_backend::LibrarySearch;
 use vocabulary::DataType;
 
-use crate::support::{Model, committed, floats, read_floats};
+use crate::support::{Model, floats, read_floats};
 
 const IO: &str =
     "input { name: 'x' data_type: TYPE_FP32 dims: 4 } output { name: 'y' data_type: TYPE_FP32 dims: 4 }";
@@ -26,19 +26,7 @@ fn each_format_is_found_by_its_name_and_computes_the_same() {
 #[test]
 fn a_saved_model_is_a_folder() {
     let model = Model::new(&[], "");
-    let folder = model.version_directory().join("model.saved_model");
-    fs::create_dir_all(folder.join("variables")).unwrap();
-    for file in fs::read_dir(committed("affine.saved_model")).unwrap() {
-        let path = file.unwrap().path();
-        if path.is_file() {
-            fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
-        } else {
-            for variable in fs::read_dir(&path).unwrap() {
-                let variable = variable.unwrap().path();
-                fs::copy(&variable, folder.join("variables").join(variable.file_name().unwrap())).unwrap();
-            }
-        }
-    }
+    let folder = model.add_saved_model("model.saved_model");
     let mut loaded = model.load();
     let config = loaded.config.clone();
     let input = floats(&config.inputs[0].name, &[1, 4], &[1., -1., 0., -3.]);

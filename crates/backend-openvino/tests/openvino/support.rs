@@ -45,8 +45,13 @@ pub(crate) struct Model {
 impl Model {
     /// A version with copies of committed files, by their new names.
     pub(crate) fn new(files: &[(&str, &str)], config: &str) -> Self {
+        Self::with_config(files, &format!("backend: 'openvino'\n{config}"))
+    }
+
+    /// As [`Model::new`], but the configuration names no backend.
+    pub(crate) fn with_config(files: &[(&str, &str)], config: &str) -> Self {
         let repository = tempfile::tempdir().unwrap();
-        let model = Self { repository, config: format!("backend: 'openvino'\n{config}") };
+        let model = Self { repository, config: config.to_owned() };
         fs::create_dir_all(model.version_directory()).unwrap();
         for (file, name) in files {
             fs::copy(committed(file), model.version_directory().join(name)).unwrap();
@@ -57,6 +62,27 @@ impl Model {
     /// y = relu(x * 2 + [0, 1, 2, 3]), for any number of rows.
     pub(crate) fn affine(config: &str) -> Self {
         Self::new(&[("affine.xml", "model.xml"), ("affine.bin", "model.bin")], config)
+    }
+
+    /// Adds the committed SavedModel, which computes the same for any number of rows, as a folder of the version.
+    pub(crate) fn add_saved_model(&self, name: &str) -> PathBuf {
+        let folder = self.version_directory().join(name);
+        fs::create_dir_all(folder.join("variables")).unwrap();
+        for file in ["saved_model.pb", "variables/variables.data-00000-of-00001", "variables/variables.index"]
+        {
+            fs::copy(committed("affine.saved_model").join(file), folder.join(file)).unwrap();
+        }
+        folder
+    }
+
+    /// Whether a backend runs the model. Each setting has its backend, its name and its value.
+    pub(crate) fn runs(&self, backend: &OpenVinoBackend, settings: &[(&str, &str, &str)]) -> bool {
+        let declared = self.declared().unwrap();
+        let of = |name: &str| {
+            let own = settings.iter().filter(|(backend, ..)| ["", name].contains(backend));
+            own.map(|(_, key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        backend.runs(&self.source(&declared), &of).unwrap()
     }
 
     /// The sum and the difference of the INT64 tensors `a` and `b` with two columns.

@@ -173,7 +173,7 @@ impl Model {
     /// Whether the backend takes the model with this value of its setting.
     pub(crate) fn runs(&self, backend: &AotInductorBackend, setting: &str) -> bool {
         let settings = BTreeMap::from([("aotinductor".to_owned(), setting.to_owned())]);
-        backend.runs(&self.source().unwrap().0, &settings).unwrap()
+        backend.runs(&self.source().unwrap().0, &|_| settings.clone()).unwrap()
     }
 
     /// Why the model would not be loaded, as far as its file tells; empty for no reason.

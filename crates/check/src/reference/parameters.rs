@@ -117,8 +117,8 @@ pub(super) const OF_BACKENDS: &[NamedValue] = &[
     ),
     named(
         "max-request-rows",
-        "The rows of one request of a model that can batch and sets no `max_batch_size`, if they are more than this size.",
-        "1024, of `fil` 32768; or `default-max-batch-size` where that is given",
+        "The most rows of a request to a model that can batch and sets no `max_batch_size`.",
+        "1024, of `fil` 32768; or `default-max-batch-size`, if set",
     ),
     named("min-compute-capability", "For GPUs: no effect.", ""),
     named("enable-global-threadpool", "`1`: all sessions share their threads.", "`0`"),
@@ -235,8 +235,8 @@ pub(super) const OF_BACKENDS: &[NamedValue] = &[
     named("error-paths", "`absolute` or `relative`: the paths in texts of exceptions.", "`absolute`"),
     named(
         "implementation",
-        "`built-in`, or `triton`: the library of this name in the backend directory.",
-        "`built-in`; of Python `triton`, if it is in the backend directory",
+        "`built-in`, or `triton`: the library in the backend directory.",
+        "`built-in`; of `python`, `pytorch`: `triton`, if it is there",
     ),
     named("pip-index-url", "The index of packages.", "that of `pip`"),
     named("python-executable", "The interpreter of models that name none.", "`python3`"),

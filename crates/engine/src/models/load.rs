@@ -396,7 +396,7 @@ impl VersionLoader {
             return Ok(brought);
         }
         for backend in &self.plugins.backends {
-            if backend.runs(source, &settings(backend.settings_name()))? {
+            if backend.runs(source, &settings)? {
                 return Ok(backend.clone());
             }
         }

@@ -34,14 +34,15 @@ pub trait Backend: Send + Sync {
         self.name()
     }
 
-    /// Whether the backend, which is built into the server, runs a model. `settings` are those of the backend. If it does
-    /// not, a library of the backend's name may. May block.
+    /// Whether the backend, which is built into the server, runs a model. If it does not, a library of the name that the
+    /// model's configuration has may. A backend runs no model that [`ModelSource::implementation`] leaves to Triton, even
+    /// if that has the name of another backend. May block.
     ///
     /// # Errors
     /// A setting has a value that is not allowed.
-    fn runs(&self, source: &ModelSource, settings: &BTreeMap<String, String>) -> Result<bool, Error> {
-        let is_built_in = || Ok(Implementation::of(self.name(), settings)? != Some(Implementation::Triton));
-        if source.asks_for(self.name()) { is_built_in() } else { Ok(false) }
+    fn runs(&self, source: &ModelSource, settings: &BackendSettings<'_>) -> Result<bool, Error> {
+        let is_here = || Ok(source.implementation(settings)? != Some(Implementation::Triton));
+        if source.asks_for(self.name()) { is_here() } else { Ok(false) }
     }
 
     /// The instance groups for a model whose configuration has none, the best first.
@@ -191,6 +192,15 @@ impl ModelSource {
     pub fn asks_for(&self, backend: &str) -> bool {
         let (name, runtime) = (&self.declared.backend, &self.declared.runtime);
         name == backend && (runtime.is_empty() || *runtime == format!("libtriton_{name}.so"))
+    }
+
+    /// Who is to run the model by the settings of the backend that the configuration names. `None`: they do not say.
+    ///
+    /// # Errors
+    /// INVALID_ARG if the setting has another value.
+    pub fn implementation(&self, settings: &BackendSettings<'_>) -> Result<Option<Implementation>, Error> {
+        let backend = &self.declared.backend;
+        Implementation::of(backend, &settings(backend))
     }
 
     /// The parameters of the declared configuration.
