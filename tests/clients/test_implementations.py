@@ -46,6 +46,8 @@ def test_a_missing_library_is_told_alike_for_all_backends(start, empty, backend)
     chosen = f"--backend-config={backend},implementation=triton"
     text = f"unable to find backend library for backend '{backend}', try specifying runtime on the model configuration."
     assert any(text in message for message in checked(empty, chosen))
+    shown = processes.run([BINARY, "config", "show", chosen, empty / "m"], env=environment())
+    assert shown.returncode == 1 and text in shown.stdout + shown.stderr
     with HTTP.connect(start(empty, EXPLICIT, chosen)) as client:
         _, refused = refusal(client.load_model, "m")
         assert text in refused

@@ -236,7 +236,7 @@ pub(super) const OF_BACKENDS: &[NamedValue] = &[
     named(
         "implementation",
         "`built-in`, or `triton`: the library in the backend directory.",
-        "`built-in`; of `python`, `pytorch`: `triton`, if it is there",
+        "see [plugins.md](plugins.md#search-order)",
     ),
     named("pip-index-url", "The index of packages.", "that of `pip`"),
     named("python-executable", "The interpreter of models that name none.", "`python3`"),
