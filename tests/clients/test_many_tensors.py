@@ -11,8 +11,8 @@ COUNT = 4000
 
 def graph():
     names = range(COUNT)
-    inputs = ", ".join(f"float[n] INPUT{name}" for name in names)
-    outputs = ", ".join(f"float[n] OUTPUT{name}" for name in names)
+    inputs = ", ".join(f"float[n, 1] INPUT{name}" for name in names)
+    outputs = ", ".join(f"float[n, 1] OUTPUT{name}" for name in names)
     nodes = "\n".join(f"OUTPUT{name} = Neg(INPUT{name})" for name in names)
     return models.graph(f"wide ({inputs}) => ({outputs}) {{ {nodes} }}")
 
@@ -30,11 +30,11 @@ def test_all_outputs_of_all_inputs_come_back(wide_server, protocol, form):
     inputs = []
     # Not in the order of the configuration.
     for name in reversed(range(COUNT)):
-        tensor = protocol.library.InferInput(f"INPUT{name}", [1], "FP32")
-        tensor.set_data_from_numpy(np.array([name], np.float32), **form)
+        tensor = protocol.library.InferInput(f"INPUT{name}", [1, 1], "FP32")
+        tensor.set_data_from_numpy(np.array([[name]], np.float32), **form)
         inputs.append(tensor)
     outputs = [protocol.output(f"OUTPUT{name}", **form) for name in range(COUNT)]
     with protocol.connect(wide_server, **({} if protocol is GRPC else {"network_timeout": 120})) as client:
         result = client.infer("wide", inputs, outputs=outputs)
     for name in (0, 1, COUNT // 2, COUNT - 1):
-        assert result.as_numpy(f"OUTPUT{name}").tolist() == [-name]
+        assert result.as_numpy(f"OUTPUT{name}").tolist() == [[-name]]
