@@ -192,7 +192,8 @@ impl<'a> InferMessage<'a> {
         let read = WireReader::new(frames)
             .fields(|reader, number, wire| message.field(reader, number, wire, &mut items));
         if items.0.is_none() {
-            let text = format!("a request may have {MAX_ITEMS} tensors and parameters, and this one has more");
+            let text =
+                format!("a request may have {MAX_ITEMS} tensors and parameters, and this one has more");
             return Err(Error::invalid(text).into());
         }
         read?;

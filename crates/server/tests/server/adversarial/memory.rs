@@ -225,9 +225,9 @@ fn requests_with_a_repeated_member_delay_no_other_client() {
     let mut served = Served::echoing(&[]);
     let body = format!(
         r#"{{"inputs":[{{"name":"INPUT0","datatype":"INT32","shape":[1,1]{}}}]}}"#,
-        r#","data":[]"#.repeat(33_000)
+        r#","data":[]"#.repeat(66_000)
     );
-    assert!(body.len() > 330_000 - 33_000);
+    assert!(body.len() > 660_000 - 66_000);
     let address = served.http;
     let stopping = AtomicBool::new(false);
     let answered: [AtomicUsize; 4] = Default::default();
