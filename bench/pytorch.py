@@ -7,6 +7,7 @@ figure is the least of the rounds, in which the contenders take turns.
 """
 
 import argparse
+import gc
 import json
 import pathlib
 import sys
@@ -106,10 +107,14 @@ def microseconds(call):
 
 def row(kind, write, rounds):
     arrays = {name: np.arange(NUMBERS, dtype=np.float32) for name in ("INPUT__0", "INPUT__1")}
-    example = tuple(map(torch.from_numpy, arrays.values()))
     with tempfile.TemporaryDirectory() as folder:
-        network = write(pathlib.Path(folder), example)
+        network = write(pathlib.Path(folder), tuple(map(torch.from_numpy, arrays.values())))
         model, other, requests = loaded(folder), NumPyModel(), [Request(arrays)]
+        # After the load: from then on tensors belong to the inference mode.
+        example = tuple(map(torch.from_numpy, arrays.values()))
+        # As a worker does before its first execution.
+        gc.collect()
+        gc.freeze()
         [response] = model.execute(requests)
         if response.has_error():
             sys.exit(f"{kind}: {response.error().message()}")
