@@ -1,4 +1,6 @@
 //! How much memory models have, and how they are used.
+use std::time::Duration;
+
 use lifecycle::{ModelNeeds, ModelUse};
 use vocabulary::{MemoryKind, Name};
 
@@ -9,6 +11,11 @@ pub(super) fn bytes_of(table: &ModelTable, name: &str) -> u64 {
     let versions = table.usable_of(name);
     let memory = versions.iter().flat_map(|loaded| loaded.work().memory_usage());
     memory.filter(|memory| memory.kind != MemoryKind::Gpu).map(|memory| memory.byte_size).sum()
+}
+
+/// How long the loads of all versions of a model took.
+pub(super) fn load_duration_of(table: &ModelTable, name: &str) -> Duration {
+    table.usable_of(name).iter().map(|loaded| loaded.load_duration()).sum()
 }
 
 /// How a model in memory is used.

@@ -41,7 +41,6 @@ struct EndedLoad {
     /// The operator has brought something.
     is_given: bool,
     result: Result<(), Error>,
-    took: Duration,
 }
 
 impl OnDemandTask {
@@ -112,9 +111,9 @@ impl OnDemandTask {
     fn load(&self, repository: Arc<Repository>, name: Name, operations: &mut JoinSet<EndedOperation>) {
         let given = self.demands.state.lock().given.remove(&name);
         operations.spawn(async move {
-            let (began, is_given) = (Instant::now(), given.is_some());
+            let is_given = given.is_some();
             let result = repository.load(&name, given.unwrap_or_default()).await;
-            EndedOperation::Loaded(EndedLoad { name, is_given, result, took: began.elapsed() })
+            EndedOperation::Loaded(EndedLoad { name, is_given, result })
         });
     }
 
@@ -175,7 +174,7 @@ impl OnDemandTask {
     fn loaded(
         &self,
         repository: &Arc<Repository>,
-        EndedLoad { name, is_given, result, took }: EndedLoad,
+        EndedLoad { name, is_given, result }: EndedLoad,
         operations: &mut JoinSet<EndedOperation>,
     ) {
         let name = &name;
@@ -195,13 +194,15 @@ impl OnDemandTask {
             return;
         }
         let bytes = measure::bytes_of(&table, name);
+        // Without the wait for a load thread, which is long when many models are wanted, and says nothing of this one.
+        let duration = measure::load_duration_of(&table, name);
         let needs = measure::needs_of(&table, name, is_given);
         let is_decoupled = table.usable_of(name).iter().any(|loaded| loaded.model().config().decoupled);
         let actions = {
             let mut state = self.demands.state.lock();
             state.decoupled.insert(name.clone(), is_decoupled);
             state.counts.loads += 1;
-            let actions = state.budget.loaded(name, LoadMeasure { bytes, duration: took }, needs, now());
+            let actions = state.budget.loaded(name, LoadMeasure { bytes, duration }, needs, now());
             if actions.is_empty() {
                 state.awaiting_use.insert(name.clone(), now());
                 state.answer(name, &Ok(()));

@@ -30,7 +30,7 @@ pub struct ModelUse {
 pub struct LoadMeasure {
     /// The memory of the model, in bytes; 0 if nobody knows.
     pub bytes: u64,
-    /// How long the load took.
+    /// How long the load took, without waiting for its turn.
     pub duration: Duration,
 }
 
