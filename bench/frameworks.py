@@ -1,4 +1,4 @@
-"""What frameworks cost, each beside the bare library: forests for now.
+"""What forests cost, each beside the bare libraries.
 
 Usage: frameworks.py --rounds N [--filter TEXT]. Prints a row of a table in Markdown for each model and batch: the processor time of
 a prediction in us, by our evaluator and by each library, and the ratio of ours to the fastest of them. Each figure is the least

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import ensembles
 import lightgbm
 import numpy as np
 import pytest
@@ -218,16 +219,13 @@ def test_a_forest_is_a_step_of_an_ensemble(tmp_path, forests):
     forest(repository, "kind", "model.txt", forests.kind.booster_.save_model, configuration(3, PROBABILITIES))
     graph = models.graph(f"scale (float[n, {FEATURES}] X) => (float[n, {FEATURES}] Y) {{ Y = Add(X, X) }}")
     models.write(repository, "scale", graph)
-    (repository / "both/1").mkdir(parents=True)
-    (repository / "both/config.pbtxt").write_text(
-        'platform: "ensemble"\nmax_batch_size: 4\n'
-        + models.tensor("input", "X", "FP32", FEATURES)
-        + models.tensor("output", "P", "FP32", 3)
-        + """ensemble_scheduling { step [
-            { model_name: "scale" model_version: -1
-              input_map { key: "X" value: "X" } output_map { key: "Y" value: "row" } },
-            { model_name: "kind" model_version: -1
-              input_map { key: "input__0" value: "row" } output_map { key: "output__0" value: "P" } } ] }\n"""
+    tensors = models.tensor("input", "X", "FP32", FEATURES) + models.tensor("output", "P", "FP32", 3)
+    ensembles.write(
+        repository,
+        "both",
+        f"max_batch_size: 4\n{tensors}",
+        ensembles.step("scale", {"X": "X"}, {"Y": "row"}),
+        ensembles.step("kind", {"input__0": "row"}, {"output__0": "P"}),
     )
     with Server(tmp_path, repository) as server, GRPC.connect(server) as client:
         server.wait_until_ready()

@@ -1,5 +1,6 @@
 """Models of OpenVINO in service: many instances, batches, sequences, warm-up, reloads, ensembles, memory."""
 
+import ensembles
 import numpy as np
 import pytest
 import repository as models
@@ -149,18 +150,14 @@ def test_an_ensemble_has_steps_of_three_frameworks(start, empty):
     (empty / "forest/config.pbtxt").write_text(PROBABILITIES + tensors)
     write(empty, "double", models.graph("d (float[n, 3] X) => (float[n, 3] Y) { Y = Add(X, X) }"), "max_batch_size: 16\n")
     models.write(empty, "negative", models.graph("n (float[n, 3] X) => (float[n, 3] Y) { Y = Neg(X) }"))
-    (empty / "all/1").mkdir(parents=True)
-    (empty / "all/config.pbtxt").write_text(
-        'platform: "ensemble"\nmax_batch_size: 16\n'
-        + models.tensor("input", "X", "FP32", COLUMNS)
-        + models.tensor("output", "Y", "FP32", 3)
-        + """ensemble_scheduling { step [
-            { model_name: "forest" model_version: -1
-              input_map { key: "input__0" value: "X" } output_map { key: "output__0" value: "a" } },
-            { model_name: "double" model_version: -1
-              input_map { key: "X" value: "a" } output_map { key: "Y" value: "b" } },
-            { model_name: "negative" model_version: -1
-              input_map { key: "X" value: "b" } output_map { key: "Y" value: "Y" } } ] }\n"""
+    tensors = models.tensor("input", "X", "FP32", COLUMNS) + models.tensor("output", "Y", "FP32", 3)
+    ensembles.write(
+        empty,
+        "all",
+        f"max_batch_size: 16\n{tensors}",
+        ensembles.step("forest", {"input__0": "X"}, {"output__0": "a"}),
+        ensembles.step("double", {"X": "a"}, {"Y": "b"}),
+        ensembles.step("negative", {"X": "b"}, {"Y": "Y"}),
     )
     server = start(empty).wait_until_ready()
     with GRPC.connect(server) as client:

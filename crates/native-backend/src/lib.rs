@@ -5,7 +5,8 @@
 //! to the responses. The tensors of a request that runs alone are not copied. The tensors of several requests are copied
 //! once, before the run. States of sequences (`state`) pass the same steps. `plan` decides once for each instance which
 //! inputs and outputs a run uses. It uses a configuration that `complete`, `batch_size` and `probe` have completed, and
-//! `validate` has checked against the [`Signature`] of the graph. [`LibrarySearch`] finds libraries at run time.
+//! `validate` has checked against the [`Signature`] of the graph. [`LibrarySearch`] finds libraries at run time, and
+//! [`is_left_to_directory`] backends of the same name that run a model instead.
 //!
 //! The crate knows no library. It does not decide how many processors an instance uses (the engine does) or which
 //! requests form a batch, and has no part of the network.

@@ -1,8 +1,8 @@
 //! Test doubles and clients: native backends and a cache with known behaviour, model repositories on disk, foreign memory, the
 //! recorded exchanges, HTTP and gRPC clients that see every byte, C plug-ins,
-//! processes that end with their test, and the server as a program.
+//! processes that end with their test, the server as a program, and the cost of what wraps a library.
 //!
-//! No server uses this crate. Tests of any crate above `inference` may use it.
+//! No server uses this crate. Tests and examples of any crate above `inference` may use it.
 #![forbid(unsafe_code)]
 
 mod agents;

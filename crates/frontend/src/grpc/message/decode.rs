@@ -78,6 +78,17 @@ pub(crate) enum InvalidMessage {
 }
 
 impl InvalidMessage {
+    /// The error for the client.
+    ///
+    /// # Errors
+    /// The bytes are not a message of the schema.
+    pub(crate) fn refusal(self) -> Result<Error, Malformed> {
+        match self {
+            Self::Refused(error) => Ok(error),
+            Self::Malformed => Err(Malformed),
+        }
+    }
+
     /// Adds to a refusal what is wrong with the datatype of its input, if that is unknown.
     pub(crate) fn about_datatype(mut self, input: &InferInput<'_>) -> Self {
         if let (Self::Refused(error), None) = (&mut self, input.datatype) {

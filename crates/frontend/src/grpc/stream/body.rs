@@ -49,7 +49,7 @@ use crate::{
         deadline::CallDeadline,
         grpc_context::GrpcContext,
         message::{
-            decode::{self, InferMessage, InvalidMessage},
+            decode::{self, InferMessage},
             framing::{MessageError, Messages, ReceivedMessage, RefusedMessage},
             wire::Malformed,
         },
@@ -525,10 +525,10 @@ fn decode_message(
     let ReceivedMessage { frames, reservation } = received;
     let message = match InferMessage::decode(&frames) {
         Ok(message) => message,
-        Err(InvalidMessage::Refused(error)) => {
-            return Ok(AcceptedMessage { id: Name::default(), bytes, decoupled: false, decoded: Err(error) });
+        Err(invalid) => {
+            let decoded = Err(invalid.refusal()?);
+            return Ok(AcceptedMessage { id: Name::default(), bytes, decoupled: false, decoded });
         }
-        Err(InvalidMessage::Malformed) => return Err(Malformed),
     };
     let id = lengths::short_id(&message.id);
     if let Err(denied) = request::check(call, &message) {
@@ -548,8 +548,7 @@ fn decode_message(
     let sent_version = Name::new(&message.model_version);
     let context = match request::decode(endpoint, call, (model, message), (reservation, times), request) {
         Ok(context) => Ok(context),
-        Err(InvalidMessage::Refused(error)) => Err(error),
-        Err(InvalidMessage::Malformed) => return Err(Malformed),
+        Err(invalid) => Err(invalid.refusal()?),
     };
     // A sequence may finish on a call that was open before the stop.
     let is_late = is_stopping
