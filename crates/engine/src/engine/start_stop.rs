@@ -2,6 +2,7 @@
 //! threads.
 use std::{
     collections::BTreeSet,
+    num::NonZeroUsize,
     pin::pin,
     sync::{
         Arc,
@@ -13,6 +14,7 @@ use std::{
 use executor::EngineThreads;
 use futures_util::future::join_all;
 use inference::Plugins;
+use lifecycle::MemoryBudget;
 use repository::LoadParameters;
 use tokio::runtime::Handle;
 use vocabulary::{Error, Name};
@@ -62,11 +64,12 @@ impl Engine {
             rule => rule,
         };
         let readiness = ReadinessPolicy::new(rule, control.startup_names());
+        let load_threads = NonZeroUsize::new(options.load_threads).unwrap_or(NonZeroUsize::MIN);
         let repository = RepositoryOptions {
             paths: options.repositories.clone(),
             opener: plugins.repositories.clone(),
             namespacing: options.namespacing,
-            load_threads: options.load_threads.max(1),
+            load_threads: load_threads.get(),
             sequence_limit: options.sequence_limit,
             takes_overrides: matches!(control, ModelControl::Explicit(_))
                 && !options.load_policy.refuse_overrides,
@@ -82,7 +85,8 @@ impl Engine {
         let unread = loader.unread().clone();
         let repository = Arc::new(Repository::start(loader, repository)?);
         let on_demand = on_demand.map(|OnDemandOptions { memory_budget, load_wait }| {
-            OnDemandModels::start(memory_budget, load_wait, &repository, (inflight.clone(), unread))
+            let budget = MemoryBudget::new(memory_budget, load_threads);
+            OnDemandModels::start(budget, load_wait, &repository, (inflight.clone(), unread))
         });
         let shared = EngineInner {
             server,

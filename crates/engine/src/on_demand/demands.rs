@@ -85,10 +85,10 @@ enum Demanded {
 }
 
 impl Demands {
-    /// Without models.
-    pub(super) fn new(limit: u64, patience: Duration) -> Self {
+    /// Without demands.
+    pub(super) fn new(budget: MemoryBudget, patience: Duration) -> Self {
         let state = DemandState {
-            budget: MemoryBudget::new(limit),
+            budget,
             waiters: HashMap::new(),
             waiting: 0,
             decoupled: HashMap::new(),

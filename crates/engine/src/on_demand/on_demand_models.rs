@@ -2,7 +2,7 @@
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc, time::Duration};
 
 use inference::UnreadBudget;
-use lifecycle::{BudgetLine, BudgetPlace};
+use lifecycle::{BudgetLine, BudgetPlace, MemoryBudget};
 use repository::LoadParameters;
 use tokio::{runtime::Handle, task::JoinSet};
 use vocabulary::{ByteBudget, Error, Name};
@@ -26,15 +26,15 @@ pub(crate) struct OnDemandModels {
 }
 
 impl OnDemandModels {
-    /// Loads models of a repository within so many bytes. Requests wait for `patience` at most. Requests of models reach
+    /// Loads models of a repository within a budget without models. Requests wait for `patience` at most. Requests of models reach
     /// others through the repository, and `inflight` and `unread` count these and their responses. Must be called in a tokio runtime.
     pub(crate) fn start(
-        limit: u64,
+        budget: MemoryBudget,
         patience: Duration,
         repository: &Arc<Repository>,
         (inflight, unread): (Arc<ByteBudget>, Arc<UnreadBudget>),
     ) -> Self {
-        let demands = Arc::new(Demands::new(limit, patience));
+        let demands = Arc::new(Demands::new(budget, patience));
         let owner = Arc::downgrade(repository);
         repository.set_absent_models(Arc::new(AbsentModelsInferer {
             demands: demands.clone(),

@@ -1,6 +1,9 @@
 //! The models of the budget, and what changes them.
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    num::NonZeroUsize,
+};
 
 use scheduling::Timestamp;
 use vocabulary::{Error, Name};
@@ -23,6 +26,8 @@ mod victims;
 #[derive(Debug)]
 pub struct MemoryBudget {
     limit: u64,
+    /// So many models are loaded at once. Those that come later wait without memory.
+    most_loads: usize,
     models: BTreeMap<Name, BudgetedModel>,
     /// Models that wait for memory, in the order of their turns.
     waiting: BTreeMap<Turn, Name>,
@@ -35,6 +40,8 @@ pub struct MemoryBudget {
     clock: UseClock,
     /// Bytes of models that are loaded, are being loaded or finish their requests.
     used: u64,
+    /// How many models are being loaded.
+    loading: usize,
     /// The part of these that finish their requests.
     leaving: u64,
     /// How many candidates have been looked at.
@@ -43,10 +50,11 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// A budget of so many bytes, without models.
-    pub fn new(limit: u64) -> Self {
+    /// A budget of so many bytes, without models. So many loads make progress at once.
+    pub fn new(limit: u64, most_loads: NonZeroUsize) -> Self {
         Self {
             limit,
+            most_loads: most_loads.get(),
             models: BTreeMap::new(),
             waiting: BTreeMap::new(),
             next_turn: 0,
@@ -54,6 +62,7 @@ impl MemoryBudget {
             order: BTreeSet::new(),
             clock: UseClock::default(),
             used: 0,
+            loading: 0,
             leaving: 0,
             #[cfg(test)]
             steps: 0,
@@ -305,7 +314,10 @@ impl MemoryBudget {
         let Some(model) = self.models.get_mut(name) else { return };
         match model.residence {
             Residence::Out => {}
-            Residence::Loading { reserved } => self.used -= reserved,
+            Residence::Loading { reserved } => {
+                self.used -= reserved;
+                self.loading -= 1;
+            }
             Residence::In { bytes, worth, .. } => {
                 self.used -= bytes;
                 self.order.remove(&(model.needs.priority, worth, name.clone()));

@@ -15,7 +15,7 @@ use crate::memory_budget::{
 enum TurnOutcome {
     /// It is being loaded, is in memory or waits for another model.
     Settled,
-    /// It waits for memory. Nobody behind it takes that.
+    /// It waits for memory, or for the end of a load. Nobody behind it takes that.
     Blocked,
     Refused(Error),
 }
@@ -70,7 +70,7 @@ impl MemoryBudget {
         decision.actions
     }
 
-    /// Whether models wait for memory that others may give up when they have no more requests.
+    /// Whether models wait for memory that others may give up when they have no more requests, or for the ends of loads.
     pub fn is_blocked(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -106,6 +106,10 @@ impl MemoryBudget {
             let ending = ending.clone();
             return self.stage(name, [ending]);
         }
+        // One that waits for a load thread must not have memory for which others were unloaded.
+        if self.loading >= self.most_loads {
+            return TurnOutcome::Blocked;
+        }
         let absent: Vec<_> = all.iter().filter(|one| residence(one) == Residence::Out).cloned().collect();
         let sum = |bytes: fn(&BudgetedModel) -> u64| absent.iter().map(|one| bytes(&self.models[one])).sum();
         let need = RoomNeed {
@@ -123,7 +127,7 @@ impl MemoryBudget {
                 self.models.get(needed).is_some_and(|model| matches!(model.residence, Residence::In { .. }))
             };
             let Some(model) = self.models.get(one) else { continue };
-            if model.needs.members.iter().all(has_members) {
+            if self.loading < self.most_loads && model.needs.members.iter().all(has_members) {
                 let reserved = match room {
                     Room::Comfortable => model.expected_for_load(),
                     Room::Tight => model.expected(),
@@ -132,6 +136,7 @@ impl MemoryBudget {
                     model.residence = Residence::Loading { reserved };
                 });
                 self.used += reserved;
+                self.loading += 1;
                 self.hold_members(one);
                 decision.actions.push(BudgetAction::Load(one.clone()));
             }

@@ -2,6 +2,7 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
+    num::NonZeroUsize,
     time::Duration,
 };
 
@@ -13,6 +14,7 @@ use crate::history_tests::Random;
 use crate::memory_budget::*;
 
 const LIMIT: u64 = 150;
+const MOST_LOADS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 
 /// What the engine would do, and what really is in memory.
 struct World {
@@ -47,7 +49,7 @@ const NAMES: [&str; 9] = ["a", "b", "c", "d", "e", "f", "g", "h", "p"];
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
-        let mut budget = MemoryBudget::new(LIMIT);
+        let mut budget = MemoryBudget::new(LIMIT, MOST_LOADS);
         NAMES.iter().for_each(|name| budget.learn(Name::new(name), needs(name, &mut random)));
         Self {
             budget,
@@ -100,6 +102,7 @@ impl World {
         }
         let all = self.loading.values().chain(self.serving.values()).chain(self.ending.values());
         let real: u64 = all.sum();
+        assert!(self.loading.len() <= MOST_LOADS.get(), "a load thread for each load");
         assert!(real <= LIMIT, "{real} bytes of {LIMIT}");
         assert_eq!(real, self.budget.totals().1);
     }

@@ -1,11 +1,14 @@
 //! Scripts: who is loaded, who goes, who is refused.
-use std::{cell::RefCell, collections::BTreeMap, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, num::NonZeroUsize, time::Duration};
 
 use scheduling::Timestamp;
 use vocabulary::{Error, Name};
 
 use super::MemoryBudget;
 use crate::memory_budget::*;
+
+/// Four loads make progress at once.
+const MOST_LOADS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
 /// A budget with models of given sizes, and how they are used.
 struct World {
@@ -24,7 +27,7 @@ fn ensemble(members: &[&str]) -> ModelNeeds {
 
 impl World {
     fn new(limit: u64, models: &[(&str, ModelNeeds)]) -> Self {
-        let mut budget = MemoryBudget::new(limit);
+        let mut budget = MemoryBudget::new(limit, MOST_LOADS);
         models.iter().for_each(|(name, needs)| budget.learn(Name::new(name), needs.clone()));
         Self { budget, uses: RefCell::default(), now: Timestamp::from_nanos(0) }
     }
@@ -114,6 +117,25 @@ fn the_cheapest_and_least_used_model_goes_first() {
     // What was measured counts from the second load on.
     assert_eq!(world.demand("cheap"), DemandAnswer::Waits);
     assert_eq!(world.decide(), ["unload new"]);
+}
+
+#[test]
+fn models_that_wait_for_a_load_thread_unload_nothing() {
+    let wanted = ["a", "b", "c", "d", "e", "f"];
+    let mut models: Vec<_> = wanted.iter().map(|name| (*name, model(10))).collect();
+    models.push(("hot", model(20)));
+    let mut world = World::new(100, &models);
+    world.bring("hot", 20, 10);
+    world.used("hot", 1000, false);
+    for name in wanted {
+        assert_eq!(world.demand(name), DemandAnswer::Waits);
+    }
+    assert_eq!(world.decide(), ["load a", "load b", "load c", "load d"], "a thread for each");
+    assert_eq!(world.loaded("b", 10, 10), [""; 0]);
+    assert_eq!(world.decide(), ["unload b"], "it is worth least");
+    world.ended("b");
+    assert_eq!(world.decide(), ["load e"]);
+    assert_eq!(world.place("hot"), BudgetPlace::In);
 }
 
 #[test]
