@@ -14,6 +14,7 @@ mod external_data;
 mod graph;
 mod graph_file;
 mod inspection;
+mod known_graphs;
 mod library;
 mod model;
 #[expect(unsafe_code, reason = "the wrapper of the C interface")]

@@ -20,12 +20,13 @@ use native_backend::{
     CopiedBytes, DefaultBatchSize, GraphValue, LibrarySearch, NativeInstance, Rows, ToldFailure, ValueKind,
     complete, is_complete, probe,
 };
-use vocabulary::{Error, FailureReason, MemoryKind, Name};
+use vocabulary::{Error, FailureReason, FileIdentity, MemoryKind, Name};
 
 use crate::{
     external_data,
     graph::OnnxGraph,
     inspection::{OnnxInspection, model_file},
+    known_graphs::{KnownGraph, KnownGraphs},
     library::{self, LIBRARY},
     ort::{FilesInMemory, GraphLevel, RunOptions, Runtime, Session, SessionOptions},
     session_memory::{SessionMemory, files_bytes},
@@ -43,6 +44,7 @@ pub struct OnnxBackend {
     runtime: Mutex<Option<Arc<Runtime>>>,
     told_failure: ToldFailure,
     copied_bytes: Arc<CopiedBytes>,
+    known_graphs: Arc<KnownGraphs>,
     uses_process_allocator: bool,
 }
 
@@ -58,6 +60,7 @@ impl OnnxBackend {
             runtime,
             told_failure: ToldFailure::default(),
             copied_bytes: Arc::default(),
+            known_graphs: Arc::default(),
             uses_process_allocator: false,
         }
     }
@@ -137,6 +140,7 @@ impl Backend for OnnxBackend {
             external_data: Mutex::new(maps.then(Arc::default)),
             default_max_batch_size,
             copied_bytes: self.copied_bytes.clone(),
+            known_graphs: self.known_graphs.clone(),
             sessions: Mutex::default(),
             shared: Mutex::ranked(LockRank::SharedSession, Weak::new()),
             replacement_logged: Once::new(),
@@ -147,8 +151,8 @@ impl Backend for OnnxBackend {
 }
 
 /// Models with smaller files have a session for each instance: each run counts in its session, and what several processors
-/// count together costs more than little runs can afford.
-const LEAST_SHARED_BYTES: u64 = 8 << 20;
+/// count together costs more than little runs can afford. To read the weights from memory takes longer if there are more.
+const LEAST_SHARED_BYTES: u64 = 1 << 20;
 
 /// One version of a model.
 struct OnnxModel {
@@ -164,6 +168,8 @@ struct OnnxModel {
     external_data: Mutex<Option<Arc<FilesInMemory>>>,
     default_max_batch_size: DefaultBatchSize,
     copied_bytes: Arc<CopiedBytes>,
+    /// The backend's, with what it knows of graphs that were opened before.
+    known_graphs: Arc<KnownGraphs>,
     /// The sessions of the instances.
     sessions: Mutex<Vec<SessionMemory>>,
     /// The session that instances share.
@@ -219,6 +225,33 @@ impl OnnxModel {
         Ok(session)
     }
 
+    /// A session only for the signature: it reads and checks the graph, but does not optimise it.
+    fn unoptimised(&self, op_libraries: Vec<PathBuf>) -> Result<Arc<Session>, Error> {
+        self.load(SessionOptions {
+            graph_level: GraphLevel::Disabled,
+            intra_threads: 1,
+            inter_threads: 1,
+            op_libraries,
+            ..SessionOptions::default()
+        })
+    }
+
+    /// Whether a batch gives the results of its rows. A graph that does not run with the inputs of a probe is no fault.
+    fn rows(&self, session: Arc<Session>) -> Rows {
+        match RunOptions::silent(&self.runtime) {
+            Ok(silent) => probe(&mut OnnxGraph::new(session, Some(silent))),
+            Err(failure) => Rows::Unknown(failure.message),
+        }
+    }
+
+    /// The identity of the graph's file. `None` if the graph needs other files, too.
+    fn sole_file(&self) -> Result<Option<FileIdentity>, Error> {
+        // Before the file is read. What is written later is another file.
+        let file = fs::metadata(&self.file).map(FileIdentity::from).ok();
+        let is_sole = !self.maps_external_data && self.external_data()?.is_empty();
+        Ok(file.filter(|_| is_sole))
+    }
+
     /// The files that the graph refers to. They are read once.
     fn external_data(&self) -> Result<Arc<FilesInMemory>, Error> {
         let mut known = self.external_data.lock();
@@ -262,23 +295,26 @@ impl BackendModel for OnnxModel {
             );
             return Ok(None);
         }
-        // The session is only for the signature: it reads and checks the graph, but does not optimise it.
-        let operations = config.model_operations.as_ref();
-        let names = operations.map_or(&[][..], |operations| &operations.op_library_filename);
-        let options = SessionOptions {
-            graph_level: GraphLevel::Disabled,
-            intra_threads: 1,
-            inter_threads: 1,
-            op_libraries: settings::op_libraries(names, &self.op_directories)?,
-            ..SessionOptions::default()
+        let operations = config.model_operations.clone().unwrap_or_default();
+        let op_libraries = settings::op_libraries(&operations.op_library_filename, &self.op_directories)?;
+        let file = if op_libraries.is_empty() { self.sole_file()? } else { None };
+        let known = file.as_ref().and_then(|file| self.known_graphs.get(&self.file, file));
+        let (mut graph, session) = match known {
+            Some(graph) => (graph, None),
+            None => {
+                let session = self.unoptimised(op_libraries.clone())?;
+                (KnownGraph { signature: session.signature().clone(), rows: None }, Some(session))
+            }
         };
-        let session = self.load(options)?;
-        // A graph that does not run with the inputs of a probe is no fault.
-        let probe = || match RunOptions::silent(&self.runtime) {
-            Ok(silent) => probe(&mut OnnxGraph::new(session.clone(), Some(silent))),
-            Err(failure) => Rows::Unknown(failure.message),
+        let KnownGraph { signature, rows } = &mut graph;
+        let try_rows = || match session.map_or_else(|| self.unoptimised(op_libraries), Ok) {
+            Ok(session) => self.rows(session),
+            Err(error) => Rows::Unknown(error.message.into()),
         };
-        complete(config, session.signature(), self.default_max_batch_size, probe)
+        let probe = || rows.get_or_insert_with(try_rows).clone();
+        let request_rows = complete(config, signature, self.default_max_batch_size, probe)?;
+        file.into_iter().for_each(|file| self.known_graphs.put(&self.file, file, graph.clone()));
+        Ok(request_rows)
     }
 
     fn copies_foreign_memory(&self) -> bool {

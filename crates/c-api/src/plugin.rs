@@ -2,10 +2,8 @@
 //! functions, and ending while they run.
 mod elf;
 mod exit;
-mod identity;
 mod library;
 mod placeholder;
 
 pub use exit::exit_at_once;
-pub use identity::FileIdentity;
 pub use library::Library;

@@ -1,4 +1,5 @@
-//! The words of all crates: errors, names, datatypes, shapes, tensors, the memory of tensors, and budgets of bytes.
+//! The words of all crates: errors, names, datatypes, shapes, tensors, the memory of tensors, budgets of bytes, and what
+//! identifies a file.
 //!
 //! The crates of the server use these types. This crate knows nothing: no request, no model, no configuration, no protocol. It
 //! contains no I/O and no clock, and starts no threads.
@@ -7,6 +8,7 @@
 
 mod byte_budget;
 mod error;
+mod file_identity;
 mod label_name;
 pub mod log_target;
 mod name;
@@ -19,6 +21,7 @@ pub use byte_budget::{
     BudgetExceeded, ByteBudget, ByteReservation, FEW_BYTES, REQUEST_BYTES, require_memory,
 };
 pub use error::{Error, ErrorCode, FailureReason, panic_message};
+pub use file_identity::FileIdentity;
 pub use label_name::LabelName;
 pub use name::{MAX_STORED_NAME, Name, check_length};
 pub use name_index::{NameIndex, NameList};

@@ -68,6 +68,11 @@ impl FilesInMemory {
         }
     }
 
+    /// Whether the graph refers to no files.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
     /// The bytes of all contents.
     pub(crate) fn byte_size(&self) -> u64 {
         self.contents.iter().map(|content| content.len as u64).sum()

@@ -36,6 +36,23 @@ fn a_graph_that_computes_along_its_first_dimension_is_not_batched() {
 }
 
 #[test]
+fn a_model_that_is_opened_again_is_completed_as_before_until_its_file_changes() {
+    let backend = backend();
+    let model = Model::new(softmax(1), "");
+    let completed = || {
+        let config = model.open(&backend).unwrap().config;
+        (config.max_batch_size.map_or(0, std::num::NonZeroU32::get), config.inputs[0].dims.to_vec())
+    };
+    let batched = completed();
+    assert_eq!((completed(), batched.0 > 0), (batched, true));
+    let file = model.version_directory().join("model.onnx");
+    for (graph, dims) in [(softmax(0), [-1, 4]), (cumulative_sum(&[3, 2]), [3, 2]), (softmax(0), [-1, 4])] {
+        std::fs::write(&file, graph.encode()).unwrap();
+        assert_eq!([completed(), completed()], [(); 2].map(|()| (0, dims.to_vec())));
+    }
+}
+
+#[test]
 fn a_request_for_such_a_graph_has_all_of_the_dimension() {
     let mut model = load(cumulative_sum(&[-1, 2]), "");
     let response = model.infer(vec![floats("X", &[3, 2], &[1., 2., 3., 4., 5., 6.])]).unwrap();

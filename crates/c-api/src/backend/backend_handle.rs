@@ -2,6 +2,7 @@
 use std::{
     collections::BTreeMap,
     ffi::{CString, OsStr, c_char, c_void},
+    fs,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     ptr,
@@ -14,7 +15,7 @@ use std::{
     },
 };
 
-use vocabulary::{Error, Name};
+use vocabulary::{Error, FileIdentity, Name};
 
 use super::{
     attributes::{AttributeValues, Attributes},
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::{
     handle::{Handle, borrow, c_path, guard, put, readable},
-    plugin::{FileIdentity, Library},
+    plugin::Library,
     types::{
         error::{CError, consume},
         message::Message,
@@ -188,12 +189,15 @@ impl Backend {
 
     /// Whether the file of the library has been replaced, rewritten or deleted since it was opened.
     pub(super) fn is_replaced(&self) -> bool {
-        FileIdentity::of(&self.library_path).ok().as_ref() != Some(self.library.identity())
+        fs::metadata(&self.library_path).map(FileIdentity::from).ok().as_ref()
+            != Some(self.library.identity())
     }
 
     /// Whether the file of the library has been replaced or rewritten, so that a load would use other code.
     pub(super) fn is_outdated(&self) -> bool {
-        FileIdentity::of(&self.library_path).is_ok_and(|file| file != *self.library.identity())
+        fs::metadata(&self.library_path)
+            .map(FileIdentity::from)
+            .is_ok_and(|file| file != *self.library.identity())
     }
 
     /// Whether the backend is written in Python, so that the Python backend runs it.

@@ -5,7 +5,7 @@
 //! (`model.py`).
 use std::{
     fmt::Write,
-    mem,
+    fs, mem,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,13 +14,13 @@ use inference::{
     backend::{Backend, BackendFinder, BackendSettings, ModelSource},
     lock::{LockRank, Mutex},
 };
-use vocabulary::Error;
+use vocabulary::{Error, FileIdentity};
 
 use super::{
     backend_handle::{LibraryOpening, ServerHandle},
     shared_backend::SharedBackend,
 };
-use crate::plugin::{FileIdentity, Library};
+use crate::plugin::Library;
 
 const PYTHON: &str = "python";
 const PYTHON_LIBRARY: &str = "libtriton_python.so";
@@ -65,7 +65,7 @@ impl BackendLibraries {
         let mut opened = self.opened.lock();
         (*opened, replaced) =
             mem::take(&mut *opened).into_iter().partition(|shared| !shared.backend().is_replaced());
-        if let Ok(identity) = FileIdentity::of(path)
+        if let Ok(identity) = fs::metadata(path).map(FileIdentity::from)
             && let Some(backend) =
                 opened.iter().find(|shared| shared.backend().is_opened_from(&identity, name, directory))
         {

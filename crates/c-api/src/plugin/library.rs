@@ -18,9 +18,9 @@ use std::{
 use inference::lock::{LockRank, Mutex};
 use libloading::os::unix::{self, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, memfd_create};
-use vocabulary::Error;
+use vocabulary::{Error, FileIdentity};
 
-use super::{elf, identity::FileIdentity, placeholder};
+use super::{elf, placeholder};
 
 /// Library names that mean this library: `libtritonserver.so`, `libtritonserver-717102f0.so`, ...
 const OURS: &str = "libtritonserver";
@@ -67,10 +67,10 @@ impl LibraryContent {
             return Err(io::Error::other("it is not a regular file"));
         }
         let mut file = File::open(path)?;
-        let identity = FileIdentity::from(&file.metadata()?);
+        let identity = FileIdentity::from(file.metadata()?);
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        if FileIdentity::from(&file.metadata()?) != identity || elf::is_cut_off(&bytes) {
+        if FileIdentity::from(file.metadata()?) != identity || elf::is_cut_off(&bytes) {
             return Err(io::Error::other("the file is incomplete, or a program is writing it"));
         }
         Ok(Self { identity, bytes })
@@ -115,7 +115,7 @@ impl Library {
 
     /// Whether the file has been replaced, rewritten or deleted since the library was opened.
     fn is_outdated(&self) -> bool {
-        FileIdentity::of(&self.path).ok() != Some(self.identity)
+        fs::metadata(&self.path).map(FileIdentity::from).ok() != Some(self.identity)
     }
 
     /// The function of that name, if the library defines it.

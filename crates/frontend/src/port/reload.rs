@@ -4,7 +4,6 @@
 //! counts as the file behind it, so replaced links (Kubernetes) are noticed, too.
 use std::{
     fs,
-    os::unix::fs::MetadataExt,
     path::PathBuf,
     sync::{
         Arc,
@@ -16,7 +15,7 @@ use std::{
 
 use arc_swap::{ArcSwap, Guard};
 use inference::lock::Mutex;
-use vocabulary::Error;
+use vocabulary::{Error, FileIdentity};
 
 /// Something that is made from files.
 pub trait Reload: Send + Sync {
@@ -32,17 +31,7 @@ pub(crate) struct FileBacked<T> {
     read: Box<dyn Fn() -> Result<T, Error> + Send + Sync>,
     current: ArcSwap<T>,
     /// The files when they were last read.
-    seen: Mutex<Vec<Option<CredentialStamp>>>,
-}
-
-/// The metadata of a file by which a change is noticed. Numbers of the system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct CredentialStamp {
-    device: u64,
-    inode: u64,
-    len: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
+    seen: Mutex<Vec<Option<FileIdentity>>>,
 }
 
 impl<T> FileBacked<T> {
@@ -56,7 +45,7 @@ impl<T> FileBacked<T> {
         read: impl Fn() -> Result<T, Error> + Send + Sync + 'static,
     ) -> Result<Self, Error> {
         // Read before the files: a change that comes meanwhile is noticed later.
-        let seen = stamps(&files);
+        let seen = identities(&files);
         let current = ArcSwap::from_pointee(read()?);
         Ok(Self { what, files, read: Box::new(read), current, seen: Mutex::new(seen) })
     }
@@ -70,7 +59,7 @@ impl<T> FileBacked<T> {
 impl<T: Send + Sync> Reload for FileBacked<T> {
     /// If the new files cannot be used, the value stays as it is, and the log has the reason once.
     fn reload_if_changed(&self) {
-        let found = stamps(&self.files);
+        let found = identities(&self.files);
         if std::mem::replace(&mut *self.seen.lock(), found.clone()) == found {
             return;
         }
@@ -84,15 +73,8 @@ impl<T: Send + Sync> Reload for FileBacked<T> {
     }
 }
 
-fn stamps(files: &[PathBuf]) -> Vec<Option<CredentialStamp>> {
-    let stamp = |metadata: fs::Metadata| CredentialStamp {
-        device: metadata.dev(),
-        inode: metadata.ino(),
-        len: metadata.len(),
-        modified: (metadata.mtime(), metadata.mtime_nsec()),
-        changed: (metadata.ctime(), metadata.ctime_nsec()),
-    };
-    files.iter().map(|file| fs::metadata(file).ok().map(stamp)).collect()
+fn identities(files: &[PathBuf]) -> Vec<Option<FileIdentity>> {
+    files.iter().map(|file| fs::metadata(file).ok().map(FileIdentity::from)).collect()
 }
 
 /// The thread that looks for changed files. It ends when this handle is dropped.

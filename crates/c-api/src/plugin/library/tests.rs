@@ -128,7 +128,7 @@ fn a_library_that_is_used_from_the_disk_is_opened_again_if_it_was_replaced() {
     // The loader takes a file that was written in place for the library that it has loaded from there.
     let file = fs::OpenOptions::new().append(true).open(&path).unwrap();
     std::io::Write::write_all(&mut &file, b"more").unwrap();
-    let identity = FileIdentity::of(&path).unwrap();
+    let identity = FileIdentity::from(fs::metadata(&path).unwrap());
     let error = LOADING.lock().load_from_disk(&path, identity).unwrap_err();
     assert!(error.starts_with("the file was overwritten while it was in use"), "{error}");
 }

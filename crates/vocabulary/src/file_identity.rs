@@ -1,10 +1,5 @@
 //! What tells whether a file is still the file that was opened.
-use std::{
-    fs::{self, Metadata},
-    io,
-    os::unix::fs::MetadataExt,
-    path::Path,
-};
+use std::{fs::Metadata, os::unix::fs::MetadataExt};
 
 /// The properties of a file of which at least one changes when the file is replaced or rewritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,22 +15,14 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// The file that the path leads to now, through links.
-    ///
-    /// # Errors
-    /// There is no file, or it cannot be reached.
-    pub fn of(path: &Path) -> io::Result<Self> {
-        fs::metadata(path).map(|metadata| Self::from(&metadata))
-    }
-
     /// Whether both are the same file, perhaps with different contents.
-    pub(super) fn is_file_of(&self, other: &Self) -> bool {
+    pub fn is_file_of(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 }
 
-impl From<&Metadata> for FileIdentity {
-    fn from(metadata: &Metadata) -> Self {
+impl From<Metadata> for FileIdentity {
+    fn from(metadata: Metadata) -> Self {
         Self {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -48,7 +35,13 @@ impl From<&Metadata> for FileIdentity {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, io, path::Path};
+
     use super::*;
+
+    fn identity(path: &Path) -> io::Result<FileIdentity> {
+        fs::metadata(path).map(FileIdentity::from)
+    }
 
     #[test]
     fn a_file_that_is_replaced_by_one_of_the_same_size_and_age_is_another_one() {
@@ -59,13 +52,13 @@ mod tests {
             fs::write(path, "text").unwrap();
             fs::File::options().write(true).open(path).unwrap().set_modified(age).unwrap();
         }
-        let first = FileIdentity::of(&path).unwrap();
-        assert_eq!(FileIdentity::of(&path).unwrap(), first);
+        let first = identity(&path).unwrap();
+        assert_eq!(identity(&path).unwrap(), first);
         fs::rename(&next, &path).unwrap();
-        let second = FileIdentity::of(&path).unwrap();
+        let second = identity(&path).unwrap();
         assert!(second != first && !second.is_file_of(&first));
         fs::remove_file(&path).unwrap();
-        assert!(FileIdentity::of(&path).is_err());
+        assert!(identity(&path).is_err());
     }
 
     #[test]
@@ -73,14 +66,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         fs::write(&path, "text").unwrap();
-        let first = FileIdentity::of(&path).unwrap();
+        let first = identity(&path).unwrap();
         // The clock of a file system ticks every few milliseconds.
         let changed = || {
             let file = fs::File::options().write(true).open(&path).unwrap();
             let before = file.metadata().unwrap().modified().unwrap();
             std::os::unix::fs::FileExt::write_all_at(&file, b"next", 0).unwrap();
             file.set_modified(before).unwrap();
-            FileIdentity::of(&path).unwrap()
+            identity(&path).unwrap()
         };
         let second = std::iter::repeat_with(changed).find(|now| *now != first).unwrap();
         assert!(second.is_file_of(&first));
