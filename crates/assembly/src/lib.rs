@@ -11,5 +11,5 @@ mod memory;
 mod plugins;
 
 pub use caches::AssembledCaches;
-pub use memory::return_memory_of_thread;
+pub use memory::{memory_was_returned, return_memory_of_thread};
 pub use plugins::{LibraryBackends, plugins};

@@ -8,9 +8,13 @@
 //! few threads. So it is told beforehand not to keep memory while models are loaded or end, or while requests hold much.
 //! mimalloc, the allocator of the server's own code, keeps what is freed for a second, and is told likewise.
 use std::{
+    cell::Cell,
     ffi::{CStr, c_char, c_int, c_long, c_void},
     mem, ptr,
-    sync::LazyLock,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use inference::{MemoryFunctions, lock::Mutex};
@@ -163,6 +167,7 @@ const JEMALLOC_ACTIONS: [&CStr; 2] = [c"thread.tcache.flush", c"arena.4096.purge
 /// Takes time in proportion to the freed memory. Other threads may wait for the allocator meanwhile.
 fn return_freed_memory() {
     native_backend::free_idle_buffers();
+    RETURNS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the types are those of these functions in their allocators. All may be called by any thread at any time.
     unsafe {
         if let Some(mallctl) = function::<Mallctl>(c"mallctl") {
@@ -183,6 +188,19 @@ fn return_freed_memory() {
     unsafe {
         libc::malloc_trim(0);
     }
+}
+
+/// How often the memory of the process was returned.
+static RETURNS: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the memory of the process was returned since this thread asked last. A thread keeps what it has freed itself: it
+/// asks before it rests, and then returns that, too.
+pub fn memory_was_returned() -> bool {
+    thread_local! {
+        static SEEN: Cell<u64> = const { Cell::new(0) };
+    }
+    let returns = RETURNS.load(Ordering::Relaxed);
+    SEEN.replace(returns) != returns
 }
 
 /// Returns what this thread has freed, and what mimalloc keeps for it, to the system. Without mimalloc it does nothing.
@@ -211,6 +229,14 @@ unsafe fn function<F: Copy>(name: &CStr) -> Option<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_thread_is_told_of_a_return() {
+        memory_was_returned();
+        return_freed_memory();
+        assert!(memory_was_returned());
+        std::thread::spawn(|| assert!(memory_was_returned())).join().unwrap();
+    }
 
     #[test]
     fn functions_are_found_by_their_names() {

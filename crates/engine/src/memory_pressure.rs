@@ -4,8 +4,9 @@ use std::{future::pending, sync::Arc, time::Duration};
 
 use inference::MemoryFunctions;
 use tokio::{
+    runtime::Handle,
     sync::watch,
-    task::spawn_blocking,
+    task::{spawn_blocking, yield_now},
     time::{Instant, sleep_until},
 };
 use vocabulary::{ByteBudget, FEW_BYTES};
@@ -14,6 +15,9 @@ use crate::memory_phase::MemoryPhase;
 
 /// How long there are no large requests before freed memory is returned. What the next one needs is allocated anew then.
 const REST: Duration = Duration::from_secs(5);
+
+/// A thread that finds tasks wakes another one if there are more.
+const TASKS_PER_THREAD: usize = 4;
 
 /// The budget of the requests. A task tells the allocators when its pressure begins and ends, and returns freed memory.
 /// Must be called in a tokio runtime. The task ends with the budget, or with the runtime.
@@ -47,6 +51,7 @@ pub(crate) fn observed_budget(limit: usize, functions: Option<MemoryFunctions>) 
                     if !is_large && let Err(error) = spawn_blocking(return_freed).await {
                         log::error!("freed memory was not returned to the system: {error}");
                     }
+                    wake_threads();
                     continue;
                 }
             }
@@ -60,6 +65,14 @@ pub(crate) fn observed_budget(limit: usize, functions: Option<MemoryFunctions>) 
         }
     });
     budget
+}
+
+/// Gives the threads of the runtime something to do, after which each may return what it keeps.
+fn wake_threads() {
+    let threads = Handle::current().metrics().num_workers();
+    for _ in 0..threads * TASKS_PER_THREAD {
+        tokio::spawn(yield_now());
+    }
 }
 
 /// Ends at that time; never without one.

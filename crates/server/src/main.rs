@@ -165,7 +165,8 @@ fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Re
         .thread_name("network")
         .thread_stack_size(NETWORK_STACK_BYTES)
         .on_thread_park(|| {
-            if frontend::port::connections_have_freed_much() {
+            let has_freed = frontend::port::connections_have_freed_much();
+            if assembly::memory_was_returned() || has_freed {
                 assembly::return_memory_of_thread();
             }
         })
