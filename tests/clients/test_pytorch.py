@@ -96,6 +96,14 @@ def test_inputs_of_a_wrong_shape_never_reach_the_code(client, protocol, model):
     add_sub(client, protocol, model, names, outputs)
 
 
+@pytest.mark.parametrize("model", ["exported", "compiled"])
+def test_what_was_exported_for_four_columns_does_not_compute_three(client, protocol, model):
+    names = "ARGS[0]", "ARGS[1]"
+    with pytest.raises(InferenceServerException, match=f"PyTorch execute failure: model '{model}': "):
+        client.infer(model, [protocol.input(name, rows(2, 3)) for name in names])
+    add_sub(client, protocol, model, names, ("RESULT[sum]", "RESULT[parts][0]"))
+
+
 @pytest.fixture(scope="module")
 def temporary_files(tmp_path_factory):
     return tmp_path_factory.mktemp("temporary")
