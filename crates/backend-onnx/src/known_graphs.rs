@@ -12,10 +12,10 @@ use inference::lock::Mutex;
 use native_backend::{GraphValue, Rows, Signature, ValueKind};
 use vocabulary::FileIdentity;
 
-/// So many graphs are kept at least, if there are so many, and twice as many at most.
+/// So many graphs are kept, and at most as many that nobody has asked for since.
 const MOST_YOUNG: usize = 512;
 
-/// A graph with longer names and more inputs and outputs is not kept. So all graphs together have 16 MiB at most.
+/// What is known of a graph is not kept if it takes more. So all graphs together have 16 MiB at most.
 const MOST_BYTES: usize = 16 << 10;
 
 /// What a session has told of a graph.
@@ -62,7 +62,7 @@ impl KnownGraphs {
 
     /// Keeps what is known of a graph. `file` was its file before it was read.
     pub(crate) fn put(&self, path: &Path, file: FileIdentity, graph: KnownGraph) {
-        // That nothing could be tried may be another time's luck.
+        // A probe that could not run may run another time.
         let graph = KnownGraph { rows: graph.rows.filter(|rows| !matches!(rows, Rows::Unknown(_))), ..graph };
         if graph.bytes() <= MOST_BYTES {
             enter(&mut self.generations.lock(), path.to_owned(), (file, graph));

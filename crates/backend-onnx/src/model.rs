@@ -151,7 +151,7 @@ impl Backend for OnnxBackend {
 }
 
 /// Models with smaller files have a session for each instance: each run counts in its session, and what several processors
-/// count together costs more than little runs can afford. To read the weights from memory takes longer if there are more.
+/// count together costs more than little runs can afford. To read larger weights takes longer than that.
 const LEAST_SHARED_BYTES: u64 = 1 << 20;
 
 /// One version of a model.
