@@ -11,5 +11,5 @@ mod memory;
 mod plugins;
 
 pub use caches::AssembledCaches;
-pub use memory::{memory_was_returned, return_memory_of_thread};
+pub use memory::{return_memory_of_thread, thread_returns_memory};
 pub use plugins::{LibraryBackends, plugins};

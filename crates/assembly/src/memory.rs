@@ -23,7 +23,12 @@ use inference::{MemoryFunctions, lock::Mutex};
 pub(crate) fn memory_functions() -> MemoryFunctions {
     // Now, because the search may wait for a library that is being loaded.
     LazyLock::force(&MIMALLOC);
-    MemoryFunctions { models_change, memory_is_scarce, return_freed: return_freed_memory }
+    MemoryFunctions {
+        models_change,
+        memory_is_scarce,
+        return_freed: return_freed_memory,
+        return_all: return_all_memory,
+    }
 }
 
 /// The reasons to return memory at once, in all servers of the process.
@@ -167,7 +172,6 @@ const JEMALLOC_ACTIONS: [&CStr; 2] = [c"thread.tcache.flush", c"arena.4096.purge
 /// Takes time in proportion to the freed memory. Other threads may wait for the allocator meanwhile.
 fn return_freed_memory() {
     native_backend::free_idle_buffers();
-    RETURNS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the types are those of these functions in their allocators. All may be called by any thread at any time.
     unsafe {
         if let Some(mallctl) = function::<Mallctl>(c"mallctl") {
@@ -190,12 +194,17 @@ fn return_freed_memory() {
     }
 }
 
-/// How often the memory of the process was returned.
+/// The same, also what threads keep: each of them finds out before it rests.
+fn return_all_memory() {
+    RETURNS.fetch_add(1, Ordering::Relaxed);
+    return_freed_memory();
+}
+
+/// How often threads were to return what they keep.
 static RETURNS: AtomicU64 = AtomicU64::new(0);
 
-/// Whether the memory of the process was returned since this thread asked last. A thread keeps what it has freed itself: it
-/// asks before it rests, and then returns that, too.
-pub fn memory_was_returned() -> bool {
+/// Whether this thread is to return what it keeps of what it has freed. It asks before it rests.
+pub fn thread_returns_memory() -> bool {
     thread_local! {
         static SEEN: Cell<u64> = const { Cell::new(0) };
     }
@@ -232,10 +241,10 @@ mod tests {
 
     #[test]
     fn each_thread_is_told_of_a_return() {
-        memory_was_returned();
-        return_freed_memory();
-        assert!(memory_was_returned());
-        std::thread::spawn(|| assert!(memory_was_returned())).join().unwrap();
+        thread_returns_memory();
+        return_all_memory();
+        assert!(thread_returns_memory());
+        std::thread::spawn(|| assert!(thread_returns_memory())).join().unwrap();
     }
 
     #[test]

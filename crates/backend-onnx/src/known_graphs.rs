@@ -1,7 +1,8 @@
 //! What was learnt of graphs when their configurations were completed.
 //!
 //! A session that is made only for this costs about as much as one of an instance. A model that is opened again, as one that
-//! is loaded on demand, needs none if its file is the same.
+//! is loaded on demand, needs none if its file is the same. Files from object stores, and those that came with a load, are
+//! other files at each load.
 use std::{
     collections::HashMap,
     mem,
@@ -12,7 +13,7 @@ use inference::lock::Mutex;
 use native_backend::{GraphValue, Rows, Signature, ValueKind};
 use vocabulary::FileIdentity;
 
-/// So many graphs are kept, and at most as many that nobody has asked for since.
+/// At most so many graphs that were asked for lately are kept, and as many older ones.
 const MOST_YOUNG: usize = 512;
 
 /// What is known of a graph is not kept if it takes more. So all graphs together have 16 MiB at most.

@@ -307,12 +307,14 @@ impl BackendModel for OnnxModel {
             }
         };
         let KnownGraph { signature, rows } = &mut graph;
+        let mut failure = None;
         let try_rows = || match session.map_or_else(|| self.unoptimised(op_libraries), Ok) {
             Ok(session) => self.rows(session),
-            Err(error) => Rows::Unknown(error.message.into()),
+            Err(error) => Rows::Unknown(failure.insert(error).to_string()),
         };
         let probe = || rows.get_or_insert_with(try_rows).clone();
         let request_rows = complete(config, signature, self.default_max_batch_size, probe)?;
+        failure.map_or(Ok(()), Err)?;
         file.into_iter().for_each(|file| self.known_graphs.put(&self.file, file, graph.clone()));
         Ok(request_rows)
     }

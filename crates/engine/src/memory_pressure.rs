@@ -6,7 +6,7 @@ use inference::MemoryFunctions;
 use tokio::{
     runtime::Handle,
     sync::watch,
-    task::{spawn_blocking, yield_now},
+    task::{JoinSet, spawn_blocking, yield_now},
     time::{Instant, sleep_until},
 };
 use vocabulary::{ByteBudget, FEW_BYTES};
@@ -22,7 +22,7 @@ const TASKS_PER_THREAD: usize = 4;
 /// The budget of the requests. A task tells the allocators when its pressure begins and ends, and returns freed memory.
 /// Must be called in a tokio runtime. The task ends with the budget, or with the runtime.
 pub(crate) fn observed_budget(limit: usize, functions: Option<MemoryFunctions>) -> Arc<ByteBudget> {
-    let Some(MemoryFunctions { memory_is_scarce, return_freed, .. }) = functions else {
+    let Some(MemoryFunctions { memory_is_scarce, return_all, .. }) = functions else {
         return ByteBudget::new(limit);
     };
     let (passed, mut was_passed) = watch::channel(());
@@ -48,10 +48,9 @@ pub(crate) fn observed_budget(limit: usize, functions: Option<MemoryFunctions>) 
                     rest_ends = None;
                     // The end of a large request that runs now begins another rest.
                     let is_large = observed.upgrade().is_none_or(|budget| budget.used() > FEW_BYTES);
-                    if !is_large && let Err(error) = spawn_blocking(return_freed).await {
-                        log::error!("freed memory was not returned to the system: {error}");
+                    if !is_large {
+                        return_memory(return_all).await;
                     }
-                    wake_threads();
                     continue;
                 }
             }
@@ -67,12 +66,16 @@ pub(crate) fn observed_budget(limit: usize, functions: Option<MemoryFunctions>) 
     budget
 }
 
-/// Gives the threads of the runtime something to do, after which each may return what it keeps.
-fn wake_threads() {
-    let threads = Handle::current().metrics().num_workers();
-    for _ in 0..threads * TASKS_PER_THREAD {
-        tokio::spawn(yield_now());
+/// Returns freed memory, and gives the threads of the runtime something to do: those that wake return what they keep before
+/// they rest again.
+async fn return_memory(return_all: fn()) {
+    if let Err(error) = spawn_blocking(return_all).await {
+        log::error!("freed memory was not returned to the system: {error}");
+        return;
     }
+    let tasks = Handle::current().metrics().num_workers() * TASKS_PER_THREAD;
+    let woken: JoinSet<()> = (0..tasks).map(|_| yield_now()).collect();
+    woken.join_all().await;
 }
 
 /// Ends at that time; never without one.
@@ -99,6 +102,7 @@ mod tests {
         },
         models_change: |_| {},
         return_freed: || {},
+        return_all: || {},
     });
 
     async fn after_calls(calls: u32) -> i32 {
@@ -145,7 +149,8 @@ mod tests {
     const RETURNING: Option<MemoryFunctions> = Some(MemoryFunctions {
         memory_is_scarce: |_| {},
         models_change: |_| {},
-        return_freed: || {
+        return_freed: || {},
+        return_all: || {
             RETURNS.fetch_add(1, SeqCst);
         },
     });

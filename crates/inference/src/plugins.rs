@@ -73,8 +73,11 @@ pub struct MemoryFunctions {
     /// Must not block.
     pub memory_is_scarce: fn(bool),
     /// Returns all freed memory. A blocking thread calls it after copies have been built or have ended, at most once a
-    /// second, and when there have been no large requests for a while.
+    /// second.
     pub return_freed: fn(),
+    /// The same, also what threads keep that have freed it: they return it before they rest. A blocking thread calls it when
+    /// there have been no large requests for a while.
+    pub return_all: fn(),
 }
 
 impl From<Vec<Arc<dyn Backend>>> for Plugins {

@@ -166,7 +166,7 @@ fn serve(options: &ResolvedOptions, reload: Option<OptionsReload>) -> anyhow::Re
         .thread_stack_size(NETWORK_STACK_BYTES)
         .on_thread_park(|| {
             let has_freed = frontend::port::connections_have_freed_much();
-            if assembly::memory_was_returned() || has_freed {
+            if assembly::thread_returns_memory() || has_freed {
                 assembly::return_memory_of_thread();
             }
         })

@@ -59,6 +59,7 @@ mod tests {
     const COUNTED: Option<MemoryFunctions> = Some(MemoryFunctions {
         models_change: |_| {},
         memory_is_scarce: |_| {},
+        return_all: || {},
         return_freed: || {
             RETURNS.fetch_add(1, SeqCst);
         },

@@ -328,7 +328,7 @@ impl DemandState {
                 left.push(name.clone());
             }
         }
-        let reason = Error::unavailable("there was no memory in time");
+        let reason = Error::unavailable("it was not loaded in time");
         for name in left {
             self.waiters.remove(&name);
             self.budget.give_up(&name, &reason);

@@ -29,7 +29,7 @@ pub struct MemoryBudget {
     /// So many models are loaded at once. Those that come later wait without memory.
     most_loads: usize,
     models: BTreeMap<Name, BudgetedModel>,
-    /// Models that wait for memory, in the order of their turns.
+    /// Models that wait for memory or for a load thread, in the order of their turns.
     waiting: BTreeMap<Turn, Name>,
     next_turn: u64,
     /// Models that get their turns again when this one has been loaded, has failed or has ended.
@@ -40,10 +40,10 @@ pub struct MemoryBudget {
     clock: UseClock,
     /// Bytes of models that are loaded, are being loaded or finish their requests.
     used: u64,
-    /// How many models are being loaded.
-    loading: usize,
     /// The part of these that finish their requests.
     leaving: u64,
+    /// How many models are being loaded.
+    loading: usize,
     /// How many candidates have been looked at.
     #[cfg(test)]
     steps: u64,
@@ -62,8 +62,8 @@ impl MemoryBudget {
             order: BTreeSet::new(),
             clock: UseClock::default(),
             used: 0,
-            loading: 0,
             leaving: 0,
+            loading: 0,
             #[cfg(test)]
             steps: 0,
         }
@@ -85,7 +85,10 @@ impl MemoryBudget {
     /// Forgets models out of memory that no repository has any more.
     pub fn retain(&mut self, exists: impl Fn(&Name) -> bool) {
         self.models.retain(|name, model| {
-            model.residence != Residence::Out || model.turn.is_some() || model.is_staged || exists(name)
+            model.residence != Residence::Out
+                || model.turn.is_some()
+                || model.staged.is_some()
+                || exists(name)
         });
     }
 
@@ -114,7 +117,7 @@ impl MemoryBudget {
         if let Some(error) = model.refusal(now) {
             return DemandAnswer::Refused(error);
         }
-        self.queue(name);
+        self.queue(name, None);
         DemandAnswer::Waits
     }
 
@@ -202,7 +205,7 @@ impl MemoryBudget {
     /// Nobody waits for a model any more. If it waits for memory, it does so no longer.
     pub fn give_up(&mut self, name: &Name, reason: &Error) {
         let Some(model) = self.models.get_mut(name) else { return };
-        if model.turn.is_some() || model.is_staged {
+        if model.turn.is_some() || model.staged.is_some() {
             model.refused(reason);
             self.leave_queue(name);
         }
@@ -258,14 +261,14 @@ impl MemoryBudget {
         }
     }
 
-    /// Gives a model a turn, unless it has one or is being loaded.
-    fn queue(&mut self, name: &Name) {
+    /// Gives a model a turn, unless it has one or is being loaded: the one that it had, or the last one.
+    fn queue(&mut self, name: &Name, turn: Option<Turn>) {
         let Some(model) = self.models.get_mut(name) else { return };
         let is_coming = matches!(model.residence, Residence::Loading { .. } | Residence::In { .. });
-        if is_coming || model.turn.is_some() || model.is_staged {
+        if is_coming || model.turn.is_some() || model.staged.is_some() {
             return;
         }
-        let turn = (Reverse(model.needs.priority), self.next_turn);
+        let turn = turn.unwrap_or((Reverse(model.needs.priority), self.next_turn));
         self.next_turn += 1;
         model.turn = Some(turn);
         self.waiting.insert(turn, name.clone());
@@ -273,7 +276,7 @@ impl MemoryBudget {
 
     fn leave_queue(&mut self, name: &Name) {
         let Some(model) = self.models.get_mut(name) else { return };
-        model.is_staged = false;
+        model.staged = None;
         model.failed_member = None;
         if let Some(turn) = model.turn.take() {
             self.waiting.remove(&turn);
@@ -287,14 +290,12 @@ impl MemoryBudget {
     fn wake(&mut self, name: &Name, failure: Option<&Error>) {
         for waiting in self.awaited.remove(name).into_iter().flatten() {
             let Some(model) = self.models.get_mut(&waiting) else { continue };
-            if !std::mem::take(&mut model.is_staged) {
-                continue;
-            }
+            let Some(turn) = model.staged.take() else { continue };
             model.failed_member =
                 failure.filter(|_| waiting != *name).map(|error| (name.clone(), error.clone()));
             // Until its turn comes, others may have the memory of its members.
             self.end_holds(&waiting);
-            self.queue(&waiting);
+            self.queue(&waiting, Some(turn));
         }
     }
 

@@ -58,10 +58,10 @@ pub(super) struct BudgetedModel {
     pub(super) least_duration: Option<Duration>,
     /// The weights of its uses, also of those before it went.
     pub(super) uses: f64,
-    /// Its place among those who wait for memory.
+    /// Its place among those who wait for memory or for a load thread.
     pub(super) turn: Option<Turn>,
-    /// It waits for other models.
-    pub(super) is_staged: bool,
+    /// It waits for other models, and then has this turn again.
+    pub(super) staged: Option<Turn>,
     /// Ensembles that are in memory, or will be, and call the model.
     pub(super) holders: BTreeSet<Name>,
     pub(super) failure: Option<LoadFailure>,
@@ -82,7 +82,7 @@ impl Default for BudgetedModel {
             least_duration: None,
             uses: 0.0,
             turn: None,
-            is_staged: false,
+            staged: None,
             holders: BTreeSet::new(),
             failure: None,
             failed_member: None,
@@ -148,7 +148,7 @@ impl BudgetedModel {
 
     pub(super) fn line(&self, name: &Name) -> BudgetLine {
         let (place, bytes) = match self.residence {
-            Residence::Out if self.turn.is_some() || self.is_staged => {
+            Residence::Out if self.turn.is_some() || self.staged.is_some() => {
                 (BudgetPlace::Waiting, self.expected())
             }
             Residence::Out => (BudgetPlace::Out(self.absence.clone()), self.expected()),

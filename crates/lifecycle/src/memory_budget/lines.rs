@@ -23,7 +23,7 @@ pub enum Absence {
 pub enum BudgetPlace {
     /// Not in memory.
     Out(Absence),
-    /// It waits for memory, or for other models.
+    /// It waits for memory, for a load thread, or for other models.
     Waiting,
     /// It is being loaded.
     Loading,
@@ -83,7 +83,7 @@ impl BudgetLine {
                 "a request or an operator has asked for it, and no other model needs its memory".to_owned()
             }
             BudgetPlace::Loading => "it is being loaded".to_owned(),
-            BudgetPlace::Waiting => "it waits for memory or for other models".to_owned(),
+            BudgetPlace::Waiting => "it waits for memory, for a load thread or for other models".to_owned(),
             BudgetPlace::Unloading => "it finishes its requests".to_owned(),
             BudgetPlace::Out(absence) => match absence {
                 Absence::NotWanted => "no request has asked for it".to_owned(),

@@ -70,9 +70,10 @@ impl MemoryBudget {
         decision.actions
     }
 
-    /// Whether models wait for memory that others may give up when they have no more requests, or for the ends of loads.
+    /// Whether models wait for memory that others may give up when they have no more requests. Who waits for a load thread
+    /// need not ask: the end of a load is an input.
     pub fn is_blocked(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() && self.loading < self.most_loads
     }
 
     /// Unloads models if those in memory have grown beyond the limit.
@@ -117,8 +118,9 @@ impl MemoryBudget {
             comfortable: sum(BudgetedModel::expected_for_load),
             priority: self.models[name].needs.priority,
         };
-        let room = match self.make_room(name, need, &all, decision) {
-            Ok(room) => room,
+        let reserved_for = match self.make_room(name, need, &all, decision) {
+            Ok(Room::Comfortable) => BudgetedModel::expected_for_load,
+            Ok(Room::Tight) => BudgetedModel::expected,
             Err(outcome) => return outcome,
         };
         self.hold_members(name);
@@ -127,11 +129,14 @@ impl MemoryBudget {
                 self.models.get(needed).is_some_and(|model| matches!(model.residence, Residence::In { .. }))
             };
             let Some(model) = self.models.get(one) else { continue };
-            if self.loading < self.most_loads && model.needs.members.iter().all(has_members) {
-                let reserved = match room {
-                    Room::Comfortable => model.expected_for_load(),
-                    Room::Tight => model.expected(),
-                };
+            if model.needs.members.iter().all(has_members) {
+                if self.loading >= self.most_loads {
+                    // It keeps its turn, so that the next thread is for the rest of them. Only models of a higher
+                    // priority come before it, and may have the memory of those that are there.
+                    self.end_holds(name);
+                    return TurnOutcome::Blocked;
+                }
+                let reserved = reserved_for(model);
                 self.models.get_mut(one).iter_mut().for_each(|model| {
                     model.residence = Residence::Loading { reserved };
                 });
@@ -161,7 +166,7 @@ impl MemoryBudget {
 
     /// The model gets another turn when something has become of one of the others.
     fn stage(&mut self, name: &Name, others: impl IntoIterator<Item = Name>) -> TurnOutcome {
-        self.models.get_mut(name).iter_mut().for_each(|model| model.is_staged = true);
+        self.models.get_mut(name).iter_mut().for_each(|model| model.staged = model.turn);
         for other in others {
             self.awaited.entry(other).or_default().insert(name.clone());
         }

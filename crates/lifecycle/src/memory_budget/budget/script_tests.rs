@@ -27,7 +27,11 @@ fn ensemble(members: &[&str]) -> ModelNeeds {
 
 impl World {
     fn new(limit: u64, models: &[(&str, ModelNeeds)]) -> Self {
-        let mut budget = MemoryBudget::new(limit, MOST_LOADS);
+        Self::with_loads(MOST_LOADS, limit, models)
+    }
+
+    fn with_loads(most_loads: NonZeroUsize, limit: u64, models: &[(&str, ModelNeeds)]) -> Self {
+        let mut budget = MemoryBudget::new(limit, most_loads);
         models.iter().for_each(|(name, needs)| budget.learn(Name::new(name), needs.clone()));
         Self { budget, uses: RefCell::default(), now: Timestamp::from_nanos(0) }
     }
@@ -136,6 +140,25 @@ fn models_that_wait_for_a_load_thread_unload_nothing() {
     world.ended("b");
     assert_eq!(world.decide(), ["load e"]);
     assert_eq!(world.place("hot"), BudgetPlace::In);
+}
+
+#[test]
+fn an_ensemble_keeps_its_turn_until_all_of_its_members_are_loaded() {
+    let single = ["x", "y", "z"];
+    let mut models = vec![("e", ensemble(&["a", "b", "c"]))];
+    models.extend(["a", "b", "c"].into_iter().chain(single).map(|name| (name, model(10))));
+    let mut world = World::with_loads(NonZeroUsize::MIN, 50, &models);
+    for name in ["e"].into_iter().chain(single) {
+        assert_eq!(world.demand(name), DemandAnswer::Waits);
+    }
+    for name in ["a", "b", "c"] {
+        assert_eq!(world.decide(), [format!("load {name}")]);
+        assert!(!world.budget.is_blocked(), "the end of the load tells");
+        assert_eq!(world.loaded(name, 10, 10), [""; 0]);
+    }
+    assert_eq!(world.decide(), ["load e"], "those behind it wait");
+    world.loaded("e", 0, 1);
+    assert_eq!(world.decide(), ["load x"]);
 }
 
 #[test]
