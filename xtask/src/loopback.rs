@@ -23,8 +23,8 @@ pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
     Ok(ports)
 }
 
-/// The first of three free ports in a row. The system gives them to nobody who asks for any port, nor to connections, so that
-/// they are probably free when a server starts later.
+/// The first of three free ports in a row. The system gives them to nobody who asks for any port, nor to connections, so
+/// that they are probably free when a server starts later.
 pub(crate) fn free_port_base() -> Result<u16> {
     let count = first_dynamic_port().saturating_sub(LEAST_PORT) / 3;
     // Where the system gives out nearly all ports, there are no better ones.

@@ -1,8 +1,8 @@
 //! What was learnt of graphs when their configurations were completed.
 //!
-//! A session that is made only for this costs about as much as one of an instance. A model that is opened again, as one that
-//! is loaded on demand, needs none if its file is the same. Files from object stores, and those that came with a load, are
-//! other files at each load.
+//! A session that is made only for this costs about as much as one of an instance. A model that is opened again, such as
+//! one that is loaded on demand, needs none if its file is the same. Files from object stores, and those that came with a
+//! load, are other files at each load.
 use std::{
     collections::HashMap,
     mem,

@@ -295,8 +295,9 @@ impl BackendModel for OnnxModel {
             );
             return Ok(None);
         }
-        let operations = config.model_operations.clone().unwrap_or_default();
-        let op_libraries = settings::op_libraries(&operations.op_library_filename, &self.op_directories)?;
+        let operations = config.model_operations.as_ref();
+        let names = operations.map_or(&[][..], |operations| &operations.op_library_filename);
+        let op_libraries = settings::op_libraries(names, &self.op_directories)?;
         let file = if op_libraries.is_empty() { self.sole_file()? } else { None };
         let known = file.as_ref().and_then(|file| self.known_graphs.get(&self.file, file));
         let (mut graph, session) = match known {

@@ -66,8 +66,8 @@ pub(crate) fn observed_budget(limit: usize, functions: Option<MemoryFunctions>) 
     budget
 }
 
-/// Returns freed memory, and gives the threads of the runtime something to do: those that wake return what they keep before
-/// they rest again.
+/// Returns freed memory, and gives the threads of the runtime something to do: those that wake return what they keep
+/// before they rest again.
 async fn return_memory(return_all: fn()) {
     if let Err(error) = spawn_blocking(return_all).await {
         log::error!("freed memory was not returned to the system: {error}");

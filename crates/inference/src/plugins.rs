@@ -75,8 +75,8 @@ pub struct MemoryFunctions {
     /// Returns all freed memory. A blocking thread calls it after copies have been built or have ended, at most once a
     /// second.
     pub return_freed: fn(),
-    /// The same, also what threads keep that have freed it: they return it before they rest. A blocking thread calls it when
-    /// there have been no large requests for a while.
+    /// The same, also what threads keep that have freed it: they return it before they rest. A blocking thread calls it
+    /// when there have been no large requests for a while.
     pub return_all: fn(),
 }
 

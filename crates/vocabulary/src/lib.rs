@@ -1,5 +1,5 @@
-//! The words of all crates: errors, names, datatypes, shapes, tensors, the memory of tensors, budgets of bytes, and what
-//! identifies a file.
+//! The words of all crates: errors, names, datatypes, shapes, tensors, the memory of tensors, budgets of bytes, and
+//! what identifies a file.
 //!
 //! The crates of the server use these types. This crate knows nothing: no request, no model, no configuration, no protocol. It
 //! contains no I/O and no clock, and starts no threads.

@@ -189,8 +189,7 @@ impl Backend {
 
     /// Whether the file of the library has been replaced, rewritten or deleted since it was opened.
     pub(super) fn is_replaced(&self) -> bool {
-        fs::metadata(&self.library_path).map(FileIdentity::from).ok().as_ref()
-            != Some(self.library.identity())
+        self.library.is_outdated()
     }
 
     /// Whether the file of the library has been replaced or rewritten, so that a load would use other code.

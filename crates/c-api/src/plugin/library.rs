@@ -114,7 +114,7 @@ impl Library {
     }
 
     /// Whether the file has been replaced, rewritten or deleted since the library was opened.
-    fn is_outdated(&self) -> bool {
+    pub fn is_outdated(&self) -> bool {
         fs::metadata(&self.path).map(FileIdentity::from).ok() != Some(self.identity)
     }
 

@@ -26,8 +26,9 @@ pub(crate) struct OnDemandModels {
 }
 
 impl OnDemandModels {
-    /// Loads models of a repository within a budget without models. Requests wait for `patience` at most. Requests of models reach
-    /// others through the repository, and `inflight` and `unread` count these and their responses. Must be called in a tokio runtime.
+    /// Loads models of a repository within a budget that has no models yet. Requests wait for `patience` at most.
+    /// Requests of models reach others through the repository, and `inflight` and `unread` count these and their
+    /// responses. Must be called in a tokio runtime.
     pub(crate) fn start(
         budget: MemoryBudget,
         patience: Duration,

@@ -70,8 +70,8 @@ impl MemoryBudget {
         decision.actions
     }
 
-    /// Whether models wait for memory that others may give up when they have no more requests. Who waits for a load thread
-    /// need not ask: the end of a load is an input.
+    /// Whether models wait for memory that others may give up when they have no more requests. Who waits for a load
+    /// thread need not ask: the end of a load is an input.
     pub fn is_blocked(&self) -> bool {
         !self.waiting.is_empty() && self.loading < self.most_loads
     }
