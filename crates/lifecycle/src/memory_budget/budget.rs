@@ -11,6 +11,7 @@ use vocabulary::{Error, Name};
 use super::{
     budgeted_model::{BudgetedModel, Residence, Turn},
     lines::{Absence, BudgetLine},
+    load_times::RepeatedLoads,
     terms::{BudgetAction, DemandAnswer, LoadMeasure, ModelNeeds, ModelUse},
     uses::UseClock,
 };
@@ -38,6 +39,7 @@ pub struct MemoryBudget {
     order: BTreeSet<(u32, u64, Name)>,
     /// Weighs uses by their times.
     clock: UseClock,
+    repeated_loads: RepeatedLoads,
     /// Bytes of models that are loaded, are being loaded or finish their requests.
     used: u64,
     /// The part of these that finish their requests.
@@ -61,6 +63,7 @@ impl MemoryBudget {
             awaited: HashMap::new(),
             order: BTreeSet::new(),
             clock: UseClock::default(),
+            repeated_loads: RepeatedLoads::default(),
             used: 0,
             leaving: 0,
             loading: 0,
@@ -155,8 +158,8 @@ impl MemoryBudget {
         model.needs = ModelNeeds { file_bytes: model.needs.file_bytes, ..needs };
         model.failure = None;
         model.load_duration = measure.duration;
-        let least = model.least_duration.map_or(measure.duration, |least| least.min(measure.duration));
-        model.least_duration = Some(least);
+        model.load_times.add(measure.duration, &mut self.repeated_loads);
+        model.reload_seconds = model.load_times.expected_seconds(&self.repeated_loads);
         let bytes = if model.is_ensemble() { 0 } else { model.bytes_of(measure.bytes) };
         model.measured = (measure.bytes > 0 || model.is_ensemble()).then_some(bytes);
         self.used += bytes;
@@ -230,6 +233,7 @@ impl MemoryBudget {
             *counted = bytes;
             model.measured = Some(bytes);
         }
+        model.reload_seconds = model.load_times.expected_seconds(&self.repeated_loads);
         model.used(usage.requests, self.clock.weight(now));
         self.enter_order(name);
     }

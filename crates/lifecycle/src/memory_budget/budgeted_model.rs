@@ -6,6 +6,7 @@ use vocabulary::{Error, Name};
 
 use super::{
     lines::{Absence, BudgetLine, BudgetPlace},
+    load_times::LoadTimes,
     terms::ModelNeeds,
 };
 
@@ -54,8 +55,9 @@ pub(super) struct BudgetedModel {
     /// The bytes of the last load, as they were measured last.
     pub(super) measured: Option<u64>,
     pub(super) load_duration: Duration,
-    /// How long its quickest load took: what the others took longer was because of the rest of the machine.
-    pub(super) least_duration: Option<Duration>,
+    pub(super) load_times: LoadTimes,
+    /// How long another load is expected to take.
+    pub(super) reload_seconds: f64,
     /// The weights of its uses, also of those before it went.
     pub(super) uses: f64,
     /// Its place among those who wait for memory or for a load thread.
@@ -79,7 +81,8 @@ impl Default for BudgetedModel {
             residence: Residence::Out,
             measured: None,
             load_duration: Duration::ZERO,
-            least_duration: None,
+            load_times: LoadTimes::default(),
+            reload_seconds: 0.0,
             uses: 0.0,
             turn: None,
             staged: None,
@@ -115,7 +118,7 @@ impl BudgetedModel {
 
     /// How much it is worth to keep the model, for each of its bytes, as a key that grows with it.
     pub(super) fn worth(&self, bytes: u64) -> u64 {
-        let seconds = self.least_duration.unwrap_or_default().as_secs_f64().max(1e-6);
+        let seconds = self.reload_seconds.max(1e-6);
         // The bits of positive numbers have the order of the numbers.
         (self.uses * seconds / bytes.max(1) as f64).to_bits()
     }

@@ -124,6 +124,22 @@ fn the_cheapest_and_least_used_model_goes_first() {
 }
 
 #[test]
+fn a_slow_first_load_does_not_keep_a_model_in_the_place_of_one_that_is_used_more() {
+    let models = ["again", "once", "new"].map(|name| (name, model(20)));
+    let mut world = World::new(90, &models);
+    world.bring("again", 30, 60);
+    world.budget.unload(&Name::new("again"), None, &mut Vec::new());
+    world.ended("again");
+    world.bring("again", 30, 20);
+    world.bring("once", 30, 60);
+    world.used("again", 20, false);
+    world.used("once", 10, false);
+    assert_eq!(world.demand("new"), DemandAnswer::Waits);
+    // A second load takes a third of the first one.
+    assert_eq!(world.decide(), ["unload once"]);
+}
+
+#[test]
 fn models_that_wait_for_a_load_thread_unload_nothing() {
     let wanted = ["a", "b", "c", "d", "e", "f"];
     let mut models: Vec<_> = wanted.iter().map(|name| (*name, model(10))).collect();
