@@ -18,14 +18,14 @@ use inference::{
 use tokio::{
     sync::{OnceCell, watch},
     task::AbortHandle,
-    time::timeout,
+    time::{Instant, timeout_at},
 };
 use vocabulary::{Error, Name};
 
 /// The objects of each model, by the model's directory.
 pub type RemoteModels = BTreeMap<String, Vec<StoredObject>>;
 
-/// How long a look at all repositories waits for the listing of one store.
+/// How long looks at all repositories wait for one listing of a store, all of them together.
 pub const LISTING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A repository in an object store. It is opened when it is needed first, again if that fails.
@@ -53,6 +53,7 @@ type ListingResult = Result<Arc<RemoteModels>, Error>;
 struct RunningListing {
     result: watch::Receiver<Option<ListingResult>>,
     task: AbortHandle,
+    begun: Instant,
 }
 
 impl Drop for RunningListing {
@@ -108,18 +109,19 @@ impl RemoteSource {
     }
 
     /// The models, by a listing that begins now, or that is running. If it takes longer than `patience`, it goes on, and
-    /// the next call returns its result.
+    /// a later call returns its result. No call waits for a listing that has taken longer.
     ///
     /// # Errors
     /// Why the repository cannot be listed; if the listing takes too long, why the last one has failed.
     pub(crate) async fn models(&self, patience: Option<Duration>) -> ListingResult {
-        let mut result = {
+        let (mut result, begun) = {
             let mut listing = self.listing.lock();
-            listing.running.get_or_insert_with(|| self.begin()).result.clone()
+            let running = listing.running.get_or_insert_with(|| self.begin());
+            (running.result.clone(), running.begun)
         };
         let ended = async { result.wait_for(Option::is_some).await.is_ok() };
         let is_in_time = match patience {
-            Some(patience) => timeout(patience, ended).await.is_ok(),
+            Some(patience) => timeout_at(begun + patience, ended).await.is_ok(),
             None => {
                 ended.await;
                 true
@@ -155,7 +157,7 @@ impl RemoteSource {
             // Nobody may wait any more.
             let _ = done.send(Some(listed));
         };
-        RunningListing { result, task: tokio::spawn(list).abort_handle() }
+        RunningListing { result, task: tokio::spawn(list).abort_handle(), begun: Instant::now() }
     }
 }
 
@@ -357,5 +359,77 @@ impl StoreWait {
             result = work => Ok(result),
             error = ended => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use inference::repository::StoreFuture;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// A store whose listings wait for permits.
+    struct SlowStore(Semaphore);
+
+    impl ObjectRepository for SlowStore {
+        fn check(&self) -> StoreFuture<'_, ()> {
+            unreachable!("nobody asks")
+        }
+
+        fn models(&self) -> StoreFuture<'_, BTreeMap<String, Vec<StoredObject>>> {
+            Box::pin(async {
+                self.0.acquire().await.unwrap().forget();
+                Ok(BTreeMap::new())
+            })
+        }
+
+        fn objects<'a>(&'a self, _model: &'a str) -> StoreFuture<'a, Vec<StoredObject>> {
+            unreachable!("nobody asks")
+        }
+
+        fn fetch<'a>(
+            &'a self,
+            _model: &'a str,
+            _objects: &'a [StoredObject],
+        ) -> StoreFuture<'a, Arc<dyn LocalModelFiles>> {
+            unreachable!("nobody asks")
+        }
+    }
+
+    /// Opens one store.
+    struct OneStore(Arc<SlowStore>);
+
+    impl RepositoryOpener for OneStore {
+        fn name(&self, _path: &str) -> Option<Result<Name, Error>> {
+            None
+        }
+
+        fn open<'a>(&'a self, _name: &'a str) -> StoreFuture<'a, Arc<dyn ObjectRepository>> {
+            let store: Arc<dyn ObjectRepository> = self.0.clone();
+            Box::pin(async { Ok(store) })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn looks_wait_for_one_listing_no_longer_than_their_patience_together() {
+        let store = Arc::new(SlowStore(Semaphore::new(0)));
+        let source = RemoteSource::new(Name::new("s3://b/models"), Arc::new(OneStore(store.clone())));
+        let begun = Instant::now();
+        let look = || source.models(Some(LISTING_PATIENCE));
+        for _ in 0..3 {
+            let error = look().await.unwrap_err();
+            assert!(error.message.ends_with("takes longer than 5 s; it goes on"), "{error}");
+            assert_eq!(begun.elapsed(), LISTING_PATIENCE);
+        }
+        store.0.add_permits(1);
+        assert!(source.models(None).await.unwrap().is_empty());
+
+        // The next listing has a patience of its own.
+        assert!(look().await.is_err());
+        assert_eq!(begun.elapsed(), LISTING_PATIENCE * 2);
+        store.0.add_permits(1);
+        tokio::task::yield_now().await;
+        assert!(look().await.is_ok());
     }
 }
