@@ -33,16 +33,9 @@ const WITHOUT_EFFECT: [&str; 8] = [
     "use_experimental_optimizations",
 ];
 
-/// The settings that the server gives to every backend, and the parameters.
+/// The settings that `--backend-config` may contain, and the parameters of models.
 pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
-    settings: &[
-        "auto-complete-config",
-        "backend-directory",
-        "default-max-batch-size",
-        Implementation::SETTING,
-        MAX_REQUEST_ROWS,
-        "min-compute-capability",
-    ],
+    settings: &[Implementation::SETTING, MAX_REQUEST_ROWS],
     parameters: &[
         "algo",
         "blocks_per_sm",

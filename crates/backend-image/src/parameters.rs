@@ -11,15 +11,9 @@ pub(crate) const MEAN: &str = "MEAN";
 pub(crate) const STD: &str = "STD";
 pub(crate) const MAX_PIXELS: &str = "MAX_PIXELS";
 
-/// The settings that the server gives to every backend, and the parameters.
+/// The settings that `--backend-config` may contain, and the parameters of models.
 pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
-    settings: &[
-        "auto-complete-config",
-        "backend-directory",
-        "default-max-batch-size",
-        Implementation::SETTING,
-        "min-compute-capability",
-    ],
+    settings: &[Implementation::SETTING],
     parameters: &[MAX_PIXELS, MEAN, RESIZE, SCALE, STD],
 };
 

@@ -12,19 +12,15 @@ use crate::ort::{GlobalThreads, GraphLevel, SessionOptions};
 pub(crate) const BACKEND_NAME: &str = "onnxruntime";
 
 /// The settings that `--backend-config` and the parameters of a model may contain. The list also has the names that
-/// Triton's backend uses for GPUs, which have no effect, and the names that the server uses.
+/// Triton's backend uses for GPUs, which have no effect.
 pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
     settings: &[
-        "auto-complete-config",
-        "backend-directory",
-        "default-max-batch-size",
         "enable-global-threadpool",
         Implementation::SETTING,
         "inter_op_thread_count",
         "intra_op_thread_count",
         "library",
         "max-request-rows",
-        "min-compute-capability",
         OP_LIBRARY_DIRECTORIES,
         "session.intra_op.allow_spinning",
         "telemetry",

@@ -14,15 +14,11 @@ use crate::{
 pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
     settings: &[
         "archive-limit-bytes",
-        "auto-complete-config",
-        "backend-directory",
-        "default-max-batch-size",
         "environments",
         "environments-directory",
         "environments-timeout-seconds",
         "error-paths",
         Implementation::SETTING,
-        "min-compute-capability",
         "pip-index-url",
         "python-executable",
         "sandbox",

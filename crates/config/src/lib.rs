@@ -33,7 +33,8 @@ pub use errors::{ConfigErrors, ConfigProblem};
 pub use instances::{InstanceGroup, InstanceKind, RateLimits, ResourceNeed, SecondaryDevice};
 pub use members::{FittedEnsemble, check_members, fit_members};
 pub use misspelt::{
-    KnownConfigNames, UnknownConfigName, misspelt_names, server_parameters, unknown_setting, unused_cache,
+    KnownConfigNames, SETTINGS_OF_ALL_BACKENDS, UnknownConfigName, misspelt_names, server_parameters,
+    unknown_setting, unused_cache,
 };
 pub use model_config::{
     Accelerator, BatchInput, BatchInputKind, BatchOutput, InputSpec, MemoryRank, ModelConfig, OutputSpec,

@@ -24,10 +24,14 @@ pub const fn server_parameters() -> [&'static str; 9] {
     OF_THE_SERVER
 }
 
+/// The settings of `--backend-config` that all backends have: the server gives them their values, or reads them itself.
+pub const SETTINGS_OF_ALL_BACKENDS: [&str; 4] =
+    ["auto-complete-config", "backend-directory", "default-max-batch-size", "min-compute-capability"];
+
 /// The names that a backend understands. A name that ends in an asterisk matches every name with that prefix.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownConfigNames {
-    /// Settings of `--backend-config`.
+    /// Settings of `--backend-config`, besides [`SETTINGS_OF_ALL_BACKENDS`].
     pub settings: &'static [&'static str],
     /// Parameters of a model's configuration, including those of the server itself.
     pub parameters: &'static [&'static str],
@@ -86,10 +90,10 @@ pub fn misspelt_names(
 /// The warning about a `--backend-config` setting that the backend does not know. The backend must know all its
 /// settings.
 pub fn unknown_setting(backend: &str, setting: &str, known: KnownConfigNames) -> Option<String> {
-    if is_among(setting, known.settings) {
+    if is_among(setting, known.settings) || is_among(setting, &SETTINGS_OF_ALL_BACKENDS) {
         return None;
     }
-    let near = nearest(setting, known.settings.iter().copied());
+    let near = nearest(setting, known.settings.iter().copied().chain(SETTINGS_OF_ALL_BACKENDS));
     let near = did_you_mean(near);
     Some(format!(
         "--backend-config={backend},{setting} has no effect: the backend does not know the setting{near}"
@@ -116,7 +120,7 @@ mod tests {
     use super::*;
 
     const KNOWN: KnownConfigNames = KnownConfigNames {
-        settings: &["default-max-batch-size", "session.*"],
+        settings: &["session.*"],
         parameters: &["execution_mode", "intra_op_thread_count", "session.*"],
     };
 

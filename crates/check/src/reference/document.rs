@@ -2,6 +2,7 @@
 
 use std::{fmt::Write, sync::Arc};
 
+use config::SETTINGS_OF_ALL_BACKENDS;
 use inference::backend::{Backend, first_of_each_name};
 use proto::{DocumentedField, DocumentedMessage, documented_messages};
 
@@ -47,12 +48,18 @@ pub fn configuration_reference(backends: &[Arc<dyn Backend>]) -> String {
     page.push_str("\n## Parameters\n\n```pbtxt\nparameters { key: \"MAX_UNREAD_RESPONSES\" value { string_value: \"16\" } }\n```\n");
     push_values(&mut page, "Parameters of all models", "Parameter", parameters::OF_THE_SERVER.iter());
     push_values(&mut page, "Parameters of ensembles", "Parameter", parameters::OF_ENSEMBLES.iter());
+    let named = |names: &'static [&'static str]| {
+        names.iter().filter_map(|name| parameters::OF_BACKENDS.iter().find(|value| value.name == *name))
+    };
+    push_values(
+        &mut page,
+        "Settings of all backends",
+        "`--backend-config=BACKEND,...`",
+        named(&SETTINGS_OF_ALL_BACKENDS),
+    );
     for backend in first_of_each_name(backends) {
         let name = backend.name();
         let Some(known) = backend.known_names() else { continue };
-        let named = |names: &'static [&'static str]| {
-            names.iter().filter_map(|name| parameters::OF_BACKENDS.iter().find(|value| value.name == *name))
-        };
         push_values(
             &mut page,
             &format!("Parameters of backend `{name}`"),

@@ -52,6 +52,7 @@ fn each_name_that_a_backend_knows_is_described() {
     let known = plugins.backends.iter().filter_map(|backend| backend.known_names());
     let missing: Vec<_> = known
         .flat_map(|names| [names.parameters, names.settings].concat())
+        .chain(config::SETTINGS_OF_ALL_BACKENDS)
         .filter(|name| !described.contains(name))
         .collect();
     assert_eq!(missing, Vec::<&str>::new());
