@@ -22,7 +22,7 @@ use object_store::client::{
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use vocabulary::Error;
+use vocabulary::{Error, innermost_cause};
 
 use crate::limited_body::{LimitedBody, RequestProblem};
 
@@ -164,11 +164,7 @@ fn is_listing(uri: &Uri) -> bool {
 /// An error of the client, with the kind that says whether the request may be repeated. All requests only read.
 fn failure(error: &hyper_util::client::legacy::Error) -> HttpError {
     let kind = if error.is_connect() { HttpErrorKind::Connect } else { HttpErrorKind::Interrupted };
-    // The innermost cause says what a person can change: a refused connection, an unknown host, a certificate.
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
+    let cause = innermost_cause(error);
     let what = if error.is_connect() { "cannot connect" } else { "the connection failed" };
     HttpError::new(kind, RequestProblem(format!("{what}: {cause}")))
 }

@@ -1,9 +1,8 @@
 //! The errors of stores as Nereid reports them: with the URL, a reason, and without secrets.
 
 use std::cmp::Reverse;
-use std::error::Error as StdError;
 
-use vocabulary::Error;
+use vocabulary::{Error, innermost_cause};
 
 use crate::url::{ObjectUrl, Service};
 
@@ -42,20 +41,11 @@ fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The text of the innermost cause of an error.
-pub(crate) fn innermost(error: &(dyn StdError + 'static)) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
-}
-
 /// The HTTP status that a store has answered with, if that was the failure.
 ///
 /// The library keeps the type with the status to itself, so the status is read from its text.
 fn status(error: &object_store::Error) -> Option<u16> {
-    let text = innermost(error);
+    let text = innermost_cause(error).to_string();
     let (_, after) = text.split_once("status code: ")?;
     after.get(..3)?.parse().ok()
 }
@@ -87,7 +77,7 @@ impl FailedRequest<'_> {
     /// The error for a failed request. UNAVAILABLE, if it may succeed later.
     pub(crate) fn error(&self, error: &object_store::Error) -> Error {
         let name = self.name();
-        let text = innermost(error);
+        let text = innermost_cause(error).to_string();
         let reason = self.redaction.apply(&reason(&text));
         if is_denied(error) {
             return self.denied(&text);
@@ -176,7 +166,7 @@ mod tests {
         }
     }
 
-    impl StdError for Answer {}
+    impl std::error::Error for Answer {}
 
     fn reported(url: &str, secret: &str, text: &'static str) -> Error {
         let mut redaction = Redaction::default();

@@ -76,17 +76,6 @@ where
     }
 }
 
-/// The error and its causes, in one line.
-pub(crate) fn describe(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}
-
 /// Makes connections to one server, whatever is asked for.
 #[derive(Clone)]
 struct EndpointConnector(ServerEndpoint);

@@ -18,6 +18,7 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use percent_encoding::percent_decode_str;
 use tokio::{net::TcpStream, sync::mpsc, task::JoinHandle};
+use vocabulary::with_causes;
 
 /// Why a call has no status: the connection or the stream broke.
 pub type Broken = String;
@@ -95,7 +96,7 @@ impl Connection {
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| describe(&error))?;
+            .map_err(|error| with_causes(&error))?;
         let connection = tokio::spawn(async move {
             // The calls on the connection return its error.
             let _ = connection.await;
@@ -117,9 +118,11 @@ impl Connection {
         let (frames, receiver) = mpsc::unbounded_channel();
         let request = request.body(Outgoing { receiver }).map_err(|error| error.to_string())?;
         let mut sender = self.sender.clone();
-        sender.ready().await.map_err(|error| describe(&error))?;
+        sender.ready().await.map_err(|error| with_causes(&error))?;
         let response =
-            tokio::spawn(async move { sender.send_request(request).await.map_err(|error| describe(&error)) });
+            tokio::spawn(
+                async move { sender.send_request(request).await.map_err(|error| with_causes(&error)) },
+            );
         Ok(Call {
             frames: Some(frames),
             answer: Answer::Coming(response),
@@ -199,7 +202,7 @@ impl Call {
             match body.frame().await {
                 None if self.received.is_empty() => return Ok(None),
                 None => return Err("ended within a message".into()),
-                Some(Err(error)) => return Err(describe(&error)),
+                Some(Err(error)) => return Err(with_causes(&error)),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => self.received.extend_from_slice(&data),
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
@@ -290,17 +293,6 @@ impl Body for Outgoing {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         self.receiver.poll_recv(context).map(|data| data.map(|data| Ok(Frame::data(data))))
     }
-}
-
-/// An error with its causes in one line.
-fn describe(error: &hyper::Error) -> Broken {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

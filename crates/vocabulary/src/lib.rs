@@ -8,6 +8,7 @@
 
 mod byte_budget;
 mod error;
+mod error_causes;
 mod file_identity;
 mod label_name;
 pub mod log_target;
@@ -21,6 +22,7 @@ pub use byte_budget::{
     BudgetExceeded, ByteBudget, ByteReservation, FEW_BYTES, REQUEST_BYTES, require_memory,
 };
 pub use error::{Error, ErrorCode, FailureReason, panic_message};
+pub use error_causes::{innermost_cause, with_causes};
 pub use file_identity::FileIdentity;
 pub use label_name::LabelName;
 pub use name::{MAX_STORED_NAME, Name, check_length};

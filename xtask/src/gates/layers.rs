@@ -105,7 +105,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("plot", &[]),
     ("client", &["proto"]),
     ("perf", &["client", "plot", "proto"]),
-    ("recording", &["client", "proto", "line-writer"]),
+    ("recording", &["vocabulary", "client", "proto", "line-writer"]),
     ("tune", &["plot", "proto"]),
     ("check", &["vocabulary", "config", "inference", "host", "repository", "proto"]),
     (

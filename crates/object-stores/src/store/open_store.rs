@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::{BackoffConfig, ObjectStore, RetryConfig};
-use vocabulary::Error;
+use vocabulary::{Error, innermost_cause};
 
 use super::builders;
 use crate::connector::StoreConnector;
@@ -165,7 +165,7 @@ fn build(
     match built {
         Ok(store) => Ok((store, redaction)),
         Err(error) => {
-            let why = redaction.apply(&crate::failure::innermost(&error));
+            let why = redaction.apply(&innermost_cause(&error).to_string());
             Err(Error::invalid(format!("'{}': the credential cannot be used: {why}", url.text)))
         }
     }

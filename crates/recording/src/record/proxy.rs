@@ -16,12 +16,13 @@ use hyper_util::server::graceful::GracefulShutdown;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use vocabulary::with_causes;
 
 use super::observed_call::{ObservedBody, ObservedCall};
 use super::recorder::Recorder;
 use crate::event::CallProtocol;
 use crate::forwarded_headers::remove_those_of_connection;
-use crate::upstream::{Upstream, describe};
+use crate::upstream::Upstream;
 
 /// How long calls may take after the command was asked to end.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -173,7 +174,7 @@ impl CallPassing {
                 };
                 Response::from_parts(parts, body)
             }
-            Err(error) => self.unreachable(&describe(&error)),
+            Err(error) => self.unreachable(&with_causes(&error)),
         }
     }
 

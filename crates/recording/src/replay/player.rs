@@ -18,12 +18,13 @@ use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinSet;
+use vocabulary::with_causes;
 
 use super::comparison::{AnswerVerdict, compare};
 use super::options::ReplayOptions;
 use super::recorded_call::{CallAnswer, CallBody, RecordedCall};
 use crate::event::CallProtocol;
-use crate::upstream::{Upstream, describe};
+use crate::upstream::Upstream;
 
 /// The bytes of an answer beyond twice those of the recorded one. What is longer differs anyhow.
 const LONGER_ANSWER: usize = 1 << 20;
@@ -174,7 +175,7 @@ impl PlayingCall {
         let upstream = self.player.upstream(call.protocol);
         let parts = self.parts(call)?;
         let answer = async {
-            let answer = upstream.send(parts, body).await.map_err(|error| describe(&error))?;
+            let answer = upstream.send(parts, body).await.map_err(|error| with_causes(&error))?;
             self.read(call, answer).await
         };
         let Some((sender, messages)) = messages else { return answer.await };
@@ -233,7 +234,7 @@ impl PlayingCall {
         let mut kept = BytesMut::new();
         let mut trailers = HeaderMap::new();
         while let Some(frame) = body.frame().await {
-            match frame.map_err(|error| describe(&error))?.into_data() {
+            match frame.map_err(|error| with_causes(&error))?.into_data() {
                 Ok(piece) if is_kept => {
                     kept.extend_from_slice(&piece);
                     if kept.len() > most {

@@ -16,7 +16,7 @@ use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem::PemObject},
 };
-use vocabulary::Error;
+use vocabulary::{Error, innermost_cause};
 
 use crate::config::{OtlpConfig, OtlpProtocol};
 
@@ -80,14 +80,8 @@ impl CollectorClient {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
-        let answer = self.client.request(request).await.map_err(|error| {
-            // The innermost cause says what a person can change.
-            let mut cause: &dyn std::error::Error = &error;
-            while let Some(source) = cause.source() {
-                cause = source;
-            }
-            format!("cannot be reached: {cause}")
-        })?;
+        let unreachable = |error| format!("cannot be reached: {}", innermost_cause(&error));
+        let answer = self.client.request(request).await.map_err(unreachable)?;
         let status = answer.status();
         // Read to its end, so that the connection can be used again.
         let _ = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
