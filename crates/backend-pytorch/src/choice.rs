@@ -44,8 +44,19 @@ pub(crate) fn reason_for_python(
     if package.has_weights_beside {
         return Some("it has weights beside its code".to_owned());
     }
-    if let Some((_, InstructionSets::Restricted(name))) = requirements::instruction_sets(package, processor) {
-        return Some(format!("it uses {name}, whose registers PyTorch must ask the system for"));
+    match requirements::instruction_sets(package, processor) {
+        // Their code may be for any processor. In Python it ends no more than a process.
+        None => {
+            return Some(
+                "it does not tell which instructions its code uses, as those of PyTorch before 2.10"
+                    .to_owned(),
+            );
+        }
+        Some((_, InstructionSets::Restricted(name))) => {
+            return Some(format!("it uses {name}, whose registers PyTorch must ask the system for"));
+        }
+        // Another processor's code runs nowhere here: the load says so.
+        Some((_, InstructionSets::Present | InstructionSets::Missing(_) | InstructionSets::Unknown(_))) => {}
     }
     let open = open_dimensions(declared);
     (open > 1).then(|| {
@@ -88,6 +99,8 @@ mod tests {
     const PROCESSOR: Processor = Processor { machine: "x86_64", has: |_| true };
     const CODE: &str = "m/data/aotinductor/model/c.wrapper.so";
     const METADATA: &str = "m/data/aotinductor/model/c.wrapper_metadata.json";
+    /// The metadata of a package that the server can compute.
+    const PLAIN: &str = r#"{"AOTI_CPU_ISA": "AVX2"}"#;
 
     fn reason(config: proto::ModelConfig, metadata: &str, more: &[&str]) -> Option<String> {
         let mut members = vec![(CODE, &b""[..]), (METADATA, metadata.as_bytes())];
@@ -117,10 +130,10 @@ mod tests {
 
     #[test]
     fn one_open_dimension_can_be_checked_and_two_cannot() {
-        assert_eq!(reason(config(8, &[&[4], &[2, 3]]), "{}", &[]), None);
-        assert_eq!(reason(config(0, &[&[4], &[-1, 3]]), "{}", &[]), None);
+        assert_eq!(reason(config(8, &[&[4], &[2, 3]]), PLAIN, &[]), None);
+        assert_eq!(reason(config(0, &[&[4], &[-1, 3]]), PLAIN, &[]), None);
         for (batch, inputs) in [(8, [&[4_i64][..], &[-1]]), (0, [&[-1], &[-1]]), (0, [&[-1, -1], &[2]])] {
-            let reason = reason(config(batch, &inputs), "{}", &[]).unwrap();
+            let reason = reason(config(batch, &inputs), PLAIN, &[]).unwrap();
             assert!(
                 reason.starts_with("2 dimensions of its inputs are open, the batch included"),
                 "{reason}"
@@ -128,7 +141,7 @@ mod tests {
         }
         let mut reshaped = config(8, &[&[-1]]);
         reshaped.input[0].reshape = Some(proto::ModelTensorReshape { shape: vec![2, 2] });
-        assert_eq!(reason(reshaped, "{}", &[]), None);
+        assert_eq!(reason(reshaped, PLAIN, &[]), None);
     }
 
     #[test]
@@ -141,15 +154,17 @@ mod tests {
         );
         let mut gpu = plain();
         gpu.instance_group.push(proto::ModelInstanceGroup { kind: Kind::Gpu.into(), ..Default::default() });
-        assert_eq!(told(gpu, "{}", &[]), "it has instances of KIND_GPU");
+        assert_eq!(told(gpu, PLAIN, &[]), "it has instances of KIND_GPU");
         let mut limited = plain();
         limited.parameters.insert("MAX_MEMORY_BYTES".to_owned(), proto::ModelParameter::default());
-        assert_eq!(told(limited, "{}", &[]), "its parameter MAX_MEMORY_BYTES is one of processes");
+        assert_eq!(told(limited, PLAIN, &[]), "its parameter MAX_MEMORY_BYTES is one of processes");
         let nodes = "m/data/aotinductor/model/c.wrapper.json";
-        assert_eq!(told(plain(), "{}", &[nodes]), "it calls operators by their names");
+        assert_eq!(told(plain(), PLAIN, &[nodes]), "it calls operators by their names");
         let weights = "m/data/weights/weight_0";
-        assert_eq!(told(plain(), "{}", &[weights]), "it has weights beside its code");
+        assert_eq!(told(plain(), PLAIN, &[weights]), "it has weights beside its code");
         let tiles = told(plain(), r#"{"AOTI_CPU_ISA": "AVX512 AMX_TILE"}"#, &[]);
         assert!(tiles.starts_with("it uses AMX_TILE"), "{tiles}");
+        let old = told(plain(), "{}", &[]);
+        assert!(old.starts_with("it does not tell which instructions its code uses"), "{old}");
     }
 }
