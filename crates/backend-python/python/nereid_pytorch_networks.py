@@ -157,6 +157,8 @@ class CompiledPackage:
     def __init__(self, path, declaration, device):
         # Without these checks, which the code reads once, an input of a wrong shape lets it read foreign memory.
         os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = "1"
+        # PyTorch 2.10 uses the module for the load, and does not import it.
+        importlib.import_module("torch._inductor.codecache")
         from torch._inductor import aoti_load_package
 
         on_gpu = device is not None and device.type == "cuda"

@@ -45,17 +45,17 @@ pub(crate) fn reason_for_python(
         return Some("it has weights beside its code".to_owned());
     }
     match requirements::instruction_sets(package, processor) {
-        // Their code may be for any processor. In Python it ends no more than a process.
+        // If the processor lacks an instruction, only the process of the model ends.
         None => {
             return Some(
-                "it does not tell which instructions its code uses, as those of PyTorch before 2.10"
+                "it does not tell which instructions its code uses: PyTorch before 2.10 does not write them"
                     .to_owned(),
             );
         }
         Some((_, InstructionSets::Restricted(name))) => {
             return Some(format!("it uses {name}, whose registers PyTorch must ask the system for"));
         }
-        // Another processor's code runs nowhere here: the load says so.
+        // The load compares them with the processor, and refuses names that are not known.
         Some((_, InstructionSets::Present | InstructionSets::Missing(_) | InstructionSets::Unknown(_))) => {}
     }
     let open = open_dimensions(declared);

@@ -24,7 +24,8 @@ pub const fn server_parameters() -> [&'static str; 9] {
     OF_THE_SERVER
 }
 
-/// The settings of `--backend-config` that all backends have: the server gives them their values, or reads them itself.
+/// The settings of `--backend-config` that are accepted for each backend: the server sets them, several backends read
+/// them, or they are for GPUs and have no effect.
 pub const SETTINGS_OF_ALL_BACKENDS: [&str; 4] =
     ["auto-complete-config", "backend-directory", "default-max-batch-size", "min-compute-capability"];
 

@@ -12,7 +12,8 @@ pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The innermost cause of an error. It says what a person can change: a refused connection, an unknown host, a certificate.
+/// The innermost cause of an error. It says what a person can change: a refused connection, an unknown host, a
+/// certificate.
 pub fn innermost_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     let mut cause = error;
     while let Some(source) = cause.source() {

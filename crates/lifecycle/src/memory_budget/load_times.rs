@@ -1,9 +1,9 @@
 //! How long another load of a model is expected to take.
 //!
-//! The first load of a model takes longer than the later ones: its files are read from the disk, and what the server keeps
-//! of them is not known yet. If that were not considered, models that were loaded once would be worth more than those that
-//! were loaded twice, and would stay in their place. For the same reason the quickest load does not count, but a mean: the
-//! quickest one of many loads is quicker than that of a few, and a model that goes would be worth less each time.
+//! The first load reads the files from the disk and examines them; later loads use what the server has kept of that. So
+//! the expected time is the mean of the later loads. For a model that was loaded once, it is the time of the first
+//! load, multiplied by what second loads of other models took of their first ones. The minimum is not used: it falls
+//! with the number of loads, and a model that is often unloaded would be worth less each time.
 use std::time::Duration;
 
 /// How long the loads of a model took.
@@ -33,30 +33,35 @@ impl LoadTimes {
 
     /// How many seconds another load is expected to take.
     pub(super) fn expected_seconds(&self, repeated: &RepeatedLoads) -> f64 {
-        let first = || self.first.unwrap_or_default().as_secs_f64() * repeated.factor();
+        let first = || self.first.unwrap_or_default().as_secs_f64() * repeated.share();
         self.later_seconds.unwrap_or_else(first)
     }
 }
 
-/// How long the second loads of models took, compared with their first ones. Recent models weigh more.
+/// What second loads of models took of the time of their first ones, as a mean over the models. The last ones weigh
+/// more.
 #[derive(Debug, Default)]
 pub(super) struct RepeatedLoads {
-    first_seconds: f64,
-    second_seconds: f64,
+    /// The sum of the shares, and how many they count as.
+    shares: f64,
+    weight: f64,
 }
 
 /// What stays of the weight of earlier models when another one is added.
 const KEPT_WEIGHT: f64 = 15.0 / 16.0;
 
 impl RepeatedLoads {
+    /// A model was loaded for the second time. A second load that takes longer does so because of the rest of the
+    /// machine.
     fn add(&mut self, first: Duration, second: Duration) {
-        self.first_seconds = self.first_seconds * KEPT_WEIGHT + first.as_secs_f64();
-        self.second_seconds = self.second_seconds * KEPT_WEIGHT + second.as_secs_f64();
+        let share = if second < first { second.as_secs_f64() / first.as_secs_f64() } else { 1.0 };
+        self.shares = self.shares * KEPT_WEIGHT + share;
+        self.weight = self.weight * KEPT_WEIGHT + 1.0;
     }
 
-    /// What a second load takes of the time of the first one, at most all of it. All of it if nothing is known.
-    fn factor(&self) -> f64 {
-        if self.second_seconds < self.first_seconds { self.second_seconds / self.first_seconds } else { 1.0 }
+    /// All of it if nothing is known.
+    fn share(&self) -> f64 {
+        if self.weight > 0.0 { self.shares / self.weight } else { 1.0 }
     }
 }
 
@@ -73,17 +78,24 @@ mod tests {
     }
 
     #[test]
-    fn the_second_load_of_a_model_is_expected_to_take_what_those_of_others_took() {
+    fn second_loads_are_expected_to_take_the_share_of_the_first_that_those_of_others_took() {
         let mut repeated = RepeatedLoads::default();
-        let mut known = LoadTimes::default();
-        known.add(FIRST, &mut repeated);
-        assert_expected(&known, &repeated, 0.06);
-        known.add(LATER, &mut repeated);
-        assert_expected(&known, &repeated, 0.02);
+        let mut slow = LoadTimes::default();
+        slow.add(FIRST * 1000, &mut repeated);
+        assert_expected(&slow, &repeated, 60.0);
+        slow.add(FIRST * 1000, &mut repeated);
+        assert_expected(&slow, &repeated, 60.0);
 
+        // Models count equally, however long their loads take.
+        for _ in 0..200 {
+            let mut quick = LoadTimes::default();
+            quick.add(FIRST, &mut repeated);
+            quick.add(LATER, &mut repeated);
+            assert_expected(&quick, &repeated, 0.02);
+        }
         let mut other = LoadTimes::default();
         other.add(FIRST * 2, &mut repeated);
-        assert_expected(&other, &repeated, 0.04);
+        assert!((other.expected_seconds(&repeated) - 0.04).abs() < 1e-4);
     }
 
     #[test]
@@ -93,7 +105,7 @@ mod tests {
         times.add(LATER, &mut repeated);
         times.add(FIRST, &mut repeated);
         assert_expected(&times, &repeated, 0.06);
-        assert_eq!(repeated.factor(), 1.0);
+        assert_eq!(repeated.share(), 1.0);
         times.add(LATER, &mut repeated);
         assert_expected(&times, &repeated, 0.05);
         for _ in 0..60 {
