@@ -55,8 +55,11 @@ pub(crate) fn reason_for_python(
         Some((_, InstructionSets::Restricted(name))) => {
             return Some(format!("it uses {name}, whose registers PyTorch must ask the system for"));
         }
-        // The load compares them with the processor, and refuses names that are not known.
-        Some((_, InstructionSets::Present | InstructionSets::Missing(_) | InstructionSets::Unknown(_))) => {}
+        Some((_, InstructionSets::Unknown(name))) => {
+            return Some(format!("it uses the instructions '{name}', which are not known here"));
+        }
+        // The load names what is missing. Python could not run the code either.
+        Some((_, InstructionSets::Present | InstructionSets::Missing(_))) => {}
     }
     let open = open_dimensions(declared);
     (open > 1).then(|| {
@@ -164,6 +167,8 @@ mod tests {
         assert_eq!(told(plain(), PLAIN, &[weights]), "it has weights beside its code");
         let tiles = told(plain(), r#"{"AOTI_CPU_ISA": "AVX512 AMX_TILE"}"#, &[]);
         assert!(tiles.starts_with("it uses AMX_TILE"), "{tiles}");
+        let unknown = told(plain(), r#"{"AOTI_CPU_ISA": "AVX65536"}"#, &[]);
+        assert_eq!(unknown, "it uses the instructions 'AVX65536', which are not known here");
         let old = told(plain(), "{}", &[]);
         assert!(old.starts_with("it does not tell which instructions its code uses"), "{old}");
     }

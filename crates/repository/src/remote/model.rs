@@ -24,7 +24,8 @@ impl RemoteModel {
     /// The model in a directory of a repository, as it is now.
     ///
     /// # Errors
-    /// NOT_FOUND if there is no such directory. Otherwise as [`ObjectRepository::objects`].
+    /// NOT_FOUND if there is no such directory. Otherwise as
+    /// [`ObjectRepository::objects`](inference::repository::ObjectRepository::objects).
     pub async fn find(source: Arc<RemoteSource>, directory: String) -> Result<Self, Error> {
         let objects: Arc<[_]> = source.objects(&directory).await?.into();
         let model = Self { source, directory, objects };
@@ -50,7 +51,7 @@ impl RemoteModel {
     /// A local directory with these versions, and with the files that belong to no version.
     ///
     /// # Errors
-    /// As [`ObjectRepository::fetch`].
+    /// As [`ObjectRepository::fetch`](inference::repository::ObjectRepository::fetch).
     pub async fn fetch(&self, versions: &BTreeSet<i64>) -> Result<Arc<dyn LocalModelFiles>, Error> {
         self.source.fetch(&self.directory, &self.used_by(versions)).await
     }
@@ -58,7 +59,7 @@ impl RemoteModel {
     /// A local directory with all objects.
     ///
     /// # Errors
-    /// As [`ObjectRepository::fetch`].
+    /// As [`ObjectRepository::fetch`](inference::repository::ObjectRepository::fetch).
     pub async fn fetch_all(&self) -> Result<Arc<dyn LocalModelFiles>, Error> {
         self.source.fetch(&self.directory, &self.objects).await
     }
