@@ -159,7 +159,6 @@ impl MemoryBudget {
         model.failure = None;
         model.load_duration = measure.duration;
         model.load_times.add(measure.duration, &mut self.repeated_loads);
-        model.reload_seconds = model.load_times.expected_seconds(&self.repeated_loads);
         let bytes = if model.is_ensemble() { 0 } else { model.bytes_of(measure.bytes) };
         model.measured = (measure.bytes > 0 || model.is_ensemble()).then_some(bytes);
         self.used += bytes;
@@ -168,7 +167,8 @@ impl MemoryBudget {
         let Some(model) = self.models.get_mut(name) else { return Vec::new() };
         // The request that has caused the load.
         model.uses += use_weight;
-        model.residence = Residence::In { bytes, worth: model.worth(bytes), seen: 0 };
+        let worth = model.worth(bytes, &self.repeated_loads);
+        model.residence = Residence::In { bytes, worth, seen: 0 };
         self.enter_order(name);
         if self.used > self.limit
             && let fixed = self.fixed_bytes(u32::MAX, &BTreeSet::from([name.clone()]))
@@ -233,8 +233,7 @@ impl MemoryBudget {
             *counted = bytes;
             model.measured = Some(bytes);
         }
-        model.reload_seconds = model.load_times.expected_seconds(&self.repeated_loads);
-        model.used(usage.requests, self.clock.weight(now));
+        model.used(usage.requests, self.clock.weight(now), &self.repeated_loads);
         self.enter_order(name);
     }
 
@@ -258,7 +257,8 @@ impl MemoryBudget {
             if let Some(model) = self.models.get_mut(&name) {
                 model.uses *= factor;
                 if let Residence::In { bytes, seen, .. } = model.residence {
-                    model.residence = Residence::In { bytes, worth: model.worth(bytes), seen };
+                    let worth = model.worth(bytes, &self.repeated_loads);
+                    model.residence = Residence::In { bytes, worth, seen };
                 }
             }
             self.enter_order(&name);

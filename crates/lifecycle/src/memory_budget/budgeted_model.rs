@@ -6,7 +6,7 @@ use vocabulary::{Error, Name};
 
 use super::{
     lines::{Absence, BudgetLine, BudgetPlace},
-    load_times::LoadTimes,
+    load_times::{LoadTimes, RepeatedLoads},
     terms::ModelNeeds,
 };
 
@@ -56,8 +56,6 @@ pub(super) struct BudgetedModel {
     pub(super) measured: Option<u64>,
     pub(super) load_duration: Duration,
     pub(super) load_times: LoadTimes,
-    /// How long another load is expected to take.
-    pub(super) reload_seconds: f64,
     /// The weights of its uses, also of those before it went.
     pub(super) uses: f64,
     /// Its place among those who wait for memory or for a load thread.
@@ -82,7 +80,6 @@ impl Default for BudgetedModel {
             measured: None,
             load_duration: Duration::ZERO,
             load_times: LoadTimes::default(),
-            reload_seconds: 0.0,
             uses: 0.0,
             turn: None,
             staged: None,
@@ -117,17 +114,18 @@ impl BudgetedModel {
     }
 
     /// How much it is worth to keep the model, for each of its bytes, as a key that grows with it.
-    pub(super) fn worth(&self, bytes: u64) -> u64 {
-        let seconds = self.reload_seconds.max(1e-6);
+    pub(super) fn worth(&self, bytes: u64, repeated: &RepeatedLoads) -> u64 {
+        let seconds = self.load_times.expected_seconds(repeated).max(1e-6);
         // The bits of positive numbers have the order of the numbers.
         (self.uses * seconds / bytes.max(1) as f64).to_bits()
     }
 
     /// The model in memory has had so many requests since its load. Those that were not known weigh `weight` each.
-    pub(super) fn used(&mut self, requests: u64, weight: f64) {
+    pub(super) fn used(&mut self, requests: u64, weight: f64, repeated: &RepeatedLoads) {
         if let Residence::In { bytes, seen, .. } = self.residence {
             self.uses += requests.saturating_sub(seen) as f64 * weight;
-            self.residence = Residence::In { bytes, worth: self.worth(bytes), seen: requests.max(seen) };
+            let worth = self.worth(bytes, repeated);
+            self.residence = Residence::In { bytes, worth, seen: requests.max(seen) };
         }
     }
 

@@ -69,7 +69,7 @@ impl MemoryBudget {
         if requests <= seen {
             return false;
         }
-        model.used(requests, weight);
+        model.used(requests, weight, &self.repeated_loads);
         self.enter_order(name);
         true
     }
