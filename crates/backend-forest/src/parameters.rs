@@ -35,7 +35,7 @@ const WITHOUT_EFFECT: [&str; 8] = [
 
 /// The settings that `--backend-config` may contain, and the parameters of models.
 pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
-    settings: &[Implementation::SETTING, MAX_REQUEST_ROWS],
+    settings: &["default-max-batch-size", Implementation::SETTING, MAX_REQUEST_ROWS],
     parameters: &[
         "algo",
         "blocks_per_sm",

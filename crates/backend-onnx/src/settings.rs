@@ -15,6 +15,7 @@ pub(crate) const BACKEND_NAME: &str = "onnxruntime";
 /// Triton's backend uses for GPUs, which have no effect.
 pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
     settings: &[
+        "default-max-batch-size",
         "enable-global-threadpool",
         Implementation::SETTING,
         "inter_op_thread_count",

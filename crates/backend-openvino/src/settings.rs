@@ -19,7 +19,7 @@ pub(crate) const TENSORFLOW: &str = "tensorflow";
 
 /// The settings that `--backend-config` and the parameters of a model may contain.
 pub(crate) const KNOWN_NAMES: KnownConfigNames = KnownConfigNames {
-    settings: &[Implementation::SETTING, "library", "max-request-rows"],
+    settings: &["default-max-batch-size", Implementation::SETTING, "library", "max-request-rows"],
     parameters: &[
         "AUTOCOMPLETE_BATCH",
         BATCH_PADDING,

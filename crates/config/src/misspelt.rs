@@ -24,10 +24,10 @@ pub const fn server_parameters() -> [&'static str; 9] {
     OF_THE_SERVER
 }
 
-/// The settings of `--backend-config` that are accepted for each backend: the server sets them, several backends read
-/// them, or they are for GPUs and have no effect.
-pub const SETTINGS_OF_ALL_BACKENDS: [&str; 4] =
-    ["auto-complete-config", "backend-directory", "default-max-batch-size", "min-compute-capability"];
+/// The settings of `--backend-config` that are accepted for each backend: the server sets them, or they are for GPUs and
+/// have no effect.
+pub const SETTINGS_OF_ALL_BACKENDS: [&str; 3] =
+    ["auto-complete-config", "backend-directory", "min-compute-capability"];
 
 /// The names that a backend understands. A name that ends in an asterisk matches every name with that prefix.
 #[derive(Debug, Clone, Copy)]
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     const KNOWN: KnownConfigNames = KnownConfigNames {
-        settings: &["session.*"],
+        settings: &["default-max-batch-size", "session.*"],
         parameters: &["execution_mode", "intra_op_thread_count", "session.*"],
     };
 
@@ -164,6 +164,7 @@ mod tests {
     fn an_unknown_setting_gives_a_warning() {
         assert_eq!(unknown_setting("b", "default-max-batch-size", KNOWN), None);
         assert_eq!(unknown_setting("b", "session.y", KNOWN), None);
+        assert_eq!(unknown_setting("b", "backend-directory", KNOWN), None);
         let text = |setting| unknown_setting("b", setting, KNOWN).unwrap();
         assert!(text("default-max-batchsize").ends_with("setting, did you mean 'default-max-batch-size'?"));
         assert!(text("colour").ends_with("does not know the setting"));

@@ -112,7 +112,7 @@ pub(super) const OF_BACKENDS: &[NamedValue] = &[
     named("backend-directory", "Set by the server.", "`--backend-directory`"),
     named(
         "default-max-batch-size",
-        "`max_batch_size` of models of `onnxruntime`, `openvino` and `fil` that can batch and set none.",
+        "`max_batch_size` of models that can batch and set none.",
         "4; of `fil` `max-request-rows`",
     ),
     named(
